@@ -1,0 +1,55 @@
+/** The end of a gradient's way: it is added into `.grad` of a leaf. */
+import { type Tensor, setGrad } from '../core/tensor.js';
+import { isNonOverlappingAndDense } from '../core/shape.js';
+import { ACCUMULATE_SEQUENCE, type Gradients, Node, leaves } from './node.js';
+
+export class AccumulateGrad extends Node {
+  readonly name = 'AccumulateGrad';
+  readonly variable: Tensor;
+  /** @internal set by the engine: gradients must keep their history */
+  createGraph = false;
+
+  constructor(variable: Tensor) {
+    super(1, ACCUMULATE_SEQUENCE);
+    this.variable = variable;
+  }
+
+  apply([grad]: Gradients): Gradients {
+    const { variable } = this;
+    if (grad === null || grad === undefined) return [];
+    const before = variable.gradTensor;
+    if (before === null) setGrad(variable, this.createGraph || !stealable(grad, variable) ? grad.clone() : grad);
+    else if (this.createGraph) variable.grad = before.add(grad);
+    else before.add_(grad);
+    variable.postAccumulateHooks?.forEach((hook) => {
+      hook(variable);
+    });
+    return [];
+  }
+}
+
+/** Whether nobody else looks at the gradient's memory, so that it can become `.grad` without a copy. */
+function stealable(grad: Tensor, variable: Tensor): boolean {
+  const storage = grad.storage;
+  return (
+    storage !== null &&
+    storage.holds <= 1 &&
+    storage.refs <= 2 &&
+    grad.base === null &&
+    storage.nbytes === grad.nbytes &&
+    grad.shape.every((s, i) => s <= 1 || grad.strides[i] === variable.strides[i]) &&
+    isNonOverlappingAndDense(grad.shape, grad.strides)
+  );
+}
+
+/** The accumulator of a leaf; one for its life, so that hooks stay. */
+export function accumulatorOf(t: Tensor): AccumulateGrad {
+  let node = t.gradAccumulator as AccumulateGrad | null;
+  if (node === null) {
+    node = new AccumulateGrad(t);
+    t.gradAccumulator = node;
+  }
+  return node;
+}
+
+leaves.accumulatorOf = accumulatorOf;

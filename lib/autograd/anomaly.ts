@@ -1,0 +1,39 @@
+/** Anomaly detection: remembers where each forward op was called, and stops at the first NaN in backward. */
+import { AutogradError } from '../core/errors.js';
+import type { Tensor } from '../core/tensor.js';
+import type { Node } from './node.js';
+
+let enabled = false;
+
+/** Turns anomaly detection on or off; it is slow, for debugging only. @see PyTorch `torch.autograd.set_detect_anomaly` */
+export function setDetectAnomaly(value: boolean): void {
+  enabled = value;
+}
+
+export function isAnomalyEnabled(): boolean {
+  return enabled;
+}
+
+/** The present call site, when detection is on. @internal */
+export function anomalyStack(): string | undefined {
+  if (!enabled) return undefined;
+  const stack = new Error('forward').stack ?? '';
+  return stack
+    .split('\n')
+    .slice(1)
+    .filter((line) => !/[\\/](lib|dist)[\\/](core|autograd|ops|eager)[\\/]/.test(line))
+    .join('\n');
+}
+
+/** @throws AutogradError naming the forward op and its call site, if a gradient holds NaN. */
+export function checkAnomaly(node: Node, grads: readonly (Tensor | null)[]): void {
+  if (!enabled) return;
+  grads.forEach((g, i) => {
+    if (g && g.dtype.isFloatingPoint && g.isnan().any().item()) {
+      throw new AutogradError(
+        `backward of ${node.name} returned NaN in gradient ${i}.\n  the forward op was called here:\n${node.forwardStack ?? '    (unknown: it ran before detection was turned on)'}`,
+        { op: node.name, gradient: i },
+      );
+    }
+  });
+}

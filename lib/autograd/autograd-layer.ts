@@ -1,0 +1,95 @@
+/** The top layer of the dispatcher: records a node for every op whose inputs require gradients. */
+import { belowAutograd } from '../core/dispatch.js';
+import { InPlaceError } from '../core/errors.js';
+import type { AnyOp } from '../core/op.js';
+import type { Tensor } from '../core/tensor.js';
+import { anomalyStack } from './anomaly.js';
+import { isGradEnabled } from './grad-mode.js';
+import { OpNode } from './node.js';
+import { checkViewChange, rebaseView } from './view-history.js';
+
+export function autogradLayer(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
+  if (into !== null) return [changeInPlace(op, inputs, params, into)];
+  const records = op.vjp !== null && isGradEnabled() && someRequireGrad(inputs);
+  if (op.mutates !== null) return mutateInputs(op, inputs, params);
+  // A backward op has no rule of its own for a second derivative: it is recorded as the ops it consists of.
+  if (op.vjp === null && op.decompose !== null && isGradEnabled() && someRequireGrad(inputs)) return [...op.decompose(inputs, params)];
+  const outputs = belowAutograd(op, inputs, params, null);
+  if (op.view !== null) linkView(op, inputs[0] as Tensor, outputs[0] as Tensor);
+  if (records) record(op, inputs, outputs, params);
+  return outputs;
+}
+
+function someRequireGrad(inputs: readonly Tensor[]): boolean {
+  for (let i = 0; i < inputs.length; i++) if ((inputs[i] as Tensor).requiresGrad) return true;
+  return false;
+}
+
+function record(op: AnyOp, inputs: readonly Tensor[], outputs: readonly Tensor[], params: object): void {
+  const node = new OpNode(op, inputs, params, outputs.length);
+  node.forwardStack = anomalyStack();
+  node.saveInputs(inputs, null);
+  for (let i = 0; i < outputs.length; i++) {
+    const output = outputs[i] as Tensor;
+    if (!output.dtype.isFloatingPoint) continue;
+    output.node = node;
+    output.outputNr = i;
+  }
+  node.saveOutputs(outputs);
+}
+
+/** A view shares its base's version counter. Detached ones share nothing else. */
+function linkView(op: AnyOp, input: Tensor, output: Tensor): void {
+  if (input.storage === null) return;
+  output.versionCounter = input.sharedVersion();
+  output.nodeVersion = output.versionCounter.value;
+  if (op.vjp === null) return;
+  output.base = input.base ?? input;
+  if (!isGradEnabled() && input.requiresGrad) {
+    output.inPlaceForbidden = 'it is a view that was made under noGrad of a tensor that requires gradients';
+  }
+}
+
+/** Optimizer steps and their like: no gradient, versions of what they overwrite go up. */
+function mutateInputs(op: AnyOp, inputs: readonly Tensor[], params: object): Tensor[] {
+  const changed = (op.mutates as NonNullable<AnyOp['mutates']>)(inputs, params);
+  if (isGradEnabled()) for (const i of changed) checkLeaf(op, inputs[i] as Tensor);
+  const outputs = belowAutograd(op, inputs, params, null);
+  for (const i of changed) (inputs[i] as Tensor).bumpVersion();
+  return outputs;
+}
+
+function changeInPlace(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor): Tensor {
+  const tracking = isGradEnabled() && (into.requiresGrad || someRequireGrad(inputs));
+  if (tracking) {
+    checkLeaf(op, into);
+    checkViewChange(op, into);
+  }
+  const node = tracking && into.dtype.isFloatingPoint && op.vjp !== null ? new OpNode(op, inputs, params, 1) : null;
+  if (node !== null) {
+    node.forwardStack = anomalyStack();
+    node.saveInputs(inputs, (t) => (t.storage !== null && t.storage === into.storage ? t.detach().clone() : t));
+  }
+  belowAutograd(op, inputs, params, into);
+  into.bumpVersion();
+  if (node !== null) {
+    if (into.base !== null) rebaseView(into, node, inputs.indexOf(into));
+    else {
+      into.node = node;
+      into.outputNr = 0;
+      into.leafRequiresGrad = false;
+    }
+    node.saveOutputs([into]);
+  }
+  return into;
+}
+
+function checkLeaf(op: AnyOp, into: Tensor): void {
+  const leaf = into.base ?? into;
+  if (!leaf.leafRequiresGrad) return;
+  const what = into.base === null ? 'a leaf tensor that requires a gradient' : 'a view of a leaf tensor that requires a gradient';
+  throw new InPlaceError(`${op.name}: ${what} cannot be changed in place, its gradient would be lost. Change it inside noGrad(() => ...), or use a copy.`, {
+    op: op.name,
+    shape: into.shape,
+  });
+}

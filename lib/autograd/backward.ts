@@ -1,0 +1,152 @@
+/** The user's doors to the engine: `tensor.backward`, `autograd.grad`, and hooks on tensors. */
+import { ArgumentError, AutogradError, ShapeError } from '../core/errors.js';
+import { formatShape, sameShape } from '../core/shape.js';
+import { Tensor } from '../core/tensor.js';
+import { runBackward } from './engine.js';
+import { type Edge, type HookHandle, type Node, type TensorHook, edgeOf, register } from './node.js';
+
+/** Options of {@link Tensor.backward}. */
+export interface BackwardOptions {
+  /** Keep what was saved, so that backward can run again. Default: the value of `createGraph`. */
+  retainGraph?: boolean;
+  /** Record the backward pass itself, for higher derivatives. */
+  createGraph?: boolean;
+  /** Accumulate only into these leaves. */
+  inputs?: Tensor | readonly Tensor[];
+}
+
+/**
+ * Accumulates the gradients of `tensors` into the `.grad` of the leaves they were computed from.
+ *
+ * @throws AutogradError if a tensor does not require a gradient, is not a scalar and has no gradient given, or was already
+ * walked through. @throws InPlaceError if a saved tensor was overwritten.
+ */
+export function backward(tensors: Tensor | readonly Tensor[], gradTensors?: Tensor | readonly (Tensor | null)[] | null, options: BackwardOptions = {}): void {
+  const roots = asList(tensors);
+  const grads = gradTensors instanceof Tensor ? [gradTensors] : (gradTensors ?? []);
+  const { createGraph = false, retainGraph = createGraph, inputs } = options;
+  let only: Set<Node> | null = null;
+  if (inputs !== undefined) {
+    const list = asList(inputs);
+    if (list.length === 0) throw new ArgumentError('backward: inputs is an empty list', { op: 'backward' });
+    only = new Set(list.map((t) => requiredEdge(t, 'backward', 'inputs').node));
+  }
+  const edges = roots.map((t) => requiredEdge(t, 'backward', 'the tensor'));
+  runBackward(
+    edges,
+    roots.map((t, i) => rootGradient(t, grads[i] ?? null)),
+    { retainGraph, createGraph, captures: null, only },
+  );
+}
+
+/** Options of {@link grad}. */
+export interface GradOptions {
+  gradOutputs?: Tensor | readonly (Tensor | null)[] | null;
+  retainGraph?: boolean;
+  createGraph?: boolean;
+  /** Return null for inputs that the outputs do not depend on, instead of throwing. */
+  allowUnused?: boolean;
+}
+
+/**
+ * The gradients of `outputs` with respect to `inputs`, returned and not accumulated.
+ *
+ * @throws AutogradError as {@link backward}, and if an input has no part in the outputs (unless `allowUnused`).
+ */
+export function grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options: GradOptions & { allowUnused: true }): (Tensor | null)[];
+export function grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options?: GradOptions): Tensor[];
+export function grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options: GradOptions = {}): (Tensor | null)[] {
+  const { gradOutputs, createGraph = false, retainGraph = createGraph, allowUnused = false } = options;
+  const roots = asList(outputs);
+  const grads = gradOutputs instanceof Tensor ? [gradOutputs] : (gradOutputs ?? []);
+  const captures = asList(inputs).map((t) => requiredEdge(t, 'autograd.grad', 'an input'));
+  const results = runBackward(
+    roots.map((t) => requiredEdge(t, 'autograd.grad', 'an output')),
+    roots.map((t, i) => rootGradient(t, grads[i] ?? null)),
+    { retainGraph, createGraph, captures, only: null },
+  );
+  if (!allowUnused) {
+    const missing = results.indexOf(null);
+    if (missing >= 0) {
+      throw new AutogradError(`autograd.grad: input ${missing} has no part in the outputs. Pass { allowUnused: true } to get null for it.`, { input: missing });
+    }
+  }
+  return results;
+}
+
+function asList(value: Tensor | readonly Tensor[]): readonly Tensor[] {
+  return value instanceof Tensor ? [value] : value;
+}
+
+function requiredEdge(t: Tensor, op: string, what: string): Edge {
+  const edge = edgeOf(t);
+  if (edge === null) {
+    throw new AutogradError(`${op}: ${what}, ${t.dtype.name}[${t.shape.join(', ')}], does not require a gradient and was not computed from a tensor that does`, {
+      shape: t.shape,
+    });
+  }
+  return edge;
+}
+
+function rootGradient(t: Tensor, given: Tensor | null): Tensor {
+  if (given === null) {
+    if (t.numel() !== 1) {
+      throw new AutogradError(`backward: only a tensor of one element has an implicit gradient, this one has shape ${formatShape(t.shape)}. Pass a gradient, or call sum() first.`, {
+        shape: t.shape,
+      });
+    }
+    return t.detach().newOnes(t.shape);
+  }
+  if (!sameShape(given.shape, t.shape)) {
+    throw new ShapeError(`backward: the gradient has shape ${formatShape(given.shape)}, the tensor ${formatShape(t.shape)}`, { gradient: given.shape, shape: t.shape });
+  }
+  return given;
+}
+
+function hookTarget(t: Tensor, op: string): Edge {
+  return requiredEdge(t, op, 'the tensor');
+}
+
+const methods = {
+  backward(this: Tensor, gradient?: Tensor | null, options?: BackwardOptions): void {
+    backward(this, gradient === undefined || gradient === null ? null : gradient, options);
+  },
+  registerHook(this: Tensor, hook: TensorHook): HookHandle {
+    const { node, outputNr } = hookTarget(this, 'registerHook');
+    return node.addTensorHook(outputNr, hook);
+  },
+  registerPostAccumulateGradHook(this: Tensor, hook: (t: Tensor) => void): HookHandle {
+    if (!this.isLeaf || !this.leafRequiresGrad) {
+      throw new AutogradError('registerPostAccumulateGradHook: only leaf tensors that require a gradient accumulate one');
+    }
+    this.postAccumulateHooks ??= new Map();
+    return register(this.postAccumulateHooks, hook);
+  },
+  retainGrad(this: Tensor): void {
+    const { node, outputNr } = hookTarget(this, 'retainGrad');
+    if (this.isLeaf) return;
+    node.retained ??= [];
+    node.retained[outputNr] = this;
+  },
+};
+for (const [name, value] of Object.entries(methods)) {
+  Object.defineProperty(Tensor.prototype, name, { value, writable: true, configurable: true, enumerable: false });
+}
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /**
+     * Accumulates gradients into the `.grad` of the leaves that this tensor was computed from.
+     *
+     * @param gradient dL/d(this); may be left out for a tensor of one element
+     * @throws AutogradError, InPlaceError
+     */
+    backward(gradient?: Tensor | null, options?: BackwardOptions): void;
+    /** Runs when this tensor's gradient is known; may return another one to use instead. */
+    registerHook(hook: TensorHook): HookHandle;
+    /** Runs after a gradient was accumulated into this leaf. */
+    registerPostAccumulateGradHook(hook: (t: Tensor) => void): HookHandle;
+    /** Keeps the gradient of a tensor that is not a leaf in its `.grad`. */
+    retainGrad(): void;
+  }
+}

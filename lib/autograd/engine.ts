@@ -1,0 +1,294 @@
+/**
+ * The backward engine: walks the graph from the roots, accumulators first, then later nodes before earlier ones. Gradients
+ * that nobody else can see are freed as soon as they have been used.
+ */
+import { type Scope, closeScope, openScope, resumeScope, suspendScope } from '../core/scope.js';
+import type { Storage } from '../core/storage.js';
+import { Tensor, setGrad } from '../core/tensor.js';
+import { AccumulateGrad } from './accumulate-grad.js';
+import { checkAnomaly, isAnomalyEnabled } from './anomaly.js';
+import { setGradEnabled } from './grad-mode.js';
+import { type Edge, type Gradients, Node } from './node.js';
+import { ReadyQueue } from './ready-queue.js';
+
+export interface EngineOptions {
+  retainGraph: boolean;
+  createGraph: boolean;
+  /** Gradients to return instead of accumulating; null accumulates into leaves. */
+  captures: readonly Edge[] | null;
+  /** Accumulate only into these leaves. */
+  only: ReadonlySet<Node> | null;
+}
+
+const callbackStack: (() => void)[][] = [];
+
+/** Runs `fn` when the innermost backward that is now running is done. @internal used by FSDP and DDP */
+export function queueCallback(fn: () => void): void {
+  const callbacks = callbackStack[callbackStack.length - 1];
+  if (callbacks === undefined) throw new Error('queueCallback is only possible while backward runs');
+  callbacks.push(fn);
+}
+
+/** Runs backward and returns the captured gradients (null where none arrived). */
+export function runBackward(roots: readonly Edge[], rootGrads: readonly Tensor[], options: EngineOptions): (Tensor | null)[] {
+  const callbacks: (() => void)[] = [];
+  callbackStack.push(callbacks);
+  const modeBefore = setGradEnabled(options.createGraph);
+  const scope = options.createGraph ? null : openScope();
+  try {
+    const run = new BackwardRun(options, scope);
+    run.start(roots, rootGrads);
+    run.drain();
+    for (const fn of callbacks) outside(fn);
+    return run.captured;
+  } finally {
+    callbackStack.pop();
+    setGradEnabled(modeBefore);
+    if (scope !== null) {
+      resumeScope(scope);
+      closeScope(scope, null);
+    }
+  }
+}
+
+/** Runs user code, whose tensors belong to no scope of ours. */
+function outside<T>(fn: () => T): T {
+  const suspended = suspendScope();
+  try {
+    return fn();
+  } finally {
+    resumeScope(suspended);
+  }
+}
+
+class BackwardRun {
+  readonly captured: (Tensor | null)[];
+  private readonly options: EngineOptions;
+  private readonly scope: Scope | null;
+  private readonly dependencies = new Map<Node, number>();
+  private readonly buffers = new Map<Node, Gradients>();
+  private readonly ready = new ReadyQueue();
+  private needed: Set<Node> | null = null;
+
+  constructor(options: EngineOptions, scope: Scope | null) {
+    this.options = options;
+    this.scope = scope;
+    this.captured = options.captures === null ? [] : options.captures.map(() => null);
+  }
+
+  start(roots: readonly Edge[], grads: readonly Tensor[]): void {
+    const { captures, only } = this.options;
+    const targets = captures !== null ? new Set(captures.map((e) => e.node)) : only;
+    if (targets !== null) this.needed = reaching(roots, targets);
+    countDependencies(roots, this.dependencies);
+    roots.forEach(({ node, outputNr }, i) => {
+      this.deliver(node, outputNr, grads[i] as Tensor);
+    });
+    for (const { node } of roots) if ((this.dependencies.get(node) ?? 0) === 0) this.ready.push(node);
+  }
+
+  drain(): void {
+    for (let node = this.ready.pop(); node !== undefined; node = this.ready.pop()) this.step(node);
+  }
+
+  private step(node: Node): void {
+    const buffer = this.buffers.get(node) ?? [];
+    this.buffers.delete(node);
+    const runs = this.needed === null || this.needed.has(node);
+    const mark = this.scope === null ? 0 : this.scope.storages.length;
+    let incoming = runs ? this.runTensorHooks(node, buffer) : buffer;
+    if (runs) this.capture(node, incoming);
+    let results: Gradients = [];
+    if (runs && this.executes(node)) {
+      if (node.preHooks !== null) incoming = this.runPreHooks(node, incoming);
+      if (incoming.some((g) => g !== null && g !== undefined)) {
+        results = this.apply(node, padded(incoming, node.numOutputs));
+        if (node.postHooks !== null) results = this.runPostHooks(node, results, incoming);
+      }
+    }
+    this.passOn(node, results);
+    this.letGo(buffer);
+    this.sweep(mark);
+    if (runs && !this.options.retainGraph) node.release();
+  }
+
+  /** A captured leaf is not accumulated into; with `only`, other leaves are left alone. */
+  private executes(node: Node): boolean {
+    if (!(node instanceof AccumulateGrad)) return true;
+    if (this.options.captures !== null) return false;
+    return this.options.only === null || this.options.only.has(node);
+  }
+
+  private apply(node: Node, grads: Gradients): Gradients {
+    if (node instanceof AccumulateGrad) {
+      node.createGraph = this.options.createGraph;
+      if (node.variable.postAccumulateHooks !== null) return outside(() => node.apply(grads));
+    }
+    const results = node.runsUserCode ? outside(() => node.apply(this.exposed(grads))) : node.apply(grads);
+    if (isAnomalyEnabled()) checkAnomaly(node, results);
+    return results;
+  }
+
+  private passOn(node: Node, results: Gradients): void {
+    for (let i = 0; i < node.edges.length; i++) {
+      const edge = node.edges[i];
+      if (edge === null || edge === undefined) continue;
+      const grad = results[i];
+      if (grad !== null && grad !== undefined) this.deliver(edge.node, edge.outputNr, grad);
+      const left = (this.dependencies.get(edge.node) as number) - 1;
+      this.dependencies.set(edge.node, left);
+      if (left === 0) this.ready.push(edge.node);
+    }
+  }
+
+  /** Adds a gradient to what has arrived for an output of a node. */
+  private deliver(node: Node, outputNr: number, grad: Tensor): void {
+    let buffer = this.buffers.get(node);
+    if (buffer === undefined) {
+      buffer = [];
+      this.buffers.set(node, buffer);
+    }
+    const before = buffer[outputNr];
+    const next = before === null || before === undefined ? grad : before.add(grad);
+    buffer[outputNr] = next;
+    next.storage?.hold();
+    if (before !== null && before !== undefined) this.letGo([before]);
+  }
+
+  /** Frees what a node's rule made on the way to its results. */
+  private sweep(mark: number): void {
+    if (this.scope === null) return;
+    const { storages } = this.scope;
+    let kept = mark;
+    for (let i = mark; i < storages.length; i++) {
+      const storage = storages[i] as Storage;
+      if (storage.scope !== this.scope || storage.handle === 0) continue;
+      if (storage.holds === 0) storage.free('backward used it up');
+      else storages[kept++] = storage;
+    }
+    storages.length = kept;
+  }
+
+  private letGo(grads: Gradients): void {
+    for (const g of grads) {
+      const storage = g?.storage;
+      if (!storage || storage.handle === 0) continue;
+      storage.holds--;
+      storage.refs--;
+      this.freeIfOurs(storage);
+    }
+  }
+
+  /** Frees a gradient of this run that is in no buffer and was shown to nobody. */
+  private freeIfOurs(storage: Storage): void {
+    if (this.scope === null || storage.scope !== this.scope || storage.holds > 0 || storage.handle === 0) return;
+    storage.free('backward used it up');
+  }
+
+  /** Marks gradients that user code sees: the collector frees them, not we. */
+  private exposed(grads: Gradients): Gradients {
+    for (const g of grads) if (g?.storage?.scope && g.storage.scope === this.scope) g.storage.escape();
+    return grads;
+  }
+
+  private runTensorHooks(node: Node, buffer: Gradients): Gradients {
+    if (node.tensorHooks === null && node.retained === null) return buffer;
+    return padded(buffer, node.numOutputs).map((grad, nr) => {
+      if (grad === null) return null;
+      let current = grad;
+      const hooks = node.tensorHooks?.[nr];
+      if (hooks !== undefined && hooks.size > 0) current = outside(() => this.runHooks(hooks.values(), current));
+      const retained = node.retained?.[nr];
+      if (retained !== undefined) setGrad(retained, current);
+      return current;
+    });
+  }
+
+  private runHooks(hooks: Iterable<(grad: Tensor) => Tensor | undefined | void>, grad: Tensor): Tensor {
+    let current = grad;
+    this.exposed([grad]);
+    for (const hook of hooks) {
+      const replaced = hook(current);
+      if (replaced instanceof Tensor) current = replaced;
+    }
+    return current;
+  }
+
+  private runPreHooks(node: Node, grads: Gradients): Gradients {
+    let current: Gradients = this.exposed(padded(grads, node.numOutputs));
+    for (const hook of (node.preHooks as NonNullable<Node['preHooks']>).values()) {
+      const replaced = outside(() => hook(current));
+      if (replaced !== undefined) current = [...replaced];
+    }
+    return current;
+  }
+
+  private runPostHooks(node: Node, results: Gradients, grads: Gradients): Gradients {
+    let current: Gradients = this.exposed(results);
+    this.exposed(grads);
+    for (const hook of (node.postHooks as NonNullable<Node['postHooks']>).values()) {
+      const replaced = outside(() => hook(current, grads));
+      if (replaced !== undefined) current = [...replaced];
+    }
+    return current;
+  }
+
+  private capture(node: Node, grads: Gradients): void {
+    this.options.captures?.forEach((edge, i) => {
+      if (edge.node !== node) return;
+      const grad = grads[edge.outputNr] ?? null;
+      if (grad !== null) this.exposed([grad]);
+      this.captured[i] = grad;
+    });
+  }
+}
+
+function padded(grads: Gradients, length: number): Gradients {
+  if (grads.length === length && !grads.includes(undefined as unknown as null)) return grads;
+  return Array.from({ length }, (_, i) => grads[i] ?? null);
+}
+
+function countDependencies(roots: readonly Edge[], dependencies: Map<Node, number>): void {
+  const stack = roots.map((e) => e.node);
+  const seen = new Set<Node>(stack);
+  for (let node = stack.pop(); node !== undefined; node = stack.pop()) {
+    for (const edge of node.edges) {
+      if (edge === null) continue;
+      dependencies.set(edge.node, (dependencies.get(edge.node) ?? 0) + 1);
+      if (!seen.has(edge.node)) {
+        seen.add(edge.node);
+        stack.push(edge.node);
+      }
+    }
+  }
+}
+
+/** Nodes from which one of the targets can be reached. */
+function reaching(roots: readonly Edge[], targets: ReadonlySet<Node>): Set<Node> {
+  const order: Node[] = [];
+  const seen = new Set<Node>();
+  const stack: { node: Node; next: number }[] = [];
+  for (const { node: root } of roots) {
+    if (seen.has(root)) continue;
+    seen.add(root);
+    stack.push({ node: root, next: 0 });
+    while (stack.length > 0) {
+      const top = stack[stack.length - 1] as { node: Node; next: number };
+      const edge = top.node.edges[top.next++];
+      if (edge !== undefined) {
+        if (edge !== null && !seen.has(edge.node)) {
+          seen.add(edge.node);
+          stack.push({ node: edge.node, next: 0 });
+        }
+      } else {
+        order.push(top.node);
+        stack.pop();
+      }
+    }
+  }
+  const needed = new Set<Node>();
+  for (const node of order) {
+    if (targets.has(node) || node.edges.some((e) => e !== null && needed.has(e.node))) needed.add(node);
+  }
+  return needed;
+}

@@ -1,0 +1,160 @@
+/** `autograd.Function`: differentiable operations that users define. */
+import { AutogradError, InPlaceError } from '../core/errors.js';
+import { Tensor } from '../core/tensor.js';
+import { isGradEnabled, noGrad } from './grad-mode.js';
+import { type Gradients, Node, alreadyReleased } from './node.js';
+import { SavedTensor } from './saved-tensor.js';
+
+/** What `forward` leaves for `backward`. */
+export class FunctionContext {
+  /** Which inputs need a gradient. */
+  needsInputGrad: readonly boolean[] = [];
+  /** @internal */
+  saved: (SavedTensor | null)[] = [];
+  /** @internal */
+  toSave: readonly (Tensor | null)[] = [];
+  /** @internal */
+  dirty: ReadonlySet<Tensor> = new Set();
+  /** @internal */
+  nonDifferentiable: ReadonlySet<Tensor> = new Set();
+  /** @internal */
+  materializeGrads = true;
+  /** @internal */
+  node: Node | null = null;
+  /** Anything else that `backward` needs. */
+  [key: string]: unknown;
+
+  /** Keeps tensors for backward, with the check that nobody overwrites them. */
+  saveForBackward(...tensors: (Tensor | null)[]): void {
+    this.toSave = tensors;
+  }
+
+  /** The tensors given to {@link saveForBackward}. @throws InPlaceError, AutogradError after the graph was freed */
+  get savedTensors(): (Tensor | null)[] {
+    const node = this.node as Node;
+    return this.saved.map((s, i) => (s === null ? null : s.unpack(node.name, `saved tensor ${i}`, node)));
+  }
+
+  /** Says which inputs `forward` changed in place; they must be returned. */
+  markDirty(...tensors: Tensor[]): void {
+    this.dirty = new Set(tensors);
+  }
+
+  /** Says which outputs have no gradient. */
+  markNonDifferentiable(...tensors: Tensor[]): void {
+    this.nonDifferentiable = new Set(tensors);
+  }
+
+  /** With false, undefined gradients reach `backward` as null instead of zeros. */
+  setMaterializeGrads(value: boolean): void {
+    this.materializeGrads = value;
+  }
+}
+
+interface Implementation {
+  name: string;
+  forward(ctx: FunctionContext, ...args: unknown[]): Tensor | readonly Tensor[];
+  backward(ctx: FunctionContext, ...grads: (Tensor | null)[]): Tensor | null | readonly (Tensor | null)[];
+}
+
+class FunctionNode extends Node {
+  readonly name: string;
+  private readonly implementation: Implementation;
+  private readonly ctx: FunctionContext;
+  private outputs: readonly Tensor[] = [];
+  private released = false;
+
+  constructor(implementation: Implementation, ctx: FunctionContext, tensors: readonly (Tensor | null)[], numOutputs: number) {
+    super(numOutputs);
+    this.implementation = implementation;
+    this.name = implementation.name;
+    this.ctx = ctx;
+    ctx.node = this;
+    for (const t of tensors) {
+      if (t === null) this.edges.push(null);
+      else this.addEdge(t);
+    }
+  }
+
+  override get runsUserCode(): boolean {
+    return true;
+  }
+
+  /** Shapes of the outputs, for gradients that never arrived. */
+  describeOutputs(outputs: readonly Tensor[]): void {
+    this.outputs = outputs.map((t) => t.detach());
+    this.ctx.saved = this.ctx.toSave.map((t) => (t === null ? null : new SavedTensor(t, outputs.includes(t) ? this : null)));
+    this.ctx.toSave = [];
+  }
+
+  apply(grads: Gradients): Gradients {
+    if (this.released && this.ctx.saved.length === 0) throw alreadyReleased(this.name);
+    const given = this.ctx.materializeGrads ? grads.map((g, i) => g ?? (this.outputs[i] as Tensor).zerosLike()) : grads;
+    const result = this.implementation.backward(this.ctx, ...given);
+    const list = Array.isArray(result) ? (result as (Tensor | null)[]) : [result as Tensor | null];
+    if (list.length < this.edges.length && list.slice(this.edges.length).every((g) => g === null)) {
+      throw new AutogradError(`${this.name}.backward returned ${list.length} gradients, forward had ${this.edges.length} arguments; return null for those without one`, {
+        returned: list.length,
+        expected: this.edges.length,
+      });
+    }
+    return list.map((g) => g ?? null);
+  }
+
+  override release(): void {
+    this.released = this.ctx.saved.length > 0;
+    for (const s of this.ctx.saved) s?.release();
+    this.ctx.saved = [];
+  }
+}
+
+/** The type of `apply` follows from the static `forward` of the class. */
+type ForwardArguments<C> = C extends { forward(ctx: FunctionContext, ...args: infer A): unknown } ? A : never;
+type ForwardResult<C> = C extends { forward(ctx: FunctionContext, ...args: never[]): infer R } ? R : never;
+
+/**
+ * Base of user-defined differentiable operations: a class with static `forward` and `backward`, called through `apply`.
+ *
+ * @see PyTorch `torch.autograd.Function`
+ * @example
+ * class Double extends autograd.Function {
+ *   static forward(ctx: FunctionContext, x: Tensor) { return x.mul(2); }
+ *   static backward(ctx: FunctionContext, g: Tensor) { return g.mul(2); }
+ * }
+ * const y = Double.apply(x);
+ */
+export abstract class Function {
+  static apply<C extends typeof Function>(this: C, ...args: ForwardArguments<C>): ForwardResult<C> {
+    const implementation = this as unknown as Implementation;
+    const ctx = new FunctionContext();
+    const tensors = (args as unknown[]).map((a) => (a instanceof Tensor ? a : null));
+    ctx.needsInputGrad = tensors.map((t) => t?.requiresGrad ?? false);
+    const tracked = isGradEnabled() && ctx.needsInputGrad.includes(true);
+    const result = noGrad(() => implementation.forward(ctx, ...(args as unknown[])));
+    const outputs = (Array.isArray(result) ? result : [result]) as Tensor[];
+    checkDirty(ctx, outputs, implementation.name);
+    if (!tracked) return result as ForwardResult<C>;
+    const node = new FunctionNode(implementation, ctx, tensors, outputs.length);
+    const linked = outputs.map((output, i) => link(output, i, node, ctx, tensors));
+    node.describeOutputs(linked);
+    return (Array.isArray(result) ? linked : linked[0]) as ForwardResult<C>;
+  }
+}
+
+/** An output that is an input is handed out as a view, so that the input keeps its own history (unless marked dirty). */
+function link(output: Tensor, i: number, node: Node, ctx: FunctionContext, inputs: readonly (Tensor | null)[]): Tensor {
+  if (ctx.nonDifferentiable.has(output) || !output.dtype.isFloatingPoint) return output;
+  const isInput = inputs.includes(output);
+  const out = isInput && !ctx.dirty.has(output) ? output.detach() : output;
+  out.node = node;
+  out.outputNr = i;
+  out.leafRequiresGrad = false;
+  return out;
+}
+
+function checkDirty(ctx: FunctionContext, outputs: readonly Tensor[], name: string): void {
+  for (const t of ctx.dirty) {
+    if (!outputs.includes(t)) throw new InPlaceError(`${name}: a tensor marked dirty must be returned by forward`);
+    if (t.leafRequiresGrad && isGradEnabled()) throw new InPlaceError(`${name}: a leaf tensor that requires a gradient cannot be changed in place`);
+  }
+}

@@ -1,0 +1,53 @@
+/** Whether operations are recorded. Plain variables, changed by functions that restore them. */
+import { ArgumentError } from '../core/errors.js';
+
+let enabled = true;
+let inference = false;
+
+export function isGradEnabled(): boolean {
+  return enabled;
+}
+
+export function isInferenceMode(): boolean {
+  return inference;
+}
+
+/** Sets the mode and returns the one before. @internal */
+export function setGradEnabled(value: boolean): boolean {
+  const before = enabled;
+  enabled = value;
+  return before;
+}
+
+function withMode<T>(value: boolean, infer: boolean, fn: () => T): T {
+  const before = enabled;
+  const beforeInference = inference;
+  enabled = value;
+  inference = infer;
+  let result: T;
+  try {
+    result = fn();
+  } finally {
+    enabled = before;
+    inference = beforeInference;
+  }
+  if (result instanceof Promise) {
+    throw new ArgumentError('noGrad, enableGrad and inferenceMode take synchronous functions: the mode would end before the first await');
+  }
+  return result;
+}
+
+/** Runs `fn` without recording operations: results do not require gradients. @throws ArgumentError for async functions. */
+export function noGrad<T>(fn: () => T): T {
+  return withMode(false, inference, fn);
+}
+
+/** Runs `fn` with recording on, also inside {@link noGrad}. */
+export function enableGrad<T>(fn: () => T): T {
+  return withMode(true, inference, fn);
+}
+
+/** As {@link noGrad}; says that results will never take part in automatic differentiation. */
+export function inferenceMode<T>(fn: () => T): T {
+  return withMode(false, true, fn);
+}

@@ -1,0 +1,224 @@
+/** Nodes of the autograd graph: how a gradient passes from the outputs of an op to its inputs. */
+import type { Device } from '../core/device.js';
+import type { DType } from '../core/dtype.js';
+import { AutogradError } from '../core/errors.js';
+import type { AnyOp, VjpContext } from '../core/op.js';
+import type { Shape } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { SavedTensor } from './saved-tensor.js';
+
+export type Gradients = (Tensor | null)[];
+export type TensorHook = (grad: Tensor) => Tensor | undefined | void;
+export type NodePreHook = (gradOutputs: readonly (Tensor | null)[]) => readonly (Tensor | null)[] | undefined | void;
+export type NodeHook = (
+  gradInputs: readonly (Tensor | null)[],
+  gradOutputs: readonly (Tensor | null)[],
+) => readonly (Tensor | null)[] | undefined | void;
+
+/** Gradients of leaves are accumulated before any other node runs. */
+export const ACCUMULATE_SEQUENCE = Number.MAX_SAFE_INTEGER;
+let nextSequence = 0;
+
+/** Where a gradient goes: an output of a node. */
+export interface Edge {
+  node: Node;
+  outputNr: number;
+}
+
+/** A removable registration. */
+export interface HookHandle {
+  remove(): void;
+}
+
+let hookId = 0;
+
+/** @internal */
+export function register<F>(hooks: Map<number, F>, hook: F): HookHandle {
+  const id = hookId++;
+  hooks.set(id, hook);
+  return { remove: () => void hooks.delete(id) };
+}
+
+/** Base of all nodes. */
+export abstract class Node {
+  abstract readonly name: string;
+  /** Later nodes run first. */
+  readonly sequence: number;
+  /** Where the gradient of each input goes; null for inputs that need none. */
+  readonly edges: (Edge | null)[] = [];
+  /** Gradients that arrive: one for each output of the forward op. */
+  readonly numOutputs: number;
+  /** @internal by output */
+  tensorHooks: (Map<number, TensorHook> | undefined)[] | null = null;
+  /** @internal tensors whose `.grad` is kept, by output */
+  retained: (Tensor | undefined)[] | null = null;
+  /** @internal */
+  preHooks: Map<number, NodePreHook> | null = null;
+  /** @internal */
+  postHooks: Map<number, NodeHook> | null = null;
+  /** Call site of the forward op, under anomaly detection. */
+  forwardStack: string | undefined = undefined;
+
+  constructor(numOutputs: number, sequence = nextSequence++) {
+    this.numOutputs = numOutputs;
+    this.sequence = sequence;
+  }
+
+  /** Gradients of the inputs from those of the outputs. */
+  abstract apply(grads: Gradients): Gradients;
+
+  /** Lets go of saved tensors; a second backward is then an error. */
+  release(): void {}
+
+  /** Whether `apply` runs user code, which may keep the tensors it sees. */
+  get runsUserCode(): boolean {
+    return false;
+  }
+
+  /** Runs before the node with the gradients of its outputs; may return replacements. */
+  registerPrehook(hook: NodePreHook): HookHandle {
+    this.preHooks ??= new Map();
+    return register(this.preHooks, hook);
+  }
+
+  /** Runs after the node with the gradients of its inputs and outputs; may return replacements of the former. */
+  registerHook(hook: NodeHook): HookHandle {
+    this.postHooks ??= new Map();
+    return register(this.postHooks, hook);
+  }
+
+  /** @internal */
+  addTensorHook(outputNr: number, hook: TensorHook): HookHandle {
+    this.tensorHooks ??= [];
+    let hooks = this.tensorHooks[outputNr];
+    if (hooks === undefined) {
+      hooks = new Map();
+      this.tensorHooks[outputNr] = hooks;
+    }
+    return register(hooks, hook);
+  }
+
+  /** @internal the edge that the gradient of `t` takes */
+  addEdge(t: Tensor): void {
+    this.edges.push(edgeOf(t));
+  }
+}
+
+/** Makes the accumulator of a leaf; handed over by accumulate-grad.ts, which builds on this file. @internal */
+export const leaves: { accumulatorOf: (t: Tensor) => Node } = {
+  accumulatorOf: () => {
+    throw new AutogradError('the autograd engine is not loaded');
+  },
+};
+
+/** Where the gradient of a tensor goes: its node, or the accumulator of a leaf, or nowhere. */
+export function edgeOf(t: Tensor): Edge | null {
+  const node = t.gradFn as Node | null;
+  if (node !== null) return { node, outputNr: t.outputNr };
+  return t.leafRequiresGrad ? { node: leaves.accumulatorOf(t), outputNr: 0 } : null;
+}
+
+/** The node of an op of the table: its gradient rule, and what the rule reads. */
+export class OpNode extends Node implements VjpContext<object> {
+  readonly op: AnyOp;
+  readonly params: object;
+  private readonly shapes: Shape[] = [];
+  private readonly inputDtypes: DType[] = [];
+  private readonly inputDevices: Device[] = [];
+  private savedInputs: (SavedTensor | undefined)[] | null = null;
+  private savedOutputs: (SavedTensor | undefined)[] | null = null;
+  private released = false;
+
+  constructor(op: AnyOp, inputs: readonly Tensor[], params: object, numOutputs: number) {
+    super(numOutputs);
+    this.op = op;
+    this.params = params;
+    for (let i = 0; i < inputs.length; i++) {
+      const t = inputs[i] as Tensor;
+      this.addEdge(t);
+      this.shapes.push(t.shape);
+      this.inputDtypes.push(t.dtype);
+      this.inputDevices.push(t.device);
+    }
+  }
+
+  get name(): string {
+    return this.op.name;
+  }
+
+  /** Saves the inputs that the rule will read; `copyOf` stands in for one that is about to be overwritten. */
+  saveInputs(inputs: readonly Tensor[], copyOf: ((t: Tensor) => Tensor) | null): void {
+    const wanted = this.op.savesInputs((i) => this.edges[i] !== null, inputs);
+    if (wanted.length === 0) return;
+    this.savedInputs = [];
+    for (const i of wanted) {
+      const t = inputs[i];
+      if (t !== undefined) this.savedInputs[i] = new SavedTensor(copyOf === null ? t : copyOf(t), null);
+    }
+  }
+
+  saveOutputs(outputs: readonly Tensor[]): void {
+    const wanted = this.op.savesOutputs;
+    if (wanted.length === 0) return;
+    this.savedOutputs = [];
+    for (const i of wanted) this.savedOutputs[i] = new SavedTensor(outputs[i] as Tensor, this);
+  }
+
+  needs(i: number): boolean {
+    return this.edges[i] !== null && this.edges[i] !== undefined;
+  }
+
+  input(i: number): Tensor {
+    return this.unpack(this.savedInputs, i, 'input');
+  }
+
+  output(i: number): Tensor {
+    return this.unpack(this.savedOutputs, i, 'output');
+  }
+
+  inputShape(i: number): Shape {
+    return this.shapes[i] as Shape;
+  }
+
+  inputDtype(i: number): DType {
+    return this.inputDtypes[i] as DType;
+  }
+
+  inputDevice(i: number): Device {
+    return this.inputDevices[i] as Device;
+  }
+
+  apply(grads: Gradients): Gradients {
+    if (this.released) throw alreadyReleased(this.name);
+    const rule = this.op.vjp as NonNullable<AnyOp['vjp']>;
+    const results = rule(this, ...(grads as Tensor[])) as Gradients;
+    return results.map((g, i) => (g === null || g === undefined || !this.needs(i) ? null : fitGradient(g, this.shapes[i] as Shape, this.inputDtypes[i] as DType)));
+  }
+
+  override release(): void {
+    this.released = this.savedInputs !== null || this.savedOutputs !== null;
+    for (const list of [this.savedInputs, this.savedOutputs]) list?.forEach((saved) => saved?.release());
+    this.savedInputs = null;
+    this.savedOutputs = null;
+  }
+
+  private unpack(list: (SavedTensor | undefined)[] | null, i: number, role: string): Tensor {
+    if (this.released) throw alreadyReleased(this.name);
+    const saved = list?.[i];
+    if (saved === undefined) throw new AutogradError(`${this.name}: its gradient rule reads ${role} ${i}, which the op does not save`);
+    return saved.unpack(this.name, `${role} ${i}`, this);
+  }
+}
+
+/** A gradient in the shape and dtype of the input it belongs to: broadcast dims summed, promotion undone. */
+function fitGradient(g: Tensor, shape: Shape, dtype: DType): Tensor {
+  const summed = g.shape === shape ? g : g.sumToSize(shape);
+  return summed.dtype === dtype ? summed : summed.to(dtype);
+}
+
+export function alreadyReleased(name: string): AutogradError {
+  return new AutogradError(
+    `backward through ${name} a second time: its saved tensors were freed by the first backward. Pass { retainGraph: true } to that one.`,
+    { op: name },
+  );
+}

@@ -1,0 +1,103 @@
+/** In-place changes of views: the base gets a new history, and every view of it is refreshed from there when next asked. */
+import { InPlaceError } from '../core/errors.js';
+import type { AnyOp } from '../core/op.js';
+import { type Shape, isNonOverlappingAndDense } from '../core/shape.js';
+import { type Tensor, viewHistory } from '../core/tensor.js';
+import { type Gradients, Node, type OpNode, edgeOf } from './node.js';
+import { emptyStridedLike } from './strided.js';
+
+interface Window {
+  shape: Shape;
+  strides: Shape;
+  offset: number;
+}
+
+function windowOn(base: Tensor, view: Tensor): Window {
+  return { shape: view.shape, strides: view.strides, offset: view.storageOffset - base.storageOffset };
+}
+
+/** @throws InPlaceError for a view whose change cannot be tracked. */
+export function checkViewChange(op: AnyOp, into: Tensor): void {
+  if (into.inPlaceForbidden !== null) {
+    throw new InPlaceError(`${op.name}: this tensor cannot be changed in place: ${into.inPlaceForbidden}`, { op: op.name });
+  }
+  const base = into.base;
+  if (base !== null && !isNonOverlappingAndDense(base.shape, base.strides)) {
+    throw new InPlaceError(`${op.name}: a view of a tensor with gaps or overlaps cannot be changed in place under autograd; clone() the base first`, { op: op.name });
+  }
+}
+
+/** The base's gradient passes around the changed window; inside it, through the node of the change. */
+class CopySlices extends Node {
+  readonly name = 'CopySlices';
+  private readonly window: Window;
+  private readonly inner: OpNode;
+  private readonly selfIndex: number;
+
+  constructor(base: Tensor, window: Window, inner: OpNode, selfIndex: number) {
+    super(1);
+    this.window = window;
+    this.inner = inner;
+    this.selfIndex = selfIndex;
+    this.edges.push(edgeOf(base));
+    inner.edges.forEach((edge, i) => {
+      this.edges.push(i === selfIndex ? null : edge);
+    });
+  }
+
+  apply([grad]: Gradients): Gradients {
+    if (!grad) return this.edges.map(() => null);
+    const whole = emptyStridedLike(grad);
+    whole.copy_(grad);
+    const part = whole.asStrided(this.window.shape, this.window.strides, this.window.offset);
+    const results = this.inner.apply([part.clone()]);
+    const own = this.selfIndex < 0 ? null : results[this.selfIndex];
+    if (own) part.copy_(own);
+    else part.zero_();
+    return [whole, ...results.map((g, i) => (i === this.selfIndex ? null : g))];
+  }
+
+  override release(): void {
+    this.inner.release();
+  }
+}
+
+/** The gradient of a view of a base that was changed in place: put into zeros of the base's shape. */
+class ViewOfChanged extends Node {
+  readonly name = 'AsStrided';
+  private readonly window: Window;
+  private readonly base: { shape: Shape; strides: Shape };
+
+  constructor(base: Tensor, window: Window) {
+    super(1);
+    this.window = window;
+    this.base = { shape: base.shape, strides: base.strides };
+    this.edges.push(edgeOf(base));
+  }
+
+  apply([grad]: Gradients): Gradients {
+    if (!grad) return [null];
+    const whole = emptyStridedLike(grad, this.base.shape, this.base.strides).zero_();
+    whole.asStrided(this.window.shape, this.window.strides, this.window.offset).add_(grad);
+    return [whole];
+  }
+}
+
+/** Records that `view` was changed by `node`. */
+export function rebaseView(view: Tensor, node: OpNode, selfIndex: number): void {
+  const base = view.base as Tensor;
+  const copy = new CopySlices(base, windowOn(base, view), node, selfIndex);
+  base.node = copy;
+  base.outputNr = 0;
+  refresh(view);
+}
+
+function refresh(view: Tensor): void {
+  const base = view.base as Tensor;
+  view.nodeVersion = view._version;
+  if (base.node === null) return;
+  view.node = new ViewOfChanged(base, windowOn(base, view));
+  view.outputNr = 0;
+}
+
+viewHistory.refresh = refresh;

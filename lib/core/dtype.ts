@@ -1,0 +1,113 @@
+/** Element types and PyTorch's promotion rules. Codes equal those of native/include/dtype.h. */
+
+export type DTypeName =
+  | 'float32'
+  | 'float64'
+  | 'float16'
+  | 'bfloat16'
+  | 'int64'
+  | 'int32'
+  | 'int16'
+  | 'int8'
+  | 'uint8'
+  | 'bool';
+
+/** Promotion category: a higher one wins whatever the widths. */
+export const Category = { Bool: 0, Int: 1, Float: 2 } as const;
+export type Category = (typeof Category)[keyof typeof Category];
+
+/** What a pointwise kernel computes in; see `ComputeType` in native/include/dtype.h. */
+export const ComputeType = { Float: 0, Double: 1, Int64: 2 } as const;
+export type ComputeType = (typeof ComputeType)[keyof typeof ComputeType];
+
+/** An element type. The only instances are the exported constants, so `===` compares them. */
+export class DType {
+  readonly name: DTypeName;
+  readonly code: number;
+  /** Bytes of one element. */
+  readonly itemsize: number;
+  /** @internal */
+  readonly category: Category;
+  /** @internal */
+  readonly computeType: ComputeType;
+
+  /** @internal */
+  constructor(name: DTypeName, code: number, itemsize: number, category: Category, computeType: ComputeType) {
+    this.name = name;
+    this.code = code;
+    this.itemsize = itemsize;
+    this.category = category;
+    this.computeType = computeType;
+  }
+
+  get isFloatingPoint(): boolean {
+    return this.category === Category.Float;
+  }
+
+  toString(): string {
+    return this.name;
+  }
+}
+
+export const float32 = new DType('float32', 0, 4, Category.Float, ComputeType.Float);
+export const float64 = new DType('float64', 1, 8, Category.Float, ComputeType.Double);
+export const float16 = new DType('float16', 2, 2, Category.Float, ComputeType.Float);
+export const bfloat16 = new DType('bfloat16', 3, 2, Category.Float, ComputeType.Float);
+export const int64 = new DType('int64', 4, 8, Category.Int, ComputeType.Int64);
+export const int32 = new DType('int32', 5, 4, Category.Int, ComputeType.Int64);
+export const int16 = new DType('int16', 6, 2, Category.Int, ComputeType.Int64);
+export const int8 = new DType('int8', 7, 1, Category.Int, ComputeType.Int64);
+export const uint8 = new DType('uint8', 8, 1, Category.Int, ComputeType.Int64);
+export const bool = new DType('bool', 9, 1, Category.Bool, ComputeType.Int64);
+
+/** All element types, indexed by code. */
+export const dtypes: readonly DType[] = [
+  float32,
+  float64,
+  float16,
+  bfloat16,
+  int64,
+  int32,
+  int16,
+  int8,
+  uint8,
+  bool,
+];
+
+const byName = new Map<string, DType>(dtypes.map((d) => [d.name, d]));
+
+/** Finds an element type by its name, as checkpoints and the command line spell it. */
+export function dtypeByName(name: string): DType | undefined {
+  return byName.get(name);
+}
+
+/**
+ * The smallest type that holds both, as `torch.promote_types`.
+ *
+ * @see PyTorch `c10/core/ScalarType.cpp`: the promotion lattice.
+ */
+export function promoteTypes(a: DType, b: DType): DType {
+  if (a === b) return a;
+  if (a.category !== b.category) return a.category > b.category ? a : b;
+  if (a.category === Category.Float) {
+    if (a.itemsize === b.itemsize) return float32; // float16 with bfloat16
+    return a.itemsize > b.itemsize ? a : b;
+  }
+  const wide = a.itemsize >= b.itemsize ? a : b;
+  // uint8 with a signed type of one byte needs two.
+  if ((a === uint8 || b === uint8) && wide.itemsize === 1) return int16;
+  return wide;
+}
+
+let defaultDtype = float32;
+
+/** The type of new floating point tensors when none is given; `float32` unless changed. */
+export function getDefaultDtype(): DType {
+  return defaultDtype;
+}
+
+/** @throws TypeError if `dtype` is not a floating point type. */
+export function setDefaultDtype(dtype: DType): void {
+  if (!dtype.isFloatingPoint) throw new TypeError(`setDefaultDtype expects a floating point dtype, got ${dtype.name}`);
+  defaultDtype = dtype;
+}

@@ -1,0 +1,110 @@
+/** Error classes of the library: a stable `code`, and the offending values as data in `details`. */
+
+/** Base class of every error that Shardwise throws on purpose. */
+export class ShardwiseError extends Error {
+  /** Stable across releases; match on this, not on the text. */
+  readonly code: string;
+  /** The values that the message quotes. */
+  readonly details: Readonly<Record<string, unknown>>;
+
+  constructor(code: string, message: string, details: Record<string, unknown> = {}, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+    this.details = details;
+  }
+
+  override get name(): string {
+    return `${this.constructor.name} [${this.code}]`;
+  }
+}
+
+/** Shapes that do not fit an operation. */
+export class ShapeError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>) {
+    super('ERR_SHAPE', message, details);
+  }
+}
+
+/** An element type that an operation does not take. */
+export class DtypeError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>) {
+    super('ERR_DTYPE', message, details);
+  }
+}
+
+/** Tensors on different devices, or a device that is not there. */
+export class DeviceError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
+    super('ERR_DEVICE', message, details, options);
+  }
+}
+
+/** A dimension or an index that is out of range. */
+export class IndexError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
+    super('ERR_INDEX', message, details, options);
+  }
+}
+
+/** An argument of a wrong kind or value. */
+export class ArgumentError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>) {
+    super('ERR_ARGUMENT', message, details);
+  }
+}
+
+/** Use of a tensor whose memory was freed, by `dispose`, by its scope, or by `resize_(0)`. */
+export class FreedError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
+    super('ERR_FREED', message, details, options);
+  }
+}
+
+/** A mistake in the use of automatic differentiation. */
+export class AutogradError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>) {
+    super('ERR_AUTOGRAD', message, details);
+  }
+}
+
+/** A value that backward needs was overwritten, or an in-place operation where none is allowed. */
+export class InPlaceError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>) {
+    super('ERR_IN_PLACE', message, details);
+  }
+}
+
+/** The device has no memory left, after caches were freed and garbage was collected. */
+export class OutOfMemoryError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
+    super('ERR_OUT_OF_MEMORY', message, details, options);
+  }
+}
+
+/** An asynchronous failure of a kernel; the message names the operation that caused it. */
+export class KernelError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
+    super('ERR_KERNEL', message, details, options);
+  }
+}
+
+/** The addon or a backend could not be loaded; the message lists what was tried and how to mend it. */
+export class BackendLoadError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
+    super('ERR_BACKEND_LOAD', message, details, options);
+  }
+}
+
+/** A checkpoint file that is damaged, hostile, or does not match the module. */
+export class CheckpointError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
+    super('ERR_CHECKPOINT', message, details, options);
+  }
+}
+
+/** Something that tracing cannot record, or a graph that is not well formed. */
+export class CompileError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
+    super('ERR_COMPILE', message, details, options);
+  }
+}

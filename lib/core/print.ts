@@ -1,0 +1,86 @@
+/** How tensors print: as PyTorch does, with values aligned and large ones summarised. */
+import { bool, float32, int64 } from './dtype.js';
+import type { Tensor } from './tensor.js';
+import { FAKE_HANDLE } from './storage.js';
+
+const SUMMARY_ABOVE = 1000;
+const EDGE_ITEMS = 3;
+const LINE_WIDTH = 80;
+
+type Values = ArrayLike<number | bigint>;
+
+/** `tensor([[1., 2.]], dtype=..., device=..., gradFn=...)`. Reads the values, so it blocks. */
+export function formatTensor(t: Tensor, readValues: () => Values): string {
+  const body = t.disposed || t.storage?.handle === 0 ? '(freed)' : t.storage?.handle === FAKE_HANDLE ? `..., size=[${t.shape.join(', ')}]` : formatValues(t, readValues());
+  const notes: string[] = [];
+  if (t.numel() === 0 && t.shape.length !== 1) notes.push(`size=[${t.shape.join(', ')}]`);
+  if (t.dtype !== float32 && t.dtype !== int64 && t.dtype !== bool) notes.push(`dtype=${t.dtype.name}`);
+  if (t.device.type !== 'cpu') notes.push(`device='${t.device}'`);
+  if (t.gradFn !== null) notes.push(`gradFn=<${t.gradFn.name}>`);
+  else if (t.requiresGrad) notes.push('requiresGrad=true');
+  return `tensor(${[body, ...notes].join(', ')})`;
+}
+
+function formatValues(t: Tensor, values: Values): string {
+  const summarise = t.numel() > SUMMARY_ABOVE;
+  const shown = shownIndices(t.shape, summarise).map((i) => values[i] as number | bigint);
+  const format = numberFormat(t, shown);
+  const width = shown.reduce<number>((w, v) => Math.max(w, format(v).length), 0);
+  const pad = (v: number | bigint): string => format(v).padStart(width);
+  const lines = (depth: number, offset: number, step: number): string => {
+    if (depth === t.shape.length) return pad(values[offset] as number | bigint);
+    const size = t.shape[depth] as number;
+    const inner = size === 0 ? 0 : step / size;
+    const parts = edgeItems(size, summarise).map((i) => (i === null ? '...' : lines(depth + 1, offset + i * inner, inner)));
+    const last = depth === t.shape.length - 1;
+    return `[${last ? wrap(parts, depth) : parts.join(`,${'\n'.repeat(t.shape.length - depth - 1)}${' '.repeat(8 + depth)}`)}]`;
+  };
+  return lines(0, 0, t.numel());
+}
+
+/** Breaks a row of many numbers into lines. */
+function wrap(parts: readonly string[], depth: number): string {
+  const lines: string[] = [];
+  let line = '';
+  for (const part of parts) {
+    if (line && line.length + part.length > LINE_WIDTH - 9 - depth) {
+      lines.push(line);
+      line = part;
+    } else line = line ? `${line}, ${part}` : part;
+  }
+  lines.push(line);
+  return lines.join(`,\n${' '.repeat(8 + depth)}`);
+}
+
+function edgeItems(size: number, summarise: boolean): (number | null)[] {
+  if (!summarise || size <= 2 * EDGE_ITEMS) return Array.from({ length: size }, (_, i) => i);
+  const head = [0, 1, 2];
+  return [...head, null, ...head.map((i) => size - EDGE_ITEMS + i)];
+}
+
+function shownIndices(shape: readonly number[], summarise: boolean): number[] {
+  let indices = [0];
+  for (const size of shape) {
+    const items = edgeItems(size, summarise).filter((i): i is number => i !== null);
+    indices = indices.flatMap((at) => items.map((i) => at * size + i));
+  }
+  return shape.includes(0) ? [] : indices;
+}
+
+function numberFormat(t: Tensor, shown: readonly (number | bigint)[]): (v: number | bigint) => string {
+  if (t.dtype === bool) return (v) => (v ? 'true' : 'false');
+  if (!t.dtype.isFloatingPoint) return (v) => String(v);
+  const finite = shown.map(Number).filter(Number.isFinite);
+  const special = (v: number): string => (Number.isNaN(v) ? 'nan' : v > 0 ? 'inf' : '-inf');
+  if (finite.every(Number.isInteger) && finite.every((v) => Math.abs(v) < 1e8)) return (v) => (Number.isFinite(Number(v)) ? `${Number(v)}.` : special(Number(v)));
+  const magnitudes = finite.filter((v) => v !== 0).map(Math.abs);
+  const largest = Math.max(0, ...magnitudes);
+  const smallest = Math.min(Number.POSITIVE_INFINITY, ...magnitudes);
+  const scientific = largest >= 1e8 || smallest < 1e-4 || largest / smallest > 1000;
+  return (v) => (Number.isFinite(Number(v)) ? (scientific ? exponential(Number(v)) : Number(v).toFixed(4)) : special(Number(v)));
+}
+
+/** `1.0000e-05`: two digits of exponent, as C prints it. */
+function exponential(v: number): string {
+  return v.toExponential(4).replace(/e([+-])(\d)$/, 'e$10$2');
+}

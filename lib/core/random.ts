@@ -1,0 +1,52 @@
+/** The random state: a seed and a counter. Every draw takes a block of counters, so equal programs draw equal numbers. */
+import { ArgumentError } from './errors.js';
+
+/** A source of random numbers for the random ops. */
+export class Generator {
+  private seedValue: number;
+  private used = 0;
+
+  constructor(seed = 0) {
+    this.seedValue = checkSeed(seed);
+  }
+
+  /** Starts again from `seed`, an integer below 2^53. @throws ArgumentError */
+  manualSeed(seed: number): this {
+    this.seedValue = checkSeed(seed);
+    this.used = 0;
+    return this;
+  }
+
+  get seed(): number {
+    return this.seedValue;
+  }
+
+  /** Seed and position, to be restored later. */
+  getState(): { seed: number; offset: number } {
+    return { seed: this.seedValue, offset: this.used };
+  }
+
+  setState(state: { seed: number; offset: number }): void {
+    this.seedValue = checkSeed(state.seed);
+    this.used = state.offset;
+  }
+
+  /** @internal the params of one draw; the counter moves on */
+  next(): { seedLow: number; seedHigh: number; offset: number } {
+    const high = Math.floor(this.seedValue / 2 ** 32);
+    return { seedLow: this.seedValue - high * 2 ** 32, seedHigh: high, offset: this.used++ };
+  }
+}
+
+function checkSeed(seed: number): number {
+  if (!Number.isSafeInteger(seed) || seed < 0) throw new ArgumentError(`manualSeed: expected a non-negative integer below 2^53, got ${seed}`, { seed });
+  return seed;
+}
+
+/** The generator that ops use when none is given. */
+export const defaultGenerator = new Generator(Math.floor(Math.random() * 2 ** 32));
+
+/** Seeds the default generator; the same seed gives the same numbers on the CPU, on CUDA and on any mesh. */
+export function manualSeed(seed: number): Generator {
+  return defaultGenerator.manualSeed(seed);
+}

@@ -1,0 +1,93 @@
+/** Scopes free what was made inside and not returned: the deterministic way to manage memory. */
+import { ArgumentError } from './errors.js';
+import { type Storage, releaseAll } from './storage.js';
+
+/** A region whose storages are freed at its end. @internal */
+export class Scope {
+  readonly parent: Scope | null;
+  readonly storages: Storage[] = [];
+
+  constructor(parent: Scope | null) {
+    this.parent = parent;
+  }
+}
+
+/** The innermost open scope; read on the hot path, so a plain variable. @internal */
+export let currentScope: Scope | null = null;
+
+/** @internal */
+export function openScope(): Scope {
+  currentScope = new Scope(currentScope);
+  return currentScope;
+}
+
+/** Makes new storages belong to the garbage collector for a while. @internal */
+export function suspendScope(): Scope | null {
+  const suspended = currentScope;
+  currentScope = null;
+  return suspended;
+}
+
+/** @internal */
+export function resumeScope(scope: Scope | null): void {
+  currentScope = scope;
+}
+
+/** Ends a scope. Held or kept storages move out; the rest is freed in one call. @internal */
+export function closeScope(scope: Scope, kept: ReadonlySet<Storage> | null): void {
+  currentScope = scope.parent;
+  const dead: Storage[] = [];
+  for (const storage of scope.storages) {
+    if (storage.scope !== scope || storage.handle === 0) continue;
+    if (storage.holds > 0) storage.escape();
+    else if (kept?.has(storage)) moveToParent(storage, scope.parent);
+    else dead.push(storage);
+  }
+  releaseAll(dead, dead.length);
+  for (const storage of dead) storage.markFreed('its scope ended');
+}
+
+function moveToParent(storage: Storage, parent: Scope | null): void {
+  if (parent) {
+    storage.scope = parent;
+    parent.storages.push(storage);
+  } else storage.escape();
+}
+
+/** Finds the storages reachable from a returned value: tensors, arrays, plain objects, maps. @internal */
+export type StorageFinder = (value: unknown, found: Set<Storage>) => void;
+let findStorages: StorageFinder = () => {};
+
+/** @internal */
+export function installStorageFinder(finder: StorageFinder): void {
+  findStorages = finder;
+}
+
+/**
+ * Runs `fn` and frees the memory of every tensor made inside, except those it returns (alone, or in arrays, plain objects,
+ * maps), those kept with {@link keep}, parameters' gradients, and values that a live autograd graph needs.
+ *
+ * `fn` must be synchronous: what runs between the awaits of an asynchronous function would land in the scope too.
+ *
+ * @throws ArgumentError if `fn` returns a promise.
+ * @example
+ * const loss = scope(() => { const l = step(batch); l.backward(); return l.detach(); });
+ */
+export function scope<T>(fn: () => T): T {
+  const opened = openScope();
+  let kept: Set<Storage> | null = null;
+  try {
+    const result = fn();
+    if (result instanceof Promise) {
+      throw new ArgumentError('scope: expected a synchronous function, got one that returns a promise. Await outside the scope, or use `using`.');
+    }
+    if (result !== undefined && result !== null && typeof result === 'object') {
+      kept = new Set();
+      findStorages(result, kept);
+    }
+    return result;
+  } finally {
+    while (currentScope !== opened && currentScope !== null) closeScope(currentScope, null);
+    closeScope(opened, kept);
+  }
+}

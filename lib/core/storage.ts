@@ -1,0 +1,143 @@
+/**
+ * Storage: a block of device memory that tensors view. It is freed by the first of: its last tensor being disposed, its
+ * scope ending, or the garbage collection of its token. Invariant: a live storage is owned by an open scope, or has a token.
+ */
+import type { Device } from './device.js';
+import { FreedError } from './errors.js';
+import type { Scope } from './scope.js';
+
+/** What core needs of native memory; installed by runtime.ts. @internal */
+export interface MemoryInterface {
+  allocate(device: Device, bytes: number, storage: Storage): void;
+  release(handle: number): void;
+  releaseMany(storages: readonly Storage[], count: number): void;
+  makeToken(handle: number): object;
+  resize(handle: number, bytes: number, device: Device): void;
+}
+
+let memory: MemoryInterface;
+
+/** @internal */
+export function installMemory(implementation: MemoryInterface): void {
+  memory = implementation;
+}
+
+/** Handle of a storage without memory: made under FakeTensorMode or while tracing. */
+export const FAKE_HANDLE = -1;
+
+/** A block of memory on one device. Several tensors may view it. */
+export class Storage {
+  /** @internal native handle; 0 once freed (or not yet allocated), FAKE_HANDLE when it never has memory */
+  handle = 0;
+  /** Bytes. */
+  nbytes: number;
+  readonly device: Device;
+  /** @internal tensors that view it and are not disposed, and other owners such as the tape */
+  refs = 0;
+  /** @internal owners that outlive a scope: the tape, `.grad`, `keep` */
+  holds = 0;
+  /** @internal what the garbage collector watches */
+  token: object | null = null;
+  /** @internal the open scope that will free it */
+  scope: Scope | null = null;
+  /** @internal why it is gone, for the error */
+  freedBy: string | null = null;
+
+  /** @internal */
+  constructor(device: Device, nbytes: number) {
+    this.device = device;
+    this.nbytes = nbytes;
+  }
+
+  /** Bytes, as `torch.UntypedStorage.size`. */
+  size(): number {
+    return this.nbytes;
+  }
+
+  /**
+   * Changes the size in bytes; the bytes that fit are kept, new ones are undefined. 0 frees the memory while tensors that
+   * view it stay; reading them is an error until a later `resize_`. Used by FSDP.
+   *
+   * @throws FreedError if the storage was freed.
+   */
+  resize_(nbytes: number): this {
+    storageResize.run(this, nbytes);
+    return this;
+  }
+
+  /** @internal */
+  checkAlive(op: string): void {
+    if (this.handle === 0) throw freedError(this, op);
+  }
+
+  /** @internal takes a hold: the storage now survives its scope */
+  hold(): void {
+    this.refs++;
+    this.holds++;
+  }
+
+  /** @internal gives a hold back */
+  unhold(): void {
+    this.holds--;
+    this.unref('its last owner let it go');
+  }
+
+  /** @internal */
+  unref(reason: string): void {
+    if (--this.refs === 0) this.free(reason);
+  }
+
+  /** @internal */
+  free(reason: string): void {
+    if (this.handle > 0) memory.release(this.handle);
+    this.markFreed(reason);
+  }
+
+  /** @internal */
+  markFreed(reason: string): void {
+    this.handle = 0;
+    this.token = null;
+    this.freedBy = reason;
+  }
+
+  /** @internal hands the storage to the garbage collector, for one that leaves every scope */
+  escape(): void {
+    this.scope = null;
+    if (this.token === null && this.handle > 0) this.token = memory.makeToken(this.handle);
+  }
+
+  /** @internal */
+  resizeNow(nbytes: number): void {
+    this.checkAlive('resize_');
+    if (this.handle !== FAKE_HANDLE) memory.resize(this.handle, nbytes, this.device);
+    this.nbytes = nbytes;
+  }
+}
+
+/** How `resize_` runs; tracing replaces it to record the effect. @internal */
+export const storageResize = {
+  run(storage: Storage, nbytes: number): void {
+    storage.resizeNow(nbytes);
+  },
+};
+
+/** @internal allocates through the installed memory interface; the caller decides on scope or token */
+export function allocateStorage(device: Device, nbytes: number): Storage {
+  const storage = new Storage(device, nbytes);
+  memory.allocate(device, nbytes, storage);
+  return storage;
+}
+
+/** @internal */
+export function releaseAll(storages: readonly Storage[], count: number): void {
+  memory.releaseMany(storages, count);
+}
+
+/** @internal */
+export function freedError(storage: Storage, op: string): FreedError {
+  const reason = storage.freedBy ?? 'it was never allocated';
+  return new FreedError(
+    `${op}: the memory of this tensor was freed (${reason}). A tensor that must outlive its scope is returned from it, or passed to keep().`,
+    { op, reason },
+  );
+}

@@ -1,0 +1,272 @@
+/**
+ * The tensor: metadata in JavaScript, bytes in a {@link Storage}. Methods that compute are added by the files of lib/ops
+ * through declaration merging, so "go to definition" lands on the op.
+ */
+import type { Device } from './device.js';
+import type { DType } from './dtype.js';
+import { AutogradError } from './errors.js';
+import { type Shape, contiguousStrides, isContiguousLayout, numelOf, sameShape, wrapDim } from './shape.js';
+import { FAKE_HANDLE, type Storage, freedError } from './storage.js';
+
+/** What core knows of a node of the autograd graph. */
+export interface GradFn {
+  readonly name: string;
+}
+
+/** Counts in-place changes; shared by a tensor and all its views. @internal */
+export interface VersionCounter {
+  value: number;
+}
+
+/** Gives a view its new history after its base was changed in place; installed by the autograd layer. @internal */
+export const viewHistory: { refresh: (view: Tensor) => void } = { refresh: () => {} };
+
+/** A multi-dimensional array of one element type on one device. */
+export class Tensor {
+  /** Sizes of the dims. */
+  shape: Shape;
+  /** @internal */
+  strides: Shape;
+  /** @internal in elements */
+  storageOffset: number;
+  /** Element type. */
+  dtype: DType;
+  readonly device: Device;
+  /** @internal null for a wrapped number */
+  storage: Storage | null;
+  /** @internal the node as last recorded; read `gradFn` */
+  node: GradFn | null = null;
+  /** @internal which output of `gradFn` this is */
+  outputNr = 0;
+  /** @internal the leaf flag; `requiresGrad` is this or having a gradFn */
+  leafRequiresGrad = false;
+  /** @internal */
+  gradTensor: Tensor | null = null;
+  /** @internal whether user code has seen `.grad`, so that it must not be freed under its feet */
+  gradExposed = false;
+  /** @internal the node that accumulates into `.grad` of a leaf */
+  gradAccumulator: GradFn | null = null;
+  /** @internal the tensor this is a differentiable view of */
+  base: Tensor | null = null;
+  /** @internal null until the first in-place change or view */
+  versionCounter: VersionCounter | null = null;
+  /** @internal of a view: the version at which `node` was recorded */
+  nodeVersion = 0;
+  /** @internal run after a gradient was accumulated into this leaf */
+  postAccumulateHooks: Map<number, (tensor: Tensor) => void> | null = null;
+  /** @internal value of a wrapped number: a JavaScript number in the place of a tensor */
+  scalarValue: number;
+  /** @internal */
+  disposed = false;
+  /** @internal true for tensors made by views under autograd that forbid in-place changes, with the reason */
+  inPlaceForbidden: string | null = null;
+
+  /** @internal use the factories */
+  constructor(shape: Shape, strides: Shape, offset: number, dtype: DType, device: Device, storage: Storage | null, scalarValue = 0) {
+    this.shape = shape;
+    this.strides = strides;
+    this.storageOffset = offset;
+    this.dtype = dtype;
+    this.device = device;
+    this.storage = storage;
+    this.scalarValue = scalarValue;
+    if (storage !== null) storage.refs++;
+  }
+
+  /** Memory layout; only strided tensors exist. */
+  get layout(): 'strided' {
+    return 'strided';
+  }
+
+  /** The node of the autograd graph that made this tensor, or null for a leaf. */
+  get gradFn(): GradFn | null {
+    if (this.base !== null && this.versionCounter !== null && this.nodeVersion !== this.versionCounter.value) viewHistory.refresh(this);
+    return this.node;
+  }
+
+  /** Whether gradients flow to or through this tensor. */
+  get requiresGrad(): boolean {
+    return this.leafRequiresGrad || this.gradFn !== null;
+  }
+
+  set requiresGrad(value: boolean) {
+    this.requiresGrad_(value);
+  }
+
+  /** Whether no op of the graph made this tensor. */
+  get isLeaf(): boolean {
+    return this.gradFn === null;
+  }
+
+  /** The gradient accumulated by `backward`, or null. */
+  get grad(): Tensor | null {
+    this.gradExposed = true;
+    return this.gradTensor;
+  }
+
+  set grad(value: Tensor | null) {
+    setGrad(this, value);
+    this.gradExposed = true;
+  }
+
+  /** How often this tensor or one that shares its memory was changed in place. */
+  get _version(): number {
+    return this.versionCounter === null ? 0 : this.versionCounter.value;
+  }
+
+  /** The tensor that this one is a view of, or null. */
+  get _base(): Tensor | null {
+    return this.base;
+  }
+
+  /** Size of a dim, or all sizes. @throws IndexError if `dim` is out of range. */
+  size(): Shape;
+  size(dim: number): number;
+  size(dim?: number): Shape | number {
+    return dim === undefined ? this.shape : (this.shape[wrapDim(dim, this.shape.length, 'size')] as number);
+  }
+
+  /** Stride of a dim in elements, or all strides. @throws IndexError if `dim` is out of range. */
+  stride(): Shape;
+  stride(dim: number): number;
+  stride(dim?: number): Shape | number {
+    return dim === undefined ? this.strides : (this.strides[wrapDim(dim, this.shape.length, 'stride')] as number);
+  }
+
+  /** Number of dims. */
+  dim(): number {
+    return this.shape.length;
+  }
+
+  get ndim(): number {
+    return this.shape.length;
+  }
+
+  /** Number of elements. */
+  numel(): number {
+    return numelOf(this.shape);
+  }
+
+  /** Bytes of one element. */
+  elementSize(): number {
+    return this.dtype.itemsize;
+  }
+
+  /** Bytes of the elements, not of the storage. */
+  get nbytes(): number {
+    return this.numel() * this.dtype.itemsize;
+  }
+
+  isContiguous(): boolean {
+    return isContiguousLayout(this.shape, this.strides);
+  }
+
+  isFloatingPoint(): boolean {
+    return this.dtype.isFloatingPoint;
+  }
+
+  /** Whether the memory is gone or was never there (fake tensors). @internal */
+  get isFake(): boolean {
+    return this.storage !== null && this.storage.handle === FAKE_HANDLE;
+  }
+
+  /** The memory that this tensor views. */
+  untypedStorage(): Storage {
+    return this.liveStorage('untypedStorage');
+  }
+
+  /** @internal */
+  liveStorage(op: string): Storage {
+    const storage = this.storage;
+    if (storage === null) throw new AutogradError(`${op}: a plain number has no storage`);
+    if (storage.handle === 0 || this.disposed) throw freedError(storage, op);
+    return storage;
+  }
+
+  /**
+   * Turns gradient tracking of a leaf on or off.
+   *
+   * @throws AutogradError for a tensor that is not a leaf, or not of a floating point type.
+   */
+  requiresGrad_(value = true): this {
+    if (this.gradFn !== null) {
+      if (value) return this;
+      throw new AutogradError('requiresGrad_: only leaf tensors can stop requiring a gradient; use detach() on a computed one');
+    }
+    if (value && !this.dtype.isFloatingPoint) {
+      throw new AutogradError(`requiresGrad_: only floating point tensors can require gradients, this one is ${this.dtype.name}`, { dtype: this.dtype.name });
+    }
+    this.leafRequiresGrad = value;
+    return this;
+  }
+
+  /** Lets go of the memory now. Other tensors that view it keep it. Safe to call twice. */
+  dispose(): void {
+    if (this.disposed || this.storage === null) return;
+    this.disposed = true;
+    if (this.storage.handle !== 0) this.storage.unref('dispose() was called on its last tensor');
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+
+  /** @internal the shared version counter, made on demand */
+  sharedVersion(): VersionCounter {
+    if (this.versionCounter === null) this.versionCounter = { value: 0 };
+    return this.versionCounter;
+  }
+
+  /** @internal */
+  bumpVersion(): void {
+    if (this.versionCounter === null) this.versionCounter = { value: 1 };
+    else this.versionCounter.value++;
+  }
+}
+
+/** Replaces `.grad`. One that user code never saw is freed at once. @internal */
+export function setGrad(tensor: Tensor, value: Tensor | null): void {
+  const before = tensor.gradTensor;
+  if (before === value) return;
+  if (value !== null) {
+    if (!sameShape(value.shape, tensor.shape) || value.dtype !== tensor.dtype || value.device !== tensor.device) {
+      throw new AutogradError(
+        `grad: expected ${tensor.dtype.name}[${tensor.shape.join(', ')}] on ${tensor.device}, got ${value.dtype.name}[${value.shape.join(', ')}] on ${value.device}`,
+      );
+    }
+    value.storage?.hold();
+  }
+  tensor.gradTensor = value;
+  const storage = before?.storage;
+  if (before && storage && storage.handle !== 0) {
+    storage.unhold();
+    if (!tensor.gradExposed) before.dispose();
+  }
+  tensor.gradExposed = false;
+}
+
+/** A tensor on fresh row-major memory that `storage` will get or has. @internal */
+export function makeTensor(shape: Shape, dtype: DType, device: Device, storage: Storage): Tensor {
+  return new Tensor(shape, contiguousStrides(shape), 0, dtype, device, storage);
+}
+
+/** A JavaScript number as an operand: no memory, takes part in promotion only by its category. @internal */
+export function wrapNumber(value: number, dtype: DType, device: Device): Tensor {
+  return new Tensor(SCALAR_SHAPE, SCALAR_SHAPE, 0, dtype, device, null, value);
+}
+
+const SCALAR_SHAPE: Shape = Object.freeze([]);
+
+/** Makes `target` show the memory of `source`: what `set_` and `module.to` do. Its identity, hooks and history stay. @internal */
+export function swapData(target: Tensor, source: Tensor): void {
+  const before = target.storage;
+  const next = source.liveStorage('set_');
+  next.refs++;
+  target.storage = next;
+  target.shape = source.shape;
+  target.strides = source.strides;
+  target.storageOffset = source.storageOffset;
+  target.dtype = source.dtype;
+  (target as { device: Device }).device = source.device;
+  if (before !== null && before.handle !== 0) before.unref('another storage took its place');
+}

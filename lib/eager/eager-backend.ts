@@ -1,0 +1,161 @@
+/** The eager backend: the bottom layer that runs ops now. Shape rule, output tensors, command words, one native call. */
+import { type Device, cpu } from '../core/device.js';
+import { DtypeError, InPlaceError, ShapeError } from '../core/errors.js';
+import type { AnyOp, OutputMeta } from '../core/op.js';
+import { contiguousStrides, formatShape, isContiguousLayout, numelOf, sameShape } from '../core/shape.js';
+import { Storage } from '../core/storage.js';
+import { Tensor } from '../core/tensor.js';
+import { copyOp } from './copy-op.js';
+import { mayOverlapItself, overlapsPartly } from './overlap.js';
+import { allocateNow } from './memory.js';
+import { nativeCall, streamOf, submitCommand, writer } from './submit.js';
+
+const kernelIds: number[] = [];
+
+/** Runs an op; the last of the dispatcher's layers. */
+export function runEager(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
+  if (op.view !== null) return [runView(op, inputs[0] as Tensor, params)];
+  const metas = op.meta(inputs, params);
+  if (op.kernel === null) return [runWithoutKernel(op, inputs, metas[0] as OutputMeta, params)];
+  if (into !== null) return [runInto(op, inputs, params, into, metas[0] as OutputMeta)];
+  const outputs: Tensor[] = [];
+  for (let i = 0; i < metas.length; i++) outputs.push(allocateOutput(metas[i] as OutputMeta));
+  let operands = inputs;
+  if (op.updates >= 0) {
+    const base = inputs[op.updates] as Tensor;
+    const output = outputs[0] as Tensor;
+    launch(copyOp(), [base], [output], {});
+    operands = inputs.filter((_, i) => i !== op.updates);
+  }
+  launch(op, operands, outputs, params);
+  return outputs;
+}
+
+/** Another window on the storage of `input`. */
+function runView(op: AnyOp, input: Tensor, params: object): Tensor {
+  const storage = input.liveStorage(op.name);
+  const { shape, strides, offset } = (op.view as NonNullable<AnyOp['view']>)(input, params);
+  return new Tensor(shape, strides, offset, input.dtype, input.device, storage);
+}
+
+/** Ops that move or reserve memory and compute nothing. */
+function runWithoutKernel(op: AnyOp, inputs: readonly Tensor[], meta: OutputMeta, params: object): Tensor {
+  if (op.traits.includes('transfer')) return transfer(inputs[0] as Tensor, meta);
+  if (op.traits.includes('join')) return join(inputs, meta, params as { dim: number });
+  return uninitialized(meta);
+}
+
+/** One copy for each input, into its window of the output. */
+function join(inputs: readonly Tensor[], meta: OutputMeta, { dim }: { dim: number }): Tensor {
+  const output = uninitialized(meta);
+  let start = 0;
+  for (const t of inputs) {
+    const offset = start * (output.strides[dim] as number);
+    const window = new Tensor(t.shape, output.strides, offset, meta.dtype, meta.device, output.storage);
+    launch(copyOp(), [t], [window], {});
+    window.dispose();
+    start += t.shape[dim] as number;
+  }
+  return output;
+}
+
+/** Memory and no kernel. */
+function uninitialized(meta: OutputMeta): Tensor {
+  const storage = allocateNow(meta.device, numelOf(meta.shape) * meta.dtype.itemsize);
+  return new Tensor(meta.shape, contiguousStrides(meta.shape), 0, meta.dtype, meta.device, storage);
+}
+
+/** The same bytes on another device, in order with the streams of both. */
+function transfer(input: Tensor, meta: OutputMeta): Tensor {
+  const source = input.liveStorage('toDevice');
+  const storage = allocateNow(meta.device, input.numel() * meta.dtype.itemsize);
+  const output = new Tensor(meta.shape, meta.strides ?? input.strides, 0, meta.dtype, meta.device, storage);
+  // The CUDA side drives the copy, whichever way it goes.
+  const driver = meta.device.type === 'cuda' ? meta.device : input.device;
+  const offset = input.storageOffset * input.dtype.itemsize;
+  nativeCall(() => writer.addon.copyBytes(storage.handle, 0, source.handle, offset, storage.nbytes, streamOf(driver)), 'toDevice');
+  return output;
+}
+
+function allocateOutput(meta: OutputMeta): Tensor {
+  const storage = new Storage(meta.device, numelOf(meta.shape) * meta.dtype.itemsize);
+  return new Tensor(meta.shape, meta.strides ?? contiguousStrides(meta.shape), 0, meta.dtype, meta.device, storage);
+}
+
+function launch(op: AnyOp, inputs: readonly Tensor[], outputs: readonly Tensor[], params: object): void {
+  let kernel = kernelIds[op.id];
+  if (kernel === undefined) kernel = kernelIds[op.id] = writer.kernelId(op);
+  const device = outputs.length > 0 ? (outputs[0] as Tensor).device : firstDevice(inputs);
+  writer.words.begin(op.name);
+  if (op.lower !== null) op.lower(writer.words, inputs, outputs, params);
+  else lowerAsIs(op, inputs, outputs, params as Record<string, number>);
+  submitCommand(op, kernel, device, inputs, outputs);
+}
+
+function lowerAsIs(op: AnyOp, inputs: readonly Tensor[], outputs: readonly Tensor[], params: Record<string, number>): void {
+  const command = writer.words;
+  for (let i = 0; i < inputs.length; i++) command.tensor(inputs[i] as Tensor);
+  for (let i = 0; i < outputs.length; i++) command.output(outputs[i] as Tensor);
+  for (const name of op.kernelParams) command.param(Number(params[name]));
+}
+
+function firstDevice(inputs: readonly Tensor[]): Device {
+  for (const t of inputs) if (t.storage !== null) return t.device;
+  return cpu;
+}
+
+/** In-place and `out` variants: the kernel writes into existing memory where it can, else a temporary is copied over. */
+function runInto(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor, meta: OutputMeta): Tensor {
+  checkInto(op, into, meta);
+  const operands = inputs.map((t) => (t.storage !== null && overlapsPartly(t, into) ? cloneNow(t) : t));
+  if (op.updates >= 0) {
+    const base = inputs[op.updates] as Tensor;
+    if (base !== into) launch(copyOp(), [base], [into], {});
+    launch(
+      op,
+      operands.filter((_, i) => i !== op.updates),
+      [into],
+      params,
+    );
+  } else if (op.pointwise !== null || writesAnyLayout(op) || (into.dtype === meta.dtype && isContiguousLayout(into.shape, into.strides) && !inputs.includes(into))) {
+    launch(op, operands, [into], params);
+  } else {
+    const temporary = allocateOutput(meta);
+    launch(op, operands, [temporary], params);
+    launch(copyOp(), [temporary], [into], {});
+    temporary.dispose();
+  }
+  return into;
+}
+
+const anyLayout = new Set(['copy', 'fill', 'random_uniform', 'random_normal', 'random_integer', 'random_bernoulli']);
+
+function writesAnyLayout(op: AnyOp): boolean {
+  return op.kernel !== null && anyLayout.has(op.kernel);
+}
+
+function cloneNow(t: Tensor): Tensor {
+  const copy = allocateOutput({ shape: t.shape, strides: null, dtype: t.dtype, device: t.device });
+  launch(copyOp(), [t], [copy], {});
+  return copy;
+}
+
+function checkInto(op: AnyOp, into: Tensor, meta: OutputMeta): void {
+  if (!sameShape(into.shape, meta.shape)) {
+    throw new ShapeError(
+      `${op.name}: the result has shape ${formatShape(meta.shape)} and cannot be written into a tensor of shape ${formatShape(into.shape)}`,
+      { op: op.name, result: meta.shape, into: into.shape },
+    );
+  }
+  if (meta.dtype.category > into.dtype.category) {
+    throw new DtypeError(`${op.name}: a result of dtype ${meta.dtype.name} cannot be written into a tensor of dtype ${into.dtype.name}`, {
+      op: op.name,
+    });
+  }
+  if (mayOverlapItself(into)) {
+    throw new InPlaceError(
+      `${op.name}: cannot write into a tensor whose elements share memory (an expanded one: shape ${formatShape(into.shape)}, strides ${formatShape(into.strides)}). clone() it first.`,
+      { op: op.name },
+    );
+  }
+}

@@ -1,0 +1,103 @@
+/** Storages and their bytes: allocation outside of commands, freeing, resizing, and moving values in and out. */
+import type { Device } from '../core/device.js';
+import { currentScope } from '../core/scope.js';
+import { type MemoryInterface, Storage } from '../core/storage.js';
+import type { Tensor } from '../core/tensor.js';
+import { nativeCall, streamOf, translate, writer } from './submit.js';
+
+/** Gives a new storage its owner: the open scope, or the collector. */
+function own(storage: Storage, token: object | undefined): void {
+  const scope = currentScope;
+  if (scope !== null) {
+    storage.scope = scope;
+    scope.storages.push(storage);
+  } else storage.token = token ?? null;
+}
+
+function words(): Float64Array {
+  shared ??= new Float64Array(writer.addon.words);
+  return shared;
+}
+let shared: Float64Array | undefined;
+
+/** A storage with memory, owned by the open scope or the collector. */
+export function allocateNow(device: Device, bytes: number): Storage {
+  const storage = new Storage(device, bytes);
+  nativeMemory.allocate(device, bytes, storage);
+  return storage;
+}
+
+/** A CPU storage over the memory of a typed array: no copy, changes are seen on both sides. */
+export function adoptArray(array: ArrayBufferView, device: Device): Storage {
+  const storage = new Storage(device, array.byteLength);
+  const token = nativeCall(
+    () => writer.addon.adopt(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength, currentScope === null),
+    'fromBlob',
+  );
+  storage.handle = words()[0] as number;
+  own(storage, token as object | undefined);
+  return storage;
+}
+
+export const nativeMemory: MemoryInterface = {
+  allocate(device, bytes, storage) {
+    const stream = streamOf(device);
+    const token = nativeCall(() => writer.addon.allocate(stream, bytes, currentScope === null), 'empty');
+    storage.handle = words()[0] as number;
+    own(storage, token as object | undefined);
+  },
+  release(handle) {
+    writer.addon.release(handle);
+  },
+  releaseMany(storages, count) {
+    const list = words();
+    for (let start = 0; start < count; start += list.length) {
+      const end = Math.min(count, start + list.length);
+      for (let i = start; i < end; i++) list[i - start] = (storages[i] as Storage).handle;
+      writer.addon.releaseMany(end - start);
+    }
+  },
+  makeToken(handle) {
+    return writer.addon.makeToken(handle);
+  },
+  resize(handle, bytes, device) {
+    nativeCall(() => writer.addon.resize(handle, bytes, streamOf(device)), 'resize_');
+  },
+};
+
+/** Writes the bytes of a typed array into a dense tensor. The array may be reused at once. */
+export function writeBytes(t: Tensor, source: ArrayBufferView): void {
+  const storage = t.liveStorage('write');
+  nativeCall(() => writer.addon.write(storage.handle, t.storageOffset * t.dtype.itemsize, source, streamOf(t.device)), 'write');
+}
+
+/** Reads a dense tensor's bytes; blocks until they are there. */
+export function readBytesSync(t: Tensor, destination: ArrayBufferView): void {
+  const storage = t.liveStorage('read');
+  nativeCall(() => writer.addon.readSync(storage.handle, t.storageOffset * t.dtype.itemsize, destination, streamOf(t.device)), 'read');
+}
+
+/** Reads a dense tensor's bytes without blocking the event loop. */
+export function readBytes(t: Tensor, destination: ArrayBufferView): Promise<void> {
+  const storage = t.liveStorage('read');
+  storage.hold(); // the memory stays until the bytes are out, whatever scopes end meanwhile
+  return new Promise<void>((resolve, reject) => {
+    const done = (error: Error | null): void => {
+      if (storage.handle !== 0) storage.unhold();
+      if (error) reject(translate(error, 'read', [t]));
+      else resolve();
+    };
+    try {
+      writer.addon.readAsync(storage.handle, t.storageOffset * t.dtype.itemsize, destination, streamOf(t.device), done);
+    } catch (error) {
+      done(error as Error);
+    }
+  });
+}
+
+/** One element; blocks until it is there. */
+export function readElement(t: Tensor): number | bigint {
+  const storage = t.liveStorage('item');
+  return nativeCall(() => writer.addon.readScalar(storage.handle, t.storageOffset * t.dtype.itemsize, t.dtype.code, streamOf(t.device)), 'item');
+}
+

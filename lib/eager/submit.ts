@@ -1,0 +1,98 @@
+/** Submitting a command: native errors get the op, shapes and dtypes; memory pressure is answered by collecting garbage. */
+import { collectGarbage, notePressure } from './garbage.js';
+import type { Device } from '../core/device.js';
+import {
+  DeviceError,
+  FreedError,
+  IndexError,
+  KernelError,
+  OutOfMemoryError,
+  ShardwiseError,
+} from '../core/errors.js';
+import type { AnyOp } from '../core/op.js';
+import { formatShape } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import type { Addon, NativeErrorCode } from '../native/addon.js';
+import { WordWriter } from '../native/command.js';
+
+/** Set once by runtime.ts through {@link connect}. */
+export const writer = {
+  addon: undefined as unknown as Addon,
+  words: undefined as unknown as WordWriter,
+  kernels: new Map<string, number>(),
+  kernelId(op: AnyOp): number {
+    const id = op.kernel === null ? undefined : this.kernels.get(op.kernel);
+    if (id === undefined) {
+      throw new ShardwiseError('ERR_OP', `${op.name}: the addon has no kernel "${op.kernel}"; rebuild it with npm run build:native`);
+    }
+    return id;
+  },
+};
+
+export function connect(addon: Addon): void {
+  writer.addon = addon;
+  writer.words = new WordWriter(addon);
+  addon.kernelNames.forEach((name, id) => writer.kernels.set(name, id));
+}
+
+/** The stream that commands of a device go to. */
+export function streamOf(device: Device): number {
+  if (device.currentStream < 0) device.currentStream = nativeCall(() => writer.addon.defaultStream(device.code), `stream of ${device}`);
+  return device.currentStream;
+}
+
+export function submitCommand(op: AnyOp, kernel: number, device: Device, inputs: readonly Tensor[], outputs: readonly Tensor[]): void {
+  const stream = device.currentStream >= 0 ? device.currentStream : streamOf(device);
+  try {
+    writer.words.submit(kernel, stream);
+  } catch (error) {
+    if (codeOf(error) !== 'SW_OUT_OF_MEMORY') throw translate(error, op.name, inputs);
+    collectGarbage();
+    try {
+      writer.words.submit(kernel, stream);
+    } catch (second) {
+      throw translate(second, op.name, inputs);
+    }
+  }
+  notePressure(outputs);
+}
+
+/** Calls the addon and rethrows its errors as the library's. */
+export function nativeCall<T>(call: () => T, op: string): T {
+  try {
+    return call();
+  } catch (error) {
+    if (codeOf(error) !== 'SW_OUT_OF_MEMORY') throw translate(error, op, []);
+    collectGarbage();
+    try {
+      return call();
+    } catch (second) {
+      throw translate(second, op, []);
+    }
+  }
+}
+
+function codeOf(error: unknown): NativeErrorCode | undefined {
+  return (error as { code?: NativeErrorCode })?.code;
+}
+
+/** The library's error for a native one, with the operands that the op was given. */
+export function translate(error: unknown, op: string, inputs: readonly Tensor[]): unknown {
+  const code = codeOf(error);
+  if (!(error instanceof Error) || error instanceof ShardwiseError || typeof code !== 'string' || !code.startsWith('SW_')) return error;
+  const operands = inputs.map((t) => (t.storage === null ? String(t.scalarValue) : `${t.dtype.name}${formatShape(t.shape)} on ${t.device}`));
+  const message = `${op}: ${error.message}${operands.length ? `\n  operands: ${operands.join('; ')}` : ''}`;
+  const details = { op, operands };
+  switch (code) {
+    case 'SW_OUT_OF_MEMORY':
+      return new OutOfMemoryError(message, details, { cause: error });
+    case 'SW_INDEX':
+      return new IndexError(message, details, { cause: error });
+    case 'SW_CLOSED':
+      return new FreedError(message, details, { cause: error });
+    case 'SW_DEVICE':
+      return new DeviceError(message, details, { cause: error });
+    default:
+      return new KernelError(message, details, { cause: error });
+  }
+}

@@ -1,0 +1,130 @@
+/**
+ * The addon's exports, the only native interface. Handles, stream and event ids are plain numbers.
+ *
+ * Devices are numbered: 0 is the CPU, 1 + n is `cuda:n`. A storage handle is `generation * 2^24 + index`, so a use after
+ * free is caught natively. Failures throw an `Error` whose `code` is one of {@link NativeErrorCode}.
+ */
+export type NativeErrorCode =
+  | 'SW_INVALID'
+  | 'SW_OUT_OF_MEMORY'
+  | 'SW_INDEX'
+  | 'SW_DEVICE'
+  | 'SW_UNSUPPORTED'
+  | 'SW_CLOSED';
+
+/** A garbage-collection token: when it is collected, the storage it was made for is freed. */
+export type Token = object;
+
+export interface NativeDeviceInfo {
+  name: string;
+  detail: string;
+  totalBytes: number;
+  freeBytes: number;
+  major: number;
+  minor: number;
+  numCores: number;
+}
+
+export interface NativeMemoryStats {
+  allocatedBytes: number;
+  reservedBytes: number;
+  peakAllocatedBytes: number;
+  peakReservedBytes: number;
+  /** Blocks handed out and not yet freed. */
+  liveBlocks: number;
+  allocations: number;
+  frees: number;
+  segments: number;
+  /** Free bytes in the cache, and the largest free block. */
+  cachedBytes: number;
+  largestFreeBlock: number;
+  /** Storages that only the garbage collector will free, and their bytes. */
+  tokens: number;
+  tokenBytes: number;
+  outOfMemoryRetries: number;
+}
+
+export interface NativeSegment {
+  address: number;
+  bytes: number;
+  stream: number;
+  blocks: { offset: number; bytes: number; state: 'allocated' | 'free' | 'pending' }[];
+}
+
+export interface Addon {
+  readonly abi: number;
+  /** The shared command buffer, viewed as Float64Array by lib/native/command.ts. */
+  readonly words: ArrayBuffer;
+  readonly kernelNames: string[];
+
+  /** Opens cuda-backend.so. Returns null, or the reason why it cannot be used. */
+  openBackend(path: string): string | null;
+  /** Tries dlopen of a library by path or soname; returns where it was found and its version, or the reason. */
+  probeLibrary(name: string, versionSymbol: string | null): { path: string; version: number } | { reason: string };
+  deviceCount(type: 'cpu' | 'cuda'): number;
+  deviceInfo(device: number): NativeDeviceInfo;
+  setBlocking(blocking: boolean): void;
+
+  /**
+   * Runs or enqueues the command in words[0 .. numWords). Outputs to be allocated get their handle written into the words.
+   * Returns undefined, or (flag 1) the token of the allocated output, or an array of tokens when there are several.
+   */
+  submit(numWords: number): undefined | Token | Token[];
+
+  /** Allocates on the stream; the handle is written to words[0]. */
+  allocate(stream: number, bytes: number, withToken: boolean): undefined | Token;
+  /** Zero-copy: a CPU storage over memory of an ArrayBuffer, which it keeps alive. The handle is written to words[0]. */
+  adopt(buffer: ArrayBuffer, byteOffset: number, bytes: number, withToken: boolean): undefined | Token;
+  makeToken(handle: number): Token;
+  release(handle: number): void;
+  /** Frees the handles in words[0 .. count). */
+  releaseMany(count: number): void;
+  /** Changes the size of a storage, keeping its handle and the bytes that fit. 0 frees the memory. */
+  resize(handle: number, bytes: number, stream: number): void;
+  recordStream(handle: number, stream: number): void;
+
+  write(handle: number, byteOffset: number, source: ArrayBufferView, stream: number): void;
+  /** Blocks until the stream has produced the bytes. */
+  readSync(handle: number, byteOffset: number, destination: ArrayBufferView, stream: number): void;
+  readScalar(handle: number, byteOffset: number, dtype: number, stream: number): number | bigint;
+  readAsync(
+    handle: number,
+    byteOffset: number,
+    destination: ArrayBufferView,
+    stream: number,
+    done: (error: Error | null) => void,
+  ): void;
+  /** Copies raw bytes between any two storages, in order with both their streams; runs on `stream`. */
+  copyBytes(
+    destination: number,
+    destinationOffset: number,
+    source: number,
+    sourceOffset: number,
+    bytes: number,
+    stream: number,
+  ): void;
+
+  defaultStream(device: number): number;
+  streamCreate(device: number, priority: number): number;
+  streamDestroy(stream: number): void;
+  /** Blocks; throws the first error that happened on the stream since the last synchronisation. */
+  synchronize(stream: number): void;
+  whenDone(stream: number, done: (error: Error | null) => void): void;
+  streamQuery(stream: number): boolean;
+
+  eventCreate(device: number, timing: boolean): number;
+  eventDestroy(event: number): void;
+  eventRecord(event: number, stream: number): void;
+  eventWait(event: number, stream: number): void;
+  eventQuery(event: number): boolean;
+  eventSynchronize(event: number): void;
+  eventElapsedMs(start: number, end: number): number;
+
+  memoryStats(device: number): NativeMemoryStats;
+  resetPeakStats(device: number): void;
+  memorySnapshot(device: number): NativeSegment[];
+  /** Returns cached free memory to the system; with `idleMs`, only what has been free for that long. */
+  emptyCache(device: number, idleMs: number): void;
+  /** Waits for everything, stops threads. Called by tests; process exit needs no call. */
+  shutdown(): void;
+}

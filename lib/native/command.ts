@@ -1,0 +1,167 @@
+/** Writes commands as words into the buffer shared with the addon. The layout is described in native/README.md. */
+import type { CommandWriter } from '../core/command.js';
+import type { DType } from '../core/dtype.js';
+import { ShardwiseError } from '../core/errors.js';
+import { currentScope } from '../core/scope.js';
+import type { Shape } from '../core/shape.js';
+import { FAKE_HANDLE, type Storage, freedError } from '../core/storage.js';
+import type { Tensor } from '../core/tensor.js';
+import type { Addon, Token } from './addon.js';
+
+const HEADER_WORDS = 7;
+const IMMEDIATE = -1;
+const ALLOCATE = -2;
+const INDEX_VIEW = -3;
+const MAKE_TOKENS = 1;
+
+/** The one encoder of a process; commands are written and submitted without anything in between. */
+export class WordWriter implements CommandWriter {
+  private readonly addon: Addon;
+  private readonly words: Float64Array;
+  private at = HEADER_WORDS;
+  private op = '';
+  private inputs = 0;
+  private outputs = 0;
+  private params = 0;
+  private estimate = 0;
+  private readonly pending: Storage[] = [];
+  private readonly slots: number[] = [];
+
+  constructor(addon: Addon) {
+    this.addon = addon;
+    this.words = new Float64Array(addon.words);
+  }
+
+  begin(op: string): void {
+    this.op = op;
+    this.at = HEADER_WORDS;
+    this.inputs = 0;
+    this.outputs = 0;
+    this.params = 0;
+    this.estimate = 0;
+    this.pending.length = 0;
+    this.slots.length = 0;
+  }
+
+  tensor(t: Tensor): void {
+    this.view(t, t.shape, t.strides);
+  }
+
+  view(t: Tensor, sizes: Shape, strides: Shape): void {
+    if (t.storage === null) {
+      this.immediate(t.scalarValue, t.dtype);
+      return;
+    }
+    this.inputs++;
+    this.operand(t, t.storage, sizes, strides);
+  }
+
+  output(t: Tensor): void {
+    this.outputView(t, t.shape, t.strides);
+  }
+
+  outputView(t: Tensor, sizes: Shape, strides: Shape): void {
+    this.outputs++;
+    const storage = t.storage as Storage;
+    if (storage.handle !== 0 || storage.freedBy !== null) {
+      this.operand(t, storage, sizes, strides);
+      return;
+    }
+    this.slots.push(this.at);
+    this.pending.push(storage);
+    const words = this.words;
+    words[this.at++] = ALLOCATE;
+    words[this.at++] = storage.nbytes;
+    words[this.at++] = t.dtype.code;
+    this.layout(sizes, strides);
+  }
+
+  absentOutput(): void {
+    this.outputs++;
+    this.number(0, 0);
+  }
+
+  immediate(value: number, dtype: DType): void {
+    this.inputs++;
+    this.number(value, dtype.code);
+  }
+
+  indexView(start: number, sizes: Shape, strides: Shape): void {
+    this.inputs++;
+    const words = this.words;
+    words[this.at++] = INDEX_VIEW;
+    words[this.at++] = start;
+    words[this.at++] = 4; // int64
+    this.layout(sizes, strides);
+  }
+
+  cost(operations: number): void {
+    this.estimate = operations;
+  }
+
+  param(value: number): void {
+    this.params++;
+    this.words[this.at++] = value;
+  }
+
+  /** Sends the command, and gives each newly allocated storage its handle and its owner: the open scope, or a token. */
+  submit(kernel: number, stream: number): void {
+    const words = this.words;
+    if (this.at > words.length) {
+      throw new ShardwiseError('ERR_OP', `${this.op}: the command has ${this.at} words, at most ${words.length} fit`);
+    }
+    const scope = currentScope;
+    words[0] = kernel;
+    words[1] = stream;
+    words[2] = this.inputs;
+    words[3] = this.outputs;
+    words[4] = this.params;
+    words[5] = scope === null ? MAKE_TOKENS : 0;
+    words[6] = this.estimate;
+    const result = this.addon.submit(this.at);
+    const { pending, slots } = this;
+    for (let i = 0; i < pending.length; i++) {
+      const storage = pending[i] as Storage;
+      storage.handle = words[slots[i] as number] as number;
+      if (scope !== null) {
+        storage.scope = scope;
+        scope.storages.push(storage);
+      } else storage.token = Array.isArray(result) ? (result[i] as Token) : (result as Token);
+    }
+  }
+
+  private operand(t: Tensor, storage: Storage, sizes: Shape, strides: Shape): void {
+    const handle = storage.handle;
+    if (handle <= 0 || t.disposed) this.refuse(storage);
+    const words = this.words;
+    words[this.at++] = handle;
+    words[this.at++] = t.storageOffset;
+    words[this.at++] = t.dtype.code;
+    this.layout(sizes, strides);
+  }
+
+  private number(value: number, dtype: number): void {
+    const words = this.words;
+    words[this.at++] = IMMEDIATE;
+    words[this.at++] = value;
+    words[this.at++] = dtype;
+  }
+
+  private layout(sizes: Shape, strides: Shape): void {
+    const words = this.words;
+    const ndim = sizes.length;
+    words[this.at++] = ndim;
+    for (let i = 0; i < ndim; i++) words[this.at++] = sizes[i] as number;
+    for (let i = 0; i < ndim; i++) words[this.at++] = strides[i] as number;
+  }
+
+  private refuse(storage: Storage): never {
+    if (storage.handle === FAKE_HANDLE) {
+      throw new ShardwiseError(
+        'ERR_FAKE_TENSOR',
+        `${this.op}: a fake tensor (it has a shape but no values) was used outside the FakeTensorMode or trace that made it`,
+      );
+    }
+    throw freedError(storage, this.op);
+  }
+}

@@ -1,0 +1,49 @@
+/** Finds and loads the addon and the CUDA backend beside it. Every candidate that fails keeps its reason. */
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { BackendLoadError } from '../core/errors.js';
+import type { Addon } from './addon.js';
+
+const require = createRequire(import.meta.url);
+const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..');
+const loadedKey = Symbol.for('shardwise.native');
+
+type Loaded = { addon: Addon; root: string };
+
+/** @throws BackendLoadError with what was tried and how to mend it; also when a second copy of the package is in the process. */
+export function loadAddon(): Addon {
+  const shared = globalThis as unknown as Record<symbol, Loaded | undefined>;
+  const before = shared[loadedKey];
+  if (before !== undefined) {
+    if (before.root === root) return before.addon;
+    throw new BackendLoadError(
+      `two copies of shardwise are in one process; tensors of one would not work with the other.\n  loaded first: ${before.root}\n  now: ${root}\n  Run "npm dedupe", or let one package depend on the other's copy.`,
+      { first: before.root, second: root },
+    );
+  }
+  const addon = loadFrom(root);
+  if (process.env['SHARDWISE_BLOCKING'] === '1') addon.setBlocking(true);
+  shared[loadedKey] = { addon, root };
+  return addon;
+}
+
+function loadFrom(folder: string): Addon {
+  try {
+    return require('node-gyp-build')(folder) as Addon;
+  } catch (error) {
+    throw new BackendLoadError(
+      `the native addon of shardwise could not be loaded on ${process.platform}-${process.arch}, Node ${process.version}.\n  reason: ${(error as Error).message.split('\n')[0]}\n  Any one of these mends it:\n    - install a release that has a prebuild for this platform (Linux x64 with glibc 2.34 or newer)\n    - build here, with a C++20 compiler and CMake: npx shardwise-build`,
+      { root: folder },
+      { cause: error },
+    );
+  }
+}
+
+/** Where cuda-backend.so may lie: beside the local build, or in the prebuild. */
+export function cudaBackendCandidates(): string[] {
+  const given = process.env['SHARDWISE_CUDA_BACKEND'];
+  if (given) return [given];
+  return [path.join(root, 'build', 'Release', 'cuda-backend.so'), path.join(root, 'prebuilds', `${process.platform}-${process.arch}`, 'cuda-backend.so')].filter((file) => existsSync(file));
+}

@@ -1,0 +1,115 @@
+/** Multi-head attention with PyTorch's parameter layout. */
+import { bool } from '../core/dtype.js';
+import { ArgumentError } from '../core/errors.js';
+import type { Tensor } from '../core/tensor.js';
+import { scaledDotProductAttention } from '../ops/attention.js';
+import { empty } from '../ops/factories.js';
+import { linear } from '../ops/matmul.js';
+import { dropout } from '../ops/random.js';
+import { where } from '../ops/where.js';
+import { constant_, xavierUniform_ } from './init.js';
+import { type LayerOptions, Linear } from './layers.js';
+import { Module } from './module.js';
+import { Parameter } from './parameter.js';
+
+/** Options of {@link MultiheadAttention}. */
+export interface MultiheadAttentionOptions extends LayerOptions {
+  dropout?: number;
+  bias?: boolean;
+  /** Inputs are `[batch, sequence, feature]` instead of `[sequence, batch, feature]`. */
+  batchFirst?: boolean;
+}
+
+/** Options of one call. */
+export interface MultiheadAttentionCall {
+  /** `[batch, T]`: bool (true: leave out) or added. */
+  keyPaddingMask?: Tensor | null;
+  /** `[S, T]` or `[batch * heads, S, T]`: bool (true: leave out) or added. */
+  attnMask?: Tensor | null;
+  needWeights?: boolean;
+  averageAttnWeights?: boolean;
+  isCausal?: boolean;
+}
+
+/**
+ * Attention over several heads. State names: `in_proj_weight`, `in_proj_bias`, `out_proj.weight`, `out_proj.bias`, as PyTorch's.
+ *
+ * Shapes: query `[S, N, E]`, key and value `[T, N, E]` (or batch first), result `[S, N, E]` and weights `[N, S, T]` or null.
+ *
+ * @see Vaswani et al., arXiv:1706.03762
+ */
+export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, value: Tensor, options?: MultiheadAttentionCall], [Tensor, Tensor | null]> {
+  readonly embedDim: number;
+  readonly numHeads: number;
+  readonly dropout: number;
+  readonly batchFirst: boolean;
+  in_proj_weight: Parameter;
+  in_proj_bias: Parameter | null;
+  out_proj: Linear;
+
+  constructor(embedDim: number, numHeads: number, { dropout: p = 0, bias = true, batchFirst = false, ...options }: MultiheadAttentionOptions = {}) {
+    super();
+    if (embedDim % numHeads !== 0) throw new ArgumentError(`MultiheadAttention: ${embedDim} features do not divide into ${numHeads} heads`, { embedDim, numHeads });
+    this.embedDim = embedDim;
+    this.numHeads = numHeads;
+    this.dropout = p;
+    this.batchFirst = batchFirst;
+    this.in_proj_weight = new Parameter(empty([3 * embedDim, embedDim], options));
+    this.in_proj_bias = bias ? new Parameter(empty([3 * embedDim], options)) : null;
+    this.out_proj = new Linear(embedDim, embedDim, { bias, ...options });
+    xavierUniform_(this.in_proj_weight);
+    if (this.in_proj_bias) constant_(this.in_proj_bias, 0);
+    if (this.out_proj.bias) constant_(this.out_proj.bias, 0);
+  }
+
+  forward(query: Tensor, key: Tensor, value: Tensor, options: MultiheadAttentionCall = {}): [Tensor, Tensor | null] {
+    const { keyPaddingMask = null, attnMask = null, needWeights = true, averageAttnWeights = true, isCausal = false } = options;
+    const single = query.ndim === 2;
+    const batched = single ? [query, key, value].map((t) => t.unsqueeze(this.batchFirst ? 0 : 1)) : [query, key, value];
+    const [q, k, v] = batched.map((t) => (this.batchFirst ? t : t.transpose(0, 1))) as [Tensor, Tensor, Tensor]; // [N, S, E]
+    const [qh, kh, vh] = this.project(q, k, v).map((t) => this.splitHeads(t)) as [Tensor, Tensor, Tensor]; // [N, H, S, D]
+    const causal = isCausal && attnMask === null && keyPaddingMask === null && !needWeights;
+    const mask = causal ? null : this.mergeMasks(attnMask, keyPaddingMask, qh, kh);
+    const p = this.training ? this.dropout : 0;
+    const weights = needWeights ? this.weights(qh, kh, mask, p) : null;
+    const heads = weights === null ? scaledDotProductAttention(qh, kh, vh, { attnMask: mask, dropoutP: p, isCausal: causal }) : weights.matmul(vh);
+    const joined = heads.transpose(1, 2).reshape([...q.shape.slice(0, 2), this.embedDim]);
+    const projected = this.out_proj(joined);
+    const out = this.batchFirst ? projected : projected.transpose(0, 1);
+    const shown = weights === null ? null : averageAttnWeights ? weights.mean(1) : weights;
+    return single ? [out.squeeze(this.batchFirst ? 0 : 1), shown?.squeeze(0) ?? null] : [out, shown];
+  }
+
+  /** One product where all three inputs are the same tensor. */
+  private project(q: Tensor, k: Tensor, v: Tensor): Tensor[] {
+    if (q === k && k === v) return linear(q, this.in_proj_weight, this.in_proj_bias).chunk(3, -1);
+    const weights = this.in_proj_weight.chunk(3, 0);
+    const biases = this.in_proj_bias?.chunk(3, 0);
+    return [q, k, v].map((t, i) => linear(t, weights[i] as Tensor, biases?.[i] ?? null));
+  }
+
+  private splitHeads(t: Tensor): Tensor {
+    const [n, s] = t.shape as [number, number];
+    return t.reshape([n, s, this.numHeads, this.embedDim / this.numHeads]).transpose(1, 2);
+  }
+
+  private weights(q: Tensor, k: Tensor, mask: Tensor | null, p: number): Tensor {
+    const scores = q.mul(1 / Math.sqrt(this.embedDim / this.numHeads)).matmul(k.transpose(-2, -1));
+    const weights = (mask === null ? scores : scores.add(mask)).softmax(-1);
+    return dropout(weights, p, p > 0);
+  }
+
+  /** Both masks as one that is added to the scores `[N, H, S, T]`. */
+  private mergeMasks(attnMask: Tensor | null, padding: Tensor | null, q: Tensor, k: Tensor): Tensor | null {
+    const [n, h, s] = q.shape as [number, number, number];
+    const t = k.shape[2] as number;
+    const spread = attnMask === null ? null : asAdded(attnMask, q).reshape(attnMask.ndim === 2 ? [1, 1, s, t] : [n, h, s, t]);
+    const padded = padding === null ? null : asAdded(padding.ndim === 1 ? padding.unsqueeze(0) : padding, q).reshape([n, 1, 1, t]);
+    return spread !== null && padded !== null ? spread.add(padded) : (spread ?? padded);
+  }
+}
+
+/** A bool mask (true: leave out) as minus infinity and 0. */
+function asAdded(mask: Tensor, like: Tensor): Tensor {
+  return mask.dtype === bool ? where(mask, Number.NEGATIVE_INFINITY, like.newZeros([])) : mask.to(like.dtype);
+}

@@ -1,0 +1,105 @@
+/** Initialisation of parameters, in place and outside the graph. */
+import { noGrad } from '../autograd/grad-mode.js';
+import { ShapeError } from '../core/errors.js';
+import { formatShape } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+
+/** Activation that follows a layer; decides its gain. */
+export type Nonlinearity = 'linear' | 'sigmoid' | 'tanh' | 'relu' | 'leakyRelu' | 'selu';
+
+/** The factor that keeps the variance through an activation. @see PyTorch `nn.init.calculate_gain` */
+export function calculateGain(nonlinearity: Nonlinearity, slope = 0.01): number {
+  switch (nonlinearity) {
+    case 'tanh':
+      return 5 / 3;
+    case 'relu':
+      return Math.SQRT2;
+    case 'leakyRelu':
+      return Math.sqrt(2 / (1 + slope ** 2));
+    case 'selu':
+      return 3 / 4;
+    default:
+      return 1;
+  }
+}
+
+function fans(t: Tensor): { fanIn: number; fanOut: number } {
+  if (t.ndim < 2) throw new ShapeError(`nn.init: fan in and fan out need at least 2 dims, got shape ${formatShape(t.shape)}`, { shape: t.shape });
+  const receptive = t.shape.slice(2).reduce((a, b) => a * b, 1);
+  return { fanIn: (t.shape[1] as number) * receptive, fanOut: (t.shape[0] as number) * receptive };
+}
+
+/** Uniform numbers in [low, high). */
+export function uniform_(t: Tensor, low = 0, high = 1): Tensor {
+  return noGrad(() => t.uniform_(low, high));
+}
+
+/** Normal numbers. */
+export function normal_(t: Tensor, mean = 0, std = 1): Tensor {
+  return noGrad(() => t.normal_(mean, std));
+}
+
+/** Normal numbers, drawn again (by clamping the tails' quantiles) outside [low, high]. */
+export function truncNormal_(t: Tensor, mean = 0, std = 1, low = -2, high = 2): Tensor {
+  return noGrad(() => {
+    t.normal_(mean, std);
+    for (let i = 0; i < 8; i++) {
+      const outside = t.lt(low).logicalOr(t.gt(high));
+      t.copy_(t.clone().normal_(mean, std).where(outside, t));
+    }
+    return t.clamp_({ min: low, max: high });
+  });
+}
+
+export function constant_(t: Tensor, value: number): Tensor {
+  return noGrad(() => t.fill_(value));
+}
+
+export const ones_ = (t: Tensor): Tensor => constant_(t, 1);
+export const zeros_ = (t: Tensor): Tensor => constant_(t, 0);
+
+/** @see Glorot and Bengio, AISTATS 2010 */
+export function xavierUniform_(t: Tensor, { gain = 1 } = {}): Tensor {
+  const { fanIn, fanOut } = fans(t);
+  const bound = gain * Math.sqrt(6 / (fanIn + fanOut));
+  return uniform_(t, -bound, bound);
+}
+
+/** @see Glorot and Bengio, AISTATS 2010 */
+export function xavierNormal_(t: Tensor, { gain = 1 } = {}): Tensor {
+  const { fanIn, fanOut } = fans(t);
+  return normal_(t, 0, gain * Math.sqrt(2 / (fanIn + fanOut)));
+}
+
+/** Options of Kaiming initialisation. */
+export interface KaimingOptions {
+  /** Slope of the leaky relu that follows. */
+  a?: number;
+  mode?: 'fanIn' | 'fanOut';
+  nonlinearity?: Nonlinearity;
+}
+
+function kaimingStd(t: Tensor, { a = 0, mode = 'fanIn', nonlinearity = 'leakyRelu' }: KaimingOptions): number {
+  const fan = fans(t)[mode];
+  return fan === 0 ? 0 : calculateGain(nonlinearity, a) / Math.sqrt(fan);
+}
+
+/** @see He et al., arXiv:1502.01852 */
+export function kaimingUniform_(t: Tensor, options: KaimingOptions = {}): Tensor {
+  const bound = Math.sqrt(3) * kaimingStd(t, options);
+  return uniform_(t, -bound, bound);
+}
+
+/** @see He et al., arXiv:1502.01852 */
+export function kaimingNormal_(t: Tensor, options: KaimingOptions = {}): Tensor {
+  return normal_(t, 0, kaimingStd(t, options));
+}
+
+/** The identity matrix. */
+export function eye_(t: Tensor): Tensor {
+  return noGrad(() => {
+    t.zero_();
+    t.diagonal().fill_(1);
+    return t;
+  });
+}

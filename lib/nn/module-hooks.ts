@@ -1,0 +1,116 @@
+/** Hooks of modules: around forward, and around the part of backward that belongs to the module. */
+import { Function as AutogradFunction, type FunctionContext } from '../autograd/function.js';
+import { isGradEnabled } from '../autograd/grad-mode.js';
+import type { HookHandle, Node } from '../autograd/node.js';
+import { Tensor } from '../core/tensor.js';
+import type { AnyModule } from './module.js';
+
+type Gradients = readonly (Tensor | null)[];
+type Hooks<F> = Map<number, F>;
+
+/** @internal */
+export interface ModuleHooks {
+  forwardPre: Hooks<(module: AnyModule, args: never[]) => unknown>;
+  forward: Hooks<(module: AnyModule, args: never[], result: unknown) => unknown>;
+  backwardPre: Hooks<(module: AnyModule, gradOutput: Gradients) => Gradients | undefined | void>;
+  backward: Hooks<(module: AnyModule, gradInput: Gradients, gradOutput: Gradients) => Gradients | undefined | void>;
+}
+
+export function makeHooks(): ModuleHooks {
+  return { forwardPre: new Map(), forward: new Map(), backwardPre: new Map(), backward: new Map() };
+}
+
+let nextId = 0;
+
+export function addHook<F>(hooks: Hooks<F>, hook: F): HookHandle {
+  const id = nextId++;
+  hooks.set(id, hook);
+  return { remove: () => void hooks.delete(id) };
+}
+
+/** Runs `forward` with whatever hooks the module has. */
+export function callWithHooks(module: AnyModule, args: never[]): unknown {
+  const { hooks } = module;
+  const plain = hooks.forwardPre.size === 0 && hooks.forward.size === 0 && hooks.backward.size === 0 && hooks.backwardPre.size === 0;
+  if (plain) return module.forward(...args);
+  let given = args;
+  for (const hook of hooks.forwardPre.values()) {
+    const replaced = hook(module, given);
+    if (replaced !== undefined) given = (Array.isArray(replaced) ? replaced : [replaced]) as never[];
+  }
+  const watch = isGradEnabled() && (hooks.backward.size > 0 || hooks.backwardPre.size > 0) ? new BackwardWatch(module) : null;
+  if (watch !== null) given = watch.inputs(given);
+  let result: unknown = module.forward(...given);
+  for (const hook of hooks.forward.values()) {
+    const replaced = hook(module, given, result);
+    if (replaced !== undefined) result = replaced;
+  }
+  return watch === null ? result : watch.outputs(result);
+}
+
+/** Passes tensors through unchanged, and so marks a place in the graph. */
+class Passage extends AutogradFunction {
+  static forward(_ctx: FunctionContext, ...tensors: Tensor[]): Tensor[] {
+    return tensors.map((t) => t.detach());
+  }
+
+  static backward(_ctx: FunctionContext, ...grads: (Tensor | null)[]): (Tensor | null)[] {
+    return grads;
+  }
+}
+
+/** One call of a module, watched in backward: its outputs' gradients, then its inputs'. */
+class BackwardWatch {
+  private readonly module: AnyModule;
+  private gradOutput: Gradients = [];
+  private hasInputNode = false;
+
+  constructor(module: AnyModule) {
+    this.module = module;
+  }
+
+  inputs(args: never[]): never[] {
+    const list = args as unknown[];
+    const at = list.flatMap((a, i) => (a instanceof Tensor && a.requiresGrad ? [i] : []));
+    if (at.length === 0) return args;
+    const passed = Passage.apply(...(at.map((i) => list[i]) as Tensor[]));
+    const node = (passed[0] as Tensor).gradFn as Node;
+    this.hasInputNode = true;
+    const spread = (grads: Gradients): (Tensor | null)[] => list.map((_, i) => grads[at.indexOf(i)] ?? null);
+    node.registerHook((gradInputs) => {
+      const replaced = this.afterInputs(spread(gradInputs));
+      return replaced === undefined ? undefined : at.map((i) => replaced[i] ?? null);
+    });
+    return list.map((a, i) => (at.includes(i) ? passed[at.indexOf(i)] : a)) as never[];
+  }
+
+  outputs(result: unknown): unknown {
+    const many = Array.isArray(result);
+    const list = (many ? result : [result]) as unknown[];
+    const at = list.flatMap((a, i) => (a instanceof Tensor && a.requiresGrad ? [i] : []));
+    if (at.length === 0) return result;
+    const passed = Passage.apply(...(at.map((i) => list[i]) as Tensor[]));
+    const node = (passed[0] as Tensor).gradFn as Node;
+    node.registerPrehook((grads) => this.beforeOutputs(grads));
+    const spread = list.map((a, i) => (at.includes(i) ? passed[at.indexOf(i)] : a));
+    return many ? spread : spread[0];
+  }
+
+  private beforeOutputs(grads: Gradients): Gradients | undefined {
+    let current = grads;
+    for (const hook of this.module.hooks.backwardPre.values()) current = hook(this.module, current) ?? current;
+    this.gradOutput = current;
+    // Without an input that needs a gradient there is no later moment.
+    if (!this.hasInputNode) this.afterInputs([]);
+    return current === grads ? undefined : current;
+  }
+
+  private afterInputs(gradInput: Gradients): Gradients | undefined {
+    let current: Gradients | undefined;
+    for (const hook of this.module.hooks.backward.values()) {
+      const replaced = hook(this.module, current ?? gradInput, this.gradOutput);
+      if (replaced !== undefined) current = replaced;
+    }
+    return current;
+  }
+}

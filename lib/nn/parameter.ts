@@ -1,0 +1,15 @@
+/** A tensor that a module owns and an optimizer changes. */
+import { Tensor } from '../core/tensor.js';
+import { ArgumentError } from '../core/errors.js';
+import { keep } from '../core/keep.js';
+
+/** A leaf tensor that counts as a parameter of the module it is assigned to. Shares the memory of `data`. */
+export class Parameter extends Tensor {
+  constructor(data: Tensor, requiresGrad = true) {
+    if (!(data instanceof Tensor)) throw new ArgumentError('nn.Parameter: expected a tensor', { op: 'nn.Parameter' });
+    super(data.shape, data.strides, data.storageOffset, data.dtype, data.device, data.liveStorage('nn.Parameter'));
+    this.versionCounter = data.sharedVersion();
+    keep(this);
+    this.requiresGrad_(requiresGrad);
+  }
+}

@@ -1,0 +1,61 @@
+/** Collecting and loading the state of modules. */
+import { noGrad } from '../autograd/grad-mode.js';
+import { CheckpointError } from '../core/errors.js';
+import { formatShape, sameShape } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import type { AnyModule } from './module.js';
+import { Parameter } from './parameter.js';
+
+/** Tensors by dotted name, in the order of the module tree. */
+export type StateDict = Record<string, Tensor>;
+
+/** Names that did not match. */
+export interface LoadResult {
+  missingKeys: string[];
+  unexpectedKeys: string[];
+}
+
+/** Parameters and persistent buffers; a shared one appears under each of its names. */
+function* stateEntries(root: AnyModule): Generator<[string, Tensor]> {
+  const walk = function* (module: AnyModule, prefix: string): Generator<[string, Tensor]> {
+    const entries = Object.entries(module) as [string, unknown][];
+    for (const [name, value] of entries) if (value instanceof Parameter) yield [prefix + name, value];
+    for (const [name, persistent] of module.bufferNames) {
+      const value = (module as unknown as Record<string, Tensor | null>)[name];
+      if (persistent && value) yield [prefix + name, value];
+    }
+    for (const [name, child] of module.namedChildren()) yield* walk(child, `${prefix}${name}.`);
+  };
+  yield* walk(root, '');
+}
+
+export function collectState(module: AnyModule): StateDict {
+  const state: StateDict = {};
+  for (const [name, t] of stateEntries(module)) state[name] = t.detach();
+  return state;
+}
+
+export function loadState(module: AnyModule, given: StateDict | ReadonlyMap<string, Tensor>, strict: boolean): LoadResult {
+  const state = given instanceof Map ? (given as ReadonlyMap<string, Tensor>) : new Map(Object.entries(given));
+  const own = new Map(stateEntries(module));
+  const missingKeys = [...own.keys()].filter((k) => !state.has(k));
+  const unexpectedKeys = [...state.keys()].filter((k) => !own.has(k));
+  const problems: string[] = [];
+  if (strict && missingKeys.length) problems.push(`missing: ${missingKeys.join(', ')}`);
+  if (strict && unexpectedKeys.length) problems.push(`unexpected: ${unexpectedKeys.join(', ')}`);
+  for (const [name, t] of own) {
+    const source = state.get(name);
+    if (source && !sameShape(source.shape, t.shape)) problems.push(`${name}: the checkpoint has shape ${formatShape(source.shape)}, the module ${formatShape(t.shape)}`);
+  }
+  if (problems.length) {
+    const kind = Object.getPrototypeOf(module).constructor.name as string;
+    throw new CheckpointError(`loadStateDict: the state does not fit ${kind}:\n  ${problems.join('\n  ')}`, { missingKeys, unexpectedKeys });
+  }
+  noGrad(() => {
+    for (const [name, t] of own) {
+      const source = state.get(name);
+      if (source) t.copy_(source);
+    }
+  });
+  return { missingKeys, unexpectedKeys };
+}

@@ -1,0 +1,258 @@
+/** The transformer of "Attention is all you need", numerically PyTorch's given the same weights. */
+import { float32 } from '../core/dtype.js';
+import { ArgumentError } from '../core/errors.js';
+import type { Tensor } from '../core/tensor.js';
+import { gelu, relu } from '../ops/activation.js';
+import { type TensorOptions, full } from '../ops/factories.js';
+import { triu } from '../ops/join.js';
+import { MultiheadAttention } from './attention.js';
+import { ModuleList } from './containers.js';
+import { xavierUniform_ } from './init.js';
+import { Dropout, LayerNorm, type LayerOptions, Linear } from './layers.js';
+import { Module } from './module.js';
+
+/** Activation between the two products of a feed-forward block. */
+export type Activation = 'relu' | 'gelu' | ((x: Tensor) => Tensor);
+
+/** Options of the layers. */
+export interface TransformerLayerOptions extends LayerOptions {
+  dimFeedforward?: number;
+  dropout?: number;
+  activation?: Activation;
+  layerNormEps?: number;
+  batchFirst?: boolean;
+  /** Normalise before each block instead of after it. */
+  normFirst?: boolean;
+  bias?: boolean;
+}
+
+const activations: Record<'relu' | 'gelu', (x: Tensor) => Tensor> = { relu, gelu };
+
+interface Settings {
+  dimFeedforward: number;
+  dropout: number;
+  activation: (x: Tensor) => Tensor;
+  normFirst: boolean;
+  attention: { dropout: number; bias: boolean; batchFirst: boolean } & LayerOptions;
+  norm: { eps: number; bias: boolean } & LayerOptions;
+  linear: { bias: boolean } & LayerOptions;
+}
+
+function settingsOf({ dimFeedforward = 2048, dropout = 0.1, activation = 'relu', layerNormEps = 1e-5, batchFirst = false, normFirst = false, bias = true, ...place }: TransformerLayerOptions): Settings {
+  return {
+    dimFeedforward,
+    dropout,
+    activation: typeof activation === 'function' ? activation : activations[activation],
+    normFirst,
+    attention: { dropout, bias, batchFirst, ...place },
+    norm: { eps: layerNormEps, bias, ...place },
+    linear: { bias, ...place },
+  };
+}
+
+/** Masks of an encoder layer. */
+export interface EncoderMasks {
+  srcMask?: Tensor | null;
+  srcKeyPaddingMask?: Tensor | null;
+  isCausal?: boolean;
+}
+
+/** Self-attention and a feed-forward block, each with a residual connection and a normalisation. */
+export class TransformerEncoderLayer extends Module<[src: Tensor, masks?: EncoderMasks]> {
+  self_attn: MultiheadAttention;
+  linear1: Linear;
+  dropout: Dropout;
+  linear2: Linear;
+  norm1: LayerNorm;
+  norm2: LayerNorm;
+  dropout1: Dropout;
+  dropout2: Dropout;
+  private readonly activation: (x: Tensor) => Tensor;
+  private readonly normFirst: boolean;
+
+  constructor(dModel: number, nhead: number, options: TransformerLayerOptions = {}) {
+    super();
+    const s = settingsOf(options);
+    this.self_attn = new MultiheadAttention(dModel, nhead, s.attention);
+    this.linear1 = new Linear(dModel, s.dimFeedforward, s.linear);
+    this.dropout = new Dropout(s.dropout);
+    this.linear2 = new Linear(s.dimFeedforward, dModel, s.linear);
+    this.norm1 = new LayerNorm(dModel, s.norm);
+    this.norm2 = new LayerNorm(dModel, s.norm);
+    this.dropout1 = new Dropout(s.dropout);
+    this.dropout2 = new Dropout(s.dropout);
+    this.activation = s.activation;
+    this.normFirst = s.normFirst;
+  }
+
+  forward(src: Tensor, masks: EncoderMasks = {}): Tensor {
+    if (this.normFirst) {
+      const x = src.add(this.attend(this.norm1(src), masks));
+      return x.add(this.feedForward(this.norm2(x)));
+    }
+    const x = this.norm1(src.add(this.attend(src, masks)));
+    return this.norm2(x.add(this.feedForward(x)));
+  }
+
+  private attend(x: Tensor, { srcMask = null, srcKeyPaddingMask = null, isCausal = false }: EncoderMasks): Tensor {
+    const [out] = this.self_attn(x, x, x, { attnMask: srcMask, keyPaddingMask: srcKeyPaddingMask, needWeights: false, isCausal });
+    return this.dropout1(out);
+  }
+
+  private feedForward(x: Tensor): Tensor {
+    return this.dropout2(this.linear2(this.dropout(this.activation(this.linear1(x)))));
+  }
+}
+
+/** Masks of a decoder layer. */
+export interface DecoderMasks {
+  tgtMask?: Tensor | null;
+  memoryMask?: Tensor | null;
+  tgtKeyPaddingMask?: Tensor | null;
+  memoryKeyPaddingMask?: Tensor | null;
+  tgtIsCausal?: boolean;
+  memoryIsCausal?: boolean;
+}
+
+/** Self-attention, attention over the encoder's result, and a feed-forward block. */
+export class TransformerDecoderLayer extends Module<[tgt: Tensor, memory: Tensor, masks?: DecoderMasks]> {
+  self_attn: MultiheadAttention;
+  multihead_attn: MultiheadAttention;
+  linear1: Linear;
+  dropout: Dropout;
+  linear2: Linear;
+  norm1: LayerNorm;
+  norm2: LayerNorm;
+  norm3: LayerNorm;
+  dropout1: Dropout;
+  dropout2: Dropout;
+  dropout3: Dropout;
+  private readonly activation: (x: Tensor) => Tensor;
+  private readonly normFirst: boolean;
+
+  constructor(dModel: number, nhead: number, options: TransformerLayerOptions = {}) {
+    super();
+    const s = settingsOf(options);
+    this.self_attn = new MultiheadAttention(dModel, nhead, s.attention);
+    this.multihead_attn = new MultiheadAttention(dModel, nhead, s.attention);
+    this.linear1 = new Linear(dModel, s.dimFeedforward, s.linear);
+    this.dropout = new Dropout(s.dropout);
+    this.linear2 = new Linear(s.dimFeedforward, dModel, s.linear);
+    this.norm1 = new LayerNorm(dModel, s.norm);
+    this.norm2 = new LayerNorm(dModel, s.norm);
+    this.norm3 = new LayerNorm(dModel, s.norm);
+    this.dropout1 = new Dropout(s.dropout);
+    this.dropout2 = new Dropout(s.dropout);
+    this.dropout3 = new Dropout(s.dropout);
+    this.activation = s.activation;
+    this.normFirst = s.normFirst;
+  }
+
+  forward(tgt: Tensor, memory: Tensor, masks: DecoderMasks = {}): Tensor {
+    if (this.normFirst) {
+      let x = tgt.add(this.attend(this.norm1(tgt), masks));
+      x = x.add(this.attendMemory(this.norm2(x), memory, masks));
+      return x.add(this.feedForward(this.norm3(x)));
+    }
+    let x = this.norm1(tgt.add(this.attend(tgt, masks)));
+    x = this.norm2(x.add(this.attendMemory(x, memory, masks)));
+    return this.norm3(x.add(this.feedForward(x)));
+  }
+
+  private attend(x: Tensor, { tgtMask = null, tgtKeyPaddingMask = null, tgtIsCausal = false }: DecoderMasks): Tensor {
+    const [out] = this.self_attn(x, x, x, { attnMask: tgtMask, keyPaddingMask: tgtKeyPaddingMask, needWeights: false, isCausal: tgtIsCausal });
+    return this.dropout1(out);
+  }
+
+  private attendMemory(x: Tensor, memory: Tensor, { memoryMask = null, memoryKeyPaddingMask = null, memoryIsCausal = false }: DecoderMasks): Tensor {
+    const [out] = this.multihead_attn(x, memory, memory, { attnMask: memoryMask, keyPaddingMask: memoryKeyPaddingMask, needWeights: false, isCausal: memoryIsCausal });
+    return this.dropout2(out);
+  }
+
+  private feedForward(x: Tensor): Tensor {
+    return this.dropout3(this.linear2(this.dropout(this.activation(this.linear1(x)))));
+  }
+}
+
+/** Encoder layers one after another, and a last normalisation if one is given. */
+export class TransformerEncoder extends Module<[src: Tensor, masks?: EncoderMasks]> {
+  layers: ModuleList<TransformerEncoderLayer>;
+  norm: LayerNorm | null;
+
+  /** @param makeLayer makes the layers: each has its own parameters */
+  constructor(makeLayer: () => TransformerEncoderLayer, numLayers: number, norm: LayerNorm | null = null) {
+    super();
+    this.layers = new ModuleList(Array.from({ length: numLayers }, () => makeLayer()));
+    this.norm = norm;
+  }
+
+  forward(src: Tensor, masks: EncoderMasks = {}): Tensor {
+    let x = src;
+    for (const layer of this.layers) x = layer(x, masks);
+    return this.norm === null ? x : this.norm(x);
+  }
+}
+
+/** Decoder layers one after another, and a last normalisation if one is given. */
+export class TransformerDecoder extends Module<[tgt: Tensor, memory: Tensor, masks?: DecoderMasks]> {
+  layers: ModuleList<TransformerDecoderLayer>;
+  norm: LayerNorm | null;
+
+  /** @param makeLayer makes the layers: each has its own parameters */
+  constructor(makeLayer: () => TransformerDecoderLayer, numLayers: number, norm: LayerNorm | null = null) {
+    super();
+    this.layers = new ModuleList(Array.from({ length: numLayers }, () => makeLayer()));
+    this.norm = norm;
+  }
+
+  forward(tgt: Tensor, memory: Tensor, masks: DecoderMasks = {}): Tensor {
+    let x = tgt;
+    for (const layer of this.layers) x = layer(x, memory, masks);
+    return this.norm === null ? x : this.norm(x);
+  }
+}
+
+/** Options of {@link Transformer}. */
+export interface TransformerOptions extends TransformerLayerOptions {
+  dModel?: number;
+  nhead?: number;
+  numEncoderLayers?: number;
+  numDecoderLayers?: number;
+}
+
+/** Masks of {@link Transformer}. */
+export type TransformerMasks = Omit<EncoderMasks, 'isCausal'> & DecoderMasks & { srcIsCausal?: boolean };
+
+/**
+ * Encoder and decoder. Shapes: src `[S, N, E]`, tgt `[T, N, E]` (or batch first), result as tgt.
+ *
+ * @see Vaswani et al., arXiv:1706.03762; parameter names as PyTorch's `nn.Transformer`
+ */
+export class Transformer extends Module<[src: Tensor, tgt: Tensor, masks?: TransformerMasks]> {
+  encoder: TransformerEncoder;
+  decoder: TransformerDecoder;
+  readonly dModel: number;
+
+  constructor({ dModel = 512, nhead = 8, numEncoderLayers = 6, numDecoderLayers = 6, ...options }: TransformerOptions = {}) {
+    super();
+    const norm = (): LayerNorm => new LayerNorm(dModel, settingsOf(options).norm);
+    this.encoder = new TransformerEncoder(() => new TransformerEncoderLayer(dModel, nhead, options), numEncoderLayers, norm());
+    this.decoder = new TransformerDecoder(() => new TransformerDecoderLayer(dModel, nhead, options), numDecoderLayers, norm());
+    this.dModel = dModel;
+    for (const p of this.parameters()) if (p.ndim > 1) xavierUniform_(p);
+  }
+
+  forward(src: Tensor, tgt: Tensor, masks: TransformerMasks = {}): Tensor {
+    if (src.shape[src.ndim - 1] !== this.dModel || tgt.shape[tgt.ndim - 1] !== this.dModel) {
+      throw new ArgumentError(`Transformer: the last size of src and tgt must be dModel = ${this.dModel}, got ${src.shape[src.ndim - 1]} and ${tgt.shape[tgt.ndim - 1]}`);
+    }
+    const { srcMask = null, srcKeyPaddingMask = null, srcIsCausal = false } = masks;
+    const memory = this.encoder(src, { srcMask, srcKeyPaddingMask, isCausal: srcIsCausal });
+    return this.decoder(tgt, memory, masks);
+  }
+
+  /** Minus infinity above the diagonal: each position sees itself and earlier ones. */
+  static generateSquareSubsequentMask(size: number, options: TensorOptions = {}): Tensor {
+    return triu(full([size, size], Number.NEGATIVE_INFINITY, { dtype: float32, ...options }), { diagonal: 1 });
+  }
+}

@@ -1,0 +1,235 @@
+/** Activation functions. Backward ops are ops too: one pass over memory instead of several. */
+import { dispatchOne } from '../core/dispatch.js';
+import type { Op } from '../core/op.js';
+import type { Tensor } from '../core/tensor.js';
+import { definePointwise } from './define-pointwise.js';
+import { NO_PARAMS, addMethod, unaryFunction } from './method.js';
+import { requireTensor } from './operand.js';
+import { sampleTensor, unarySamples } from './samples.js';
+import { where } from './where.js';
+
+type None = Record<string, never>;
+
+/** A backward op of (gradient, x): `decompose` says the same in ops, for second derivatives. */
+function backwardOp<P extends object>(name: string, expression: string, decompose: (g: Tensor, x: Tensor, params: P) => Tensor, params: P, kernelParams: readonly (keyof P & string)[] = []): Op<P> {
+  return definePointwise<P>(name, 2, {
+    doc: `Gradient of ${name.replace('Backward', '')}.`,
+    expression,
+    kernelParams,
+    vjp: 'not-differentiable',
+    decompose: ([g, x], given) => [decompose(g as Tensor, x as Tensor, given)],
+    samples: () => [{ inputs: [sampleTensor([3, 4]), sampleTensor([3, 4], { seed: 5 })], params }],
+  });
+}
+
+function gradientOf<P extends object>(op: Op<P>, g: Tensor, x: Tensor, params: P): Tensor {
+  return dispatchOne(op, [g, x], params);
+}
+
+const none = NO_PARAMS as None;
+const savesInput = { inputs: [0] } as const;
+const savesOutput = { outputs: [0] } as const;
+
+const reluBackward = backwardOp('reluBackward', 'y > T(0) ? x : T(0)', (g, y) => where(y.gt(0), g, 0), none);
+const reluOp = definePointwise<None>('relu', 1, {
+  doc: 'max(x, 0).',
+  expression: 'x < T(0) ? T(0) : x',
+  classes: 'A',
+  saves: savesOutput,
+  vjp: (ctx, g) => [gradientOf(reluBackward, g, ctx.output(0), none)],
+  samples: unarySamples(none),
+});
+
+const sigmoidBackward = backwardOp('sigmoidBackward', 'x * (T(1) - y) * y', (g, y) => g.mul(y.neg().add(1)).mul(y), none);
+const sigmoidOp = definePointwise<None>('sigmoid', 1, {
+  doc: '1 / (1 + exp(-x)).',
+  expression: 'T(1) / (T(1) + m::exp(-x))',
+  saves: savesOutput,
+  vjp: (ctx, g) => [gradientOf(sigmoidBackward, g, ctx.output(0), none)],
+  samples: unarySamples(none),
+});
+
+const tanhBackward = backwardOp('tanhBackward', 'x * (T(1) - y * y)', (g, y) => g.mul(y.mul(y).neg().add(1)), none);
+const tanhOp = definePointwise<None>('tanh', 1, {
+  doc: 'Hyperbolic tangent.',
+  expression: 'm::tanh(x)',
+  saves: savesOutput,
+  vjp: (ctx, g) => [gradientOf(tanhBackward, g, ctx.output(0), none)],
+  samples: unarySamples(none),
+});
+
+const siluBackward = backwardOp(
+  'siluBackward',
+  'm::silu_backward(x, y)',
+  (g, x) => {
+    const s = x.sigmoid();
+    return g.mul(s.mul(x.mul(s.neg().add(1)).add(1)));
+  },
+  none,
+);
+const siluOp = definePointwise<None>('silu', 1, {
+  doc: 'x * sigmoid(x).',
+  expression: 'x / (T(1) + m::exp(-x))',
+  saves: savesInput,
+  vjp: (ctx, g) => [gradientOf(siluBackward, g, ctx.input(0), none)],
+  samples: unarySamples(none),
+});
+
+const geluBackward = backwardOp(
+  'geluBackward',
+  'm::gelu_backward(x, y)',
+  (g, x) => {
+    const cdf = x.mul(Math.SQRT1_2).erf().add(1).mul(0.5);
+    const pdf = x
+      .square()
+      .mul(-0.5)
+      .exp()
+      .mul(1 / Math.sqrt(2 * Math.PI));
+    return g.mul(cdf.add(x.mul(pdf)));
+  },
+  none,
+);
+const geluOp = definePointwise<None>('gelu', 1, {
+  doc: 'x times the normal distribution function of x.',
+  expression: 'T(0.5) * x * (T(1) + m::erf(x * T(0.70710678118654752440)))',
+  saves: savesInput,
+  vjp: (ctx, g) => [gradientOf(geluBackward, g, ctx.input(0), none)],
+  samples: unarySamples(none),
+});
+
+const GELU_BETA = Math.sqrt(2 / Math.PI);
+const geluTanhBackward = backwardOp(
+  'geluTanhBackward',
+  'm::gelu_tanh_backward(x, y)',
+  (g, x) => {
+    const t = x.mul(x).mul(0.044715).add(1).mul(x).mul(GELU_BETA).tanh();
+    const slope = x
+      .square()
+      .mul(3 * 0.044715)
+      .add(1)
+      .mul(GELU_BETA);
+    const left = t.add(1).mul(0.5);
+    return g.mul(left.add(x.mul(0.5).mul(t.square().neg().add(1)).mul(slope)));
+  },
+  none,
+);
+const geluTanhOp = definePointwise<None>('geluTanh', 1, {
+  doc: 'gelu with the distribution function approximated by tanh.',
+  expression: 'T(0.5) * x * (T(1) + m::tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x)))',
+  saves: savesInput,
+  vjp: (ctx, g) => [gradientOf(geluTanhBackward, g, ctx.input(0), none)],
+  samples: unarySamples(none),
+});
+
+interface Softplus {
+  beta: number;
+  threshold: number;
+}
+const softplusBackward = backwardOp<Softplus>(
+  'softplusBackward',
+  '(y * p0 > p1) ? x : x / (T(1) + m::exp(-y * p0))',
+  (g, x, { beta, threshold }) => where(x.mul(beta).gt(threshold), g, g.mul(x.mul(beta).sigmoid())),
+  { beta: 1.5, threshold: 20 },
+  ['beta', 'threshold'],
+);
+const softplusOp = definePointwise<Softplus>('softplus', 1, {
+  doc: 'log(1 + exp(beta x)) / beta, and x above the threshold.',
+  expression: '(x * p0 > p1) ? x : m::log1p(m::exp(x * p0)) / p0',
+  kernelParams: ['beta', 'threshold'],
+  saves: savesInput,
+  vjp: (ctx, g) => [gradientOf(softplusBackward, g, ctx.input(0), ctx.params)],
+  samples: unarySamples({ beta: 1.5, threshold: 20 }),
+});
+
+interface Slope {
+  negativeSlope: number;
+}
+const leakyReluBackward = backwardOp<Slope>(
+  'leakyReluBackward',
+  'y > T(0) ? x : x * p0',
+  (g, x, { negativeSlope }) => where(x.gt(0), g, g.mul(negativeSlope)),
+  { negativeSlope: 0.1 },
+  ['negativeSlope'],
+);
+const leakyReluOp = definePointwise<Slope>('leakyRelu', 1, {
+  doc: 'x above 0, negativeSlope * x below.',
+  expression: 'x > T(0) ? x : x * p0',
+  kernelParams: ['negativeSlope'],
+  saves: savesInput,
+  vjp: (ctx, g) => [gradientOf(leakyReluBackward, g, ctx.input(0), ctx.params)],
+  samples: unarySamples({ negativeSlope: 0.1 }),
+});
+
+interface Alpha {
+  alpha: number;
+}
+const eluBackward = backwardOp<Alpha>(
+  'eluBackward',
+  'y > T(0) ? x : x * p0 * m::exp(y)',
+  (g, x, { alpha }) => where(x.gt(0), g, g.mul(x.exp()).mul(alpha)),
+  { alpha: 0.7 },
+  ['alpha'],
+);
+const eluOp = definePointwise<Alpha>('elu', 1, {
+  doc: 'x above 0, alpha (exp(x) - 1) below.',
+  expression: 'x > T(0) ? x : p0 * m::expm1(x)',
+  kernelParams: ['alpha'],
+  saves: savesInput,
+  vjp: (ctx, g) => [gradientOf(eluBackward, g, ctx.input(0), ctx.params)],
+  samples: unarySamples({ alpha: 0.7 }),
+});
+
+export const relu = unaryFunction('relu', reluOp);
+export const sigmoid = unaryFunction('sigmoid', sigmoidOp);
+export const tanh = unaryFunction('tanh', tanhOp);
+export const silu = unaryFunction('silu', siluOp);
+
+/** How `gelu` computes the normal distribution function. */
+export type GeluApproximate = 'none' | 'tanh';
+
+/** x times the normal distribution function of x. @see Hendrycks and Gimpel, arXiv:1606.08415 */
+export function gelu(input: Tensor, { approximate = 'none' }: { approximate?: GeluApproximate } = {}): Tensor {
+  requireTensor(input, 'gelu');
+  return dispatchOne(approximate === 'tanh' ? geluTanhOp : geluOp, [input], NO_PARAMS);
+}
+
+/** log(1 + exp(beta x)) / beta, and x itself where beta x exceeds the threshold. */
+export function softplus(input: Tensor, { beta = 1, threshold = 20 } = {}): Tensor {
+  requireTensor(input, 'softplus');
+  return dispatchOne(softplusOp, [input], { beta, threshold });
+}
+
+/** x above 0, negativeSlope * x below. */
+export function leakyRelu(input: Tensor, { negativeSlope = 0.01 } = {}): Tensor {
+  requireTensor(input, 'leakyRelu');
+  return dispatchOne(leakyReluOp, [input], { negativeSlope });
+}
+
+/** x above 0, alpha (exp(x) - 1) below. */
+export function elu(input: Tensor, { alpha = 1 } = {}): Tensor {
+  requireTensor(input, 'elu');
+  return dispatchOne(eluOp, [input], { alpha });
+}
+
+addMethod('gelu', function (options?: { approximate?: GeluApproximate }) {
+  return gelu(this, options);
+});
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** max(x, 0). Gradient: yes. */
+    relu(): Tensor;
+    relu_(): this;
+    /** 1 / (1 + exp(-x)). Gradient: yes. */
+    sigmoid(): Tensor;
+    sigmoid_(): this;
+    /** Hyperbolic tangent. Gradient: yes. */
+    tanh(): Tensor;
+    tanh_(): this;
+    /** x * sigmoid(x). Gradient: yes. */
+    silu(): Tensor;
+    silu_(): this;
+    /** x times the normal distribution function of x. Gradient: yes. */
+    gelu(options?: { approximate?: GeluApproximate }): Tensor;
+  }
+}

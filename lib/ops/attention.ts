@@ -1,0 +1,199 @@
+/** Scaled dot product attention: fused, the score matrix is never written. */
+import { dispatch } from '../core/dispatch.js';
+import { bool, float32, float64 } from '../core/dtype.js';
+import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
+import { type Op, defineOp } from '../core/op.js';
+import { defaultGenerator } from '../core/random.js';
+import { type Shape, broadcastStrides, formatShape, sameShape } from '../core/shape.js';
+import { type Tensor, wrapNumber } from '../core/tensor.js';
+import { ones } from './factories.js';
+import { requireTensor } from './operand.js';
+import { sampleTensor } from './samples.js';
+import { where } from './where.js';
+
+interface Attention {
+  scale: number;
+  causal: number;
+  dropout: number;
+  seedLow: number;
+  seedHigh: number;
+  offset: number;
+}
+
+const attentionParams = ['scale', 'causal', 'dropout', 'seedLow', 'seedHigh', 'offset'] as const;
+
+function writeMask(write: (t: Tensor, sizes: Shape, strides: Shape) => void, mask: Tensor, scores: Shape): void {
+  write(mask, scores, mask.storage === null ? [] : broadcastStrides(mask.shape, mask.strides, scores));
+}
+
+const scoresOf = (q: Tensor, k: Tensor): Shape => [...q.shape.slice(0, 3), k.shape[2] as number];
+
+const attentionBackward: Op<Attention> = defineOp<Attention>({
+  name: 'attentionBackward',
+  doc: 'Gradients of attention: of queries, keys and values.',
+  kernelParams: attentionParams,
+  meta: ([, q, k, v]) => [q, k, v].map((x) => ({ shape: (x as Tensor).shape, strides: null, dtype: (x as Tensor).dtype, device: (x as Tensor).device })),
+  lower: (command, inputs, outputs, params) => {
+    const [g, q, k, v, mask, out, lse] = inputs as Tensor[];
+    for (const t of [g, q, k, v] as Tensor[]) command.tensor(t);
+    writeMask((t, sizes, strides) => command.view(t, sizes, strides), mask as Tensor, scoresOf(q as Tensor, k as Tensor));
+    command.tensor(out as Tensor);
+    command.tensor(lse as Tensor);
+    for (const output of outputs) command.output(output);
+    command.cost((q as Tensor).numel() * ((k as Tensor).shape[2] as number));
+    for (const name of attentionParams) command.param(params[name]);
+  },
+  vjp: 'not-differentiable',
+  decompose: ([g, q, k, v, mask], params) => {
+    if (params.dropout > 0) throw new ArgumentError('scaledDotProductAttention: a second derivative with dropout is not supported', { op: 'scaledDotProductAttention' });
+    const [heads, keyHeads] = [(q as Tensor).shape[1] as number, (k as Tensor).shape[1] as number];
+    const [keys, values] = [shareHeads(k as Tensor, heads), shareHeads(v as Tensor, heads)];
+    const weights = attentionWeights(q as Tensor, keys, mask as Tensor, params);
+    const gradWeights = (g as Tensor).matmul(values.transpose(-2, -1));
+    const inner = gradWeights.sub(gradWeights.mul(weights).sum(-1, { keepdim: true })).mul(weights).mul(params.scale);
+    return [inner.matmul(keys), sumHeads(inner.transpose(-2, -1).matmul(q as Tensor), keyHeads), sumHeads(weights.transpose(-2, -1).matmul(g as Tensor), keyHeads)];
+  },
+  samples: () => [],
+});
+
+/** Keys and values of grouped heads, one for each query head. */
+function shareHeads(t: Tensor, heads: number): Tensor {
+  const own = t.shape[1] as number;
+  if (own === heads) return t;
+  const [b, , s, d] = t.shape as [number, number, number, number];
+  return t
+    .unsqueeze(2)
+    .expand([b, own, heads / own, s, d])
+    .reshape([b, heads, s, d]);
+}
+
+function sumHeads(t: Tensor, own: number): Tensor {
+  const [b, heads, s, d] = t.shape as [number, number, number, number];
+  return heads === own ? t : t.reshape([b, own, heads / own, s, d]).sum(2);
+}
+
+/** softmax(scale q k^T + mask); rows with nothing to see are 0. */
+function attentionWeights(q: Tensor, k: Tensor, mask: Tensor, { scale, causal }: Attention): Tensor {
+  let scores = q.matmul(k.transpose(-2, -1)).mul(scale); // [B, H, S, T]
+  const hidden = Number.NEGATIVE_INFINITY;
+  if (mask.storage !== null) scores = mask.dtype === bool ? where(mask, scores, hidden) : scores.add(mask);
+  if (causal) scores = where(ones(scores.shape.slice(-2), { dtype: bool, device: q.device }).tril(), scores, hidden);
+  const largest = scores.detach().amax(-1, { keepdim: true }).clamp({ min: -3e38 });
+  const e = scores.sub(largest).exp();
+  return e.div(e.sum(-1, { keepdim: true }).clamp({ min: 1e-38 }));
+}
+
+const attentionOp: Op<Attention> = defineOp<Attention>({
+  name: 'attention',
+  doc: 'softmax(scale q k^T + mask) v, by blocks.',
+  kernelParams: attentionParams,
+  meta: ([q, , v]) => {
+    const [query, value] = [q as Tensor, v as Tensor];
+    const { dtype, device } = query;
+    const rows = query.shape.slice(0, 3);
+    return [
+      { shape: [...rows, value.shape[3] as number], strides: null, dtype, device },
+      { shape: rows, strides: null, dtype: dtype === float64 ? float64 : float32, device },
+    ];
+  },
+  lower: (command, inputs, outputs, params) => {
+    const [q, k, v, mask] = inputs as Tensor[];
+    for (const t of [q, k, v] as Tensor[]) command.tensor(t);
+    writeMask((t, sizes, strides) => command.view(t, sizes, strides), mask as Tensor, scoresOf(q as Tensor, k as Tensor));
+    for (const output of outputs) command.output(output);
+    command.cost(((q as Tensor).numel() * ((k as Tensor).shape[2] as number)) / 4);
+    for (const name of attentionParams) command.param(params[name]);
+  },
+  saves: { inputs: [0, 1, 2, 3], outputs: [0, 1] },
+  vjp: (ctx, g) => {
+    const inputs = [0, 1, 2, 3].map((i) => ctx.input(i)) as [Tensor, Tensor, Tensor, Tensor];
+    const grads = dispatch(attentionBackward, [g, ...inputs, ctx.output(0), ctx.output(1)], ctx.params);
+    return [...grads, null];
+  },
+  samples: () => {
+    const make = (seed: number, s: number): Tensor => sampleTensor([2, 3, s, 4], { seed });
+    const q = make(1, 5);
+    return [
+      { inputs: [q, make(2, 6), make(3, 6), wrapNumber(0, q.dtype, q.device)], params: { scale: 0.5, causal: 0, dropout: 0, seedLow: 0, seedHigh: 0, offset: 0 } },
+      { inputs: [q, make(2, 5), make(3, 5), wrapNumber(0, q.dtype, q.device)], params: { scale: 0.5, causal: 1, dropout: 0, seedLow: 0, seedHigh: 0, offset: 0 } },
+    ];
+  },
+});
+
+/** Options of {@link scaledDotProductAttention}. */
+export interface AttentionOptions {
+  /** Bool (true: look) or added to the scores; broadcasts to `[B, H, S, T]`. Gets no gradient. */
+  attnMask?: Tensor | null;
+  dropoutP?: number;
+  /** Position i sees positions up to i. */
+  isCausal?: boolean;
+  /** Default: one over the square root of the head size. */
+  scale?: number | null;
+  /** Let several query heads share a key and value head. */
+  enableGqa?: boolean;
+}
+
+/**
+ * Attention of queries over keys and values.
+ *
+ * Shapes: query `[..., S, D]`, key `[..., T, D]`, value `[..., T, Dv]`, result `[..., S, Dv]`; with four dims the second is heads.
+ * Dtypes: equal floating types; accumulates in float32. Gradient: query, key, value.
+ *
+ * @throws ShapeError, DtypeError, ArgumentError
+ * @see Vaswani et al., arXiv:1706.03762; Dao et al., arXiv:2205.14135
+ */
+export function scaledDotProductAttention(query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions = {}): Tensor {
+  const { attnMask = null, dropoutP = 0, isCausal = false, scale = null, enableGqa = false } = options;
+  checkAttention(query, key, value, attnMask, isCausal, enableGqa);
+  if (attnMask?.requiresGrad) return attentionWithMaskGradient(query, key, value, attnMask, scale, dropoutP);
+  const four = [query, key, value].map((t) => toFourDims(t)) as [Tensor, Tensor, Tensor];
+  const mask = attnMask === null ? wrapNumber(0, query.dtype, query.device) : maskToFourDims(attnMask, query.shape);
+  const params: Attention = {
+    scale: scale ?? 1 / Math.sqrt(query.shape[query.shape.length - 1] as number),
+    causal: Number(isCausal),
+    dropout: dropoutP,
+    ...(dropoutP > 0 ? defaultGenerator.next() : { seedLow: 0, seedHigh: 0, offset: 0 }),
+  };
+  const out = dispatch(attentionOp, [...four, mask], params)[0] as Tensor;
+  return query.shape.length === 4 ? out : out.reshape([...query.shape.slice(0, -1), value.shape[value.shape.length - 1] as number]);
+}
+
+function toFourDims(t: Tensor): Tensor {
+  const { shape } = t;
+  if (shape.length === 4) return t;
+  if (shape.length === 3) return t.unsqueeze(1);
+  if (shape.length === 2) return t.unsqueeze(0).unsqueeze(0);
+  return t.reshape([-1, ...shape.slice(-3)]);
+}
+
+function maskToFourDims(mask: Tensor, query: Shape): Tensor {
+  if (query.length === 3 && mask.shape.length === 3) return mask.unsqueeze(1);
+  if (query.length > 4) return mask.expand([...query.slice(0, -2), ...mask.shape.slice(-2)]).reshape([-1, ...query.slice(-3, -2), ...mask.shape.slice(-2)]);
+  return mask;
+}
+
+/** A mask that is learned: the scores are written out, so that it can get its gradient. */
+function attentionWithMaskGradient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: number | null, p: number): Tensor {
+  const heads = q.shape[q.shape.length - 3] ?? 1;
+  const share = (t: Tensor): Tensor => (t.shape.length === 4 ? shareHeads(t, heads) : t);
+  const scores = q
+    .matmul(share(k).transpose(-2, -1))
+    .mul(scale ?? 1 / Math.sqrt(q.shape[q.shape.length - 1] as number))
+    .add(mask);
+  return scores.softmax(-1).dropout(p, p > 0).matmul(share(v));
+}
+
+function checkAttention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | null, causal: boolean, gqa: boolean): void {
+  const op = 'scaledDotProductAttention';
+  for (const [name, t] of Object.entries({ query: q, key: k, value: v })) requireTensor(t, op, name);
+  const shapes = `query ${formatShape(q.shape)}, key ${formatShape(k.shape)}, value ${formatShape(v.shape)}`;
+  const size = (t: Tensor, back: number): number | undefined => t.shape[t.shape.length - back];
+  const lead = (t: Tensor): Shape => t.shape.slice(0, gqa ? -3 : -2);
+  if (q.shape.length < 2 || q.shape.length !== k.shape.length || k.shape.length !== v.shape.length) throw new ShapeError(`${op}: expected equal numbers of dims, at least 2: ${shapes}`, { op });
+  if (size(q, 1) !== size(k, 1) || size(k, 2) !== size(v, 2)) throw new ShapeError(`${op}: query and key need equal last sizes, key and value equal lengths: ${shapes}`, { op });
+  if (!sameShape(lead(q), lead(k)) || !sameShape(lead(k), lead(v))) throw new ShapeError(`${op}: leading dims differ: ${shapes}${gqa ? '' : '. For grouped heads pass { enableGqa: true }.'}`, { op });
+  if (gqa && ((size(q, 3) ?? 1) % (size(k, 3) ?? 1) !== 0 || size(k, 3) !== size(v, 3))) throw new ShapeError(`${op}: query heads must be a multiple of key heads: ${shapes}`, { op });
+  if (q.dtype !== k.dtype || k.dtype !== v.dtype || !q.dtype.isFloatingPoint) throw new DtypeError(`${op}: expected equal floating dtypes, got ${q.dtype.name}, ${k.dtype.name}, ${v.dtype.name}`, { op });
+  if (mask !== null && causal) throw new ArgumentError(`${op}: give attnMask or isCausal, not both`, { op });
+  if (mask !== null && mask.dtype !== bool && mask.dtype !== q.dtype) throw new DtypeError(`${op}: the mask must be bool or ${q.dtype.name}, got ${mask.dtype.name}`, { op });
+}

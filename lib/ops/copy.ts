@@ -1,0 +1,195 @@
+/** Copies and conversions: copy_, clone, to, contiguous, fill_, and the likes-of factories that need no random numbers. */
+import { dispatchOne } from '../core/dispatch.js';
+import { type Device, type DeviceName, device as deviceOf } from '../core/device.js';
+import { DType, bool, float16, float32, float64, bfloat16, int32, int64, uint8 } from '../core/dtype.js';
+import { type Op, defineOp } from '../core/op.js';
+import { isNonOverlappingAndDense, sameShape } from '../core/shape.js';
+import { Tensor } from '../core/tensor.js';
+import { collapseOperands } from './collapse.js';
+import { addMethod } from './method.js';
+import { type TensorLike, operand } from './operand.js';
+import { sampleTensor } from './samples.js';
+
+interface CopyParams {
+  dtype?: DType;
+  /** Keep the input's layout if it is dense; else row-major. */
+  preserve?: boolean;
+}
+
+
+const copyOp: Op<CopyParams> = defineOp<CopyParams>({
+  name: 'copy',
+  doc: 'The elements, converted to another dtype if one is given, in new memory.',
+  traits: ['pointwise'],
+  meta: ([x], { dtype, preserve }) => {
+    const input = x as Tensor;
+    const keeps = preserve === true && !input.isContiguous() && isNonOverlappingAndDense(input.shape, input.strides);
+    return [{ shape: input.shape, strides: keeps ? input.strides : null, dtype: dtype ?? input.dtype, device: input.device }];
+  },
+  lower: (command, [input], [output]) => {
+    const [x, y] = [input as Tensor, output as Tensor];
+    const { sizes, strides } = collapseOperands([x], y);
+    command.view(x, sizes, strides[0] as number[]);
+    command.outputView(y, sizes, strides[1] as number[]);
+  },
+  vjp: (ctx, g) => [convert(g, ctx.inputDtype(0), ctx.inputDevice(0), false)],
+  samples: () => [
+    { inputs: [sampleTensor([3, 4])], params: {} },
+    { inputs: [sampleTensor([3, 4]).t()], params: { dtype: float64 } },
+    { inputs: [sampleTensor([5], { high: 9 })], params: { dtype: int32 } },
+  ],
+});
+
+interface TransferParams {
+  device: Device;
+}
+
+/** The backend moves the bytes; the input is dense here, so that they are one run. */
+const toDeviceOp: Op<TransferParams> = defineOp<TransferParams>({
+  name: 'toDevice',
+  doc: 'The same elements in the memory of another device.',
+  traits: ['transfer'],
+  kernel: null,
+  meta: ([x], { device }) => {
+    const input = x as Tensor;
+    return [{ shape: input.shape, strides: input.strides, dtype: input.dtype, device }];
+  },
+  vjp: (ctx, g) => [convert(g, g.dtype, ctx.inputDevice(0), false)],
+  samples: () => [],
+});
+
+/** The tensor in another dtype or on another device; itself where nothing changes and no copy is forced. */
+function convert(input: Tensor, dtype: DType, device: Device, forceCopy: boolean): Tensor {
+  if (input.device === device) {
+    if (!forceCopy && input.dtype === dtype) return input;
+    return dispatchOne(copyOp, [input], { dtype, preserve: true });
+  }
+  const dense = isNonOverlappingAndDense(input.shape, input.strides) ? input : dispatchOne(copyOp, [input], {});
+  const moved = dispatchOne(toDeviceOp, [dense], { device });
+  return moved.dtype === dtype ? moved : dispatchOne(copyOp, [moved], { dtype, preserve: true });
+}
+
+/** What `to` takes. */
+export interface ToOptions {
+  dtype?: DType;
+  device?: DeviceName | Device;
+  /** Copy even if nothing changes. */
+  copy?: boolean;
+}
+
+addMethod('to', function (target: DType | DeviceName | Device | Tensor | ToOptions, more?: ToOptions) {
+  const { dtype, device, copy } = toTarget(target, more);
+  return convert(this, dtype ?? this.dtype, device === undefined ? this.device : deviceOf(device), copy === true);
+});
+
+function toTarget(target: DType | DeviceName | Device | Tensor | ToOptions, more: ToOptions = {}): ToOptions {
+  if (target instanceof DType) return { ...more, dtype: target };
+  if (target instanceof Tensor) return { ...more, dtype: target.dtype, device: target.device };
+  if (typeof target === 'string' || 'code' in target) return { ...more, device: target as DeviceName | Device };
+  return target as ToOptions;
+}
+
+const casts = { float: float32, double: float64, half: float16, bfloat16, int: int32, long: int64, byte: uint8, bool } as const;
+for (const [name, dtype] of Object.entries(casts)) {
+  addMethod(name, function () {
+    return convert(this, dtype, this.device, false);
+  });
+}
+addMethod('cpu', function () {
+  return convert(this, this.dtype, deviceOf('cpu'), false);
+});
+addMethod('cuda', function (index = 0) {
+  return convert(this, this.dtype, deviceOf(`cuda:${index}`), false);
+});
+addMethod('clone', function () {
+  return clone(this);
+});
+addMethod('contiguous', function () {
+  return this.isContiguous() ? this : dispatchOne(copyOp, [this], {});
+});
+addMethod('copy_', function (source: TensorLike) {
+  const from = operand(source, this.device, 'copy_');
+  if (from.storage === null) return this.fill_(from.scalarValue);
+  const near = from.device === this.device ? from : convert(from, from.dtype, this.device, false);
+  const seen = sameShape(near.shape, this.shape) ? near : near.expand(this.shape);
+  return dispatchOne(copyOp, [seen], { dtype: this.dtype }, this);
+});
+
+/** A copy of the elements in new memory, in the same layout if it is dense. Gradient: yes. */
+export function clone(input: Tensor): Tensor {
+  return dispatchOne(copyOp, [input], { preserve: true });
+}
+
+interface FillParams {
+  value: number;
+}
+
+/** Splits an integer so that both halves are exact doubles; see `fill` in native/README.md. */
+export function fillWords(value: number, dtype: DType): [number, number] {
+  if (dtype.isFloatingPoint || !Number.isFinite(value)) return [value, 0];
+  const whole = Math.trunc(value);
+  return [Math.floor(whole / 2 ** 32), whole - Math.floor(whole / 2 ** 32) * 2 ** 32];
+}
+
+/** Overwrites its input: meta is the input itself, so it only runs in place. */
+const fillOp: Op<FillParams> = defineOp<FillParams>({
+  name: 'fill',
+  doc: 'Every element set to one value.',
+  traits: ['pointwise'],
+  meta: ([x]) => {
+    const input = x as Tensor;
+    return [{ shape: input.shape, strides: null, dtype: input.dtype, device: input.device }];
+  },
+  kernelParams: ['valueHigh', 'valueLow'],
+  lower: (command, _inputs, [output], { value }) => {
+    const y = output as Tensor;
+    const { sizes, strides } = collapseOperands([], y);
+    command.outputView(y, sizes, strides[0] as number[]);
+    const [high, low] = fillWords(y.dtype === bool ? Number(value !== 0) : value, y.dtype);
+    command.param(high);
+    command.param(low);
+  },
+  vjp: (_ctx, g) => [g.zerosLike()],
+  samples: () => [{ inputs: [sampleTensor([3, 4])], params: { value: 2.5 } }],
+});
+
+addMethod('fill_', function (value: number | boolean | Tensor) {
+  if (value instanceof Tensor) return this.copy_(value);
+  return dispatchOne(fillOp, [this], { value: Number(value) }, this);
+});
+addMethod('zero_', function () {
+  return dispatchOne(fillOp, [this], { value: 0 }, this);
+});
+
+export { copyOp };
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /**
+     * The tensor in another dtype or on another device; itself if nothing changes. Gradient: yes.
+     *
+     * @throws DeviceError if the device is not there.
+     */
+    to(target: DType | DeviceName | Device | Tensor | ToOptions, options?: ToOptions): Tensor;
+    float(): Tensor;
+    double(): Tensor;
+    half(): Tensor;
+    bfloat16(): Tensor;
+    int(): Tensor;
+    long(): Tensor;
+    byte(): Tensor;
+    bool(): Tensor;
+    cpu(): Tensor;
+    cuda(index?: number): Tensor;
+    /** A copy in new memory. Gradient: yes. */
+    clone(): Tensor;
+    /** The tensor in row-major layout; itself if it is already. Gradient: yes. */
+    contiguous(): Tensor;
+    /** Copies `source`, broadcast and converted, into this tensor's memory. */
+    copy_(source: TensorLike): this;
+    /** Sets every element to one value. */
+    fill_(value: number | boolean | Tensor): this;
+    /** Sets every element to 0. */
+    zero_(): this;
+  }
+}

@@ -1,0 +1,134 @@
+/** Pointwise ops: shape rule, lowering, and both backends' kernels follow from one scalar expression. */
+import type { CommandWriter } from '../core/command.js';
+import { type DType, ComputeType, bool, getDefaultDtype } from '../core/dtype.js';
+import { DeviceError, DtypeError } from '../core/errors.js';
+import { type Op, type OpDefinition, type OutputMeta, type PointwiseSpec, type Sample, defineOp, snakeCase } from '../core/op.js';
+import { resultType } from '../core/promotion.js';
+import { type Shape, broadcastShapes, isContiguousLayout, isNonOverlappingAndDense, sameShape } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { collapseOperands } from './collapse.js';
+
+type PointwiseDefinition<P> = {
+  doc: string;
+  expression: string;
+  classes?: PointwiseSpec['classes'];
+  result?: PointwiseSpec['result'];
+  condition?: boolean;
+  kernelParams?: readonly (keyof P & string)[];
+  vjp: OpDefinition<P>['vjp'];
+  saves?: OpDefinition<P>['saves'];
+  decompose?: OpDefinition<P>['decompose'];
+  samples: () => readonly Sample<P>[];
+};
+
+/** Adds a pointwise op to the table. @internal */
+export function definePointwise<P extends object>(name: string, arity: 1 | 2 | 3, definition: PointwiseDefinition<P>): Op<P> {
+  const { expression, classes = 'F', result = 'SAME', condition = false, kernelParams = [], ...rest } = definition;
+  const spec: PointwiseSpec = { arity, classes, result, condition, expression };
+  return defineOp<P>({
+    ...rest,
+    name,
+    traits: ['pointwise'],
+    kernel: snakeCase(name),
+    kernelParams,
+    pointwise: spec,
+    meta: (inputs) => [pointwiseMeta(name, spec, inputs)],
+    lower: (command, inputs, outputs, params) => {
+      lowerPointwise(command, spec, inputs, outputs[0] as Tensor);
+      for (const key of kernelParams) command.param(Number(params[key]));
+    },
+  });
+}
+
+/** The dtype that the operands are converted to. */
+function computeDtype(name: string, spec: PointwiseSpec, inputs: readonly Tensor[]): DType {
+  const meeting = resultType(spec.condition ? inputs.slice(1) : inputs);
+  if (spec.classes === 'F' && !meeting.isFloatingPoint) return getDefaultDtype();
+  if (spec.classes === 'I' && meeting.isFloatingPoint) {
+    throw new DtypeError(`${name}: expected integer or bool tensors, got ${inputs.map((t) => t.dtype.name).join(' and ')}`, { op: name });
+  }
+  return meeting;
+}
+
+function pointwiseMeta(name: string, spec: PointwiseSpec, inputs: readonly Tensor[]): OutputMeta {
+  const first = inputs[0] as Tensor;
+  let shape = first.shape;
+  let lead: Tensor | null = first.storage === null ? null : first;
+  for (let i = 1; i < inputs.length; i++) {
+    const t = inputs[i] as Tensor;
+    if (t.shape !== shape) shape = broadcastShapes(shape, t.shape, name);
+    if (t.storage === null) continue;
+    if (lead === null || (lead.device !== t.device && lead.shape.length === 0)) lead = t;
+    else if (lead.device !== t.device && t.shape.length > 0) throw mixedDevices(name, lead, t);
+  }
+  const dtype = spec.result === 'BOOL' ? bool : computeDtype(name, spec, inputs);
+  const device = (lead ?? first).device;
+  return { shape, strides: outputStrides(inputs, shape), dtype, device };
+}
+
+/** The layout of the operands where all agree on a dense one (a transposed input gives a transposed output), else row-major. */
+function outputStrides(inputs: readonly Tensor[], shape: Shape): Shape | null {
+  let strides: Shape | null = null;
+  for (let i = 0; i < inputs.length; i++) {
+    const t = inputs[i] as Tensor;
+    if (t.storage === null || t.shape.length === 0) continue;
+    if (!sameShape(t.shape, shape)) return null;
+    if (strides === null) strides = t.strides;
+    else if (strides !== t.strides && !sameShape(strides, t.strides)) return null;
+  }
+  if (strides === null || isContiguousLayout(shape, strides)) return strides !== null && strides.length === shape.length ? packed(shape, strides) : null;
+  return isNonOverlappingAndDense(shape, strides) ? strides : null;
+}
+
+/** Row-major strides, shared with the operand when they are already canonical (size-1 dims may carry any stride). */
+function packed(shape: Shape, strides: Shape): Shape | null {
+  let expected = 1;
+  for (let i = shape.length - 1; i >= 0; i--) {
+    if (strides[i] !== expected) return null;
+    const size = shape[i] as number;
+    if (size > 1) expected *= size;
+  }
+  return strides;
+}
+
+function mixedDevices(op: string, a: Tensor, b: Tensor): DeviceError {
+  return new DeviceError(
+    `${op}: expected tensors on one device, got ${a.dtype.name}[${a.shape.join(', ')}] on ${a.device} and ` +
+      `${b.dtype.name}[${b.shape.join(', ')}] on ${b.device}. Move one with .to('${a.device}').`,
+    { op, devices: [String(a.device), String(b.device)] },
+  );
+}
+
+function lowerPointwise(command: CommandWriter, spec: PointwiseSpec, inputs: readonly Tensor[], output: Tensor): void {
+  if (allFlat(inputs, output)) {
+    const size = [output.numel()];
+    for (let i = 0; i < inputs.length; i++) command.view(inputs[i] as Tensor, size, UNIT_STRIDE);
+    command.outputView(output, size, UNIT_STRIDE);
+  } else {
+    const { sizes, strides } = collapseOperands(inputs, output);
+    for (let i = 0; i < inputs.length; i++) command.view(inputs[i] as Tensor, sizes, strides[i] as Shape);
+    command.outputView(output, sizes, strides[inputs.length] as Shape);
+  }
+  command.param(computeTypeOf(spec, inputs, output));
+}
+
+const UNIT_STRIDE: Shape = [1];
+
+/** Whether every operand is one run of memory in the same order, so that the dims do not matter. */
+function allFlat(inputs: readonly Tensor[], output: Tensor): boolean {
+  for (let i = 0; i < inputs.length; i++) {
+    const t = inputs[i] as Tensor;
+    if (t.storage === null) continue;
+    if (t.strides !== output.strides && !sameShape(t.strides, output.strides)) return false;
+    if (t.shape !== output.shape && !sameShape(t.shape, output.shape)) return false;
+  }
+  return isContiguousLayout(output.shape, output.strides) || isNonOverlappingAndDense(output.shape, output.strides);
+}
+
+function computeTypeOf(spec: PointwiseSpec, inputs: readonly Tensor[], output: Tensor): number {
+  if (spec.result === 'SAME' && output.dtype.isFloatingPoint && inputs.every((t) => t.dtype === output.dtype)) return output.dtype.computeType;
+  const meeting = resultType(spec.condition ? inputs.slice(1) : inputs);
+  if (spec.classes === 'F' && !meeting.isFloatingPoint) return output.dtype === bool ? ComputeType.Float : output.dtype.computeType;
+  return meeting.computeType;
+}
+

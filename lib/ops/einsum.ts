@@ -1,0 +1,104 @@
+/** einsum: sums of products named by letters, done by permutations and one batched matrix product for each pair. */
+import { ArgumentError, ShapeError } from '../core/errors.js';
+import { formatShape } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+
+interface Labelled {
+  tensor: Tensor;
+  labels: string[];
+}
+
+/**
+ * Sum of products over named dims, as `torch.einsum`: letters, `...`, implicit or explicit output. Gradient: all.
+ *
+ * @throws ArgumentError for a malformed equation. @throws ShapeError if sizes of one letter differ.
+ * @example einsum('bij,bjk->bik', a, b)
+ */
+export function einsum(equation: string, ...tensors: Tensor[]): Tensor {
+  const { inputs, output } = parse(equation, tensors);
+  const operands = inputs.map((labels, i) => onDiagonal({ tensor: tensors[i] as Tensor, labels }));
+  checkSizes(equation, operands);
+  let acc = operands[0] as Labelled;
+  for (let i = 1; i < operands.length; i++) {
+    const later = new Set([...output, ...operands.slice(i + 1).flatMap((o) => o.labels)]);
+    acc = contract(acc, operands[i] as Labelled, later);
+  }
+  const dropped = acc.labels.flatMap((l, i) => (output.includes(l) ? [] : [i]));
+  const kept = acc.labels.filter((l) => output.includes(l));
+  const summed = dropped.length ? acc.tensor.sum(dropped) : acc.tensor;
+  return summed.permute(output.map((l) => kept.indexOf(l)));
+}
+
+function parse(equation: string, tensors: readonly Tensor[]): { inputs: string[][]; output: string[] } {
+  const [left, right, ...more] = equation.replace(/\s+/g, '').split('->');
+  const terms = (left ?? '').split(',');
+  const bad = more.length > 0 || terms.some((t) => !/^[A-Za-z]*(\.\.\.)?[A-Za-z]*$/.test(t)) || (right !== undefined && !/^[A-Za-z]*(\.\.\.)?[A-Za-z]*$/.test(right));
+  if (bad) throw new ArgumentError(`einsum: malformed equation "${equation}"`, { equation });
+  if (terms.length !== tensors.length) throw new ArgumentError(`einsum: "${equation}" names ${terms.length} operands, ${tensors.length} were given`, { equation });
+  const ellipsis = Math.max(0, ...terms.map((t, i) => (t.includes('...') ? (tensors[i] as Tensor).ndim - (t.length - 3) : 0)));
+  const spread = (term: string, count: number): string[] => {
+    const [before, after] = term.split('...') as [string, string | undefined];
+    if (after === undefined) return [...before];
+    return [...before, ...Array.from({ length: count }, (_, i) => `.${ellipsis - count + i}`), ...after];
+  };
+  const inputs = terms.map((t, i) => spread(t, (tensors[i] as Tensor).ndim - (t.length - 3)));
+  inputs.forEach((labels, i) => {
+    const t = tensors[i] as Tensor;
+    if (labels.length !== t.ndim) throw new ShapeError(`einsum: operand ${i} of "${equation}" has ${labels.length} labels, its shape is ${formatShape(t.shape)}`, { equation });
+  });
+  const output = right === undefined ? implicitOutput(inputs) : spread(right, ellipsis);
+  const unknown = output.find((l) => !inputs.some((labels) => labels.includes(l)));
+  if (unknown !== undefined || new Set(output).size !== output.length) throw new ArgumentError(`einsum: bad output in "${equation}"`, { equation });
+  return { inputs, output };
+}
+
+/** Letters that occur once, in alphabetical order, after the ellipsis. */
+function implicitOutput(inputs: readonly string[][]): string[] {
+  const all = inputs.flat();
+  const dots = [...new Set(all.filter((l) => l.startsWith('.')))].sort();
+  const letters = [...new Set(all)].filter((l) => !l.startsWith('.') && all.filter((x) => x === l).length === 1).sort();
+  return [...dots, ...letters];
+}
+
+/** A letter twice in one operand means its diagonal. */
+function onDiagonal({ tensor, labels }: Labelled): Labelled {
+  for (let i = 0; i < labels.length; i++) {
+    const again = labels.indexOf(labels[i] as string, i + 1);
+    if (again >= 0) {
+      const rest = labels.filter((_, k) => k !== i && k !== again);
+      return onDiagonal({ tensor: tensor.diagonal(0, i, again), labels: [...rest, labels[i] as string] });
+    }
+  }
+  return { tensor, labels };
+}
+
+function checkSizes(equation: string, operands: readonly Labelled[]): void {
+  const sizes = new Map<string, number>();
+  for (const { tensor, labels } of operands) {
+    labels.forEach((l, i) => {
+      const size = tensor.shape[i] as number;
+      const before = sizes.get(l) ?? 1;
+      if (before !== 1 && size !== 1 && before !== size) {
+        throw new ShapeError(`einsum: "${l}" in "${equation}" has size ${before} in one operand and ${size} in another`, { equation, label: l });
+      }
+      sizes.set(l, Math.max(before, size === 1 ? before : size));
+    });
+  }
+}
+
+/** Product of two operands: shared labels that are needed later are batch, shared ones that are not are summed. */
+function contract(a: Labelled, b: Labelled, later: ReadonlySet<string>): Labelled {
+  const shared = a.labels.filter((l) => b.labels.includes(l));
+  const sizeIn = (o: Labelled, l: string): number => o.tensor.shape[o.labels.indexOf(l)] as number;
+  const batch = shared.filter((l) => later.has(l));
+  const inner = shared.filter((l) => !later.has(l));
+  const onlyA = a.labels.filter((l) => !shared.includes(l));
+  const onlyB = b.labels.filter((l) => !shared.includes(l));
+  const size = (l: string): number => Math.max(a.labels.includes(l) ? sizeIn(a, l) : 1, b.labels.includes(l) ? sizeIn(b, l) : 1);
+  const count = (labels: readonly string[]): number => labels.reduce((n, l) => n * size(l), 1);
+  const arrange = (o: Labelled, order: readonly string[]): Tensor => o.tensor.permute(order.map((l) => o.labels.indexOf(l))).expand(order.map(size));
+  const left = arrange(a, [...batch, ...onlyA, ...inner]).reshape([count(batch), count(onlyA), count(inner)]);
+  const right = arrange(b, [...batch, ...inner, ...onlyB]).reshape([count(batch), count(inner), count(onlyB)]);
+  const labels = [...batch, ...onlyA, ...onlyB];
+  return { tensor: left.matmul(right).reshape(labels.map(size)), labels };
+}

@@ -1,0 +1,277 @@
+/** Tensors from nothing or from JavaScript values. Random ones are in random.ts. */
+import { type Device, type DeviceName, device as deviceOf, getDefaultDevice } from '../core/device.js';
+import { dispatchOne } from '../core/dispatch.js';
+import { type DType, bool, float32, getDefaultDtype, int64 } from '../core/dtype.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
+import { type Op, defineOp } from '../core/op.js';
+import { type Shape, checkSizes, isNonOverlappingAndDense } from '../core/shape.js';
+import { Tensor } from '../core/tensor.js';
+import { dtypeOfArray, encodeValues } from '../core/values.js';
+import { makeFromValues } from './construct.js';
+import { fillWords } from './copy.js';
+import { addMethod } from './method.js';
+import { describe, requireTensor } from './operand.js';
+import { installSampleMaker } from './samples.js';
+
+/** Options of every factory. */
+export interface TensorOptions {
+  /** Element type; by default the current floating type, or what the values suggest. */
+  dtype?: DType;
+  /** Where the memory is; by default the current device. */
+  device?: DeviceName | Device;
+  /** Whether to record operations on it. */
+  requiresGrad?: boolean;
+}
+
+/** Numbers nested to any depth. */
+export type NestedArray = number | bigint | boolean | readonly NestedArray[];
+
+interface FullParams {
+  shape: Shape;
+  strides: Shape | null;
+  dtype: DType;
+  device: Device;
+  value: number;
+}
+
+const fullOp: Op<FullParams> = defineOp<FullParams>({
+  name: 'full',
+  doc: 'A tensor with every element one value.',
+  kernel: 'fill',
+  meta: (_inputs, { shape, strides, dtype, device }) => [{ shape, strides, dtype, device }],
+  kernelParams: ['valueHigh', 'valueLow'],
+  lower: (command, _inputs, [output], { value, dtype }) => {
+    const y = output as Tensor;
+    command.outputView(y, [y.numel()], [1]);
+    const [high, low] = fillWords(dtype === bool ? Number(value !== 0) : value, dtype);
+    command.param(high);
+    command.param(low);
+  },
+  vjp: 'not-differentiable',
+  samples: () => [],
+});
+
+function finish(t: Tensor, options: TensorOptions): Tensor {
+  return options.requiresGrad ? t.requiresGrad_() : t;
+}
+
+function placed(options: TensorOptions): Device {
+  return options.device === undefined ? getDefaultDevice() : deviceOf(options.device);
+}
+
+/** A tensor of the given shape with every element `value`. @throws ArgumentError for bad sizes. */
+export function full(size: Shape, value: number | boolean, options: TensorOptions = {}): Tensor {
+  checkSizes(size, 'full');
+  const dtype = options.dtype ?? (typeof value === 'boolean' ? bool : getDefaultDtype());
+  return finish(dispatchOne(fullOp, [], { shape: [...size], strides: null, dtype, device: placed(options), value: Number(value) }), options);
+}
+
+/** Zeros. @throws ArgumentError for bad sizes. */
+export function zeros(size: Shape, options: TensorOptions = {}): Tensor {
+  return full(size, 0, { ...options, dtype: options.dtype ?? getDefaultDtype() });
+}
+
+/** Ones. @throws ArgumentError for bad sizes. */
+export function ones(size: Shape, options: TensorOptions = {}): Tensor {
+  return full(size, 1, { ...options, dtype: options.dtype ?? getDefaultDtype() });
+}
+
+function fullLike(input: Tensor, value: number, options: TensorOptions, op: string): Tensor {
+  requireTensor(input, op);
+  const strides = isNonOverlappingAndDense(input.shape, input.strides) ? input.strides : null;
+  const device = options.device === undefined ? input.device : deviceOf(options.device);
+  return finish(dispatchOne(fullOp, [], { shape: input.shape, strides, dtype: options.dtype ?? input.dtype, device, value }), options);
+}
+
+/** Zeros in the shape, dtype and device of `input`. */
+export const zerosLike = (input: Tensor, options: TensorOptions = {}): Tensor => fullLike(input, 0, options, 'zerosLike');
+/** Ones in the shape, dtype and device of `input`. */
+export const onesLike = (input: Tensor, options: TensorOptions = {}): Tensor => fullLike(input, 1, options, 'onesLike');
+/** One value in the shape, dtype and device of `input`. */
+export function fullLikeOf(input: Tensor, value: number, options: TensorOptions = {}): Tensor {
+  return fullLike(input, value, options, 'fullLike');
+}
+
+interface EmptyParams {
+  shape: Shape;
+  dtype: DType;
+  device: Device;
+}
+
+/** Memory with no defined content; it costs an allocation and no kernel. */
+const emptyOp: Op<EmptyParams> = defineOp<EmptyParams>({
+  name: 'empty',
+  doc: 'A tensor whose values are undefined.',
+  traits: ['uninitialized'],
+  kernel: null,
+  meta: (_inputs, { shape, dtype, device }) => [{ shape, strides: null, dtype, device }],
+  vjp: 'not-differentiable',
+  samples: () => [],
+});
+
+/** A tensor whose values are undefined until written. @throws ArgumentError for bad sizes. */
+export function empty(size: Shape, options: TensorOptions = {}): Tensor {
+  checkSizes(size, 'empty');
+  return finish(dispatchOne(emptyOp, [], { shape: [...size], dtype: options.dtype ?? getDefaultDtype(), device: placed(options) }), options);
+}
+
+/** A tensor like `input` whose values are undefined. */
+export function emptyLike(input: Tensor, options: TensorOptions = {}): Tensor {
+  return empty(input.shape, { dtype: input.dtype, device: input.device, ...options });
+}
+
+interface RangeParams {
+  size: number;
+  start: number;
+  step: number;
+  dtype: DType;
+  device: Device;
+}
+
+function rangeOp(name: string, kernel: string, second: string, doc: string): Op<RangeParams> {
+  return defineOp<RangeParams>({
+    name,
+    doc,
+    kernel,
+    kernelParams: ['start', second],
+    meta: (_inputs, { size, dtype, device }) => [{ shape: [size], strides: null, dtype, device }],
+    lower: (command, _inputs, [output], { start, step }) => {
+      command.output(output as Tensor);
+      command.param(start);
+      command.param(step);
+    },
+    vjp: 'not-differentiable',
+    samples: () => [],
+  });
+}
+const arangeOp = rangeOp('arange', 'arange', 'step', 'start, start + step, ... below end.');
+const linspaceOp = rangeOp('linspace', 'linspace', 'end', 'Evenly spaced values, both ends included.');
+
+/** `start`, `start + step`, ... below `end`; with one argument, 0 to `end`. @throws ArgumentError if step leads away from end. */
+export function arange(end: number, options?: TensorOptions): Tensor;
+export function arange(start: number, end: number, options?: TensorOptions): Tensor;
+export function arange(start: number, end: number, step: number, options?: TensorOptions): Tensor;
+export function arange(...args: (number | TensorOptions | undefined)[]): Tensor {
+  const numbers = args.filter((a): a is number => typeof a === 'number');
+  const options = (args.find((a) => typeof a === 'object') ?? {}) as TensorOptions;
+  const [start, end, step] = numbers.length === 1 ? [0, numbers[0] as number, 1] : [numbers[0] as number, numbers[1] as number, numbers[2] ?? 1];
+  const size = Math.ceil((end - start) / step);
+  if (!Number.isSafeInteger(size) || size < 0 || step === 0) {
+    throw new ArgumentError(`arange: cannot step from ${start} to ${end} by ${step}`, { op: 'arange', start, end, step });
+  }
+  const dtype = options.dtype ?? (numbers.every(Number.isInteger) ? int64 : getDefaultDtype());
+  return finish(dispatchOne(arangeOp, [], { size, start, step, dtype, device: placed(options) }), options);
+}
+
+/** `steps` evenly spaced values from `start` to `end`, both included. @throws ArgumentError for a bad count. */
+export function linspace(start: number, end: number, steps: number, options: TensorOptions = {}): Tensor {
+  checkSizes([steps], 'linspace');
+  const dtype = options.dtype ?? getDefaultDtype();
+  return finish(dispatchOne(linspaceOp, [], { size: steps, start, step: end, dtype, device: placed(options) }), options);
+}
+
+/** The identity matrix, or with `m` a rectangular one of n rows and m columns. */
+export function eye(n: number, m: number | TensorOptions = n, options: TensorOptions = {}): Tensor {
+  const columns = typeof m === 'number' ? m : n;
+  const given = typeof m === 'number' ? options : m;
+  const matrix = zeros([n, columns], { ...given, requiresGrad: false });
+  matrix.diagonal().fill_(1);
+  return finish(matrix, given);
+}
+
+/**
+ * A tensor from a number, nested arrays, or a typed array (copied). The dtype follows the values unless given: a typed
+ * array's own type, else float for fractions, int64 for bigints, bool for booleans, and the default floating type for numbers.
+ *
+ * @throws ShapeError for ragged arrays. @throws ArgumentError for values that are not numbers.
+ * @example tensor([[1, 2], [3, 4]])
+ */
+export function tensor(data: NestedArray | ArrayBufferView | Tensor, options: TensorOptions = {}): Tensor {
+  if (data instanceof Tensor) return finish(data.detach().clone().to({ dtype: options.dtype ?? data.dtype, device: options.device ?? data.device }), options);
+  if (ArrayBuffer.isView(data)) return fromTypedArray(data, options);
+  const shape = nestedShape(data);
+  const flat: (number | bigint | boolean)[] = [];
+  flatten(data, shape, 0, flat);
+  const dtype = options.dtype ?? inferDtype(flat);
+  return finish(makeFromValues(encodeValues(flat, dtype), shape, dtype, placed(options)), options);
+}
+
+function fromTypedArray(data: ArrayBufferView, options: TensorOptions): Tensor {
+  if (data instanceof DataView || data instanceof BigUint64Array || data instanceof Uint32Array) {
+    throw new ArgumentError(`tensor: a ${data.constructor.name} has no matching dtype; convert it to Int32Array or BigInt64Array`, { op: 'tensor' });
+  }
+  const own = dtypeOfArray(data) ?? float32;
+  const dtype = options.dtype ?? own;
+  const values = data as Float32Array;
+  const raw = dtype === own && !(data instanceof Uint16Array) ? data : encodeValues(values, dtype);
+  return finish(makeFromValues(raw, [values.length], dtype, placed(options)), options);
+}
+
+function nestedShape(data: NestedArray): number[] {
+  const shape: number[] = [];
+  let level: NestedArray | undefined = data;
+  while (Array.isArray(level)) {
+    shape.push(level.length);
+    level = level[0];
+  }
+  checkSizes(shape, 'tensor');
+  return shape;
+}
+
+function flatten(data: NestedArray, shape: Shape, depth: number, out: (number | bigint | boolean)[]): void {
+  if (depth === shape.length) {
+    if (typeof data !== 'number' && typeof data !== 'bigint' && typeof data !== 'boolean') {
+      if (Array.isArray(data)) throw ragged(shape, depth, data.length);
+      throw new ArgumentError(`tensor: expected numbers, got ${describe(data)}`, { op: 'tensor' });
+    }
+    out.push(data);
+    return;
+  }
+  if (!Array.isArray(data) || data.length !== shape[depth]) throw ragged(shape, depth, Array.isArray(data) ? data.length : null);
+  for (const item of data) flatten(item, shape, depth + 1, out);
+}
+
+function ragged(shape: Shape, depth: number, found: number | null): ShapeError {
+  const what = found === null ? 'a plain number' : `${found} items`;
+  return new ShapeError(`tensor: nested arrays are ragged: expected ${shape[depth] ?? 'a number'} items at depth ${depth}, found ${what}`, {
+    op: 'tensor',
+    depth,
+  });
+}
+
+function inferDtype(values: readonly (number | bigint | boolean)[]): DType {
+  if (values.length === 0) return getDefaultDtype();
+  if (values.every((v) => typeof v === 'boolean')) return bool;
+  if (values.some((v) => typeof v === 'number')) return getDefaultDtype();
+  return int64;
+}
+
+addMethod('zerosLike', function () {
+  return zerosLike(this);
+});
+addMethod('newZeros', function (size: Shape, options: TensorOptions = {}) {
+  return zeros(size, { dtype: this.dtype, device: this.device, ...options });
+});
+addMethod('newOnes', function (size: Shape, options: TensorOptions = {}) {
+  return ones(size, { dtype: this.dtype, device: this.device, ...options });
+});
+addMethod('newFull', function (size: Shape, value: number, options: TensorOptions = {}) {
+  return full(size, value, { dtype: this.dtype, device: this.device, ...options });
+});
+
+installSampleMaker((data, shape, dtype) => makeFromValues(encodeValues(data, dtype), shape, dtype, getDefaultDevice()));
+
+export { fullLikeOf as fullLike };
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** Zeros in this shape, dtype and device. */
+    zerosLike(): Tensor;
+    /** Zeros of this dtype and device. */
+    newZeros(size: Shape, options?: TensorOptions): Tensor;
+    /** Ones of this dtype and device. */
+    newOnes(size: Shape, options?: TensorOptions): Tensor;
+    /** One value, of this dtype and device. */
+    newFull(size: Shape, value: number, options?: TensorOptions): Tensor;
+  }
+}

@@ -1,0 +1,179 @@
+/** Several tensors into one: cat, stack; and parts of matrices: tril, triu; and order: flip, roll, repeat. */
+import { dispatchOne } from '../core/dispatch.js';
+import { int64, promoteTypes } from '../core/dtype.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
+import { type Op, defineOp } from '../core/op.js';
+import { formatShape, sameShape, wrapDim, wrapDims } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { arange } from './factories.js';
+import { addMethod } from './method.js';
+import { requireTensor } from './operand.js';
+import { sampleTensor } from './samples.js';
+
+/**
+ * Joins tensors along a dim; other sizes must agree. Promotes dtypes. Gradient: all.
+ *
+ * @throws ShapeError, ArgumentError for an empty list
+ */
+export function cat(tensors: readonly Tensor[], dim = 0): Tensor {
+  if (tensors.length === 0) throw new ArgumentError('cat: expected at least one tensor', { op: 'cat' });
+  for (const t of tensors) requireTensor(t, 'cat');
+  // An empty vector joins anything, as in PyTorch.
+  const parts = tensors.filter((t) => !(t.shape.length === 1 && t.shape[0] === 0));
+  const first = parts[0];
+  if (first === undefined) return (tensors[0] as Tensor).clone();
+  const at = wrapDim(dim, first.shape.length, 'cat');
+  parts.forEach((t, i) => {
+    const fits = t.shape.length === first.shape.length && t.shape.every((s, d) => d === at || s === first.shape[d]);
+    if (!fits) throw new ShapeError(`cat: tensor ${i} has shape ${formatShape(t.shape)}, tensor 0 has ${formatShape(first.shape)}; only dim ${dim} may differ`, { op: 'cat' });
+  });
+  const dtype = parts.reduce((d, t) => promoteTypes(d, t.dtype), first.dtype);
+  const { device } = first;
+  return dispatchOne(
+    catOp,
+    parts.map((t) => (t.dtype === dtype && t.device === device ? t : t.to({ dtype, device }))),
+    { dim: at, sizes: parts.map((t) => t.shape[at] as number) },
+  );
+}
+
+interface Cat {
+  dim: number;
+  /** Of each input along the dim. */
+  sizes: readonly number[];
+}
+
+/** Run by the backend as one copy for each input into a window of the output. */
+const catOp: Op<Cat> = defineOp<Cat>({
+  name: 'cat',
+  doc: 'Tensors joined along a dim.',
+  traits: ['join'],
+  kernel: null,
+  meta: (inputs, { dim, sizes }) => {
+    const first = inputs[0] as Tensor;
+    const total = sizes.reduce((a, b) => a + b, 0);
+    return [{ shape: first.shape.map((s, i) => (i === dim ? total : s)), strides: null, dtype: first.dtype, device: first.device }];
+  },
+  vjp: (ctx, g) => {
+    const { dim, sizes } = ctx.params;
+    let at = 0;
+    return sizes.map((size, i) => {
+      const start = at;
+      at += size;
+      return ctx.needs(i) ? g.narrow(dim, start, size) : null;
+    });
+  },
+  samples: () => [{ inputs: [sampleTensor([2, 3]), sampleTensor([1, 3], { seed: 4 }), sampleTensor([0, 3])], params: { dim: 0, sizes: [2, 1, 0] } }],
+});
+
+/** Joins tensors of one shape along a new dim. Gradient: all. @throws ShapeError, ArgumentError */
+export function stack(tensors: readonly Tensor[], dim = 0): Tensor {
+  if (tensors.length === 0) throw new ArgumentError('stack: expected at least one tensor', { op: 'stack' });
+  const first = tensors[0] as Tensor;
+  tensors.forEach((t, i) => {
+    requireTensor(t, 'stack');
+    if (!sameShape(t.shape, first.shape)) throw new ShapeError(`stack: tensor ${i} has shape ${formatShape(t.shape)}, tensor 0 has ${formatShape(first.shape)}`, { op: 'stack' });
+  });
+  const at = wrapDim(dim, first.shape.length + 1, 'stack');
+  return cat(
+    tensors.map((t) => t.unsqueeze(at)),
+    at,
+  );
+}
+
+interface Triangle {
+  diagonal: number;
+  upper: number;
+}
+
+const triOp: Op<Triangle> = defineOp<Triangle>({
+  name: 'tri',
+  doc: 'The lower (or upper) triangle of matrices, zeros elsewhere.',
+  kernelParams: ['diagonal', 'upper'],
+  meta: ([x]) => {
+    const { shape, dtype, device } = x as Tensor;
+    return [{ shape, strides: null, dtype, device }];
+  },
+  vjp: (ctx, g) => [dispatchOne(triOp, [g], ctx.params)],
+  samples: () => [
+    { inputs: [sampleTensor([3, 4])], params: { diagonal: 0, upper: 0 } },
+    { inputs: [sampleTensor([2, 4, 3])], params: { diagonal: 1, upper: 1 } },
+  ],
+});
+
+function triangle(name: string, input: Tensor, diagonal: number, upper: number): Tensor {
+  requireTensor(input, name);
+  if (input.shape.length < 2) throw new ShapeError(`${name}: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: name });
+  return dispatchOne(triOp, [input], { diagonal, upper });
+}
+
+/** The lower triangle of matrices: elements on and below the given diagonal. Gradient: yes. @throws ShapeError */
+export function tril(input: Tensor, { diagonal = 0 } = {}): Tensor {
+  return triangle('tril', input, diagonal, 0);
+}
+
+/** The upper triangle of matrices: elements on and above the given diagonal. Gradient: yes. @throws ShapeError */
+export function triu(input: Tensor, { diagonal = 0 } = {}): Tensor {
+  return triangle('triu', input, diagonal, 1);
+}
+
+/** Dims in reverse order of elements. Gradient: yes. @throws IndexError */
+export function flip(input: Tensor, dims: number | readonly number[]): Tensor {
+  const list = wrapDims(dims, input.shape.length, 'flip');
+  return list.reduce((t, d) => {
+    const size = t.shape[d] as number;
+    return t.indexSelect(d, arange(size - 1, -1, -1, { dtype: int64, device: t.device }));
+  }, input);
+}
+
+/** Elements moved along a dim, those that fall off come back at the other end. Gradient: yes. */
+export function roll(input: Tensor, shift: number, dim: number): Tensor {
+  const size = input.size(dim);
+  if (size === 0) return input;
+  const by = ((shift % size) + size) % size;
+  return by === 0 ? input.clone() : cat([input.narrow(dim, size - by, by), input.narrow(dim, 0, size - by)], dim);
+}
+
+/** The tensor repeated along each dim. Gradient: yes. @throws ShapeError for too few counts */
+export function repeat(input: Tensor, counts: readonly number[]): Tensor {
+  const lead = counts.length - input.shape.length;
+  if (lead < 0) throw new ShapeError(`repeat: ${counts.length} counts for a tensor of ${input.shape.length} dims`, { op: 'repeat' });
+  const shape = [...Array<number>(lead).fill(1), ...input.shape];
+  const paired = shape.flatMap((s) => [1, s]);
+  const stretched = shape.flatMap((s, i) => [counts[i] as number, s]);
+  return input
+    .reshape(paired)
+    .expand(stretched)
+    .reshape(shape.map((s, i) => s * (counts[i] as number)));
+}
+
+addMethod('tril', function (options?: { diagonal?: number }) {
+  return tril(this, options);
+});
+addMethod('triu', function (options?: { diagonal?: number }) {
+  return triu(this, options);
+});
+addMethod('flip', function (dims: number | readonly number[]) {
+  return flip(this, dims);
+});
+addMethod('roll', function (shift: number, dim: number) {
+  return roll(this, shift, dim);
+});
+addMethod('repeat', function (...counts: (number | readonly number[])[]) {
+  return repeat(this, Array.isArray(counts[0]) ? (counts[0] as readonly number[]) : (counts as number[]));
+});
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** The lower triangle of matrices. Gradient: yes. @throws ShapeError */
+    tril(options?: { diagonal?: number }): Tensor;
+    /** The upper triangle of matrices. Gradient: yes. @throws ShapeError */
+    triu(options?: { diagonal?: number }): Tensor;
+    /** Dims in reverse order of elements. Gradient: yes. */
+    flip(dims: number | readonly number[]): Tensor;
+    /** Elements moved along a dim, around the end. Gradient: yes. */
+    roll(shift: number, dim: number): Tensor;
+    /** The tensor repeated along each dim. Gradient: yes. */
+    repeat(counts: readonly number[]): Tensor;
+    repeat(...counts: number[]): Tensor;
+  }
+}

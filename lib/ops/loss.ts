@@ -1,0 +1,193 @@
+/** Losses: crossEntropy (fused), nllLoss, mseLoss, l1Loss, binaryCrossEntropyWithLogits. */
+import { dispatch, dispatchOne } from '../core/dispatch.js';
+import { float32, float64, int64 } from '../core/dtype.js';
+import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
+import { type Op, defineOp } from '../core/op.js';
+import { formatShape } from '../core/shape.js';
+import { type Tensor, wrapNumber } from '../core/tensor.js';
+import { oneHot } from './indexing.js';
+import { requireTensor } from './operand.js';
+import { sampleTensor } from './samples.js';
+import { where } from './where.js';
+
+interface CrossEntropy {
+  ignoreIndex: number;
+  labelSmoothing: number;
+}
+
+const parameters = ['ignoreIndex', 'labelSmoothing'] as const;
+
+const crossEntropyBackward: Op<CrossEntropy> = defineOp<CrossEntropy>({
+  name: 'crossEntropyBackward',
+  doc: 'Gradient of crossEntropy for the logits.',
+  kernelParams: parameters,
+  meta: ([, logits]) => {
+    const { shape, dtype, device } = logits as Tensor;
+    return [{ shape, strides: null, dtype, device }];
+  },
+  vjp: 'not-differentiable',
+  decompose: ([g, logits, , target, weight], { ignoreIndex, labelSmoothing }) => {
+    const x = logits as Tensor;
+    const classes = x.shape[1] as number;
+    const counted = (target as Tensor).ne(ignoreIndex);
+    const labels = oneHot(where(counted, target as Tensor, 0), classes).to(x.dtype);
+    const weights = (weight as Tensor).storage === null ? x.newOnes([classes]) : (weight as Tensor);
+    const smooth = labels.mul(1 - labelSmoothing).add(labelSmoothing / classes).mul(weights);
+    const p = x.softmax(1);
+    const rows = p.mul(smooth.sum(1, { keepdim: true })).sub(smooth);
+    return [where(counted.unsqueeze(1), rows.mul((g as Tensor).unsqueeze(1)).to(x.dtype), 0)];
+  },
+  samples: () => [],
+});
+
+/** One loss for each row; reduction is composed above. */
+const crossEntropyOp: Op<CrossEntropy> = defineOp<CrossEntropy>({
+  name: 'crossEntropyRows',
+  doc: 'The negative log probability of the target in each row of logits, and the log of the sum of exponentials.',
+  kernel: 'cross_entropy',
+  kernelParams: parameters,
+  meta: ([logits]) => {
+    const { shape, dtype, device } = logits as Tensor;
+    const meta = { shape: [shape[0] as number], strides: null, dtype: dtype === float64 ? float64 : float32, device };
+    return [meta, meta];
+  },
+  saves: { inputs: [0, 1, 2], outputs: [1] },
+  vjp: (ctx, g) => [dispatchOne(crossEntropyBackward, [g, ctx.input(0), ctx.output(1), ctx.input(1), ctx.input(2)], ctx.params), null, null],
+  decompose: ([logits, target, weight], { ignoreIndex, labelSmoothing }) => {
+    const x = logits as Tensor;
+    const counted = (target as Tensor).ne(ignoreIndex);
+    const labels = where(counted, target as Tensor, 0);
+    const logp = x.logSoftmax(1);
+    const weights = (weight as Tensor).storage === null ? x.newOnes([x.shape[1] as number]) : (weight as Tensor);
+    const picked = logp.gather(1, labels.unsqueeze(1)).squeeze(1).mul(weights.indexSelect(0, labels)).neg();
+    const spread = logp.mul(weights).sum(1).neg().mul(labelSmoothing / (x.shape[1] as number));
+    return [where(counted, picked.mul(1 - labelSmoothing).add(spread), 0), x.logsumexp(1)];
+  },
+  samples: () => [
+    {
+      inputs: ((x) => [x, sampleTensor([4], { dtype: int64, low: 0, high: 5 }), wrapNumber(0, x.dtype, x.device)])(sampleTensor([4, 5])),
+      params: { ignoreIndex: -100, labelSmoothing: 0.1 },
+    },
+  ],
+});
+
+/** How losses of elements become one. */
+export type LossReduction = 'none' | 'mean' | 'sum';
+
+/** Options of {@link crossEntropy}. */
+export interface CrossEntropyOptions {
+  /** A factor for each class. */
+  weight?: Tensor | null;
+  /** Targets of this value do not count. */
+  ignoreIndex?: number;
+  reduction?: LossReduction;
+  labelSmoothing?: number;
+}
+
+/**
+ * Cross entropy of logits and class indices (or class probabilities).
+ *
+ * Shapes: input `[N, C]`, `[C]` or `[N, C, ...]`; target int64 `[N]`, `[]` or `[N, ...]`, or floating in the input's shape.
+ * The softmax is computed in float32 for low precision. Gradient: input.
+ *
+ * @throws ShapeError, DtypeError; IndexError when a target is not a class
+ */
+export function crossEntropy(input: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor {
+  const { weight = null, ignoreIndex = -100, reduction = 'mean', labelSmoothing = 0 } = options;
+  requireTensor(input, 'crossEntropy');
+  requireTensor(target, 'crossEntropy', 'target');
+  checkReduction('crossEntropy', reduction);
+  if (!(labelSmoothing >= 0 && labelSmoothing <= 1)) throw new ArgumentError(`crossEntropy: labelSmoothing must be between 0 and 1, got ${labelSmoothing}`, { op: 'crossEntropy' });
+  if (target.dtype.isFloatingPoint) return probabilityCrossEntropy(input, target, options);
+  const { logits, labels, shape } = toRows('crossEntropy', input, target);
+  const classWeight = weight === null ? wrapNumber(0, input.dtype, input.device) : weight.to(input.dtype).contiguous();
+  const rows = dispatch(crossEntropyOp, [logits, labels, classWeight], { ignoreIndex, labelSmoothing })[0] as Tensor;
+  return reduceRows(rows, labels, shape, weight, ignoreIndex, reduction).to(input.dtype);
+}
+
+/** Classes last and rows merged: `[N, C, d]` becomes `[N d, C]`. */
+function toRows(op: string, input: Tensor, target: Tensor): { logits: Tensor; labels: Tensor; shape: readonly number[] } {
+  if (target.dtype !== int64) throw new DtypeError(`${op}: expected int64 class indices, got ${target.dtype.name}. Convert with .long().`, { op, dtype: target.dtype.name });
+  if (!input.dtype.isFloatingPoint) throw new DtypeError(`${op}: expected floating point logits, got ${input.dtype.name}`, { op });
+  const classDim = input.shape.length === 1 ? 0 : 1;
+  const expected = input.shape.filter((_, i) => i !== classDim);
+  if (input.shape.length === 0 || target.shape.length !== expected.length || expected.some((s, i) => s !== target.shape[i])) {
+    throw new ShapeError(`${op}: an input of shape ${formatShape(input.shape)} needs a target of shape ${formatShape(expected)}, got ${formatShape(target.shape)}`, {
+      op,
+      shapes: [input.shape, target.shape],
+    });
+  }
+  const classes = input.shape[classDim] as number;
+  const rows = input.shape.length <= 2 ? input : input.movedim(1, -1);
+  const numRows = target.numel();
+  return { logits: rows.reshape([numRows, classes]).contiguous(), labels: target.reshape([numRows]).contiguous(), shape: target.shape };
+}
+
+function reduceRows(rows: Tensor, labels: Tensor, shape: readonly number[], weight: Tensor | null, ignoreIndex: number, reduction: LossReduction): Tensor {
+  if (reduction === 'none') return rows.reshape(shape);
+  if (reduction === 'sum') return rows.sum();
+  const counted = labels.ne(ignoreIndex);
+  if (weight === null) return rows.sum().div(counted.sum());
+  const weights = weight.to(rows.dtype).indexSelect(0, where(counted, labels, 0));
+  return rows.sum().div(where(counted, weights, 0).sum());
+}
+
+function probabilityCrossEntropy(input: Tensor, target: Tensor, { weight = null, reduction = 'mean', labelSmoothing = 0 }: CrossEntropyOptions): Tensor {
+  const classDim = input.shape.length === 1 ? 0 : 1;
+  const classes = input.shape[classDim] as number;
+  const smooth = labelSmoothing === 0 ? target : target.mul(1 - labelSmoothing).add(labelSmoothing / classes);
+  const shaped = weight === null ? null : weight.reshape(input.shape.map((_, i) => (i === classDim ? classes : 1)));
+  const weighted = shaped === null ? smooth : smooth.mul(shaped);
+  const losses = input.logSoftmax(classDim).mul(weighted).sum(classDim).neg();
+  if (reduction === 'none') return losses;
+  return reduction === 'sum' ? losses.sum() : losses.sum().div(Math.max(1, losses.numel()));
+}
+
+function checkReduction(op: string, reduction: LossReduction): void {
+  if (reduction !== 'none' && reduction !== 'mean' && reduction !== 'sum') throw new ArgumentError(`${op}: reduction must be 'none', 'mean' or 'sum', got ${String(reduction)}`, { op, reduction });
+}
+
+/** Options of {@link nllLoss}. */
+export type NllLossOptions = Omit<CrossEntropyOptions, 'labelSmoothing'>;
+
+/** Negative log likelihood of log probabilities `[N, C]` and class indices. Gradient: input. @throws ShapeError, DtypeError, IndexError */
+export function nllLoss(input: Tensor, target: Tensor, { weight = null, ignoreIndex = -100, reduction = 'mean' }: NllLossOptions = {}): Tensor {
+  requireTensor(input, 'nllLoss');
+  requireTensor(target, 'nllLoss', 'target');
+  checkReduction('nllLoss', reduction);
+  const { logits, labels, shape } = toRows('nllLoss', input, target);
+  const counted = labels.ne(ignoreIndex);
+  const safe = where(counted, labels, 0);
+  const picked = logits.gather(1, safe.unsqueeze(1)).squeeze(1).neg();
+  const weighted = weight === null ? picked : picked.mul(weight.to(input.dtype).indexSelect(0, safe));
+  return reduceRows(where(counted, weighted, 0), labels, shape, weight, ignoreIndex, reduction);
+}
+
+function reduceElements(losses: Tensor, reduction: LossReduction): Tensor {
+  return reduction === 'none' ? losses : reduction === 'sum' ? losses.sum() : losses.mean();
+}
+
+/** Options of losses of elements. */
+export interface LossOptions {
+  reduction?: LossReduction;
+}
+
+/** Mean of squared differences. Gradient: both. @throws ShapeError */
+export function mseLoss(input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor {
+  checkReduction('mseLoss', reduction);
+  return reduceElements(input.sub(target).square(), reduction);
+}
+
+/** Mean of absolute differences. Gradient: both. @throws ShapeError */
+export function l1Loss(input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor {
+  checkReduction('l1Loss', reduction);
+  return reduceElements(input.sub(target).abs(), reduction);
+}
+
+/** Binary cross entropy of logits, without overflow. Gradient: input. @throws ShapeError */
+export function binaryCrossEntropyWithLogits(input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor {
+  checkReduction('binaryCrossEntropyWithLogits', reduction);
+  // max(x, 0) - x t + log(1 + exp(-|x|))
+  const losses = input.relu().sub(input.mul(target)).add(input.abs().neg().exp().log1p());
+  return reduceElements(losses, reduction);
+}

@@ -1,0 +1,286 @@
+/** Matrix products: matmul, mm, bmm, addmm, baddbmm, linear, dot, mv, outer. One op underneath, on batches of matrices. */
+import { dispatchOne } from '../core/dispatch.js';
+import { DeviceError, DtypeError, ShapeError } from '../core/errors.js';
+import { type Op, defineOp } from '../core/op.js';
+import { type Shape, broadcastShapes, broadcastStrides, formatShape, numelOf, sameShape } from '../core/shape.js';
+import { type Tensor, wrapNumber } from '../core/tensor.js';
+import { addMethod } from './method.js';
+import { describe, requireTensor } from './operand.js';
+import { sampleTensor } from './samples.js';
+
+interface Product {
+  alpha: number;
+  beta: number;
+}
+
+const PLAIN: Product = Object.freeze({ alpha: 1, beta: 0 });
+
+const last = (shape: Shape, back: number): number => shape[shape.length - back] as number;
+const batchOf = (shape: Shape): Shape => shape.slice(0, -2);
+
+function describeOperand(name: string, t: Tensor): string {
+  return `\n  ${name}: ${t.dtype.name}${formatShape(t.shape)} on ${t.device}`;
+}
+
+/** @throws ShapeError, DtypeError, DeviceError naming both operands */
+function checkProduct(op: string, a: Tensor, b: Tensor): void {
+  const both = describeOperand('input', a) + describeOperand('other', b);
+  if (last(a.shape, 1) !== last(b.shape, 2)) {
+    throw new ShapeError(
+      `${op}: inner sizes differ: input has ${last(a.shape, 1)} columns (dim ${a.shape.length - 1}), other has ${last(b.shape, 2)} rows (dim ${b.shape.length - 2}).${both}`,
+      { op, shapes: [a.shape, b.shape] },
+    );
+  }
+  if (a.dtype !== b.dtype) throw new DtypeError(`${op}: expected equal dtypes. Convert one with .to(dtype).${both}`, { op });
+  if (a.device !== b.device) throw new DeviceError(`${op}: expected tensors on one device. Move one with .to(device).${both}`, { op });
+}
+
+/** y = alpha * a b + beta * c; a [..., m, k], b [..., k, n], c broadcast to the result, or an immediate when absent. */
+const matmulOp: Op<Product> = defineOp<Product>({
+  name: 'matmul',
+  doc: 'Matrix product of the last two dims; leading dims broadcast.',
+  kernelParams: ['alpha', 'beta'],
+  meta: ([a, b]) => {
+    const [x, y] = [a as Tensor, b as Tensor];
+    checkProduct('matmul', x, y);
+    const batch = broadcastShapes(batchOf(x.shape), batchOf(y.shape), 'matmul');
+    return [{ shape: [...batch, last(x.shape, 2), last(y.shape, 1)], strides: null, dtype: x.dtype, device: x.device }];
+  },
+  lower: (command, [a, b, c], [output], { alpha, beta }) => {
+    const out = output as Tensor;
+    const batch = batchOf(out.shape);
+    const operands = [a as Tensor, b as Tensor, c as Tensor, out];
+    const full = operands.map((t) => (t.storage === null ? [] : broadcastStrides(t.shape, t.strides, t === b || t === a ? [...batch, last(t.shape, 2), last(t.shape, 1)] : out.shape)));
+    const groups = mergeBatch(batch, full);
+    const write = (t: Tensor, i: number, rows: number, columns: number): void => {
+      const strides = full[i] as number[];
+      const sizes = [groups.size, rows, columns];
+      const seen = [groups.strides[i] ?? 0, strides[strides.length - 2] ?? 0, strides[strides.length - 1] ?? 0];
+      if (i === 3) command.outputView(t, sizes, seen);
+      else command.view(t, sizes, seen);
+    };
+    const [m, k, n] = [last(out.shape, 2), last((a as Tensor).shape, 1), last(out.shape, 1)];
+    write(a as Tensor, 0, m, k);
+    write(b as Tensor, 1, k, n);
+    write(c as Tensor, 2, m, n);
+    write(out, 3, m, n);
+    command.cost((groups.size * m * n * k) / 8);
+    command.param(alpha);
+    command.param(beta);
+  },
+  saves: { inputs: (needs) => (needs(0) ? (needs(1) ? [0, 1] : [1]) : needs(1) ? [0] : []) },
+  vjp: (ctx, g) => {
+    const { alpha, beta } = ctx.params;
+    const scaled = alpha === 1 ? g : g.mul(alpha);
+    return [
+      ctx.needs(0) ? product(scaled, ctx.input(1).transpose(-2, -1)) : null, // dL/da = dL/dy b^T
+      ctx.needs(1) ? product(ctx.input(0).transpose(-2, -1), scaled) : null, // dL/db = a^T dL/dy
+      ctx.needs(2) ? (beta === 1 ? g : g.mul(beta)) : null,
+    ];
+  },
+  samples: () => {
+    const absent = (t: Tensor): Tensor => wrapNumber(0, t.dtype, t.device);
+    const pairs: [Shape, Shape][] = [
+      [
+        [3, 4],
+        [4, 5],
+      ],
+      [
+        [2, 3, 4],
+        [4, 1],
+      ],
+      [
+        [1, 2, 3],
+        [5, 3, 2],
+      ],
+    ];
+    return pairs.map(([a, b]) => {
+      const [x, y] = [sampleTensor(a), sampleTensor(b, { seed: 4 })];
+      return { inputs: [x, y, absent(x)], params: PLAIN };
+    });
+  },
+});
+
+/** Batch dims as one, where every operand walks them in step (the op makes it so before it dispatches). */
+function mergeBatch(batch: Shape, strides: readonly (readonly number[])[]): { size: number; strides: number[] } {
+  const size = numelOf(batch);
+  const inner = batch.length - 1;
+  return { size, strides: strides.map((s) => (s.length === 0 || inner < 0 ? 0 : innermost(batch, s))) };
+}
+
+function innermost(batch: Shape, strides: readonly number[]): number {
+  for (let i = batch.length - 1; i >= 0; i--) if (batch[i] !== 1) return strides[i] as number;
+  return 0;
+}
+
+/** Whether batch dims can be walked with one stride. */
+function batchIsRegular(t: Tensor, batch: Shape): boolean {
+  const strides = broadcastStrides(t.shape, t.strides, [...batch, last(t.shape, 2), last(t.shape, 1)]);
+  let expected: number | null = null;
+  for (let i = batch.length - 1; i >= 0; i--) {
+    if (batch[i] === 1) continue;
+    const stride = strides[i] as number;
+    if (expected !== null && stride !== expected) return false;
+    expected = stride * (batch[i] as number);
+  }
+  return true;
+}
+
+/** Product of tensors with at least two dims each. */
+function product(a: Tensor, b: Tensor, c: Tensor | null = null, params: Product = PLAIN): Tensor {
+  const batch = a.shape.length === 2 && b.shape.length === 2 ? NO_BATCH : broadcastShapes(batchOf(a.shape), batchOf(b.shape), 'matmul');
+  const regular = (t: Tensor): Tensor => (batch.length < 2 || batchIsRegular(t, batch) ? t : t.expand([...batch, last(t.shape, 2), last(t.shape, 1)]).contiguous());
+  const addend = c === null ? wrapNumber(0, a.dtype, a.device) : c;
+  return dispatchOne(matmulOp, [regular(a), regular(b), addend], params);
+}
+const NO_BATCH: Shape = Object.freeze([]);
+
+/**
+ * Matrix product with PyTorch's rules for vectors and batches.
+ *
+ * Shapes: `[..., m, k]` with `[..., k, n]` gives `[..., m, n]`, leading dims broadcast; a vector counts as one row on the left
+ * or one column on the right. Dtypes: equal; low precision accumulates in float32.
+ *
+ * @throws ShapeError, DtypeError, DeviceError
+ * @example tensor([[1, 2]]).matmul(tensor([[3], [4]])) // [[11]]
+ */
+export function matmul(input: Tensor, other: Tensor): Tensor {
+  requireTensor(input, 'matmul');
+  requireTensor(other, 'matmul', 'other');
+  const [da, db] = [input.shape.length, other.shape.length];
+  if (da === 0 || db === 0) throw new ShapeError(`matmul: both operands need at least one dim.${describeOperand('input', input)}${describeOperand('other', other)}`, { op: 'matmul' });
+  if (da === 1 && db === 1) return dot(input, other);
+  if (da === 1) return product(input.unsqueeze(0), other).squeeze(-2);
+  if (db === 1) return product(input, other.unsqueeze(1)).squeeze(-1);
+  // Leading dims of the left operand become rows: one large product instead of many.
+  if (da > 2 && db === 2) return product(input.reshape([-1, last(input.shape, 1)]), other).reshape([...input.shape.slice(0, -1), last(other.shape, 1)]);
+  return product(input, other);
+}
+
+function requireDims(op: string, t: Tensor, ndim: number, argument: string): void {
+  requireTensor(t, op, argument);
+  if (t.shape.length !== ndim) throw new ShapeError(`${op}: expected ${argument} to have ${ndim} dims, got ${describe(t.shape)}: ${formatShape(t.shape)}`, { op, shape: t.shape });
+}
+
+/** Product of two matrices. @throws ShapeError */
+export function mm(input: Tensor, mat2: Tensor): Tensor {
+  requireDims('mm', input, 2, 'input');
+  requireDims('mm', mat2, 2, 'mat2');
+  return product(input, mat2);
+}
+
+/** Products of two batches of matrices. @throws ShapeError */
+export function bmm(input: Tensor, mat2: Tensor): Tensor {
+  requireDims('bmm', input, 3, 'input');
+  requireDims('bmm', mat2, 3, 'mat2');
+  if (input.shape[0] !== mat2.shape[0]) throw new ShapeError(`bmm: batch sizes differ.${describeOperand('input', input)}${describeOperand('mat2', mat2)}`, { op: 'bmm' });
+  return product(input, mat2);
+}
+
+/** Product of a matrix and a vector. @throws ShapeError */
+export function mv(input: Tensor, vec: Tensor): Tensor {
+  requireDims('mv', input, 2, 'input');
+  requireDims('mv', vec, 1, 'vec');
+  return product(input, vec.unsqueeze(1)).squeeze(1);
+}
+
+/** Factors of the `add` variants. */
+export interface AddProductOptions {
+  beta?: number;
+  alpha?: number;
+}
+
+function addProduct(op: string, input: Tensor, a: Tensor, b: Tensor, { beta = 1, alpha = 1 }: AddProductOptions): Tensor {
+  checkProduct(op, a, b);
+  const shape = [...batchOf(a.shape), last(a.shape, 2), last(b.shape, 1)];
+  if (!sameShape(broadcastShapes(input.shape, shape, op), shape)) throw new ShapeError(`${op}: input ${formatShape(input.shape)} does not broadcast to ${formatShape(shape)}`, { op });
+  if (input.dtype !== a.dtype) throw new DtypeError(`${op}: expected equal dtypes, got ${input.dtype.name} and ${a.dtype.name}`, { op });
+  if (beta === 0) return product(a, b, null, { alpha, beta });
+  return product(a, b, input, { alpha, beta });
+}
+
+/** beta * input + alpha * mat1 mat2. @throws ShapeError, DtypeError */
+export function addmm(input: Tensor, mat1: Tensor, mat2: Tensor, options: AddProductOptions = {}): Tensor {
+  requireDims('addmm', mat1, 2, 'mat1');
+  requireDims('addmm', mat2, 2, 'mat2');
+  return addProduct('addmm', input, mat1, mat2, options);
+}
+
+/** beta * input + alpha * batch1 batch2. @throws ShapeError, DtypeError */
+export function baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, options: AddProductOptions = {}): Tensor {
+  requireDims('baddbmm', batch1, 3, 'batch1');
+  requireDims('baddbmm', batch2, 3, 'batch2');
+  return addProduct('baddbmm', input, batch1, batch2, options);
+}
+
+/**
+ * input weight^T + bias. Shapes: input `[..., k]`, weight `[n, k]` (or `[k]`), bias `[n]`.
+ *
+ * @throws ShapeError, DtypeError, DeviceError
+ */
+export function linear(input: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor {
+  requireTensor(input, 'linear');
+  requireTensor(weight, 'linear', 'weight');
+  if (weight.shape.length === 1) return bias === null ? matmul(input, weight) : matmul(input, weight).add(bias);
+  if (input.shape.length === 0 || weight.shape.length !== 2 || last(input.shape, 1) !== weight.shape[1]) {
+    throw new ShapeError(`linear: the input's last size must equal the weight's.${describeOperand('input', input)}${describeOperand('weight', weight)}`, {
+      op: 'linear',
+      shapes: [input.shape, weight.shape],
+    });
+  }
+  const transposed = weight.t();
+  const rows = input.shape.length === 2 ? input : input.reshape([-1, last(input.shape, 1)]);
+  const out = bias === null ? product(rows, transposed) : addProduct('linear', bias, rows, transposed, {});
+  return input.shape.length === 2 ? out : out.reshape([...input.shape.slice(0, -1), weight.shape[0] as number]);
+}
+
+/** Sum of products of two vectors. @throws ShapeError */
+export function dot(input: Tensor, other: Tensor): Tensor {
+  requireDims('dot', input, 1, 'input');
+  requireDims('dot', other, 1, 'other');
+  if (input.shape[0] !== other.shape[0]) throw new ShapeError(`dot: sizes differ.${describeOperand('input', input)}${describeOperand('other', other)}`, { op: 'dot' });
+  return product(input.unsqueeze(0), other.unsqueeze(1)).reshape([]);
+}
+
+/** All products of the elements of two vectors. @throws ShapeError */
+export function outer(input: Tensor, vec2: Tensor): Tensor {
+  requireDims('outer', input, 1, 'input');
+  requireDims('outer', vec2, 1, 'vec2');
+  return input.unsqueeze(1).mul(vec2.unsqueeze(0));
+}
+
+for (const [name, fn] of Object.entries({ matmul, mm, bmm, mv, dot, outer })) {
+  addMethod(name, function (other: Tensor) {
+    return fn(this, other);
+  });
+}
+for (const [name, fn] of Object.entries({ addmm, baddbmm })) {
+  addMethod(name, function (a: Tensor, b: Tensor, options?: AddProductOptions) {
+    return fn(this, a, b, options);
+  });
+}
+addMethod('addmm_', function (a: Tensor, b: Tensor, options?: AddProductOptions) {
+  return this.copy_(addmm(this, a, b, options));
+});
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** Matrix product with PyTorch's rules for vectors and batches. Gradient: both. @throws ShapeError, DtypeError, DeviceError */
+    matmul(other: Tensor): Tensor;
+    /** Product of two matrices. @throws ShapeError */
+    mm(mat2: Tensor): Tensor;
+    /** Products of two batches of matrices. @throws ShapeError */
+    bmm(mat2: Tensor): Tensor;
+    /** Product of a matrix and a vector. @throws ShapeError */
+    mv(vec: Tensor): Tensor;
+    /** Sum of products of two vectors. @throws ShapeError */
+    dot(other: Tensor): Tensor;
+    /** All products of the elements of two vectors. @throws ShapeError */
+    outer(vec2: Tensor): Tensor;
+    /** beta * this + alpha * mat1 mat2. @throws ShapeError, DtypeError */
+    addmm(mat1: Tensor, mat2: Tensor, options?: AddProductOptions): Tensor;
+    addmm_(mat1: Tensor, mat2: Tensor, options?: AddProductOptions): this;
+    /** beta * this + alpha * batch1 batch2. @throws ShapeError, DtypeError */
+    baddbmm(batch1: Tensor, batch2: Tensor, options?: AddProductOptions): Tensor;
+  }
+}

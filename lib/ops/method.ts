@@ -1,0 +1,30 @@
+/** Puts methods on Tensor. Their types are declared, with their docs, beside the op by declaration merging. */
+import { dispatchOne } from '../core/dispatch.js';
+import type { AnyOp } from '../core/op.js';
+import { Tensor } from '../core/tensor.js';
+import { requireTensor } from './operand.js';
+
+/** The params of an op without any; shared, so that a call allocates none. */
+export const NO_PARAMS: Readonly<Record<string, never>> = Object.freeze({});
+
+// biome-ignore lint/suspicious/noExplicitAny: signatures are declared beside each op.
+type AnyMethod = (this: Tensor, ...args: any[]) => unknown;
+
+/** Adds a method; the declared interface in the op's file gives its type. */
+export function addMethod(name: string, method: AnyMethod): void {
+  Object.defineProperty(Tensor.prototype, name, { value: method, writable: true, configurable: true, enumerable: false });
+}
+
+/** The function and the methods `name` and `name_` of an op of one tensor without parameters. */
+export function unaryFunction(name: string, op: AnyOp): (input: Tensor) => Tensor {
+  addMethod(name, function () {
+    return dispatchOne(op, [this], NO_PARAMS);
+  });
+  addMethod(`${name}_`, function () {
+    return dispatchOne(op, [this], NO_PARAMS, this);
+  });
+  return (input) => {
+    requireTensor(input, name);
+    return dispatchOne(op, [input], NO_PARAMS);
+  };
+}

@@ -1,0 +1,235 @@
+/** Layer normalisation and RMS normalisation over the last dims. */
+import { dispatch } from '../core/dispatch.js';
+import { type DType, float32, float64 } from '../core/dtype.js';
+import { DtypeError, ShapeError } from '../core/errors.js';
+import { type Op, defineOp } from '../core/op.js';
+import { type Shape, formatShape, numelOf, sameShape } from '../core/shape.js';
+import { type Tensor, wrapNumber } from '../core/tensor.js';
+import { addMethod } from './method.js';
+import { requireTensor } from './operand.js';
+import { sampleTensor } from './samples.js';
+
+interface NormParams {
+  /** Elements of the normalised dims. */
+  width: number;
+  eps: number;
+}
+
+/** An optional operand that is not there: an immediate. */
+function optional(t: Tensor | null, like: Tensor): Tensor {
+  return t ?? wrapNumber(0, like.dtype, like.device);
+}
+
+const isAbsent = (t: Tensor): boolean => t.storage === null;
+const statisticsDtype = (dtype: DType): DType => (dtype === float64 ? float64 : float32);
+
+function statisticsMeta(input: Tensor, { width }: NormParams) {
+  const rows = width === 0 ? 0 : input.numel() / width;
+  return { shape: [rows], strides: null, dtype: statisticsDtype(input.dtype), device: input.device };
+}
+
+const outputMeta = (input: Tensor) => ({ shape: input.shape, strides: null, dtype: input.dtype, device: input.device });
+
+function flatten(t: Tensor, width: number): { sizes: number[]; strides: number[] } {
+  return { sizes: [width === 0 ? 0 : t.numel() / width, width], strides: [width, 1] };
+}
+
+interface BackwardParams extends NormParams {
+  needs: readonly boolean[];
+}
+
+const layerNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
+  name: 'layerNormBackward',
+  doc: 'Gradients of layerNorm: of the input, the weight and the bias.',
+  meta: ([, x], { width }) => {
+    const input = x as Tensor;
+    const affine = { shape: [width], strides: null, dtype: input.dtype, device: input.device };
+    return [outputMeta(input), affine, affine];
+  },
+  lower: (command, [g, x, mean, rstd, weight], outputs, params) => {
+    const input = x as Tensor;
+    const { sizes, strides } = flatten(input, params.width);
+    command.view(g as Tensor, sizes, strides);
+    command.view(input, sizes, strides);
+    for (const t of [mean, rstd, weight] as Tensor[]) command.tensor(t);
+    command.outputView(outputs[0] as Tensor, sizes, strides);
+    command.output(outputs[1] as Tensor);
+    command.output(outputs[2] as Tensor);
+  },
+  vjp: 'not-differentiable',
+  decompose: ([g, x, , , weight], params) => {
+    const [dy, input] = [(g as Tensor).reshape([-1, params.width]), (x as Tensor).reshape([-1, params.width])];
+    const [variance, mean] = [input.var(1, { correction: 0, keepdim: true }), input.mean(1, { keepdim: true })];
+    const rstd = variance.add(params.eps).rsqrt();
+    const normal = input.sub(mean).mul(rstd);
+    const scaled = isAbsent(weight as Tensor) ? dy : dy.mul(weight as Tensor);
+    const inner = scaled.sub(scaled.mean(1, { keepdim: true })).sub(normal.mul(scaled.mul(normal).mean(1, { keepdim: true })));
+    return [inner.mul(rstd).reshape((x as Tensor).shape), dy.mul(normal).sum(0), dy.sum(0)];
+  },
+  samples: () => [],
+});
+
+const layerNormOp: Op<NormParams> = defineOp<NormParams>({
+  name: 'layerNorm',
+  doc: 'Each row minus its mean, over its standard deviation, times weight plus bias.',
+  kernelParams: ['eps'],
+  meta: ([x], params) => {
+    const input = x as Tensor;
+    return [outputMeta(input), statisticsMeta(input, params), statisticsMeta(input, params)];
+  },
+  lower: (command, [x, weight, bias], outputs, { width, eps }) => {
+    const input = x as Tensor;
+    const { sizes, strides } = flatten(input, width);
+    command.view(input, sizes, strides);
+    command.view(weight as Tensor, [width], [1]);
+    command.view(bias as Tensor, [width], [1]);
+    command.outputView(outputs[0] as Tensor, sizes, strides);
+    command.output(outputs[1] as Tensor);
+    command.output(outputs[2] as Tensor);
+    command.param(eps);
+  },
+  saves: { inputs: [0, 1], outputs: [1, 2] },
+  vjp: (ctx, g) => {
+    const [x, weight] = [ctx.input(0), ctx.input(1)];
+    const needs = [0, 1, 2].map((i) => ctx.needs(i));
+    const grads = dispatch(layerNormBackward, [g.contiguous(), x, ctx.output(1), ctx.output(2), weight], { ...ctx.params, needs });
+    return [grads[0] as Tensor, (grads[1] as Tensor).reshape(ctx.inputShape(1)), (grads[2] as Tensor).reshape(ctx.inputShape(2))];
+  },
+  decompose: ([x, weight, bias], { width, eps }) => {
+    const rows = (x as Tensor).reshape([-1, width]);
+    const mean = rows.mean(1, { keepdim: true });
+    const rstd = rows.var(1, { correction: 0, keepdim: true }).add(eps).rsqrt();
+    const normal = rows.sub(mean).mul(rstd);
+    const scaled = isAbsent(weight as Tensor) ? normal : normal.mul((weight as Tensor).reshape(-1));
+    const shifted = isAbsent(bias as Tensor) ? scaled : scaled.add((bias as Tensor).reshape(-1));
+    return [shifted.reshape((x as Tensor).shape), mean.reshape(-1), rstd.reshape(-1)];
+  },
+  samples: () => [
+    { inputs: [sampleTensor([3, 5]), sampleTensor([5], { seed: 2 }), sampleTensor([5], { seed: 3 })], params: { width: 5, eps: 1e-5 } },
+    { inputs: [sampleTensor([2, 3, 7]), sampleTensor([7], { seed: 2 }), sampleTensor([7], { seed: 3 })], params: { width: 7, eps: 1e-3 } },
+  ],
+});
+
+const rmsNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
+  name: 'rmsNormBackward',
+  doc: 'Gradients of rmsNorm: of the input and the weight.',
+  meta: ([, x], { width }) => {
+    const input = x as Tensor;
+    return [outputMeta(input), { shape: [width], strides: null, dtype: input.dtype, device: input.device }];
+  },
+  lower: (command, [g, x, rstd, weight], outputs, { width }) => {
+    const { sizes, strides } = flatten(x as Tensor, width);
+    command.view(g as Tensor, sizes, strides);
+    command.view(x as Tensor, sizes, strides);
+    command.tensor(rstd as Tensor);
+    command.view(weight as Tensor, [width], [1]);
+    command.outputView(outputs[0] as Tensor, sizes, strides);
+    command.output(outputs[1] as Tensor);
+  },
+  vjp: 'not-differentiable',
+  decompose: ([g, x, , weight], { width, eps }) => {
+    const [dy, input] = [(g as Tensor).reshape([-1, width]), (x as Tensor).reshape([-1, width])];
+    const rstd = input.square().mean(1, { keepdim: true }).add(eps).rsqrt();
+    const normal = input.mul(rstd);
+    const scaled = isAbsent(weight as Tensor) ? dy : dy.mul((weight as Tensor).reshape(-1));
+    const inner = scaled.sub(normal.mul(scaled.mul(normal).mean(1, { keepdim: true })));
+    return [inner.mul(rstd).reshape((x as Tensor).shape), dy.mul(normal).sum(0)];
+  },
+  samples: () => [],
+});
+
+const rmsNormOp: Op<NormParams> = defineOp<NormParams>({
+  name: 'rmsNorm',
+  doc: 'Each row over its root mean square, times weight.',
+  kernelParams: ['eps'],
+  meta: ([x], params) => [outputMeta(x as Tensor), statisticsMeta(x as Tensor, params)],
+  lower: (command, [x, weight], outputs, { width, eps }) => {
+    const { sizes, strides } = flatten(x as Tensor, width);
+    command.view(x as Tensor, sizes, strides);
+    command.view(weight as Tensor, [width], [1]);
+    command.outputView(outputs[0] as Tensor, sizes, strides);
+    command.output(outputs[1] as Tensor);
+    command.param(eps);
+  },
+  saves: { inputs: [0, 1], outputs: [1] },
+  vjp: (ctx, g) => {
+    const needs = [0, 1].map((i) => ctx.needs(i));
+    const grads = dispatch(rmsNormBackward, [g.contiguous(), ctx.input(0), ctx.output(1), ctx.input(1)], { ...ctx.params, needs });
+    return [grads[0] as Tensor, (grads[1] as Tensor).reshape(ctx.inputShape(1))];
+  },
+  decompose: ([x, weight], { width, eps }) => {
+    const rows = (x as Tensor).reshape([-1, width]);
+    const rstd = rows.square().mean(1, { keepdim: true }).add(eps).rsqrt();
+    const normal = rows.mul(rstd);
+    const scaled = isAbsent(weight as Tensor) ? normal : normal.mul((weight as Tensor).reshape(-1));
+    return [scaled.reshape((x as Tensor).shape), rstd.reshape(-1)];
+  },
+  samples: () => [{ inputs: [sampleTensor([3, 5]), sampleTensor([5], { seed: 2 })], params: { width: 5, eps: 1e-5 } }],
+});
+
+function checkNormalised(input: Tensor, normalizedShape: Shape, weights: readonly (Tensor | null)[], op: string): void {
+  requireTensor(input, op);
+  if (!input.dtype.isFloatingPoint) throw new DtypeError(`${op}: expected a floating point tensor, got ${input.dtype.name}`, { op });
+  const tail = input.shape.slice(input.shape.length - normalizedShape.length);
+  if (normalizedShape.length === 0 || !sameShape(tail, normalizedShape)) {
+    throw new ShapeError(`${op}: the last dims of the input, ${formatShape(input.shape)}, must be the normalised shape ${formatShape(normalizedShape)}`, {
+      op,
+      shape: input.shape,
+      normalizedShape,
+    });
+  }
+  for (const w of weights) {
+    if (w === null) continue;
+    if (!sameShape(w.shape, normalizedShape)) throw new ShapeError(`${op}: weight and bias must have the normalised shape ${formatShape(normalizedShape)}, got ${formatShape(w.shape)}`, { op });
+    if (w.dtype !== input.dtype) throw new DtypeError(`${op}: weight and bias must have the input's dtype ${input.dtype.name}, got ${w.dtype.name}`, { op });
+  }
+}
+
+/**
+ * Layer normalisation over the last dims.
+ *
+ * Shapes: input `[..., *normalizedShape]`, weight and bias `normalizedShape`. Statistics are float32 for low precision.
+ *
+ * @throws ShapeError, DtypeError
+ * @see Ba et al., arXiv:1607.06450
+ */
+export function layerNorm(input: Tensor, normalizedShape: Shape, weight: Tensor | null = null, bias: Tensor | null = null, eps = 1e-5): Tensor {
+  checkNormalised(input, normalizedShape, [weight, bias], 'layerNorm');
+  const dense = [input, weight, bias].map((t) => (t === null ? null : t.contiguous()));
+  return dispatch(layerNormOp, [dense[0] as Tensor, optional(dense[1] as Tensor | null, input), optional(dense[2] as Tensor | null, input)], {
+    width: numelOf(normalizedShape),
+    eps,
+  })[0] as Tensor;
+}
+
+/** Smallest step above 1 of the types that the kernel computes in: the default eps, as in PyTorch. */
+const epsilon = { float32: 2 ** -23, float64: 2 ** -52 };
+
+/**
+ * RMS normalisation over the last dims. Without `eps`, the machine epsilon of the input's dtype.
+ *
+ * @throws ShapeError, DtypeError
+ * @see Zhang and Sennrich, arXiv:1910.07467
+ */
+export function rmsNorm(input: Tensor, normalizedShape: Shape, weight: Tensor | null = null, eps: number | null = null): Tensor {
+  checkNormalised(input, normalizedShape, [weight], 'rmsNorm');
+  const dense = weight === null ? null : weight.contiguous();
+  const params = { width: numelOf(normalizedShape), eps: eps ?? (input.dtype === float64 ? epsilon.float64 : epsilon.float32) };
+  return dispatch(rmsNormOp, [input.contiguous(), optional(dense, input)], params)[0] as Tensor;
+}
+
+addMethod('layerNorm', function (shape: Shape, weight?: Tensor | null, bias?: Tensor | null, eps?: number) {
+  return layerNorm(this, shape, weight, bias, eps);
+});
+addMethod('rmsNorm', function (shape: Shape, weight?: Tensor | null, eps?: number | null) {
+  return rmsNorm(this, shape, weight, eps);
+});
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** Layer normalisation over the last dims. Gradient: input, weight, bias. @throws ShapeError, DtypeError */
+    layerNorm(normalizedShape: Shape, weight?: Tensor | null, bias?: Tensor | null, eps?: number): Tensor;
+    /** RMS normalisation over the last dims. Gradient: input, weight. @throws ShapeError, DtypeError */
+    rmsNorm(normalizedShape: Shape, weight?: Tensor | null, eps?: number | null): Tensor;
+  }
+}

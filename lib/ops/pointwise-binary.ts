@@ -1,0 +1,278 @@
+/** Arithmetic of two operands with broadcasting and promotion; either may be a plain number. */
+import { dispatchOne } from '../core/dispatch.js';
+import type { Op } from '../core/op.js';
+import type { Tensor } from '../core/tensor.js';
+import { definePointwise } from './define-pointwise.js';
+import { NO_PARAMS, addMethod } from './method.js';
+import { type TensorLike, operand, operands } from './operand.js';
+import { binarySamples } from './samples.js';
+import { where } from './where.js';
+
+type None = Record<string, never>;
+interface Alpha {
+  alpha: number;
+}
+
+const ALPHA_ONE: Alpha = Object.freeze({ alpha: 1 });
+
+/** Both inputs are read by the gradient of the other one. */
+const savesOther = {
+  inputs: (needs: (i: number) => boolean) => (needs(0) ? (needs(1) ? [0, 1] : [1]) : [0]),
+};
+const savesBoth = { inputs: [0, 1] } as const;
+
+const addOp: Op<Alpha> = definePointwise<Alpha>('add', 2, {
+  doc: 'input + alpha * other.',
+  expression: 'x + p0 * y',
+  classes: 'A',
+  kernelParams: ['alpha'],
+  vjp: (ctx, g) => [ctx.needs(0) ? g : null, ctx.needs(1) ? scaled(g, ctx.params.alpha) : null],
+  samples: binarySamples({ alpha: 1 }),
+});
+
+const subOp: Op<Alpha> = definePointwise<Alpha>('sub', 2, {
+  doc: 'input - alpha * other.',
+  expression: 'x - p0 * y',
+  classes: 'A',
+  kernelParams: ['alpha'],
+  vjp: (ctx, g) => [ctx.needs(0) ? g : null, ctx.needs(1) ? scaled(g, -ctx.params.alpha) : null],
+  samples: binarySamples({ alpha: 2 }),
+});
+
+const mulOp: Op<None> = definePointwise<None>('mul', 2, {
+  doc: 'Product, element by element.',
+  expression: 'x * y',
+  classes: 'A',
+  saves: savesOther,
+  vjp: (ctx, g) => [ctx.needs(0) ? g.mul(ctx.input(1)) : null, ctx.needs(1) ? g.mul(ctx.input(0)) : null],
+  samples: binarySamples(NO_PARAMS as None),
+});
+
+const trueDivOp: Op<None> = definePointwise<None>('div', 2, {
+  doc: 'Quotient in floating point, also of integers.',
+  expression: 'x / y',
+  saves: { inputs: (needs) => (needs(1) ? [0, 1] : [1]) },
+  vjp: (ctx, g) => {
+    const quotient = g.div(ctx.input(1));
+    return [ctx.needs(0) ? quotient : null, ctx.needs(1) ? quotient.mul(ctx.input(0)).div(ctx.input(1)).neg() : null];
+  },
+  samples: binarySamples(NO_PARAMS as None, {}, { low: 0.5, high: 3 }),
+});
+
+function integerDivision(name: string, expression: string, doc: string): Op<None> {
+  return definePointwise<None>(name, 2, {
+    doc,
+    expression,
+    classes: 'A',
+    vjp: (ctx, g) => [ctx.needs(0) ? g.zerosLike() : null, ctx.needs(1) ? g.zerosLike() : null],
+    samples: binarySamples(NO_PARAMS as None, {}, { low: 0.5, high: 3 }),
+  });
+}
+const floorDivideOp = integerDivision('floorDivide', 'm::floor_divide(x, y)', 'Quotient rounded down.');
+const truncDivideOp = integerDivision('truncDivide', 'm::trunc_divide(x, y)', 'Quotient rounded towards zero.');
+
+const remainderOp: Op<None> = definePointwise<None>('remainder', 2, {
+  doc: 'Remainder with the sign of the divisor, as in Python.',
+  expression: 'm::remainder(x, y)',
+  classes: 'A',
+  saves: savesBoth,
+  vjp: (ctx, g) => [
+    ctx.needs(0) ? g : null,
+    ctx.needs(1) ? g.mul(div(ctx.input(0), ctx.input(1), { roundingMode: 'floor' })).neg() : null,
+  ],
+  samples: binarySamples(NO_PARAMS as None, {}, { low: 0.5, high: 3 }),
+});
+
+const fmodOp: Op<None> = definePointwise<None>('fmod', 2, {
+  doc: 'Remainder with the sign of the dividend, as in C.',
+  expression: 'm::fmod(x, y)',
+  classes: 'A',
+  saves: savesBoth,
+  vjp: (ctx, g) => [
+    ctx.needs(0) ? g : null,
+    ctx.needs(1) ? g.mul(div(ctx.input(0), ctx.input(1), { roundingMode: 'trunc' })).neg() : null,
+  ],
+  samples: binarySamples(NO_PARAMS as None, {}, { low: 0.5, high: 3 }),
+});
+
+const powOp: Op<None> = definePointwise<None>('pow', 2, {
+  doc: 'input to the power of exponent.',
+  expression: 'm::pow(x, y)',
+  classes: 'A',
+  saves: { inputs: [0, 1], outputs: [0] },
+  vjp: (ctx, g) => {
+    const base = ctx.input(0);
+    const exponent = ctx.input(1);
+    return [ctx.needs(0) ? powBaseGradient(g, base, exponent) : null, ctx.needs(1) ? powExponentGradient(g, base, exponent, ctx.output(0)) : null];
+  },
+  samples: binarySamples(NO_PARAMS as None, { low: 0.3, high: 3 }),
+});
+
+/** dL/dbase = g * exponent * base^(exponent - 1), and 0 where the exponent is 0. */
+function powBaseGradient(g: Tensor, base: Tensor, exponent: Tensor): Tensor {
+  if (exponent.storage === null) {
+    const e = exponent.scalarValue;
+    if (e === 0) return g.zerosLike();
+    if (e === 1) return g;
+    return g.mul(e === 2 ? base.mul(2) : base.pow(e - 1).mul(e));
+  }
+  return where(exponent.eq(0), 0, g.mul(exponent.mul(base.pow(exponent.sub(1)))));
+}
+
+/** dL/dexponent = g * base^exponent * log(base), and 0 where base is 0 and the exponent is not negative. */
+function powExponentGradient(g: Tensor, base: Tensor, exponent: Tensor, result: Tensor): Tensor {
+  const logBase = base.storage === null ? operand(Math.log(base.scalarValue), result.device, 'pow') : base.log();
+  const zeroBase = base.storage === null ? operand(base.scalarValue === 0, result.device, 'pow') : base.eq(0);
+  const flat = logicalAndOf(zeroBase, exponent.ge(0));
+  return where(flat, 0, g.mul(result.mul(logBase)));
+}
+
+function logicalAndOf(a: Tensor, b: Tensor): Tensor {
+  return b.mul(a);
+}
+
+/** Where two elements tie, each gets half, as in PyTorch. */
+function extremum(name: 'maximum' | 'minimum', expression: string, doc: string): Op<None> {
+  return definePointwise<None>(name, 2, {
+    doc,
+    expression,
+    classes: 'A',
+    saves: savesBoth,
+    vjp: (ctx, g) => {
+      const [a, b] = [ctx.input(0), ctx.input(1)];
+      const half = where(eqOf(a, b), g.div(2), g);
+      const loses = name === 'maximum' ? ltOf : gtOf;
+      return [ctx.needs(0) ? where(loses(a, b), 0, half) : null, ctx.needs(1) ? where(loses(b, a), 0, half) : null];
+    },
+    samples: binarySamples(NO_PARAMS as None),
+  });
+}
+const eqOf = (a: Tensor, b: Tensor): Tensor => (a.storage === null ? b.eq(a) : a.eq(b));
+const ltOf = (a: Tensor, b: Tensor): Tensor => (a.storage === null ? b.gt(a) : a.lt(b));
+const gtOf = (a: Tensor, b: Tensor): Tensor => (a.storage === null ? b.lt(a) : a.gt(b));
+
+const maximumOp = extremum('maximum', 'm::maximum(x, y)', 'The larger of two elements; NaN wins.');
+const minimumOp = extremum('minimum', 'm::minimum(x, y)', 'The smaller of two elements; NaN wins.');
+
+const atan2Op: Op<None> = definePointwise<None>('atan2', 2, {
+  doc: 'The angle of the point (other, input), in radians.',
+  expression: 'm::atan2(x, y)',
+  saves: savesBoth,
+  vjp: (ctx, g) => {
+    const [y, x] = [ctx.input(0), ctx.input(1)];
+    const perNorm = g.div(add(mul(x, x), mul(y, y)));
+    return [ctx.needs(0) ? perNorm.mul(x) : null, ctx.needs(1) ? perNorm.mul(y).neg() : null];
+  },
+  samples: binarySamples(NO_PARAMS as None, { low: 0.2, high: 2 }),
+});
+
+function scaled(g: Tensor, factor: number): Tensor {
+  return factor === 1 ? g : g.mul(factor);
+}
+
+/** input + alpha * other. @throws ShapeError, DeviceError */
+export function add(input: TensorLike, other: TensorLike, options: { alpha?: number } = ALPHA_ONE): Tensor {
+  return dispatchOne(addOp, operands(input, other, 'add'), alphaOf(options));
+}
+
+/** input - alpha * other. @throws ShapeError, DeviceError */
+export function sub(input: TensorLike, other: TensorLike, options: { alpha?: number } = ALPHA_ONE): Tensor {
+  return dispatchOne(subOp, operands(input, other, 'sub'), alphaOf(options));
+}
+
+function alphaOf(options: { alpha?: number }): Alpha {
+  return options.alpha === undefined || options.alpha === 1 ? ALPHA_ONE : { alpha: options.alpha };
+}
+
+/** Product, element by element. @throws ShapeError, DeviceError */
+export function mul(input: TensorLike, other: TensorLike): Tensor {
+  return dispatchOne(mulOp, operands(input, other, 'mul'), NO_PARAMS);
+}
+
+/** How `div` rounds: not at all, towards zero, or down. */
+export type RoundingMode = 'trunc' | 'floor' | null;
+
+function divOpOf(options?: { roundingMode?: RoundingMode }): Op<None> {
+  const mode = options?.roundingMode ?? null;
+  return mode === null ? trueDivOp : mode === 'floor' ? floorDivideOp : truncDivideOp;
+}
+
+/** Quotient; in floating point unless a rounding mode is given. @throws ShapeError, DeviceError */
+export function div(input: TensorLike, other: TensorLike, options?: { roundingMode?: RoundingMode }): Tensor {
+  return dispatchOne(divOpOf(options), operands(input, other, 'div'), NO_PARAMS);
+}
+
+function binary(name: string, op: Op<None>): (input: TensorLike, other: TensorLike) => Tensor {
+  addMethod(name, function (other: TensorLike) {
+    return dispatchOne(op, [this, operand(other, this.device, name)], NO_PARAMS);
+  });
+  addMethod(`${name}_`, function (other: TensorLike) {
+    return dispatchOne(op, [this, operand(other, this.device, name)], NO_PARAMS, this);
+  });
+  return (input, other) => dispatchOne(op, operands(input, other, name), NO_PARAMS);
+}
+
+export const floorDivide = binary('floorDivide', floorDivideOp);
+export const remainder = binary('remainder', remainderOp);
+export const fmod = binary('fmod', fmodOp);
+export const pow = binary('pow', powOp);
+export const maximum = binary('maximum', maximumOp);
+export const minimum = binary('minimum', minimumOp);
+export const atan2 = binary('atan2', atan2Op);
+binary('mul', mulOp);
+
+for (const [name, op] of [
+  ['add', addOp],
+  ['sub', subOp],
+] as const) {
+  addMethod(name, function (other: TensorLike, options?: { alpha?: number }) {
+    return dispatchOne(op, [this, operand(other, this.device, name)], options === undefined ? ALPHA_ONE : alphaOf(options));
+  });
+  addMethod(`${name}_`, function (other: TensorLike, options?: { alpha?: number }) {
+    return dispatchOne(op, [this, operand(other, this.device, name)], options === undefined ? ALPHA_ONE : alphaOf(options), this);
+  });
+}
+addMethod('div', function (other: TensorLike, options?: { roundingMode?: RoundingMode }) {
+  return dispatchOne(divOpOf(options), [this, operand(other, this.device, 'div')], NO_PARAMS);
+});
+addMethod('div_', function (other: TensorLike, options?: { roundingMode?: RoundingMode }) {
+  return dispatchOne(divOpOf(options), [this, operand(other, this.device, 'div')], NO_PARAMS, this);
+});
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** this + alpha * other, with broadcasting and promotion. Gradient: both. @throws ShapeError, DeviceError */
+    add(other: TensorLike, options?: { alpha?: number }): Tensor;
+    add_(other: TensorLike, options?: { alpha?: number }): this;
+    /** this - alpha * other, with broadcasting and promotion. Gradient: both. @throws ShapeError, DeviceError */
+    sub(other: TensorLike, options?: { alpha?: number }): Tensor;
+    sub_(other: TensorLike, options?: { alpha?: number }): this;
+    /** Product, element by element. Gradient: both. @throws ShapeError, DeviceError */
+    mul(other: TensorLike): Tensor;
+    mul_(other: TensorLike): this;
+    /** Quotient; in floating point unless a rounding mode is given. Gradient: both. @throws ShapeError, DeviceError */
+    div(other: TensorLike, options?: { roundingMode?: RoundingMode }): Tensor;
+    div_(other: TensorLike, options?: { roundingMode?: RoundingMode }): this;
+    /** Quotient rounded down. */
+    floorDivide(other: TensorLike): Tensor;
+    floorDivide_(other: TensorLike): this;
+    /** Remainder with the sign of the divisor, as in Python. */
+    remainder(other: TensorLike): Tensor;
+    remainder_(other: TensorLike): this;
+    /** Remainder with the sign of the dividend, as in C. */
+    fmod(other: TensorLike): Tensor;
+    fmod_(other: TensorLike): this;
+    /** This to the power of `exponent`. Gradient: both. */
+    pow(exponent: TensorLike): Tensor;
+    pow_(exponent: TensorLike): this;
+    /** The larger of two elements; NaN wins. Gradient: both, halved on ties. */
+    maximum(other: TensorLike): Tensor;
+    maximum_(other: TensorLike): this;
+    /** The smaller of two elements; NaN wins. Gradient: both, halved on ties. */
+    minimum(other: TensorLike): Tensor;
+    minimum_(other: TensorLike): this;
+    /** The angle of the point (other, this), in radians. Gradient: both. */
+    atan2(other: TensorLike): Tensor;
+    atan2_(other: TensorLike): this;
+  }
+}

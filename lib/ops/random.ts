@@ -1,0 +1,189 @@
+/** Random tensors. Numbers depend on seed, draw and global element index only: the same on every device and mesh. */
+import { type Device, device as deviceOf, getDefaultDevice } from '../core/device.js';
+import { dispatch, dispatchOne } from '../core/dispatch.js';
+import { type DType, bool, getDefaultDtype, int64 } from '../core/dtype.js';
+import { ArgumentError } from '../core/errors.js';
+import { type Op, defineOp } from '../core/op.js';
+import { type Generator, defaultGenerator } from '../core/random.js';
+import { type Shape, checkSizes, contiguousStrides } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import type { TensorOptions } from './factories.js';
+import { addMethod } from './method.js';
+import { requireTensor } from './operand.js';
+import { sampleTensor } from './samples.js';
+
+interface Draw {
+  shape: Shape;
+  dtype: DType;
+  device: Device;
+  seedLow: number;
+  seedHigh: number;
+  offset: number;
+  /** Low and high, or mean and standard deviation, or the probability. */
+  first: number;
+  second: number;
+}
+
+function defineRandom(name: string, kernel: string, doc: string, parameters: readonly string[]): Op<Draw> {
+  return defineOp<Draw>({
+    name,
+    doc,
+    traits: ['random'],
+    kernel,
+    kernelParams: ['seedLow', 'seedHigh', 'offset', ...parameters],
+    meta: (_inputs, { shape, dtype, device }) => [{ shape, strides: null, dtype, device }],
+    lower: (command, _inputs, [output], draw) => {
+      const y = output as Tensor;
+      command.indexView(0, y.shape, contiguousStrides(y.shape));
+      command.output(y);
+      for (const word of [draw.seedLow, draw.seedHigh, draw.offset, draw.first]) command.param(word);
+      if (parameters.length === 2) command.param(draw.second);
+    },
+    vjp: (_ctx, g) => [g.zerosLike()],
+    samples: () => [],
+  });
+}
+
+const uniformOp = defineRandom('randomUniform', 'random_uniform', 'Uniform numbers in [low, high).', ['low', 'high']);
+const normalOp = defineRandom('randomNormal', 'random_normal', 'Normal numbers.', ['mean', 'std']);
+const integerOp = defineRandom('randomInteger', 'random_integer', 'Integers in [low, high).', ['low', 'high']);
+const bernoulliOp = defineRandom('randomBernoulli', 'random_bernoulli', 'Ones with a probability, else zeros.', ['probability']);
+
+/** Options of random factories. */
+export interface RandomOptions extends TensorOptions {
+  /** Where numbers come from; the default generator if not given. */
+  generator?: Generator;
+}
+
+function draw(op: Op<Draw>, shape: Shape, dtype: DType, first: number, second: number, options: RandomOptions, name: string, into: Tensor | null = null): Tensor {
+  checkSizes(shape, name);
+  const device = into?.device ?? (options.device === undefined ? getDefaultDevice() : deviceOf(options.device));
+  const t = dispatchOne(op, [], { shape: [...shape], dtype, device, first, second, ...(options.generator ?? defaultGenerator).next() }, into);
+  return options.requiresGrad ? t.requiresGrad_() : t;
+}
+
+/** Uniform numbers in [0, 1). @throws ArgumentError for bad sizes */
+export function rand(size: Shape, options: RandomOptions = {}): Tensor {
+  return draw(uniformOp, size, options.dtype ?? getDefaultDtype(), 0, 1, options, 'rand');
+}
+
+/** Standard normal numbers. @throws ArgumentError for bad sizes */
+export function randn(size: Shape, options: RandomOptions = {}): Tensor {
+  return draw(normalOp, size, options.dtype ?? getDefaultDtype(), 0, 1, options, 'randn');
+}
+
+/** Normal numbers of a given mean and standard deviation. */
+export function normal(mean: number, std: number, size: Shape, options: RandomOptions = {}): Tensor {
+  return draw(normalOp, size, options.dtype ?? getDefaultDtype(), mean, std, options, 'normal');
+}
+
+/** Integers in [low, high), as int64. @throws ArgumentError if the range is empty */
+export function randint(low: number, high: number, size: Shape, options: RandomOptions = {}): Tensor {
+  if (!Number.isSafeInteger(low) || !Number.isSafeInteger(high) || low >= high) throw new ArgumentError(`randint: expected integers low < high, got ${low} and ${high}`, { op: 'randint', low, high });
+  return draw(integerOp, size, options.dtype ?? int64, low, high, options, 'randint');
+}
+
+/** The integers 0 to n - 1 in random order, as int64. */
+export function randperm(n: number, options: RandomOptions = {}): Tensor {
+  const keys = randint(0, 2 ** 52, [n], { ...options, dtype: int64 });
+  const order = keys.argsort(0);
+  return options.dtype === undefined ? order : order.to(options.dtype);
+}
+
+const like = (input: Tensor, options: RandomOptions): RandomOptions => ({ dtype: input.dtype, device: input.device, ...options });
+/** Uniform numbers in the shape, dtype and device of `input`. */
+export const randLike = (input: Tensor, options: RandomOptions = {}): Tensor => rand(input.shape, like(input, options));
+/** Standard normal numbers in the shape, dtype and device of `input`. */
+export const randnLike = (input: Tensor, options: RandomOptions = {}): Tensor => randn(input.shape, like(input, options));
+
+/** Draws 1 with the probability that each element gives, else 0. @throws ArgumentError */
+export function bernoulli(input: Tensor, options: RandomOptions = {}): Tensor {
+  requireTensor(input, 'bernoulli');
+  return randLike(input, options).lt(input).to(input.dtype);
+}
+
+/** Indices drawn with the given weights (last dim), with replacement by default. Gradient: none. @throws ArgumentError */
+export function multinomial(weights: Tensor, numSamples: number, { replacement = true, generator }: { replacement?: boolean; generator?: Generator } = {}): Tensor {
+  requireTensor(weights, 'multinomial');
+  const n = weights.shape[weights.shape.length - 1] ?? 0;
+  if (numSamples < 1 || (!replacement && numSamples > n)) throw new ArgumentError(`multinomial: cannot draw ${numSamples} of ${n}`, { op: 'multinomial', numSamples });
+  const options = { device: weights.device, ...(generator ? { generator } : {}) };
+  if (!replacement) {
+    // The largest of exponential races: u^(1/w) ordered as log(u) / w.
+    return rand(weights.shape, options).log().div(weights.float()).topk(numSamples, -1).indices;
+  }
+  const sums = weights.float().cumsum(-1);
+  const drawn = rand([...weights.shape.slice(0, -1), numSamples], options).mul(sums.narrow(-1, n - 1, 1));
+  return sums.unsqueeze(-2).le(drawn.unsqueeze(-1)).sum(-1).clamp({ max: n - 1 });
+}
+
+interface Dropout {
+  probability: number;
+  seedLow: number;
+  seedHigh: number;
+  offset: number;
+}
+
+const dropoutOp: Op<Dropout> = defineOp<Dropout>({
+  name: 'dropout',
+  doc: 'Elements set to 0 with a probability, the others scaled up; and which were kept.',
+  traits: ['random'],
+  kernelParams: ['seedLow', 'seedHigh', 'offset', 'probability'],
+  meta: ([x]) => {
+    const { shape, dtype, device } = x as Tensor;
+    return [
+      { shape, strides: null, dtype, device },
+      { shape, strides: null, dtype: bool, device },
+    ];
+  },
+  lower: (command, [x], outputs, { seedLow, seedHigh, offset, probability }) => {
+    const input = x as Tensor;
+    command.tensor(input);
+    command.indexView(0, input.shape, contiguousStrides(input.shape));
+    for (const output of outputs) command.output(output);
+    for (const word of [seedLow, seedHigh, offset, probability]) command.param(word);
+  },
+  saves: { outputs: [1] },
+  vjp: (ctx, g) => [g.mul(ctx.output(1)).mul(1 / (1 - ctx.params.probability))],
+  samples: () => [{ inputs: [sampleTensor([3, 4])], params: { probability: 0.4, seedLow: 1, seedHigh: 0, offset: 0 } }],
+});
+
+/**
+ * With `training`, sets elements to 0 with probability `p` and scales the others by 1 / (1 - p); else returns the input.
+ *
+ * @throws ArgumentError unless 0 <= p <= 1
+ * @see Srivastava et al., JMLR 15 (2014)
+ */
+export function dropout(input: Tensor, p = 0.5, training = true, { generator = defaultGenerator }: { generator?: Generator } = {}): Tensor {
+  requireTensor(input, 'dropout');
+  if (!(p >= 0 && p <= 1)) throw new ArgumentError(`dropout: expected a probability between 0 and 1, got ${p}`, { op: 'dropout', p });
+  if (!training || p === 0) return input;
+  if (p === 1) return input.mul(0);
+  return dispatch(dropoutOp, [input], { probability: p, ...generator.next() })[0] as Tensor;
+}
+
+addMethod('uniform_', function (low = 0, high = 1, options: RandomOptions = {}) {
+  return draw(uniformOp, this.shape, this.dtype, low, high, options, 'uniform_', this);
+});
+addMethod('normal_', function (mean = 0, std = 1, options: RandomOptions = {}) {
+  return draw(normalOp, this.shape, this.dtype, mean, std, options, 'normal_', this);
+});
+addMethod('bernoulli_', function (p = 0.5, options: RandomOptions = {}) {
+  return draw(bernoulliOp, this.shape, this.dtype, p, 0, options, 'bernoulli_', this);
+});
+addMethod('dropout', function (p?: number, training?: boolean) {
+  return dropout(this, p, training);
+});
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** Fills with uniform numbers in [low, high). */
+    uniform_(low?: number, high?: number, options?: RandomOptions): this;
+    /** Fills with normal numbers. */
+    normal_(mean?: number, std?: number, options?: RandomOptions): this;
+    /** Fills with ones, with probability p, and zeros. */
+    bernoulli_(p?: number, options?: RandomOptions): this;
+    /** Elements set to 0 with probability p, others scaled by 1 / (1 - p). Gradient: yes. @throws ArgumentError */
+    dropout(p?: number, training?: boolean): Tensor;
+  }
+}

@@ -1,0 +1,92 @@
+/** Values out of tensors: item, tolist, toTypedArray (blocking); read, itemAsync (not blocking). */
+import { bool } from '../core/dtype.js';
+import { ShapeError } from '../core/errors.js';
+import { type Shape, formatShape } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { type TypedArray, rawArray, widen } from '../core/values.js';
+import { valueAccess } from './construct.js';
+import { addMethod } from './method.js';
+
+/** A number, or nested arrays of numbers in the tensor's shape. */
+export type NestedValues = number | boolean | NestedValues[];
+
+/** A dense copy, outside the graph. */
+function dense(t: Tensor): Tensor {
+  return t.detach().contiguous();
+}
+
+function decode(raw: TypedArray | Uint16Array, t: Tensor): TypedArray {
+  return raw instanceof Uint16Array ? widen(raw, t.dtype) : raw;
+}
+
+/** The elements as a typed array, row-major; float16 and bfloat16 widened to float32, int64 as BigInt64Array. Blocks. */
+function toTypedArray(t: Tensor): TypedArray {
+  const source = dense(t);
+  const raw = rawArray(t.dtype, t.numel());
+  if (raw.length > 0) valueAccess().readSync(source, raw);
+  return decode(raw, t);
+}
+
+async function read(t: Tensor): Promise<TypedArray> {
+  const source = dense(t);
+  const raw = rawArray(t.dtype, t.numel());
+  if (raw.length > 0) await valueAccess().read(source, raw);
+  return decode(raw, t);
+}
+
+function checkOne(t: Tensor, op: string): void {
+  if (t.numel() !== 1) throw new ShapeError(`${op}: expected a tensor of one element, got shape ${formatShape(t.shape)}. Reduce it first, or use tolist().`, { op, shape: t.shape });
+}
+
+/** An int64 as a number where that is exact, else as a bigint; a bool as a boolean. */
+function surface(value: number | bigint, t: Tensor): number | bigint | boolean {
+  if (t.dtype === bool) return Boolean(value);
+  if (typeof value === 'bigint') return value >= BigInt(Number.MIN_SAFE_INTEGER) && value <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(value) : value;
+  return value;
+}
+
+function nest(values: TypedArray, t: Tensor, shape: Shape, depth: number, start: number, step: number): NestedValues {
+  if (depth === shape.length) return surface(values[start] as number | bigint, t) as number;
+  const size = shape[depth] as number;
+  const inner = size === 0 ? 0 : step / size;
+  return Array.from({ length: size }, (_, i) => nest(values, t, shape, depth + 1, start + i * inner, inner));
+}
+
+addMethod('toTypedArray', function () {
+  return toTypedArray(this);
+});
+addMethod('read', function () {
+  return read(this);
+});
+addMethod('item', function () {
+  checkOne(this, 'item');
+  return surface(valueAccess().readElement(this), this);
+});
+addMethod('itemAsync', async function () {
+  checkOne(this, 'itemAsync');
+  const values = await read(this);
+  return surface(values[0] as number | bigint, this);
+});
+addMethod('tolist', function () {
+  return nest(toTypedArray(this), this, this.shape, 0, 0, this.numel());
+});
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /**
+     * The value of a tensor of one element: a boolean for bool, a bigint for an int64 that no number holds exactly. Blocks until
+     * it is known.
+     *
+     * @throws ShapeError; KernelError of an op before it
+     */
+    item<T extends number | bigint | boolean = number>(): T;
+    /** The values in nested arrays. Blocks until they are known. */
+    tolist(): NestedValues;
+    /** The elements, row-major; 16-bit floats widened to float32, int64 as BigInt64Array. Blocks until they are known. */
+    toTypedArray(): TypedArray;
+    /** The elements, row-major, without blocking the event loop. @throws KernelError of an op before it */
+    read(): Promise<TypedArray>;
+    /** The value of a tensor of one element, without blocking the event loop. @throws ShapeError */
+    itemAsync<T extends number | bigint | boolean = number>(): Promise<T>;
+  }
+}

@@ -1,0 +1,336 @@
+/** Reductions over dims: sum, mean, prod, amax, amin, any, all, var, std, norm, logsumexp. */
+import { dispatch, dispatchOne } from '../core/dispatch.js';
+import type { CommandWriter } from '../core/command.js';
+import { type DType, bool, int64 } from '../core/dtype.js';
+import { DtypeError, IndexError } from '../core/errors.js';
+import { type Op, type OpDefinition, type Sample, defineOp } from '../core/op.js';
+import { type Shape, formatShape, numelOf, wrapDims } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { addMethod } from './method.js';
+import { requireTensor } from './operand.js';
+import { sampleTensor } from './samples.js';
+import { where } from './where.js';
+
+/** Params of every reduction: dims are wrapped and sorted. */
+export interface Reduction {
+  dims: readonly number[];
+  keepdim: boolean;
+}
+
+/** What the user may give. */
+export type Dims = number | readonly number[] | null;
+
+function reducedShape(shape: Shape, dims: readonly number[], keepdim: boolean): number[] {
+  if (keepdim) return shape.map((s, i) => (dims.includes(i) ? 1 : s));
+  return shape.filter((_, i) => !dims.includes(i));
+}
+
+/** Writes the input with reduced dims last, merged where strides allow. @internal */
+export function lowerReduction(command: CommandWriter, input: Tensor, outputs: readonly Tensor[], dims: readonly number[]): void {
+  const outer = input.shape.map((_, i) => i).filter((i) => !dims.includes(i));
+  const kept = merged(input, outer);
+  const reduced = merged(input, [...dims].sort((a, b) => a - b));
+  command.view(input, [...kept.sizes, ...reduced.sizes], [...kept.strides, ...reduced.strides]);
+  for (const output of outputs) command.outputView(output, [output.numel()], [1]);
+  command.param(reduced.sizes.length);
+}
+
+function merged(input: Tensor, dims: readonly number[]): { sizes: number[]; strides: number[] } {
+  const sizes: number[] = [];
+  const strides: number[] = [];
+  for (const dim of dims) {
+    const size = input.shape[dim] as number;
+    const stride = input.strides[dim] as number;
+    const last = sizes.length - 1;
+    if (size === 1) continue;
+    if (last >= 0 && strides[last] === stride * size) {
+      sizes[last] = (sizes[last] as number) * size;
+      strides[last] = stride;
+    } else {
+      sizes.push(size);
+      strides.push(stride);
+    }
+  }
+  return { sizes, strides };
+}
+
+export const reductionSamples = <P extends Reduction>(extra: Omit<P, keyof Reduction>, range: Parameters<typeof sampleTensor>[1] = {}): (() => Sample<P>[]) => {
+  const cases: [Shape, number[], boolean][] = [
+    [[3, 4], [0, 1], false],
+    [[3, 4], [1], true],
+    [[2, 3, 5], [0, 2], false],
+    [[7], [0], false],
+  ];
+  return () => cases.map(([shape, dims, keepdim]) => ({ inputs: [sampleTensor(shape, range)], params: { dims, keepdim, ...extra } as unknown as P }));
+};
+
+type Rule = OpDefinition<Reduction>['vjp'];
+
+function defineReduction(name: string, kernel: string, doc: string, dtypeOf: (t: DType) => DType, vjp: Rule, saves: OpDefinition<Reduction>['saves'] = {}): Op<Reduction> {
+  return defineOp<Reduction>({
+    name,
+    doc,
+    traits: ['reduction'],
+    kernel,
+    kernelParams: ['reducedNdim'],
+    meta: ([x], { dims, keepdim }) => {
+      const input = x as Tensor;
+      return [{ shape: reducedShape(input.shape, dims, keepdim), strides: null, dtype: dtypeOf(input.dtype), device: input.device }];
+    },
+    lower: (command, [input], outputs, { dims }) => {
+      lowerReduction(command, input as Tensor, outputs, dims);
+    },
+    vjp,
+    saves,
+    samples: reductionSamples<Reduction>({}),
+  });
+}
+
+const same = (t: DType): DType => t;
+const widened = (t: DType): DType => (t.isFloatingPoint ? t : int64);
+const toBool = (): DType => bool;
+const savesBoth = { inputs: [0], outputs: [0] } as const;
+
+/** A reduced value stretched back over the dims it was reduced from. @internal */
+export function restore(reduced: Tensor, shape: Shape, { dims, keepdim }: Reduction): Tensor {
+  const withDims = keepdim ? reduced : reduced.reshape(reducedShape(shape, dims, true));
+  return withDims.expand(shape);
+}
+
+const sumOp = defineReduction('sum', 'reduce_sum', 'Sum over dims; integers and bools sum to int64.', widened, (ctx, g) => [restore(g, ctx.inputShape(0), ctx.params)]);
+
+const meanOp = defineReduction('mean', 'reduce_mean', 'Mean over dims.', same, (ctx, g) => {
+  const shape = ctx.inputShape(0);
+  const count = ctx.params.dims.reduce((n, d) => n * (shape[d] as number), 1);
+  return [restore(g, shape, ctx.params).div(count)];
+});
+
+const prodOp = defineReduction(
+  'prod',
+  'reduce_prod',
+  'Product over dims.',
+  widened,
+  (ctx, g) => [prodGradient(g, ctx.input(0), ctx.output(0), ctx.params)],
+  savesBoth,
+);
+
+/** d prod / dx_i is the product of the others: by division, and where zeros are, by products from both sides. */
+function prodGradient(g: Tensor, x: Tensor, product: Tensor, params: Reduction): Tensor {
+  const byDivision = restore(g.mul(product), x.shape, params).div(x);
+  const zero = x.eq(0);
+  const zeros = zero.sum(params.dims, { keepdim: true });
+  const othersProduct = where(zero, 1, x).prod(params.dims[0] as number, { keepdim: true });
+  const alone = zero.logicalAnd(zeros.eq(1));
+  const atZero = restore(g, x.shape, params).mul(othersProduct);
+  return where(zeros.eq(0), byDivision, where(alone, atZero, 0));
+}
+
+/** The gradient goes to all elements that equal the extremum, in equal parts. */
+const extremumRule: Rule = (ctx, g) => {
+  const x = ctx.input(0);
+  const hits = x.eq(restore(ctx.output(0), x.shape, ctx.params)).to(g.dtype);
+  const share = hits.div(hits.sum(ctx.params.dims, { keepdim: true }));
+  return [restore(g, x.shape, ctx.params).mul(share)];
+};
+const amaxOp = defineReduction('amax', 'reduce_amax', 'Largest element over dims; NaN wins.', same, extremumRule, savesBoth);
+const aminOp = defineReduction('amin', 'reduce_amin', 'Smallest element over dims; NaN wins.', same, extremumRule, savesBoth);
+const anyOp = defineReduction('any', 'reduce_any', 'Whether some element is not 0.', toBool, 'not-differentiable');
+const allOp = defineReduction('all', 'reduce_all', 'Whether no element is 0.', toBool, 'not-differentiable');
+const logsumexpOp = defineReduction(
+  'logsumexp',
+  'reduce_logsumexp',
+  'log of the sum of exponentials, without overflow.',
+  same,
+  (ctx, g) => {
+    const x = ctx.input(0);
+    return [restore(g, x.shape, ctx.params).mul(x.sub(restore(ctx.output(0), x.shape, ctx.params)).exp())];
+  },
+  savesBoth,
+);
+
+interface Variance extends Reduction {
+  correction: number;
+}
+const varMeanOp: Op<Variance> = defineOp<Variance>({
+  name: 'varMean',
+  doc: 'Variance and mean over dims; the sum of squares is divided by n - correction.',
+  traits: ['reduction'],
+  kernel: 'reduce_var',
+  kernelParams: ['reducedNdim', 'correction'],
+  meta: ([x], { dims, keepdim }) => {
+    const input = x as Tensor;
+    const meta = { shape: reducedShape(input.shape, dims, keepdim), strides: null, dtype: input.dtype, device: input.device };
+    return [meta, meta];
+  },
+  lower: (command, [input], outputs, { dims, correction }) => {
+    lowerReduction(command, input as Tensor, outputs, dims);
+    command.param(correction);
+  },
+  saves: { inputs: [0], outputs: [1] },
+  vjp: (ctx, gVar, gMean) => {
+    const x = ctx.input(0);
+    const count = ctx.params.dims.reduce((n, d) => n * (x.shape[d] as number), 1);
+    const centred = gVar ? restore(gVar, x.shape, ctx.params).mul(x.sub(restore(ctx.output(1), x.shape, ctx.params))).mul(2 / (count - ctx.params.correction)) : null;
+    const shared = gMean ? restore(gMean, x.shape, ctx.params).div(count) : null;
+    return [centred && shared ? centred.add(shared) : (centred ?? shared)];
+  },
+  samples: reductionSamples<Variance>({ correction: 1 }),
+});
+
+interface Norm extends Reduction {
+  order: number;
+}
+const normOp: Op<Norm> = defineOp<Norm>({
+  name: 'vectorNorm',
+  doc: 'The p-norm over dims.',
+  traits: ['reduction'],
+  kernel: 'reduce_norm',
+  kernelParams: ['reducedNdim', 'order'],
+  meta: ([x], { dims, keepdim }) => {
+    const input = x as Tensor;
+    return [{ shape: reducedShape(input.shape, dims, keepdim), strides: null, dtype: input.dtype, device: input.device }];
+  },
+  lower: (command, [input], outputs, { dims, order }) => {
+    lowerReduction(command, input as Tensor, outputs, dims);
+    command.param(order);
+  },
+  saves: savesBoth,
+  vjp: (ctx, g) => [normGradient(g, ctx.input(0), ctx.output(0), ctx.params)],
+  samples: reductionSamples<Norm>({ order: 2 }),
+});
+
+function normGradient(g: Tensor, x: Tensor, norm: Tensor, params: Norm): Tensor {
+  const { order } = params;
+  const spread = restore(g, x.shape, params);
+  const whole = restore(norm, x.shape, params);
+  if (order === 0) return x.zerosLike();
+  if (order === 1) return spread.mul(x.sign());
+  if (order === 2) return where(whole.eq(0), 0, spread.mul(x.div(whole)));
+  if (!Number.isFinite(order)) {
+    const hits = x.abs().eq(whole);
+    return spread.mul(x.sign()).mul(hits).div(hits.sum(params.dims, { keepdim: true }));
+  }
+  const scaled = x.mul(x.abs().pow(order - 2)).div(whole.pow(order - 1));
+  return where(whole.eq(0), 0, spread.mul(scaled));
+}
+
+/** @throws IndexError for an extremum over nothing. */
+function checkNotEmpty(input: Tensor, dims: readonly number[], op: string): void {
+  if (dims.some((d) => input.shape[d] === 0) && numelOf(reducedShape(input.shape, dims, false)) > 0) {
+    throw new IndexError(`${op}: cannot reduce dims [${dims.join(', ')}] of shape ${formatShape(input.shape)}: they hold no elements`, { op, shape: input.shape, dims });
+  }
+}
+
+function requireFloat(input: Tensor, op: string): void {
+  if (!input.dtype.isFloatingPoint) {
+    throw new DtypeError(`${op}: expected a floating point tensor, got ${input.dtype.name}. Convert it with .float() first.`, { op, dtype: input.dtype.name });
+  }
+}
+
+/** Options of reductions. */
+export interface ReduceOptions {
+  /** Keep reduced dims with size 1. */
+  keepdim?: boolean;
+  /** Convert to this dtype first. */
+  dtype?: DType;
+}
+
+function reduction(op: Op<Reduction>, check: ((input: Tensor, dims: readonly number[], op: string) => void) | null = null) {
+  const fn = (input: Tensor, dim: Dims = null, { keepdim = false, dtype }: ReduceOptions = {}): Tensor => {
+    requireTensor(input, op.name);
+    const given = dtype === undefined ? input : input.to(dtype);
+    const dims = wrapDims(dim, input.shape.length, op.name);
+    check?.(given, dims, op.name);
+    return dispatchOne(op, [given], { dims, keepdim });
+  };
+  addMethod(op.name, function (dim?: Dims, options?: ReduceOptions) {
+    return fn(this, dim, options);
+  });
+  return fn;
+}
+
+export const sum = reduction(sumOp);
+export const mean = reduction(meanOp, (input, _dims, op) => requireFloat(input, op));
+export const amax = reduction(amaxOp, checkNotEmpty);
+export const amin = reduction(aminOp, checkNotEmpty);
+export const any = reduction(anyOp);
+export const all = reduction(allOp);
+export const logsumexp = reduction(logsumexpOp, (input, _dims, op) => requireFloat(input, op));
+const prodAll = reduction(prodOp);
+
+/** Product over one dim, or of all elements. Integers multiply to int64. Gradient: yes. */
+export function prod(input: Tensor, dim: number | null = null, options: ReduceOptions = {}): Tensor {
+  return dim === null ? prodAll(input.reshape(-1), 0, { ...options, keepdim: false }) : prodAll(input, dim, options);
+}
+
+/** Options of `var` and `std`. */
+export interface VarianceOptions {
+  /** Subtracted from the count: 1 for the sample variance, 0 for the population's. */
+  correction?: number;
+  keepdim?: boolean;
+}
+
+/** Variance and mean over dims, in one pass. Gradient: yes. @throws DtypeError for integers */
+export function varMean(input: Tensor, dim: Dims = null, { correction = 1, keepdim = false }: VarianceOptions = {}): [Tensor, Tensor] {
+  requireTensor(input, 'var');
+  requireFloat(input, 'var');
+  return dispatch(varMeanOp, [input], { dims: wrapDims(dim, input.shape.length, 'var'), keepdim, correction }) as [Tensor, Tensor];
+}
+
+/** Variance over dims. Gradient: yes. @throws DtypeError for integers */
+function variance(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): Tensor {
+  return varMean(input, dim, options)[0];
+}
+export { variance as var };
+
+/** Standard deviation over dims. Gradient: yes. @throws DtypeError for integers */
+export function std(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): Tensor {
+  return variance(input, dim, options).sqrt();
+}
+
+/** The p-norm over dims (all by default): (sum |x|^p)^(1/p); the count of non-zeros for 0. @throws DtypeError for integers */
+export function norm(input: Tensor, p: number | 'fro' = 2, dim: Dims = null, { keepdim = false }: { keepdim?: boolean } = {}): Tensor {
+  requireTensor(input, 'norm');
+  requireFloat(input, 'norm');
+  return dispatchOne(normOp, [input], { dims: wrapDims(dim, input.shape.length, 'norm'), keepdim, order: p === 'fro' ? 2 : p });
+}
+
+addMethod('prod', function (dim?: number | null, options?: ReduceOptions) {
+  return prod(this, dim ?? null, options);
+});
+addMethod('var', function (dim?: Dims, options?: VarianceOptions) {
+  return variance(this, dim, options);
+});
+addMethod('std', function (dim?: Dims, options?: VarianceOptions) {
+  return std(this, dim, options);
+});
+addMethod('norm', function (p?: number | 'fro', dim?: Dims, options?: { keepdim?: boolean }) {
+  return norm(this, p, dim, options);
+});
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** Sum over dims (all by default); integers and bools sum to int64. Gradient: yes. */
+    sum(dim?: Dims, options?: ReduceOptions): Tensor;
+    /** Mean over dims. Gradient: yes. @throws DtypeError for integers */
+    mean(dim?: Dims, options?: ReduceOptions): Tensor;
+    /** Product over one dim, or of all. Gradient: yes. */
+    prod(dim?: number | null, options?: ReduceOptions): Tensor;
+    /** Largest element over dims. Gradient: shared by ties. @throws IndexError over nothing */
+    amax(dim?: Dims, options?: ReduceOptions): Tensor;
+    /** Smallest element over dims. Gradient: shared by ties. @throws IndexError over nothing */
+    amin(dim?: Dims, options?: ReduceOptions): Tensor;
+    /** Whether some element is not 0. */
+    any(dim?: Dims, options?: ReduceOptions): Tensor;
+    /** Whether no element is 0. */
+    all(dim?: Dims, options?: ReduceOptions): Tensor;
+    /** log of the sum of exponentials. Gradient: yes. */
+    logsumexp(dim?: Dims, options?: ReduceOptions): Tensor;
+    /** Variance over dims. Gradient: yes. @throws DtypeError for integers */
+    var(dim?: Dims, options?: VarianceOptions): Tensor;
+    /** Standard deviation over dims. Gradient: yes. @throws DtypeError for integers */
+    std(dim?: Dims, options?: VarianceOptions): Tensor;
+    /** The p-norm over dims. Gradient: yes. @throws DtypeError for integers */
+    norm(p?: number | 'fro', dim?: Dims, options?: { keepdim?: boolean }): Tensor;
+  }
+}

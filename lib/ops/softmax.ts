@@ -1,0 +1,137 @@
+/** softmax and logSoftmax along a dim, cumulative sums and products. */
+import { dispatchOne } from '../core/dispatch.js';
+import { type DType, int64 } from '../core/dtype.js';
+import { type Op, defineOp } from '../core/op.js';
+import { wrapDim } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { addMethod } from './method.js';
+import { requireTensor } from './operand.js';
+import { lowerRows } from './rows.js';
+import { sampleTensor } from './samples.js';
+
+interface OneDim {
+  dim: number;
+}
+
+const sameMeta: Op<OneDim>['meta'] = ([x]) => {
+  const { shape, dtype, device } = x as Tensor;
+  return [{ shape, strides: null, dtype, device }];
+};
+const lower: NonNullable<Op<OneDim>['lower']> = (command, inputs, outputs, { dim }) => lowerRows(command, inputs, outputs, dim);
+const samples = (): { inputs: Tensor[]; params: OneDim }[] => [
+  { inputs: [sampleTensor([3, 5])], params: { dim: 1 } },
+  { inputs: [sampleTensor([4, 3, 2])], params: { dim: 0 } },
+];
+const pairSamples = (): { inputs: Tensor[]; params: OneDim }[] => [{ inputs: [sampleTensor([3, 5]), sampleTensor([3, 5], { seed: 3 }).softmax(1)], params: { dim: 1 } }];
+
+const softmaxBackward: Op<OneDim> = defineOp<OneDim>({
+  name: 'softmaxBackward',
+  doc: 'Gradient of softmax: y * (g - sum(g * y)).',
+  meta: sameMeta,
+  lower,
+  vjp: 'not-differentiable',
+  decompose: ([g, y], { dim }) => {
+    const gy = (g as Tensor).mul(y as Tensor);
+    return [gy.sub((y as Tensor).mul(gy.sum(dim, { keepdim: true })))];
+  },
+  samples: pairSamples,
+});
+
+const logSoftmaxBackward: Op<OneDim> = defineOp<OneDim>({
+  name: 'logSoftmaxBackward',
+  doc: 'Gradient of logSoftmax: g - exp(y) * sum(g).',
+  meta: sameMeta,
+  lower,
+  vjp: 'not-differentiable',
+  decompose: ([g, y], { dim }) => [(g as Tensor).sub((y as Tensor).exp().mul((g as Tensor).sum(dim, { keepdim: true })))],
+  samples: pairSamples,
+});
+
+const softmaxOp: Op<OneDim> = defineOp<OneDim>({
+  name: 'softmax',
+  doc: 'exp(x) over its sum along a dim.',
+  meta: sameMeta,
+  lower,
+  saves: { outputs: [0] },
+  vjp: (ctx, g) => [dispatchOne(softmaxBackward, [g, ctx.output(0)], ctx.params)],
+  decompose: ([x], { dim }) => {
+    const e = (x as Tensor).sub((x as Tensor).amax(dim, { keepdim: true })).exp();
+    return [e.div(e.sum(dim, { keepdim: true }))];
+  },
+  samples,
+});
+
+const logSoftmaxOp: Op<OneDim> = defineOp<OneDim>({
+  name: 'logSoftmax',
+  doc: 'log of softmax along a dim.',
+  meta: sameMeta,
+  lower,
+  saves: { outputs: [0] },
+  vjp: (ctx, g) => [dispatchOne(logSoftmaxBackward, [g, ctx.output(0)], ctx.params)],
+  decompose: ([x], { dim }) => [(x as Tensor).sub((x as Tensor).logsumexp(dim, { keepdim: true }))],
+  samples,
+});
+
+const cumsumOp: Op<OneDim> = defineOp<OneDim>({
+  name: 'cumsum',
+  doc: 'Running sums along a dim.',
+  meta: ([x]) => {
+    const { shape, dtype, device } = x as Tensor;
+    return [{ shape, strides: null, dtype: dtype.isFloatingPoint ? dtype : int64, device }];
+  },
+  lower,
+  vjp: (ctx, g) => [reverseCumsum(g, ctx.params.dim)],
+  samples,
+});
+
+const cumprodOp: Op<OneDim> = defineOp<OneDim>({
+  name: 'cumprod',
+  doc: 'Running products along a dim.',
+  meta: cumsumOp.meta,
+  lower,
+  saves: { inputs: [0], outputs: [0] },
+  vjp: (ctx, g) => [reverseCumsum(g.mul(ctx.output(0)), ctx.params.dim).div(ctx.input(0))],
+  samples: () => [{ inputs: [sampleTensor([3, 5], { low: 0.5, high: 2 })], params: { dim: 1 } }],
+});
+
+/** Sums from each element to the end. */
+function reverseCumsum(g: Tensor, dim: number): Tensor {
+  if (g.shape.length === 0) return g;
+  return g.sum(dim, { keepdim: true }).sub(g.cumsum(dim)).add(g);
+}
+
+/** Options of ops that may convert first. */
+export interface DtypeOption {
+  /** Convert to this dtype first. */
+  dtype?: DType;
+}
+
+function alongDim(op: Op<OneDim>, floatOnly: boolean) {
+  const fn = (input: Tensor, dim: number, { dtype }: DtypeOption = {}): Tensor => {
+    requireTensor(input, op.name);
+    const given = dtype === undefined ? (floatOnly && !input.dtype.isFloatingPoint ? input.float() : input) : input.to(dtype);
+    return dispatchOne(op, [given], { dim: wrapDim(dim, input.shape.length, op.name) });
+  };
+  addMethod(op.name, function (dim: number, options?: DtypeOption) {
+    return fn(this, dim, options);
+  });
+  return fn;
+}
+
+export const softmax = alongDim(softmaxOp, true);
+export const logSoftmax = alongDim(logSoftmaxOp, true);
+export const cumsum = alongDim(cumsumOp, false);
+export const cumprod = alongDim(cumprodOp, false);
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** exp(x) over its sum along a dim; float32 inside for low precision. Gradient: yes. */
+    softmax(dim: number, options?: DtypeOption): Tensor;
+    /** log of softmax along a dim. Gradient: yes. */
+    logSoftmax(dim: number, options?: DtypeOption): Tensor;
+    /** Running sums along a dim. Gradient: yes. */
+    cumsum(dim: number, options?: DtypeOption): Tensor;
+    /** Running products along a dim. Gradient: yes, where no element is 0. */
+    cumprod(dim: number, options?: DtypeOption): Tensor;
+  }
+}

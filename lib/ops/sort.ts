@@ -1,0 +1,185 @@
+/** Order: argmax, argmin, max, min, sort, argsort, topk. */
+import { dispatch, dispatchOne } from '../core/dispatch.js';
+import { int64 } from '../core/dtype.js';
+import { ArgumentError, IndexError } from '../core/errors.js';
+import { type Op, defineOp } from '../core/op.js';
+import { formatShape, wrapDim } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { addMethod } from './method.js';
+import { requireTensor } from './operand.js';
+import { type Reduction, amax, amin, lowerReduction, reductionSamples } from './reduce.js';
+import { lowerRows } from './rows.js';
+import { sampleTensor } from './samples.js';
+
+function argReduction(name: string, kernel: string, doc: string): Op<Reduction> {
+  return defineOp<Reduction>({
+    name,
+    doc,
+    traits: ['reduction'],
+    kernel,
+    kernelParams: ['reducedNdim'],
+    meta: ([x], { dims, keepdim }) => {
+      const input = x as Tensor;
+      const shape = keepdim ? input.shape.map((s, i) => (dims.includes(i) ? 1 : s)) : input.shape.filter((_, i) => !dims.includes(i));
+      return [{ shape, strides: null, dtype: int64, device: input.device }];
+    },
+    lower: (command, [input], outputs, { dims }) => lowerReduction(command, input as Tensor, outputs, dims),
+    vjp: 'not-differentiable',
+    samples: reductionSamples<Reduction>({}),
+  });
+}
+
+const argmaxOp = argReduction('argmax', 'reduce_argmax', 'Index of the largest element; the first of several, NaN wins.');
+const argminOp = argReduction('argmin', 'reduce_argmin', 'Index of the smallest element; the first of several, NaN wins.');
+
+function argFunction(op: Op<Reduction>) {
+  const fn = (input: Tensor, dim: number | null = null, { keepdim = false }: { keepdim?: boolean } = {}): Tensor => {
+    requireTensor(input, op.name);
+    const ndim = input.shape.length;
+    const dims = dim === null ? input.shape.map((_, i) => i) : ndim === 0 ? [] : [wrapDim(dim, ndim, op.name)];
+    if (input.numel() === 0 && dims.some((d) => input.shape[d] === 0)) {
+      throw new IndexError(`${op.name}: nothing to choose from in shape ${formatShape(input.shape)}`, { op: op.name, shape: input.shape });
+    }
+    return dispatchOne(op, [input], { dims, keepdim });
+  };
+  addMethod(op.name, function (dim?: number | null, options?: { keepdim?: boolean }) {
+    return fn(this, dim, options);
+  });
+  return fn;
+}
+
+export const argmax = argFunction(argmaxOp);
+export const argmin = argFunction(argminOp);
+
+/** Values and their indices. */
+export interface ValuesAndIndices {
+  values: Tensor;
+  indices: Tensor;
+}
+
+function extremum(name: 'max' | 'min', whole: typeof amax, arg: typeof argmax) {
+  function fn(input: Tensor): Tensor;
+  function fn(input: Tensor, dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
+  function fn(input: Tensor, dim?: number, { keepdim = false }: { keepdim?: boolean } = {}): Tensor | ValuesAndIndices {
+    if (dim === undefined) return whole(input);
+    const indices = arg(input, dim, { keepdim: true });
+    const values = input.shape.length === 0 ? input : input.gather(dim, indices);
+    return keepdim || input.shape.length === 0 ? { values, indices } : { values: values.squeeze(dim), indices: indices.squeeze(dim) };
+  }
+  addMethod(name, function (dim?: number, options?: { keepdim?: boolean }) {
+    return dim === undefined ? fn(this) : fn(this, dim, options);
+  });
+  return fn;
+}
+
+export const max = extremum('max', amax, argmax);
+export const min = extremum('min', amin, argmin);
+
+interface SortParams {
+  dim: number;
+  descending: number;
+}
+
+const sortOp: Op<SortParams> = defineOp<SortParams>({
+  name: 'sort',
+  doc: 'Elements of one dim in order, and where they were; stable, NaN counts as largest.',
+  kernelParams: ['descending'],
+  meta: ([x]) => {
+    const { shape, dtype, device } = x as Tensor;
+    return [
+      { shape, strides: null, dtype, device },
+      { shape, strides: null, dtype: int64, device },
+    ];
+  },
+  lower: (command, inputs, outputs, { dim, descending }) => {
+    lowerRows(command, inputs, outputs, dim);
+    command.param(descending);
+  },
+  saves: { outputs: [1] },
+  vjp: (ctx, g) => [g.newZeros(ctx.inputShape(0)).scatter(ctx.params.dim, ctx.output(1), g)],
+  samples: () => [
+    { inputs: [sampleTensor([3, 5])], params: { dim: 1, descending: 0 } },
+    { inputs: [sampleTensor([4, 2])], params: { dim: 0, descending: 1 } },
+  ],
+});
+
+interface TopkParams {
+  dim: number;
+  k: number;
+  largest: number;
+}
+
+const topkOp: Op<TopkParams> = defineOp<TopkParams>({
+  name: 'topk',
+  doc: 'The k largest (or smallest) elements of one dim in order, and where they were.',
+  kernelParams: ['k', 'largest'],
+  meta: ([x], { dim, k }) => {
+    const { shape, dtype, device } = x as Tensor;
+    const chosen = shape.map((s, i) => (i === dim ? k : s));
+    return [
+      { shape: chosen, strides: null, dtype, device },
+      { shape: chosen, strides: null, dtype: int64, device },
+    ];
+  },
+  lower: (command, inputs, outputs, { dim, k, largest }) => {
+    lowerRows(command, inputs, outputs, dim);
+    command.param(k);
+    command.param(largest);
+  },
+  saves: { outputs: [1] },
+  vjp: (ctx, g) => [g.newZeros(ctx.inputShape(0)).scatter(ctx.params.dim, ctx.output(1), g)],
+  samples: () => [{ inputs: [sampleTensor([3, 7])], params: { dim: 1, k: 3, largest: 1 } }],
+});
+
+/** Elements of one dim in order, and their indices. Gradient: values. @throws IndexError */
+export function sort(input: Tensor, dim = -1, { descending = false }: { descending?: boolean; stable?: boolean } = {}): ValuesAndIndices {
+  requireTensor(input, 'sort');
+  const [values, indices] = dispatch(sortOp, [input], { dim: wrapDim(dim, input.shape.length, 'sort'), descending: Number(descending) });
+  return { values: values as Tensor, indices: indices as Tensor };
+}
+
+/** Indices that would sort one dim. @throws IndexError */
+export function argsort(input: Tensor, dim = -1, options: { descending?: boolean; stable?: boolean } = {}): Tensor {
+  return sort(input, dim, options).indices;
+}
+
+/** The k largest elements of one dim in order, and their indices. Gradient: values. @throws ArgumentError, IndexError */
+export function topk(input: Tensor, k: number, dim = -1, { largest = true }: { largest?: boolean } = {}): ValuesAndIndices {
+  requireTensor(input, 'topk');
+  const at = wrapDim(dim, input.shape.length, 'topk');
+  const size = input.shape[at] ?? 1;
+  if (!Number.isInteger(k) || k < 0 || k > size) throw new ArgumentError(`topk: k = ${k} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'topk', k, shape: input.shape });
+  const [values, indices] = dispatch(topkOp, [input], { dim: at, k, largest: Number(largest) });
+  return { values: values as Tensor, indices: indices as Tensor };
+}
+
+addMethod('sort', function (dim?: number, options?: { descending?: boolean; stable?: boolean }) {
+  return sort(this, dim, options);
+});
+addMethod('argsort', function (dim?: number, options?: { descending?: boolean; stable?: boolean }) {
+  return argsort(this, dim, options);
+});
+addMethod('topk', function (k: number, dim?: number, options?: { largest?: boolean }) {
+  return topk(this, k, dim, options);
+});
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** Index of the largest element, along one dim or of all. @throws IndexError over nothing */
+    argmax(dim?: number | null, options?: { keepdim?: boolean }): Tensor;
+    /** Index of the smallest element, along one dim or of all. @throws IndexError over nothing */
+    argmin(dim?: number | null, options?: { keepdim?: boolean }): Tensor;
+    /** The largest element of all, or with `dim` the largest along it and their indices. Gradient: values. */
+    max(): Tensor;
+    max(dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
+    /** The smallest element of all, or with `dim` the smallest along it and their indices. Gradient: values. */
+    min(): Tensor;
+    min(dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
+    /** Elements of one dim in order, and their indices. Stable; NaN counts as largest. Gradient: values. */
+    sort(dim?: number, options?: { descending?: boolean; stable?: boolean }): ValuesAndIndices;
+    /** Indices that would sort one dim. */
+    argsort(dim?: number, options?: { descending?: boolean; stable?: boolean }): Tensor;
+    /** The k largest elements of one dim in order, and their indices. Gradient: values. @throws ArgumentError */
+    topk(k: number, dim?: number, options?: { largest?: boolean }): ValuesAndIndices;
+  }
+}

@@ -1,0 +1,348 @@
+/** Views: other shapes of the same memory, without copies. A change in place through one is seen in all. */
+import { dispatchOne } from '../core/dispatch.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
+import { type Op, type ViewMeta, defineOp } from '../core/op.js';
+import { type Shape, broadcastStrides, formatShape, inferSize, sameShape, viewStrides, wrapDim, wrapDims } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { NO_PARAMS, addMethod } from './method.js';
+import { requireTensor } from './operand.js';
+import { sampleTensor } from './samples.js';
+
+type None = Record<string, never>;
+
+/** Adds a view op: traits and shape rule follow from the window it computes. @internal */
+export function defineView<P extends object>(definition: {
+  name: string;
+  doc: string;
+  view: (input: Tensor, params: P) => ViewMeta;
+  vjp: NonNullable<Op<P>['vjp']>;
+  samples: Op<P>['samples'];
+}): Op<P> {
+  return defineOp<P>({
+    ...definition,
+    traits: ['view'],
+    meta: ([x], params) => {
+      const input = x as Tensor;
+      const { shape, strides } = definition.view(input, params);
+      return [{ shape, strides, dtype: input.dtype, device: input.device }];
+    },
+  });
+}
+
+interface Size {
+  size: Shape;
+}
+
+const viewOp: Op<Size> = defineView<Size>({
+  name: 'view',
+  doc: 'Another shape of the same elements.',
+  view: (input, { size }) => {
+    const strides = sameShape(size, input.shape) ? input.strides : viewStrides(input.shape, input.strides, size);
+    if (strides === null) {
+      throw new ShapeError(
+        `view: shape ${formatShape(input.shape)} with strides ${formatShape(input.strides)} cannot be seen as ${formatShape(size)} without a copy. Use reshape().`,
+        { op: 'view', shape: input.shape, strides: input.strides, size },
+      );
+    }
+    return { shape: size, strides, offset: input.storageOffset };
+  },
+  vjp: (ctx, g) => [g.reshape(ctx.inputShape(0))],
+  samples: () => [
+    { inputs: [sampleTensor([3, 4])], params: { size: [2, 6] } },
+    { inputs: [sampleTensor([0, 4])], params: { size: [4, 0] } },
+  ],
+});
+
+const permuteOp: Op<{ dims: readonly number[] }> = defineView<{ dims: readonly number[] }>({
+  name: 'permute',
+  doc: 'Dims in another order.',
+  view: (input, { dims }) => ({
+    shape: dims.map((d) => input.shape[d] as number),
+    strides: dims.map((d) => input.strides[d] as number),
+    offset: input.storageOffset,
+  }),
+  vjp: (ctx, g) => {
+    const inverse: number[] = [];
+    ctx.params.dims.forEach((d, i) => {
+      inverse[d] = i;
+    });
+    return [permute(g, inverse)];
+  },
+  samples: () => [{ inputs: [sampleTensor([2, 3, 4])], params: { dims: [2, 0, 1] } }],
+});
+
+const expandOp: Op<Size> = defineView<Size>({
+  name: 'expand',
+  doc: 'Dims of size 1 stretched without copying.',
+  view: (input, { size }) => {
+    const lead = size.length - input.shape.length;
+    const fits = lead >= 0 && input.shape.every((s, i) => s === size[i + lead] || s === 1);
+    if (!fits) {
+      throw new ShapeError(`expand: shape ${formatShape(input.shape)} does not stretch to ${formatShape(size)}; only sizes of 1 do`, {
+        op: 'expand',
+        shape: input.shape,
+        size,
+      });
+    }
+    return { shape: size, strides: broadcastStrides(input.shape, input.strides, size), offset: input.storageOffset };
+  },
+  vjp: (ctx, g) => [sumToSize(g, ctx.inputShape(0))],
+  samples: () => [{ inputs: [sampleTensor([3, 1])], params: { size: [2, 3, 4] } }],
+});
+
+/** Sums a gradient over the dims that broadcasting added or stretched. @internal */
+export function sumToSize(g: Tensor, shape: Shape): Tensor {
+  if (sameShape(g.shape, shape)) return g;
+  const lead = g.shape.length - shape.length;
+  const dims: number[] = [];
+  for (let i = 0; i < g.shape.length; i++) if (i < lead || (shape[i - lead] === 1 && g.shape[i] !== 1)) dims.push(i);
+  const summed = dims.length ? g.sum(dims, { keepdim: true }) : g;
+  return lead > 0 ? summed.reshape(shape) : summed;
+}
+
+interface DimPair {
+  dim0: number;
+  dim1: number;
+}
+
+const transposeOp: Op<DimPair> = defineView<DimPair>({
+  name: 'transpose',
+  doc: 'Two dims exchanged.',
+  view: (input, { dim0, dim1 }) => ({
+    shape: swapped(input.shape, dim0, dim1),
+    strides: swapped(input.strides, dim0, dim1),
+    offset: input.storageOffset,
+  }),
+  vjp: (ctx, g) => [transpose(g, ctx.params.dim0, ctx.params.dim1)],
+  samples: () => [{ inputs: [sampleTensor([2, 3, 4])], params: { dim0: 0, dim1: 2 } }],
+});
+
+function swapped(list: Shape, a: number, b: number): number[] {
+  const out = list.slice();
+  out[a] = list[b] as number;
+  out[b] = list[a] as number;
+  return out;
+}
+
+interface OneDim {
+  dim: number;
+}
+
+const unsqueezeOp: Op<OneDim> = defineView<OneDim>({
+  name: 'unsqueeze',
+  doc: 'A new dim of size 1.',
+  view: (input, { dim }) => {
+    const next = dim < input.shape.length ? (input.shape[dim] as number) * (input.strides[dim] as number) : 1;
+    return {
+      shape: [...input.shape.slice(0, dim), 1, ...input.shape.slice(dim)],
+      strides: [...input.strides.slice(0, dim), next, ...input.strides.slice(dim)],
+      offset: input.storageOffset,
+    };
+  },
+  vjp: (ctx, g) => [g.reshape(ctx.inputShape(0))],
+  samples: () => [{ inputs: [sampleTensor([2, 3])], params: { dim: 1 } }],
+});
+
+const squeezeOp: Op<{ dims: readonly number[] }> = defineView<{ dims: readonly number[] }>({
+  name: 'squeeze',
+  doc: 'Dims of size 1 left out.',
+  view: (input, { dims }) => {
+    const stays = (i: number): boolean => input.shape[i] !== 1 || !dims.includes(i);
+    return {
+      shape: input.shape.filter((_, i) => stays(i)),
+      strides: input.strides.filter((_, i) => stays(i)),
+      offset: input.storageOffset,
+    };
+  },
+  vjp: (ctx, g) => [g.reshape(ctx.inputShape(0))],
+  samples: () => [{ inputs: [sampleTensor([2, 1, 3, 1])], params: { dims: [1, 3] } }],
+});
+
+const detachOp: Op<None> = defineView<None>({
+  name: 'detach',
+  doc: 'The same elements, cut off from the autograd graph.',
+  view: (input) => ({ shape: input.shape, strides: input.strides, offset: input.storageOffset }),
+  vjp: () => [null],
+  samples: () => [{ inputs: [sampleTensor([3])], params: {} as None }],
+});
+
+/** The same elements, sharing memory and version, without history. @internal for layers */
+export { detachOp };
+
+function sizesOf(args: readonly (number | Shape)[]): Shape {
+  return Array.isArray(args[0]) ? (args[0] as Shape) : (args as readonly number[]);
+}
+
+/** Another shape of the same memory; one size may be -1. @throws ShapeError where that needs a copy. */
+export function view(input: Tensor, size: Shape): Tensor {
+  requireTensor(input, 'view');
+  return dispatchOne(viewOp, [input], { size: inferSize(size, input.numel(), 'view') });
+}
+
+/** Another shape: a view where possible, else a copy; one size may be -1. @throws ShapeError if the sizes do not fit. */
+export function reshape(input: Tensor, shape: Shape): Tensor {
+  requireTensor(input, 'reshape');
+  const size = inferSize(shape, input.numel(), 'reshape');
+  if (sameShape(size, input.shape)) return input;
+  const strided = viewStrides(input.shape, input.strides, size) === null ? input.contiguous() : input;
+  return dispatchOne(viewOp, [strided], { size });
+}
+
+/** Dims in another order. @throws IndexError, ShapeError if the list is not a permutation. */
+export function permute(input: Tensor, dims: readonly number[]): Tensor {
+  requireTensor(input, 'permute');
+  if (dims.length !== input.shape.length) {
+    throw new ShapeError(`permute: expected ${input.shape.length} dims, got [${dims.join(', ')}]`, { op: 'permute', dims, shape: input.shape });
+  }
+  return dispatchOne(permuteOp, [input], { dims: dims.length ? wrapDims(dims, input.shape.length, 'permute') : [] });
+}
+
+/** Two dims exchanged. @throws IndexError */
+export function transpose(input: Tensor, dim0: number, dim1: number): Tensor {
+  requireTensor(input, 'transpose');
+  const ndim = input.shape.length;
+  const pair = { dim0: wrapDim(dim0, ndim, 'transpose'), dim1: wrapDim(dim1, ndim, 'transpose') };
+  return ndim === 0 ? input : dispatchOne(transposeOp, [input], pair);
+}
+
+/** The transpose of a matrix; itself for fewer dims. @throws ShapeError for more than two dims. */
+export function t(input: Tensor): Tensor {
+  requireTensor(input, 't');
+  if (input.shape.length > 2) throw new ShapeError(`t: expected at most 2 dims, got shape ${formatShape(input.shape)}; use transpose(dim0, dim1)`, { op: 't' });
+  return input.shape.length < 2 ? input : transpose(input, 0, 1);
+}
+
+/** Dims of size 1 stretched to `size` without copying; -1 keeps a size. @throws ShapeError */
+export function expand(input: Tensor, size: Shape): Tensor {
+  requireTensor(input, 'expand');
+  const lead = size.length - input.shape.length;
+  const target = size.map((s, i) => (s === -1 && i >= lead ? (input.shape[i - lead] as number) : s));
+  if (target.some((s) => !Number.isSafeInteger(s) || s < 0)) throw new ArgumentError(`expand: bad size ${formatShape(size)}`, { op: 'expand', size });
+  return dispatchOne(expandOp, [input], { size: target });
+}
+
+/** A new dim of size 1 at `dim`. @throws IndexError */
+export function unsqueeze(input: Tensor, dim: number): Tensor {
+  requireTensor(input, 'unsqueeze');
+  return dispatchOne(unsqueezeOp, [input], { dim: wrapDim(dim, input.shape.length + 1, 'unsqueeze') });
+}
+
+/** Without dims of size 1; with `dim`, only those. @throws IndexError */
+export function squeeze(input: Tensor, dim?: number | readonly number[]): Tensor {
+  requireTensor(input, 'squeeze');
+  return dispatchOne(squeezeOp, [input], { dims: wrapDims(dim, input.shape.length, 'squeeze') });
+}
+
+/** Dims `startDim` to `endDim` merged into one. @throws IndexError */
+export function flatten(input: Tensor, startDim = 0, endDim = -1): Tensor {
+  requireTensor(input, 'flatten');
+  const ndim = input.shape.length;
+  if (ndim === 0) return input.reshape([1]);
+  const start = wrapDim(startDim, ndim, 'flatten');
+  const end = wrapDim(endDim, ndim, 'flatten');
+  if (start > end) throw new ArgumentError(`flatten: startDim ${startDim} comes after endDim ${endDim}`, { op: 'flatten' });
+  const merged = input.shape.slice(start, end + 1).reduce((a, b) => a * b, 1);
+  return reshape(input, [...input.shape.slice(0, start), merged, ...input.shape.slice(end + 1)]);
+}
+
+/** One dim split into several; one of `sizes` may be -1. @throws ShapeError */
+export function unflatten(input: Tensor, dim: number, sizes: Shape): Tensor {
+  requireTensor(input, 'unflatten');
+  const at = wrapDim(dim, input.shape.length, 'unflatten');
+  const parts = inferSize(sizes, input.shape[at] as number, 'unflatten');
+  return reshape(input, [...input.shape.slice(0, at), ...parts, ...input.shape.slice(at + 1)]);
+}
+
+/** One dim moved to another place. @throws IndexError */
+export function movedim(input: Tensor, source: number, destination: number): Tensor {
+  const ndim = input.shape.length;
+  const from = wrapDim(source, ndim, 'movedim');
+  const dims = input.shape.map((_, i) => i).filter((i) => i !== from);
+  dims.splice(wrapDim(destination, ndim, 'movedim'), 0, from);
+  return permute(input, dims);
+}
+
+/** Both broadcast to their common shape, as views. @throws ShapeError */
+export function expandAs(input: Tensor, other: Tensor): Tensor {
+  return expand(input, other.shape);
+}
+
+addMethod('view', function (...size: (number | Shape)[]) {
+  return view(this, sizesOf(size));
+});
+addMethod('reshape', function (...size: (number | Shape)[]) {
+  return reshape(this, sizesOf(size));
+});
+addMethod('permute', function (...dims: (number | Shape)[]) {
+  return permute(this, sizesOf(dims));
+});
+addMethod('expand', function (...size: (number | Shape)[]) {
+  return expand(this, sizesOf(size));
+});
+addMethod('expandAs', function (other: Tensor) {
+  return expandAs(this, other);
+});
+addMethod('transpose', function (dim0: number, dim1: number) {
+  return transpose(this, dim0, dim1);
+});
+addMethod('t', function () {
+  return t(this);
+});
+addMethod('unsqueeze', function (dim: number) {
+  return unsqueeze(this, dim);
+});
+addMethod('squeeze', function (dim?: number | readonly number[]) {
+  return squeeze(this, dim);
+});
+addMethod('flatten', function (startDim?: number, endDim?: number) {
+  return flatten(this, startDim, endDim);
+});
+addMethod('unflatten', function (dim: number, sizes: Shape) {
+  return unflatten(this, dim, sizes);
+});
+addMethod('movedim', function (source: number, destination: number) {
+  return movedim(this, source, destination);
+});
+addMethod('sumToSize', function (size: Shape) {
+  return sumToSize(this, size);
+});
+addMethod('detach', function () {
+  return dispatchOne(detachOp, [this], NO_PARAMS);
+});
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** Another shape of the same memory; one size may be -1. Gradient: yes. @throws ShapeError where that needs a copy. */
+    view(size: Shape): Tensor;
+    view(...size: number[]): Tensor;
+    /** Another shape: a view where possible, else a copy; one size may be -1. Gradient: yes. @throws ShapeError */
+    reshape(size: Shape): Tensor;
+    reshape(...size: number[]): Tensor;
+    /** Dims in another order, as a view. Gradient: yes. */
+    permute(dims: Shape): Tensor;
+    permute(...dims: number[]): Tensor;
+    /** Dims of size 1 stretched without copying; -1 keeps a size. Gradient: yes. */
+    expand(size: Shape): Tensor;
+    expand(...size: number[]): Tensor;
+    /** Stretched to the shape of `other`. */
+    expandAs(other: Tensor): Tensor;
+    /** Two dims exchanged, as a view. Gradient: yes. */
+    transpose(dim0: number, dim1: number): Tensor;
+    /** The transpose of a matrix, as a view. Gradient: yes. */
+    t(): Tensor;
+    /** A new dim of size 1. Gradient: yes. */
+    unsqueeze(dim: number): Tensor;
+    /** Without dims of size 1. Gradient: yes. */
+    squeeze(dim?: number | readonly number[]): Tensor;
+    /** Neighbouring dims merged into one. Gradient: yes. */
+    flatten(startDim?: number, endDim?: number): Tensor;
+    /** One dim split into several. Gradient: yes. */
+    unflatten(dim: number, sizes: Shape): Tensor;
+    /** One dim moved to another place. Gradient: yes. */
+    movedim(source: number, destination: number): Tensor;
+    /** Summed over broadcast dims down to `size`. Gradient: yes. */
+    sumToSize(size: Shape): Tensor;
+    /** The same memory without history: no gradient flows through it. In-place changes are shared. */
+    detach(): Tensor;
+  }
+}

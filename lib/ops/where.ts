@@ -1,0 +1,212 @@
+/** Choice and mixing of elements: where, maskedFill, clamp, addcmul, addcdiv, lerp. */
+import { dispatchOne } from '../core/dispatch.js';
+import { bool } from '../core/dtype.js';
+import { ArgumentError, DtypeError } from '../core/errors.js';
+import type { Op, Sample } from '../core/op.js';
+import { Tensor } from '../core/tensor.js';
+import { definePointwise } from './define-pointwise.js';
+import { NO_PARAMS, addMethod } from './method.js';
+import { type TensorLike, operand, requireTensor } from './operand.js';
+import { sampleTensor, unarySamples } from './samples.js';
+
+type None = Record<string, never>;
+
+function ternarySamples<P>(params: P, first: Parameters<typeof sampleTensor>[1] = {}): () => Sample<P>[] {
+  return () => [
+    { inputs: [sampleTensor([3, 4], first), sampleTensor([4], { seed: 3, low: 0.5 }), sampleTensor([3, 1], { seed: 5, low: 0.5 })], params },
+    { inputs: [sampleTensor([5], first), sampleTensor([5], { seed: 3, low: 0.5 }), sampleTensor([5], { seed: 5, low: 0.5 })], params },
+  ];
+}
+
+const whereOp: Op<None> = definePointwise<None>('where', 3, {
+  doc: 'Elements of the second input where the first is not 0, else of the third.',
+  expression: 'x != T(0) ? y : z',
+  classes: 'A',
+  condition: true,
+  saves: { inputs: [0] },
+  vjp: (ctx, g) => {
+    const condition = ctx.input(0);
+    return [null, ctx.needs(1) ? where(condition, g, 0) : null, ctx.needs(2) ? where(condition, 0, g) : null];
+  },
+  samples: ternarySamples(NO_PARAMS as None, { dtype: bool, low: 0, high: 2 }),
+});
+
+/**
+ * Elements of `input` where `condition` is true, else of `other`. All broadcast.
+ *
+ * @throws DtypeError if the condition is not bool (or uint8). @throws ShapeError
+ */
+export function where(condition: Tensor, input: TensorLike, other: TensorLike): Tensor {
+  requireTensor(condition, 'where', 'condition');
+  const { device } = condition;
+  return dispatchOne(whereOp, [condition, operand(input, device, 'where'), operand(other, device, 'where')], NO_PARAMS);
+}
+
+/** @throws DtypeError if the mask is not bool. */
+function checkMask(mask: Tensor, op: string): void {
+  requireTensor(mask, op, 'mask');
+  if (mask.dtype !== bool) throw new DtypeError(`${op}: expected a bool mask, got ${mask.dtype.name}`, { op, dtype: mask.dtype.name });
+}
+
+addMethod('where', function (condition: Tensor, other: TensorLike) {
+  return where(condition, this, other);
+});
+addMethod('maskedFill', function (mask: Tensor, value: TensorLike) {
+  return maskedFill(this, mask, value);
+});
+addMethod('maskedFill_', function (mask: Tensor, value: TensorLike) {
+  checkMask(mask, 'maskedFill_');
+  return dispatchOne(whereOp, [mask, operand(value, this.device, 'maskedFill_'), this], NO_PARAMS, this);
+});
+
+/** `input` with `value` where the mask is true. @throws DtypeError if the mask is not bool. */
+export function maskedFill(input: Tensor, mask: Tensor, value: TensorLike): Tensor {
+  checkMask(mask, 'maskedFill');
+  const filled = where(mask, value, input);
+  return filled.dtype === input.dtype ? filled : filled.to(input.dtype);
+}
+
+interface Bounds {
+  min: number;
+  max: number;
+}
+
+const clampOp: Op<Bounds> = definePointwise<Bounds>('clamp', 1, {
+  doc: 'Each element moved into [min, max].',
+  expression: 'm::minimum(m::maximum(x, p0), p1)',
+  classes: 'A',
+  kernelParams: ['min', 'max'],
+  saves: { inputs: [0] },
+  vjp: (ctx, g) => {
+    const x = ctx.input(0);
+    return [where(x.ge(ctx.params.min).logicalAnd(x.le(ctx.params.max)), g, 0)];
+  },
+  samples: unarySamples({ min: -0.5, max: 0.8 }),
+});
+
+/**
+ * Each element moved into `[min, max]`; either bound may be left out.
+ *
+ * @throws ArgumentError if both are left out.
+ */
+export function clamp(input: Tensor, { min = null, max = null }: { min?: TensorLike | null; max?: TensorLike | null }): Tensor {
+  return clampInto(input, min, max, null);
+}
+
+function clampInto(input: Tensor, min: TensorLike | null, max: TensorLike | null, into: Tensor | null): Tensor {
+  requireTensor(input, 'clamp');
+  if (min === null && max === null) throw new ArgumentError('clamp: expected min, max or both', { op: 'clamp' });
+  if (min instanceof Tensor || max instanceof Tensor) {
+    const raised = min === null ? input : input.maximum(min);
+    const bounded = max === null ? raised : raised.minimum(max);
+    return into === null ? bounded : into.copy_(bounded);
+  }
+  const whole = input.dtype.isFloatingPoint ? Number.POSITIVE_INFINITY : 2 ** 62;
+  return dispatchOne(clampOp, [input], { min: Number(min ?? -whole), max: Number(max ?? whole) }, into);
+}
+
+addMethod('clamp', function (bounds: { min?: TensorLike | null; max?: TensorLike | null }) {
+  return clampInto(this, bounds.min ?? null, bounds.max ?? null, null);
+});
+addMethod('clamp_', function (bounds: { min?: TensorLike | null; max?: TensorLike | null }) {
+  return clampInto(this, bounds.min ?? null, bounds.max ?? null, this);
+});
+
+interface Value {
+  value: number;
+}
+
+const addcmulOp: Op<Value> = definePointwise<Value>('addcmul', 3, {
+  doc: 'input + value * tensor1 * tensor2.',
+  expression: 'x + p0 * y * z',
+  classes: 'A',
+  kernelParams: ['value'],
+  saves: { inputs: [1, 2] },
+  vjp: (ctx, g) => {
+    const scaled = g.mul(ctx.params.value);
+    return [g, ctx.needs(1) ? scaled.mul(ctx.input(2)) : null, ctx.needs(2) ? scaled.mul(ctx.input(1)) : null];
+  },
+  samples: ternarySamples({ value: 0.5 }),
+});
+
+const addcdivOp: Op<Value> = definePointwise<Value>('addcdiv', 3, {
+  doc: 'input + value * tensor1 / tensor2.',
+  expression: 'x + p0 * y / z',
+  kernelParams: ['value'],
+  saves: { inputs: [1, 2] },
+  vjp: (ctx, g) => {
+    const scaled = g.mul(ctx.params.value).div(ctx.input(2));
+    return [g, ctx.needs(1) ? scaled : null, ctx.needs(2) ? scaled.mul(ctx.input(1)).div(ctx.input(2)).neg() : null];
+  },
+  samples: ternarySamples({ value: 0.5 }),
+});
+
+const lerpOp: Op<None> = definePointwise<None>('lerp', 3, {
+  doc: 'input + weight * (end - input).',
+  expression: 'm::lerp(x, y, z)',
+  saves: { inputs: [0, 1, 2] },
+  vjp: (ctx, g) => {
+    const weight = ctx.input(2);
+    return [
+      ctx.needs(0) ? g.sub(g.mul(weight)) : null,
+      ctx.needs(1) ? g.mul(weight) : null,
+      ctx.needs(2) ? g.mul(ctx.input(1).sub(ctx.input(0))) : null,
+    ];
+  },
+  samples: ternarySamples(NO_PARAMS as None),
+});
+
+/** input + value * tensor1 * tensor2. */
+export function addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, { value = 1 } = {}): Tensor {
+  return dispatchOne(addcmulOp, [input, tensor1, tensor2], { value });
+}
+
+/** input + value * tensor1 / tensor2. */
+export function addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, { value = 1 } = {}): Tensor {
+  return dispatchOne(addcdivOp, [input, tensor1, tensor2], { value });
+}
+
+/** input + weight * (end - input). */
+export function lerp(input: Tensor, end: Tensor, weight: TensorLike): Tensor {
+  return dispatchOne(lerpOp, [input, end, operand(weight, input.device, 'lerp')], NO_PARAMS);
+}
+
+for (const [name, op] of [
+  ['addcmul', addcmulOp],
+  ['addcdiv', addcdivOp],
+] as const) {
+  addMethod(name, function (tensor1: Tensor, tensor2: Tensor, { value = 1 } = {}) {
+    return dispatchOne(op, [this, tensor1, tensor2], { value });
+  });
+  addMethod(`${name}_`, function (tensor1: Tensor, tensor2: Tensor, { value = 1 } = {}) {
+    return dispatchOne(op, [this, tensor1, tensor2], { value }, this);
+  });
+}
+addMethod('lerp', function (end: Tensor, weight: TensorLike) {
+  return lerp(this, end, weight);
+});
+addMethod('lerp_', function (end: Tensor, weight: TensorLike) {
+  return dispatchOne(lerpOp, [this, end, operand(weight, this.device, 'lerp_')], NO_PARAMS, this);
+});
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** This where the condition is true, else `other`. Gradient: this and other. */
+    where(condition: Tensor, other: TensorLike): Tensor;
+    /** This with `value` where the mask is true. @throws DtypeError if the mask is not bool. */
+    maskedFill(mask: Tensor, value: TensorLike): Tensor;
+    maskedFill_(mask: Tensor, value: TensorLike): this;
+    /** Each element moved into [min, max]. Gradient: yes, 0 outside. */
+    clamp(bounds: { min?: TensorLike | null; max?: TensorLike | null }): Tensor;
+    clamp_(bounds: { min?: TensorLike | null; max?: TensorLike | null }): this;
+    /** this + value * tensor1 * tensor2. */
+    addcmul(tensor1: Tensor, tensor2: Tensor, options?: { value?: number }): Tensor;
+    addcmul_(tensor1: Tensor, tensor2: Tensor, options?: { value?: number }): this;
+    /** this + value * tensor1 / tensor2. */
+    addcdiv(tensor1: Tensor, tensor2: Tensor, options?: { value?: number }): Tensor;
+    addcdiv_(tensor1: Tensor, tensor2: Tensor, options?: { value?: number }): this;
+    /** this + weight * (end - this). */
+    lerp(end: Tensor, weight: TensorLike): Tensor;
+    lerp_(end: Tensor, weight: TensorLike): this;
+  }
+}

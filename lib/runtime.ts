@@ -1,0 +1,73 @@
+/** Composition root: puts the layers together and connects them to the addon. Read this file first; nothing else sees all. */
+import { inspect } from 'node:util';
+import { AccumulateGrad } from './autograd/accumulate-grad.js';
+import { autogradLayer } from './autograd/autograd-layer.js';
+import './autograd/backward.js';
+import { type Device, cpu } from './core/device.js';
+import { installAutograd, swapBackend } from './core/dispatch.js';
+import type { DType } from './core/dtype.js';
+import { formatTensor } from './core/print.js';
+import { installStorageFinder } from './core/scope.js';
+import { type Shape, contiguousStrides } from './core/shape.js';
+import { type Storage, installMemory } from './core/storage.js';
+import { Tensor } from './core/tensor.js';
+import { rawArray } from './core/values.js';
+import { runEager } from './eager/eager-backend.js';
+import { installTokenBytes } from './eager/garbage.js';
+import { adoptArray, allocateNow, nativeMemory, readBytes, readBytesSync, readElement, writeBytes } from './eager/memory.js';
+import { connect } from './eager/submit.js';
+import { loadAddon } from './native/load.js';
+import { installValueAccess } from './ops/construct.js';
+import './ops/index.js';
+
+const addon = loadAddon();
+connect(addon);
+installMemory(nativeMemory);
+installAutograd(autogradLayer);
+swapBackend(runEager);
+installTokenBytes(() => {
+  let bytes = addon.memoryStats(cpu.code).tokenBytes;
+  for (let i = 0; i < addon.deviceCount('cuda'); i++) bytes += addon.memoryStats(1 + i).tokenBytes;
+  return bytes;
+});
+
+function fresh(shape: Shape, dtype: DType, device: Device, storage: Storage): Tensor {
+  return new Tensor(shape, contiguousStrides(shape), 0, dtype, device, storage);
+}
+
+installValueAccess({
+  fromRaw(raw, shape, dtype, device) {
+    const t = fresh(shape, dtype, device, allocateNow(device, raw.byteLength));
+    if (raw.byteLength > 0) writeBytes(t, raw);
+    return t;
+  },
+  adopt: (array, shape, dtype) => fresh(shape, dtype, cpu, adoptArray(array, cpu)),
+  readSync: readBytesSync,
+  read: readBytes,
+  readElement,
+});
+
+installStorageFinder(function find(value, found) {
+  if (value instanceof Tensor) {
+    for (const t of [value, value.gradTensor]) if (t?.storage) found.add(t.storage);
+  } else if (Array.isArray(value) || value instanceof Set) {
+    for (const item of value) find(item, found);
+  } else if (value instanceof Map) {
+    for (const item of value.values()) find(item, found);
+  } else if (value !== null && typeof value === 'object' && Object.getPrototypeOf(value) === Object.prototype) {
+    for (const item of Object.values(value)) find(item, found);
+  }
+});
+
+Object.defineProperty(Tensor.prototype, inspect.custom, {
+  value(this: Tensor) {
+    return formatTensor(this, () => (this.numel() === 0 ? rawArray(this.dtype, 0) : this.toTypedArray()));
+  },
+});
+Object.defineProperty(Tensor.prototype, 'toString', {
+  value(this: Tensor) {
+    return inspect(this);
+  },
+});
+
+export { AccumulateGrad, addon };

@@ -1,0 +1,41 @@
+// Module entry. The experimental API level makes finalizers run during the collection itself: at the stable level they wait for
+// the event loop, so that a synchronous training loop would never free anything.
+#include "environment.h"
+
+namespace shardwise {
+
+namespace {
+
+void on_environment_end(void* data) { static_cast<Environment*>(data)->close(); }
+
+napi_value init(napi_env env, napi_value exports) {
+  auto* state = new Environment(env);
+  napi_set_instance_data(env, state, nullptr, nullptr);
+  napi_add_env_cleanup_hook(env, on_environment_end, state);
+
+  napi_value words, abi, names;
+  napi_get_reference_value(env, state->words_ref, &words);
+  napi_set_named_property(env, exports, "words", words);
+  napi_create_uint32(env, kBackendAbi, &abi);
+  napi_set_named_property(env, exports, "abi", abi);
+  const Backend* cpu = Devices::get().cpu;
+  napi_create_array_with_length(env, cpu->num_kernels, &names);
+  for (int32_t i = 0; i < cpu->num_kernels; i++) {
+    napi_value name;
+    napi_create_string_utf8(env, cpu->kernels[i].name, NAPI_AUTO_LENGTH, &name);
+    napi_set_element(env, names, i, name);
+  }
+  napi_set_named_property(env, exports, "kernelNames", names);
+  export_function(env, exports, "submit", submit);
+  export_memory(env, exports);
+  export_transfer(env, exports);
+  export_streams(env, exports);
+  export_devices(env, exports);
+  return exports;
+}
+
+}  // namespace
+
+}  // namespace shardwise
+
+NAPI_MODULE_INIT() { return shardwise::init(env, exports); }

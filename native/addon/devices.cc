@@ -1,0 +1,227 @@
+// Devices, backends and libraries: what is there, and why something is not. Memory statistics.
+#include <dlfcn.h>
+#include <link.h>
+
+#include <cstring>
+#include <string>
+
+#include "environment.h"
+
+namespace shardwise {
+
+namespace {
+
+std::string string_argument(napi_env env, napi_value value) {
+  size_t length = 0;
+  if (napi_get_value_string_utf8(env, value, nullptr, 0, &length) != napi_ok) return {};
+  std::string out(length, '\0');
+  napi_get_value_string_utf8(env, value, out.data(), length + 1, &length);
+  return out;
+}
+
+napi_value text(napi_env env, const char* value) {
+  napi_value result;
+  napi_create_string_utf8(env, value, NAPI_AUTO_LENGTH, &result);
+  return result;
+}
+
+void set_number(napi_env env, napi_value object, const char* key, double value) {
+  napi_value number;
+  napi_create_double(env, value, &number);
+  napi_set_named_property(env, object, key, number);
+}
+
+void set_text(napi_env env, napi_value object, const char* key, const char* value) {
+  napi_set_named_property(env, object, key, text(env, value));
+}
+
+// Null, or why the backend cannot be used.
+napi_value open_backend(napi_env env, napi_callback_info info) {
+  napi_value arg, null_value;
+  size_t argc = 1;
+  napi_get_cb_info(env, info, &argc, &arg, nullptr, nullptr);
+  napi_get_null(env, &null_value);
+  Devices& devices = Devices::get();
+  if (devices.cuda) return null_value;
+  const std::string path = string_argument(env, arg);
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) return text(env, dlerror());
+  using Entry = const Backend* (*)();
+  auto entry = reinterpret_cast<Entry>(dlsym(library, "shardwise_backend_v1"));
+  if (!entry) return text(env, "it has no symbol shardwise_backend_v1");
+  const Backend* backend = entry();
+  if (backend->abi != kBackendAbi) return text(env, "it was built for another version of the addon");
+  if (backend->num_kernels != devices.cpu->num_kernels) return text(env, "its kernel table differs from the addon's: rebuild both");
+  if (backend->device_count() <= 0) {
+    DeviceInfo device;
+    ErrorText error;
+    backend->device_info(0, &device, &error);
+    return text(env, error.text[0] ? error.text : "no CUDA device was found");
+  }
+  devices.cuda = backend;
+  return null_value;
+}
+
+// Opens a library for a look at its version. It stays open: unloading CUDA libraries is not safe.
+napi_value probe_library(napi_env env, napi_callback_info info) {
+  napi_value args[2], result;
+  size_t argc = 2;
+  napi_get_cb_info(env, info, &argc, args, nullptr, nullptr);
+  napi_create_object(env, &result);
+  const std::string name = string_argument(env, args[0]), symbol = string_argument(env, args[1]);
+  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    set_text(env, result, "reason", dlerror());
+    return result;
+  }
+  link_map* map = nullptr;
+  const bool known = dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map;
+  set_text(env, result, "path", known ? map->l_name : name.c_str());
+  double version = 0;
+  if (void* entry = symbol.empty() ? nullptr : dlsym(library, symbol.c_str())) {
+    int a = 0, b = 0;
+    if (symbol == "cublasLtGetVersion") version = static_cast<double>(reinterpret_cast<size_t (*)()>(entry)());
+    else if (symbol == "nvrtcVersion" && reinterpret_cast<int (*)(int*, int*)>(entry)(&a, &b) == 0) version = a * 1000 + b * 10;
+    else if (symbol != "nvrtcVersion" && reinterpret_cast<int (*)(int*)>(entry)(&a) == 0) version = a;
+  }
+  set_number(env, result, "version", version);
+  return result;
+}
+
+napi_value device_count(napi_env env, napi_callback_info info) {
+  napi_value arg, result;
+  size_t argc = 1;
+  napi_get_cb_info(env, info, &argc, &arg, nullptr, nullptr);
+  const bool cuda = string_argument(env, arg) == "cuda";
+  const Devices& devices = Devices::get();
+  napi_create_int32(env, cuda ? (devices.cuda ? devices.cuda->device_count() : 0) : 1, &result);
+  return result;
+}
+
+bool device_argument(napi_env env, napi_callback_info info, int64_t* device, int64_t* second = nullptr) {
+  int64_t args[2] = {0, 0};
+  if (!read_integers(env, info, second ? 2 : 1, args)) return false;
+  if (!Devices::get().valid(args[0])) {
+    throw_error(env, Code::Device, "there is no such device");
+    return false;
+  }
+  *device = args[0];
+  if (second) *second = args[1];
+  return true;
+}
+
+napi_value device_info(napi_env env, napi_callback_info info) {
+  int64_t device;
+  if (!device_argument(env, info, &device)) return nullptr;
+  DeviceInfo found{};
+  ErrorText error;
+  const auto code = static_cast<int32_t>(device);
+  Status status = Devices::get().backend(code)->device_info(Devices::index(code), &found, &error);
+  if (!status.ok()) return throw_error(env, status.code, error.text);
+  napi_value result;
+  napi_create_object(env, &result);
+  set_text(env, result, "name", found.name);
+  set_text(env, result, "detail", found.detail);
+  set_number(env, result, "totalBytes", static_cast<double>(found.total_bytes));
+  set_number(env, result, "freeBytes", static_cast<double>(found.free_bytes));
+  set_number(env, result, "major", found.major);
+  set_number(env, result, "minor", found.minor);
+  set_number(env, result, "numCores", found.num_cores);
+  return result;
+}
+
+napi_value set_blocking(napi_env env, napi_callback_info info) {
+  int64_t value;
+  if (read_integers(env, info, 1, &value)) state_of(env).blocking = value != 0;
+  return nullptr;
+}
+
+napi_value memory_stats(napi_env env, napi_callback_info info) {
+  int64_t device;
+  if (!device_argument(env, info, &device)) return nullptr;
+  Environment& state = state_of(env);
+  const MemoryStats stats = Devices::get().allocator(static_cast<int32_t>(device))->stats();
+  int64_t tokens = 0, token_bytes = 0;
+  if (device == 0 && !Devices::get().cuda) {
+    tokens = state.tokens;
+    token_bytes = state.token_bytes;
+  } else {
+    state.storages.for_each([&](int64_t, StorageEntry& entry) {
+      if (entry.device != device || entry.token_bytes < 0) return;
+      tokens++;
+      token_bytes += entry.bytes;
+    });
+  }
+  napi_value result;
+  napi_create_object(env, &result);
+  const std::pair<const char*, int64_t> fields[] = {
+      {"allocatedBytes", stats.allocated}, {"reservedBytes", stats.reserved}, {"peakAllocatedBytes", stats.peak_allocated},
+      {"peakReservedBytes", stats.peak_reserved}, {"liveBlocks", stats.live_blocks}, {"allocations", stats.allocations},
+      {"frees", stats.frees}, {"segments", stats.segments}, {"cachedBytes", stats.cached}, {"largestFreeBlock", stats.largest_free},
+      {"tokens", tokens}, {"tokenBytes", token_bytes}, {"outOfMemoryRetries", stats.retries}};
+  for (auto& [key, value] : fields) set_number(env, result, key, static_cast<double>(value));
+  return result;
+}
+
+napi_value reset_peak_stats(napi_env env, napi_callback_info info) {
+  int64_t device;
+  if (device_argument(env, info, &device)) Devices::get().allocator(static_cast<int32_t>(device))->reset_peaks();
+  return nullptr;
+}
+
+napi_value empty_cache(napi_env env, napi_callback_info info) {
+  int64_t device, idle_ms;
+  if (device_argument(env, info, &device, &idle_ms)) Devices::get().allocator(static_cast<int32_t>(device))->empty_cache(idle_ms);
+  return nullptr;
+}
+
+napi_value memory_snapshot(napi_env env, napi_callback_info info) {
+  int64_t device;
+  if (!device_argument(env, info, &device)) return nullptr;
+  napi_value list;
+  napi_create_array(env, &list);
+  uint32_t at = 0;
+  for (auto& segment : Devices::get().allocator(static_cast<int32_t>(device))->snapshot()) {
+    napi_value item, blocks;
+    napi_create_object(env, &item);
+    set_number(env, item, "address", static_cast<double>(reinterpret_cast<uintptr_t>(segment.address)));
+    set_number(env, item, "bytes", static_cast<double>(segment.bytes));
+    set_number(env, item, "stream", segment.stream);
+    napi_create_array(env, &blocks);
+    uint32_t k = 0;
+    for (auto& block : segment.blocks) {
+      napi_value entry;
+      napi_create_object(env, &entry);
+      set_number(env, entry, "offset", static_cast<double>(block.offset));
+      set_number(env, entry, "bytes", static_cast<double>(block.bytes));
+      set_text(env, entry, "state", block.allocated ? "allocated" : "free");
+      napi_set_element(env, blocks, k++, entry);
+    }
+    napi_set_named_property(env, item, "blocks", blocks);
+    napi_set_element(env, list, at++, item);
+  }
+  return list;
+}
+
+napi_value shutdown(napi_env env, napi_callback_info) {
+  ErrorText ignored;
+  for (auto& stream : state_of(env).streams) stream->synchronize(&ignored);
+  return nullptr;
+}
+
+}  // namespace
+
+void export_devices(napi_env env, napi_value exports) {
+  export_function(env, exports, "openBackend", open_backend);
+  export_function(env, exports, "probeLibrary", probe_library);
+  export_function(env, exports, "deviceCount", device_count);
+  export_function(env, exports, "deviceInfo", device_info);
+  export_function(env, exports, "setBlocking", set_blocking);
+  export_function(env, exports, "memoryStats", memory_stats);
+  export_function(env, exports, "resetPeakStats", reset_peak_stats);
+  export_function(env, exports, "emptyCache", empty_cache);
+  export_function(env, exports, "memorySnapshot", memory_snapshot);
+  export_function(env, exports, "shutdown", shutdown);
+}
+
+}  // namespace shardwise

@@ -1,0 +1,265 @@
+#include "environment.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace shardwise {
+
+Devices& Devices::get() {
+  static Devices* devices = new Devices;  // never destroyed: streams may outlive statics
+  return *devices;
+}
+
+bool Devices::valid(int64_t code) {
+  if (code == 0) return true;
+  return cuda && code > 0 && code <= cuda->device_count();
+}
+
+CachingAllocator* Devices::allocator(int32_t code) {
+  std::lock_guard<std::mutex> lock(mutex);
+  auto& found = allocators[code];
+  if (!found) found = std::make_unique<CachingAllocator>(backend(code), index(code));
+  return found.get();
+}
+
+void Gate::post(Completion* completion) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!alive) {
+    // References of an environment that has ended went with it.
+    if (completion->staging) completion->staging_backend->host_release(completion->staging, completion->bytes);
+    delete completion;
+    return;
+  }
+  finished.push_back(completion);
+  if (scheduled) return;
+  scheduled = true;
+  napi_call_threadsafe_function(function, nullptr, napi_tsfn_nonblocking);
+}
+
+namespace {
+
+void finish(Environment& state, Completion* completion) {
+  napi_env env = state.env;
+  napi_handle_scope scope;
+  napi_open_handle_scope(env, &scope);
+  if (completion->staging) {
+    if (completion->code == Code::Ok) std::memcpy(completion->destination, completion->staging, completion->bytes);
+    completion->staging_backend->host_release(completion->staging, completion->bytes);
+  }
+  napi_value callback, receiver, argument;
+  napi_get_reference_value(env, completion->callback, &callback);
+  napi_get_global(env, &receiver);
+  if (completion->code == Code::Ok) {
+    napi_get_null(env, &argument);
+  } else {
+    throw_error(env, completion->code, completion->error.text);
+    napi_get_and_clear_last_exception(env, &argument);
+  }
+  napi_delete_reference(env, completion->callback);
+  if (completion->keep_alive) napi_delete_reference(env, completion->keep_alive);
+  delete completion;
+  napi_value ignored;
+  napi_call_function(env, receiver, callback, 1, &argument, &ignored);
+  napi_close_handle_scope(env, scope);
+}
+
+void on_completions(napi_env env, napi_value, void*, void*) {
+  if (!env) return;
+  Environment& state = state_of(env);
+  std::vector<Completion*> done;
+  {
+    std::lock_guard<std::mutex> lock(state.gate->mutex);
+    done.swap(state.gate->finished);
+    state.gate->scheduled = false;
+  }
+  state.pending_completions -= static_cast<int>(done.size());
+  if (state.pending_completions == 0) napi_unref_threadsafe_function(env, state.gate->function);
+  for (Completion* each : done) finish(state, each);
+}
+
+}  // namespace
+
+Environment::Environment(napi_env e) : env(e), gate(std::make_shared<Gate>()) {
+  napi_value buffer, name;
+  void* data;
+  napi_create_arraybuffer(env, kWordBytes, &data, &buffer);
+  words = static_cast<double*>(data);
+  napi_create_reference(env, buffer, 1, &words_ref);
+  napi_create_string_utf8(env, "shardwise", NAPI_AUTO_LENGTH, &name);
+  napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, nullptr, on_completions, &gate->function);
+  napi_unref_threadsafe_function(env, gate->function);
+}
+
+void Environment::close() {
+  closed = true;
+  {
+    std::lock_guard<std::mutex> lock(gate->mutex);
+    gate->alive = false;
+    for (Completion* each : gate->finished) delete each;
+    gate->finished.clear();
+    napi_release_threadsafe_function(gate->function, napi_tsfn_abort);
+  }
+  streams.clear();  // waits for each
+  storages.for_each([&](int64_t, StorageEntry& entry) {
+    if (entry.block) entry.allocator->free(entry.block, true);
+  });
+}
+
+Stream* Environment::stream(int64_t id) {
+  return id >= 0 && id < static_cast<int64_t>(streams.size()) ? streams[id].get() : nullptr;
+}
+
+Stream* Environment::default_stream(int32_t device, ErrorText* error) {
+  auto found = default_streams.find(device);
+  if (found != default_streams.end()) return streams[found->second].get();
+  if (!Devices::get().valid(device)) {
+    fail(error, Code::Device, "there is no cuda:%d", device - 1);
+    return nullptr;
+  }
+  const auto id = static_cast<uint32_t>(streams.size());
+  auto stream = std::make_unique<Stream>(Devices::get().backend(device), Devices::index(device), id, 0);
+  if (!stream->open(error).ok()) return nullptr;
+  streams.push_back(std::move(stream));
+  default_streams[device] = id;
+  return streams[id].get();
+}
+
+void Environment::touch(StorageEntry& entry, Stream& stream) {
+  if (entry.last_stream != &stream && entry.last_stream) {
+    Stream& other = *entry.last_stream;
+    const uint64_t sequence = entry.last_sequence;
+    if (other.backend()->asynchronous) {
+      auto event = std::make_shared<Event>();
+      event->backend = other.backend();
+      event->device = other.device();
+      other.enqueue([event](Stream& s) {
+        ErrorText ignored;
+        if (event->create(&ignored).ok()) event->backend->event_record(event->handle, s.native(), &ignored);
+        std::lock_guard<std::mutex> lock(event->mutex);
+        event->recorded.store(1);
+        event->changed.notify_all();
+      });
+      stream.enqueue([event](Stream& s) {
+        ErrorText ignored;
+        event->wait_recorded(1);
+        if (!event->handle) return;
+        if (s.backend()->asynchronous) s.backend()->event_wait(event->handle, s.native(), &ignored);
+        else event->backend->event_synchronize(event->handle, &ignored);
+      });
+    } else if (other.completed() < sequence) {
+      stream.enqueue([&other, sequence](Stream&) { other.wait(sequence); });
+    }
+  }
+  if (entry.home != &stream) {
+    bool known = false;
+    for (Stream* each : entry.other_streams) known = known || each == &stream;
+    if (!known) entry.other_streams.push_back(&stream);
+  }
+  entry.last_stream = &stream;
+}
+
+void Environment::release(int64_t handle, bool collected) {
+  StorageEntry* entry = closed ? nullptr : storages.find(handle);
+  if (!entry) return;
+  if (entry->token_bytes >= 0) {
+    tokens--;
+    token_bytes -= entry->bytes;
+    external_delta -= entry->token_bytes;
+  }
+  if (entry->adopted) dropped_refs.push_back(static_cast<napi_ref>(entry->adopted));
+  Block* block = entry->block;
+  CachingAllocator* allocator = entry->allocator;
+  if (block && entry->other_streams.empty()) {
+    allocator->free(block, collected);
+  } else if (block) {
+    // Each stream that used it says when it is done; the last one frees.
+    auto left = std::make_shared<std::atomic<int>>(static_cast<int>(entry->other_streams.size()));
+    for (Stream* each : entry->other_streams) {
+      each->enqueue([left, block, allocator](Stream& s) {
+        struct Pending {
+          std::shared_ptr<std::atomic<int>> left;
+          Block* block;
+          CachingAllocator* allocator;
+        };
+        auto* pending = new Pending{left, block, allocator};
+        auto done = [](void* context) {
+          auto* p = static_cast<Pending*>(context);
+          if (p->left->fetch_sub(1) == 1) p->allocator->free(p->block, false);
+          delete p;
+        };
+        ErrorText ignored;
+        if (!s.backend()->stream_on_complete(s.native(), done, pending, &ignored).ok()) done(pending);
+      });
+    }
+  }
+  storages.remove(handle);
+}
+
+void Environment::settle_accounts() {
+  if (external_delta > (1 << 20) || external_delta < -(1 << 20)) {
+    int64_t ignored;
+    const int64_t delta = external_delta;
+    external_delta = 0;
+    napi_adjust_external_memory(env, delta, &ignored);
+  }
+  while (!dropped_refs.empty()) {
+    napi_ref ref = dropped_refs.back();
+    dropped_refs.pop_back();
+    napi_delete_reference(env, ref);
+  }
+}
+
+void Environment::expect_completion() {
+  if (pending_completions++ == 0) napi_ref_threadsafe_function(env, gate->function);
+}
+
+Environment& state_of(napi_env env) {
+  void* data = nullptr;
+  napi_get_instance_data(env, &data);
+  return *static_cast<Environment*>(data);
+}
+
+napi_value throw_error(napi_env env, Code code, const char* message) {
+  constexpr const char* names[] = {"SW_OK",     "SW_INVALID",     "SW_OUT_OF_MEMORY", "SW_INDEX",
+                                   "SW_DEVICE", "SW_UNSUPPORTED", "SW_CLOSED"};
+  napi_throw_error(env, names[static_cast<int>(code)], message);
+  return nullptr;
+}
+
+int64_t to_integer(double value) {
+  constexpr double limit = 9007199254740992.0;
+  if (!(value >= -limit && value <= limit)) return INT64_MIN;
+  const auto integer = static_cast<int64_t>(value);
+  return static_cast<double>(integer) == value ? integer : INT64_MIN;
+}
+
+bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw) {
+  napi_value args[8];
+  size_t given = 8;
+  napi_get_cb_info(env, info, &given, args, nullptr, nullptr);
+  for (int i = 0; i < count; i++) {
+    double value = NAN;
+    bool flag = false;
+    if (i < static_cast<int>(given)) {
+      if (raw) raw[i] = args[i];
+      if (napi_get_value_double(env, args[i], &value) != napi_ok) {
+        if (napi_get_value_bool(env, args[i], &flag) == napi_ok) value = flag;
+        else if (raw) value = 0;  // an object: the caller looks at the raw value
+      }
+    }
+    out[i] = to_integer(value);
+    if (out[i] == INT64_MIN) {
+      throw_error(env, Code::Invalid, "expected an integer argument");
+      return false;
+    }
+  }
+  return true;
+}
+
+void export_function(napi_env env, napi_value exports, const char* name, napi_callback callback) {
+  napi_value fn;
+  napi_create_function(env, name, NAPI_AUTO_LENGTH, callback, nullptr, &fn);
+  napi_set_named_property(env, exports, name, fn);
+}
+
+}  // namespace shardwise

@@ -1,0 +1,105 @@
+// State of one JavaScript environment (the main thread or a worker): its storages, streams, events, and the way back from
+// native threads. Devices and their allocators belong to the process.
+#pragma once
+#include <node_api.h>
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "../runtime/storage_table.h"
+
+// In cpu/backend.cc.
+extern "C" const shardwise::Backend* shardwise_cpu_backend();
+
+namespace shardwise {
+
+constexpr int64_t kWordBytes = 2 << 20;
+
+// Work to be finished on the JavaScript thread: a promise to settle, staging memory to copy out.
+struct Completion {
+  napi_ref callback = nullptr;
+  napi_ref keep_alive = nullptr;       // the destination's ArrayBuffer
+  const Backend* staging_backend = nullptr;
+  void* staging = nullptr;
+  void* destination = nullptr;
+  int64_t bytes = 0;
+  Code code = Code::Ok;
+  ErrorText error;
+};
+
+// Native threads post completions through this; it outlives the environment, which closes it when it ends.
+struct Gate {
+  std::mutex mutex;
+  bool alive = true;
+  bool scheduled = false;
+  std::vector<Completion*> finished;
+  napi_threadsafe_function function = nullptr;
+  void post(Completion* completion);
+};
+
+struct Environment {
+  explicit Environment(napi_env env);
+  // When the environment ends. The object itself stays: the engine still finalises tokens after this.
+  void close();
+
+  napi_env env;
+  double* words = nullptr;
+  napi_ref words_ref = nullptr;
+  StorageTable storages;
+  std::vector<std::unique_ptr<Stream>> streams;
+  std::unordered_map<int32_t, uint32_t> default_streams;  // by device code
+  std::unordered_map<uint32_t, std::shared_ptr<Event>> events;
+  uint32_t next_event = 1;
+  std::shared_ptr<Gate> gate;
+  int pending_completions = 0;
+  bool blocking = false;
+  bool closed = false;
+
+  int64_t tokens = 0, token_bytes = 0;
+  int64_t external_delta = 0;           // to be reported to the engine
+  std::vector<napi_ref> dropped_refs;   // of adopted buffers freed during a collection
+
+  Stream* stream(int64_t id);
+  Stream* default_stream(int32_t device, ErrorText* error);
+  void release(int64_t handle, bool collected);
+  // Orders `stream` after the last use of the storage, and notes this one.
+  void touch(StorageEntry& entry, Stream& stream);
+  void settle_accounts();               // reports external memory, deletes dropped references
+  void expect_completion();
+};
+
+// The process's devices. Device code 0 is the CPU, 1 + n is cuda:n.
+struct Devices {
+  const Backend* cpu = shardwise_cpu_backend();
+  const Backend* cuda = nullptr;
+  std::mutex mutex;
+  std::unordered_map<int32_t, std::unique_ptr<CachingAllocator>> allocators;
+
+  static Devices& get();
+  const Backend* backend(int32_t code) const { return code == 0 ? cpu : cuda; }
+  static int32_t index(int32_t code) { return code == 0 ? 0 : code - 1; }
+  bool valid(int64_t code);
+  CachingAllocator* allocator(int32_t code);
+};
+
+Environment& state_of(napi_env env);
+
+// Throws a JavaScript error with the code's name; returns null for the caller to return.
+napi_value throw_error(napi_env env, Code code, const char* message);
+
+// Reads up to `count` arguments as integers; throws and returns false where one is not a number.
+bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw = nullptr);
+int64_t to_integer(double value);  // INT64_MIN for what is no integer
+
+napi_value submit(napi_env env, napi_callback_info info);
+void export_memory(napi_env env, napi_value exports);
+void export_transfer(napi_env env, napi_value exports);
+void export_streams(napi_env env, napi_value exports);
+void export_devices(napi_env env, napi_value exports);
+void export_function(napi_env env, napi_value exports, const char* name, napi_callback callback);
+
+napi_value make_token(Environment& state, int64_t handle, StorageEntry& entry);
+Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64_t* handle, ErrorText* error);
+
+}  // namespace shardwise

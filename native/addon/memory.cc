@@ -1,0 +1,182 @@
+// Storages: allocation, tokens, freeing, resizing, adoption of ArrayBuffers.
+#include <cstring>
+
+#include "environment.h"
+
+namespace shardwise {
+
+namespace {
+
+// What the engine is told of one storage; capped so that a device of 140 GB does not make it collect without pause.
+int64_t reported(const StorageEntry& entry) {
+  const int64_t bytes = entry.home && entry.home->backend()->asynchronous ? entry.bytes / 16 : entry.bytes;
+  constexpr int64_t cap = 64 << 20;
+  return bytes < cap ? bytes : cap;
+}
+
+// Runs inside a collection: no JavaScript, no locks that are held while the engine is called.
+void on_collected(node_api_basic_env, void* data, void* hint) {
+  static_cast<Environment*>(hint)->release(reinterpret_cast<int64_t>(data), true);
+}
+
+Status allocate_bytes(StorageEntry& entry, Stream& stream, int64_t bytes, ErrorText* error) {
+  entry.bytes = bytes;
+  entry.device = stream.backend()->asynchronous ? stream.device() + 1 : 0;
+  entry.home = &stream;
+  if (bytes == 0) return kOk;
+  entry.allocator = Devices::get().allocator(entry.device);
+  Status status = entry.allocator->allocate(bytes, stream.id(), &entry.block, error);
+  if (status.ok()) entry.data = entry.block->data;
+  return status;
+}
+
+napi_value allocate(napi_env env, napi_callback_info info) {
+  int64_t args[3];
+  if (!read_integers(env, info, 3, args)) return nullptr;
+  Environment& state = state_of(env);
+  state.settle_accounts();
+  Stream* stream = state.stream(args[0]);
+  if (!stream || args[1] < 0) return throw_error(env, Code::Invalid, "allocate: bad stream or size");
+  ErrorText error;
+  int64_t handle;
+  Status status = allocate_storage(state, *stream, args[1], &handle, &error);
+  if (!status.ok()) return throw_error(env, status.code, error.text);
+  state.words[0] = static_cast<double>(handle);
+  return args[2] ? make_token(state, handle, *state.storages.find(handle)) : nullptr;
+}
+
+napi_value adopt(napi_env env, napi_callback_info info) {
+  int64_t args[4];
+  napi_value raw[4];
+  if (!read_integers(env, info, 4, args, raw)) return nullptr;
+  void* data;
+  size_t length;
+  if (napi_get_arraybuffer_info(env, raw[0], &data, &length) != napi_ok)
+    return throw_error(env, Code::Invalid, "adopt: expected an ArrayBuffer");
+  if (args[1] < 0 || args[2] < 0 || static_cast<size_t>(args[1] + args[2]) > length)
+    return throw_error(env, Code::Invalid, "adopt: the range is outside the buffer");
+  Environment& state = state_of(env);
+  state.settle_accounts();
+  ErrorText error;
+  Stream* stream = state.default_stream(0, &error);
+  if (!stream) return throw_error(env, Code::Device, error.text);
+  StorageEntry* entry;
+  const int64_t handle = state.storages.add(&entry);
+  if (!handle) return throw_error(env, Code::OutOfMemory, "too many tensors are alive");
+  entry->data = static_cast<char*>(data) + args[1];
+  entry->bytes = args[2];
+  entry->home = stream;
+  napi_ref ref;
+  napi_create_reference(env, raw[0], 1, &ref);
+  entry->adopted = ref;
+  state.words[0] = static_cast<double>(handle);
+  return args[3] ? make_token(state, handle, *entry) : nullptr;
+}
+
+napi_value token(napi_env env, napi_callback_info info) {
+  int64_t handle;
+  if (!read_integers(env, info, 1, &handle)) return nullptr;
+  Environment& state = state_of(env);
+  StorageEntry* entry = state.storages.find(handle);
+  if (!entry) return throw_error(env, Code::Closed, "makeToken: the storage was freed");
+  return make_token(state, handle, *entry);
+}
+
+napi_value release(napi_env env, napi_callback_info info) {
+  int64_t handle;
+  if (read_integers(env, info, 1, &handle)) state_of(env).release(handle, false);
+  return nullptr;
+}
+
+napi_value release_many(napi_env env, napi_callback_info info) {
+  int64_t count;
+  if (!read_integers(env, info, 1, &count)) return nullptr;
+  Environment& state = state_of(env);
+  if (count > kWordBytes / 8) return throw_error(env, Code::Invalid, "releaseMany: too many handles");
+  for (int64_t i = 0; i < count; i++) state.release(to_integer(state.words[i]), false);
+  return nullptr;
+}
+
+// The old block goes back in stream order, so commands in flight may still use it.
+napi_value resize(napi_env env, napi_callback_info info) {
+  int64_t args[3];
+  if (!read_integers(env, info, 3, args)) return nullptr;
+  Environment& state = state_of(env);
+  StorageEntry* entry = state.storages.find(args[0]);
+  Stream* stream = state.stream(args[2]);
+  if (!entry || !stream) return throw_error(env, Code::Closed, "resize_: the storage was freed");
+  if (entry->adopted) return throw_error(env, Code::Invalid, "resize_: this storage shows memory of an ArrayBuffer and cannot be resized");
+  if (args[1] < 0) return throw_error(env, Code::Invalid, "resize_: sizes must not be negative");
+  state.touch(*entry, *stream);
+  ErrorText error;
+  StorageEntry fresh;
+  Status status = allocate_bytes(fresh, *stream, args[1], &error);
+  if (!status.ok()) return throw_error(env, status.code, error.text);
+  const int64_t kept = args[1] < entry->bytes ? args[1] : entry->bytes;
+  if (kept > 0) {
+    char *to = fresh.data, *from = entry->data;
+    stream->enqueue([to, from, kept](Stream& s) {
+      ErrorText text;
+      const CopyKind kind = s.backend()->asynchronous ? CopyKind::DeviceToDevice : CopyKind::HostToHost;
+      Status copied = s.backend()->copy(s.native(), to, from, kept, kind, &text);
+      if (!copied.ok()) s.set_error(copied.code, text.text);
+    });
+  }
+  if (entry->token_bytes >= 0) state.token_bytes += args[1] - entry->bytes;
+  Block* old = entry->block;
+  CachingAllocator* allocator = entry->allocator;
+  entry->block = fresh.block;
+  entry->allocator = fresh.allocator;
+  entry->data = fresh.data;
+  entry->bytes = args[1];
+  entry->last_sequence = stream->submitted();
+  if (old) {
+    stream->wait(stream->submitted());
+    allocator->free(old, args[1] == 0);
+  }
+  return nullptr;
+}
+
+napi_value record_stream(napi_env env, napi_callback_info info) {
+  int64_t args[2];
+  if (!read_integers(env, info, 2, args)) return nullptr;
+  Environment& state = state_of(env);
+  StorageEntry* entry = state.storages.find(args[0]);
+  Stream* stream = state.stream(args[1]);
+  if (!entry || !stream) return throw_error(env, Code::Closed, "recordStream: the storage or stream is gone");
+  if (entry->home != stream) entry->other_streams.push_back(stream);
+  return nullptr;
+}
+
+}  // namespace
+
+Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64_t* handle, ErrorText* error) {
+  StorageEntry* entry;
+  *handle = state.storages.add(&entry);
+  if (!*handle) return fail(error, Code::OutOfMemory, "more than %d tensors are alive", 1 << StorageTable::kIndexBits);
+  Status status = allocate_bytes(*entry, stream, bytes, error);
+  if (!status.ok()) state.storages.remove(*handle);
+  return status;
+}
+
+napi_value make_token(Environment& state, int64_t handle, StorageEntry& entry) {
+  entry.token_bytes = reported(entry);
+  state.tokens++;
+  state.token_bytes += entry.bytes;
+  state.external_delta += entry.token_bytes;
+  napi_value token;
+  napi_create_external(state.env, reinterpret_cast<void*>(handle), on_collected, &state, &token);
+  return token;
+}
+
+void export_memory(napi_env env, napi_value exports) {
+  export_function(env, exports, "allocate", allocate);
+  export_function(env, exports, "adopt", adopt);
+  export_function(env, exports, "makeToken", token);
+  export_function(env, exports, "release", release);
+  export_function(env, exports, "releaseMany", release_many);
+  export_function(env, exports, "resize", resize);
+  export_function(env, exports, "recordStream", record_stream);
+}
+
+}  // namespace shardwise

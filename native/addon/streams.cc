@@ -1,0 +1,200 @@
+// Streams and events as JavaScript sees them: small integers.
+#include "environment.h"
+
+namespace shardwise {
+
+namespace {
+
+napi_value number(napi_env env, double value) {
+  napi_value result;
+  napi_create_double(env, value, &result);
+  return result;
+}
+
+napi_value boolean(napi_env env, bool value) {
+  napi_value result;
+  napi_get_boolean(env, value, &result);
+  return result;
+}
+
+Stream* stream_argument(napi_env env, int64_t id) {
+  Stream* stream = state_of(env).stream(id);
+  if (!stream) throw_error(env, Code::Closed, "the stream is gone");
+  return stream;
+}
+
+std::shared_ptr<Event> event_argument(napi_env env, int64_t id) {
+  auto& events = state_of(env).events;
+  auto found = events.find(static_cast<uint32_t>(id));
+  if (found != events.end()) return found->second;
+  throw_error(env, Code::Closed, "the event is gone");
+  return nullptr;
+}
+
+napi_value default_stream(napi_env env, napi_callback_info info) {
+  int64_t device;
+  if (!read_integers(env, info, 1, &device)) return nullptr;
+  ErrorText error;
+  Stream* stream = state_of(env).default_stream(static_cast<int32_t>(device), &error);
+  return stream ? number(env, stream->id()) : throw_error(env, Code::Device, error.text);
+}
+
+napi_value stream_create(napi_env env, napi_callback_info info) {
+  int64_t args[2];
+  if (!read_integers(env, info, 2, args)) return nullptr;
+  Environment& state = state_of(env);
+  if (!Devices::get().valid(args[0])) return throw_error(env, Code::Device, "there is no such device");
+  const auto device = static_cast<int32_t>(args[0]);
+  const auto id = static_cast<uint32_t>(state.streams.size());
+  auto stream = std::make_unique<Stream>(Devices::get().backend(device), Devices::index(device), id, static_cast<int32_t>(args[1]));
+  ErrorText error;
+  Status status = stream->open(&error);
+  if (!status.ok()) return throw_error(env, status.code, error.text);
+  state.streams.push_back(std::move(stream));
+  return number(env, id);
+}
+
+// The id stays taken: storages may still name the stream as their home.
+napi_value stream_destroy(napi_env env, napi_callback_info info) {
+  int64_t id;
+  if (!read_integers(env, info, 1, &id)) return nullptr;
+  Stream* stream = stream_argument(env, id);
+  if (stream) {
+    ErrorText ignored;
+    stream->synchronize(&ignored);
+  }
+  return nullptr;
+}
+
+napi_value synchronize(napi_env env, napi_callback_info info) {
+  int64_t id;
+  if (!read_integers(env, info, 1, &id)) return nullptr;
+  Stream* stream = stream_argument(env, id);
+  if (!stream) return nullptr;
+  ErrorText error;
+  Status status = stream->synchronize(&error);
+  return status.ok() ? nullptr : throw_error(env, status.code, error.text);
+}
+
+napi_value stream_query(napi_env env, napi_callback_info info) {
+  int64_t id;
+  if (!read_integers(env, info, 1, &id)) return nullptr;
+  Stream* stream = stream_argument(env, id);
+  return stream ? boolean(env, stream->idle()) : nullptr;
+}
+
+napi_value event_create(napi_env env, napi_callback_info info) {
+  int64_t args[2];
+  if (!read_integers(env, info, 2, args)) return nullptr;
+  if (!Devices::get().valid(args[0])) return throw_error(env, Code::Device, "there is no such device");
+  auto event = std::make_shared<Event>();
+  event->backend = Devices::get().backend(static_cast<int32_t>(args[0]));
+  event->device = Devices::index(static_cast<int32_t>(args[0]));
+  event->timing = args[1] != 0;
+  ErrorText error;
+  Status status = event->create(&error);
+  if (!status.ok()) return throw_error(env, status.code, error.text);
+  Environment& state = state_of(env);
+  state.events[state.next_event] = event;
+  return number(env, state.next_event++);
+}
+
+napi_value event_destroy(napi_env env, napi_callback_info info) {
+  int64_t id;
+  if (read_integers(env, info, 1, &id)) state_of(env).events.erase(static_cast<uint32_t>(id));
+  return nullptr;
+}
+
+napi_value event_record(napi_env env, napi_callback_info info) {
+  int64_t args[2];
+  if (!read_integers(env, info, 2, args)) return nullptr;
+  auto event = event_argument(env, args[0]);
+  Stream* stream = event ? stream_argument(env, args[1]) : nullptr;
+  if (!stream) return nullptr;
+  if (stream->backend() != event->backend) return throw_error(env, Code::Invalid, "the event and the stream are of different devices");
+  event->requested++;
+  stream->enqueue([event](Stream& s) {
+    ErrorText text;
+    Status status = event->backend->event_record(event->handle, s.native(), &text);
+    if (!status.ok()) s.set_error(status.code, text.text);
+    std::lock_guard<std::mutex> lock(event->mutex);
+    event->recorded.fetch_add(1);
+    event->changed.notify_all();
+  });
+  return nullptr;
+}
+
+napi_value event_wait(napi_env env, napi_callback_info info) {
+  int64_t args[2];
+  if (!read_integers(env, info, 2, args)) return nullptr;
+  auto event = event_argument(env, args[0]);
+  Stream* stream = event ? stream_argument(env, args[1]) : nullptr;
+  if (!stream) return nullptr;
+  const uint64_t count = event->requested;
+  stream->enqueue([event, count](Stream& s) {
+    ErrorText text;
+    event->wait_recorded(count);
+    Status status = s.backend() == event->backend ? s.backend()->event_wait(event->handle, s.native(), &text)
+                                                  : event->backend->event_synchronize(event->handle, &text);
+    if (!status.ok()) s.set_error(status.code, text.text);
+  });
+  return nullptr;
+}
+
+napi_value event_query(napi_env env, napi_callback_info info) {
+  int64_t id;
+  if (!read_integers(env, info, 1, &id)) return nullptr;
+  auto event = event_argument(env, id);
+  if (!event) return nullptr;
+  bool done = event->recorded.load() >= event->requested;
+  ErrorText error;
+  if (done && event->requested > 0) {
+    Status status = event->backend->event_query(event->handle, &done, &error);
+    if (!status.ok()) return throw_error(env, status.code, error.text);
+  }
+  return boolean(env, done);
+}
+
+napi_value event_synchronize(napi_env env, napi_callback_info info) {
+  int64_t id;
+  if (!read_integers(env, info, 1, &id)) return nullptr;
+  auto event = event_argument(env, id);
+  if (!event || event->requested == 0) return nullptr;
+  event->wait_recorded(event->requested);
+  ErrorText error;
+  Status status = event->backend->event_synchronize(event->handle, &error);
+  return status.ok() ? nullptr : throw_error(env, status.code, error.text);
+}
+
+napi_value event_elapsed(napi_env env, napi_callback_info info) {
+  int64_t args[2];
+  if (!read_integers(env, info, 2, args)) return nullptr;
+  auto start = event_argument(env, args[0]);
+  auto end = start ? event_argument(env, args[1]) : nullptr;
+  if (!end) return nullptr;
+  start->wait_recorded(start->requested);
+  end->wait_recorded(end->requested);
+  double ms = 0;
+  ErrorText error;
+  Status status = start->backend->event_elapsed_ms(start->handle, end->handle, &ms, &error);
+  return status.ok() ? number(env, ms) : throw_error(env, status.code, error.text);
+}
+
+}  // namespace
+
+void export_streams(napi_env env, napi_value exports) {
+  export_function(env, exports, "defaultStream", default_stream);
+  export_function(env, exports, "streamCreate", stream_create);
+  export_function(env, exports, "streamDestroy", stream_destroy);
+  export_function(env, exports, "synchronize", synchronize);
+  export_function(env, exports, "streamQuery", stream_query);
+  export_function(env, exports, "eventCreate", event_create);
+  export_function(env, exports, "eventDestroy", event_destroy);
+  export_function(env, exports, "eventRecord", event_record);
+  export_function(env, exports, "eventWait", event_wait);
+  export_function(env, exports, "eventQuery", event_query);
+  export_function(env, exports, "eventSynchronize", event_synchronize);
+  export_function(env, exports, "eventElapsedMs", event_elapsed);
+}
+
+}  // namespace shardwise

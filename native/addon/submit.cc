@@ -1,0 +1,247 @@
+// Commands: words in, a kernel call out. The layout of the words is in native/README.md. Whatever the words hold, memory is
+// only reached inside live storages.
+#include <cstring>
+
+#include "environment.h"
+
+namespace shardwise {
+
+namespace {
+
+constexpr int64_t kHeaderWords = 7;
+constexpr int64_t kImmediate = -1, kAllocate = -2, kIndexView = -3;
+constexpr int64_t kMaxOperands = 4096;
+constexpr int64_t kInlineCost = 16384;
+
+struct Decoded {
+  KernelCall call{};
+  Stream* stream = nullptr;
+  int64_t flags = 0, cost = 0;
+  std::vector<TensorView> views;
+  std::vector<int64_t> dims;
+  std::vector<double> params;
+  std::vector<int64_t> handles;              // of operand i, 0 for none
+  std::vector<int64_t> slots;                // words that hold kAllocate
+  std::vector<int64_t> slot_operands;
+};
+
+class Reader {
+ public:
+  Reader(const double* words, int64_t count) : words_(words), count_(count) {}
+  bool next(int64_t* out) {
+    if (at_ >= count_) return false;
+    *out = to_integer(words_[at_++]);
+    return *out != INT64_MIN;
+  }
+  bool number(double* out) {
+    if (at_ >= count_) return false;
+    *out = words_[at_++];
+    return true;
+  }
+  int64_t at() const { return at_; }
+  void seek(int64_t at) { at_ = at; }
+
+ private:
+  const double* words_;
+  int64_t count_, at_ = 0;
+};
+
+// Reads ndim, sizes, strides; returns how many elements the view reaches, or -1 where a word is bad.
+int64_t read_layout(Reader& in, TensorView& view, std::vector<int64_t>& dims) {
+  int64_t ndim;
+  if (!in.next(&ndim) || ndim < 0 || ndim > kMaxDims) return -1;
+  view.ndim = static_cast<int32_t>(ndim);
+  view.numel = 1;
+  const size_t base = dims.size();
+  double numel = 1, extent = 1;
+  for (int64_t i = 0; i < 2 * ndim; i++) {
+    int64_t v;
+    if (!in.next(&v) || v < 0) return -1;
+    dims.push_back(v);
+  }
+  for (int64_t d = 0; d < ndim; d++) {
+    const int64_t size = dims[base + d];
+    numel *= static_cast<double>(size);
+    if (size > 0) extent += static_cast<double>(size - 1) * static_cast<double>(dims[base + ndim + d]);
+  }
+  if (numel > 4e18 || extent > 4e18) return -1;
+  view.numel = static_cast<int64_t>(numel);
+  return view.numel == 0 ? 0 : static_cast<int64_t>(extent);
+}
+
+Status bad(ErrorText* error, const char* what, int64_t operand) {
+  return fail(error, Code::Invalid, "malformed command: %s (operand %lld)", what, static_cast<long long>(operand));
+}
+
+Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, ErrorText* error) {
+  TensorView view{};
+  const int64_t slot = in.at();
+  int64_t kind, dtype;
+  double value;
+  if (!in.next(&kind) || !in.number(&value) || !in.next(&dtype) || dtype < 0 || dtype >= kNumDTypes)
+    return bad(error, "kind or dtype", i);
+  view.dtype = static_cast<DType>(dtype);
+  int64_t handle = 0;
+  if (kind == kImmediate || kind == kIndexView) {
+    view.is_immediate = true;
+    view.scalar = value;
+    view.numel = 1;
+    if (kind == kIndexView && read_layout(in, view, d.dims) < 0) return bad(error, "layout", i);
+  } else {
+    const int64_t extent = read_layout(in, view, d.dims);
+    const int64_t offset = to_integer(value);
+    if (extent < 0 || offset < 0) return bad(error, "layout", i);
+    const double needed = static_cast<double>(kind == kAllocate ? extent : extent + offset) * item_size(view.dtype);
+    if (kind == kAllocate) {
+      // `offset` holds the bytes to allocate.
+      if (i < d.call.num_inputs || needed > static_cast<double>(offset)) return bad(error, "allocation is too small", i);
+      d.slots.push_back(slot);
+      d.slot_operands.push_back(i);
+    } else {
+      StorageEntry* entry = state.storages.find(kind);
+      if (!entry) return fail(error, Code::Closed, "operand %lld uses a storage that was freed", static_cast<long long>(i));
+      if (extent > 0 && needed > static_cast<double>(entry->bytes))
+        return fail(error, Code::Invalid, "operand %lld reaches %.0f bytes into a storage of %lld", static_cast<long long>(i), needed,
+                    static_cast<long long>(entry->bytes));
+      handle = kind;
+      view.data = entry->data + offset * item_size(view.dtype);
+    }
+  }
+  d.views.push_back(view);
+  d.handles.push_back(handle);
+  return kOk;
+}
+
+Status decode(Environment& state, int64_t count, Decoded& d, ErrorText* error) {
+  Reader in(state.words, count);
+  int64_t header[kHeaderWords];
+  for (int64_t i = 0; i < kHeaderWords - 1; i++)
+    if (!in.next(&header[i]) || header[i] < 0) return bad(error, "header", i);
+  double cost;
+  if (!in.number(&cost)) return bad(error, "header", 6);
+  d.cost = cost > 0 && cost < 9e18 ? static_cast<int64_t>(cost) : 0;
+  d.stream = state.stream(header[1]);
+  if (!d.stream) return fail(error, Code::Closed, "there is no stream %lld", static_cast<long long>(header[1]));
+  if (header[0] >= d.stream->backend()->num_kernels) return bad(error, "kernel id", header[0]);
+  if (header[2] + header[3] > kMaxOperands || header[4] > count) return bad(error, "counts", header[2] + header[3]);
+  d.flags = header[5];
+  d.call.kernel = static_cast<int32_t>(header[0]);
+  d.call.num_inputs = static_cast<int32_t>(header[2]);
+  d.call.num_outputs = static_cast<int32_t>(header[3]);
+  d.call.num_params = static_cast<int32_t>(header[4]);
+  d.call.device = d.stream->device();
+  for (int64_t i = 0; i < header[2] + header[3]; i++) {
+    Status status = read_operand(state, in, d, i, error);
+    if (!status.ok()) return status;
+  }
+  for (int64_t i = 0; i < header[4]; i++) {
+    double value;
+    if (!in.number(&value)) return bad(error, "parameters", i);
+    d.params.push_back(value);
+  }
+  if (in.at() != count) return bad(error, "words left over", count - in.at());
+  // Kernels read a whole parameter struct, so there is always at least one's worth of words.
+  while (d.params.size() < 16) d.params.push_back(0);
+  int64_t at = 0, total = 0;
+  for (TensorView& view : d.views) {
+    view.sizes = d.dims.data() + at;
+    view.strides = d.dims.data() + at + view.ndim;
+    at += 2 * view.ndim;
+    total += view.numel;
+  }
+  if (d.cost == 0) d.cost = total;
+  d.call.tensors = d.views.data();
+  d.call.params = d.params.data();
+  return kOk;
+}
+
+Status allocate_outputs(Environment& state, Decoded& d, ErrorText* error) {
+  for (size_t k = 0; k < d.slots.size(); k++) {
+    const int64_t bytes = to_integer(state.words[d.slots[k] + 1]);
+    int64_t handle;
+    Status status = allocate_storage(state, *d.stream, bytes, &handle, error);
+    if (!status.ok()) {
+      for (size_t j = 0; j < k; j++) state.release(d.handles[d.slot_operands[j]], false);
+      return status;
+    }
+    d.handles[d.slot_operands[k]] = handle;
+    d.views[d.slot_operands[k]].data = state.storages.find(handle)->data;
+  }
+  return kOk;
+}
+
+Status run(Environment& state, Decoded& d, ErrorText* error) {
+  Stream& stream = *d.stream;
+  for (int64_t handle : d.handles)
+    if (handle) state.touch(*state.storages.find(handle), stream);
+  Status status = kOk;
+  const bool small = !stream.backend()->asynchronous && d.cost <= kInlineCost;
+  if (small && stream.idle() && !stream.failed()) {
+    ErrorText text;
+    status = stream.run_now(d.call, &text);
+    if (!status.ok()) {
+      char where[256];
+      describe_call(d.call, *stream.backend(), where, sizeof where);
+      fail(error, status.code, "%s: %.200s", where, text.text);
+    }
+  } else {
+    d.call.num_params = static_cast<int32_t>(d.params.size());
+    status = stream.enqueue_kernel(d.call, error);
+    const uint64_t sequence = stream.submitted();
+    for (int64_t handle : d.handles)
+      if (handle) state.storages.find(handle)->last_sequence = sequence;
+    if (status.ok() && state.blocking) status = stream.synchronize(error);
+  }
+  return status;
+}
+
+napi_value tokens_of(Environment& state, Decoded& d) {
+  napi_env env = state.env;
+  if (!(d.flags & 1) || d.slots.empty()) return nullptr;
+  napi_value result = nullptr;
+  if (d.slots.size() > 1) napi_create_array_with_length(env, d.slots.size(), &result);
+  for (size_t k = 0; k < d.slots.size(); k++) {
+    const int64_t handle = d.handles[d.slot_operands[k]];
+    napi_value token = make_token(state, handle, *state.storages.find(handle));
+    if (d.slots.size() == 1) return token;
+    napi_set_element(env, result, static_cast<uint32_t>(k), token);
+  }
+  return result;
+}
+
+}  // namespace
+
+napi_value submit(napi_env env, napi_callback_info info) {
+  napi_value arg;
+  size_t argc = 1;
+  napi_get_cb_info(env, info, &argc, &arg, nullptr, nullptr);
+  double given = 0;
+  napi_get_value_double(env, arg, &given);
+  const int64_t count = to_integer(given);
+  Environment& state = state_of(env);
+  if (count < kHeaderWords || count > kWordBytes / 8) return throw_error(env, Code::Invalid, "malformed command: bad length");
+  state.settle_accounts();
+
+  static thread_local Decoded d;  // keeps its vectors' memory between commands
+  d.call = KernelCall{};
+  d.views.clear();
+  d.dims.clear();
+  d.params.clear();
+  d.handles.clear();
+  d.slots.clear();
+  d.slot_operands.clear();
+
+  ErrorText error;
+  Status status = decode(state, count, d, &error);
+  if (status.ok()) status = allocate_outputs(state, d, &error);
+  if (!status.ok()) return throw_error(env, status.code, error.text);
+  status = run(state, d, &error);
+  if (!status.ok()) {
+    for (int64_t operand : d.slot_operands) state.release(d.handles[operand], false);
+    return throw_error(env, status.code, error.text);
+  }
+  for (size_t k = 0; k < d.slots.size(); k++) state.words[d.slots[k]] = static_cast<double>(d.handles[d.slot_operands[k]]);
+  return tokens_of(state, d);
+}
+
+}  // namespace shardwise

@@ -1,0 +1,304 @@
+// Values in and out: write, readSync, readScalar, readAsync, copyBytes.
+#include <cstring>
+#include <string>
+
+#include "environment.h"
+
+namespace shardwise {
+
+namespace {
+
+struct View {
+  char* data = nullptr;
+  int64_t bytes = 0;
+  napi_value buffer = nullptr;
+};
+
+bool view_of(napi_env env, napi_value value, View* out) {
+  bool typed = false;
+  void* data = nullptr;
+  size_t length = 0, offset = 0;
+  if (napi_is_typedarray(env, value, &typed) != napi_ok || !typed) {
+    throw_error(env, Code::Invalid, "expected a typed array");
+    return false;
+  }
+  napi_typedarray_type type;
+  napi_get_typedarray_info(env, value, &type, &length, &data, &out->buffer, &offset);
+  constexpr int sizes[] = {1, 1, 1, 2, 2, 4, 4, 4, 8, 8, 8};
+  out->data = static_cast<char*>(data);
+  out->bytes = static_cast<int64_t>(length) * sizes[type];
+  return true;
+}
+
+// The entry and stream of handle and stream arguments, with the byte range checked; null after throwing.
+StorageEntry* range_of(napi_env env, int64_t handle, int64_t offset, int64_t bytes, Stream* stream) {
+  StorageEntry* entry = state_of(env).storages.find(handle);
+  if (!entry || !stream) {
+    throw_error(env, Code::Closed, "the storage was freed");
+    return nullptr;
+  }
+  if (offset < 0 || bytes < 0 || offset + bytes > entry->bytes) {
+    throw_error(env, Code::Invalid, ("bytes " + std::to_string(offset) + " to " + std::to_string(offset + bytes) +
+                                     " are outside a storage of " + std::to_string(entry->bytes)).c_str());
+    return nullptr;
+  }
+  return entry;
+}
+
+void copy_now(Stream& s, void* to, const void* from, int64_t bytes, CopyKind kind) {
+  ErrorText text;
+  const Status status = s.backend()->copy(s.native(), to, from, bytes, kind, &text);
+  if (!status.ok()) s.set_error(status.code, text.text);
+}
+
+napi_value write(napi_env env, napi_callback_info info) {
+  int64_t args[4];
+  napi_value raw[4];
+  View source;
+  if (!read_integers(env, info, 4, args, raw) || !view_of(env, raw[2], &source)) return nullptr;
+  Environment& state = state_of(env);
+  Stream* stream = state.stream(args[3]);
+  StorageEntry* entry = range_of(env, args[0], args[1], source.bytes, stream);
+  if (!entry) return nullptr;
+  state.touch(*entry, *stream);
+  char* to = entry->data + args[1];
+  const Backend* backend = stream->backend();
+  if (!backend->asynchronous && stream->idle()) {
+    std::memcpy(to, source.data, source.bytes);
+    return nullptr;
+  }
+  // The caller may reuse its array at once, so the bytes are taken now.
+  void* staging = nullptr;
+  ErrorText error;
+  const Status status = backend->host_allocate(source.bytes, &staging, &error);
+  if (!status.ok()) return throw_error(env, status.code, error.text);
+  std::memcpy(staging, source.data, source.bytes);
+  const int64_t bytes = source.bytes;
+  stream->enqueue([to, staging, bytes, backend](Stream& s) {
+    copy_now(s, to, staging, bytes, backend->asynchronous ? CopyKind::HostToDevice : CopyKind::HostToHost);
+    if (backend->asynchronous) {
+      ErrorText ignored;
+      backend->stream_synchronize(s.native(), &ignored);
+    }
+    backend->host_release(staging, bytes);
+  });
+  entry->last_sequence = stream->submitted();
+  return nullptr;
+}
+
+// Waits for the stream and copies; the stream's first failure is thrown instead.
+bool read_now(napi_env env, StorageEntry& entry, Stream& stream, int64_t offset, void* to, int64_t bytes) {
+  Environment& state = state_of(env);
+  state.touch(entry, stream);
+  ErrorText error;
+  Status status = stream.synchronize(&error);
+  if (status.ok() && bytes > 0) {
+    const char* from = entry.data + offset;
+    if (stream.backend()->asynchronous) {
+      stream.enqueue([to, from, bytes](Stream& s) {
+        copy_now(s, to, from, bytes, CopyKind::DeviceToHost);
+      });
+      status = stream.synchronize(&error);
+    } else {
+      std::memcpy(to, from, bytes);
+    }
+  }
+  if (!status.ok()) throw_error(env, status.code, error.text);
+  return status.ok();
+}
+
+napi_value read_sync(napi_env env, napi_callback_info info) {
+  int64_t args[4];
+  napi_value raw[4];
+  View destination;
+  if (!read_integers(env, info, 4, args, raw) || !view_of(env, raw[2], &destination)) return nullptr;
+  Stream* stream = state_of(env).stream(args[3]);
+  StorageEntry* entry = range_of(env, args[0], args[1], destination.bytes, stream);
+  if (entry) read_now(env, *entry, *stream, args[1], destination.data, destination.bytes);
+  return nullptr;
+}
+
+float half_to_float(uint16_t h) {
+  const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16;
+  const uint32_t exponent = (h >> 10) & 31, fraction = h & 0x3ff;
+  float out;
+  if (exponent == 0) {
+    out = static_cast<float>(fraction) * 5.9604644775390625e-8f;
+    return sign ? -out : out;
+  }
+  const uint32_t bits = sign | (exponent == 31 ? 0x7f800000u : (exponent + 112) << 23) | (fraction << 13);
+  std::memcpy(&out, &bits, 4);
+  return out;
+}
+
+double decode_float(DType dtype, const char* data) {
+  uint16_t half;
+  float single;
+  double wide;
+  switch (dtype) {
+    case DType::Float64: std::memcpy(&wide, data, 8); return wide;
+    case DType::Float16: std::memcpy(&half, data, 2); return half_to_float(half);
+    case DType::BFloat16: {
+      std::memcpy(&half, data, 2);
+      const uint32_t bits = static_cast<uint32_t>(half) << 16;
+      std::memcpy(&single, &bits, 4);
+      return single;
+    }
+    default: std::memcpy(&single, data, 4); return single;
+  }
+}
+
+int64_t decode_int(DType dtype, const char* data) {
+  switch (dtype) {
+    case DType::Int32: { int32_t v; std::memcpy(&v, data, 4); return v; }
+    case DType::Int16: { int16_t v; std::memcpy(&v, data, 2); return v; }
+    case DType::Int8: return static_cast<int8_t>(*data);
+    default: return static_cast<uint8_t>(*data);
+  }
+}
+
+napi_value read_scalar(napi_env env, napi_callback_info info) {
+  int64_t args[4];
+  if (!read_integers(env, info, 4, args)) return nullptr;
+  if (args[2] < 0 || args[2] >= kNumDTypes) return throw_error(env, Code::Invalid, "readScalar: bad dtype");
+  const auto dtype = static_cast<DType>(args[2]);
+  Stream* stream = state_of(env).stream(args[3]);
+  StorageEntry* entry = range_of(env, args[0], args[1], item_size(dtype), stream);
+  char data[8];
+  if (!entry || !read_now(env, *entry, *stream, args[1], data, item_size(dtype))) return nullptr;
+  napi_value result;
+  if (dtype == DType::Int64) {
+    int64_t value;
+    std::memcpy(&value, data, 8);
+    napi_create_bigint_int64(env, value, &result);
+  } else {
+    napi_create_double(env, is_floating(dtype) ? decode_float(dtype, data) : static_cast<double>(decode_int(dtype, data)), &result);
+  }
+  return result;
+}
+
+struct Posting {
+  std::shared_ptr<Gate> gate;
+  Completion* completion;
+};
+
+// Posts once the device has finished what the stream was given so far.
+void post_when_done(Stream& s, std::shared_ptr<Gate> gate, Completion* completion) {
+  auto* posting = new Posting{std::move(gate), completion};
+  auto done = [](void* context) {
+    auto* p = static_cast<Posting*>(context);
+    p->gate->post(p->completion);
+    delete p;
+  };
+  ErrorText text;
+  const Status status = s.backend()->stream_on_complete(s.native(), done, posting, &text);
+  if (status.ok()) return;
+  completion->code = status.code;
+  completion->error = text;
+  done(posting);
+}
+
+Completion* new_completion(napi_env env, napi_value callback) {
+  auto* completion = new Completion;
+  napi_create_reference(env, callback, 1, &completion->callback);
+  state_of(env).expect_completion();
+  return completion;
+}
+
+void fail_if_failed(Stream& s, Completion* completion) {
+  const Status status = s.take_error(&completion->error);
+  if (!status.ok()) completion->code = status.code;
+}
+
+napi_value read_async(napi_env env, napi_callback_info info) {
+  int64_t args[5];
+  napi_value raw[5];
+  View destination;
+  if (!read_integers(env, info, 5, args, raw) || !view_of(env, raw[2], &destination)) return nullptr;
+  Environment& state = state_of(env);
+  Stream* stream = state.stream(args[3]);
+  StorageEntry* entry = range_of(env, args[0], args[1], destination.bytes, stream);
+  if (!entry) return nullptr;
+  state.touch(*entry, *stream);
+  const char* from = entry->data + args[1];
+  const int64_t bytes = destination.bytes;
+  const Backend* backend = stream->backend();
+  ErrorText error;
+  void* staging = nullptr;
+  if (backend->asynchronous) {
+    const Status status = backend->host_allocate(bytes, &staging, &error);
+    if (!status.ok()) return throw_error(env, status.code, error.text);
+  }
+  Completion* completion = new_completion(env, raw[4]);
+  napi_create_reference(env, destination.buffer, 1, &completion->keep_alive);
+  completion->destination = destination.data;
+  completion->bytes = bytes;
+  completion->staging = staging;
+  completion->staging_backend = backend;
+  auto gate = state.gate;
+  stream->enqueue([gate, completion, from, bytes](Stream& s) {
+    fail_if_failed(s, completion);
+    if (completion->code == Code::Ok) {
+      if (completion->staging) {
+        copy_now(s, completion->staging, from, bytes, CopyKind::DeviceToHost);
+        fail_if_failed(s, completion);
+      } else {
+        std::memcpy(completion->destination, from, bytes);
+      }
+    }
+    post_when_done(s, gate, completion);
+  });
+  entry->last_sequence = stream->submitted();
+  return nullptr;
+}
+
+napi_value when_done(napi_env env, napi_callback_info info) {
+  int64_t args[2];
+  napi_value raw[2];
+  if (!read_integers(env, info, 2, args, raw)) return nullptr;
+  Environment& state = state_of(env);
+  Stream* stream = state.stream(args[0]);
+  if (!stream) return throw_error(env, Code::Closed, "the stream is gone");
+  Completion* completion = new_completion(env, raw[1]);
+  auto gate = state.gate;
+  stream->enqueue([gate, completion](Stream& s) {
+    fail_if_failed(s, completion);
+    post_when_done(s, gate, completion);
+  });
+  return nullptr;
+}
+
+napi_value copy_bytes(napi_env env, napi_callback_info info) {
+  int64_t args[6];
+  if (!read_integers(env, info, 6, args)) return nullptr;
+  Environment& state = state_of(env);
+  Stream* stream = state.stream(args[5]);
+  StorageEntry* to = range_of(env, args[0], args[1], args[4], stream);
+  StorageEntry* from = to ? range_of(env, args[2], args[3], args[4], stream) : nullptr;
+  if (!from) return nullptr;
+  const CopyKind kind = to->device == 0 ? (from->device == 0 ? CopyKind::HostToHost : CopyKind::DeviceToHost)
+                                        : (from->device == 0 ? CopyKind::HostToDevice : CopyKind::DeviceToDevice);
+  state.touch(*to, *stream);
+  state.touch(*from, *stream);
+  char* destination = to->data + args[1];
+  const char* source = from->data + args[3];
+  const int64_t bytes = args[4];
+  stream->enqueue([destination, source, bytes, kind](Stream& s) {
+    copy_now(s, destination, source, bytes, kind);
+  });
+  to->last_sequence = from->last_sequence = stream->submitted();
+  return nullptr;
+}
+
+}  // namespace
+
+void export_transfer(napi_env env, napi_value exports) {
+  export_function(env, exports, "write", write);
+  export_function(env, exports, "readSync", read_sync);
+  export_function(env, exports, "readScalar", read_scalar);
+  export_function(env, exports, "readAsync", read_async);
+  export_function(env, exports, "whenDone", when_done);
+  export_function(env, exports, "copyBytes", copy_bytes);
+}
+
+}  // namespace shardwise

@@ -1,0 +1,167 @@
+// The CPU as a device: kernels run on the stream's thread, so a stream that has worked off its ring is done.
+#include "../include/backend.h"
+
+#include <sys/mman.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <thread>
+
+#include "isa.h"
+#include "parallel_for.h"
+
+namespace shardwise::cpu {
+
+#define SW_KERNEL(id, name) Status name(const KernelCall& call);
+#include "../generated/kernel_table.def"
+#undef SW_KERNEL
+
+namespace {
+
+constexpr KernelEntry kKernels[] = {
+#define SW_KERNEL(id, name) {#name, name},
+#include "../generated/kernel_table.def"
+#undef SW_KERNEL
+};
+
+using Clock = std::chrono::steady_clock;
+
+// SHARDWISE_CPU_MEMORY_LIMIT makes a small machine of a large one, for tests of what happens when memory runs out.
+std::atomic<int64_t> reserved{0};
+int64_t memory_limit() {
+  static const int64_t limit = [] {
+    const char* given = std::getenv("SHARDWISE_CPU_MEMORY_LIMIT");
+    return given ? std::atoll(given) : INT64_MAX;
+  }();
+  return limit;
+}
+
+int32_t device_count() { return 1; }
+
+Status device_info(int32_t, DeviceInfo* info, ErrorText*) {
+  constexpr const char* levels[] = {"baseline", "avx2", "avx512"};
+  std::memset(info, 0, sizeof *info);
+  snprintf(info->name, sizeof info->name, "cpu");
+  if (FILE* file = std::fopen("/proc/cpuinfo", "r")) {
+    char line[256];
+    while (std::fgets(line, sizeof line, file)) {
+      const char* value = std::strstr(line, ": ");
+      if (std::strncmp(line, "model name", 10) || !value) continue;
+      snprintf(info->name, sizeof info->name, "%.*s", static_cast<int>(std::strcspn(value + 2, "\n")), value + 2);
+      break;
+    }
+    std::fclose(file);
+  }
+  const CpuFeatures& features = cpu_features();
+  snprintf(info->detail, sizeof info->detail, "%s%s", levels[static_cast<int>(features.isa)], features.avx512_bf16 ? " bf16" : "");
+  struct sysinfo memory;
+  if (sysinfo(&memory) == 0) {
+    info->total_bytes = static_cast<int64_t>(memory.totalram) * memory.mem_unit;
+    info->free_bytes = static_cast<int64_t>(memory.freeram + memory.bufferram) * memory.mem_unit;
+  }
+  if (memory_limit() != INT64_MAX) {
+    info->total_bytes = memory_limit();
+    info->free_bytes = memory_limit() - reserved.load();
+  }
+  info->num_cores = num_threads();
+  return kOk;
+}
+
+Status allocate(int32_t, int64_t bytes, void** out, ErrorText* error) {
+  if (reserved.fetch_add(bytes) + bytes > memory_limit()) {
+    reserved.fetch_sub(bytes);
+    return fail(error, Code::OutOfMemory, "the limit set by SHARDWISE_CPU_MEMORY_LIMIT is reached");
+  }
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) {
+    reserved.fetch_sub(bytes);
+    return fail(error, Code::OutOfMemory, "the system refused %lld bytes", static_cast<long long>(bytes));
+  }
+  // Large pages where they fit: fewer faults when a big tensor is first written.
+  if (bytes >= (4 << 20)) madvise(data, bytes, MADV_HUGEPAGE);
+  *out = data;
+  return kOk;
+}
+
+void release(int32_t, void* pointer, int64_t bytes) {
+  munmap(pointer, bytes);
+  reserved.fetch_sub(bytes);
+}
+
+Status host_allocate(int64_t bytes, void** out, ErrorText* error) {
+  *out = std::malloc(bytes > 0 ? bytes : 1);
+  return *out ? kOk : fail(error, Code::OutOfMemory, "the system refused %lld bytes", static_cast<long long>(bytes));
+}
+
+void host_release(void* pointer, int64_t) { std::free(pointer); }
+
+Status stream_create(int32_t, int32_t, void** out, ErrorText*) {
+  static char any_stream;
+  *out = &any_stream;
+  return kOk;
+}
+void stream_destroy(void*) {}
+Status stream_synchronize(void*, ErrorText*) { return kOk; }
+Status stream_on_complete(void*, void (*done)(void*), void* context, ErrorText*) {
+  done(context);
+  return kOk;
+}
+
+struct Event {
+  Clock::time_point at;
+};
+Status event_create(int32_t, bool, void** out, ErrorText*) {
+  *out = new Event;
+  return kOk;
+}
+void event_destroy(void* event) { delete static_cast<Event*>(event); }
+Status event_record(void* event, void*, ErrorText*) {
+  static_cast<Event*>(event)->at = Clock::now();
+  return kOk;
+}
+Status event_wait(void*, void*, ErrorText*) { return kOk; }
+Status event_synchronize(void*, ErrorText*) { return kOk; }
+Status event_query(void*, bool* done, ErrorText*) {
+  *done = true;
+  return kOk;
+}
+Status event_elapsed_ms(void* start, void* end, double* ms, ErrorText*) {
+  *ms = std::chrono::duration<double, std::milli>(static_cast<Event*>(end)->at - static_cast<Event*>(start)->at).count();
+  return kOk;
+}
+
+Status launch(const KernelCall& call) {
+  try {
+    return kKernels[call.kernel].run(call);
+  } catch (const std::bad_alloc&) {
+    return fail(call.error, Code::OutOfMemory, "the kernel found no memory for its scratch space");
+  } catch (const std::exception& error) {
+    return fail(call.error, Code::Invalid, "%s", error.what());
+  }
+}
+
+Status copy(void*, void* destination, const void* source, int64_t bytes, CopyKind, ErrorText*) {
+  if (bytes > 0) std::memmove(destination, source, bytes);
+  return kOk;
+}
+
+constexpr Backend kBackend = {
+    kBackendAbi,     "cpu",          false,        64,
+    static_cast<int32_t>(sizeof kKernels / sizeof *kKernels), kKernels,
+    device_count,    device_info,    allocate,     release,
+    host_allocate,   host_release,   stream_create, stream_destroy,
+    stream_synchronize, stream_on_complete, event_create, event_destroy,
+    event_record,    event_wait,     event_synchronize, event_query,
+    event_elapsed_ms, launch,        copy,
+};
+
+}  // namespace
+
+}  // namespace shardwise::cpu
+
+extern "C" const shardwise::Backend* shardwise_cpu_backend() { return &shardwise::cpu::kBackend; }

@@ -1,0 +1,68 @@
+// What one instruction set offers to matrix products and to attention: tables of plain functions. The files gemm_<isa>.cc
+// fill them, gemm.cc picks one at first use. Only plain data here: this header is seen by objects compiled with AVX-512.
+#pragma once
+#include <stdint.h>
+
+namespace shardwise::cpu {
+
+// y[m, n] (+)= alpha * a[m, k] b[k, n]. Strides and k count packed elements. Row panels of `a` (Engine::mr rows) are a_panel
+// apart, column panels of `b` (Engine::nr columns) b_panel apart; within a panel `b` has unit column stride, `a` any strides.
+struct Block {
+  int64_t m, n, k;
+  const void* a;
+  int64_t a_row, a_col, a_panel;
+  const void* b;
+  int64_t b_row, b_panel;
+  void* y;
+  int64_t y_row;
+  double alpha;
+  bool accumulate;
+};
+
+// One for each (instruction set, element type). A packed element holds `unit` source elements along k: 2 for native bfloat16.
+struct Engine {
+  int32_t mr, nr;
+  int32_t unit;
+  int32_t source_bytes, packed_bytes, sum_bytes;
+  bool direct;  // source elements are packed elements: blocks may read operands in place
+
+  void (*block)(const Block& block);
+
+  // Panels of `width` along the first dim of source[length, k]: panel p is packed[k / unit][width]. Lanes beyond `length` are
+  // left as they were; when k is odd and unit is 2, zeros complete the last pair. Writes up to 64 bytes past an end of panel.
+  void (*pack)(void* packed, int64_t width, const void* source, int64_t length, int64_t k, int64_t length_stride,
+               int64_t k_stride);
+
+  // sum[m, n] = beta * c[m, n], and y[m, n] = round(sum[m, n]).
+  void (*load)(void* sum, int64_t sum_row, const void* c, int64_t row, int64_t col, double beta, int64_t m, int64_t n);
+  void (*store)(void* y, int64_t row, int64_t col, const void* sum, int64_t sum_row, int64_t m, int64_t n);
+
+  // Up to kSkinnyRows rows of `a` (converted, unit stride in k) against n columns of b, read once and in place.
+  // dots: b has unit stride along k, columns b_stride apart. strip: b has unit stride along n, rows b_stride apart.
+  void (*dots)(int64_t m, int64_t n, int64_t k, const void* a, int64_t a_row, const void* b, int64_t b_stride, void* y,
+               int64_t y_row, double alpha, bool accumulate);
+  void (*strip)(int64_t m, int64_t n, int64_t k, const void* a, int64_t a_row, const void* b, int64_t b_stride, void* y,
+                int64_t y_row, double alpha, bool accumulate);
+};
+
+constexpr int32_t kSkinnyRows = 4;
+
+// Row operations of attention on float32 tiles; see softmax_rows.inc.
+struct SoftmaxRows {
+  float (*maximum)(const float* x, int64_t n);
+  float (*exponentials)(float* x, int64_t n, float subtract);  // x = exp(x - subtract), returns their sum
+  void (*scale)(float* x, int64_t n, float factor);
+  float (*dot)(const float* a, const float* b, int64_t n);
+};
+
+struct Engines {
+  Engine float32, float64, float16, bfloat16;
+  SoftmaxRows softmax;
+};
+
+const Engines* engines_baseline();
+const Engines* engines_avx2();
+const Engines* engines_avx512();
+void use_avx512_bf16(Engine& bfloat16);  // turns the bfloat16 engine of AVX-512 into one that uses vdpbf16ps
+
+}  // namespace shardwise::cpu

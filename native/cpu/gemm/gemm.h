@@ -1,0 +1,30 @@
+// Matrix products of strided operands: what kernels/matmul.cc and kernels/attention.cc call.
+#pragma once
+#include "../../include/dtype.h"
+#include "engine.h"
+
+namespace shardwise::cpu {
+
+struct Operand {
+  const void* data;
+  int64_t row, col;  // strides in elements
+};
+
+// y[m, n] = alpha * a[m, k] b[k, n] + beta * c[m, n]; c.data is null when there is no c.
+struct Product {
+  int64_t m, n, k;
+  Operand a, b, c;
+  void* y;
+  int64_t y_row, y_col;
+  double alpha, beta;
+};
+
+// The engine of a floating type on this machine.
+const Engine& engine_for(DType dtype);
+const SoftmaxRows& softmax_rows();
+
+// Uses the worker pool if `parallel` and the product is large enough. Uses scratch slots 0 to 2. The bits of y do not depend on
+// the number of threads.
+void gemm(const Engine& engine, const Product& product, bool parallel);
+
+}  // namespace shardwise::cpu

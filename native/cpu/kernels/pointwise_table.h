@@ -1,0 +1,40 @@
+// What pointwise.cc hands out for each instruction set: the engine behind every pointwise kernel, and the loops that copy.cc,
+// random.cc and others, compiled once, borrow from it.
+#pragma once
+#include "kernel_call.h"
+#include "philox.h"
+
+namespace shardwise::cpu {
+
+enum class PointwiseOp : int32_t {
+#define SW_POINTWISE(name, arity, classes, result, expression) name,
+#include "generated/pointwise_ops.inc"
+#undef SW_POINTWISE
+};
+
+struct PointwiseTable {
+  // Unsupported: no such kernel for the compute type. Invalid: an integer divisor is 0. The dispatcher words the message, as
+  // fail() is an inline function and must not be compiled for one instruction set.
+  Code (*run)(const KernelCall& call, PointwiseOp op);
+  // `n` elements between memory of any dtype and a buffer of the compute type; strides in elements of the memory.
+  void (*gather[3])(DType dtype, const void* from, int64_t stride, void* buffer, int64_t n);
+  void (*scatter[3])(DType dtype, const void* buffer, void* to, int64_t stride, int64_t n);
+  // Random words from the start of a counter on, and Box-Muller normals of pairs of them, `n` rounded up to even.
+  void (*random_words)(const PhiloxKey& key, uint64_t counter, int64_t counters, uint32_t* out);
+  void (*normal_floats)(const uint32_t* words, int64_t n, float mean, float deviation, float* out);
+  void (*normal_doubles)(const uint32_t* words, int64_t n, double mean, double deviation, double* out);
+};
+
+namespace baseline {
+extern const PointwiseTable pointwise_table;
+}
+namespace avx2 {
+extern const PointwiseTable pointwise_table;
+}
+namespace avx512 {
+extern const PointwiseTable pointwise_table;
+}
+
+const PointwiseTable& pointwise_table();  // of the machine
+
+}  // namespace shardwise::cpu

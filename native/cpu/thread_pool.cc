@@ -1,0 +1,147 @@
+// Workers spin for a short while after a region, then sleep: kernels follow one another closely in a training step.
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "parallel_for.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define SW_PAUSE() _mm_pause()
+#else
+#define SW_PAUSE() std::this_thread::yield()
+#endif
+
+namespace shardwise::cpu {
+
+namespace {
+
+constexpr int kSpins = 4000;
+thread_local bool inside_region = false;
+
+class Pool {
+ public:
+  Pool() {
+    const char* wanted = std::getenv("SHARDWISE_NUM_THREADS");
+    int count = wanted ? std::atoi(wanted) : static_cast<int>(std::thread::hardware_concurrency());
+    if (count < 1) count = 1;
+    if (count > 256) count = 256;
+    threads_ = count;
+  }
+
+  int threads() const { return threads_; }
+
+  void run(int64_t count, int64_t grain, void (*fn)(void*, int64_t, int64_t), void* context) {
+    const int64_t most = (count + grain - 1) / grain;
+    // A pool that another stream holds is not waited for: the region runs on this thread.
+    if (inside_region || threads_ == 1 || most <= 1 || !busy_.try_lock()) {
+      fn(context, 0, count);
+      return;
+    }
+    start_workers();
+    const int64_t pieces = most < 4 * threads_ ? most : 4 * threads_;
+    job_ = {fn, context, count, pieces};
+    next_.store(0, std::memory_order_relaxed);
+    running_.store(threads_ - 1, std::memory_order_relaxed);
+    generation_.fetch_add(1, std::memory_order_seq_cst);
+    if (sleepers_.load(std::memory_order_seq_cst) > 0) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      wake_.notify_all();
+    }
+    work();
+    while (running_.load(std::memory_order_acquire) > 0) SW_PAUSE();
+    busy_.unlock();
+  }
+
+ private:
+  struct Job {
+    void (*fn)(void*, int64_t, int64_t);
+    void* context;
+    int64_t count, pieces;
+  };
+
+  void start_workers() {
+    if (started_) return;
+    started_ = true;
+    for (int i = 1; i < threads_; i++) std::thread([this] { loop(); }).detach();
+  }
+
+  void work() {
+    inside_region = true;
+    const Job job = job_;
+    for (;;) {
+      const int64_t piece = next_.fetch_add(1, std::memory_order_relaxed);
+      if (piece >= job.pieces) break;
+      const int64_t begin = job.count * piece / job.pieces, end = job.count * (piece + 1) / job.pieces;
+      if (begin < end) job.fn(job.context, begin, end);
+    }
+    inside_region = false;
+  }
+
+  void loop() {
+    uint64_t seen = 0;
+    for (;;) {
+      int spins = 0;
+      while (generation_.load(std::memory_order_acquire) == seen) {
+        if (++spins < kSpins) {
+          SW_PAUSE();
+          continue;
+        }
+        std::unique_lock<std::mutex> lock(mutex_);
+        sleepers_.fetch_add(1, std::memory_order_seq_cst);
+        wake_.wait(lock, [&] { return generation_.load(std::memory_order_seq_cst) != seen; });
+        sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+      }
+      seen++;
+      work();
+      running_.fetch_sub(1, std::memory_order_acq_rel);
+    }
+  }
+
+  int threads_ = 1;
+  bool started_ = false;
+  std::mutex busy_, mutex_;
+  std::condition_variable wake_;
+  std::atomic<uint64_t> generation_{0};
+  std::atomic<int64_t> next_{0};
+  std::atomic<int> running_{0}, sleepers_{0};
+  Job job_{};
+};
+
+Pool& pool() {
+  static Pool* instance = new Pool;  // never destroyed: its threads may still look at it while the process ends
+  return *instance;
+}
+
+struct Scratch {
+  void* data[4] = {};
+  int64_t bytes[4] = {};
+  ~Scratch() {
+    for (void* each : data) std::free(each);
+  }
+};
+
+}  // namespace
+
+int num_threads() { return pool().threads(); }
+
+void parallel_for_raw(int64_t count, int64_t grain, void (*fn)(void*, int64_t, int64_t), void* context) {
+  if (count <= 0) return;
+  pool().run(count, grain < 1 ? 1 : grain, fn, context);
+}
+
+void* scratch(int slot, int64_t bytes) {
+  static thread_local Scratch memory;
+  if (memory.bytes[slot] < bytes) {
+    std::free(memory.data[slot]);
+    const int64_t rounded = (bytes + 4095) / 4096 * 4096;
+    memory.data[slot] = std::aligned_alloc(64, rounded);
+    memory.bytes[slot] = memory.data[slot] ? rounded : 0;
+  }
+  return memory.data[slot];
+}
+
+}  // namespace shardwise::cpu

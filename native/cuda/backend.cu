@@ -1,0 +1,346 @@
+// The CUDA backend: fills the struct of include/backend.h over the runtime API (linked statically, so that a machine without
+// a driver can load this library and be told so).
+//
+// The device is made current once per thread and device change. Devices that nobody uses get no context.
+#include "../include/backend.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+
+#include "stream.h"
+
+namespace shardwise::cuda {
+
+extern const KernelEntry kKernels[];
+extern const int32_t kNumKernels;
+
+namespace {
+
+constexpr int kMaxDevices = 64;
+constexpr int64_t kMinScratch = int64_t(4) << 20;
+constexpr int64_t kKeepScratch = int64_t(64) << 20;  // larger scratch is given back when the stream is synchronised
+
+#define SW_TRY(error, expression)                                                        \
+  do {                                                                                   \
+    const cudaError_t sw_code = (expression);                                            \
+    if (sw_code != cudaSuccess) return cuda_failure(error, sw_code, #expression);         \
+  } while (0)
+
+// ---- devices ----------------------------------------------------------------------------------------------------------
+
+struct Devices {
+  int32_t count = 0;
+  char reason[256] = {0};  // why there are none
+};
+
+const Devices& devices() {
+  static const Devices found = [] {
+    Devices d;
+    int count = 0;
+    const cudaError_t code = cudaGetDeviceCount(&count);
+    if (code == cudaSuccess && count > 0) {
+      d.count = count < kMaxDevices ? count : kMaxDevices;
+      return d;
+    }
+    cudaGetLastError();
+    int driver = 0;
+    if (code == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0) {
+      snprintf(d.reason, sizeof d.reason, "the NVIDIA driver is too old: it supports CUDA %d.%d, this build needs %d.%d", driver / 1000,
+               driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    } else if (code == cudaErrorInsufficientDriver) {
+      snprintf(d.reason, sizeof d.reason, "no NVIDIA driver was found");
+    } else {
+      snprintf(d.reason, sizeof d.reason, "no CUDA device: %s", code == cudaSuccess ? "the driver lists none" : cudaGetErrorString(code));
+    }
+    return d;
+  }();
+  return found;
+}
+
+thread_local int32_t current_device = -1;
+std::atomic<int32_t> last_device{0};
+std::atomic<bool> has_context[kMaxDevices];
+
+Status use_device(int32_t device, ErrorText* error) {
+  if (device == current_device) return kOk;
+  if (device < 0 || device >= devices().count)
+    return fail(error, Code::Device, "cuda:%d does not exist: %s", device,
+                devices().count == 0 ? devices().reason : "the index is out of range");
+  SW_TRY(error, cudaSetDevice(device));
+  current_device = device;
+  last_device.store(device, std::memory_order_relaxed);
+  has_context[device].store(true, std::memory_order_relaxed);
+  return kOk;
+}
+
+const DeviceFacts* device_facts(int32_t device) {
+  static DeviceFacts facts[kMaxDevices];
+  static std::once_flag once[kMaxDevices];
+  std::call_once(once[device], [device] {
+    const auto read = [device](cudaDeviceAttr attribute) {
+      int value = 0;
+      cudaDeviceGetAttribute(&value, attribute, device);
+      return value;
+    };
+    DeviceFacts& f = facts[device];
+    f.num_sms = read(cudaDevAttrMultiProcessorCount);
+    f.major = read(cudaDevAttrComputeCapabilityMajor);
+    f.minor = read(cudaDevAttrComputeCapabilityMinor);
+    f.max_shared_per_block = read(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    f.max_threads_per_sm = read(cudaDevAttrMaxThreadsPerMultiProcessor);
+    f.l2_bytes = read(cudaDevAttrL2CacheSize);
+  });
+  return &facts[device];
+}
+
+int32_t device_count() { return devices().count; }
+
+// free_bytes is -1 as long as this process has not used the device: asking would create a context on it.
+Status device_info(int32_t device, DeviceInfo* info, ErrorText* error) {
+  if (device < 0 || device >= devices().count)
+    return fail(error, Code::Device, "cuda:%d does not exist: %s", device,
+                devices().count == 0 ? devices().reason : "the index is out of range");
+  cudaDeviceProp properties;
+  SW_TRY(error, cudaGetDeviceProperties(&properties, device));
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  memset(info, 0, sizeof *info);
+  snprintf(info->name, sizeof info->name, "%.127s", properties.name);
+  snprintf(info->detail, sizeof info->detail, "compute capability %d.%d, driver for CUDA %d.%d, built with %d.%d, %.0f MiB of L2",
+           properties.major, properties.minor, driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
+           properties.l2CacheSize / 1048576.0);
+  info->total_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+  info->free_bytes = -1;
+  info->major = properties.major;
+  info->minor = properties.minor;
+  info->num_cores = properties.multiProcessorCount;
+  if (has_context[device].load(std::memory_order_relaxed)) {
+    const Status status = use_device(device, error);
+    if (!status.ok()) return status;
+    size_t free_bytes = 0, total_bytes = 0;
+    SW_TRY(error, cudaMemGetInfo(&free_bytes, &total_bytes));
+    info->free_bytes = static_cast<int64_t>(free_bytes);
+  }
+  return kOk;
+}
+
+// ---- memory -----------------------------------------------------------------------------------------------------------
+
+Status allocate(int32_t device, int64_t bytes, void** out, ErrorText* error) {
+  const Status status = use_device(device, error);
+  if (!status.ok()) return status;
+  SW_TRY(error, cudaMalloc(out, static_cast<size_t>(bytes)));
+  return kOk;
+}
+
+void release(int32_t device, void* pointer, int64_t) {
+  if (use_device(device, nullptr).ok()) cudaFree(pointer);
+}
+
+Status host_allocate(int64_t bytes, void** out, ErrorText* error) {
+  if (current_device < 0) {
+    const Status status = use_device(last_device.load(std::memory_order_relaxed), error);
+    if (!status.ok()) return status;
+  }
+  SW_TRY(error, cudaHostAlloc(out, static_cast<size_t>(bytes), cudaHostAllocPortable));
+  return kOk;
+}
+
+void host_release(void* pointer, int64_t) { cudaFreeHost(pointer); }
+
+// ---- streams ----------------------------------------------------------------------------------------------------------
+
+void stream_destroy(void* object) {
+  Stream* stream = static_cast<Stream*>(object);
+  if (!stream) return;
+  if (use_device(stream->device, nullptr).ok()) {
+    if (stream->handle) cudaStreamSynchronize(stream->handle);
+    if (stream->scratch) cudaFreeAsync(stream->scratch, stream->handle);
+    if (stream->handle) cudaStreamDestroy(stream->handle);
+    if (stream->claim) cudaFree(stream->claim);
+    if (stream->record) cudaFreeHost(stream->record);
+    cudaGetLastError();
+  }
+  delete stream;
+}
+
+Status fill_stream(Stream& stream, int32_t priority, ErrorText* error) {
+  stream.facts = device_facts(stream.device);
+  int least = 0, greatest = 0;  // numerically greatest <= 0 <= least
+  SW_TRY(error, cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  const int clamped = priority < greatest ? greatest : priority > least ? least : priority;
+  SW_TRY(error, cudaStreamCreateWithPriority(&stream.handle, cudaStreamNonBlocking, clamped));
+  SW_TRY(error, cudaMalloc(reinterpret_cast<void**>(&stream.claim), sizeof(int32_t)));
+  SW_TRY(error, cudaMemsetAsync(stream.claim, 0, sizeof(int32_t), stream.handle));
+  SW_TRY(error, cudaHostAlloc(reinterpret_cast<void**>(&stream.record), sizeof(IndexError), cudaHostAllocMapped | cudaHostAllocPortable));
+  memset(stream.record, 0, sizeof(IndexError));
+  SW_TRY(error, cudaHostGetDevicePointer(reinterpret_cast<void**>(&stream.record_on_device), stream.record, 0));
+  return kOk;
+}
+
+Status stream_create(int32_t device, int32_t priority, void** out, ErrorText* error) {
+  Status status = use_device(device, error);
+  if (!status.ok()) return status;
+  Stream* stream = new (std::nothrow) Stream;
+  if (!stream) return fail(error, Code::OutOfMemory, "no host memory for a stream");
+  stream->device = device;
+  status = fill_stream(*stream, priority, error);
+  if (!status.ok()) {
+    stream_destroy(stream);
+    return status;
+  }
+  *out = stream;
+  return kOk;
+}
+
+// Has a kernel reported a bad index since the last look? Costs a read of host memory when not.
+Status take_index_error(Stream& stream, ErrorText* error) {
+  const volatile int32_t* ready = &stream.record->ready;
+  if (*ready == 0) return kOk;
+  std::atomic_thread_fence(std::memory_order_acquire);
+  const IndexError e = *stream.record;
+  *const_cast<volatile int32_t*>(&stream.record->ready) = 0;
+  cudaMemsetAsync(stream.claim, 0, sizeof(int32_t), stream.handle);
+  return fail(error, Code::Index, "%s: index %lld at position %lld is out of range for size %lld", kernel_name(e.kernel),
+              static_cast<long long>(e.value), static_cast<long long>(e.position), static_cast<long long>(e.size));
+}
+
+Status stream_synchronize(void* object, ErrorText* error) {
+  Stream& stream = *static_cast<Stream*>(object);
+  const Status status = use_device(stream.device, error);
+  if (!status.ok()) return status;
+  SW_TRY(error, cudaStreamSynchronize(stream.handle));
+  if (stream.scratch_bytes > kKeepScratch) {
+    SW_TRY(error, cudaFreeAsync(stream.scratch, stream.handle));
+    stream.scratch = nullptr;
+    stream.scratch_bytes = 0;
+  }
+  return take_index_error(stream, error);
+}
+
+Status stream_on_complete(void* object, void (*done)(void*), void* context, ErrorText* error) {
+  Stream& stream = *static_cast<Stream*>(object);
+  const Status status = use_device(stream.device, error);
+  if (!status.ok()) return status;
+  SW_TRY(error, cudaLaunchHostFunc(stream.handle, done, context));
+  return kOk;
+}
+
+// ---- events -----------------------------------------------------------------------------------------------------------
+
+cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
+
+Status event_create(int32_t device, bool timing, void** out, ErrorText* error) {
+  const Status status = use_device(device, error);
+  if (!status.ok()) return status;
+  cudaEvent_t event = nullptr;
+  SW_TRY(error, cudaEventCreateWithFlags(&event, timing ? cudaEventDefault : cudaEventDisableTiming));
+  *out = event;
+  return kOk;
+}
+
+void event_destroy(void* event) { cudaEventDestroy(event_of(event)); }
+
+Status event_record(void* event, void* object, ErrorText* error) {
+  Stream& stream = *static_cast<Stream*>(object);
+  const Status status = use_device(stream.device, error);
+  if (!status.ok()) return status;
+  SW_TRY(error, cudaEventRecord(event_of(event), stream.handle));
+  return kOk;
+}
+
+Status event_wait(void* event, void* object, ErrorText* error) {
+  Stream& stream = *static_cast<Stream*>(object);
+  const Status status = use_device(stream.device, error);
+  if (!status.ok()) return status;
+  SW_TRY(error, cudaStreamWaitEvent(stream.handle, event_of(event), 0));
+  return kOk;
+}
+
+Status event_synchronize(void* event, ErrorText* error) {
+  SW_TRY(error, cudaEventSynchronize(event_of(event)));
+  return kOk;
+}
+
+Status event_query(void* event, bool* done, ErrorText* error) {
+  const cudaError_t code = cudaEventQuery(event_of(event));
+  *done = code == cudaSuccess;
+  if (code == cudaSuccess || code == cudaErrorNotReady) return kOk;
+  return cuda_failure(error, code, "cudaEventQuery");
+}
+
+Status event_elapsed_ms(void* start, void* end, double* ms, ErrorText* error) {
+  float value = 0;
+  SW_TRY(error, cudaEventElapsedTime(&value, event_of(start), event_of(end)));
+  *ms = value;
+  return kOk;
+}
+
+// ---- work -------------------------------------------------------------------------------------------------------------
+
+Status launch(const KernelCall& call) {
+  Stream& stream = stream_of(call);
+  Status status = use_device(stream.device, call.error);
+  if (!status.ok()) return status;
+  if (call.kernel < 0 || call.kernel >= kNumKernels) return fail(call.error, Code::Invalid, "there is no kernel %d", call.kernel);
+  status = kKernels[call.kernel].run(call);
+  return status.ok() ? take_index_error(stream, call.error) : status;
+}
+
+Status copy(void* object, void* destination, const void* source, int64_t bytes, CopyKind kind, ErrorText* error) {
+  Stream& stream = *static_cast<Stream*>(object);
+  const Status status = use_device(stream.device, error);
+  if (!status.ok()) return status;
+  if (bytes == 0) return kOk;
+  const cudaMemcpyKind how = kind == CopyKind::HostToHost     ? cudaMemcpyHostToHost
+                             : kind == CopyKind::HostToDevice ? cudaMemcpyHostToDevice
+                             : kind == CopyKind::DeviceToHost ? cudaMemcpyDeviceToHost
+                                                              : cudaMemcpyDefault;  // perhaps of two devices
+  SW_TRY(error, cudaMemcpyAsync(destination, source, static_cast<size_t>(bytes), how, stream.handle));
+  return kOk;
+}
+
+}  // namespace
+
+void* Stream::workspace(int64_t bytes, const KernelCall& call) {
+  if (bytes <= scratch_bytes) return scratch;
+  // In stream order: kernels launched earlier may still be using the old block.
+  if (scratch) cudaFreeAsync(scratch, handle);
+  scratch = nullptr;
+  scratch_bytes = 0;
+  int64_t size = round_up(bytes, int64_t(1) << 20);
+  if (size < kMinScratch) size = kMinScratch;
+  if (size <= kKeepScratch / 2) size *= 2;
+  const cudaError_t code = cudaMallocAsync(&scratch, static_cast<size_t>(size), handle);
+  if (code != cudaSuccess) {
+    cuda_failure(call.error, code, "scratch memory");
+    scratch = nullptr;
+    return nullptr;
+  }
+  scratch_bytes = size;
+  return scratch;
+}
+
+Status cuda_failure(ErrorText* error, cudaError_t code, const char* what) {
+  cudaGetLastError();
+  return fail(error, code == cudaErrorMemoryAllocation ? Code::OutOfMemory : Code::Device, "%s: %s (CUDA error %d)", what,
+              cudaGetErrorString(code), static_cast<int>(code));
+}
+
+}  // namespace shardwise::cuda
+
+extern "C" __attribute__((visibility("default"))) const shardwise::Backend* shardwise_backend_v1() {
+  using namespace shardwise::cuda;
+  static const shardwise::Backend backend = {
+      shardwise::kBackendAbi, "cuda", true, 512, kNumKernels, kKernels,
+      device_count, device_info,
+      allocate, release, host_allocate, host_release,
+      stream_create, stream_destroy, stream_synchronize, stream_on_complete,
+      event_create, event_destroy, event_record, event_wait, event_synchronize, event_query, event_elapsed_ms,
+      launch, copy,
+  };
+  return &backend;
+}

@@ -1,0 +1,42 @@
+// cuBLASLt, opened at run time if the machine has it. No header of it is needed: cublaslt.cc declares the few functions used.
+#pragma once
+#include "stream.h"
+
+namespace shardwise::cuda::lt {
+
+enum class State { Ready, Absent, Misconfigured };
+
+// Looks for the library on the first call (later calls return the kept answer). Candidates, in this order:
+//   SHARDWISE_CUBLASLT_PATH, a file or a folder; if set, nothing else is tried and a wrong value is Misconfigured;
+//   the value "off" means Absent
+//   libcublasLt.so.13 and .12 if the process has one open, then through the loader's own search
+//   lib64 and lib of CUDA_HOME, CUDA_PATH, /usr/local/cuda
+//   Python wheels (nvidia/cu13/lib, nvidia/cublas/lib) under VIRTUAL_ENV, CONDA_PREFIX, /opt/*/.venv and the system's Python
+State state();
+
+// The path and version found, or one line per candidate with the reason why it was refused.
+const char* report();
+
+// false: product() declines everything. For tests, and for comparing with the kernels of our own.
+void allow(bool on);
+
+// D = alpha op(A) op(B) + beta C (+ bias), column-major as cuBLASLt has it: D and C are rows x columns, the inner size is
+// `inner`. Leading dimensions and batch strides are in elements.
+struct Product {
+  DType dtype = DType::Float32;  // of all operands: float32, float64, float16, bfloat16
+  int64_t rows = 0, columns = 0, inner = 0, batch = 1;
+  struct Matrix {
+    const void* data = nullptr;
+    bool transposed = false;
+    int64_t leading = 0, batch_stride = 0;
+  } a, b, c, d;                // c.data may equal d.data; null: beta is 0
+  const void* bias = nullptr;  // `rows` elements added to every column
+  double alpha = 1, beta = 0;
+};
+
+enum class Outcome { Done, Declined, Failed };
+
+// Declined: the library is not there or has no algorithm for this; nothing was launched. Failed: `status` says why.
+Outcome product(const Product& p, Stream& stream, const KernelCall& call, Status* status);
+
+}  // namespace shardwise::cuda::lt

@@ -1,0 +1,163 @@
+// foreach_add (y += alpha x), foreach_mul (y *= scalar), foreach_norm (the 2-norm of each tensor): many tensors, few launches.
+// See primitives/multi_tensor.cuh. The norm sums squares per chunk of 16384 elements (float32 or float64), joins the chunks of
+// a tensor in a fixed order, and takes the root.
+#include "../../generated/op_params.h"
+#include "../primitives/multi_tensor.cuh"
+#include "../primitives/reduce.cuh"
+
+namespace shardwise::cuda {
+namespace {
+
+using namespace multi;
+
+template <class C>
+struct AddUpdate {
+  using Value = C;
+  static constexpr int kRoles = 2;
+  static constexpr uint32_t kReads = 0b11, kWrites = 0b01;
+  C alpha;
+  template <int N>
+  __device__ __forceinline__ void operator()(C (&v)[kRoles][N]) const {
+#pragma unroll
+    for (int i = 0; i < N; i++) v[0][i] += alpha * v[1][i];
+  }
+};
+
+template <class C>
+struct MultiplyUpdate {
+  using Value = C;
+  static constexpr int kRoles = 1;
+  static constexpr uint32_t kReads = 1, kWrites = 1;
+  C scalar;
+  template <int N>
+  __device__ __forceinline__ void operator()(C (&v)[kRoles][N]) const {
+#pragma unroll
+    for (int i = 0; i < N; i++) v[0][i] *= scalar;
+  }
+};
+
+// partial[chunk] = sum of squares of a chunk.
+template <class C>
+__global__ void __launch_bounds__(kThreads) square_chunks(const __grid_constant__ Table<1> table, C* partial) {
+  __shared__ C shared[32];
+  const Entry<1>& entry = table.entries[find_entry(table, static_cast<int32_t>(blockIdx.x))];
+  const int64_t begin = (static_cast<int32_t>(blockIdx.x) - entry.first_chunk) * kChunk;
+  const int64_t end = begin + kChunk < entry.numel ? begin + kChunk : entry.numel;
+  int64_t rest = begin;
+  C sum = C(0);
+  if (entry.aligned) {
+    rest = end - (end - begin) % kGroup;
+    for (int64_t i = begin + threadIdx.x * kGroup; i < rest; i += kThreads * kGroup) {
+      C v[kGroup];
+      load_group_floating(entry.data[0], i, table.dtypes[0], v);
+      C squares = C(0);
+#pragma unroll
+      for (int j = 0; j < kGroup; j++) squares += v[j] * v[j];
+      sum += squares;
+    }
+  }
+  for (int64_t i = rest + threadIdx.x; i < end; i += kThreads) {
+    C v[1];
+    load_group_floating(entry.data[0], i, table.dtypes[0], v);
+    sum += v[0] * v[0];
+  }
+  sum = block_reduce(sum, SumOp(), C(0), shared);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+template <class C>
+__global__ void __launch_bounds__(kThreads) square_strided(const __grid_constant__ StridedGroup<1> group, C* partial) {
+  __shared__ C shared[32];
+  C sum = C(0);
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kChunk;
+  for (int64_t i = begin + threadIdx.x; i < begin + kChunk && i < group.numel; i += kThreads) {
+    C v[1];
+    load_group_floating(group.data[0], group.offsets.get(i)[0], group.dtypes[0], v);
+    sum += v[0] * v[0];
+  }
+  sum = block_reduce(sum, SumOp(), C(0), shared);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+// Block e: y[index of entry e] = root of the sum of its chunks.
+template <class C>
+__global__ void __launch_bounds__(kThreads) norms(const __grid_constant__ Table<1> table, const C* partial, void* y, DType y_dtype) {
+  __shared__ C shared[32];
+  const Entry<1>& entry = table.entries[blockIdx.x];
+  const int64_t chunks = ceil_div(entry.numel, kChunk);
+  C sum = C(0);
+  for (int64_t i = threadIdx.x; i < chunks; i += kThreads) sum += partial[entry.first_chunk + i];
+  sum = block_reduce(sum, SumOp(), C(0), shared);
+  if (threadIdx.x == 0) store_any<C>(y, entry.index, y_dtype, ::sqrt(sum));
+}
+
+// The norms of the table's tensors. A strided tensor is alone in its table.
+template <class C>
+void launch_norms(const KernelCall& call, const Table<1>& table, C* partial, const TensorView* strided) {
+  const cudaStream_t stream = stream_of(call).handle;
+  const TensorView& y = call.output(0);
+  if (strided) {
+    StridedGroup<1> group;
+    group.data[0] = strided->data;
+    group.dtypes[0] = strided->dtype;
+    group.present = 1;
+    group.numel = strided->numel;
+    Dims<1> dims = dims_of<1>({strided});
+    dims.sort_by_stride();
+    dims.collapse();
+    group.offsets = dims.calculator<kMaxDims>();
+    square_strided<C><<<static_cast<unsigned>(table.chunks), kThreads, 0, stream>>>(group, partial);
+  } else if (table.chunks > 0) {
+    square_chunks<C><<<static_cast<unsigned>(table.chunks), kThreads, 0, stream>>>(table, partial);
+  }
+  norms<C><<<static_cast<unsigned>(table.count), kThreads, 0, stream>>>(table, partial, y.data, y.dtype);
+}
+
+}  // namespace
+
+Status foreach_add(const KernelCall& call) {
+  const auto& p = call.params_as<ForeachAddParams>();
+  return for_each_group<AddUpdate>(call, static_cast<int32_t>(p.count), 0b11, [&](auto tag) {
+    using C = tag_t<decltype(tag)>;
+    return AddUpdate<C>{static_cast<C>(p.alpha)};
+  });
+}
+
+Status foreach_mul(const KernelCall& call) {
+  const auto& p = call.params_as<ForeachMulParams>();
+  return for_each_group<MultiplyUpdate>(call, static_cast<int32_t>(p.count), 1, [&](auto tag) {
+    using C = tag_t<decltype(tag)>;
+    return MultiplyUpdate<C>{static_cast<C>(p.scalar)};
+  });
+}
+
+Status foreach_norm(const KernelCall& call) {
+  const int32_t count = static_cast<int32_t>(call.params_as<ForeachNormParams>().count);
+  int64_t chunks = 0;
+  for (int32_t i = 0; i < count; i++) {
+    if (!is_floating(call.input(i).dtype)) return unsupported(call, call.input(i).dtype);
+    chunks += ceil_div(call.input(i).numel, kChunk);
+  }
+  char* scratch = static_cast<char*>(stream_of(call).workspace(chunks * 8 + 8, call));
+  if (!scratch) return Status{Code::OutOfMemory};
+  Table<1> table;
+  const auto flush = [&](const TensorView* strided) {
+    if (table.count == 0) return;
+    if (table.dtypes[0] == DType::Float64) launch_norms(call, table, reinterpret_cast<double*>(scratch), strided);
+    else launch_norms(call, table, reinterpret_cast<float*>(scratch), strided);
+    scratch += int64_t(table.chunks) * 8;
+    table.count = table.chunks = 0;
+  };
+  for (int32_t i = 0; i < count; i++) {
+    const TensorView* views[1] = {&call.input(i)};
+    const bool dense = views[0]->is_contiguous();
+    if (!dense || table.count == kMaxTensors || (table.count > 0 && differs(table, views))) flush(nullptr);
+    if (table.count == 0) start_table(table, views);
+    add_entry(table, views, i);
+    if (!dense) flush(views[0]);
+  }
+  flush(nullptr);
+  return launched(call);
+}
+
+}  // namespace shardwise::cuda

@@ -1,0 +1,52 @@
+// index_add: y[a, index[j], b] += alpha * src[a, j, b], where y already holds the base; equal indices are added in order.
+//
+// The indices are sorted, then each target sums its sources in a fixed order (segmented_update.cuh): deterministic, and low
+// precision is rounded once however often an index repeats.
+#include "../../generated/op_params.h"
+#include "segmented_update.cuh"
+
+namespace shardwise::cuda {
+namespace {
+
+using namespace indexing;
+
+struct IndexAddArgs {
+  int64_t count, stride, size;
+  const void* index;
+  DType dtype;
+  IndexErrorSink errors;
+};
+
+template <class Key>
+__global__ void __launch_bounds__(kThreads) index_keys(const IndexAddArgs args, Key* keys) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i < args.count) keys[i] = static_cast<Key>(check_index(load_index(args.index, i * args.stride, args.dtype), args.size, false, i, args.errors));
+}
+
+}  // namespace
+
+Status index_add(const KernelCall& call) {
+  const TensorView &index = call.input(0), &source = call.input(1), &y = call.output(0);
+  if (source.numel == 0) return kOk;
+  if (!is_index(index.dtype)) return unsupported(call, index.dtype);
+  if (y.sizes[1] == 0) return empty_dim(call);
+  const IndexAddArgs args = {index.numel, index.ndim > 0 ? index.strides[0] : 0, y.sizes[1], index.data, index.dtype,
+                             stream_of(call).index_errors(call)};
+  SegmentedUpdate update;
+  update.count = index.numel;
+  update.columns = y.sizes[0] * y.sizes[2];
+  update.key_range = static_cast<uint64_t>(y.sizes[1]);
+  update.combine = Combine::Add;
+  update.alpha = call.params_as<IndexAddParams>().alpha;
+  update.source = &source;
+  update.target = &y;
+  update.positions.push(source.sizes[1], {source.strides[1]});
+  update.keys.push(y.sizes[1], {y.strides[1]});
+  update.column_dims.push(y.sizes[0], {y.strides[0], source.strides[0]});
+  update.column_dims.push(y.sizes[2], {y.strides[2], source.strides[2]});
+  return update_targets(call, update, [&](auto* keys) {
+    index_keys<<<static_cast<unsigned>(ceil_div(args.count, kThreads)), kThreads, 0, stream_of(call).handle>>>(args, keys);
+  });
+}
+
+}  // namespace shardwise::cuda

@@ -1,0 +1,179 @@
+// matmul: y[B, m, n] = alpha a[B, m, k] b[B, k, n] + beta c[B, m, n], all of one dtype, any strides. This file decides who
+// computes; the kernels are in matmul_simt.cu (CUDA cores, any dtype), matmul_mma.cu (tensor cores) and cuBLASLt.
+//
+//   1. A batch that only continues the rows of a (b the same for all) becomes more rows.
+//   2. integers, bool          own kernel
+//   3. m, n, k <= 64           own kernel: one block per product, no library on the way (unless the batch is large)
+//   4. 1 to 8 rows (or columns) whose matrix is contiguous along k: own kernel that streams the matrix
+//   5. floats                  cuBLASLt if the machine has it and each operand has unit stride along one dim
+//   6. else                    float16, bfloat16: tensor cores; float32: 128 x 128 tiles; float64 and small ones: 64 x 64 tiles
+//
+// Numerics: float16 and bfloat16 accumulate in float32 and round once (alpha, beta and c are applied in float32), float32 in
+// float32 (no TF32), float64 in float64, integers wrap as int64. c is not read when beta is 0, nor a and b when alpha is 0.
+#include "../../generated/op_params.h"
+#include "../cublaslt.h"
+#include "../primitives/dtype.cuh"
+#include "matmul.h"
+
+namespace shardwise::cuda {
+namespace {
+
+// y = beta c, or 0 without c; one thread per element, the innermost dim of y across neighbouring threads.
+__global__ void __launch_bounds__(256) scale_kernel(MatmulProblem p) {
+  const int64_t total = p.batch * p.m * p.n;
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < total; i += int64_t(gridDim.x) * blockDim.x) {
+    const int64_t column = i % p.n, row = i / p.n % p.m, batch = i / p.n / p.m;
+    const int64_t to = batch * p.y.batch_stride + row * p.y.row_stride + column * p.y.column_stride;
+    const int64_t from = batch * p.c.batch_stride + row * p.c.row_stride + column * p.c.column_stride;
+    if (!p.c.data) store_any<int64_t>(p.y.data, to, p.dtype, 0);
+    else if (!is_floating(p.dtype)) store_any<int64_t>(p.y.data, to, p.dtype, load_any<int64_t>(p.c.data, from, p.dtype) * static_cast<int64_t>(p.beta));
+    else if (p.dtype == DType::Float64) store_any<double>(p.y.data, to, p.dtype, load_any<double>(p.c.data, from, p.dtype) * p.beta);
+    else store_any<float>(p.y.data, to, p.dtype, load_any<float>(p.c.data, from, p.dtype) * static_cast<float>(p.beta));
+  }
+}
+
+void scale(const MatmulProblem& p, Stream& stream) {
+  const int64_t blocks = ceil_div(p.batch * p.m * p.n, 256), limit = int64_t(stream.facts->num_sms) * 32;
+  scale_kernel<<<blocks < limit ? blocks : limit, 256, 0, stream.handle>>>(p);
+}
+
+MatrixView view_of(const TensorView& t) {
+  MatrixView out;
+  out.data = t.data;
+  if (t.ndim == 3) out.batch_stride = t.sizes[0] == 1 ? 0 : t.strides[0];
+  out.row_stride = t.strides[t.ndim - 2];
+  out.column_stride = t.strides[t.ndim - 1];
+  return out;
+}
+
+// [B, m, k] [k, n] is [B m, k] [k, n] if the rows of the batches of a, c and y follow each other.
+void fold_batch(MatmulProblem* p) {
+  const auto follows = [&](const MatrixView& v) {
+    return !v.data || v.batch_stride == p->m * v.row_stride || (p->m == 1);
+  };
+  if (p->batch == 1 || p->b.batch_stride != 0 || !follows(p->a) || !follows(p->c) || !follows(p->y)) return;
+  if (p->m == 1) p->a.row_stride = p->a.batch_stride, p->c.row_stride = p->c.batch_stride, p->y.row_stride = p->y.batch_stride;
+  p->m *= p->batch;
+  p->batch = 1;
+  p->a.batch_stride = p->c.batch_stride = p->y.batch_stride = 0;
+}
+
+// Describes `v` (rows x columns, row-major names) to cuBLASLt, which is column-major: as its transpose (columns x rows) if
+// the columns are contiguous. False if neither dim is, or the other steps over less than a line.
+bool describe(const MatrixView& v, int64_t rows, int64_t columns, lt::Product::Matrix* out, bool* as_transpose) {
+  out->data = v.data;
+  out->batch_stride = v.batch_stride;
+  if ((v.column_stride == 1 || columns == 1) && (rows == 1 || v.row_stride >= columns)) {
+    *as_transpose = true;
+    out->leading = rows == 1 ? columns : v.row_stride;
+    return true;
+  }
+  if ((v.row_stride == 1 || rows == 1) && (columns == 1 || v.column_stride >= rows)) {
+    *as_transpose = false;
+    out->leading = columns == 1 ? rows : v.column_stride;
+    return true;
+  }
+  return false;
+}
+
+lt::Outcome with_library(MatmulProblem p, Stream& stream, const KernelCall& call, Status* status) {
+  if (lt::state() != lt::State::Ready) return lt::Outcome::Declined;
+  lt::Product product;
+  bool transposed = false;
+  if (!describe(p.y, p.m, p.n, &product.d, &transposed)) return lt::Outcome::Declined;
+  if (!transposed) {  // y has contiguous columns: compute y^T = b^T a^T
+    const MatrixView a = p.a;
+    p.a = p.b.transposed();
+    p.b = a.transposed();
+    p.c = p.c.transposed();
+    p.y = p.y.transposed();
+    const int64_t m = p.m;
+    p.m = p.n;
+    p.n = m;
+    describe(p.y, p.m, p.n, &product.d, &transposed);
+  }
+  // In column-major terms D = y^T (n x m), A = b^T (n x k), B = a^T (k x m).
+  product.dtype = p.dtype;
+  product.rows = p.n;
+  product.columns = p.m;
+  product.inner = p.k;
+  product.batch = p.batch;
+  product.alpha = p.alpha;
+  bool as_is = false;
+  if (!describe(p.b, p.k, p.n, &product.a, &as_is)) return lt::Outcome::Declined;
+  product.a.transposed = !as_is;
+  if (!describe(p.a, p.m, p.k, &product.b, &as_is)) return lt::Outcome::Declined;
+  product.b.transposed = !as_is;
+  bool copied = false;
+  if (p.c.data) {
+    const bool one_row = p.c.row_stride == 0 || p.m == 1;
+    if (p.batch == 1 && p.beta == 1 && one_row && (p.c.column_stride == 1 || p.n == 1)) {
+      product.bias = p.c.data;
+    } else if (describe(p.c, p.m, p.n, &product.c, &as_is) && as_is) {
+      product.beta = p.beta;
+    } else {
+      copied = true;  // another broadcast or layout: y becomes a copy of c, which is then scaled and added to
+      product.c = product.d;
+      product.beta = p.beta;
+    }
+  }
+  if (copied) {
+    p.beta = 1;
+    scale(p, stream);
+  }
+  return lt::product(product, stream, call, status);
+}
+
+}  // namespace
+
+Status matmul(const KernelCall& call) {
+  const auto& params = call.params_as<MatmulParams>();
+  const TensorView &a = call.input(0), &b = call.input(1), &c = call.input(2), &y = call.output(0);
+  if (y.numel == 0) return kOk;
+  if (y.ndim < 2 || y.ndim > 3) return fail(call.error, Code::Invalid, "matmul takes [m, n] or [B, m, n], not %d dims", y.ndim);
+  Stream& stream = stream_of(call);
+  MatmulProblem p;
+  p.dtype = y.dtype;
+  p.batch = y.ndim == 3 ? y.sizes[0] : 1;
+  p.m = y.sizes[y.ndim - 2];
+  p.n = y.sizes[y.ndim - 1];
+  p.k = a.sizes[a.ndim - 1];
+  p.alpha = params.alpha;
+  p.beta = params.beta;
+  p.a = view_of(a);
+  p.b = view_of(b);
+  p.y = view_of(y);
+  if (!c.is_immediate && c.data && params.beta != 0) p.c = view_of(c);
+  if (p.k == 0 || p.alpha == 0) {
+    scale(p, stream);
+    return launched(call);
+  }
+  fold_batch(&p);
+  if (!is_floating(p.dtype)) {
+    matmul_integer(p, stream.handle);
+    return launched(call);
+  }
+  const double work = double(p.batch) * p.m * p.n * p.k;
+  const bool tiny = p.m <= 64 && p.n <= 64 && p.k <= 64 && work <= double(1 << 24);
+  if (tiny) {
+    matmul_simt(p, false, stream.handle);
+    return launched(call);
+  }
+  if (matmul_few_rows(p, stream.handle)) return launched(call);
+  if (lt::state() == lt::State::Misconfigured)
+    return fail(call.error, Code::Invalid, "SHARDWISE_CUBLASLT_PATH does not name a usable cuBLASLt: %s", lt::report());
+  Status status = kOk;
+  switch (with_library(p, stream, call, &status)) {
+    case lt::Outcome::Done: return launched(call);
+    case lt::Outcome::Failed: return status;
+    case lt::Outcome::Declined: break;
+  }
+  constexpr int64_t kMax = int64_t(1) << 30;
+  if ((p.dtype == DType::Float16 || p.dtype == DType::BFloat16) && p.m < kMax && p.n < kMax && p.k < kMax)
+    matmul_tensor_core(p, stream.handle);
+  else
+    matmul_simt(p, p.dtype == DType::Float32 && p.m > 64 && p.n > 64, stream.handle);
+  return launched(call);
+}
+
+}  // namespace shardwise::cuda

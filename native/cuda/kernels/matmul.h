@@ -1,0 +1,40 @@
+// The matmul of matmul.cu as its kernels see it, and the kernels.
+#pragma once
+#include "../stream.h"
+
+namespace shardwise::cuda {
+
+// One operand: element (batch, row, column) is at data[batch * batch_stride + row * row_stride + column * column_stride].
+struct MatrixView {
+  void* data = nullptr;
+  int64_t batch_stride = 0, row_stride = 0, column_stride = 0;
+
+  MatrixView transposed() const { return {data, batch_stride, column_stride, row_stride}; }
+};
+
+// y[B, m, n] = alpha a[B, m, k] b[B, k, n] + beta c[B, m, n]; c.data is null if there is no c or beta is 0.
+struct MatmulProblem {
+  DType dtype = DType::Float32;
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  MatrixView a, b, c, y;
+  double alpha = 1, beta = 0;
+};
+
+// The batch lies along y and z of the grid, which end at 65535 each.
+inline dim3 batch_grid(int64_t blocks, int64_t batch) {
+  const int64_t y = batch < 65535 ? batch : 65535;
+  return dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(y), static_cast<unsigned>(ceil_div(batch, y)));
+}
+
+#if defined(__CUDACC__)
+__device__ __forceinline__ int64_t batch_of_block() { return int64_t(blockIdx.z) * gridDim.y + blockIdx.y; }
+#endif
+
+// Own kernels: any strides, any sizes (k = 0 included). The caller checks launched().
+void matmul_simt(const MatmulProblem& p, bool large_tile, cudaStream_t stream);  // floating dtypes; large_tile: float32 only
+void matmul_integer(const MatmulProblem& p, cudaStream_t stream);                // integers and bool
+void matmul_tensor_core(const MatmulProblem& p, cudaStream_t stream);            // float16, bfloat16
+// A few rows times a matrix whose columns are contiguous along k: reads b once at memory speed. False if it does not apply.
+bool matmul_few_rows(const MatmulProblem& p, cudaStream_t stream);
+
+}  // namespace shardwise::cuda

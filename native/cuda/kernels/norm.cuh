@@ -1,0 +1,55 @@
+// What layer_norm.cu, rms_norm.cu and their kernels share: rms norm is layer norm with the mean taken as 0 and without a bias.
+#pragma once
+#include "../primitives/row_tile.cuh"
+
+namespace shardwise::cuda {
+
+// y = (x - mean) rstd w + b with rstd = 1 / sqrt(mean((x - mean)^2) + eps). Views may be immediates (absent): w, b, mean.
+Status norm_forward(const KernelCall& call, const TensorView& x, const TensorView* w, const TensorView* b, const TensorView& y,
+                    const TensorView* mean, const TensorView& rstd, double eps);
+
+// Null or immediate views are absent: mean (rms norm), w, and any of the outputs gx, gw, gb.
+Status norm_backward(const KernelCall& call, const TensorView& g, const TensorView& x, const TensorView* mean,
+                     const TensorView& rstd, const TensorView* w, const TensorView* gx, const TensorView* gw,
+                     const TensorView* gb);
+
+// A weight or bias of the norms as kernels see it: any floating dtype, any stride; data is null if absent.
+struct NormVector {
+  const void* data = nullptr;
+  int64_t stride = 1;
+  DType dtype = DType::Float32;
+  bool vectors = false;  // the dtype of x, contiguous and 16-byte aligned
+};
+
+inline NormVector norm_vector(const TensorView* view, DType dtype) {
+  NormVector out;
+  if (!view || view->is_immediate || !view->data) return out;
+  out.data = view->data;
+  out.dtype = view->dtype;
+  out.stride = view->ndim > 0 ? view->strides[view->ndim - 1] : 1;
+  out.vectors = view->dtype == dtype && out.stride == 1 && reinterpret_cast<uintptr_t>(view->data) % 16 == 0;
+  return out;
+}
+
+// w or b of elements [first, first + V); `absent` where there is none.
+template <class T, int V, class C, class Index>
+__device__ __forceinline__ void load_norm_vector(const NormVector& v, Index first, Index n, C absent, C (&out)[V]) {
+  if (!v.data) {
+#pragma unroll
+    for (int i = 0; i < V; i++) out[i] = absent;
+  } else if (v.vectors && first % V == 0 && first >= 0 && first + V <= n) {
+    const Vec<T, V> raw = load_vec<V>(static_cast<const T*>(v.data) + first);
+#pragma unroll
+    for (int i = 0; i < V; i++) out[i] = to_compute<C>(raw[i]);
+  } else {
+#pragma unroll 1
+    for (int i = 0; i < V; i++) {
+      const C value = first + i >= 0 && first + i < n ? load_any<C>(v.data, (first + i) * v.stride, v.dtype) : C(0);
+#pragma unroll
+      for (int j = 0; j < V; j++)
+        if (i == j) out[j] = value;
+    }
+  }
+}
+
+}  // namespace shardwise::cuda

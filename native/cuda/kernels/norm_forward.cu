@@ -1,0 +1,181 @@
+// Forward pass of layer norm and rms norm over contiguous rows x[rows, n].
+//
+//   mean = sum(x) / n (0 for rms norm), rstd = 1 / sqrt(sum((x - mean)^2) / n + eps), y = (x - mean) rstd w + b
+//
+// rows  the row stays in the registers of a team (row_tile.cuh: part of a warp, a block, a cluster): mean, then the squared
+//       deviations from the registers. 2 passes of memory (read x, write y); w and b come from L1/L2.
+// long  longer rows: a block merges per-vector (count, mean, M2) triples by Chan's formula in one walk, then walks back.
+// Numerics: float32 (float64 for float64), two-pass variance, never E[x^2] - E[x]^2. mean and rstd are kept in that type.
+#include "../primitives/row_tile.cuh"
+#include "norm.cuh"
+
+namespace shardwise::cuda {
+namespace {
+
+__device__ __forceinline__ float inverse_sqrt(float v) { return 1.0f / sqrtf(v); }
+__device__ __forceinline__ double inverse_sqrt(double v) { return 1.0 / sqrt(v); }
+
+template <class T>
+__global__ void __launch_bounds__(1024) norm_rows(const T* x, NormVector w, NormVector b, T* y, compute_t<T>* mean_out,
+                                                  compute_t<T>* rstd_out, uint32_t rows, int32_t n, double eps, RowTeam team,
+                                                  bool centered, bool vectors) {
+  using C = compute_t<T>;
+  constexpr int V = kVec16<T>;
+  __shared__ RowScratch<C> shared;
+  const RowPlace place(team);
+  const bool active = place.row < rows;
+  const T* from = x + int64_t(active ? place.row : 0) * n;
+  const int count = active ? n : 0, shift = row_shift(from);
+  auto first_of = [&](int c) { return (place.slot + c * place.stride) * V - shift; };
+
+  C values[kRowChunks][V];
+#pragma unroll
+  for (int c = 0; c < kRowChunks; c++) {
+    const Vec<T, V> raw = load_part<V>(from, first_of(c), count, from_compute<T>(C(0)));
+#pragma unroll
+    for (int i = 0; i < V; i++) values[c][i] = to_compute<C>(raw[i]);
+  }
+  const C inverse_n = C(1) / C(n);
+  C mean = C(0);
+  if (centered) {
+    C sum = C(0);
+#pragma unroll
+    for (int c = 0; c < kRowChunks; c++)
+#pragma unroll
+      for (int i = 0; i < V; i++) sum += values[c][i];
+    mean = row_reduce(sum, SumOp{}, C(0), team, shared) * inverse_n;
+  }
+  C squares = C(0);
+#pragma unroll
+  for (int c = 0; c < kRowChunks; c++) {
+    const int first = first_of(c);
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+      values[c][i] -= mean;
+      if (first + i >= 0 && first + i < count) squares += values[c][i] * values[c][i];
+    }
+  }
+  const C variance = row_reduce(squares, SumOp{}, C(0), team, shared) * inverse_n;
+  const C rstd = inverse_sqrt(variance + C(eps));
+  if (!active) return;
+  if (place.slot == 0) {
+    if (mean_out) mean_out[place.row] = mean;
+    if (rstd_out) rstd_out[place.row] = rstd;
+  }
+  T* to = y + int64_t(place.row) * n;
+#pragma unroll
+  for (int c = 0; c < kRowChunks; c++) {
+    const int first = first_of(c);
+    if (first >= count) break;
+    C scale[V], bias[V];
+    load_norm_vector<T>(w, first, count, C(1), scale);
+    load_norm_vector<T>(b, first, count, C(0), bias);
+    Vec<T, V> out;
+#pragma unroll
+    for (int i = 0; i < V; i++) out[i] = from_compute<T>(values[c][i] * rstd * scale[i] + bias[i]);
+    store_part<V>(to, first, count, out, vectors);
+  }
+}
+
+// Count, mean and sum of squared deviations. For rms norm the mean stays 0.
+template <class C>
+struct Moments {
+  C count, mean, squares;
+};
+
+template <class C>
+struct MergeMoments {
+  bool centered;
+  __device__ __forceinline__ Moments<C> operator()(const Moments<C>& a, const Moments<C>& b) const {
+    const C count = a.count + b.count;
+    if (!centered) return {count, C(0), a.squares + b.squares};
+    if (count == C(0)) return a;
+    const C delta = b.mean - a.mean, part = b.count / count;
+    return {count, a.mean + delta * part, a.squares + b.squares + delta * delta * a.count * part};
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(1024) norm_long(const T* x, NormVector w, NormVector b, T* y, compute_t<T>* mean_out,
+                                                  compute_t<T>* rstd_out, int64_t n, double eps, bool centered,
+                                                  bool vectors) {
+  using C = compute_t<T>;
+  constexpr int V = kVec16<T>;
+  __shared__ RowScratch<Moments<C>> shared;
+  const T* from = x + blockIdx.x * n;
+  T* to = y + blockIdx.x * n;
+  const int shift = row_shift(from);
+  const int64_t chunks = (n + shift + int64_t(blockDim.x) * V - 1) / (int64_t(blockDim.x) * V);
+  auto first_of = [&](int64_t c) { return (c * blockDim.x + threadIdx.x) * V - shift; };
+
+  const MergeMoments<C> merge{centered};
+  Moments<C> total{C(0), C(0), C(0)};
+  for (int64_t c = 0; c < chunks; c++) {
+    const int64_t first = first_of(c);
+    const Vec<T, V> raw = load_part<V>(from, first, n, from_compute<T>(C(0)));
+    Moments<C> part{C(0), C(0), C(0)};
+#pragma unroll
+    for (int i = 0; i < V; i++)
+      if (first + i >= 0 && first + i < n) {
+        part.count += C(1);
+        part.mean += to_compute<C>(raw[i]);
+      }
+    part.mean = centered && part.count > C(0) ? part.mean / part.count : C(0);
+#pragma unroll
+    for (int i = 0; i < V; i++)
+      if (first + i >= 0 && first + i < n) {
+        const C d = to_compute<C>(raw[i]) - part.mean;
+        part.squares += d * d;
+      }
+    total = merge(total, part);
+  }
+  total = row_reduce(total, merge, Moments<C>{C(0), C(0), C(0)}, RowTeam{1024, 1}, shared);
+  const C mean = total.mean, rstd = inverse_sqrt(total.squares / C(n) + C(eps));
+  if (threadIdx.x == 0) {
+    if (mean_out) mean_out[blockIdx.x] = mean;
+    if (rstd_out) rstd_out[blockIdx.x] = rstd;
+  }
+  for (int64_t c = chunks - 1; c >= 0; c--) {
+    const int64_t first = first_of(c);
+    if (first >= n) continue;
+    const Vec<T, V> raw = load_part<V>(from, first, n, from_compute<T>(C(0)));
+    C scale[V], bias[V];
+    load_norm_vector<T>(w, first, n, C(1), scale);
+    load_norm_vector<T>(b, first, n, C(0), bias);
+    Vec<T, V> out;
+#pragma unroll
+    for (int i = 0; i < V; i++) out[i] = from_compute<T>((to_compute<C>(raw[i]) - mean) * rstd * scale[i] + bias[i]);
+    store_part<V>(to, first, n, out, vectors);
+  }
+}
+
+}  // namespace
+
+Status norm_forward(const KernelCall& call, const TensorView& x, const TensorView* w, const TensorView* b, const TensorView& y,
+                    const TensorView* mean, const TensorView& rstd, double eps) {
+  const int64_t rows = x.sizes[0], n = x.sizes[1];
+  if (rows == 0) return kOk;
+  if (rows >= (int64_t(1) << 31)) return fail(call.error, Code::Unsupported, "a norm of 2^31 rows or more");
+  Stream& stream = stream_of(call);
+  const bool found = dispatch_floating(x.dtype, [&](auto tag) {
+    using T = tag_t<decltype(tag)>;
+    using C = compute_t<T>;
+    constexpr int V = kVec16<T>;
+    const NormVector wv = norm_vector(w, x.dtype), bv = norm_vector(b, x.dtype);
+    C* mean_out = mean && !mean->is_immediate ? static_cast<C*>(mean->data) : nullptr;
+    C* rstd_out = rstd.is_immediate ? nullptr : static_cast<C*>(rstd.data);
+    const T* from = static_cast<const T*>(x.data);
+    T* to = static_cast<T*>(y.data);
+    const bool aligned = is_aligned(from, 16) && is_aligned(to, 16) && n % V == 0;
+    const bool vectors = (reinterpret_cast<uintptr_t>(from) - reinterpret_cast<uintptr_t>(to)) % 16 == 0;
+    const RowPlan plan = plan_rows(rows, n, V, aligned ? 0 : V - 1, 1024, *stream.facts);
+    if (plan.fits)
+      launch_rows(norm_rows<T>, plan, stream.handle, from, wv, bv, to, mean_out, rstd_out, rows, n, eps, plan.team,
+                  mean != nullptr, vectors);
+    else
+      norm_long<T><<<rows, 1024, 0, stream.handle>>>(from, wv, bv, to, mean_out, rstd_out, n, eps, mean != nullptr, vectors);
+  });
+  return found ? launched(call) : unsupported(call, x.dtype);
+}
+
+}  // namespace shardwise::cuda

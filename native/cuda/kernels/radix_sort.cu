@@ -1,0 +1,169 @@
+// LSD radix sort of (key, position) pairs, 8 bits a pass; short rows are sorted by one block. See radix_sort.cuh.
+//
+// A pass: histogram of every tile; prefix over the tiles for each digit; scatter. In the scatter each warp ranks its items with
+// match_any (equal digits keep their order), the tile is ordered by digit in shared memory and written in runs.
+// Moves per element and pass: key once for the histogram, key and position in and out for the scatter. Integer counting only,
+// so the result does not depend on timing.
+#include "radix_sort.cuh"
+
+#include "../primitives/scan.cuh"
+
+namespace shardwise::cuda::radix {
+namespace {
+
+template <class Key>
+__device__ __forceinline__ uint32_t digit_of(Key key, int shift) {
+  return static_cast<uint32_t>(key >> shift) & (kDigits - 1);
+}
+
+// Block (row, tile).
+template <class Key>
+__global__ void __launch_bounds__(kThreads) histogram(const Key* keys, uint32_t* counts, int64_t n, int64_t tiles, int shift) {
+  __shared__ uint32_t bins[kDigits];
+  const int64_t row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+  bins[threadIdx.x] = 0;
+  __syncthreads();
+  const int64_t begin = tile * kTile<Key>, end = begin + kTile<Key> < n ? begin + kTile<Key> : n;
+  for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) atomicAdd(&bins[digit_of(keys[row * n + i], shift)], 1u);
+  __syncthreads();
+  counts[(row * kDigits + threadIdx.x) * tiles + tile] = bins[threadIdx.x];
+}
+
+// Block (row, digit): exclusive prefix over the tiles.
+__global__ void __launch_bounds__(kThreads) scan_tiles(uint32_t* counts, uint32_t* totals, int64_t tiles) {
+  __shared__ uint32_t shared[33];
+  uint32_t* own = counts + static_cast<int64_t>(blockIdx.x) * tiles;
+  uint32_t carry = 0;
+  for (int64_t start = 0; start < tiles; start += kThreads) {
+    const int64_t i = start + threadIdx.x;
+    uint32_t total;
+    const uint32_t before = block_scan_exclusive(i < tiles ? own[i] : 0u, SumOp(), 0u, shared, total);
+    if (i < tiles) own[i] = carry + before;
+    carry += total;
+  }
+  if (threadIdx.x == 0) totals[blockIdx.x] = carry;
+}
+
+// Block (row, tile).
+template <class Key>
+__global__ void __launch_bounds__(kThreads)
+    scatter(const Key* keys_in, const uint32_t* positions_in, Key* keys_out, uint32_t* positions_out, const uint32_t* counts,
+            const uint32_t* totals, int64_t n, int64_t tiles, int shift) {
+  constexpr int kWarps = kThreads / 32, kItems = kTile<Key> / kThreads;
+  __shared__ Key tile_keys[kTile<Key>];
+  __shared__ uint32_t tile_positions[kTile<Key>];
+  __shared__ uint32_t warp_counts[kWarps][kDigits];
+  __shared__ uint32_t run_base[kDigits];  // where the run of a digit starts in the row, less where it starts in the tile
+  __shared__ uint32_t shared[33];
+  const int64_t row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  const int64_t begin = tile * kTile<Key>;
+  const int count = static_cast<int>(n - begin < kTile<Key> ? n - begin : kTile<Key>);
+
+  // A warp's items lie together, so that warp, round and lane count upwards with the index. Items past the end take the
+  // largest key: they come last and are not written.
+  Key keys[kItems];
+  uint32_t positions[kItems], ranks[kItems];
+#pragma unroll
+  for (int r = 0; r < kItems; r++) {
+    const int i = warp * (32 * kItems) + r * 32 + lane;
+    keys[r] = i < count ? keys_in[row * n + begin + i] : ~Key(0);
+    positions[r] = i >= count ? 0u : positions_in ? positions_in[row * n + begin + i] : static_cast<uint32_t>(begin + i);
+  }
+  for (int d = lane; d < kDigits; d += 32) warp_counts[warp][d] = 0;
+  __syncwarp();
+#pragma unroll
+  for (int r = 0; r < kItems; r++) {
+    const uint32_t digit = digit_of(keys[r], shift);
+    const unsigned peers = __match_any_sync(kFullWarp, digit);
+    const int leader = __ffs(peers) - 1;
+    uint32_t base = 0;
+    if (lane == leader) {
+      base = warp_counts[warp][digit];
+      warp_counts[warp][digit] = base + __popc(peers);
+    }
+    __syncwarp();
+    ranks[r] = __shfl_sync(kFullWarp, base, leader) + __popc(peers & ((1u << lane) - 1));
+  }
+  __syncthreads();
+
+  {  // thread = digit
+    const int digit = threadIdx.x;
+    uint32_t in_tile = 0;
+#pragma unroll
+    for (int w = 0; w < kWarps; w++) {
+      const uint32_t c = warp_counts[w][digit];
+      warp_counts[w][digit] = in_tile;
+      in_tile += c;
+    }
+    uint32_t total;
+    const uint32_t tile_start = block_scan_exclusive(in_tile, SumOp(), 0u, shared, total);
+    const uint32_t row_start = block_scan_exclusive(totals[row * kDigits + digit], SumOp(), 0u, shared, total);
+#pragma unroll
+    for (int w = 0; w < kWarps; w++) warp_counts[w][digit] += tile_start;
+    run_base[digit] = row_start + counts[(row * kDigits + digit) * tiles + tile] - tile_start;
+  }
+  __syncthreads();
+#pragma unroll
+  for (int r = 0; r < kItems; r++) {
+    const uint32_t slot = warp_counts[warp][digit_of(keys[r], shift)] + ranks[r];
+    tile_keys[slot] = keys[r];
+    tile_positions[slot] = positions[r];
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < count; i += kThreads) {
+    const Key key = tile_keys[i];
+    const int64_t to = row * n + static_cast<uint32_t>(run_base[digit_of(key, shift)] + i);
+    keys_out[to] = key;
+    positions_out[to] = tile_positions[i];
+  }
+}
+
+// One block per row.
+template <class Key>
+__global__ void __launch_bounds__(1024) sort_small(const Key* keys_in, Key* keys_out, uint32_t* positions_out, int64_t n, int size) {
+  __shared__ Key keys[kSmall];
+  __shared__ uint32_t positions[kSmall];
+  const int64_t base = static_cast<int64_t>(blockIdx.x) * n;
+  for (int i = threadIdx.x; i < size; i += blockDim.x) {
+    keys[i] = i < n ? keys_in[base + i] : ~Key(0);
+    positions[i] = i < n ? static_cast<uint32_t>(i) : UINT32_MAX;
+  }
+  sort_shared(keys, positions, size);
+  for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    keys_out[base + i] = keys[i];
+    positions_out[base + i] = positions[i];
+  }
+}
+
+}  // namespace
+
+template <class Key>
+void sort_pairs(cudaStream_t stream, Buffers<Key>& b, int bits) {
+  if (b.rows == 0 || b.n == 0) return;
+  if (b.n <= kSmall) {
+    int size = 2;
+    while (size < b.n) size *= 2;
+    const int threads = size / 2 < 32 ? 32 : size / 2;
+    sort_small<<<static_cast<unsigned>(b.rows), threads, 0, stream>>>(b.keys[0], b.keys[1], b.positions[1], b.n, size);
+    b.result = 1;
+    return;
+  }
+  const int64_t tiles = tiles_of<Key>(b.n);
+  const unsigned blocks = static_cast<unsigned>(b.rows * tiles);
+  int from = 0;
+  for (int shift = 0; shift < bits; shift += 8) {
+    const int to = 1 - from;
+    histogram<<<blocks, kThreads, 0, stream>>>(b.keys[from], b.histogram, b.n, tiles, shift);
+    scan_tiles<<<static_cast<unsigned>(b.rows * kDigits), kThreads, 0, stream>>>(b.histogram, b.totals, tiles);
+    scatter<<<blocks, kThreads, 0, stream>>>(b.keys[from], shift == 0 ? nullptr : b.positions[from], b.keys[to], b.positions[to],
+                                             b.histogram, b.totals, b.n, tiles, shift);
+    from = to;
+  }
+  b.result = from;
+}
+
+template void sort_pairs<uint32_t>(cudaStream_t, Buffers<uint32_t>&, int);
+template void sort_pairs<uint64_t>(cudaStream_t, Buffers<uint64_t>&, int);
+
+}  // namespace shardwise::cuda::radix

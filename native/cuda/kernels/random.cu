@@ -1,0 +1,304 @@
+// random_uniform, random_normal, random_integer, random_bernoulli, dropout.
+//
+// Math: Philox4x32-10 of the element's index in the global tensor (native/README.md), so a value depends on neither the grid
+// nor the sharding. The index view says which local element is which global one.
+// Each thread makes 4 neighbouring elements. When the index view is dense and starts at a multiple of 4 they share one Philox
+// block (two for 64-bit values), else each computes its own. Grid: one block of 256 threads per 1024 elements.
+// Writes y once (dropout: reads x, writes y and the mask). Products and sums are not fused, as on the CPU.
+#include "../../generated/op_params.h"
+#include "../primitives/group.cuh"
+#include "../primitives/offsets.cuh"
+#include "../primitives/philox.cuh"
+#include "../stream.h"
+
+namespace shardwise::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kPerThread = 4;
+
+// Which elements a thread makes, and where they go.
+struct Elements {
+  int64_t count;
+  uint64_t first_index;        // of the index view
+  bool dense_index;            // index = first_index + linear, and first_index % 4 == 0
+  bool dense_output;           // contiguous and aligned: vector stores
+  OffsetCalculator<2> offsets; // output, index
+};
+
+struct Drawn {
+  uint64_t element[kPerThread];  // global indices
+  int64_t at[kPerThread];        // output offsets
+  bool valid[kPerThread];
+};
+
+__device__ __forceinline__ bool place(const Elements& e, Drawn& d) {
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kPerThread;
+  if (first >= e.count) return false;
+  int64_t linear[kPerThread];
+#pragma unroll
+  for (int i = 0; i < kPerThread; i++) {
+    d.valid[i] = first + i < e.count;
+    linear[i] = d.valid[i] ? first + i : e.count - 1;
+  }
+  Offsets<2> offsets[kPerThread];
+  e.offsets.get_many_large(linear, offsets);
+#pragma unroll
+  for (int i = 0; i < kPerThread; i++) {
+    d.at[i] = offsets[i][0];
+    d.element[i] = e.first_index + static_cast<uint64_t>(offsets[i][1]);
+  }
+  return true;
+}
+
+// 4 lanes of 32 bits. With a dense index `element[0]` is a multiple of 4.
+__device__ __forceinline__ void draw_words(const PhiloxKey& key, const Drawn& d, bool dense, uint32_t (&out)[kPerThread]) {
+  if (dense) {
+    const uint4 words = philox(key, d.element[0] >> 2);
+    out[0] = words.x, out[1] = words.y, out[2] = words.z, out[3] = words.w;
+  } else {
+#pragma unroll
+    for (int i = 0; i < kPerThread; i++)
+      out[i] = word_of(philox(key, d.element[i] >> 2), static_cast<int>(d.element[i] & 3));
+  }
+}
+
+// 4 values of 64 bits: two a counter.
+__device__ __forceinline__ void draw_wide(const PhiloxKey& key, const Drawn& d, bool dense, uint64_t (&out)[kPerThread]) {
+  if (dense) {
+#pragma unroll
+    for (int i = 0; i < kPerThread; i += 2) {
+      const uint4 words = philox(key, (d.element[0] + i) >> 1);
+      out[i] = join_words(words.x, words.y);
+      out[i + 1] = join_words(words.z, words.w);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kPerThread; i++) {
+      const uint4 words = philox(key, d.element[i] >> 1);
+      out[i] = (d.element[i] & 1) ? join_words(words.z, words.w) : join_words(words.x, words.y);
+    }
+  }
+}
+
+// One element of the pair that two lanes make.
+template <class C>
+__device__ __forceinline__ C normal_of(uint32_t even, uint32_t odd, bool second) {
+  const C u0 = static_cast<C>(uniform_float(even)), u1 = static_cast<C>(uniform_float(odd));
+  const C angle = C(6.283185307179586476925) * u1;
+  if constexpr (sizeof(C) == 4) {
+    const float radius = ::sqrtf(-2.0f * ::logf(1.0f - u0));
+    return radius * (second ? ::sinf(angle) : ::cosf(angle));
+  } else {
+    const double radius = ::sqrt(-2.0 * ::log(1.0 - u0));
+    return radius * (second ? ::sin(angle) : ::cos(angle));
+  }
+}
+
+template <class C>
+__device__ __forceinline__ void draw_normals(const PhiloxKey& key, const Drawn& d, bool dense, C (&out)[kPerThread]) {
+  if (dense) {
+    const uint4 words = philox(key, d.element[0] >> 2);
+    out[0] = normal_of<C>(words.x, words.y, false), out[1] = normal_of<C>(words.x, words.y, true);
+    out[2] = normal_of<C>(words.z, words.w, false), out[3] = normal_of<C>(words.z, words.w, true);
+  } else {
+#pragma unroll 1
+    for (int i = 0; i < kPerThread; i++) {
+      const uint4 words = philox(key, d.element[i] >> 2);
+      const bool high = d.element[i] & 2;
+      out[i] = normal_of<C>(high ? words.z : words.x, high ? words.w : words.y, d.element[i] & 1);
+    }
+  }
+}
+
+__device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a, b); }
+__device__ __forceinline__ double multiply(double a, double b) { return __dmul_rn(a, b); }
+__device__ __forceinline__ float add_up(float a, float b) { return __fadd_rn(a, b); }
+__device__ __forceinline__ double add_up(double a, double b) { return __dadd_rn(a, b); }
+
+// The draws: an array of kPerThread values in the compute type.
+template <class C>
+struct UniformDraw {
+  using Value = C;
+  PhiloxKey key;
+  C low, span;
+  __device__ __forceinline__ void operator()(const Drawn& d, bool dense, C (&out)[kPerThread]) const {
+    if constexpr (sizeof(C) == 4) {
+      uint32_t words[kPerThread];
+      draw_words(key, d, dense, words);
+#pragma unroll
+      for (int i = 0; i < kPerThread; i++) out[i] = add_up(multiply(uniform_float(words[i]), span), low);
+    } else {
+      uint64_t words[kPerThread];
+      draw_wide(key, d, dense, words);
+#pragma unroll
+      for (int i = 0; i < kPerThread; i++) out[i] = add_up(multiply(uniform_double(words[i]), span), low);
+    }
+  }
+};
+
+template <class C>
+struct NormalDraw {
+  using Value = C;
+  PhiloxKey key;
+  C mean, deviation;
+  __device__ __forceinline__ void operator()(const Drawn& d, bool dense, C (&out)[kPerThread]) const {
+    draw_normals(key, d, dense, out);
+#pragma unroll
+    for (int i = 0; i < kPerThread; i++) out[i] = add_up(multiply(out[i], deviation), mean);
+  }
+};
+
+struct IntegerDraw {
+  using Value = int64_t;
+  PhiloxKey key;
+  int64_t low;
+  uint64_t span;
+  __device__ __forceinline__ void operator()(const Drawn& d, bool dense, int64_t (&out)[kPerThread]) const {
+    uint64_t words[kPerThread];
+    draw_wide(key, d, dense, words);
+#pragma unroll
+    for (int i = 0; i < kPerThread; i++) out[i] = low + static_cast<int64_t>(words[i] % span);
+  }
+};
+
+struct BernoulliDraw {
+  using Value = int64_t;
+  PhiloxKey key;
+  float probability;
+  __device__ __forceinline__ void operator()(const Drawn& d, bool dense, int64_t (&out)[kPerThread]) const {
+    uint32_t words[kPerThread];
+    draw_words(key, d, dense, words);
+#pragma unroll
+    for (int i = 0; i < kPerThread; i++) out[i] = uniform_float(words[i]) < probability ? 1 : 0;
+  }
+};
+
+template <class Draw>
+__global__ void __launch_bounds__(kThreads)
+    random_kernel(const __grid_constant__ Elements elements, const Draw draw, void* y, DType dtype) {
+  Drawn d;
+  if (!place(elements, d)) return;
+  typename Draw::Value values[kPerThread];
+  draw(d, elements.dense_index, values);
+  if (elements.dense_output && d.valid[kPerThread - 1]) store_group_any(y, d.at[0], dtype, values);
+  else store_any(y, d.at, dtype, values, d.valid);
+}
+
+Elements elements_of(const TensorView& y, const TensorView& index) {
+  Elements e;
+  e.count = y.numel;
+  e.first_index = static_cast<uint64_t>(index.scalar);
+  Dims<2> dims = dims_of<2>({&y, &index});
+  dims.collapse();  // the order stays: neighbours in the index share a Philox block
+  const bool one_dim = dims.ndim == 1;
+  e.dense_index = one_dim && dims.strides[1][0] == 1 && e.first_index % 4 == 0;
+  e.dense_output = one_dim && dims.strides[0][0] == 1 && groups_aligned(y, kPerThread);
+  e.offsets = dims.calculator<kMaxDims>();
+  return e;
+}
+
+template <class Draw>
+Status run_random(const KernelCall& call, const Draw& draw) {
+  const TensorView& y = call.output(0);
+  if (y.numel == 0) return kOk;
+  const unsigned blocks = static_cast<unsigned>(ceil_div(y.numel, kThreads * kPerThread));
+  random_kernel<<<blocks, kThreads, 0, stream_of(call).handle>>>(elements_of(y, call.input(0)), draw, y.data, y.dtype);
+  return launched(call);
+}
+
+template <class P>
+PhiloxKey key_of(const P& p) {
+  return PhiloxKey(p.seed_low, p.seed_high, p.offset);
+}
+
+struct DropoutArgs {
+  Elements elements;                 // offsets of x and index
+  PhiloxKey key;
+  float probability;
+  double scale;
+  const void* x;
+  void* y;
+  uint8_t* mask;
+  DType dtype;
+  bool vectors;                      // y and mask take vector stores
+};
+
+template <class C>
+__global__ void __launch_bounds__(kThreads) dropout_kernel(const __grid_constant__ DropoutArgs args) {
+  Drawn d;
+  if (!place(args.elements, d)) return;
+  uint32_t words[kPerThread];
+  draw_words(args.key, d, args.elements.dense_index, words);
+  const bool whole = d.valid[kPerThread - 1];
+  C values[kPerThread];
+  if (args.elements.dense_output && whole) load_group_floating(args.x, d.at[0], args.dtype, values);
+  else load_any<C>(args.x, d.at, args.dtype, values);
+  int64_t kept[kPerThread];
+  int64_t at[kPerThread];
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kPerThread;
+#pragma unroll
+  for (int i = 0; i < kPerThread; i++) {
+    kept[i] = uniform_float(words[i]) >= args.probability;
+    values[i] = kept[i] ? values[i] * static_cast<C>(args.scale) : C(0);
+    at[i] = first + i;
+  }
+  if (args.vectors && whole) {
+    store_group_floating(args.y, first, args.dtype, values);
+    store_group_as<uint8_t>(args.mask, first, kept);
+  } else {
+    store_any<C>(args.y, at, args.dtype, values, d.valid);
+    store_as<uint8_t>(args.mask, at, kept, d.valid);
+  }
+}
+
+}  // namespace
+
+Status random_uniform(const KernelCall& call) {
+  const auto& p = call.params_as<RandomUniformParams>();
+  if (call.output(0).dtype == DType::Float64) return run_random(call, UniformDraw<double>{key_of(p), p.low, p.high - p.low});
+  const float low = static_cast<float>(p.low), span = static_cast<float>(p.high - p.low);
+  return run_random(call, UniformDraw<float>{key_of(p), low, span});
+}
+
+Status random_normal(const KernelCall& call) {
+  const auto& p = call.params_as<RandomNormalParams>();
+  if (call.output(0).dtype == DType::Float64) return run_random(call, NormalDraw<double>{key_of(p), p.mean, p.std});
+  return run_random(call, NormalDraw<float>{key_of(p), static_cast<float>(p.mean), static_cast<float>(p.std)});
+}
+
+Status random_integer(const KernelCall& call) {
+  const auto& p = call.params_as<RandomIntegerParams>();
+  const int64_t low = number_as<int64_t>(p.low), high = number_as<int64_t>(p.high);
+  if (high <= low) return fail(call.error, Code::Invalid, "random_integer: high must be greater than low");
+  return run_random(call, IntegerDraw{key_of(p), low, static_cast<uint64_t>(high) - static_cast<uint64_t>(low)});
+}
+
+Status random_bernoulli(const KernelCall& call) {
+  const auto& p = call.params_as<RandomBernoulliParams>();
+  return run_random(call, BernoulliDraw{key_of(p), static_cast<float>(p.probability)});
+}
+
+Status dropout(const KernelCall& call) {
+  const TensorView &x = call.input(0), &y = call.output(0), &mask = call.output(1);
+  if (y.numel == 0) return kOk;
+  if (!is_floating(y.dtype) || x.dtype != y.dtype) return unsupported(call, x.dtype);
+  const auto& p = call.params_as<DropoutParams>();
+  DropoutArgs args;
+  args.elements = elements_of(x, call.input(1));
+  args.key = key_of(p);
+  args.probability = static_cast<float>(p.probability);
+  args.scale = 1.0 / (1.0 - p.probability);
+  args.x = x.data;
+  args.y = y.data;
+  args.mask = static_cast<uint8_t*>(mask.data);
+  args.dtype = y.dtype;
+  args.vectors = groups_aligned(y, kPerThread) && groups_aligned(mask, kPerThread);
+  const unsigned blocks = static_cast<unsigned>(ceil_div(y.numel, kThreads * kPerThread));
+  const cudaStream_t stream = stream_of(call).handle;
+  if (y.dtype == DType::Float64) dropout_kernel<double><<<blocks, kThreads, 0, stream>>>(args);
+  else dropout_kernel<float><<<blocks, kThreads, 0, stream>>>(args);
+  return launched(call);
+}
+
+}  // namespace shardwise::cuda

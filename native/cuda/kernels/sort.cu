@@ -1,0 +1,112 @@
+// sort: rows along the last dim, stable, NaN largest, with the indices (int64).
+//
+// Elements become unsigned keys (sort.cuh). Rows up to 2048 are sorted by one block in shared memory (bitonic, by key and then
+// position, which is a stable order); longer rows by the radix sort of radix_sort.cu, in batches that bound the scratch memory.
+// Equal elements, 0 and -0, and NaNs of all kinds keep their order in either direction. Elements are copied at the end by
+// index, so their bits survive.
+#include "sort.cuh"
+
+#include "../../generated/op_params.h"
+
+namespace shardwise::cuda {
+namespace sorting {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kBatch = int64_t(1) << 26;  // elements sorted at once: at most 1.6 GB of scratch memory, or one row
+
+template <class Key>
+__global__ void __launch_bounds__(1024) sort_short_rows(const __grid_constant__ SortArgs args, int size) {
+  __shared__ Key keys[radix::kSmall];
+  __shared__ uint32_t positions[radix::kSmall];
+  const Offsets<3> row = args.row_offsets.get(blockIdx.x);
+  for (int i = threadIdx.x; i < size; i += blockDim.x) {
+    keys[i] = i < args.n ? key_at<Key>(args.x, row[0] + i * args.x_step, args.dtype, args.flip) : ~Key(0);
+    positions[i] = i < args.n ? static_cast<uint32_t>(i) : UINT32_MAX;
+  }
+  radix::sort_shared(keys, positions, size);
+  for (int i = threadIdx.x; i < args.k; i += blockDim.x) write_entry(args, row, i, positions[i]);
+}
+
+// One thread per element of rows first_row, first_row + 1, ...
+template <class Key>
+__global__ void __launch_bounds__(kThreads) make_keys(const __grid_constant__ SortArgs args, int64_t first_row, int64_t count, Key* keys) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= count) return;
+  const int64_t row = i / args.n;
+  const int64_t base = args.row_offsets.get(first_row + row)[0];
+  keys[i] = key_at<Key>(args.x, base + (i - row * args.n) * args.x_step, args.dtype, args.flip);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    write_rows(const __grid_constant__ SortArgs args, int64_t first_row, int64_t count, const uint32_t* positions) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= count) return;
+  const int64_t row = i / args.k, entry = i - row * args.k;
+  write_entry(args, args.row_offsets.get(first_row + row), entry, positions[row * args.n + entry]);
+}
+
+template <class Key>
+Status sort_with_keys(const KernelCall& call, const SortArgs& args) {
+  Stream& stream = stream_of(call);
+  if (args.n <= radix::kSmall) {
+    int size = 2;
+    while (size < args.n) size *= 2;
+    const int threads = size / 2 < 32 ? 32 : size / 2;
+    sort_short_rows<Key><<<static_cast<unsigned>(args.rows), threads, 0, stream.handle>>>(args, size);
+    return launched(call);
+  }
+  const int64_t batch = args.n >= kBatch ? 1 : args.rows < kBatch / args.n ? args.rows : kBatch / args.n;
+  void* scratch = stream.workspace(radix::buffer_bytes<Key>(batch, args.n), call);
+  if (!scratch) return Status{Code::OutOfMemory};
+  for (int64_t row = 0; row < args.rows; row += batch) {
+    const int64_t rows = args.rows - row < batch ? args.rows - row : batch;
+    auto buffers = radix::lay_out<Key>(scratch, rows, args.n);
+    const int64_t count = rows * args.n, written = rows * args.k;
+    make_keys<Key><<<static_cast<unsigned>(ceil_div(count, kThreads)), kThreads, 0, stream.handle>>>(args, row, count, buffers.keys[0]);
+    radix::sort_pairs(stream.handle, buffers, key_bits(args.dtype));
+    write_rows<<<static_cast<unsigned>(ceil_div(written, kThreads)), kThreads, 0, stream.handle>>>(args, row, written,
+                                                                                                buffers.positions[buffers.result]);
+  }
+  return launched(call);
+}
+
+}  // namespace
+
+SortArgs make_args(const KernelCall& call, int64_t k, bool flip) {
+  const TensorView &x = call.input(0), &values = call.output(0), &indices = call.output(1);
+  const auto last_step = [](const TensorView& view) { return view.ndim > 0 ? view.strides[view.ndim - 1] : int64_t(1); };
+  SortArgs args;
+  args.x = x.data;
+  args.values = values.data;
+  args.indices = static_cast<int64_t*>(indices.data);
+  args.dtype = x.dtype;
+  args.flip = flip;
+  args.n = x.ndim > 0 ? x.sizes[x.ndim - 1] : 1;
+  args.k = k;
+  args.rows = args.n > 0 ? x.numel / args.n : 0;
+  args.x_step = last_step(x);
+  args.values_step = last_step(values);
+  args.indices_step = last_step(indices);
+  Dims<3> rows;
+  for (int32_t d = 0; d + 1 < x.ndim; d++) rows.push(x.sizes[d], {x.strides[d], values.strides[d], indices.strides[d]});
+  rows.collapse();
+  args.row_offsets = rows.calculator<kMaxDims>();
+  return args;
+}
+
+Status sort_rows(const KernelCall& call, const SortArgs& args) {
+  if (args.rows == 0 || args.n == 0 || args.k == 0) return kOk;
+  if (args.n > kMax32) return fail(call.error, Code::Unsupported, "sort: a row has more than 2^31 - 1 elements");
+  return key_bits(args.dtype) > 32 ? sort_with_keys<uint64_t>(call, args) : sort_with_keys<uint32_t>(call, args);
+}
+
+}  // namespace sorting
+
+Status sort(const KernelCall& call) {
+  const TensorView& x = call.input(0);
+  const int64_t n = x.ndim > 0 ? x.sizes[x.ndim - 1] : 1;
+  return sorting::sort_rows(call, sorting::make_args(call, n, call.params_as<SortParams>().descending != 0));
+}
+
+}  // namespace shardwise::cuda

@@ -1,0 +1,29 @@
+// cp.async: 16 bytes from global to shared memory without passing through registers (sm_80 and later).
+#pragma once
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace shardwise::cuda {
+
+__device__ __forceinline__ uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+
+// Copies the first `bytes` (0 to 16) and fills the rest of the 16 with zeros. Both addresses are 16-byte aligned.
+__device__ __forceinline__ void copy_async(void* to, const void* from, int bytes = 16) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits until at most Pending of this thread's committed groups are unfinished.
+template <int Pending>
+__device__ __forceinline__ void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+// Lets a kernel be launched with `bytes` of dynamic shared memory. An error shows up in launched().
+template <class K>
+inline void allow_shared(K* kernel, size_t bytes) {
+  if (bytes > 48 * 1024) cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+}
+
+}  // namespace shardwise::cuda

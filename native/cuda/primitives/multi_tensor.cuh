@@ -1,0 +1,238 @@
+// One elementwise update over many tensors in few launches: optimizer steps and foreach ops.
+//
+// A step works on `Roles` tensors at a time (parameter, gradient, state ...), element by element. Pointers and sizes of up to
+// kMaxTensors groups travel in the kernel arguments; blocks take chunks of 16384 elements (64 KB of float32) and find their
+// tensor by bisection. A thread loads 8 elements of each role in 16-byte accesses before it computes. Groups that are not dense
+// take a slow path of their own.
+//
+// An update is a struct with: Value (float or double), kRoles, kReads and kWrites (bit r: role r), and
+//   template <int N> void operator()(Value (&v)[kRoles][N]) const.
+#pragma once
+#include "../stream.h"
+#include "group.cuh"
+#include "offsets.cuh"
+
+namespace shardwise::cuda::multi {
+
+constexpr int kThreads = 256;
+constexpr int kGroup = 8;
+constexpr int64_t kChunk = 16384;
+constexpr int kMaxTensors = 128;
+
+template <int Roles>
+struct Entry {
+  void* data[Roles];
+  int64_t numel;
+  int32_t first_chunk;
+  int32_t index;    // which tensor of the call
+  bool aligned;     // 16-byte accesses
+};
+
+template <int Roles>
+struct Table {
+  int32_t count = 0;
+  int32_t chunks = 0;
+  uint32_t present = 0;  // bit r: the call has role r
+  DType dtypes[Roles] = {};
+  Entry<Roles> entries[kMaxTensors];
+};
+
+template <int Roles>
+__device__ __forceinline__ int find_entry(const Table<Roles>& table, int32_t chunk) {
+  int low = 0, high = table.count - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (table.entries[middle].first_chunk <= chunk) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+template <class Update>
+__device__ __forceinline__ bool reads(uint32_t present, int r) {
+  return ((Update::kReads >> r) & 1) && ((present >> r) & 1);
+}
+template <class Update>
+__device__ __forceinline__ bool writes(uint32_t present, int r) {
+  return ((Update::kWrites >> r) & 1) && ((present >> r) & 1);
+}
+
+template <class Update>
+__global__ void __launch_bounds__(kThreads) update_dense(const __grid_constant__ Table<Update::kRoles> table, const Update update) {
+  using C = typename Update::Value;
+  constexpr int R = Update::kRoles;
+  const Entry<R>& entry = table.entries[find_entry(table, static_cast<int32_t>(blockIdx.x))];
+  const int64_t begin = (static_cast<int32_t>(blockIdx.x) - entry.first_chunk) * kChunk;
+  const int64_t end = begin + kChunk < entry.numel ? begin + kChunk : entry.numel;
+  int64_t rest = begin;
+  if (entry.aligned) {
+    rest = end - (end - begin) % kGroup;
+    for (int64_t i = begin + threadIdx.x * kGroup; i < rest; i += kThreads * kGroup) {
+      uint4 raw[R][sizeof(C) / 2] = {};
+      C v[R][kGroup];
+#pragma unroll
+      for (int r = 0; r < R; r++)
+        if (reads<Update>(table.present, r)) load_raw8(entry.data[r], i, table.dtypes[r], raw[r]);
+#pragma unroll
+      for (int r = 0; r < R; r++) convert_raw8(raw[r], table.dtypes[r], v[r]);  // zeros for an absent role
+      update(v);
+#pragma unroll
+      for (int r = 0; r < R; r++)
+        if (writes<Update>(table.present, r)) store_group_floating(entry.data[r], i, table.dtypes[r], v[r]);
+    }
+  }
+  for (int64_t i = rest + threadIdx.x; i < end; i += kThreads) {
+    C v[R][1];
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+      v[r][0] = C(0);
+      if (reads<Update>(table.present, r)) load_group_floating(entry.data[r], i, table.dtypes[r], v[r]);
+    }
+    update(v);
+#pragma unroll
+    for (int r = 0; r < R; r++)
+      if (writes<Update>(table.present, r)) store_group_floating(entry.data[r], i, table.dtypes[r], v[r]);
+  }
+}
+
+template <int Roles>
+struct StridedGroup {
+  void* data[Roles];
+  DType dtypes[Roles];
+  uint32_t present;
+  int64_t numel;
+  OffsetCalculator<Roles> offsets;
+};
+
+template <class Update>
+__global__ void __launch_bounds__(kThreads) update_strided(const __grid_constant__ StridedGroup<Update::kRoles> group, const Update update) {
+  using C = typename Update::Value;
+  constexpr int R = Update::kRoles;
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= group.numel) return;
+  const Offsets<R> at = group.offsets.get(i);
+  C v[R][1];
+#pragma unroll
+  for (int r = 0; r < R; r++) {
+    v[r][0] = C(0);
+    if (reads<Update>(group.present, r)) load_group_floating(group.data[r], at[r], group.dtypes[r], v[r]);
+  }
+  update(v);
+#pragma unroll
+  for (int r = 0; r < R; r++)
+    if (writes<Update>(group.present, r)) store_group_floating(group.data[r], at[r], group.dtypes[r], v[r]);
+}
+
+// Tensor `i` of role `r` when every role has `count` of them, one role after the other; null if absent.
+inline const TensorView* role_of(const KernelCall& call, int32_t count, int32_t r, int32_t i) {
+  const int32_t at = r * count + i;
+  return at < call.num_inputs && !call.tensors[at].is_immediate ? &call.tensors[at] : nullptr;
+}
+
+template <class Update>
+void launch_strided(const KernelCall& call, const TensorView* const (&views)[Update::kRoles], const Update& update) {
+  constexpr int R = Update::kRoles;
+  StridedGroup<R> group;
+  Dims<R> dims;
+  group.present = 0;
+  group.numel = views[0]->numel;
+  for (int r = 0; r < R; r++) {
+    group.data[r] = views[r] ? views[r]->data : nullptr;
+    group.dtypes[r] = views[r] ? views[r]->dtype : DType::Float32;
+    if (views[r]) group.present |= 1u << r;
+  }
+  for (int32_t d = 0; d < views[0]->ndim; d++) {
+    int64_t stride[R];
+    for (int r = 0; r < R; r++) stride[r] = views[r] ? views[r]->strides[d] : 0;
+    dims.push(views[0]->sizes[d], stride);
+  }
+  dims.sort_by_stride();
+  dims.collapse();
+  group.offsets = dims.template calculator<kMaxDims>();
+  update_strided<<<static_cast<unsigned>(ceil_div(group.numel, kThreads)), kThreads, 0, stream_of(call).handle>>>(group, update);
+}
+
+// Adds a dense group to the table. The caller has checked that the dtypes are the table's and that there is room.
+template <int R>
+void add_entry(Table<R>& table, const TensorView* const (&views)[R], int32_t index) {
+  Entry<R>& entry = table.entries[table.count++];
+  entry.numel = views[0]->numel;
+  entry.first_chunk = table.chunks;
+  entry.index = index;
+  entry.aligned = true;
+  for (int r = 0; r < R; r++) {
+    entry.data[r] = views[r] ? views[r]->data : nullptr;
+    entry.aligned = entry.aligned && is_aligned(entry.data[r], 16);
+  }
+  table.chunks += static_cast<int32_t>(ceil_div(entry.numel, kChunk));
+}
+
+// Does the group have other dtypes or roles than those in the table?
+template <int R>
+bool differs(const Table<R>& table, const TensorView* const (&views)[R]) {
+  for (int r = 0; r < R; r++)
+    if (((table.present >> r) & 1) != (views[r] != nullptr) || (views[r] && table.dtypes[r] != views[r]->dtype)) return true;
+  return false;
+}
+
+template <int R>
+void start_table(Table<R>& table, const TensorView* const (&views)[R]) {
+  table.count = table.chunks = 0;
+  table.present = 0;
+  for (int r = 0; r < R; r++) {
+    table.dtypes[r] = views[r] ? views[r]->dtype : DType::Float32;
+    if (views[r]) table.present |= 1u << r;
+  }
+}
+
+// Runs an update over groups 0 to count-1. `make(TypeTag<float or double>)` builds it: double if any role is float64. A group
+// whose second tensor (the gradient) is absent is left out; another absent one of the `required` roles is an error.
+template <template <class> class Update, class Make>
+Status for_each_group(const KernelCall& call, int32_t count, uint32_t required, Make&& make) {
+  constexpr int R = Update<float>::kRoles;
+  const cudaStream_t stream = stream_of(call).handle;
+  Table<R> table;
+  const auto with_update = [&](bool wide, auto&& body) {
+    if (wide) body(make(TypeTag<double>{}));
+    else body(make(TypeTag<float>{}));
+  };
+  bool table_wide = false;
+  const auto flush = [&] {
+    if (table.count > 0 && table.chunks > 0)
+      with_update(table_wide, [&](auto update) {
+        update_dense<<<static_cast<unsigned>(table.chunks), kThreads, 0, stream>>>(table, update);
+      });
+    table.count = table.chunks = 0;
+  };
+  for (int32_t i = 0; i < count; i++) {
+    const TensorView* views[R];
+    bool skip = false, dense = true, wide = false;
+    for (int r = 0; r < R; r++) {
+      views[r] = role_of(call, count, r, i);
+      if (!views[r]) {
+        if (r != 1 && ((required >> r) & 1))
+          return fail(call.error, Code::Invalid, "%s: tensor %d of group %d is missing", kernel_name(call.kernel), r, i);
+        skip = skip || ((required >> r) & 1);
+        continue;
+      }
+      if (!is_floating(views[r]->dtype)) return unsupported(call, views[r]->dtype);
+      dense = dense && views[r]->is_contiguous();
+      wide = wide || views[r]->dtype == DType::Float64;
+    }
+    if (skip || views[0]->numel == 0) continue;
+    if (!dense) {
+      with_update(wide, [&](auto update) { launch_strided(call, views, update); });
+      continue;
+    }
+    if (table.count == kMaxTensors || (table.count > 0 && differs(table, views)) ||
+        table.chunks + ceil_div(views[0]->numel, kChunk) > kMax32)
+      flush();
+    if (table.count == 0) start_table(table, views);
+    table_wide = wide;
+    add_entry(table, views, i);
+  }
+  flush();
+  return launched(call);
+}
+
+}  // namespace shardwise::cuda::multi

@@ -1,0 +1,55 @@
+// Vector loads and stores: up to 16 bytes of one element type in a register array.
+#pragma once
+#include <cstdint>
+
+namespace shardwise::cuda {
+
+template <class T, int N>
+struct alignas(sizeof(T) * N) Vec {
+  T at[N];
+  __device__ __forceinline__ T& operator[](int i) { return at[i]; }
+  __device__ __forceinline__ const T& operator[](int i) const { return at[i]; }
+};
+
+// Elements of T in 16 bytes.
+template <class T> constexpr int kVec16 = 16 / static_cast<int>(sizeof(T));
+
+namespace detail {
+template <int Bytes> struct Word;
+template <> struct Word<16> { using type = uint4; };
+template <> struct Word<8> { using type = uint2; };
+template <> struct Word<4> { using type = uint32_t; };
+template <> struct Word<2> { using type = uint16_t; };
+template <> struct Word<1> { using type = uint8_t; };
+}  // namespace detail
+
+// `p` must be aligned to sizeof(T) * N, which is 1, 2, 4, 8, 16, or a multiple of 16.
+template <int N, class T>
+__device__ __forceinline__ Vec<T, N> load_vec(const T* p) {
+  Vec<T, N> v;
+  constexpr int bytes = sizeof(T) * N;
+  if constexpr (bytes > 16) {
+#pragma unroll
+    for (int i = 0; i < bytes / 16; i++) reinterpret_cast<uint4*>(&v)[i] = reinterpret_cast<const uint4*>(p)[i];
+  } else {
+    using W = typename detail::Word<bytes>::type;
+    *reinterpret_cast<W*>(&v) = *reinterpret_cast<const W*>(p);
+  }
+  return v;
+}
+
+template <int N, class T>
+__device__ __forceinline__ void store_vec(T* p, const Vec<T, N>& v) {
+  constexpr int bytes = sizeof(T) * N;
+  if constexpr (bytes > 16) {
+#pragma unroll
+    for (int i = 0; i < bytes / 16; i++) reinterpret_cast<uint4*>(p)[i] = reinterpret_cast<const uint4*>(&v)[i];
+  } else {
+    using W = typename detail::Word<bytes>::type;
+    *reinterpret_cast<W*>(p) = *reinterpret_cast<const W*>(&v);
+  }
+}
+
+inline bool is_aligned(const void* p, int64_t bytes) { return (reinterpret_cast<uintptr_t>(p) & (bytes - 1)) == 0; }
+
+}  // namespace shardwise::cuda

@@ -1,0 +1,39 @@
+// Self test of matmul, softmax, norms, cross entropy and attention on a GPU machine: every kernel against float64 on the CPU, then
+// timings with bandwidth or TFLOP/s. Prints PASS or FAIL per group; exits with 0 if all passed.
+//
+// Build (from native/cuda; all kernels, because kernel_table.cu names them all) and run:
+//   nvcc -std=c++17 -O3 --threads=0 -gencode arch=compute_90a,code=sm_90a -o /tmp/selftest_b
+//     backend.cu kernel_table.cu kernels/*.cu cublaslt.cc selftest/selftest_b*.cu -ldl && /tmp/selftest_b
+// Arguments: `quick` for small shapes only, `time` for timings only, and any of softmax norms entropy matmul attention.
+#include "selftest_b.h"
+
+extern "C" const shardwise::Backend* shardwise_backend_v1();
+
+int main(int count, char** arguments) {
+  using namespace selftest;
+  Context& c = context();
+  c.backend = shardwise_backend_v1();
+  ErrorText error;
+  if (!c.backend->stream_create(0, 0, &c.stream, &error).ok()) {
+    printf("no stream: %s\n", error.text);
+    return 2;
+  }
+  auto given = [&](const char* word) {
+    for (int i = 1; i < count; i++)
+      if (std::strcmp(arguments[i], word) == 0) return true;
+    return false;
+  };
+  c.quick = given("quick");
+  const struct {
+    const char* name;
+    void (*test)();
+  } groups[] = {{"softmax", test_softmax}, {"norms", test_norms}, {"entropy", test_cross_entropy}, {"matmul", test_matmul}, {"attention", test_attention}};
+  bool some = given("time");
+  for (const auto& g : groups) some = some || given(g.name);
+  for (const auto& g : groups)
+    if (!some || given(g.name)) g.test();
+  printf("%d calls, %d problems\n", c.checks, c.failures);
+  if (c.failures == 0 && (!some || given("time"))) time_all();
+  c.backend->stream_destroy(c.stream);
+  return c.failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,123 @@
+// Products against float64 (integers against int64) on the CPU, with and without cuBLASLt.
+#include "../cublaslt.h"
+#include "selftest_b.h"
+
+namespace selftest {
+namespace {
+
+enum class Order { Rows, Columns, Padded, Odd, Strided };  // Odd: rows that are not aligned; Strided: no unit stride
+const char* name_of(Order o) {
+  constexpr const char* names[] = {"rows", "columns", "padded", "odd", "strided"};
+  return names[static_cast<int>(o)];
+}
+
+Tensor matrix(DType dtype, int64_t batch, int64_t rows, int64_t columns, Order order, bool broadcast = false) {
+  const auto steps = [&](int64_t row, int64_t column, int64_t whole) { return Sizes{broadcast ? 0 : whole, row, column}; };
+  switch (order) {
+    case Order::Columns: return Tensor(dtype, {batch, rows, columns}, steps(1, rows, rows * columns));
+    case Order::Padded: return Tensor(dtype, {batch, rows, columns}, steps(columns + 24, 1, rows * (columns + 24)));
+    case Order::Odd: return Tensor(dtype, {batch, rows, columns}, steps(columns + 1, 1, rows * (columns + 1) + 1), 1);
+    case Order::Strided: return Tensor(dtype, {batch, rows, columns}, steps(columns * 2 + 1, 2, rows * (columns * 2 + 1)));
+    default: return Tensor(dtype, {batch, rows, columns}, steps(columns, 1, rows * columns));
+  }
+}
+
+enum class Addend { None, Full, Row, Column, Batch };
+
+struct Case {
+  DType dtype;
+  int64_t batch, m, n, k;
+  Order a, b, y;
+  Addend c = Addend::None;
+  double alpha = 1, beta = 1;
+  bool broadcast_b = false;
+};
+
+void matmul_case(const Case& q) {
+  const bool floats = is_floating(q.dtype);
+  const std::string what = std::to_string(q.batch) + "x" + std::to_string(q.m) + "x" + std::to_string(q.n) + "x" + std::to_string(q.k) + " " +
+                           name_of(q.a) + "/" + name_of(q.b) + "/" + name_of(q.y) + (q.c != Addend::None ? " +c" + std::to_string(int(q.c)) : "") +
+                           (q.broadcast_b ? " one b" : "");
+  Tensor a = matrix(q.dtype, q.batch, q.m, q.k, q.a), b = matrix(q.dtype, q.batch, q.k, q.n, q.b, q.broadcast_b),
+         y = matrix(q.dtype, q.batch, q.m, q.n, q.y), c;
+  auto value = [&](int64_t) { return floats ? random_source().normal() : double(random_source().bits() % 7) - (q.dtype == DType::UInt8 || q.dtype == DType::Bool ? 0 : 3); };
+  a.fill(value);
+  b.fill(value);
+  if (q.c == Addend::Full) c = matrix(q.dtype, q.batch, q.m, q.n, Order::Padded);
+  if (q.c == Addend::Row) c = Tensor(q.dtype, {q.batch, q.m, q.n}, {0, 0, 1});
+  if (q.c == Addend::Column) c = Tensor(q.dtype, {q.batch, q.m, q.n}, {0, 1, 0});
+  if (q.c == Addend::Batch) c = Tensor(q.dtype, {q.batch, q.m, q.n}, {0, q.n, 1});
+  if (c.present()) c.fill(value);
+  std::vector<double> want(static_cast<size_t>(q.batch * q.m * q.n));
+  for (int64_t i = 0; i < q.batch; i++)
+    for (int64_t r = 0; r < q.m; r++)
+      for (int64_t s = 0; s < q.n; s++) {
+        double sum = 0;
+        for (int64_t t = 0; t < q.k; t++)
+          sum += a.values[static_cast<size_t>(a.index_of({i, r, t}))] * b.values[static_cast<size_t>(b.index_of({i, t, s}))];
+        double v = q.alpha * sum + (c.present() && q.beta != 0 ? q.beta * c.at({i, r, s}) : 0);
+        if (q.dtype == DType::Bool) v = v != 0;
+        if (q.dtype == DType::Int8) v = static_cast<int8_t>(static_cast<int64_t>(v));
+        if (q.dtype == DType::UInt8) v = static_cast<uint8_t>(static_cast<int64_t>(v));
+        want[static_cast<size_t>((i * q.m + r) * q.n + s)] = v;
+      }
+  run(what, "matmul", {&a, &b, &c}, {&y}, MatmulParams{q.alpha, q.beta});
+  const double rtol = relative_tolerance(q.dtype), inner = q.dtype == DType::Float64 ? 1e-14 : 3e-7;
+  if (floats) compare(what, y, want, rtol, (4 + std::sqrt(double(q.k))) * 4 * inner + (q.c == Addend::None ? 0 : 4 * inner));
+  else compare(what, y, want, 0, 0.1);
+}
+
+void all_cases(DType dtype, bool library) {
+  begin((std::string("matmul ") + dtype_name(dtype) + (library ? ", cuBLASLt" : ", own kernels")).c_str());
+  const Order R = Order::Rows, C = Order::Columns, P = Order::Padded, O = Order::Odd, S = Order::Strided;
+  const bool floats = is_floating(dtype);
+  std::vector<Sizes> shapes = {{1, 1, 1, 1}, {2, 3, 5, 7}, {3, 64, 64, 64}, {1, 17, 64, 33}, {2, 65, 67, 71}, {1, 130, 140, 100}, {1, 128, 128, 32}};
+  if (!context().quick && floats) shapes.insert(shapes.end(), {{1, 300, 257, 513}, {2, 200, 136, 264}, {5, 100, 72, 8}});
+  for (const Sizes& s : shapes) {
+    for (const Order a : {R, C})
+      for (const Order b : {R, C})
+        for (const Order y : {R, P}) matmul_case({dtype, s[0], s[1], s[2], s[3], a, b, y});
+    matmul_case({dtype, s[0], s[1], s[2], s[3], O, O, O});
+    matmul_case({dtype, s[0], s[1], s[2], s[3], S, C, R});
+    matmul_case({dtype, s[0], s[1], s[2], s[3], P, S, S});
+    matmul_case({dtype, s[0], s[1], s[2], s[3], R, R, C});
+    for (const Addend c : {Addend::Full, Addend::Row, Addend::Column, Addend::Batch}) {
+      matmul_case({dtype, s[0], s[1], s[2], s[3], R, C, R, c, 1, 1});
+      matmul_case({dtype, s[0], s[1], s[2], s[3], R, R, P, c, floats ? 0.5 : 2, 3});
+      matmul_case({dtype, s[0], s[1], s[2], s[3], R, R, C, c, 2, 1});
+    }
+    matmul_case({dtype, s[0], s[1], s[2], s[3], R, R, R, Addend::Full, 1, 0});
+    matmul_case({dtype, s[0], s[1], s[2], s[3], P, C, P, Addend::None, 1, 1, true});
+    matmul_case({dtype, s[0], s[1], s[2], s[3], R, C, R, Addend::Full, 1, 1, true});
+    matmul_case({dtype, s[0], s[1], s[2], s[3], R, C, R, Addend::Row, 1, 1, true});
+  }
+  // Few rows or columns; k = 0; empty.
+  for (const int64_t m : {1, 2, 3, 5, 8, 9})
+    for (const int64_t k : {128, 264, 1000}) {
+      matmul_case({dtype, 1, m, 100, k, R, C, R, Addend::Row});
+      matmul_case({dtype, 2, 70, m, k, R, C, R});
+      matmul_case({dtype, 2, m, 77, k, P, C, P, Addend::Full, 2, floats ? 0.5 : 3});
+    }
+  matmul_case({dtype, 2, 5, 6, 0, R, R, R});
+  matmul_case({dtype, 2, 5, 6, 0, R, R, P, Addend::Row, 1, 2});
+  matmul_case({dtype, 1, 0, 6, 3, R, R, R});
+  matmul_case({dtype, 0, 4, 6, 3, R, R, R});
+  end();
+}
+
+}  // namespace
+
+void test_matmul() {
+  using namespace shardwise::cuda;
+  const bool ready = lt::state() == lt::State::Ready;
+  printf("cuBLASLt: %s\n", lt::report());
+  for (const bool library : {false, true}) {
+    if (library && !ready) continue;
+    lt::allow(library);
+    for (const DType dtype : kFloats) all_cases(dtype, library);
+  }
+  lt::allow(true);
+  for (const DType dtype : {DType::Int64, DType::Int32, DType::Int8, DType::UInt8, DType::Bool}) all_cases(dtype, false);
+}
+
+}  // namespace selftest

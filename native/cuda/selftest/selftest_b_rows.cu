@@ -1,0 +1,260 @@
+// Softmax, norms and cross entropy against float64 on the CPU.
+#include "selftest_b.h"
+
+namespace selftest {
+namespace {
+
+// How the operands of a row kernel lie in memory.
+enum class Layout { Contiguous, Padded, Shifted, ShiftedApart, Transposed, MiddleDim };
+const char* name_of(Layout l) {
+  constexpr const char* names[] = {"contiguous", "padded", "shifted", "shifted apart", "transposed", "middle dim"};
+  return names[static_cast<int>(l)];
+}
+
+// Rows of n as a view; `which` numbers the operands of a call.
+Tensor rows_tensor(DType dtype, int64_t rows, int64_t n, Layout layout, int which) {
+  switch (layout) {
+    case Layout::Padded: return Tensor(dtype, {rows, n}, {n + 16, 1});
+    case Layout::Shifted: return Tensor(dtype, {rows, n}, {n, 1}, 3);
+    case Layout::ShiftedApart: return Tensor(dtype, {rows, n}, {n + 1, 1}, which);
+    case Layout::Transposed: return Tensor(dtype, {rows, n}, {1, rows});
+    case Layout::MiddleDim: return Tensor(dtype, {2, rows, n}, {rows * n, 1, rows});
+    default: return Tensor(dtype, {rows, n});
+  }
+}
+
+void softmax_reference(const Tensor& x, int64_t n, bool log_form, std::vector<double>* y) {
+  const int64_t rows = n > 0 ? x.numel() / n : 0;
+  y->resize(static_cast<size_t>(x.numel()));
+  for (int64_t r = 0; r < rows; r++) {
+    double largest = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++) largest = std::fmax(largest, x.get(r * n + i));
+    for (int64_t i = 0; i < n; i++) sum += std::exp(x.get(r * n + i) - largest);
+    for (int64_t i = 0; i < n; i++) {
+      const double v = x.get(r * n + i) - largest;
+      (*y)[static_cast<size_t>(r * n + i)] = log_form ? v - std::log(sum) : std::exp(v) / sum;
+    }
+  }
+}
+
+void softmax_case(DType dtype, int64_t rows, int64_t n, Layout layout, bool log_form, bool special) {
+  const std::string what = shape_text({rows, n}) + " " + name_of(layout) + (log_form ? " log" : "");
+  Tensor x = rows_tensor(dtype, rows, n, layout, 0), y = rows_tensor(dtype, rows, n, layout, 1);
+  x.normal(3);
+  if (special && rows >= 4) {
+    for (int64_t i = 0; i < n; i++) x.set(i, -INFINITY);
+    x.set(n + n / 2, NAN);
+    x.set(2 * n, INFINITY);
+    for (int64_t i = 0; i < n; i += 2) x.set(3 * n + i, -INFINITY);
+    if (n > 1) x.set(3 * n + 1, 4);
+    x.upload();
+  }
+  std::vector<double> want;
+  softmax_reference(x, n, log_form, &want);
+  run(what, log_form ? "log_softmax" : "softmax", {&x}, {&y}, NoParams{});
+  const double rtol = relative_tolerance(dtype);
+  compare(what, y, want, rtol * 2, log_form ? rtol * 4 : rtol * 0.01);
+
+  if (special) return;
+  Tensor out = rows_tensor(dtype, rows, n, layout, 0), g = rows_tensor(dtype, rows, n, layout, 1), gx = rows_tensor(dtype, rows, n, layout, 2);
+  out.fill([&](int64_t i) { return want[static_cast<size_t>(i)]; });
+  g.normal();
+  std::vector<double> gradient(static_cast<size_t>(out.numel()));
+  double largest = 0;
+  for (int64_t r = 0; r < (n > 0 ? out.numel() / n : 0); r++) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += log_form ? g.get(r * n + i) : g.get(r * n + i) * out.get(r * n + i);
+    largest = std::fmax(largest, std::fabs(sum));
+    for (int64_t i = 0; i < n; i++) {
+      const double gv = g.get(r * n + i), yv = out.get(r * n + i);
+      gradient[static_cast<size_t>(r * n + i)] = log_form ? gv - std::exp(yv) * sum : yv * (gv - sum);
+    }
+  }
+  run(what + " backward", log_form ? "log_softmax_backward" : "softmax_backward", {&g, &out}, {&gx}, NoParams{});
+  compare(what + " backward", gx, gradient, rtol * 2, rtol * (log_form ? 1 + largest * 0.02 : 0.05));
+}
+
+// ---- norms --------------------------------------------------------------------------------------------------------------
+
+struct NormCase {
+  DType dtype;
+  int64_t rows, n;
+  bool rms, weight, bias;
+  int64_t shift = 0;        // of x and g
+  int64_t output_shift = 0;
+  DType weight_dtype = DType::Float32;
+  bool other_weight_dtype = false;
+};
+
+void norm_case(const NormCase& c) {
+  const std::string what = shape_text({c.rows, c.n}) + (c.rms ? " rms" : " layer") + (c.weight ? " w" : "") + (c.bias ? " b" : "") +
+                           (c.shift ? " shifted" : "") + (c.output_shift ? " apart" : "");
+  const DType inner = c.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
+  const DType wt = c.other_weight_dtype ? c.weight_dtype : c.dtype;
+  Tensor x(c.dtype, {c.rows, c.n}, {}, c.shift), w, b, y(c.dtype, {c.rows, c.n}, {}, c.output_shift), mean, rstd(inner, {c.rows});
+  x.normal(2, 5);
+  if (c.weight) (w = Tensor(wt, {c.n})).normal(0.5, 1);
+  if (c.bias) (b = Tensor(wt, {c.n})).normal();
+  if (!c.rms) mean = Tensor(inner, {c.rows});
+  const double eps = 1e-5, rtol = relative_tolerance(c.dtype), inner_rtol = relative_tolerance(inner);
+  std::vector<double> means(static_cast<size_t>(c.rows)), rstds(static_cast<size_t>(c.rows)), want(static_cast<size_t>(c.rows * c.n));
+  for (int64_t r = 0; r < c.rows; r++) {
+    double sum = 0, squares = 0;
+    if (!c.rms)
+      for (int64_t i = 0; i < c.n; i++) sum += x.get(r * c.n + i);
+    const double m = c.rms ? 0 : sum / double(c.n);
+    for (int64_t i = 0; i < c.n; i++) squares += (x.get(r * c.n + i) - m) * (x.get(r * c.n + i) - m);
+    means[static_cast<size_t>(r)] = m;
+    const double s = rstds[static_cast<size_t>(r)] = 1 / std::sqrt(squares / double(c.n) + eps);
+    for (int64_t i = 0; i < c.n; i++)
+      want[static_cast<size_t>(r * c.n + i)] = (x.get(r * c.n + i) - m) * s * (c.weight ? w.get(i) : 1) + (c.bias ? b.get(i) : 0);
+  }
+  const double spread = c.n < 8 ? 60 : 1;  // of a few close values, x - mean cancels
+  if (c.rms) run(what, "rms_norm", {&x, &w}, {&y, &rstd}, RmsNormParams{eps});
+  else run(what, "layer_norm", {&x, &w, &b}, {&y, &mean, &rstd}, LayerNormParams{eps});
+  compare(what, y, want, rtol * 2, (rtol * 0.5 + inner_rtol * 4) * spread);
+  if (!c.rms) compare(what + " mean", mean, means, inner_rtol, inner_rtol);
+  compare(what + " rstd", rstd, rstds, inner_rtol * 4 * spread, 0);
+
+  // Backward, from the reference's own statistics.
+  Tensor g(c.dtype, {c.rows, c.n}, {}, c.shift), gx(c.dtype, {c.rows, c.n}, {}, c.output_shift), gw, gb;
+  g.normal();
+  if (!c.rms) mean.fill([&](int64_t i) { return means[static_cast<size_t>(i)]; });
+  rstd.fill([&](int64_t i) { return rstds[static_cast<size_t>(i)]; });
+  if (c.weight) gw = Tensor(wt, {c.n});
+  if (c.bias) gb = Tensor(wt, {c.n});
+  std::vector<double> want_w(static_cast<size_t>(c.n)), want_b(static_cast<size_t>(c.n));
+  for (int64_t r = 0; r < c.rows; r++) {
+    const double m = c.rms ? 0 : mean.get(r), s = rstd.get(r);
+    double sum = 0, dot = 0;
+    for (int64_t i = 0; i < c.n; i++) {
+      const double h = g.get(r * c.n + i) * (c.weight ? w.get(i) : 1), xh = (x.get(r * c.n + i) - m) * s;
+      sum += h;
+      dot += h * xh;
+      want_w[static_cast<size_t>(i)] += g.get(r * c.n + i) * xh;
+      want_b[static_cast<size_t>(i)] += g.get(r * c.n + i);
+    }
+    for (int64_t i = 0; i < c.n; i++) {
+      const double h = g.get(r * c.n + i) * (c.weight ? w.get(i) : 1), xh = (x.get(r * c.n + i) - m) * s;
+      want[static_cast<size_t>(r * c.n + i)] = s * (h - (c.rms ? 0 : sum / double(c.n)) - xh * dot / double(c.n));
+    }
+  }
+  if (c.rms) run(what + " backward", "rms_norm_backward", {&g, &x, &rstd, &w}, {&gx, &gw}, NoParams{});
+  else run(what + " backward", "layer_norm_backward", {&g, &x, &mean, &rstd, &w}, {&gx, &gw, &gb}, NoParams{});
+  compare(what + " gx", gx, want, rtol * 2, (rtol * 0.5 + inner_rtol * 8) * spread * 4);
+  const double rows_room = std::sqrt(double(c.rows)) * 3 * inner_rtol * spread;
+  if (c.weight) compare(what + " gw", gw, want_w, relative_tolerance(wt), rows_room + 1e-9);
+  if (c.bias) compare(what + " gb", gb, want_b, relative_tolerance(wt), rows_room + 1e-9);
+}
+
+// ---- cross entropy ------------------------------------------------------------------------------------------------------
+
+struct EntropyCase {
+  DType dtype;
+  int64_t rows, n;
+  bool weight;
+  double smoothing;
+  Layout layout;
+};
+
+void entropy_case(const EntropyCase& c) {
+  const std::string what = shape_text({c.rows, c.n}) + " " + name_of(c.layout) + (c.weight ? " weights" : "") + (c.smoothing > 0 ? " smooth" : "");
+  const DType inner = c.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
+  Tensor x = rows_tensor(c.dtype, c.rows, c.n, c.layout, 1), target(DType::Int64, {c.rows}), w, loss(inner, {c.rows}), lse(inner, {c.rows});
+  x.normal(3);
+  target.fill([&](int64_t i) { return i % 5 == 3 ? -100 : double(random_source().bits() % uint64_t(c.n)); });
+  if (c.weight) (w = Tensor(inner, {c.n})).fill([](int64_t) { return random_source().uniform() + 0.1; });
+  const double s = c.smoothing, rtol = relative_tolerance(c.dtype), inner_rtol = relative_tolerance(inner);
+  auto weight = [&](int64_t i) { return c.weight ? w.get(i) : 1.0; };
+  std::vector<double> losses(static_cast<size_t>(c.rows)), lses(static_cast<size_t>(c.rows)), gradient(static_cast<size_t>(c.rows * c.n));
+  Tensor g(inner, {c.rows});
+  g.normal();
+  for (int64_t r = 0; r < c.rows; r++) {
+    double largest = -INFINITY, sum = 0, smooth = 0, all = 0;
+    for (int64_t i = 0; i < c.n; i++) largest = std::fmax(largest, x.get(r * c.n + i));
+    for (int64_t i = 0; i < c.n; i++) sum += std::exp(x.get(r * c.n + i) - largest);
+    const double l = lses[static_cast<size_t>(r)] = largest + std::log(sum);
+    for (int64_t i = 0; i < c.n; i++) {
+      smooth += weight(i) * (l - x.get(r * c.n + i));
+      all += weight(i);
+    }
+    const int64_t t = static_cast<int64_t>(target.get(r));
+    if (t == -100) continue;
+    losses[static_cast<size_t>(r)] = (1 - s) * weight(t) * (l - x.get(r * c.n + t)) + s / double(c.n) * smooth;
+    for (int64_t i = 0; i < c.n; i++) {
+      const double p = std::exp(x.get(r * c.n + i) - l);
+      gradient[static_cast<size_t>(r * c.n + i)] =
+          g.get(r) * ((1 - s) * weight(t) * (p - (i == t ? 1 : 0)) + s / double(c.n) * (all * p - weight(i)));
+    }
+  }
+  run(what, "cross_entropy", {&x, &target, &w}, {&loss, &lse}, CrossEntropyParams{-100, s});
+  const double exp_room = c.dtype == DType::Float16 || c.dtype == DType::BFloat16 ? 4 : 1;  // the short exp
+  compare(what, loss, losses, inner_rtol * 4, inner_rtol * 4 * exp_room);
+  compare(what + " lse", lse, lses, inner_rtol * 2, inner_rtol * 2 * exp_room);
+
+  lse.fill([&](int64_t i) { return lses[static_cast<size_t>(i)]; });
+  Tensor gx(c.dtype, {c.rows, c.n});
+  run(what + " backward", "cross_entropy_backward", {&g, &x, &lse, &target, &w}, {&gx}, CrossEntropyBackwardParams{-100, s});
+  compare(what + " backward", gx, gradient, rtol * 2, inner_rtol * 2 + rtol * 0.01);
+}
+
+}  // namespace
+
+void test_softmax() {
+  for (const DType dtype : kFloats) {
+    begin((std::string("softmax ") + dtype_name(dtype)).c_str());
+    std::vector<Sizes> shapes = {{1, 1}, {3, 5}, {0, 7}, {7, 64}, {33, 127}, {5, 1000}, {4, 1024}, {3, 4097}};
+    if (!context().quick) shapes.insert(shapes.end(), {{1000, 8}, {129, 2048}, {3, 20000}, {2, 50257}, {2, 140000}, {1, 1100000}});
+    for (const Sizes& s : shapes)
+      for (const bool log_form : {false, true})
+        for (const Layout layout : {Layout::Contiguous, Layout::Padded, Layout::Shifted, Layout::ShiftedApart, Layout::Transposed, Layout::MiddleDim})
+          if (s[1] <= 5000 || layout == Layout::Contiguous || layout == Layout::Shifted) softmax_case(dtype, s[0], s[1], layout, log_form, false);
+    for (const int64_t n : {1, 6, 300, 5000})
+      for (const Layout layout : {Layout::Contiguous, Layout::Transposed})
+        for (const bool log_form : {false, true}) softmax_case(dtype, 5, n, layout, log_form, true);
+    end();
+  }
+}
+
+void test_norms() {
+  for (const DType dtype : kFloats) {
+    begin((std::string("norms ") + dtype_name(dtype)).c_str());
+    std::vector<Sizes> shapes = {{1, 1}, {3, 5}, {0, 8}, {5, 64}, {37, 127}, {70, 768}, {9, 1030}, {3, 4096}};
+    if (!context().quick) shapes.insert(shapes.end(), {{3000, 96}, {700, 1024}, {300, 8192}, {40, 16384}, {5, 20000}, {3, 50257}, {2, 140000}, {1, 600000}});
+    for (const Sizes& s : shapes)
+      for (const bool rms : {false, true}) {
+        norm_case({dtype, s[0], s[1], rms, true, !rms});
+        norm_case({dtype, s[0], s[1], rms, false, false});
+        if (s[1] > 5000) continue;
+        norm_case({dtype, s[0], s[1], rms, true, false, 3});
+        norm_case({dtype, s[0], s[1], rms, true, !rms, 0, 1});
+        norm_case({dtype, s[0], s[1], rms, true, !rms, 0, 0, DType::Float32, true});
+      }
+    end();
+  }
+}
+
+void test_cross_entropy() {
+  for (const DType dtype : kFloats) {
+    begin((std::string("cross entropy ") + dtype_name(dtype)).c_str());
+    std::vector<Sizes> shapes = {{1, 1}, {4, 3}, {9, 37}, {40, 130}, {6, 1000}, {5, 5003}};
+    if (!context().quick) shapes.insert(shapes.end(), {{2000, 64}, {64, 32000}, {7, 50257}, {3, 128256}});
+    for (const Sizes& s : shapes)
+      for (const bool weight : {false, true})
+        for (const double smoothing : {0.0, 0.1})
+          for (const Layout layout : {Layout::Contiguous, Layout::Padded, Layout::Shifted, Layout::Transposed})
+            if (s[1] <= 6000 || layout == Layout::Contiguous) entropy_case({dtype, s[0], s[1], weight, smoothing, layout});
+    end();
+  }
+  begin("cross entropy, target out of range");
+  Tensor x(DType::Float32, {4, 10}), target(DType::Int64, {4}), w, loss(DType::Float32, {4}), lse(DType::Float32, {4});
+  x.normal();
+  for (const double bad : {10.0, -1.0, -100.0}) {
+    target.fill([&](int64_t i) { return i == 2 ? bad : 1; });
+    const Code code = run("forward", "cross_entropy", {&x, &target, &w}, {&loss, &lse}, CrossEntropyParams{-100, 0}, bad != -100);
+    if (code != (bad == -100 ? Code::Ok : Code::Index)) problem("the code is not Index");
+  }
+  end();
+}
+
+}  // namespace selftest

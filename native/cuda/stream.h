@@ -1,0 +1,111 @@
+// The stream object of the CUDA backend, and what every kernel needs of it: the CUDA stream, facts about the device, scratch
+// memory, a place to report a bad index, and the check after a launch.
+//
+// A kernel of the table looks like this:
+//   Status name(const KernelCall& call) {
+//     Stream& stream = stream_of(call);
+//     name_kernel<<<grid, block, 0, stream.handle>>>(...);
+//     return launched(call);
+//   }
+// It is called on the stream's native thread with the device already current. It must not synchronise and must not allocate
+// but through Stream::workspace.
+#pragma once
+#include <cuda_runtime.h>
+
+#include "../include/kernel_call.h"
+
+namespace shardwise::cuda {
+
+// What a kernel writes when an index read from a tensor is out of range. Lives in mapped pinned host memory.
+struct IndexError {
+  int32_t ready;  // written last
+  int32_t kernel;
+  int64_t value, size, position;
+};
+
+// The device side of the error slot: passed by value to kernels that check indices. The first report since the host last
+// looked is kept; `claim` (device memory) decides who is first.
+struct IndexErrorSink {
+  int32_t* claim;
+  IndexError* record;
+  int32_t kernel;
+
+#if defined(__CUDACC__)
+  __device__ __noinline__ void report(int64_t value, int64_t size, int64_t position) const {
+    if (atomicCAS(claim, 0, 1) != 0) return;
+    record->kernel = kernel;
+    record->value = value;
+    record->size = size;
+    record->position = position;
+    __threadfence_system();
+    *const_cast<volatile int32_t*>(&record->ready) = 1;
+  }
+
+  // `value` if it is in [0, size), else reports it and returns the nearest index that is (size must be > 0).
+  __device__ __forceinline__ int64_t checked(int64_t value, int64_t size, int64_t position) const {
+    if (static_cast<uint64_t>(value) < static_cast<uint64_t>(size)) return value;
+    report(value, size, position);
+    return value < 0 ? 0 : size - 1;
+  }
+#endif
+};
+
+// Facts about a device, read once.
+struct DeviceFacts {
+  int32_t num_sms = 0;
+  int32_t major = 0, minor = 0;
+  int32_t max_shared_per_block = 0;  // with the opt-in of cudaFuncAttributeMaxDynamicSharedMemorySize
+  int32_t max_threads_per_sm = 0;
+  int64_t l2_bytes = 0;
+};
+
+struct Stream {
+  cudaStream_t handle = nullptr;
+  int32_t device = 0;
+  const DeviceFacts* facts = nullptr;
+
+  // Scratch memory of at least `bytes` (256-byte aligned) for the kernel call in progress; null if there is none left, in
+  // which case `call.error` is written and the kernel returns Status{Code::OutOfMemory}. One use per call: a second request
+  // within a call may free the first. The contents are undefined.
+  void* workspace(int64_t bytes, const KernelCall& call);
+
+  IndexErrorSink index_errors(const KernelCall& call) const { return {claim, record_on_device, call.kernel}; }
+
+  // The rest belongs to backend.cu.
+  void* scratch = nullptr;
+  int64_t scratch_bytes = 0;
+  int32_t* claim = nullptr;
+  IndexError* record = nullptr;
+  IndexError* record_on_device = nullptr;
+};
+
+inline Stream& stream_of(const KernelCall& call) { return *static_cast<Stream*>(call.stream); }
+
+// The name of kernel `id` (kernel_table.cu).
+const char* kernel_name(int32_t id);
+
+// Out of line: writes the message for a failed CUDA call (and clears the error if it can be cleared). OutOfMemory for
+// cudaErrorMemoryAllocation, else Device.
+Status cuda_failure(ErrorText* error, cudaError_t code, const char* what);
+
+// After the last launch of a kernel: did it start?
+inline Status launched(const KernelCall& call) {
+  const cudaError_t code = cudaPeekAtLastError();
+  return code == cudaSuccess ? kOk : cuda_failure(call.error, code, kernel_name(call.kernel));
+}
+
+inline Status unsupported(const KernelCall& call, DType dtype) {
+  return fail(call.error, Code::Unsupported, "%s has no CUDA kernel for %s", kernel_name(call.kernel), dtype_name(dtype));
+}
+
+// For calls in a kernel's host part that return cudaError_t (cudaMemsetAsync, cudaFuncSetAttribute ...).
+#define SW_CUDA(expression)                                                                        \
+  do {                                                                                             \
+    const cudaError_t sw_code = (expression);                                                      \
+    if (sw_code != cudaSuccess) return ::shardwise::cuda::cuda_failure(call.error, sw_code, #expression); \
+  } while (0)
+
+SW_HOST_DEVICE constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+SW_HOST_DEVICE constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+}  // namespace shardwise::cuda

@@ -1,0 +1,222 @@
+// Written by `npm run generate` from lib/ops. Do not edit.
+// One struct per kernel with parameters, every field a double: integers up to 2^53 are exact, booleans are 0 or 1.
+#pragma once
+
+namespace shardwise {
+
+struct FillParams {
+  double value_high;
+  double value_low;
+};
+
+struct ArangeParams {
+  double start;
+  double step;
+};
+
+struct LinspaceParams {
+  double start;
+  double end;
+};
+
+struct TriParams {
+  double diagonal;
+  double upper;
+};
+
+struct RandomUniformParams {
+  double seed_low;
+  double seed_high;
+  double offset;
+  double low;
+  double high;
+};
+
+struct RandomNormalParams {
+  double seed_low;
+  double seed_high;
+  double offset;
+  double mean;
+  double std;
+};
+
+struct RandomIntegerParams {
+  double seed_low;
+  double seed_high;
+  double offset;
+  double low;
+  double high;
+};
+
+struct RandomBernoulliParams {
+  double seed_low;
+  double seed_high;
+  double offset;
+  double probability;
+};
+
+struct DropoutParams {
+  double seed_low;
+  double seed_high;
+  double offset;
+  double probability;
+};
+
+struct ReduceSumParams {
+  double reduced_ndim;
+};
+
+struct ReduceMeanParams {
+  double reduced_ndim;
+};
+
+struct ReduceProdParams {
+  double reduced_ndim;
+};
+
+struct ReduceAmaxParams {
+  double reduced_ndim;
+};
+
+struct ReduceAminParams {
+  double reduced_ndim;
+};
+
+struct ReduceAnyParams {
+  double reduced_ndim;
+};
+
+struct ReduceAllParams {
+  double reduced_ndim;
+};
+
+struct ReduceArgmaxParams {
+  double reduced_ndim;
+};
+
+struct ReduceArgminParams {
+  double reduced_ndim;
+};
+
+struct ReduceVarParams {
+  double reduced_ndim;
+  double correction;
+};
+
+struct ReduceNormParams {
+  double reduced_ndim;
+  double order;
+};
+
+struct ReduceLogsumexpParams {
+  double reduced_ndim;
+};
+
+struct LayerNormParams {
+  double eps;
+};
+
+struct RmsNormParams {
+  double eps;
+};
+
+struct CrossEntropyParams {
+  double ignore_index;
+  double label_smoothing;
+};
+
+struct CrossEntropyBackwardParams {
+  double ignore_index;
+  double label_smoothing;
+};
+
+struct IndexAddParams {
+  double alpha;
+};
+
+struct ScatterParams {
+  double reduce;
+};
+
+struct IndexGetParams {
+  double num_indices;
+};
+
+struct IndexPutParams {
+  double num_indices;
+  double accumulate;
+};
+
+struct SortParams {
+  double descending;
+};
+
+struct TopkParams {
+  double k;
+  double largest;
+};
+
+struct MatmulParams {
+  double alpha;
+  double beta;
+};
+
+struct AttentionParams {
+  double scale;
+  double causal;
+  double dropout;
+  double seed_low;
+  double seed_high;
+  double offset;
+};
+
+struct AttentionBackwardParams {
+  double scale;
+  double causal;
+  double dropout;
+  double seed_low;
+  double seed_high;
+  double offset;
+};
+
+struct SgdStepParams {
+  double count;
+  double lr;
+  double momentum;
+  double dampening;
+  double weight_decay;
+  double nesterov;
+  double maximize;
+  double first_step;
+};
+
+struct AdamStepParams {
+  double count;
+  double lr;
+  double beta1;
+  double beta2;
+  double eps;
+  double weight_decay;
+  double decoupled;
+  double amsgrad;
+  double maximize;
+  double bias_correction1;
+  double bias_correction2;
+  double grad_scale;
+};
+
+struct ForeachAddParams {
+  double count;
+  double alpha;
+};
+
+struct ForeachMulParams {
+  double count;
+  double scalar;
+};
+
+struct ForeachNormParams {
+  double count;
+};
+
+}  // namespace shardwise

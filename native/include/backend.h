@@ -1,0 +1,61 @@
+// THE SEAM. A device backend fills this struct; the runtime (allocator, stream threads, addon) uses nothing else.
+// All functions return a Status and write their message into `error`; none throws.
+#pragma once
+#include "kernel_call.h"
+
+namespace shardwise {
+
+constexpr uint32_t kBackendAbi = 1;
+
+struct DeviceInfo {
+  char name[128];
+  char detail[256];  // instruction sets of a CPU; compute capability and driver of a GPU
+  int64_t total_bytes;
+  int64_t free_bytes;
+  int32_t major, minor;
+  int32_t num_cores;  // worker threads of a CPU; multiprocessors of a GPU
+};
+
+enum class CopyKind : int32_t { HostToHost = 0, HostToDevice = 1, DeviceToHost = 2, DeviceToDevice = 3 };
+
+struct Backend {
+  uint32_t abi;
+  const char* name;       // "cpu", "cuda"
+  bool asynchronous;      // true: launch() returns before the work is done, completion is seen through events
+  int64_t alignment;      // of every block, in bytes
+  int32_t num_kernels;
+  const KernelEntry* kernels;  // indexed by kernel id, see generated/kernel_table.def
+
+  int32_t (*device_count)();
+  Status (*device_info)(int32_t device, DeviceInfo* info, ErrorText* error);
+
+  // Segments for the caching allocator, and pinned host memory for staging. May be slow.
+  Status (*allocate)(int32_t device, int64_t bytes, void** out, ErrorText* error);
+  void (*release)(int32_t device, void* pointer, int64_t bytes);
+  Status (*host_allocate)(int64_t bytes, void** out, ErrorText* error);
+  void (*host_release)(void* pointer, int64_t bytes);
+
+  // Streams and events are opaque. Calls on one stream come from one thread: that stream's native thread.
+  Status (*stream_create)(int32_t device, int32_t priority, void** out, ErrorText* error);
+  void (*stream_destroy)(void* stream);
+  Status (*stream_synchronize)(void* stream, ErrorText* error);
+  // Calls `done(context)` from a backend thread once everything launched so far is finished. `done` must not block.
+  Status (*stream_on_complete)(void* stream, void (*done)(void* context), void* context, ErrorText* error);
+
+  Status (*event_create)(int32_t device, bool timing, void** out, ErrorText* error);
+  void (*event_destroy)(void* event);
+  Status (*event_record)(void* event, void* stream, ErrorText* error);
+  Status (*event_wait)(void* event, void* stream, ErrorText* error);   // the stream waits, not the caller
+  Status (*event_synchronize)(void* event, ErrorText* error);          // the caller waits
+  Status (*event_query)(void* event, bool* done, ErrorText* error);
+  Status (*event_elapsed_ms)(void* start, void* end, double* ms, ErrorText* error);
+
+  // In stream order. `launch` runs kernels[call.kernel] or says why it cannot.
+  Status (*launch)(const KernelCall& call);
+  Status (*copy)(void* stream, void* destination, const void* source, int64_t bytes, CopyKind kind, ErrorText* error);
+};
+
+}  // namespace shardwise
+
+// The one symbol that cuda-backend.so exports.
+extern "C" const shardwise::Backend* shardwise_backend_v1();

@@ -1,0 +1,42 @@
+// Error reporting across the backend seam: a code, and a message written into the caller's buffer.
+// No C++ exception crosses the seam.
+#pragma once
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+
+namespace shardwise {
+
+enum class Code : int32_t {
+  Ok = 0,
+  Invalid = 1,      // bad operand: a bug above, or user input that only the kernel can see
+  OutOfMemory = 2,
+  Index = 3,        // an index value read from a tensor is out of range
+  Device = 4,       // the device or its driver reported a fault
+  Unsupported = 5,  // no kernel for this dtype or device
+  Closed = 6,       // freed storage, destroyed stream
+};
+
+struct ErrorText {
+  char text[480] = {0};
+};
+
+// Returned by value; the message lives in the ErrorText that was passed down.
+struct Status {
+  Code code = Code::Ok;
+  constexpr bool ok() const { return code == Code::Ok; }
+};
+
+constexpr Status kOk{Code::Ok};
+
+__attribute__((format(printf, 3, 4))) inline Status fail(ErrorText* error, Code code, const char* format, ...) {
+  if (error) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error->text, sizeof error->text, format, args);
+    va_end(args);
+  }
+  return Status{code};
+}
+
+}  // namespace shardwise

@@ -1,0 +1,227 @@
+#include "caching_allocator.h"
+
+namespace shardwise {
+
+using Clock = std::chrono::steady_clock;
+
+int64_t CachingAllocator::round(int64_t bytes) const {
+  const int64_t a = backend_->alignment;
+  return bytes <= 0 ? a : (bytes + a - 1) / a * a;
+}
+
+Status CachingAllocator::allocate(int64_t bytes, uint32_t stream, Block** out, ErrorText* error) {
+  const int64_t wanted = round(bytes);
+  std::lock_guard<std::mutex> lock(mutex_);
+  Pool& from = pool(stream);
+  Block* block = nullptr;
+  if (wanted <= kQuickLimit && (block = from.quick[wanted / 64])) {
+    from.quick[wanted / 64] = block->next_quick;
+    block->quick = false;
+  } else if (!(block = take_cached(from, wanted))) {
+    Status status = grow(from, wanted, stream, &block, error);
+    if (!status.ok()) return status;
+  }
+  block->allocated = true;
+  stats_.allocated += block->bytes;
+  stats_.live_blocks++;
+  stats_.allocations++;
+  if (stats_.allocated > stats_.peak_allocated) stats_.peak_allocated = stats_.allocated;
+  *out = block;
+  return kOk;
+}
+
+// Best fit; a large block is only taken where little of it would be left unused.
+Block* CachingAllocator::take_cached(Pool& from, int64_t bytes) {
+  Block key{nullptr, bytes, nullptr};
+  for (int attempt = 0; attempt < 2; attempt++) {
+    auto& candidates = bytes < kSmall ? from.small : from.large;
+    auto found = candidates.lower_bound(&key);
+    if (found != candidates.end()) {
+      Block* block = *found;
+      const bool fits = bytes < kSmall || backend_->asynchronous || block->bytes - bytes <= bytes / 8;
+      if (fits) {
+        candidates.erase(found);
+        split(from, block, bytes);
+        return block;
+      }
+    }
+    if (attempt == 0 && bytes < kSmall) flush_quick(from);
+    else break;
+  }
+  return nullptr;
+}
+
+Status CachingAllocator::grow(Pool& from, int64_t bytes, uint32_t stream, Block** out, ErrorText* error) {
+  const int64_t granule = backend_->asynchronous ? int64_t{2} << 20 : int64_t{64} << 10;
+  int64_t segment_bytes = bytes < kSmall ? kSmallSegment : (bytes + granule - 1) / granule * granule;
+  if (backend_->asynchronous && bytes >= kSmall && bytes < (int64_t{10} << 20)) segment_bytes = kMiddleSegment;
+  void* data = nullptr;
+  Status status = backend_->allocate(device_, segment_bytes, &data, error);
+  if (!status.ok()) {
+    // Everything free goes back to the system, then one more try.
+    stats_.retries++;
+    for (auto& [id, other] : pools_) flush_quick(other);
+    release_idle(Clock::time_point::max());
+    status = backend_->allocate(device_, segment_bytes, &data, error);
+  }
+  if (!status.ok()) {
+    DeviceInfo info{};
+    ErrorText ignored;
+    const bool known = backend_->device_info(device_, &info, &ignored).ok();
+    return fail(error, Code::OutOfMemory,
+                "out of memory: %lld bytes were requested; allocated %lld, reserved %lld, free on the device %lld of %lld",
+                static_cast<long long>(bytes), static_cast<long long>(stats_.allocated), static_cast<long long>(stats_.reserved),
+                static_cast<long long>(known ? info.free_bytes : 0), static_cast<long long>(known ? info.total_bytes : 0));
+  }
+  auto segment = std::make_unique<Segment>(Segment{static_cast<char*>(data), segment_bytes, stream, nullptr});
+  Block* block = new Block{segment->data, segment_bytes, segment.get()};
+  segment->first = block;
+  segments_[segment->data] = std::move(segment);
+  stats_.reserved += segment_bytes;
+  stats_.segments++;
+  if (stats_.reserved > stats_.peak_reserved) stats_.peak_reserved = stats_.reserved;
+  split(from, block, bytes);
+  *out = block;
+  return kOk;
+}
+
+void CachingAllocator::split(Pool& into, Block* block, int64_t bytes) {
+  const int64_t rest = block->bytes - bytes;
+  const int64_t least = block->segment->bytes <= kSmallSegment ? backend_->alignment : kSmall;
+  if (rest < least) return;
+  Block* tail = new Block{block->data + bytes, rest, block->segment};
+  tail->previous = block;
+  tail->next = block->next;
+  tail->freed_at = Clock::now();
+  if (tail->next) tail->next->previous = tail;
+  block->next = tail;
+  block->bytes = bytes;
+  bin(into, tail).insert(tail);
+}
+
+Block* CachingAllocator::merge(Pool& from, Block* block) {
+  for (Block* neighbour : {block->previous, block->next}) {
+    if (!neighbour || neighbour->allocated || neighbour->quick) continue;
+    bin(from, neighbour).erase(neighbour);
+    Block* left = neighbour == block->previous ? neighbour : block;
+    Block* right = left == block ? neighbour : block;
+    left->bytes += right->bytes;
+    left->next = right->next;
+    if (left->next) left->next->previous = left;
+    left->freed_at = block->freed_at;
+    delete right;
+    block = left;
+  }
+  return block;
+}
+
+void CachingAllocator::free(Block* block, bool collected) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Pool& to = pool(block->segment->stream);
+  block->allocated = false;
+  stats_.allocated -= block->bytes;
+  stats_.live_blocks--;
+  stats_.frees++;
+  if (block->bytes <= kQuickLimit) {
+    block->quick = true;
+    block->next_quick = to.quick[block->bytes / 64];
+    to.quick[block->bytes / 64] = block;
+    return;
+  }
+  block->freed_at = Clock::now();
+  block = merge(to, block);
+  bin(to, block).insert(block);
+  if (!backend_->asynchronous) {
+    const int64_t floor = stats_.peak_allocated / 2 > kHostCacheFloor ? stats_.peak_allocated / 2 : kHostCacheFloor;
+    trim_host(collected ? kCollectedCache : floor);
+  }
+}
+
+// Free host segments above the limit go back at once: resident memory is what users of a laptop see.
+void CachingAllocator::trim_host(int64_t keep) {
+  while (stats_.reserved - stats_.allocated > keep) {
+    Block* victim = nullptr;
+    for (auto& [id, each] : pools_) {
+      for (auto it = each.large.rbegin(); it != each.large.rend() && !victim; ++it)
+        if ((*it)->bytes == (*it)->segment->bytes) victim = *it;
+      if (victim) {
+        each.large.erase(victim);
+        break;
+      }
+    }
+    if (!victim) return;
+    release_segment(victim->segment);
+  }
+}
+
+void CachingAllocator::flush_quick(Pool& from) {
+  for (Block*& head : from.quick) {
+    while (head) {
+      Block* block = head;
+      head = block->next_quick;
+      block->quick = false;
+      block->freed_at = Clock::now();
+      block = merge(from, block);
+      bin(from, block).insert(block);
+    }
+  }
+}
+
+void CachingAllocator::release_segment(Segment* segment) {
+  backend_->release(device_, segment->data, segment->bytes);
+  stats_.reserved -= segment->bytes;
+  stats_.segments--;
+  delete segment->first;
+  segments_.erase(segment->data);
+}
+
+void CachingAllocator::release_idle(Clock::time_point before) {
+  for (auto& [id, each] : pools_) {
+    for (auto* blocks : {&each.small, &each.large}) {
+      for (auto it = blocks->begin(); it != blocks->end();) {
+        Block* block = *it;
+        if (block->bytes == block->segment->bytes && block->freed_at <= before) {
+          it = blocks->erase(it);
+          release_segment(block->segment);
+        } else {
+          ++it;
+        }
+      }
+    }
+  }
+}
+
+void CachingAllocator::empty_cache(int64_t idle_ms) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (auto& [id, each] : pools_) flush_quick(each);
+  release_idle(idle_ms <= 0 ? Clock::time_point::max() : Clock::now() - std::chrono::milliseconds(idle_ms));
+}
+
+MemoryStats CachingAllocator::stats() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  MemoryStats out = stats_;
+  out.cached = out.reserved - out.allocated;
+  for (auto& [id, each] : pools_)
+    for (auto* blocks : {&each.small, &each.large})
+      if (!blocks->empty() && (*blocks->rbegin())->bytes > out.largest_free) out.largest_free = (*blocks->rbegin())->bytes;
+  return out;
+}
+
+void CachingAllocator::reset_peaks() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  stats_.peak_allocated = stats_.allocated;
+  stats_.peak_reserved = stats_.reserved;
+}
+
+std::vector<CachingAllocator::SegmentInfo> CachingAllocator::snapshot() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<SegmentInfo> out;
+  for (auto& [data, segment] : segments_) {
+    SegmentInfo info{segment->data, segment->bytes, segment->stream, {}};
+    for (Block* b = segment->first; b; b = b->next) info.blocks.push_back({b->data - segment->data, b->bytes, b->allocated});
+    out.push_back(std::move(info));
+  }
+  return out;
+}
+
+}  // namespace shardwise

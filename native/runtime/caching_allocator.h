@@ -1,0 +1,111 @@
+// Keeps freed memory for reuse. One allocator a device, one pool a stream: a block freed on a stream may be handed out again on
+// it at once, because commands of a stream run in order.
+#pragma once
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "../include/backend.h"
+
+namespace shardwise {
+
+struct Segment;
+
+struct Block {
+  char* data;
+  int64_t bytes;
+  Segment* segment;
+  Block* previous = nullptr;  // neighbours in the segment, for merging
+  Block* next = nullptr;
+  Block* next_quick = nullptr;
+  bool allocated = false;
+  bool quick = false;
+  std::chrono::steady_clock::time_point freed_at{};
+};
+
+struct Segment {
+  char* data;
+  int64_t bytes;
+  uint32_t stream;
+  Block* first;
+};
+
+struct MemoryStats {
+  int64_t allocated = 0, reserved = 0, peak_allocated = 0, peak_reserved = 0;
+  int64_t live_blocks = 0, allocations = 0, frees = 0, segments = 0, cached = 0, largest_free = 0, retries = 0;
+};
+
+class CachingAllocator {
+ public:
+  CachingAllocator(const Backend* backend, int32_t device) : backend_(backend), device_(device) {}
+
+  Status allocate(int64_t bytes, uint32_t stream, Block** out, ErrorText* error);
+  // `collected`: the garbage collector let go of it; large CPU blocks then go back to the system sooner.
+  void free(Block* block, bool collected);
+  // Returns free segments that have been idle for at least this long.
+  void empty_cache(int64_t idle_ms);
+
+  MemoryStats stats();
+  void reset_peaks();
+
+  struct BlockInfo {
+    int64_t offset, bytes;
+    bool allocated;
+  };
+  struct SegmentInfo {
+    const void* address;
+    int64_t bytes;
+    uint32_t stream;
+    std::vector<BlockInfo> blocks;
+  };
+  std::vector<SegmentInfo> snapshot();
+
+  const Backend* backend() const { return backend_; }
+
+ private:
+  static constexpr int64_t kSmall = 1 << 20;            // below: from shared segments
+  static constexpr int64_t kSmallSegment = 2 << 20;
+  static constexpr int64_t kMiddleSegment = 20 << 20;   // for 1 to 10 MiB on a GPU
+  static constexpr int64_t kQuickLimit = 64 << 10;      // sizes with an exact-size bin
+  static constexpr int64_t kCollectedCache = 8 << 20;   // cached bytes kept when the collector frees
+  static constexpr int64_t kHostCacheFloor = 32 << 20;  // cached bytes a CPU may always keep
+
+  struct BySize {
+    bool operator()(const Block* a, const Block* b) const {
+      return a->bytes != b->bytes ? a->bytes < b->bytes : a->data < b->data;
+    }
+  };
+  struct Pool {
+    std::set<Block*, BySize> small, large;
+    std::array<Block*, kQuickLimit / 64 + 1> quick{};
+  };
+
+  int64_t round(int64_t bytes) const;
+  Pool& pool(uint32_t stream) { return pools_[stream]; }
+  Block* take_cached(Pool& pool, int64_t bytes);
+  Status grow(Pool& pool, int64_t bytes, uint32_t stream, Block** out, ErrorText* error);
+  void split(Pool& pool, Block* block, int64_t bytes);
+  Block* merge(Pool& pool, Block* block);
+  void flush_quick(Pool& pool);
+  void release_segment(Segment* segment);
+  void release_idle(std::chrono::steady_clock::time_point before);
+  void trim_host(int64_t keep);
+  std::set<Block*, BySize>& bin(Pool& pool, const Block* block) {
+    return block->segment->bytes <= kSmallSegment ? pool.small : pool.large;
+  }
+
+  const Backend* backend_;
+  int32_t device_;
+  std::mutex mutex_;
+  std::unordered_map<uint32_t, Pool> pools_;
+  std::map<char*, std::unique_ptr<Segment>> segments_;
+  MemoryStats stats_;
+};
+
+}  // namespace shardwise

@@ -1,0 +1,79 @@
+// Handles of storages: generation * 2^24 + index, so that a handle that was freed is told from the one that took its slot.
+// One table an environment, used on its thread only.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "caching_allocator.h"
+#include "stream.h"
+
+namespace shardwise {
+
+struct StorageEntry {
+  char* data = nullptr;
+  int64_t bytes = 0;
+  Block* block = nullptr;               // null for adopted memory and for empty storages
+  CachingAllocator* allocator = nullptr;
+  int32_t device = 0;                   // device code
+  Stream* home = nullptr;               // freed memory is reusable on this stream
+  Stream* last_stream = nullptr;        // the last command that touched it
+  uint64_t last_sequence = 0;
+  std::vector<Stream*> other_streams;   // streams beside home that used it
+  void* adopted = nullptr;              // napi_ref of the ArrayBuffer whose memory this is
+  int64_t token_bytes = -1;             // reported to the engine; -1 without a token
+  uint32_t generation = 0;
+  bool live = false;
+};
+
+class StorageTable {
+ public:
+  static constexpr int64_t kIndexBits = 24;
+
+  // Returns the handle; the entry is reset but for its generation.
+  int64_t add(StorageEntry** out) {
+    uint32_t index;
+    if (!free_.empty()) {
+      index = free_.back();
+      free_.pop_back();
+    } else {
+      if (entries_.size() >> kIndexBits) return 0;
+      index = static_cast<uint32_t>(entries_.size());
+      entries_.emplace_back();
+    }
+    StorageEntry& entry = entries_[index];
+    const uint32_t generation = entry.generation + 1 < (1u << 28) ? entry.generation + 1 : 1;
+    entry = StorageEntry{};
+    entry.generation = generation;
+    entry.live = true;
+    *out = &entry;
+    return (static_cast<int64_t>(generation) << kIndexBits) | index;
+  }
+
+  // Null for a handle that is not, or no longer, in the table.
+  StorageEntry* find(int64_t handle) {
+    if (handle <= 0) return nullptr;
+    const uint64_t index = static_cast<uint64_t>(handle) & ((1u << kIndexBits) - 1);
+    if (index >= entries_.size()) return nullptr;
+    StorageEntry& entry = entries_[index];
+    if (!entry.live || entry.generation != static_cast<uint64_t>(handle) >> kIndexBits) return nullptr;
+    return &entry;
+  }
+
+  void remove(int64_t handle) {
+    const uint32_t index = static_cast<uint32_t>(handle & ((1u << kIndexBits) - 1));
+    entries_[index].live = false;
+    free_.push_back(index);
+  }
+
+  template <class F>
+  void for_each(F&& fn) {
+    for (size_t i = 0; i < entries_.size(); i++)
+      if (entries_[i].live) fn((static_cast<int64_t>(entries_[i].generation) << kIndexBits) | static_cast<int64_t>(i), entries_[i]);
+  }
+
+ private:
+  std::vector<StorageEntry> entries_;
+  std::vector<uint32_t> free_;
+};
+
+}  // namespace shardwise

@@ -1,0 +1,244 @@
+#include "stream.h"
+
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define SW_PAUSE() _mm_pause()
+#else
+#define SW_PAUSE() std::this_thread::yield()
+#endif
+
+namespace shardwise {
+
+namespace {
+constexpr int kSpins = 2000;  // some tens of microseconds, before the thread sleeps
+constexpr int64_t align16(int64_t n) { return (n + 15) & ~int64_t{15}; }
+enum class Kind : int32_t { Kernel, Function, Wrap };
+}  // namespace
+
+struct Stream::Record {
+  int64_t bytes;
+  Kind kind;
+  std::function<void(Stream&)>* function;
+  KernelCall call;
+};
+
+Event::~Event() {
+  if (handle) backend->event_destroy(handle);
+}
+
+Status Event::create(ErrorText* error) {
+  return handle ? kOk : backend->event_create(device, timing, &handle, error);
+}
+
+void Event::wait_recorded(uint64_t count) {
+  if (recorded.load(std::memory_order_acquire) >= count) return;
+  std::unique_lock<std::mutex> lock(mutex);
+  changed.wait(lock, [&] { return recorded.load(std::memory_order_acquire) >= count; });
+}
+
+Stream::Stream(const Backend* backend, int32_t device, uint32_t id, int32_t priority)
+    : backend_(backend), device_(device), id_(id), priority_(priority) {}
+
+Stream::~Stream() {
+  if (thread_.joinable()) {
+    wait(submitted_);
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      stop_.store(true);
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+  if (native_) backend_->stream_destroy(native_);
+}
+
+Status Stream::open(ErrorText* error) {
+  return native_ ? kOk : backend_->stream_create(device_, priority_, &native_, error);
+}
+
+void Stream::start() {
+  ring_.reset(new char[kRingBytes]);
+  thread_ = std::thread([this] { loop(); });
+}
+
+// Room for one record, contiguous in the ring; waits while the ring is full.
+void* Stream::reserve(int64_t bytes) {
+  if (!thread_.joinable()) start();
+  const uint64_t head = head_.load(std::memory_order_relaxed);
+  const int64_t at = static_cast<int64_t>(head % kRingBytes);
+  const int64_t to_end = kRingBytes - at;
+  const int64_t needed = bytes <= to_end ? bytes : to_end + bytes;
+  while (head + needed - tail_.load(std::memory_order_acquire) > static_cast<uint64_t>(kRingBytes)) {
+    if (sleeping_.load()) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      wake_.notify_one();
+    }
+    std::this_thread::yield();
+  }
+  if (bytes <= to_end) return ring_.get() + at;
+  auto* skip = reinterpret_cast<Record*>(ring_.get() + at);
+  skip->bytes = to_end;
+  skip->kind = Kind::Wrap;
+  head_.store(head + to_end, std::memory_order_release);
+  return ring_.get();
+}
+
+void Stream::publish(int64_t bytes) {
+  submitted_++;
+  head_.store(head_.load(std::memory_order_relaxed) + bytes, std::memory_order_seq_cst);
+  if (sleeping_.load(std::memory_order_seq_cst)) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    wake_.notify_one();
+  }
+}
+
+Status Stream::enqueue_kernel(const KernelCall& call, ErrorText* error) {
+  const int32_t count = call.num_inputs + call.num_outputs;
+  int64_t dims = 0;
+  for (int32_t i = 0; i < count; i++) dims += 2 * call.tensors[i].ndim;
+  const int64_t bytes = align16(sizeof(Record) + count * sizeof(TensorView) + dims * 8 + call.num_params * 8);
+  if (bytes > kRingBytes / 4)
+    return fail(error, Code::Invalid, "a command of %lld bytes is too large for the ring", static_cast<long long>(bytes));
+  auto* record = static_cast<Record*>(reserve(bytes));
+  record->bytes = bytes;
+  record->kind = Kind::Kernel;
+  record->call = call;
+  auto* views = reinterpret_cast<TensorView*>(record + 1);
+  auto* at = reinterpret_cast<int64_t*>(views + count);
+  for (int32_t i = 0; i < count; i++) {
+    views[i] = call.tensors[i];
+    const int32_t n = views[i].ndim;
+    std::memcpy(at, call.tensors[i].sizes, n * 8);
+    std::memcpy(at + n, call.tensors[i].strides, n * 8);
+    views[i].sizes = at;
+    views[i].strides = at + n;
+    at += 2 * n;
+  }
+  auto* params = reinterpret_cast<double*>(at);
+  std::memcpy(params, call.params, call.num_params * 8);
+  record->call.tensors = views;
+  record->call.params = params;
+  record->call.stream = native_;
+  record->call.error = nullptr;
+  publish(bytes);
+  return kOk;
+}
+
+Status Stream::run_now(KernelCall& call, ErrorText* error) {
+  call.stream = native_;
+  call.error = error;
+  return backend_->launch(call);
+}
+
+void Stream::enqueue(std::function<void(Stream&)> fn) {
+  const int64_t bytes = align16(sizeof(Record));
+  auto* record = static_cast<Record*>(reserve(bytes));
+  record->bytes = bytes;
+  record->kind = Kind::Function;
+  record->function = new std::function<void(Stream&)>(std::move(fn));
+  publish(bytes);
+}
+
+void Stream::loop() {
+  for (;;) {
+    const uint64_t tail = tail_.load(std::memory_order_relaxed);
+    int spins = 0;
+    while (head_.load(std::memory_order_acquire) == tail) {
+      if (++spins < kSpins) {
+        SW_PAUSE();
+        continue;
+      }
+      std::unique_lock<std::mutex> lock(mutex_);
+      sleeping_.store(true, std::memory_order_seq_cst);
+      wake_.wait(lock, [&] { return stop_.load() || head_.load(std::memory_order_seq_cst) != tail; });
+      sleeping_.store(false, std::memory_order_seq_cst);
+      if (stop_.load()) return;
+    }
+    auto* record = reinterpret_cast<Record*>(ring_.get() + tail % kRingBytes);
+    const int64_t bytes = record->bytes;
+    const bool wrap = record->kind == Kind::Wrap;
+    if (!wrap) process(record);
+    tail_.store(tail + bytes, std::memory_order_release);
+    if (wrap) continue;
+    completed_.fetch_add(1, std::memory_order_seq_cst);
+    if (waiters_.load(std::memory_order_seq_cst) > 0) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      done_.notify_all();
+    }
+  }
+}
+
+void Stream::process(Record* record) {
+  if (record->kind == Kind::Function) {
+    (*record->function)(*this);
+    delete record->function;
+    return;
+  }
+  if (failed()) return;  // results after a failure would be wrong; the next synchronisation reports it
+  ErrorText text;
+  record->call.error = &text;
+  const Status status = backend_->launch(record->call);
+  if (status.ok()) return;
+  char where[256];
+  describe_call(record->call, *backend_, where, sizeof where);
+  char message[sizeof text.text];
+  snprintf(message, sizeof message, "%s: %.200s", where, text.text);
+  set_error(status.code, message);
+}
+
+void Stream::wait(uint64_t sequence) {
+  for (int i = 0; i < kSpins; i++) {
+    if (completed() >= sequence) return;
+    SW_PAUSE();
+  }
+  waiters_.fetch_add(1, std::memory_order_seq_cst);
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    done_.wait(lock, [&] { return completed_.load(std::memory_order_seq_cst) >= sequence; });
+  }
+  waiters_.fetch_sub(1);
+}
+
+Status Stream::synchronize(ErrorText* error) {
+  wait(submitted_);
+  if (backend_->asynchronous && native_) {
+    ErrorText text;
+    const Status status = backend_->stream_synchronize(native_, &text);
+    if (!status.ok()) set_error(status.code, text.text);
+  }
+  return take_error(error);
+}
+
+Status Stream::take_error(ErrorText* error) {
+  if (!failed()) return kOk;
+  std::lock_guard<std::mutex> lock(error_mutex_);
+  if (error) *error = error_text_;
+  const Code code = error_code_;
+  error_code_ = Code::Ok;
+  failed_.store(false, std::memory_order_release);
+  return Status{code};
+}
+
+void Stream::set_error(Code code, const char* text) {
+  std::lock_guard<std::mutex> lock(error_mutex_);
+  if (failed_.load()) return;  // the first failure is the cause
+  error_code_ = code;
+  snprintf(error_text_.text, sizeof error_text_.text, "%s", text);
+  failed_.store(true, std::memory_order_release);
+}
+
+void describe_call(const KernelCall& call, const Backend& backend, char* out, int64_t size) {
+  int64_t at = snprintf(out, size, "%s(", backend.kernels[call.kernel].name);
+  for (int32_t i = 0; i < call.num_inputs && at < size - 40; i++) {
+    const TensorView& t = call.tensors[i];
+    at += snprintf(out + at, size - at, "%s%s[", i ? ", " : "", t.is_immediate ? "number" : dtype_name(t.dtype));
+    for (int32_t d = 0; d < t.ndim && at < size - 40; d++)
+      at += snprintf(out + at, size - at, "%s%lld", d ? ", " : "", static_cast<long long>(t.sizes[d]));
+    at += snprintf(out + at, size - at, "]");
+  }
+  snprintf(out + at, size - at, ") on %s", backend.name);
+}
+
+}  // namespace shardwise

@@ -1,0 +1,99 @@
+// A stream: a ring of records and a native thread that works them off in order. The JavaScript thread writes, never waits
+// (unless the ring is full), and the thread runs CPU kernels or launches CUDA work.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "../include/backend.h"
+
+namespace shardwise {
+
+// An event that streams of any backend can wait for. Recorded once each time it is used.
+struct Event {
+  const Backend* backend = nullptr;
+  int32_t device = 0;
+  bool timing = false;
+  void* handle = nullptr;              // the backend's event, made when first recorded
+  std::atomic<uint64_t> recorded{0};   // how often the stream's thread has recorded it
+  uint64_t requested = 0;              // how often the JavaScript thread asked for it
+  std::mutex mutex;
+  std::condition_variable changed;
+  ~Event();
+  Status create(ErrorText* error);
+  void wait_recorded(uint64_t count);
+};
+
+class Stream {
+ public:
+  Stream(const Backend* backend, int32_t device, uint32_t id, int32_t priority);
+  ~Stream();
+
+  const Backend* backend() const { return backend_; }
+  int32_t device() const { return device_; }
+  uint32_t id() const { return id_; }
+
+  // Nothing is queued and nothing runs on the native thread.
+  bool idle() const { return completed_.load(std::memory_order_acquire) == submitted_; }
+  uint64_t submitted() const { return submitted_; }
+  uint64_t completed() const { return completed_.load(std::memory_order_acquire); }
+
+  // Copies the call with its operands into the ring. Fails when the record is larger than the ring holds.
+  Status enqueue_kernel(const KernelCall& call, ErrorText* error);
+  // Runs a kernel on the caller's thread; only when idle() and the backend is synchronous.
+  Status run_now(KernelCall& call, ErrorText* error);
+  // Runs fn on the native thread, in order.
+  void enqueue(std::function<void(Stream&)> fn);
+
+  void wait(uint64_t sequence);              // until the thread has worked off that many records
+  Status synchronize(ErrorText* error);      // until the device is done; returns and clears the first failure
+  Status take_error(ErrorText* error);
+  void set_error(Code code, const char* text);
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+
+  void* native() const { return native_; }
+  Status open(ErrorText* error);             // makes the backend's stream; called before first use
+
+ private:
+  struct Record;
+  void* reserve(int64_t bytes);
+  void publish(int64_t bytes);
+  void start();
+  void loop();
+  void process(Record* record);
+
+  static constexpr int64_t kRingBytes = 4 << 20;
+
+  const Backend* backend_;
+  int32_t device_;
+  uint32_t id_;
+  int32_t priority_;
+  void* native_ = nullptr;
+
+  std::unique_ptr<char[]> ring_;
+  std::atomic<uint64_t> head_{0};  // bytes written
+  std::atomic<uint64_t> tail_{0};  // bytes worked off
+  uint64_t submitted_ = 0;
+  std::atomic<uint64_t> completed_{0};
+  std::atomic<bool> sleeping_{false};
+  std::atomic<int> waiters_{0};
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  std::thread thread_;
+
+  std::atomic<bool> failed_{false};
+  std::mutex error_mutex_;
+  Code error_code_ = Code::Ok;
+  ErrorText error_text_;
+};
+
+// `index_select(float32[10, 4], int64[3])`: what a failure is reported with.
+void describe_call(const KernelCall& call, const Backend& backend, char* out, int64_t size);
+
+}  // namespace shardwise

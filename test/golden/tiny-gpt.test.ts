@@ -1,0 +1,4 @@
+/** A tiny GPT against PyTorch, on the CPU. */
+import { tinyGptSuite } from './tiny-gpt-suite.js';
+
+tinyGptSuite('cpu');
