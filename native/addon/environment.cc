@@ -170,7 +170,7 @@ void Environment::release(int64_t handle, bool collected) {
   Block* block = entry->block;
   CachingAllocator* allocator = entry->allocator;
   if (block && entry->other_streams.empty()) {
-    allocator->free(block, collected);
+    allocator->free(block, collected, entry->home->progress(), entry->home->submitted());
   } else if (block) {
     // Each stream that used it says when it is done; the last one frees.
     auto left = std::make_shared<std::atomic<int>>(static_cast<int>(entry->other_streams.size()));

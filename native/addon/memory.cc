@@ -26,6 +26,11 @@ Status allocate_bytes(StorageEntry& entry, Stream& stream, int64_t bytes, ErrorT
   if (bytes == 0) return kOk;
   entry.allocator = Devices::get().allocator(entry.device);
   Status status = entry.allocator->allocate(bytes, stream.id(), &entry.block, error);
+  if (status.code == Code::OutOfMemory && !stream.idle()) {
+    // Freed blocks that commands in flight still use can be returned once those are done.
+    stream.wait(stream.submitted());
+    status = entry.allocator->allocate(bytes, stream.id(), &entry.block, error);
+  }
   if (status.ok()) entry.data = entry.block->data;
   return status;
 }

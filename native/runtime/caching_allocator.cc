@@ -93,6 +93,8 @@ void CachingAllocator::split(Pool& into, Block* block, int64_t bytes) {
   tail->previous = block;
   tail->next = block->next;
   tail->freed_at = Clock::now();
+  tail->progress = block->progress;
+  tail->sequence = block->sequence;
   if (tail->next) tail->next->previous = tail;
   block->next = tail;
   block->bytes = bytes;
@@ -109,14 +111,18 @@ Block* CachingAllocator::merge(Pool& from, Block* block) {
     left->next = right->next;
     if (left->next) left->next->previous = left;
     left->freed_at = block->freed_at;
+    left->sequence = left->sequence > right->sequence ? left->sequence : right->sequence;
+    if (!left->progress) left->progress = right->progress;
     delete right;
     block = left;
   }
   return block;
 }
 
-void CachingAllocator::free(Block* block, bool collected) {
+void CachingAllocator::free(Block* block, bool collected, const std::atomic<uint64_t>* progress, uint64_t sequence) {
   std::lock_guard<std::mutex> lock(mutex_);
+  block->progress = progress;
+  block->sequence = sequence;
   Pool& to = pool(block->segment->stream);
   block->allocated = false;
   stats_.allocated -= block->bytes;
@@ -143,7 +149,7 @@ void CachingAllocator::trim_host(int64_t keep) {
     Block* victim = nullptr;
     for (auto& [id, each] : pools_) {
       for (auto it = each.large.rbegin(); it != each.large.rend() && !victim; ++it)
-        if ((*it)->bytes == (*it)->segment->bytes) victim = *it;
+        if ((*it)->bytes == (*it)->segment->bytes && (*it)->settled()) victim = *it;
       if (victim) {
         each.large.erase(victim);
         break;
@@ -180,7 +186,7 @@ void CachingAllocator::release_idle(Clock::time_point before) {
     for (auto* blocks : {&each.small, &each.large}) {
       for (auto it = blocks->begin(); it != blocks->end();) {
         Block* block = *it;
-        if (block->bytes == block->segment->bytes && block->freed_at <= before) {
+        if (block->bytes == block->segment->bytes && block->freed_at <= before && block->settled()) {
           it = blocks->erase(it);
           release_segment(block->segment);
         } else {

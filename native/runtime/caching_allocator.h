@@ -2,6 +2,7 @@
 // it at once, because commands of a stream run in order.
 #pragma once
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -27,6 +28,11 @@ struct Block {
   bool allocated = false;
   bool quick = false;
   std::chrono::steady_clock::time_point freed_at{};
+  // Commands in flight may still touch a free block: it is reusable on its stream at once, but memory only goes back to the
+  // system when the stream has worked off `sequence` commands.
+  const std::atomic<uint64_t>* progress = nullptr;
+  uint64_t sequence = 0;
+  bool settled() const { return !progress || progress->load(std::memory_order_acquire) >= sequence; }
 };
 
 struct Segment {
@@ -47,7 +53,7 @@ class CachingAllocator {
 
   Status allocate(int64_t bytes, uint32_t stream, Block** out, ErrorText* error);
   // `collected`: the garbage collector let go of it; large CPU blocks then go back to the system sooner.
-  void free(Block* block, bool collected);
+  void free(Block* block, bool collected, const std::atomic<uint64_t>* progress = nullptr, uint64_t sequence = 0);
   // Returns free segments that have been idle for at least this long.
   void empty_cache(int64_t idle_ms);
 

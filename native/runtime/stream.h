@@ -41,6 +41,7 @@ class Stream {
   // Nothing is queued and nothing runs on the native thread.
   bool idle() const { return completed_.load(std::memory_order_acquire) == submitted_; }
   uint64_t submitted() const { return submitted_; }
+  const std::atomic<uint64_t>* progress() const { return &completed_; }
   uint64_t completed() const { return completed_.load(std::memory_order_acquire); }
 
   // Copies the call with its operands into the ring. Fails when the record is larger than the ring holds.

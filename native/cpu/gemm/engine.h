@@ -47,17 +47,30 @@ struct Engine {
 
 constexpr int32_t kSkinnyRows = 4;
 
-// Row operations of attention on float32 tiles; see softmax_rows.inc.
+struct DropoutKey {
+  uint32_t seed_low, seed_high, offset_low, offset_high;
+  float probability;
+  double scale;  // of what is kept
+};
+
+// Row operations of attention, see softmax_rows.inc.
+template <class T>
 struct SoftmaxRows {
-  float (*maximum)(const float* x, int64_t n);
-  float (*exponentials)(float* x, int64_t n, float subtract);  // x = exp(x - subtract), returns their sum
-  void (*scale)(float* x, int64_t n, float factor);
-  float (*dot)(const float* a, const float* b, int64_t n);
+  // Of the first valid[r] elements of each row; NaN wins.
+  void (*maxima)(const T* x, int64_t stride, int64_t rows, const int64_t* valid, T* result);
+  // x = exp(x - subtract[r]) and 0 beyond the valid ones; sums[r] is their sum.
+  void (*exponentials)(T* x, int64_t stride, int64_t rows, int64_t columns, const int64_t* valid, const T* subtract, T* sums);
+  void (*scale)(T* x, int64_t n, T factor);
+  void (*multiply)(T* y, const T* x, const T* factors, int64_t n);     // y = x * factors
+  T (*dot)(const T* a, const T* b, int64_t n);
+  void (*gradients)(T* dp, const T* p, int64_t n, T delta, T scale);   // dp = p * (dp - delta) * scale
+  void (*keep_factors)(T* factors, int64_t n, const DropoutKey& key, uint64_t index);  // scale or 0 of elements index, index + 1 ...
 };
 
 struct Engines {
   Engine float32, float64, float16, bfloat16;
-  SoftmaxRows softmax;
+  SoftmaxRows<float> softmax_float;
+  SoftmaxRows<double> softmax_double;
 };
 
 const Engines* engines_baseline();

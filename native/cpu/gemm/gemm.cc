@@ -81,9 +81,14 @@ struct SharedB {
   }
 };
 
+bool accumulates_in_place(const Product& p, const Plan& plan) {
+  return !plan.sums && p.c.data == p.y && p.beta == 1 && p.c.row == p.y_row && p.c.col == p.y_col;
+}
+
 // Computes y[rows, columns], all of k. `shared` is packed b or null.
 void run_task(const Engine& e, const Product& p, const Plan& plan, Range rows, Range columns, const SharedB* shared) {
   const int64_t units = ceil_div(p.k, e.unit);
+  const bool in_place = accumulates_in_place(p, plan);
   const int64_t column_step = plan.sums ? kSumColumns : columns.end - columns.begin;
   const int64_t sum_row = ceil_div(min64(column_step, columns.end - columns.begin), e.nr) * e.nr;
   for (int64_t i = rows.begin; i < rows.end; i += plan.row_block) {
@@ -93,7 +98,7 @@ void run_task(const Engine& e, const Product& p, const Plan& plan, Range rows, R
       void* y = at(p.y, i * p.y_row + j * p.y_col, e.source_bytes);
       void* sum = plan.sums ? scratch(2, m * sum_row * e.sum_bytes) : y;
       const int64_t row_of_sum = plan.sums ? sum_row : p.y_row;
-      if (p.c.data) {
+      if (p.c.data && !in_place) {
         e.load(sum, row_of_sum, at(p.c.data, i * p.c.row + j * p.c.col, e.source_bytes), p.c.row, p.c.col, p.beta, m, n);
       }
       for (int64_t d = 0; d < plan.depths; d++) {
@@ -292,20 +297,31 @@ void gemm(const Engine& e, const Product& p, bool parallel) {
   else run_grid(e, p, plan, {0, p.n}, nullptr, threads);
 }
 
-const Engine& engine_for(DType dtype) {
-  static const Engines engines = [] {
+namespace {
+
+const Engines& engines() {
+  static const Engines chosen = [] {
     const CpuFeatures& cpu = cpu_features();
     const Engines* found = cpu.isa == Isa::Avx512 ? engines_avx512() : cpu.isa == Isa::Avx2 ? engines_avx2() : nullptr;
-    Engines chosen = found ? *found : *engines_baseline();
-    if (cpu.isa == Isa::Avx512 && cpu.avx512_bf16) use_avx512_bf16(chosen.bfloat16);
-    return chosen;
+    Engines result = found ? *found : *engines_baseline();
+    if (cpu.isa == Isa::Avx512 && cpu.avx512_bf16) use_avx512_bf16(result.bfloat16);
+    return result;
   }();
+  return chosen;
+}
+
+}  // namespace
+
+const Engine& engine_for(DType dtype) {
   switch (dtype) {
-    case DType::Float64: return engines.float64;
-    case DType::Float16: return engines.float16;
-    case DType::BFloat16: return engines.bfloat16;
-    default: return engines.float32;
+    case DType::Float64: return engines().float64;
+    case DType::Float16: return engines().float16;
+    case DType::BFloat16: return engines().bfloat16;
+    default: return engines().float32;
   }
 }
+
+const SoftmaxRows<float>& softmax_rows(float) { return engines().softmax_float; }
+const SoftmaxRows<double>& softmax_rows(double) { return engines().softmax_double; }
 
 }  // namespace shardwise::cpu

@@ -17,11 +17,12 @@ struct Product {
   void* y;
   int64_t y_row, y_col;
   double alpha, beta;
-};
+};  // c may be y itself
 
 // The engine of a floating type on this machine.
 const Engine& engine_for(DType dtype);
-const SoftmaxRows& softmax_rows();
+const SoftmaxRows<float>& softmax_rows(float);
+const SoftmaxRows<double>& softmax_rows(double);
 
 // Uses the worker pool if `parallel` and the product is large enough. Uses scratch slots 0 to 2. The bits of y do not depend on
 // the number of threads.

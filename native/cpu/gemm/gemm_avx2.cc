@@ -1,6 +1,8 @@
 // Matrix products with AVX2 and FMA: tiles of 6 x 16 float32 and 6 x 8 float64.
-// Compile with -O3 -ffp-contract=fast -mavx2 -mfma -mf16c.
+// Compile with -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math -fwrapv -mavx2 -mfma -mf16c.
 #include "engine.h"
+#include "math_exp.h"
+#include "philox.h"
 
 #if defined(__x86_64__)
 #if !defined(__AVX2__) || !defined(__FMA__) || !defined(__F16C__)
@@ -35,6 +37,7 @@ inline uint16_t round_to_half(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEARE
 #include "pack.inc"
 #include "sums.inc"
 #include "skinny.inc"
+#include "softmax_rows.inc"
 #include "engines.inc"
 
 const Engines* engines_avx2() { return &kEngines; }

@@ -1,6 +1,9 @@
 // Matrix products with AVX-512: tiles of 14 x 32 float32 and 14 x 16 float64.
-// Compile with -O3 -ffp-contract=fast -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c.
+// Compile with -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math -fwrapv -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
+// -mprefer-vector-width=512.
 #include "engine.h"
+#include "math_exp.h"
+#include "philox.h"
 
 #if defined(__x86_64__)
 #if !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) || !defined(__AVX512VL__)
@@ -33,6 +36,7 @@ inline uint16_t round_to_half(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEARE
 #include "pack.inc"
 #include "sums.inc"
 #include "skinny.inc"
+#include "softmax_rows.inc"
 #include "engines.inc"
 
 const Engines* engines_avx512() { return &kEngines; }

@@ -1,6 +1,8 @@
 // Matrix products with 128-bit vectors, which every x86-64 (SSE2) and arm64 (NEON) has: tiles of 6 x 8 float32, 6 x 4 float64.
-// Compile with -O3 -ffp-contract=fast.
+// Compile with -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math -fwrapv.
 #include "engine.h"
+#include "math_exp.h"
+#include "philox.h"
 
 #define SW_VECTOR_BYTES 16
 #define SW_ROWS_PER_TILE 6
@@ -62,6 +64,7 @@ inline uint16_t round_to_half(float x) {
 #include "pack.inc"
 #include "sums.inc"
 #include "skinny.inc"
+#include "softmax_rows.inc"
 #include "engines.inc"
 
 const Engines* engines_baseline() { return &kEngines; }

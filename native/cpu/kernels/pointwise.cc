@@ -4,13 +4,11 @@
 #include "convert.h"
 #include "math.h"
 #include "normal.h"
-#include "parallel_for.h"
+#include "pointwise_engine.h"
 #include "pointwise_table.h"
 
 namespace shardwise::cpu {
 namespace {
-
-using Loop = void (*)(const void* const* inputs, void* output, int64_t n, const double* params);
 
 // ---- the ops ----
 
@@ -186,130 +184,7 @@ constexpr Entry kEntries[] = {
 #undef SW_POINTWISE
 };
 
-// ---- the engine ----
-
-constexpr int64_t kBufferBytes = 4096;
-constexpr DType kElementOf[3] = {DType::Float32, DType::Float64, DType::Int64};
-
-template <class T>
-void gather_erased(DType dtype, const void* from, int64_t stride, void* buffer, int64_t n) {
-  gather(dtype, from, stride, static_cast<T*>(buffer), n);
-}
-template <class T>
-void scatter_erased(DType dtype, const void* buffer, void* to, int64_t stride, int64_t n) {
-  scatter(dtype, static_cast<const T*>(buffer), to, stride, n);
-}
-
-template <class T>
-void fill_buffer(double value, void* buffer, int64_t n) {
-  T v;
-  from_double(value, &v);
-  T* out = static_cast<T*>(buffer);
-  for (int64_t i = 0; i < n; i++) out[i] = v;
-}
-
-enum class Path : int32_t {
-  Direct,    // the loop works on the operand's own memory
-  Rows,      // likewise, one row of the view at a time
-  Constant,  // one value, filled into a buffer once
-  Buffer,    // gathered into a buffer, or scattered from it, chunk by chunk
-};
-
-struct Plan {
-  const TensorView* view[4];  // inputs, then the output in [3]
-  Path path[4];
-  const Entry* entry;
-  const double* params;
-  int32_t compute;
-  int64_t row;  // width of the rows of Path::Rows; 0 without
-};
-
-bool is_constant(const TensorView& view) {
-  if (view.is_immediate) return true;
-  for (int32_t d = 0; d < view.ndim; d++) {
-    if (view.strides[d] != 0 && view.sizes[d] != 1) return false;
-  }
-  return true;
-}
-
-void gather_view(const TensorView& view, int64_t begin, int64_t n, int32_t compute, void* buffer) {
-  switch (static_cast<ComputeType>(compute)) {
-    case ComputeType::Float: return gather(view, begin, n, static_cast<float*>(buffer));
-    case ComputeType::Double: return gather(view, begin, n, static_cast<double*>(buffer));
-    case ComputeType::Int64: return gather(view, begin, n, static_cast<int64_t*>(buffer));
-  }
-}
-
-void scatter_view(const TensorView& view, int64_t begin, int64_t n, int32_t compute, bool boolean, const void* buffer) {
-  if (boolean) return scatter(view, begin, n, static_cast<const uint8_t*>(buffer));
-  switch (static_cast<ComputeType>(compute)) {
-    case ComputeType::Float: return scatter(view, begin, n, static_cast<const float*>(buffer));
-    case ComputeType::Double: return scatter(view, begin, n, static_cast<const double*>(buffer));
-    case ComputeType::Int64: return scatter(view, begin, n, static_cast<const int64_t*>(buffer));
-  }
-}
-
-void fill_constant(const TensorView& view, int32_t compute, void* buffer, int64_t n) {
-  switch (static_cast<ComputeType>(compute)) {
-    case ComputeType::Float:
-      return view.is_immediate ? fill_buffer<float>(view.scalar, buffer, n)
-                               : gather(view.dtype, view.data, 0, static_cast<float*>(buffer), n);
-    case ComputeType::Double:
-      return view.is_immediate ? fill_buffer<double>(view.scalar, buffer, n)
-                               : gather(view.dtype, view.data, 0, static_cast<double*>(buffer), n);
-    case ComputeType::Int64:
-      return view.is_immediate ? fill_buffer<int64_t>(view.scalar, buffer, n)
-                               : gather(view.dtype, view.data, 0, static_cast<int64_t*>(buffer), n);
-  }
-}
-
-__attribute__((noinline)) void run_chunks(const Plan& plan, int64_t begin, int64_t end) {
-  alignas(64) char buffers[4][kBufferBytes];
-  const int64_t chunk = kBufferBytes / item_size(kElementOf[plan.compute]);
-  const Loop loop = plan.entry->loop[plan.compute];
-  const int32_t arity = plan.entry->arity;
-  const void* inputs[3] = {buffers[0], buffers[1], buffers[2]};
-  for (int32_t i = 0; i < arity; i++) {
-    if (plan.path[i] != Path::Constant) continue;
-    fill_constant(*plan.view[i], plan.compute, buffers[i], end - begin < chunk ? end - begin : chunk);
-  }
-  for (int64_t at = begin; at < end;) {
-    int64_t n = end - at < chunk ? end - at : chunk;
-    if (plan.row > 0) {
-      const int64_t left = plan.row - at % plan.row;
-      n = left < n ? left : n;
-    }
-    for (int32_t i = 0; i < arity; i++) {
-      const TensorView& view = *plan.view[i];
-      switch (plan.path[i]) {
-        case Path::Direct: inputs[i] = element_at(view.data, view.dtype, at); break;
-        case Path::Rows: inputs[i] = element_at(view.data, view.dtype, offset_of(view, at)); break;
-        case Path::Constant: break;
-        case Path::Buffer: gather_view(view, at, n, plan.compute, buffers[i]); break;
-      }
-    }
-    const TensorView& out = *plan.view[3];
-    switch (plan.path[3]) {
-      case Path::Direct: loop(inputs, element_at(out.data, out.dtype, at), n, plan.params); break;
-      case Path::Rows: loop(inputs, element_at(out.data, out.dtype, offset_of(out, at)), n, plan.params); break;
-      default:
-        loop(inputs, buffers[3], n, plan.params);
-        scatter_view(out, at, n, plan.compute, plan.entry->boolean, buffers[3]);
-    }
-    at += n;
-  }
-}
-
-// Pieces are multiples of this, so that threads do not share cache lines of a contiguous output.
-constexpr int64_t kBlock = 1024;
-
-template <class Body>
-SW_MATH void share(int64_t n, int64_t grain, Body body) {
-  if (n <= grain) return body(int64_t{0}, n);
-  parallel_for((n + kBlock - 1) / kBlock, grain / kBlock, [&](int64_t begin, int64_t end) {
-    body(begin * kBlock, end * kBlock < n ? end * kBlock : n);
-  });
-}
+// ---- launch ----
 
 bool has_zero(const TensorView& divisor, int64_t n) {
   int64_t buffer[kBufferBytes / 8];
@@ -336,59 +211,15 @@ bool divides(PointwiseOp op) {
 
 Code run(const KernelCall& call, PointwiseOp op) {
   const Entry& entry = kEntries[static_cast<int32_t>(op)];
-  const TensorView& out = call.output(0);
-  const int64_t n = out.numel;
-  if (n == 0) return Code::Ok;
+  if (call.output(0).numel == 0) return Code::Ok;
   const int32_t compute = static_cast<int32_t>(call.params[0]);
-  const Loop loop = entry.loop[compute];
-  if (!loop) return Code::Unsupported;
-  double params[2] = {0, 0};
-  for (int32_t i = 1; i < call.num_params && i <= 2; i++) params[i - 1] = call.params[i];
-
-  const DType element = kElementOf[compute];
-  Plan plan;
-  plan.entry = &entry;
-  plan.params = params;
-  plan.compute = compute;
-  plan.row = 0;
-  plan.view[3] = &out;
-  plan.path[3] = out.dtype == (entry.boolean ? DType::Bool : element) && out.is_contiguous() ? Path::Direct : Path::Buffer;
-  bool direct = plan.path[3] == Path::Direct;
-  bool buffered = !direct;
-  for (int32_t i = 0; i < entry.arity; i++) {
-    const TensorView& view = call.input(i);
-    plan.view[i] = &view;
-    plan.path[i] = !view.is_immediate && view.dtype == element && view.is_contiguous() ? Path::Direct
-                   : is_constant(view)                                                  ? Path::Constant
-                                                                                        : Path::Buffer;
-    direct &= plan.path[i] == Path::Direct;
-    buffered |= plan.path[i] == Path::Buffer;
-  }
-  if (compute == static_cast<int32_t>(ComputeType::Int64) && divides(op) && has_zero(call.input(1), n)) {
+  if (!entry.loop[compute]) return Code::Unsupported;
+  if (compute == static_cast<int32_t>(ComputeType::Int64) && divides(op) && has_zero(call.input(1), call.output(0).numel)) {
     return Code::Invalid;
   }
-  const int64_t grain = entry.grain[compute];
-  if (direct) {
-    share(n, grain, [&](int64_t begin, int64_t end) {
-      const void* inputs[3] = {};
-      for (int32_t i = 0; i < entry.arity; i++) inputs[i] = element_at(plan.view[i]->data, element, begin);
-      loop(inputs, element_at(out.data, out.dtype, begin), end - begin, params);
-    });
-    return Code::Ok;
-  }
-  // Rows that are long enough are used where they are.
-  constexpr int64_t long_row = 256;
-  if (buffered && out.ndim > 1 && out.sizes[out.ndim - 1] >= long_row) {
-    for (int32_t i = 0; i < 4; i++) {
-      if (i >= entry.arity && i != 3) continue;
-      const TensorView& view = *plan.view[i];
-      const DType wanted = i == 3 && entry.boolean ? DType::Bool : element;
-      if (plan.path[i] != Path::Buffer || view.dtype != wanted || view.strides[view.ndim - 1] != 1) continue;
-      plan.path[i] = Path::Rows;
-      plan.row = out.sizes[out.ndim - 1];
-    }
-  }
-  share(n, grain, [&](int64_t begin, int64_t end) { run_chunks(plan, begin, end); });
+  double params[2] = {0, 0};
+  for (int32_t i = 1; i < call.num_params && i <= 2; i++) params[i - 1] = call.params[i];
+  run_elementwise(call, {entry.loop[compute], entry.grain[compute], params, entry.arity, compute, entry.boolean});
   return Code::Ok;
 }
 

@@ -63,7 +63,7 @@ void matmul_case(const Case& q) {
       }
   run(what, "matmul", {&a, &b, &c}, {&y}, MatmulParams{q.alpha, q.beta});
   const double rtol = relative_tolerance(q.dtype), inner = q.dtype == DType::Float64 ? 1e-14 : 3e-7;
-  if (floats) compare(what, y, want, rtol, (4 + std::sqrt(double(q.k))) * 4 * inner + (q.c == Addend::None ? 0 : 4 * inner));
+  if (floats) compare(what, y, want, rtol, (4 + std::sqrt(double(q.k))) * 4 * inner * std::fabs(q.alpha) + (q.c == Addend::None ? 0 : 4 * inner));
   else compare(what, y, want, 0, 0.1);
 }
 

@@ -1,0 +1,289 @@
+// What the self-tests of the CUDA kernels share: tensors with a host and a device copy, a way to run a kernel through the
+// backend's seam, and comparison with references. A failed comparison is counted for the kernel and its first one printed.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../../generated/op_params.h"
+#include "../../include/backend.h"
+
+namespace selftest {
+
+using namespace shardwise;
+using Sizes = std::vector<int64_t>;
+
+struct Tally {
+  int cases = 0, failures = 0;
+  std::string first;
+};
+
+extern const Backend* backend;
+extern void* stream;
+extern std::map<std::string, Tally> tallies;
+extern int64_t large;  // size of the "big" cases; SELFTEST_LARGE overrides it
+
+int32_t kernel_id(const std::string& name);
+
+// A small generator of its own, so that runs repeat.
+struct Random {
+  uint64_t state;
+  explicit Random(uint64_t seed) : state(seed * 0x9E3779B97F4A7C15ull + 1) {}
+  uint64_t next() {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return state;
+  }
+  double uniform(double low, double high) { return low + (high - low) * (static_cast<double>(next() >> 11) * 0x1p-53); }
+  int64_t integer(int64_t low, int64_t high) { return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low)); }
+};
+
+struct Storage {
+  std::vector<uint8_t> host;
+  void* device = nullptr;
+  explicit Storage(int64_t bytes) : host(static_cast<size_t>(bytes), 0xCD) {
+    ErrorText error;
+    if (bytes > 0 && !backend->allocate(0, bytes, &device, &error).ok()) {
+      printf("allocation of %lld bytes failed: %s\n", static_cast<long long>(bytes), error.text);
+      exit(2);
+    }
+  }
+  ~Storage() {
+    if (device) backend->release(0, device, static_cast<int64_t>(host.size()));
+  }
+  Storage(const Storage&) = delete;
+  void transfer(bool up) {
+    ErrorText error;
+    if (host.empty()) return;
+    const auto n = static_cast<int64_t>(host.size());
+    const Status s = up ? backend->copy(stream, device, host.data(), n, CopyKind::HostToDevice, &error)
+                        : backend->copy(stream, host.data(), device, n, CopyKind::DeviceToHost, &error);
+    if (s.ok()) backend->stream_synchronize(stream, nullptr);
+    else printf("copy failed: %s\n", error.text);
+  }
+};
+
+// A view of a storage, or an immediate, or an index view (an immediate with sizes and strides).
+struct Tensor {
+  DType dtype = DType::Float32;
+  Sizes sizes, strides;
+  int64_t offset = 0;
+  std::shared_ptr<Storage> storage;
+  double scalar = 0;
+
+  int64_t numel() const {
+    int64_t n = 1;
+    for (int64_t s : sizes) n *= s;
+    return n;
+  }
+  int64_t at(int64_t linear) const {
+    int64_t where = offset;
+    for (int d = static_cast<int>(sizes.size()) - 1; d >= 0; d--) where += linear % sizes[d] * strides[d], linear /= sizes[d];
+    return where;
+  }
+  uint8_t* raw(int64_t linear) const { return storage->host.data() + at(linear) * item_size(dtype); }
+  template <class T> T read(int64_t i) const { T v; memcpy(&v, raw(i), sizeof v); return v; }
+  template <class T> void write(int64_t i, T v) const { memcpy(raw(i), &v, sizeof v); }
+
+  int64_t integer(int64_t i) const {
+    switch (dtype) {
+      case DType::Int64: return read<int64_t>(i);
+      case DType::Int32: return read<int32_t>(i);
+      case DType::Int16: return read<int16_t>(i);
+      case DType::Int8: return read<int8_t>(i);
+      case DType::UInt8: return read<uint8_t>(i);
+      case DType::Bool: return read<uint8_t>(i) != 0;
+      default: return static_cast<int64_t>(value(i));
+    }
+  }
+  double value(int64_t i) const {
+    switch (dtype) {
+      case DType::Float32: return read<float>(i);
+      case DType::Float64: return read<double>(i);
+      case DType::Float16: return __half2float(read<__half>(i));
+      case DType::BFloat16: return __bfloat162float(read<__nv_bfloat16>(i));
+      default: return static_cast<double>(integer(i));
+    }
+  }
+  void set(int64_t i, double v) const {
+    switch (dtype) {
+      case DType::Float32: return write(i, static_cast<float>(v));
+      case DType::Float64: return write(i, v);
+      case DType::Float16: return write(i, __double2half(v));
+      case DType::BFloat16: return write(i, __double2bfloat16(v));
+      case DType::Int64: return write(i, static_cast<int64_t>(v));
+      case DType::Int32: return write(i, static_cast<int32_t>(v));
+      case DType::Int16: return write(i, static_cast<int16_t>(v));
+      case DType::Int8: return write(i, static_cast<int8_t>(v));
+      case DType::UInt8: return write(i, static_cast<uint8_t>(static_cast<int64_t>(v)));
+      default: return write(i, static_cast<uint8_t>(v != 0));
+    }
+  }
+  Tensor transpose(int a, int b) const {
+    Tensor t = *this;
+    std::swap(t.sizes[a], t.sizes[b]);
+    std::swap(t.strides[a], t.strides[b]);
+    return t;
+  }
+  Tensor expand(int dim, int64_t size) const {  // a dim of size 1
+    Tensor t = *this;
+    t.sizes[dim] = size;
+    t.strides[dim] = 0;
+    return t;
+  }
+  Tensor slice(int dim, int64_t start, int64_t step, int64_t size) const {
+    Tensor t = *this;
+    t.offset += start * strides[dim];
+    t.sizes[dim] = size;
+    t.strides[dim] *= step;
+    return t;
+  }
+  Tensor clone() const;
+};
+
+inline Tensor make(DType dtype, const Sizes& sizes) {
+  Tensor t;
+  t.dtype = dtype;
+  t.sizes = sizes;
+  t.strides.assign(sizes.size(), 1);
+  for (int d = static_cast<int>(sizes.size()) - 2; d >= 0; d--) t.strides[d] = t.strides[d + 1] * (sizes[d + 1] > 0 ? sizes[d + 1] : 1);
+  t.storage = std::make_shared<Storage>(t.numel() * item_size(dtype));
+  return t;
+}
+
+inline Tensor Tensor::clone() const {
+  Tensor t = make(dtype, sizes);
+  for (int64_t i = 0; i < numel(); i++) memcpy(t.raw(i), raw(i), item_size(dtype));
+  return t;
+}
+
+inline Tensor number(double value, DType dtype = DType::Float32) {
+  Tensor t;
+  t.dtype = dtype;
+  t.scalar = value;
+  return t;
+}
+
+inline Tensor fill_with(Tensor t, const std::function<double(int64_t)>& f) {
+  for (int64_t i = 0; i < t.numel(); i++) t.set(i, f(i));
+  return t;
+}
+
+inline Tensor uniform(DType dtype, const Sizes& sizes, uint64_t seed, double low = -3, double high = 3) {
+  Random random(seed);
+  return fill_with(make(dtype, sizes), [&](int64_t) { return dtype == DType::Bool ? random.uniform(0, 1) < 0.5 : random.uniform(low, high); });
+}
+
+// Runs a kernel through the seam. Outputs keep what they held (in-place kernels).
+inline Status run(const std::string& name, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+                  const std::vector<double>& params, ErrorText* error = nullptr, bool transfer = true) {
+  std::vector<TensorView> views;
+  std::vector<const Tensor*> all;
+  for (const Tensor& t : inputs) all.push_back(&t);
+  for (const Tensor& t : outputs) all.push_back(&t);
+  for (const Tensor* t : all) {
+    if (t->storage && transfer) t->storage->transfer(true);
+    TensorView v = {};
+    v.data = t->storage ? static_cast<char*>(t->storage->device) + t->offset * item_size(t->dtype) : nullptr;
+    v.sizes = t->sizes.data();
+    v.strides = t->strides.data();
+    v.numel = t->numel();
+    v.scalar = t->scalar;
+    v.dtype = t->dtype;
+    v.ndim = static_cast<int32_t>(t->sizes.size());
+    v.is_immediate = !t->storage;
+    views.push_back(v);
+  }
+  ErrorText own;
+  KernelCall call = {};
+  call.kernel = kernel_id(name);
+  call.num_inputs = static_cast<int32_t>(inputs.size());
+  call.num_outputs = static_cast<int32_t>(outputs.size());
+  call.num_params = static_cast<int32_t>(params.size());
+  call.tensors = views.data();
+  call.params = params.data();
+  call.stream = stream;
+  call.error = error ? error : &own;
+  Status status = backend->launch(call);
+  const Status done = backend->stream_synchronize(stream, status.ok() ? call.error : nullptr);
+  if (status.ok()) status = done;
+  if (transfer)
+    for (const Tensor* t : all)
+      if (t->storage) t->storage->transfer(false);
+  if (!status.ok() && !error) {
+    Tally& tally = tallies[name];
+    tally.failures++;
+    if (tally.first.empty()) tally.first = std::string("status: ") + own.text;
+  }
+  return status;
+}
+
+inline void report(const std::string& kernel, bool ok, const std::string& message) {
+  Tally& tally = tallies[kernel];
+  tally.cases++;
+  if (ok) return;
+  tally.failures++;
+  if (tally.first.empty()) tally.first = message;
+}
+
+inline double tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::Float64: return 1e-11;
+    case DType::Float32: return 2e-5;
+    case DType::Float16: return 1.5e-3;
+    case DType::BFloat16: return 1e-2;
+    default: return 0;
+  }
+}
+
+// Compares every element with `reference(i)`. `slack` multiplies the tolerance of the dtype.
+inline void expect(const std::string& kernel, const std::string& label, const Tensor& got, const std::function<double(int64_t)>& reference,
+                   double slack = 1) {
+  const double tol = tolerance(got.dtype) * slack;
+  for (int64_t i = 0; i < got.numel(); i++) {
+    const double a = got.value(i), b = reference(i);
+    const bool same = a == b || (std::isnan(a) && std::isnan(b)) || std::fabs(a - b) <= tol * (std::fabs(b) + 0.1);
+    if (same) continue;
+    char text[320];
+    snprintf(text, sizeof text, "%s (%s): element %lld is %.9g, expected %.9g", label.c_str(), dtype_name(got.dtype), static_cast<long long>(i), a, b);
+    return report(kernel, false, text);
+  }
+  report(kernel, true, "");
+}
+
+inline void expect_integers(const std::string& kernel, const std::string& label, const Tensor& got, const std::function<int64_t(int64_t)>& reference) {
+  for (int64_t i = 0; i < got.numel(); i++) {
+    const int64_t a = got.integer(i), b = reference(i);
+    if (a == b) continue;
+    char text[320];
+    snprintf(text, sizeof text, "%s (%s): element %lld is %lld, expected %lld", label.c_str(), dtype_name(got.dtype), static_cast<long long>(i),
+             static_cast<long long>(a), static_cast<long long>(b));
+    return report(kernel, false, text);
+  }
+  report(kernel, true, "");
+}
+
+// Two runs give the same bits.
+inline void expect_same_bits(const std::string& kernel, const Tensor& a, const Tensor& b) {
+  report(kernel, a.storage->host == b.storage->host, "two runs differ");
+}
+
+const DType kFloats[] = {DType::Float32, DType::Float64, DType::Float16, DType::BFloat16};
+const DType kAll[] = {DType::Float32, DType::Float64, DType::Float16, DType::BFloat16, DType::Int64,
+                      DType::Int32,   DType::Int16,   DType::Int8,    DType::UInt8,    DType::Bool};
+
+void test_pointwise();
+void test_memory();
+void test_reductions();
+void test_sorting();
+void test_indexing();
+void test_steps();
+
+}  // namespace selftest

@@ -1,0 +1,74 @@
+// Self-test of the element-wise, reduction, sorting, indexing and optimizer kernels of the CUDA backend, against references on
+// the host. Prints PASS or FAIL per kernel; exits with 1 on a failure.
+//
+//   sh native/cuda/selftest/build_a.sh /tmp/selftest_a && /tmp/selftest_a [kernel name part]
+//
+// Needs no other kernels: names of generated/kernel_table.def that are not linked stay null.
+#include "harness.h"
+
+namespace shardwise::cuda {
+
+#define SW_KERNEL(id, name) __attribute__((weak)) Status name(const KernelCall& call);
+#include "../../generated/kernel_table.def"
+#undef SW_KERNEL
+
+extern const KernelEntry kKernels[] = {
+#define SW_KERNEL(id, name) {#name, name},
+#include "../../generated/kernel_table.def"
+#undef SW_KERNEL
+};
+extern const int32_t kNumKernels = sizeof kKernels / sizeof kKernels[0];
+
+const char* kernel_name(int32_t id) { return id >= 0 && id < kNumKernels ? kKernels[id].name : "?"; }
+
+}  // namespace shardwise::cuda
+
+namespace selftest {
+
+const Backend* backend = nullptr;
+void* stream = nullptr;
+std::map<std::string, Tally> tallies;
+int64_t large = 3000017;
+
+int32_t kernel_id(const std::string& name) {
+  for (int32_t i = 0; i < backend->num_kernels; i++)
+    if (name == backend->kernels[i].name) return i;
+  printf("no kernel %s\n", name.c_str());
+  exit(2);
+}
+
+}  // namespace selftest
+
+int main(int argc, char** argv) {
+  using namespace selftest;
+  backend = shardwise_backend_v1();
+  ErrorText error;
+  DeviceInfo info;
+  if (!backend->device_info(0, &info, &error).ok()) {
+    printf("no device: %s\n", error.text);
+    return 2;
+  }
+  printf("%s, %s\n", info.name, info.detail);
+  if (!backend->stream_create(0, 0, &stream, &error).ok()) {
+    printf("no stream: %s\n", error.text);
+    return 2;
+  }
+  if (getenv("SELFTEST_LARGE")) large = atoll(getenv("SELFTEST_LARGE"));
+  const std::string only = argc > 1 ? argv[1] : "";
+  const std::pair<const char*, void (*)()> groups[] = {{"pointwise", test_pointwise}, {"memory", test_memory},     {"reductions", test_reductions},
+                                                       {"sorting", test_sorting},     {"indexing", test_indexing}, {"steps", test_steps}};
+  for (const auto& [name, group] : groups)
+    if (only.empty() || only == name) {
+      printf("... %s\n", name);
+      fflush(stdout);
+      group();
+    }
+  int failed = 0;
+  for (const auto& [name, tally] : tallies) {
+    printf("%s %-22s %4d cases%s%s\n", tally.failures ? "FAIL" : "PASS", name.c_str(), tally.cases, tally.failures ? ": " : "", tally.first.c_str());
+    failed += tally.failures > 0;
+  }
+  printf("%zu kernels, %d failed\n", tallies.size(), failed);
+  backend->stream_destroy(stream);
+  return failed ? 1 : 0;
+}

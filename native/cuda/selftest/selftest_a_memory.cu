@@ -1,0 +1,193 @@
+// copy, fill, arange, linspace, tri, random_*, dropout.
+#include "harness.h"
+
+namespace selftest {
+namespace {
+
+double converted(const Tensor& x, int64_t i, DType to) {
+  if (to == DType::Bool) return x.value(i) != 0;
+  if (is_floating(to)) {
+    const Tensor t = make(to, {1});
+    t.set(0, x.value(i));
+    return t.value(0);
+  }
+  const int64_t v = is_floating(x.dtype) ? static_cast<int64_t>(x.value(i)) : x.integer(i);
+  switch (to) {
+    case DType::Int32: return static_cast<int32_t>(v);
+    case DType::Int16: return static_cast<int16_t>(v);
+    case DType::Int8: return static_cast<int8_t>(v);
+    case DType::UInt8: return static_cast<uint8_t>(v);
+    default: return static_cast<double>(v);
+  }
+}
+
+void copy_case(const std::string& label, const Tensor& x, const Tensor& y) {
+  if (!run("copy", {x}, {y}, {}).ok()) return;
+  expect("copy", label, y, [&](int64_t i) { return converted(x, i, y.dtype); }, 0);
+}
+
+void test_copy() {
+  for (DType from : kAll)
+    for (DType to : kAll) {
+      const Tensor x = uniform(from, {37, 24}, 3, is_floating(from) ? -90 : -100, 90);
+      copy_case(std::string("from ") + dtype_name(from), x, make(to, {37, 24}));
+      copy_case(std::string("transposed from ") + dtype_name(from), x.transpose(0, 1), make(to, {24, 37}));
+    }
+  for (DType dtype : {DType::Float32, DType::BFloat16, DType::Bool, DType::Float64}) {
+    const Tensor x = uniform(dtype, {3, 70, 45, 8}, 4);
+    copy_case("contiguous", x, make(dtype, {3, 70, 45, 8}));
+    copy_case("permuted, rows dense", x.transpose(1, 2), make(dtype, {3, 45, 70, 8}));
+    copy_case("permuted, rows not dense", x.transpose(1, 3), make(dtype, {3, 8, 45, 70}));
+    copy_case("into a permuted output", x, make(dtype, {3, 8, 45, 70}).transpose(1, 3));
+    copy_case("sliced", x.slice(1, 3, 2, 30).slice(3, 1, 1, 5), make(dtype, {3, 30, 45, 5}));
+    copy_case("into a slice", uniform(dtype, {3, 30, 45, 5}, 5), x.clone().slice(1, 3, 2, 30).slice(3, 1, 1, 5));
+    copy_case("expanded", uniform(dtype, {1, 50}, 6).expand(0, 33), make(dtype, {33, 50}));
+    copy_case("empty", make(dtype, {0, 3}), make(dtype, {0, 3}));
+    copy_case("scalar", uniform(dtype, {}, 7), make(dtype, {}));
+    copy_case("large", uniform(dtype, {large}, 8), make(dtype, {large}));
+    copy_case("large transposed", uniform(dtype, {1009, large / 1009}, 9).transpose(0, 1), make(dtype, {large / 1009, 1009}));
+  }
+  copy_case("large conversion", uniform(DType::Float32, {large / 8 * 8}, 10), make(DType::BFloat16, {large / 8 * 8}));
+}
+
+void test_fill() {
+  for (DType dtype : kAll)
+    for (int64_t n : {0, 1, 15, 64, 1001}) {
+      const double value = is_floating(dtype) ? -1.5 : dtype == DType::Bool ? 1 : 77;
+      const Tensor y = make(dtype, {n});
+      if (run("fill", {}, {y}, is_floating(dtype) ? std::vector<double>{value, 0} : std::vector<double>{0, value}).ok())
+        expect("fill", "1-D", y, [&](int64_t) { return value; }, 0);
+    }
+  const Tensor whole = fill_with(make(DType::Int32, {6, 10}), [](int64_t i) { return static_cast<double>(i); });
+  const Tensor slice = whole.slice(1, 2, 3, 2);
+  run("fill", {}, {slice}, {-1, 4294967294.0});  // -2
+  expect_integers("fill", "slice", whole, [&](int64_t i) { return i % 10 == 2 || i % 10 == 5 ? -2 : i; });
+  const Tensor wide = make(DType::Int64, {5});
+  run("fill", {}, {wide}, {1048576, 5});
+  expect_integers("fill", "64 bits", wide, [](int64_t) { return (int64_t(1) << 52) + 5; });
+}
+
+void test_sequences() {
+  for (DType dtype : {DType::Float32, DType::Float64, DType::BFloat16, DType::Int64, DType::Int32})
+    for (int64_t n : {int64_t(0), int64_t(1), int64_t(2), int64_t(1000), int64_t(5003)}) {
+      const Tensor y = make(dtype, {n});
+      if (run("arange", {}, {y}, {-3, 2}).ok()) expect("arange", "n " + std::to_string(n), y, [](int64_t i) { return -3.0 + 2.0 * static_cast<double>(i); });
+      if (!is_floating(dtype)) continue;
+      if (run("linspace", {}, {y}, {-1, 3}).ok())
+        expect("linspace", "n " + std::to_string(n), y, [&](int64_t i) { return n == 1 ? -1.0 : -1 + 4.0 * static_cast<double>(i) / static_cast<double>(n - 1); });
+    }
+}
+
+void test_tri() {
+  for (DType dtype : {DType::Float32, DType::BFloat16, DType::Int64, DType::Bool})
+    for (int64_t diagonal : {-40, -2, 0, 3, 40})
+      for (double upper : {0.0, 1.0}) {
+        const Tensor x = uniform(dtype, {3, 17, 23}, 12, 1, 5);
+        for (const Tensor& view : {x, x.transpose(1, 2)}) {
+          const int64_t rows = view.sizes[1], columns = view.sizes[2];
+          const Tensor y = make(dtype, view.sizes);
+          if (run("tri", {view}, {y}, {static_cast<double>(diagonal), upper}).ok())
+            expect("tri", "diagonal " + std::to_string(diagonal), y, [&](int64_t i) {
+              const int64_t distance = i % columns - i / columns % rows;
+              return (upper != 0 ? distance >= diagonal : distance <= diagonal) ? view.value(i) : 0.0;
+            }, 0);
+        }
+      }
+}
+
+// Philox4x32-10 as native/README.md says, written apart from the kernels.
+struct Words {
+  uint32_t at[4];
+};
+Words philox(uint32_t seed_low, uint32_t seed_high, uint64_t counter, uint64_t offset) {
+  uint32_t c[4] = {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), static_cast<uint32_t>(offset), static_cast<uint32_t>(offset >> 32)};
+  uint32_t k[2] = {seed_low, seed_high};
+  for (int round = 0; round < 10; round++) {
+    const uint64_t a = uint64_t(0xD2511F53u) * c[0], b = uint64_t(0xCD9E8D57u) * c[2];
+    const uint32_t next[4] = {static_cast<uint32_t>(b >> 32) ^ c[1] ^ k[0], static_cast<uint32_t>(b), static_cast<uint32_t>(a >> 32) ^ c[3] ^ k[1],
+                              static_cast<uint32_t>(a)};
+    memcpy(c, next, sizeof c);
+    k[0] += 0x9E3779B9u, k[1] += 0xBB67AE85u;
+  }
+  return {{c[0], c[1], c[2], c[3]}};
+}
+
+constexpr uint32_t kSeedLow = 4123456789u, kSeedHigh = 77u;
+constexpr uint64_t kOffset = (uint64_t(9) << 32) + 5;
+
+uint32_t word(uint64_t e) { return philox(kSeedLow, kSeedHigh, e / 4, kOffset).at[e % 4]; }
+uint64_t wide_word(uint64_t e) {
+  const Words w = philox(kSeedLow, kSeedHigh, e / 2, kOffset);
+  return (static_cast<uint64_t>(w.at[e % 2 * 2 + 1]) << 32) | w.at[e % 2 * 2];
+}
+double uniform_value(uint64_t e) { return (word(e) >> 8) * 0x1p-24; }
+double normal_value(uint64_t e) {
+  const double u0 = uniform_value(e & ~uint64_t(1)), u1 = uniform_value(e | 1), radius = std::sqrt(-2 * std::log(1 - u0));
+  return radius * (e % 2 ? std::sin(2 * M_PI * u1) : std::cos(2 * M_PI * u1));
+}
+
+Tensor index_view(const Sizes& sizes, const Sizes& strides, double first) {
+  Tensor t = number(first, DType::Int64);
+  t.sizes = sizes;
+  t.strides = strides;
+  return t;
+}
+
+void random_case(const Tensor& y, const Tensor& index, const std::string& label) {
+  const auto element = [&](int64_t i) { return static_cast<uint64_t>(index.scalar) + static_cast<uint64_t>(index.at(i)); };
+  const double seed[] = {kSeedLow, kSeedHigh, static_cast<double>(kOffset)};
+  const auto params = [&](std::initializer_list<double> more) {
+    std::vector<double> p(seed, seed + 3);
+    p.insert(p.end(), more);
+    return p;
+  };
+  if (is_floating(y.dtype)) {
+    if (run("random_uniform", {index}, {y}, params({-2, 3})).ok())
+      expect("random_uniform", label, y, [&](int64_t i) {
+        return -2 + 5 * (y.dtype == DType::Float64 ? static_cast<double>(wide_word(element(i)) >> 11) * 0x1p-53 : uniform_value(element(i)));
+      });
+    if (run("random_normal", {index}, {y}, params({0.5, 2})).ok())
+      expect("random_normal", label, y, [&](int64_t i) { return 0.5 + 2 * normal_value(element(i)); });
+  }
+  const int64_t high = y.dtype == DType::Bool ? 2 : 100, low = y.dtype == DType::UInt8 || y.dtype == DType::Bool ? 0 : -20;
+  if (run("random_integer", {index}, {y}, params({static_cast<double>(low), static_cast<double>(high)})).ok())
+    expect("random_integer", label, y, [&](int64_t i) { return static_cast<double>(low + static_cast<int64_t>(wide_word(element(i)) % static_cast<uint64_t>(high - low))); });
+  if (run("random_bernoulli", {index}, {y}, params({0.3})).ok())
+    expect("random_bernoulli", label, y, [&](int64_t i) { return static_cast<double>(static_cast<float>(uniform_value(element(i))) < 0.3f); });
+}
+
+void test_random() {
+  for (DType dtype : kAll) {
+    random_case(make(dtype, {1001}), index_view({1001}, {1}, 0), "dense");
+    random_case(make(dtype, {1001}), index_view({1001}, {1}, 6), "start 6");
+    random_case(make(dtype, {}), index_view({}, {}, 3), "scalar");
+    random_case(make(dtype, {12, 10}), index_view({12, 10}, {40, 1}, 13), "a shard of columns");
+    random_case(make(dtype, {10, 12}).transpose(0, 1), index_view({12, 10}, {10, 1}, 0), "transposed output");
+    random_case(make(dtype, {0}), index_view({0}, {1}, 0), "empty");
+  }
+  random_case(make(DType::Float32, {large}), index_view({large}, {1}, 8), "large");
+  for (DType dtype : kFloats)
+    for (double p : {0.0, 0.25, 1.0}) {
+      const Tensor x = uniform(dtype, {20, 31}, 5);
+      for (const Tensor& view : {x, x.transpose(0, 1)}) {
+        const Sizes strides = {view.sizes[1], 1};
+        const Tensor y = make(dtype, view.sizes), mask = make(DType::Bool, view.sizes), index = index_view(view.sizes, strides, 4);
+        if (!run("dropout", {view, index}, {y, mask}, {kSeedLow, kSeedHigh, static_cast<double>(kOffset), p}).ok()) continue;
+        const auto kept = [&](int64_t i) { return static_cast<float>(uniform_value(4 + static_cast<uint64_t>(i))) >= static_cast<float>(p); };
+        expect("dropout", "y", y, [&](int64_t i) { return kept(i) ? view.value(i) / (1 - p) : 0.0; });
+        expect("dropout", "mask", mask, [&](int64_t i) { return static_cast<double>(kept(i)); });
+      }
+    }
+}
+
+}  // namespace
+
+void test_memory() {
+  test_copy();
+  test_fill();
+  test_sequences();
+  test_tri();
+  test_random();
+}
+
+}  // namespace selftest

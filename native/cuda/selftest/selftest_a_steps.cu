@@ -1,0 +1,127 @@
+// sgd_step, adam_step, foreach_add, foreach_mul, foreach_norm.
+#include "harness.h"
+
+namespace selftest {
+namespace {
+
+const std::vector<Sizes> kShapes = {{1}, {7}, {1000, 33}, {0}, {16384}, {16385}, {64, 3, 3, 3}, {50001}};
+
+std::vector<Tensor> tensors(DType dtype, uint64_t seed, double low = -1, double high = 1, int repeat = 1) {
+  std::vector<Tensor> list;
+  for (int r = 0; r < repeat; r++)
+    for (const Sizes& s : kShapes) list.push_back(uniform(dtype, s, seed++, low, high));
+  // One that is not dense, and one that is not aligned.
+  list.push_back(uniform(dtype, {20, 30}, seed, low, high).transpose(0, 1));
+  list.push_back(uniform(dtype, {1001}, seed, low, high).slice(0, 1, 1, 1000));
+  return list;
+}
+
+std::vector<Tensor> clones(const std::vector<Tensor>& list) {
+  std::vector<Tensor> out;
+  for (const Tensor& t : list) out.push_back(t.clone());
+  return out;
+}
+
+std::vector<Tensor> joined(std::initializer_list<std::vector<Tensor>> lists) {
+  std::vector<Tensor> out;
+  for (const auto& list : lists) out.insert(out.end(), list.begin(), list.end());
+  return out;
+}
+
+void test_sgd() {
+  for (DType dtype : {DType::Float32, DType::BFloat16, DType::Float64})
+    for (int variant = 0; variant < 5; variant++) {
+      const double momentum = variant >= 1 ? 0.9 : 0, decay = variant >= 2 ? 0.1 : 0, dampening = variant == 3 ? 0.2 : 0;
+      const bool nesterov = variant == 4, first = variant == 1, maximize = variant == 3;
+      const auto p = tensors(dtype, 1), g = tensors(dtype == DType::Float32 && variant == 2 ? DType::BFloat16 : dtype, 50), b = tensors(dtype, 90);
+      const auto p0 = clones(p), b0 = clones(b);
+      const double count = static_cast<double>(p.size()), lr = 0.05;
+      const std::vector<double> params = {count, lr, momentum, dampening, decay, nesterov ? 1.0 : 0.0, maximize ? 1.0 : 0.0, first ? 1.0 : 0.0};
+      if (!run("sgd_step", momentum != 0 ? joined({p, g, b}) : joined({p, g}), {}, params).ok()) continue;
+      for (size_t t = 0; t < p.size(); t++) {
+        const auto buffer = [&](int64_t i) {
+          const double grad = (maximize ? -1 : 1) * g[t].value(i) + decay * p0[t].value(i);
+          return first ? grad : momentum * b0[t].value(i) + (1 - dampening) * grad;
+        };
+        const auto expected = [&](int64_t i) {
+          double grad = (maximize ? -1 : 1) * g[t].value(i) + decay * p0[t].value(i);
+          if (momentum != 0) grad = nesterov ? grad + momentum * buffer(i) : buffer(i);
+          return p0[t].value(i) - lr * grad;
+        };
+        expect("sgd_step", "variant " + std::to_string(variant) + " tensor " + std::to_string(t), p[t], expected);
+        if (momentum != 0) expect("sgd_step", "buffer", b[t], buffer);
+      }
+    }
+}
+
+void test_adam() {
+  for (DType dtype : {DType::Float32, DType::BFloat16, DType::Float64})
+    for (int variant = 0; variant < 5; variant++) {
+      const bool decoupled = variant != 1, amsgrad = variant == 2, maximize = variant == 3, mixed = variant == 4;
+      const double lr = 0.01, beta1 = 0.9, beta2 = 0.99, eps = 1e-6, decay = variant == 0 ? 0 : 0.1, scale = variant == 3 ? 0.25 : 1;
+      const double correction1 = 1 - std::pow(beta1, 3), correction2 = 1 - std::pow(beta2, 3);
+      const DType state = mixed && dtype == DType::BFloat16 ? DType::Float32 : dtype;
+      const int repeat = variant == 0 ? 20 : 1;  // more than one table
+      const auto p = tensors(dtype, 1, -1, 1, repeat), g = tensors(mixed && dtype == DType::Float32 ? DType::BFloat16 : dtype, 50, -1, 1, repeat);
+      const auto m = tensors(state, 90, -1, 1, repeat), v = tensors(state, 130, 0.1, 1, repeat), vmax = tensors(state, 170, 0.1, 1, repeat);
+      const auto p0 = clones(p), m0 = clones(m), v0 = clones(v), vmax0 = clones(vmax);
+      const std::vector<double> params = {static_cast<double>(p.size()), lr, beta1, beta2, eps, decay, decoupled ? 1.0 : 0.0, amsgrad ? 1.0 : 0.0,
+                                          maximize ? 1.0 : 0.0, correction1, correction2, scale};
+      if (!run("adam_step", amsgrad ? joined({p, g, m, v, vmax}) : joined({p, g, m, v}), {}, params).ok()) continue;
+      for (size_t t = 0; t < p.size(); t++) {
+        const auto grad = [&](int64_t i) {
+          const double x = (maximize ? -1 : 1) * g[t].value(i) * scale;
+          return decay != 0 && !decoupled ? x + decay * p0[t].value(i) : x;
+        };
+        const auto first = [&](int64_t i) { return beta1 * m0[t].value(i) + (1 - beta1) * grad(i); };
+        const auto second = [&](int64_t i) { return beta2 * v0[t].value(i) + (1 - beta2) * grad(i) * grad(i); };
+        const auto largest = [&](int64_t i) { return amsgrad ? std::fmax(vmax0[t].value(i), second(i)) : second(i); };
+        const auto expected = [&](int64_t i) {
+          const double start = decoupled ? p0[t].value(i) * (1 - lr * decay) : p0[t].value(i);
+          return start - lr / correction1 * first(i) / (std::sqrt(largest(i)) / std::sqrt(correction2) + eps);
+        };
+        const std::string label = "variant " + std::to_string(variant) + " tensor " + std::to_string(t);
+        expect("adam_step", label, p[t], expected);
+        expect("adam_step", label + " exp_avg", m[t], first);
+        expect("adam_step", label + " exp_avg_sq", v[t], second);
+        if (amsgrad) expect("adam_step", label + " max", vmax[t], largest);
+      }
+    }
+}
+
+void test_foreach() {
+  for (DType dtype : kFloats) {
+    const auto y = tensors(dtype, 1, -1, 1, 18), x = tensors(dtype, 300, -1, 1, 18), y0 = clones(y);
+    const double count = static_cast<double>(y.size());
+    if (run("foreach_add", joined({y, x}), {}, {count, -0.5}).ok())
+      for (size_t t = 0; t < y.size(); t++)
+        expect("foreach_add", "tensor " + std::to_string(t), y[t], [&](int64_t i) { return y0[t].value(i) - 0.5 * x[t].value(i); });
+    const auto y1 = clones(y);
+    if (run("foreach_mul", y, {}, {count, 1.25}).ok())
+      for (size_t t = 0; t < y.size(); t++) expect("foreach_mul", "tensor " + std::to_string(t), y[t], [&](int64_t i) { return y1[t].value(i) * 1.25; });
+    const DType out = dtype == DType::Float64 ? DType::Float64 : DType::Float32;
+    const Tensor norms = make(out, {static_cast<int64_t>(x.size())}), again = make(out, {static_cast<int64_t>(x.size())});
+    if (!run("foreach_norm", x, {norms}, {count}).ok()) continue;
+    expect("foreach_norm", dtype_name(dtype), norms, [&](int64_t t) {
+      double s = 0;
+      const Tensor& tensor = x[static_cast<size_t>(t)];
+      for (int64_t i = 0; i < tensor.numel(); i++) s += tensor.value(i) * tensor.value(i);
+      return std::sqrt(s);
+    });
+    run("foreach_norm", x, {again}, {count});
+    expect_same_bits("foreach_norm", norms, again);
+  }
+  const auto y = tensors(DType::Float32, 1), x = tensors(DType::BFloat16, 2), y0 = clones(y);
+  if (run("foreach_add", joined({y, x}), {}, {static_cast<double>(y.size()), 2}).ok())
+    for (size_t t = 0; t < y.size(); t++) expect("foreach_add", "mixed dtypes", y[t], [&](int64_t i) { return y0[t].value(i) + 2 * x[t].value(i); });
+}
+
+}  // namespace
+
+void test_steps() {
+  test_sgd();
+  test_adam();
+  test_foreach();
+}
+
+}  // namespace selftest
