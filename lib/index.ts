@@ -14,3 +14,5 @@ export type { TypedArray } from './core/values.js';
 export * from './ops/index.js';
 export { enableGrad, inferenceMode, isGradEnabled, noGrad } from './autograd/grad-mode.js';
 export * as autograd from './autograd/index.js';
+export * as cuda from './cuda/index.js';
+export * as nn from './nn/index.js';

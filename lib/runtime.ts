@@ -15,7 +15,9 @@ import { rawArray } from './core/values.js';
 import { runEager } from './eager/eager-backend.js';
 import { installTokenBytes } from './eager/garbage.js';
 import { adoptArray, allocateNow, nativeMemory, readBytes, readBytesSync, readElement, writeBytes } from './eager/memory.js';
-import { connect } from './eager/submit.js';
+import { connect, installDevicePreparation } from './eager/submit.js';
+import { cudaStatus } from './cuda/status.js';
+import { DeviceError } from './core/errors.js';
 import { loadAddon } from './native/load.js';
 import { installValueAccess } from './ops/construct.js';
 import './ops/index.js';
@@ -25,6 +27,15 @@ connect(addon);
 installMemory(nativeMemory);
 installAutograd(autogradLayer);
 swapBackend(runEager);
+installDevicePreparation((device) => {
+  if (device.type === 'cpu') return;
+  const status = cudaStatus();
+  if (!status.available) {
+    const lines = [...status.tried.map((t) => `  tried ${t.path}: ${t.reason}`), ...status.hints.map((h) => `  - ${h}`)];
+    throw new DeviceError(`device "${device}" is not available: ${status.reason}\n${lines.join('\n')}`, { device: String(device) });
+  }
+  if (device.index >= addon.deviceCount('cuda')) throw new DeviceError(`there is no ${device}: ${addon.deviceCount('cuda')} CUDA devices were found`);
+});
 installTokenBytes(() => {
   let bytes = addon.memoryStats(cpu.code).tokenBytes;
   for (let i = 0; i < addon.deviceCount('cuda'); i++) bytes += addon.memoryStats(1 + i).tokenBytes;

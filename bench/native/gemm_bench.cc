@@ -1,5 +1,5 @@
-// Times the matmul kernel of the CPU backend beside OpenBLAS (opened with dlopen, so that nothing links to it). Both run in
-// turns on the same operands, the median of the rounds counts. See README.md for how to build and run it.
+// Times the matmul kernel of the CPU backend beside OpenBLAS (opened with dlopen, so that nothing links to it). Both
+// run in turns on the same operands, the median of the rounds counts. See README.md for how to build and run it.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <sched.h>
@@ -73,7 +73,8 @@ const Shape kShapes[] = {
 };
 
 using Sgemm = void (*)(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int);
-using Dgemm = void (*)(int, int, int, int, int, int, double, const double*, int, const double*, int, double, double*, int);
+using Dgemm = void (*)(int, int, int, int, int, int, double, const double*, int, const double*, int, double, double*,
+                       int);
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -99,8 +100,10 @@ struct Tensor {
   DType dtype;
 
   Tensor(DType type, int64_t batch, int64_t rows, int64_t columns, bool transposed)
-      : memory(static_cast<size_t>(batch * rows * columns * item_size(type))), sizes{batch, rows, columns},
-        strides{rows * columns, transposed ? 1 : columns, transposed ? rows : 1}, dtype(type) {
+      : memory(static_cast<size_t>(batch * rows * columns * item_size(type))),
+        sizes{batch, rows, columns},
+        strides{rows * columns, transposed ? 1 : columns, transposed ? rows : 1},
+        dtype(type) {
     uint32_t state = 12345;
     for (int64_t i = 0; i < batch * rows * columns; i++) {
       state = state * 1664525u + 1013904223u;
@@ -110,7 +113,10 @@ struct Tensor {
       const double wide = x;
       const uint16_t high = static_cast<uint16_t>(dtype == DType::Float16 ? 0x3000 + (state >> 22) : bits >> 16);
       char* to = memory.data() + i * item_size(dtype);
-      memcpy(to, dtype == DType::Float32 ? static_cast<const void*>(&x) : dtype == DType::Float64 ? static_cast<const void*>(&wide) : &high,
+      memcpy(to,
+             dtype == DType::Float32   ? static_cast<const void*>(&x)
+             : dtype == DType::Float64 ? static_cast<const void*>(&wide)
+                                       : &high,
              static_cast<size_t>(item_size(dtype)));
     }
   }
@@ -158,14 +164,14 @@ int main(int argc, char** argv) {
   } else {
     printf("without OpenBLAS: %s\n", dlerror());
   }
-  printf("instruction set level %d, bf16 %d, %d threads\n", static_cast<int>(cpu::cpu_features().isa), cpu::cpu_features().avx512_bf16,
-         cpu::num_threads());
-  printf("%-28s %-9s %5s %5s %5s %5s %2s | %10s %8s %8s | %10s %8s | %6s %8s\n", "", "dtype", "batch", "m", "n", "k", "ab", "us", "GFLOP/s",
-         "best", "BLAS us", "GFLOP/s", "ratio", "max diff");
+  printf("instruction set level %d, bf16 %d, %d threads\n", static_cast<int>(cpu::cpu_features().isa),
+         cpu::cpu_features().avx512_bf16, cpu::num_threads());
+  printf("%-28s %-9s %5s %5s %5s %5s %2s | %10s %8s %8s | %10s %8s | %6s %8s\n", "", "dtype", "batch", "m", "n", "k",
+         "ab", "us", "GFLOP/s", "best", "BLAS us", "GFLOP/s", "ratio", "max diff");
   for (const Shape& s : kShapes) {
     if (!strstr(s.note, only)) continue;
-    Tensor a(s.dtype, s.batch, s.m, s.k, s.a_transposed), b(s.dtype, s.batch, s.k, s.n, s.b_transposed), y(s.dtype, s.batch, s.m, s.n, false),
-        z(s.dtype, s.batch, s.m, s.n, false);
+    Tensor a(s.dtype, s.batch, s.m, s.k, s.a_transposed), b(s.dtype, s.batch, s.k, s.n, s.b_transposed),
+        y(s.dtype, s.batch, s.m, s.n, false), z(s.dtype, s.batch, s.m, s.n, false);
     MatmulParams params{1, 0};
     TensorView views[] = {a.view(), b.view(), {nullptr, nullptr, nullptr, 0, 0, s.dtype, 0, true}, y.view()};
     ErrorText error;
@@ -179,13 +185,16 @@ int main(int argc, char** argv) {
     const bool compare = (s.dtype == DType::Float32 && sgemm) || (s.dtype == DType::Float64 && dgemm);
     const auto theirs = [&] {
       const int m = static_cast<int>(s.m), n = static_cast<int>(s.n), k = static_cast<int>(s.k);
-      const int ta = s.a_transposed ? 112 : 111, tb = s.b_transposed ? 112 : 111, lda = s.a_transposed ? m : k, ldb = s.b_transposed ? k : n;
+      const int ta = s.a_transposed ? 112 : 111, tb = s.b_transposed ? 112 : 111, lda = s.a_transposed ? m : k,
+                ldb = s.b_transposed ? k : n;
       for (int64_t i = 0; i < s.batch; i++) {
         const auto at = [&](Tensor& t) { return t.memory.data() + i * t.strides[0] * item_size(s.dtype); };
         if (s.dtype == DType::Float32) {
-          sgemm(101, ta, tb, m, n, k, 1, reinterpret_cast<float*>(at(a)), lda, reinterpret_cast<float*>(at(b)), ldb, 0, reinterpret_cast<float*>(at(z)), n);
+          sgemm(101, ta, tb, m, n, k, 1, reinterpret_cast<float*>(at(a)), lda, reinterpret_cast<float*>(at(b)), ldb, 0,
+                reinterpret_cast<float*>(at(z)), n);
         } else {
-          dgemm(101, ta, tb, m, n, k, 1, reinterpret_cast<double*>(at(a)), lda, reinterpret_cast<double*>(at(b)), ldb, 0, reinterpret_cast<double*>(at(z)), n);
+          dgemm(101, ta, tb, m, n, k, 1, reinterpret_cast<double*>(at(a)), lda, reinterpret_cast<double*>(at(b)), ldb,
+                0, reinterpret_cast<double*>(at(z)), n);
         }
       }
     };
@@ -201,17 +210,20 @@ int main(int argc, char** argv) {
       if (compare) blas_times.push_back(time_of(theirs, repeats));
     }
     const Result us = summarize(mine);
-    printf("%-28s %-9s %5ld %5ld %5ld %5ld %d%d | %10.2f %8.1f %8.1f |", s.note, dtype_name(s.dtype), s.batch, s.m, s.n, s.k, s.a_transposed,
-           s.b_transposed, us.median * 1e6, flops / us.median * 1e-9, flops / us.best * 1e-9);
+    printf("%-28s %-9s %5ld %5ld %5ld %5ld %d%d | %10.2f %8.1f %8.1f |", s.note, dtype_name(s.dtype), s.batch, s.m, s.n,
+           s.k, s.a_transposed, s.b_transposed, us.median * 1e6, flops / us.median * 1e-9, flops / us.best * 1e-9);
     if (compare) {
       const Result them = summarize(blas_times);
       double difference = 0;
       for (int64_t i = 0; i < s.batch * s.m * s.n; i++) {
-        const double x = s.dtype == DType::Float32 ? reinterpret_cast<float*>(y.memory.data())[i] : reinterpret_cast<double*>(y.memory.data())[i];
-        const double w = s.dtype == DType::Float32 ? reinterpret_cast<float*>(z.memory.data())[i] : reinterpret_cast<double*>(z.memory.data())[i];
+        const double x = s.dtype == DType::Float32 ? reinterpret_cast<float*>(y.memory.data())[i]
+                                                   : reinterpret_cast<double*>(y.memory.data())[i];
+        const double w = s.dtype == DType::Float32 ? reinterpret_cast<float*>(z.memory.data())[i]
+                                                   : reinterpret_cast<double*>(z.memory.data())[i];
         difference = std::max(difference, std::fabs(x - w));
       }
-      printf(" %10.2f %8.1f | %6.2f %8.1e", them.median * 1e6, flops / them.median * 1e-9, them.median / us.median, difference);
+      printf(" %10.2f %8.1f | %6.2f %8.1e", them.median * 1e6, flops / them.median * 1e-9, them.median / us.median,
+             difference);
     }
     printf("\n");
     fflush(stdout);

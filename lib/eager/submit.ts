@@ -35,8 +35,16 @@ export function connect(addon: Addon): void {
   addon.kernelNames.forEach((name, id) => writer.kernels.set(name, id));
 }
 
+let prepare: (device: Device) => void = () => {};
+
+/** Runs before the first use of a device: opens its backend, or throws why that cannot be. @internal */
+export function installDevicePreparation(fn: (device: Device) => void): void {
+  prepare = fn;
+}
+
 /** The stream that commands of a device go to. */
 export function streamOf(device: Device): number {
+  if (device.currentStream < 0) prepare(device);
   if (device.currentStream < 0) device.currentStream = nativeCall(() => writer.addon.defaultStream(device.code), `stream of ${device}`);
   return device.currentStream;
 }

@@ -18,7 +18,7 @@ export class Sequential extends Module {
     return x;
   }
 
-  get length(): number {
+  override get length(): number {
     return [...this.children()].length;
   }
 
@@ -51,7 +51,7 @@ export class ModuleList<M extends AnyModule = Module> extends Module<never[], ne
     throw new ArgumentError('ModuleList has no forward; call its modules');
   }
 
-  get length(): number {
+  override get length(): number {
     return [...this.children()].length;
   }
 

@@ -14,7 +14,8 @@ import { type LoadResult, type StateDict, collectState, loadState } from './stat
 import { describeModule } from './describe.js';
 
 /** A module of any arguments and result. */
-export type AnyModule = Module<never[], unknown>;
+// biome-ignore lint/suspicious/noExplicitAny: hooks make the type invariant, and TypeScript has no existential types.
+export type AnyModule = Module<any, any>;
 
 /** What `module.to` takes. */
 export interface ModuleTarget {

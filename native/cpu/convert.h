@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "dtype.h"
-#include "kernel_call.h"
+#include "../include/dtype.h"
+#include "../include/kernel_call.h"
 
 #if defined(__F16C__)
 #include <immintrin.h>
@@ -200,6 +200,7 @@ SW_CONVERT int64_t offset_of(const TensorView& view, int64_t index) {
 // `offset` is where the run starts, `done` how many elements came before it.
 template <class Run>
 SW_CONVERT void for_each_run(const TensorView& view, int64_t begin, int64_t n, Run run) {
+  if (n <= 0) return;
   if (view.ndim == 0) return run(0, 0, n);
   const int32_t last = view.ndim - 1;
   const int64_t width = view.sizes[last];

@@ -33,15 +33,21 @@ SW_MATH double cos_quarter(double z) {
   return q * z + 1.0;
 }
 
-SW_MATH float negate_if(float v, int32_t bit) { return m::from_bits(m::bits(v) ^ static_cast<int32_t>(static_cast<uint32_t>(bit) << 31)); }
-SW_MATH double negate_if(double v, int64_t bit) { return m::from_bits(m::bits(v) ^ static_cast<int64_t>(static_cast<uint64_t>(bit) << 63)); }
+SW_MATH float negate_if(float v, int32_t bit) {
+  return m::from_bits(m::bits(v) ^ static_cast<int32_t>(static_cast<uint32_t>(bit) << 31));
+}
+SW_MATH double negate_if(double v, int64_t bit) {
+  return m::from_bits(m::bits(v) ^ static_cast<int64_t>(static_cast<uint64_t>(bit) << 63));
+}
 
 // out[2i] takes the cosine of pair i, out[2i + 1] the sine.
 template <class T>
-[[maybe_unused]] static __attribute__((noinline)) void make_normals(const uint32_t* words, int64_t n, T mean, T deviation, T* out) {
+[[maybe_unused]] static __attribute__((noinline)) void make_normals(const uint32_t* words, int64_t n, T mean, T deviation,
+                                                                    T* out) {
   constexpr T magic = sizeof(T) == 4 ? T(m::kMagicF) : T(m::kMagicD);
+  const int64_t pairs = (n + 1) / 2;
 #pragma GCC ivdep
-  for (int64_t i = 0; i < (n + 1) / 2; i++) {
+  for (int64_t i = 0; i < pairs; i++) {
     const T u0 = static_cast<T>(uniform_float(words[2 * i]));
     const T u1 = static_cast<T>(uniform_float(words[2 * i + 1]));
     const T radius = deviation * m::sqrt(T(-2) * m::log(T(1) - u0));

@@ -1,12 +1,14 @@
-// What one instruction set offers to matrix products and to attention: tables of plain functions. The files gemm_<isa>.cc
-// fill them, gemm.cc picks one at first use. Only plain data here: this header is seen by objects compiled with AVX-512.
+// What one instruction set offers to matrix products and to attention: tables of plain functions. The files
+// gemm_<isa>.cc fill them, gemm.cc picks one at first use. Only plain data here: this header is seen by objects
+// compiled with AVX-512.
 #pragma once
 #include <stdint.h>
 
 namespace shardwise::cpu {
 
-// y[m, n] (+)= alpha * a[m, k] b[k, n]. Strides and k count packed elements. Row panels of `a` (Engine::mr rows) are a_panel
-// apart, column panels of `b` (Engine::nr columns) b_panel apart; within a panel `b` has unit column stride, `a` any strides.
+// y[m, n] (+)= alpha * a[m, k] b[k, n]. Strides and k count packed elements. Row panels of `a` (Engine::mr rows) are
+// a_panel apart, column panels of `b` (Engine::nr columns) b_panel apart; within a panel `b` has unit column stride,
+// `a` any strides.
 struct Block {
   int64_t m, n, k;
   const void* a;
@@ -19,7 +21,8 @@ struct Block {
   bool accumulate;
 };
 
-// One for each (instruction set, element type). A packed element holds `unit` source elements along k: 2 for native bfloat16.
+// One for each (instruction set, element type). A packed element holds `unit` source elements along k: 2 for native
+// bfloat16.
 struct Engine {
   int32_t mr, nr;
   int32_t unit;
@@ -28,8 +31,9 @@ struct Engine {
 
   void (*block)(const Block& block);
 
-  // Panels of `width` along the first dim of source[length, k]: panel p is packed[k / unit][width]. Lanes beyond `length` are
-  // left as they were; when k is odd and unit is 2, zeros complete the last pair. Writes up to 64 bytes past an end of panel.
+  // Panels of `width` along the first dim of source[length, k]: panel p is packed[k / unit][width]. Lanes beyond
+  // `length` are left as they were; when k is odd and unit is 2, zeros complete the last pair. Writes up to 64 bytes
+  // past an end of panel.
   void (*pack)(void* packed, int64_t width, const void* source, int64_t length, int64_t k, int64_t length_stride,
                int64_t k_stride);
 
@@ -59,12 +63,14 @@ struct SoftmaxRows {
   // Of the first valid[r] elements of each row; NaN wins.
   void (*maxima)(const T* x, int64_t stride, int64_t rows, const int64_t* valid, T* result);
   // x = exp(x - subtract[r]) and 0 beyond the valid ones; sums[r] is their sum.
-  void (*exponentials)(T* x, int64_t stride, int64_t rows, int64_t columns, const int64_t* valid, const T* subtract, T* sums);
+  void (*exponentials)(T* x, int64_t stride, int64_t rows, int64_t columns, const int64_t* valid, const T* subtract,
+                       T* sums);
   void (*scale)(T* x, int64_t n, T factor);
-  void (*multiply)(T* y, const T* x, const T* factors, int64_t n);     // y = x * factors
+  void (*multiply)(T* y, const T* x, const T* factors, int64_t n);  // y = x * factors
   T (*dot)(const T* a, const T* b, int64_t n);
-  void (*gradients)(T* dp, const T* p, int64_t n, T delta, T scale);   // dp = p * (dp - delta) * scale
-  void (*keep_factors)(T* factors, int64_t n, const DropoutKey& key, uint64_t index);  // scale or 0 of elements index, index + 1 ...
+  void (*gradients)(T* dp, const T* p, int64_t n, T delta, T scale);  // dp = p * (dp - delta) * scale
+  void (*keep_factors)(T* factors, int64_t n, const DropoutKey& key,
+                       uint64_t index);  // scale or 0 of elements index, index + 1 ...
 };
 
 struct Engines {

@@ -1,12 +1,14 @@
 // Blocking, packing and partition of one matrix product over the worker pool.
 //
-// k is cut into blocks of at most kDepth packed elements, so that a panel of a (14 rows: 21 KiB) stays in the first-level cache
-// while it meets a panel of b. Rows are cut into blocks whose packed form fills a part of the second-level cache. b is packed
-// whole (or in slices of columns when it exceeds kSliceBytes) by all threads together, then tasks of a 2-D grid run: each packs
-// its own rows of a. Operands are read in place where packing would cost more than it saves: small or skinny products.
+// k is cut into blocks of at most kDepthBytes, so that a panel of a (14 rows: 28 KiB) stays in the first-level cache
+// while it meets a panel of b. Rows are cut into blocks whose packed form fills a part of the second-level cache. b is
+// packed whole (or in slices of columns when it exceeds kSliceBytes) by all threads together, then tasks of a 2-D grid
+// run: each packs its own rows of a. Operands are read in place where packing would cost more than it saves: small or
+// skinny products.
 //
-// Sums run over k in blocks in ascending order and each block is one chain of fused multiply-adds, so an element of y depends on
-// k alone, not on the grid. Types narrower than their sums keep a tile of sums in scratch over all blocks of k and round once.
+// Sums run over k in blocks in ascending order and each block is one chain of fused multiply-adds, so an element of y
+// depends on k alone, not on the grid. Types narrower than their sums keep a tile of sums in scratch over all blocks of
+// k and round once.
 #include "gemm.h"
 
 #include "../isa.h"
@@ -15,14 +17,14 @@
 namespace shardwise::cpu {
 namespace {
 
-constexpr int64_t kDepthBytes = 2048;            // of one row of a packed block of a: 512 float32
-constexpr int64_t kRowBlock = 224;             // rows of a packed at a time
-constexpr int64_t kPanelGroup = 4;                    // panels of b that a task packs at a time
-constexpr int64_t kSumColumns = 512;           // columns of a tile of sums kept in scratch
-constexpr int64_t kSliceBytes = 24 << 20;      // of packed b; shares the last-level cache with the rest
-constexpr int64_t kDirectBytes = 8 << 20;      // of b read in place: larger ones come from memory, better in longer runs
-constexpr double kTinyWork = 32 * 32 * 32;     // multiply-adds below which planning costs more than it gains
-constexpr double kTaskWork = 128 * 1024;       // multiply-adds that pay for waking a thread (about a microsecond and a half)
+constexpr int64_t kDepthBytes = 2048;       // of one row of a packed block of a: 512 float32
+constexpr int64_t kRowBlock = 224;          // rows of a packed at a time
+constexpr int64_t kPanelGroup = 4;          // panels of b that a task packs at a time
+constexpr int64_t kSumColumns = 512;        // columns of a tile of sums kept in scratch
+constexpr int64_t kSliceBytes = 24 << 20;   // of packed b; shares the last-level cache with the rest
+constexpr int64_t kDirectBytes = 8 << 20;   // of b read in place: larger ones come from memory, better in longer runs
+constexpr double kTinyWork = 32 * 32 * 32;  // multiply-adds below which planning costs more than it gains
+constexpr double kTaskWork = 256 * 1024;    // multiply-adds that pay for waking a thread, 2 microseconds of one
 
 enum class PackB { Never, PerTask, Shared };
 
@@ -43,7 +45,9 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
-const char* at(const void* p, int64_t elements, int64_t bytes) { return static_cast<const char*>(p) + elements * bytes; }
+const char* at(const void* p, int64_t elements, int64_t bytes) {
+  return static_cast<const char*>(p) + elements * bytes;
+}
 char* at(void* p, int64_t elements, int64_t bytes) { return static_cast<char*>(p) + elements * bytes; }
 
 // Rows whose starts fall into few cache sets evict each other: strides near a multiple of 2 KiB.
@@ -99,7 +103,8 @@ void run_task(const Engine& e, const Product& p, const Plan& plan, Range rows, R
       void* sum = plan.sums ? scratch(2, m * sum_row * e.sum_bytes) : y;
       const int64_t row_of_sum = plan.sums ? sum_row : p.y_row;
       if (p.c.data && !in_place) {
-        e.load(sum, row_of_sum, at(p.c.data, i * p.c.row + j * p.c.col, e.source_bytes), p.c.row, p.c.col, p.beta, m, n);
+        e.load(sum, row_of_sum, at(p.c.data, i * p.c.row + j * p.c.col, e.source_bytes), p.c.row, p.c.col, p.beta, m,
+               n);
       }
       for (int64_t d = 0; d < plan.depths; d++) {
         const int64_t first = d * plan.depth;
@@ -132,8 +137,8 @@ void run_task(const Engine& e, const Product& p, const Plan& plan, Range rows, R
           void* packed = scratch(0, min64(group, ceil_div(n, e.nr) * e.nr) * k * e.packed_bytes + 64);
           for (int64_t q = 0; q < n; q += group) {
             const int64_t width = min64(group, n - q);
-            e.pack(packed, e.nr, at(p.b.data, first * e.unit * p.b.row + (j + q) * p.b.col, e.source_bytes), width, source_k,
-                   p.b.col, p.b.row);
+            e.pack(packed, e.nr, at(p.b.data, first * e.unit * p.b.row + (j + q) * p.b.col, e.source_bytes), width,
+                   source_k, p.b.col, p.b.row);
             block.b = packed;
             block.n = width;
             block.y = at(sum, q, e.sum_bytes);
@@ -158,19 +163,25 @@ void run_task(const Engine& e, const Product& p, const Plan& plan, Range rows, R
 }
 
 // Cuts [0, m) x [0, n) into a grid and runs its tasks on the pool.
-void run_grid(const Engine& e, const Product& p, const Plan& plan, Range columns, const SharedB* shared, int64_t threads) {
+void run_grid(const Engine& e, const Product& p, const Plan& plan, Range columns, const SharedB* shared,
+              int64_t threads) {
   const int64_t width = columns.end - columns.begin;
   const int64_t panels_m = ceil_div(p.m, e.mr), panels_n = ceil_div(width, e.nr);
   const double work = static_cast<double>(p.m) * static_cast<double>(width) * static_cast<double>(p.k);
-  // Four tasks a thread even out interruptions; the grid with the least work on the busiest thread wins, packing included.
-  const int64_t wanted = threads == 1 ? 1 : max64(1, static_cast<int64_t>(work / kTaskWork < 4.0 * threads ? work / kTaskWork : 4.0 * threads));
+  // Four tasks a thread even out interruptions; the grid with the least work on the busiest thread wins, packing
+  // included.
+  const int64_t wanted =
+      threads == 1
+          ? 1
+          : max64(1, static_cast<int64_t>(work / kTaskWork < 4.0 * threads ? work / kTaskWork : 4.0 * threads));
   int64_t grid_m = 1, grid_n = 1;
   double best = 0;
   for (int64_t tm = 1; tm <= min64(wanted, panels_m) && wanted > 1; tm++) {
     const int64_t tn = min64(panels_n, wanted / tm);
     const double rows = static_cast<double>(ceil_div(panels_m, tm)), cols = static_cast<double>(ceil_div(panels_n, tn));
     const double rounds = static_cast<double>(ceil_div(tm * tn, threads));
-    const double cost = rounds * (rows * cols + (plan.direct_a ? 0.05 : 0.5) * rows + (plan.b == PackB::PerTask ? 2.0 : 0.05) * cols);
+    const double cost =
+        rounds * (rows * cols + (plan.direct_a ? 0.05 : 0.5) * rows + (plan.b == PackB::PerTask ? 2.0 : 0.05) * cols);
     if (tm == 1 || cost < best) {
       best = cost;
       grid_m = tm;
@@ -207,7 +218,8 @@ void run_shared(const Engine& e, const Product& p, const Plan& plan, int64_t thr
         const int64_t first = d * plan.depth * e.unit;
         const int64_t k = min64(plan.depth * e.unit, p.k - first);
         const int64_t width = min64(kTogether * e.nr, j + columns - column);
-        char* to = packed + (d * panels * plan.depth + t % groups * kTogether * ceil_div(k, e.unit)) * e.nr * e.packed_bytes;
+        char* to =
+            packed + (d * panels * plan.depth + t % groups * kTogether * ceil_div(k, e.unit)) * e.nr * e.packed_bytes;
         e.pack(to, e.nr, at(p.b.data, first * p.b.row + column * p.b.col, e.source_bytes), width, k, p.b.col, p.b.row);
       }
     };
@@ -222,8 +234,17 @@ void run_shared(const Engine& e, const Product& p, const Plan& plan, int64_t thr
 namespace {
 
 Product transposed(const Product& p) {
-  return {p.n,     p.m, p.k, {p.b.data, p.b.col, p.b.row}, {p.a.data, p.a.col, p.a.row}, {p.c.data, p.c.col, p.c.row}, p.y, p.y_col,
-          p.y_row, p.alpha, p.beta};
+  return {p.n,
+          p.m,
+          p.k,
+          {p.b.data, p.b.col, p.b.row},
+          {p.a.data, p.a.col, p.a.row},
+          {p.c.data, p.c.col, p.c.row},
+          p.y,
+          p.y_col,
+          p.y_row,
+          p.alpha,
+          p.beta};
 }
 
 bool can_be_skinny(const Engine& e, const Product& p) {
@@ -252,7 +273,8 @@ void run_skinny(const Engine& e, const Product& p, int64_t threads) {
       if (p.c.data) e.load(sum, sum_row, at(p.c.data, j * p.c.col, e.source_bytes), p.c.row, p.c.col, p.beta, p.m, n);
       const bool accumulate = p.c.data != nullptr;
       if (along_k) {
-        e.dots(p.m, n, p.k, a, a_row, at(p.b.data, j * p.b.col, e.source_bytes), p.b.col, sum, sum_row, p.alpha, accumulate);
+        e.dots(p.m, n, p.k, a, a_row, at(p.b.data, j * p.b.col, e.source_bytes), p.b.col, sum, sum_row, p.alpha,
+               accumulate);
       } else {
         e.strip(p.m, n, p.k, a, a_row, at(p.b.data, j, e.source_bytes), p.b.row, sum, sum_row, p.alpha, accumulate);
       }
@@ -263,7 +285,8 @@ void run_skinny(const Engine& e, const Product& p, int64_t threads) {
   const int64_t pieces = threads == 1 ? 1 : max64(1, min64(threads, p.n * p.k * e.source_bytes >> 16));
   const int64_t piece = ceil_div(ceil_div(p.n, pieces), 4 * e.nr) * 4 * e.nr;
   if (piece >= p.n) return body(0, p.n);
-  parallel_for(ceil_div(p.n, piece), 1, [&](int64_t begin, int64_t end) { body(begin * piece, min64(end * piece, p.n)); });
+  parallel_for(ceil_div(p.n, piece), 1,
+               [&](int64_t begin, int64_t end) { body(begin * piece, min64(end * piece, p.n)); });
 }
 
 }  // namespace
@@ -301,10 +324,13 @@ namespace {
 
 const Engines& engines() {
   static const Engines chosen = [] {
+    Engines result = *engines_baseline();
+#if defined(__x86_64__)
     const CpuFeatures& cpu = cpu_features();
-    const Engines* found = cpu.isa == Isa::Avx512 ? engines_avx512() : cpu.isa == Isa::Avx2 ? engines_avx2() : nullptr;
-    Engines result = found ? *found : *engines_baseline();
+    if (cpu.isa == Isa::Avx2) result = *engines_avx2();
+    if (cpu.isa == Isa::Avx512) result = *engines_avx512();
     if (cpu.isa == Isa::Avx512 && cpu.avx512_bf16) use_avx512_bf16(result.bfloat16);
+#endif
     return result;
   }();
   return chosen;

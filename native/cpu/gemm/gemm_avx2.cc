@@ -1,10 +1,8 @@
 // Matrix products with AVX2 and FMA: tiles of 6 x 16 float32 and 6 x 8 float64.
-// Compile with -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math -fwrapv -mavx2 -mfma -mf16c.
 #include "engine.h"
 #include "math_exp.h"
 #include "philox.h"
 
-#if defined(__x86_64__)
 #if !defined(__AVX2__) || !defined(__FMA__) || !defined(__F16C__)
 #error "compile gemm_avx2.cc with -mavx2 -mfma -mf16c"
 #endif
@@ -43,9 +41,3 @@ inline uint16_t round_to_half(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEARE
 const Engines* engines_avx2() { return &kEngines; }
 
 }  // namespace shardwise::cpu
-
-#else
-namespace shardwise::cpu {
-const Engines* engines_avx2() { return nullptr; }
-}  // namespace shardwise::cpu
-#endif

@@ -1,11 +1,8 @@
 // Matrix products with AVX-512: tiles of 14 x 32 float32 and 14 x 16 float64.
-// Compile with -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math -fwrapv -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
-// -mprefer-vector-width=512.
 #include "engine.h"
 #include "math_exp.h"
 #include "philox.h"
 
-#if defined(__x86_64__)
 #if !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) || !defined(__AVX512VL__)
 #error "compile gemm_avx512.cc with -mavx512f -mavx512bw -mavx512dq -mavx512vl"
 #endif
@@ -42,9 +39,3 @@ inline uint16_t round_to_half(float x) { return _cvtss_sh(x, _MM_FROUND_TO_NEARE
 const Engines* engines_avx512() { return &kEngines; }
 
 }  // namespace shardwise::cpu
-
-#else
-namespace shardwise::cpu {
-const Engines* engines_avx512() { return nullptr; }
-}  // namespace shardwise::cpu
-#endif

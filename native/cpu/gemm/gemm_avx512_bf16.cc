@@ -1,9 +1,7 @@
-// bfloat16 products with vdpbf16ps: tiles of 14 x 32, each step multiplies pairs of neighbours along k and adds into float32.
-// The instruction rounds each product and sum to nearest even and takes subnormal bfloat16 as zero.
-// Compile with -O3 -ffp-contract=fast -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16 -mavx2 -mfma -mf16c.
+// bfloat16 products with vdpbf16ps: tiles of 14 x 32, each step multiplies pairs of neighbours along k and adds into
+// float32. The instruction rounds each product and sum to nearest even and takes subnormal bfloat16 as zero.
 #include "engine.h"
 
-#if defined(__x86_64__)
 #if !defined(__AVX512BF16__) || !defined(__AVX512BW__) || !defined(__AVX512VL__)
 #error "compile gemm_avx512_bf16.cc with -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16"
 #endif
@@ -20,7 +18,9 @@ struct Vectors {
   typedef uint32_t V __attribute__((vector_size(64)));
   static constexpr int kLanes = 16;
   static void store(uint32_t* p, V v) { _mm512_storeu_si512(p, reinterpret_cast<__m512i>(v)); }
-  static void store_partial(uint32_t* p, V v, int n) { _mm512_mask_storeu_epi32(p, lanes16(n), reinterpret_cast<__m512i>(v)); }
+  static void store_partial(uint32_t* p, V v, int n) {
+    _mm512_mask_storeu_epi32(p, lanes16(n), reinterpret_cast<__m512i>(v));
+  }
 };
 
 struct Pairs {
@@ -30,7 +30,9 @@ struct Pairs {
   static constexpr int kLanes = 16;
   static constexpr int kRows = 14;
   static V load(const uint32_t* p) { return _mm512_castsi512_ps(_mm512_loadu_si512(p)); }
-  static V load_partial(const uint32_t* p, int n) { return _mm512_castsi512_ps(_mm512_maskz_loadu_epi32(lanes16(n), p)); }
+  static V load_partial(const uint32_t* p, int n) {
+    return _mm512_castsi512_ps(_mm512_maskz_loadu_epi32(lanes16(n), p));
+  }
   static V load_sum(const float* p) { return _mm512_loadu_ps(p); }
   static V load_sum_partial(const float* p, int n) { return _mm512_maskz_loadu_ps(lanes16(n), p); }
   static void store(float* p, V v) { _mm512_storeu_ps(p, v); }
@@ -79,9 +81,3 @@ void use_avx512_bf16(Engine& bfloat16) {
 }
 
 }  // namespace shardwise::cpu
-
-#else
-namespace shardwise::cpu {
-void use_avx512_bf16(Engine&) {}
-}  // namespace shardwise::cpu
-#endif

@@ -1,16 +1,18 @@
 // Scaled dot-product attention, forward and backward, without ever holding the S x T matrix of scores.
 //
-// Forward: a block of queries visits blocks of keys and keeps, per row, the maximum m, the sum l of exp(score - m) and the
-// weighted sum of values; when m grows, l and the weighted sum shrink by exp(m_old - m_new). At the end out = weighted sum / l
-// and lse = m + ln(l). Dropout zeroes weights after they were summed, so l is that of all keys.
+// Forward: a block of queries visits blocks of keys and keeps, per row, the maximum m, the sum l of exp(score - m) and
+// the weighted sum of values; when m grows, l and the weighted sum shrink by exp(m_old - m_new). At the end out =
+// weighted sum / l and lse = m + ln(l). Dropout zeroes weights after they were summed, so l is that of all keys.
 //
 // Backward: a tile of weights is computed again as P = exp(score - lse). With Z the dropout factors (0 or 1 / (1 - p)):
 //   gv += (P Z)^T g,  dP = (g v^T) Z,  dS = P (dP - delta) scale,  delta = rowsum(g * out),  gq += dS k,  gk += dS^T q.
-// With heads enough for all threads a task owns one key head and does everything in one pass over the tiles. Otherwise one set of
-// tasks owns blocks of keys and sums gk and gv, another owns blocks of queries and sums gq, each computing the tiles for itself.
-// Both add tiles in the same order, so the bits of the result depend neither on the choice nor on the number of threads.
+// With heads enough for all threads a task owns one key head and does everything in one pass over the tiles. Otherwise
+// one set of tasks owns blocks of keys and sums gk and gv, another owns blocks of queries and sums gq, each computing
+// the tiles for itself. Both add tiles in the same order, so the bits of the result depend neither on the choice nor on
+// the number of threads.
 //
-// Scores, softmax and all sums are float32 for float32, float16 and bfloat16, and float64 for float64; results round once.
+// Scores, softmax and all sums are float32 for float32, float16 and bfloat16, and float64 for float64; results round
+// once.
 #include <cmath>
 #include <limits>
 
@@ -23,8 +25,8 @@
 namespace shardwise::cpu {
 namespace {
 
-constexpr int64_t kQueries = 112;  // rows of a tile: 8 panels of the AVX-512 kernel
-constexpr int64_t kKeys = 128;     // columns of a tile, also its row stride
+constexpr int64_t kQueries = 112;          // rows of a tile: 8 panels of the AVX-512 kernel
+constexpr int64_t kKeys = 128;             // columns of a tile, also its row stride
 constexpr int64_t kFusedBytes = 16 << 20;  // of the sums of gk and gv that one task may hold
 
 struct Attention {
@@ -65,8 +67,11 @@ Attention describe(const KernelCall& call, int first) {
   a.causal = p.causal != 0;
   a.drop = p.dropout > 0;
   const uint64_t offset = static_cast<uint64_t>(p.offset);
-  a.dropout = {static_cast<uint32_t>(static_cast<int64_t>(p.seed_low)), static_cast<uint32_t>(static_cast<int64_t>(p.seed_high)),
-               static_cast<uint32_t>(offset), static_cast<uint32_t>(offset >> 32), static_cast<float>(p.dropout),
+  a.dropout = {static_cast<uint32_t>(static_cast<int64_t>(p.seed_low)),
+               static_cast<uint32_t>(static_cast<int64_t>(p.seed_high)),
+               static_cast<uint32_t>(offset),
+               static_cast<uint32_t>(offset >> 32),
+               static_cast<float>(p.dropout),
                p.dropout < 1 ? 1 / (1 - p.dropout) : 0};
   return a;
 }
@@ -117,7 +122,8 @@ Rows<T> read_rows(const TensorView& view, int64_t batch, int64_t head, int64_t f
 
 // y[m, n] (+)= alpha * a[m, k] b[k, n]
 template <class T>
-void multiply(int64_t m, int64_t n, int64_t k, double alpha, Operand a, Operand b, T* y, int64_t y_row, bool accumulate) {
+void multiply(int64_t m, int64_t n, int64_t k, double alpha, Operand a, Operand b, T* y, int64_t y_row,
+              bool accumulate) {
   const Operand c = accumulate ? Operand{y, y_row, 1} : Operand{nullptr, 0, 0};
   gemm(engine_of<T>(), Product{m, n, k, a, b, c, y, y_row, 1, alpha, 1.0}, false);
 }
@@ -212,7 +218,9 @@ void forward_block(const Attention& a, const Head& head, int64_t i0, const Tenso
   for (int64_t r = 0; r < n; r++) {
     const bool blind = total[r] == T(0);
     rows.scale(sums + r * dv, dv, blind ? T(0) : T(1) / total[r]);
-    store_scalar(lse, head, i0 + r, blind ? -std::numeric_limits<double>::infinity() : static_cast<double>(maximum[r] + std::log(total[r])));
+    store_scalar(
+        lse, head, i0 + r,
+        blind ? -std::numeric_limits<double>::infinity() : static_cast<double>(maximum[r] + std::log(total[r])));
   }
   engine_for(out.dtype).store(element(out, head.batch, head.head, i0), out.strides[2], out.strides[3], sums, dv, n, dv);
 }
@@ -230,14 +238,22 @@ struct Workspace {
     return kQueries * (a.depth + 2 * a.value_depth + 3 * kKeys + 1) + kKeys * (a.depth + a.value_depth + 1) + 256;
   }
   Workspace(const Attention& a, Arena<T>& arena)
-      : q(arena.take(kQueries * a.depth)), g(arena.take(kQueries * a.value_depth)), out(arena.take(kQueries * a.value_depth)),
-        k(arena.take(kKeys * a.depth)), v(arena.take(kKeys * a.value_depth)), weights(arena.take(kQueries * kKeys)),
-        dropped(arena.take(kQueries * kKeys)), dp(arena.take(kQueries * kKeys)), factors(arena.take(kKeys)), delta(arena.take(kQueries)) {}
+      : q(arena.take(kQueries * a.depth)),
+        g(arena.take(kQueries * a.value_depth)),
+        out(arena.take(kQueries * a.value_depth)),
+        k(arena.take(kKeys * a.depth)),
+        v(arena.take(kKeys * a.value_depth)),
+        weights(arena.take(kQueries * kKeys)),
+        dropped(arena.take(kQueries * kKeys)),
+        dp(arena.take(kQueries * kKeys)),
+        factors(arena.take(kKeys)),
+        delta(arena.take(kQueries)) {}
 };
 
 // One tile; sums of gradients that are null are not wanted. gk and gv point at the first key of the tile.
 template <class T>
-void backward_tile(const Attention& a, const Gradients& d, const Head& head, const TileAt& t, const Workspace<T>& w, T* gq, T* gk, T* gv) {
+void backward_tile(const Attention& a, const Gradients& d, const Head& head, const TileAt& t, const Workspace<T>& w,
+                   T* gq, T* gk, T* gv) {
   const SoftmaxRows<T>& rows = softmax_rows(T());
   const int64_t dv = a.value_depth;
   const Rows<T> q = read_rows(a.q, head.batch, head.head, t.i0, t.rows, w.q);
@@ -266,13 +282,16 @@ void backward_tile(const Attention& a, const Gradients& d, const Head& head, con
     rows.gradients(dp, p, valid[r], w.delta[r], static_cast<T>(a.scale));
     fill_row(dp + valid[r], t.columns - valid[r], T(0));
   }
-  if (gv) multiply(t.columns, dv, t.rows, 1.0, {a.drop ? w.dropped : w.weights, 1, kKeys}, {g.data, g.stride, 1}, gv, dv, true);
+  if (gv)
+    multiply(t.columns, dv, t.rows, 1.0, {a.drop ? w.dropped : w.weights, 1, kKeys}, {g.data, g.stride, 1}, gv, dv,
+             true);
   if (gk) multiply(t.columns, a.depth, t.rows, 1.0, {w.dp, 1, kKeys}, {q.data, q.stride, 1}, gk, a.depth, true);
   if (gq) multiply(t.rows, a.depth, t.columns, 1.0, {w.dp, kKeys, 1}, {k.data, k.stride, 1}, gq, a.depth, true);
 }
 
 template <class T>
-void compute_delta(const Attention& a, const Gradients& d, const Head& head, int64_t i0, int64_t n, const Workspace<T>& w) {
+void compute_delta(const Attention& a, const Gradients& d, const Head& head, int64_t i0, int64_t n,
+                   const Workspace<T>& w) {
   const Rows<T> g = read_rows(d.g, head.batch, head.head, i0, n, w.g);
   const Rows<T> out = read_rows(d.out, head.batch, head.head, i0, n, w.out);
   for (int64_t r = 0; r < n; r++) w.delta[r] = softmax_rows(T()).dot(g.row(r), out.row(r), a.value_depth);
@@ -281,14 +300,16 @@ void compute_delta(const Attention& a, const Gradients& d, const Head& head, int
 template <class T>
 void write_rows(const TensorView& view, int64_t batch, int64_t head, int64_t first, int64_t n, const T* rows) {
   const int64_t width = view.sizes[3];
-  engine_for(view.dtype).store(element(view, batch, head, first), view.strides[2], view.strides[3], rows, width, n, width);
+  engine_for(view.dtype)
+      .store(element(view, batch, head, first), view.strides[2], view.strides[3], rows, width, n, width);
 }
 
-// The tiles of queries [i_begin, i_end) x keys [j_begin, j_end) for all heads of one key head. gk and gv hold sums for the keys, or are
-// null; gradients of queries are written if `with_queries`.
+// The tiles of queries [i_begin, i_end) x keys [j_begin, j_end) for all heads of one key head. gk and gv hold sums for
+// the keys, or are null; gradients of queries are written if `with_queries`.
 template <class T>
-void backward_region(const Attention& a, const Gradients& d, int64_t batch, int64_t key_head, int64_t head_begin, int64_t head_end,
-                     int64_t i_begin, int64_t i_end, int64_t j_begin, int64_t j_end, const Workspace<T>& w, T* gq, T* gk, T* gv) {
+void backward_region(const Attention& a, const Gradients& d, int64_t batch, int64_t key_head, int64_t head_begin,
+                     int64_t head_end, int64_t i_begin, int64_t i_end, int64_t j_begin, int64_t j_end,
+                     const Workspace<T>& w, T* gq, T* gk, T* gv) {
   for (int64_t h = head_begin; h < head_end; h++) {
     const Head head{batch, h, key_head};
     for (int64_t i0 = i_begin; i0 < i_end; i0 += kQueries) {
@@ -299,7 +320,8 @@ void backward_region(const Attention& a, const Gradients& d, int64_t batch, int6
       if (gq) fill_row(gq, n * a.depth, T(0));
       for (int64_t j0 = j_begin; j0 < end; j0 += kKeys) {
         const TileAt t{i0, n, j0, min64(kKeys, j_end - j0)};
-        backward_tile(a, d, head, t, w, gq, gk ? gk + (j0 - j_begin) * a.depth : nullptr, gv ? gv + (j0 - j_begin) * a.value_depth : nullptr);
+        backward_tile(a, d, head, t, w, gq, gk ? gk + (j0 - j_begin) * a.depth : nullptr,
+                      gv ? gv + (j0 - j_begin) * a.value_depth : nullptr);
       }
       if (gq) write_rows(d.gq, batch, h, i0, n, gq);
     }
@@ -308,27 +330,30 @@ void backward_region(const Attention& a, const Gradients& d, int64_t batch, int6
 
 template <class T>
 void backward(const Attention& a, const Gradients& d) {
-  const int64_t group = a.heads / max64(1, a.key_heads), key_blocks = ceil_div(a.keys, kKeys), query_blocks = ceil_div(a.queries, kQueries);
+  const int64_t group = a.heads / max64(1, a.key_heads), key_blocks = ceil_div(a.keys, kKeys),
+                query_blocks = ceil_div(a.queries, kQueries);
   const int64_t sums = a.keys * (a.depth + a.value_depth), workspace = Workspace<T>::elements(a) + kQueries * a.depth;
   const bool fused = a.batch * a.key_heads >= num_threads() && sums * static_cast<int64_t>(sizeof(T)) <= kFusedBytes;
   const double tile = static_cast<double>(kQueries * kKeys) * static_cast<double>(a.depth + a.value_depth);
   const int64_t keys_at_once = fused ? a.keys : kKeys, blocks = fused ? 1 : key_blocks;
-  parallel_for(a.batch * a.key_heads * blocks, 1 + static_cast<int64_t>(1e5 / (tile + 1)), [&](int64_t begin, int64_t end) {
-    for (int64_t task = begin; task < end; task++) {
-      Arena<T> arena(workspace + keys_at_once * (a.depth + a.value_depth) + 64);
-      const Workspace<T> w(a, arena);
-      T* gq = arena.take(kQueries * a.depth);
-      T* gk = arena.take(keys_at_once * a.depth);
-      T* gv = arena.take(keys_at_once * a.value_depth);
-      const int64_t batch = task / blocks / a.key_heads, key_head = task / blocks % a.key_heads;
-      const int64_t j0 = task % blocks * keys_at_once, n = min64(keys_at_once, a.keys - j0);
-      fill_row(gk, n * a.depth, T(0));
-      fill_row(gv, n * a.value_depth, T(0));
-      backward_region(a, d, batch, key_head, key_head * group, (key_head + 1) * group, 0, a.queries, j0, j0 + n, w, fused ? gq : nullptr, gk, gv);
-      write_rows(d.gk, batch, key_head, j0, n, gk);
-      write_rows(d.gv, batch, key_head, j0, n, gv);
-    }
-  });
+  parallel_for(a.batch * a.key_heads * blocks, 1 + static_cast<int64_t>(1e5 / (tile + 1)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t task = begin; task < end; task++) {
+                   Arena<T> arena(workspace + keys_at_once * (a.depth + a.value_depth) + 64);
+                   const Workspace<T> w(a, arena);
+                   T* gq = arena.take(kQueries * a.depth);
+                   T* gk = arena.take(keys_at_once * a.depth);
+                   T* gv = arena.take(keys_at_once * a.value_depth);
+                   const int64_t batch = task / blocks / a.key_heads, key_head = task / blocks % a.key_heads;
+                   const int64_t j0 = task % blocks * keys_at_once, n = min64(keys_at_once, a.keys - j0);
+                   fill_row(gk, n * a.depth, T(0));
+                   fill_row(gv, n * a.value_depth, T(0));
+                   backward_region(a, d, batch, key_head, key_head * group, (key_head + 1) * group, 0, a.queries, j0,
+                                   j0 + n, w, fused ? gq : nullptr, gk, gv);
+                   write_rows(d.gk, batch, key_head, j0, n, gk);
+                   write_rows(d.gv, batch, key_head, j0, n, gv);
+                 }
+               });
   if (fused) return;
   parallel_for(a.batch * a.heads * query_blocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; task++) {
@@ -336,8 +361,8 @@ void backward(const Attention& a, const Gradients& d) {
       const Workspace<T> w(a, arena);
       T* gq = arena.take(kQueries * a.depth);
       const int64_t head = task / query_blocks % a.heads, i0 = task % query_blocks * kQueries;
-      backward_region<T>(a, d, task / query_blocks / a.heads, head / group, head, head + 1, i0, min64(i0 + kQueries, a.queries), 0, a.keys, w,
-                         gq, nullptr, nullptr);
+      backward_region<T>(a, d, task / query_blocks / a.heads, head / group, head, head + 1, i0,
+                         min64(i0 + kQueries, a.queries), 0, a.keys, w, gq, nullptr, nullptr);
     }
   });
 }
@@ -349,7 +374,8 @@ Status attention(const KernelCall& call) {
   const TensorView &out = call.output(0), &lse = call.output(1);
   if (lse.numel == 0) return kOk;
   const int64_t blocks = ceil_div(a.queries, kQueries), group = a.heads / max64(1, a.key_heads);
-  const double work = static_cast<double>(min64(a.queries, kQueries)) * static_cast<double>(a.keys + 8) * static_cast<double>(a.depth + a.value_depth);
+  const double work = static_cast<double>(min64(a.queries, kQueries)) * static_cast<double>(a.keys + 8) *
+                      static_cast<double>(a.depth + a.value_depth);
   parallel_for(a.batch * a.heads * blocks, 1 + static_cast<int64_t>(1e5 / (work + 1)), [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; task++) {
       const int64_t h = task / blocks % a.heads;

@@ -23,7 +23,8 @@ ComputeType exact_type(DType dtype) {
   return is_floating(dtype) ? ComputeType::Float : ComputeType::Int64;
 }
 
-void convert_run(DType from_dtype, const char* from, int64_t from_stride, DType to_dtype, char* to, int64_t to_stride, int64_t n) {
+void convert_run(DType from_dtype, const char* from, int64_t from_stride, DType to_dtype, char* to, int64_t to_stride,
+                 int64_t n) {
   alignas(64) double buffer[kChunk];
   const PointwiseTable& table = pointwise_table();
   const int32_t type = static_cast<int32_t>(exact_type(from_dtype));

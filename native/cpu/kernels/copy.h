@@ -1,6 +1,6 @@
 // Copies with conversion, for the kernels that move elements.
 #pragma once
-#include "kernel_call.h"
+#include "../../include/kernel_call.h"
 
 namespace shardwise::cpu {
 

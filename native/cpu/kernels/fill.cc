@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "copy.h"
-#include "generated/op_params.h"
+#include "../../generated/op_params.h"
 #include "layout.h"
-#include "parallel_for.h"
+#include "../parallel_for.h"
 #include "pointwise_table.h"
 
 namespace shardwise::cpu {

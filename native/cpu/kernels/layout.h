@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <initializer_list>
 
-#include "kernel_call.h"
-#include "parallel_for.h"
+#include "../../include/kernel_call.h"
+#include "../parallel_for.h"
 
 namespace shardwise::cpu {
 

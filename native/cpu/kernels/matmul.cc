@@ -1,10 +1,10 @@
 // y[B, m, n] = alpha * a[B, m, k] b[B, k, n] + beta * c[B, m, n].
 //
-// Floats go to gemm/: float32 and float64 sum in their own type, bfloat16 and float16 in float32, rounded once. The order of
-// summation depends on the shape alone, so results do not change with the number of threads, and NaN and infinities spread as the
-// formula says; c is not read when beta is 0. Batches run side by side when there are enough of them or each is small;
-// otherwise one after the other, each over all threads. A batch that shares b is one tall product.
-// Integers and bool multiply and add modulo 2^64 in blocks; alpha and beta are truncated to integers.
+// Floats go to gemm/: float32 and float64 sum in their own type, bfloat16 and float16 in float32, rounded once. The
+// order of summation depends on the shape alone, so results do not change with the number of threads, and NaN and
+// infinities spread as the formula says; c is not read when beta is 0. Batches run side by side when there are enough
+// of them or each is small; otherwise one after the other, each over all threads. A batch that shares b is one tall
+// product. Integers and bool multiply and add modulo 2^64 in blocks; alpha and beta are truncated to integers.
 //
 // Measured on two cores of a Zen 5 virtual machine, float32, medians: see bench/native/README.md.
 #include "convert.h"
@@ -87,7 +87,7 @@ void run_floats(const Batched& d, DType dtype) {
     for (int64_t i = 0; i < d.batch; i++) gemm(engine, item(d, i, dtype), true);
     return;
   }
-  const int64_t grain = static_cast<int64_t>(128 * 1024 / (work + 1024)) + 1;
+  const int64_t grain = static_cast<int64_t>(256 * 1024 / (work + 1024)) + 1;
   parallel_for(d.batch, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) gemm(engine, item(d, i, dtype), false);
   });
@@ -120,7 +120,8 @@ void integer_tile(const Product& p, DType dtype, int64_t i0, int64_t j0) {
       }
     }
   }
-  const uint64_t alpha = static_cast<uint64_t>(static_cast<int64_t>(p.alpha)), beta = static_cast<uint64_t>(static_cast<int64_t>(p.beta));
+  const uint64_t alpha = static_cast<uint64_t>(static_cast<int64_t>(p.alpha)),
+                 beta = static_cast<uint64_t>(static_cast<int64_t>(p.beta));
   for (int64_t i = 0; i < rows; i++) {
     uint64_t* row = sum + i * kTile;
     for (int64_t j = 0; j < columns; j++) row[j] *= alpha;
@@ -128,7 +129,8 @@ void integer_tile(const Product& p, DType dtype, int64_t i0, int64_t j0) {
       gather(dtype, element_at(p.c.data, dtype, (i0 + i) * p.c.row + j0 * p.c.col), p.c.col, left, columns);
       for (int64_t j = 0; j < columns; j++) row[j] += beta * static_cast<uint64_t>(left[j]);
     }
-    scatter(dtype, reinterpret_cast<const int64_t*>(row), element_at(p.y, dtype, (i0 + i) * p.y_row + j0 * p.y_col), p.y_col, columns);
+    scatter(dtype, reinterpret_cast<const int64_t*>(row), element_at(p.y, dtype, (i0 + i) * p.y_row + j0 * p.y_col),
+            p.y_col, columns);
   }
 }
 

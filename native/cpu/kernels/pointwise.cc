@@ -1,9 +1,9 @@
 // Every pointwise kernel. An op is a loop over contiguous arrays of its compute type (float, double or int64_t) that g++
 // vectorises; the engine brings the operands there: in place where they already are such arrays, else chunk by chunk through
 // buffers on the stack. Compiled once per instruction set (SW_ISA_NAMESPACE).
-#include "convert.h"
-#include "math.h"
-#include "normal.h"
+#include "../convert.h"
+#include "../math.h"
+#include "../normal.h"
 #include "pointwise_engine.h"
 #include "pointwise_table.h"
 
@@ -25,7 +25,7 @@ namespace {
       return expression;                                                                                      \
     }                                                                                                         \
   };
-#include "generated/pointwise_ops.inc"
+#include "../../generated/pointwise_ops.inc"
 #undef SW_POINTWISE
 
 // How much work an element is: decides how finely a call is shared among threads, and how a loop ends.
@@ -180,7 +180,7 @@ constexpr Entry kEntries[] = {
   {arity, SW_RESULT_##result, SW_LOOPS_##classes(Op_##name), \
    {grain_of(cost_of<float>(PointwiseOp::name)), grain_of(cost_of<double>(PointwiseOp::name)), \
     grain_of(cost_of<int64_t>(PointwiseOp::name))}},
-#include "generated/pointwise_ops.inc"
+#include "../../generated/pointwise_ops.inc"
 #undef SW_POINTWISE
 };
 

@@ -1,5 +1,5 @@
 // One function per pointwise kernel; all go to the engine of the machine's instruction set.
-#include "isa.h"
+#include "../isa.h"
 #include "pointwise_table.h"
 
 namespace shardwise::cpu {
@@ -30,7 +30,7 @@ static inline Status launch(const KernelCall& call, PointwiseOp op, const char* 
 
 #define SW_POINTWISE(name, arity, classes, result, expression) \
   Status name(const KernelCall& call) { return launch(call, PointwiseOp::name, #name); }
-#include "generated/pointwise_ops.inc"
+#include "../../generated/pointwise_ops.inc"
 #undef SW_POINTWISE
 
 }  // namespace shardwise::cpu

@@ -2,8 +2,8 @@
 // arrays are used in place, or row by row; others go chunk by chunk through buffers on the stack, transposed ones by tiles.
 // Included once per instruction set.
 #pragma once
-#include "convert.h"
-#include "parallel_for.h"
+#include "../convert.h"
+#include "../parallel_for.h"
 
 namespace shardwise::cpu {
 namespace {
@@ -226,12 +226,12 @@ void choose_rows_or_tiles(Plan& plan) {
 }
 
 template <class T>
-void gather_tile(const TensorView& view, int64_t offset, int32_t across, int64_t rows, int64_t columns, int64_t width, T* to) {
+void gather_tile(const TensorView& view, int64_t offset, int32_t across, int64_t rows, int64_t columns, T* to) {
   const int64_t down = view.strides[across];
   const int64_t right = view.strides[view.ndim - 1];
   if (down != 1 || right < 8) {
     for (int64_t i = 0; i < rows; i++) {
-      gather(view.dtype, element_at(view.data, view.dtype, offset + i * down), right, to + i * width, columns);
+      gather(view.dtype, element_at(view.data, view.dtype, offset + i * down), right, to + i * columns, columns);
     }
     return;
   }
@@ -240,7 +240,7 @@ void gather_tile(const TensorView& view, int64_t offset, int32_t across, int64_t
     gather(view.dtype, element_at(view.data, view.dtype, offset + j * right), 1, turned + j * rows, rows);
   }
   for (int64_t i = 0; i < rows; i++) {
-    for (int64_t j = 0; j < columns; j++) to[i * width + j] = turned[j * rows + i];
+    for (int64_t j = 0; j < columns; j++) to[i * columns + j] = turned[j * rows + i];
   }
 }
 
@@ -270,14 +270,16 @@ void run_tiles(const Plan& plan) {
         const int64_t coord = d == across ? top : plane % out.sizes[d];
         if (d != across) plane /= out.sizes[d];
         for (int32_t i = 0; i < 4; i++) {
-          if (i == kOut || (i < plan.work.arity && plan.path[i] != Path::Constant)) offset[i] += coord * plan.view[i]->strides[d];
+          if (i != kOut && (i >= plan.work.arity || plan.path[i] == Path::Constant)) continue;
+          offset[i] += coord * plan.view[i]->strides[d];
         }
       }
       for (int64_t left = 0; left < width; left += tile_columns) {
         const int64_t columns = width - left < tile_columns ? width - left : tile_columns;
         for (int32_t i = 0; i < plan.work.arity; i++) {
           if (plan.path[i] == Path::Constant) continue;
-          gather_tile(*plan.view[i], offset[i] + left * plan.view[i]->strides[last], across, rows, columns, columns, buffers[i]);
+          const TensorView& view = *plan.view[i];
+          gather_tile(view, offset[i] + left * view.strides[last], across, rows, columns, buffers[i]);
         }
         plan.work.loop(inputs, buffers[kOut], rows * columns, plan.work.params);
         for (int64_t i = 0; i < rows; i++) {

@@ -1,14 +1,14 @@
 // What pointwise.cc hands out for each instruction set: the engine behind every pointwise kernel, and the loops that copy.cc,
 // random.cc and others, compiled once, borrow from it.
 #pragma once
-#include "kernel_call.h"
-#include "philox.h"
+#include "../../include/kernel_call.h"
+#include "../philox.h"
 
 namespace shardwise::cpu {
 
 enum class PointwiseOp : int32_t {
 #define SW_POINTWISE(name, arity, classes, result, expression) name,
-#include "generated/pointwise_ops.inc"
+#include "../../generated/pointwise_ops.inc"
 #undef SW_POINTWISE
 };
 

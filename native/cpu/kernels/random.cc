@@ -1,9 +1,9 @@
 // random_*, dropout: draws that depend on the seed, the offset and the global index of an element only, never on how the
 // work or the tensor is split.
 #include "copy.h"
-#include "generated/op_params.h"
+#include "../../generated/op_params.h"
 #include "layout.h"
-#include "philox.h"
+#include "../philox.h"
 #include "pointwise_table.h"
 
 namespace shardwise::cpu {
@@ -83,9 +83,8 @@ Status random_normal(const KernelCall& call) {
   const RandomNormalParams& p = call.params_as<RandomNormalParams>();
   if (call.output(0).dtype == DType::Float64) {
     const auto normals = pointwise_table().normal_doubles;
-    return fill_random<1, double>(call, key_of(p), ComputeType::Double, [&, normals](const uint32_t* words, int64_t n, double* out) {
-      normals(words, n, p.mean, p.std, out);
-    });
+    const auto make = [&](const uint32_t* words, int64_t n, double* out) { normals(words, n, p.mean, p.std, out); };
+    return fill_random<1, double>(call, key_of(p), ComputeType::Double, make);
   }
   const auto normals = pointwise_table().normal_floats;
   const float mean = static_cast<float>(p.mean);
@@ -120,6 +119,10 @@ Status random_bernoulli(const KernelCall& call) {
 
 namespace {
 
+void uniform_floats(const uint32_t* words, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; i++) out[i] = uniform_float(words[i]);
+}
+
 template <class T>
 void keep(const float* uniform, float probability, T scale, int64_t n, T* values, uint8_t* kept) {
 #pragma GCC ivdep
@@ -151,9 +154,7 @@ void run_dropout(const KernelCall& call, ComputeType type) {
     for (int64_t i = 0; i < n; i += kChunk) {
       const int64_t count = std::min(kChunk, n - i);
       const uint64_t first = base + static_cast<uint64_t>(offset[1] + i * layout.stride(1));
-      const float* uniform = draw<1>(key, first, layout.stride(1), count, buffer, [](const uint32_t* words, int64_t k, float* out) {
-        for (int64_t j = 0; j < k; j++) out[j] = uniform_float(words[j]);
-      });
+      const float* uniform = draw<1>(key, first, layout.stride(1), count, buffer, uniform_floats);
       gather(x.dtype, at(x, offset[0] + i * layout.stride(0)), layout.stride(0), values, count);
       uint8_t kept[kChunk];
       keep(uniform, probability, scale, count, values, kept);

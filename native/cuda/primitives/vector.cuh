@@ -5,7 +5,7 @@
 namespace shardwise::cuda {
 
 template <class T, int N>
-struct alignas(sizeof(T) * N) Vec {
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
   T at[N];
   __device__ __forceinline__ T& operator[](int i) { return at[i]; }
   __device__ __forceinline__ const T& operator[](int i) const { return at[i]; }

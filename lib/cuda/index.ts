@@ -1,0 +1,185 @@
+/** The `cuda` namespace: whether there is a GPU and why not, memory, streams and events. */
+import { type Device, cpu, device as deviceOf, deviceByCode } from '../core/device.js';
+import { DeviceError } from '../core/errors.js';
+import { nativeCall, streamOf, translate, writer } from '../eager/submit.js';
+import type { NativeDeviceInfo, NativeMemoryStats, NativeSegment } from '../native/addon.js';
+import { type CudaStatus, cudaStatus } from './status.js';
+
+export type { CudaStatus } from './status.js';
+
+/** Whether a CUDA device can be used. */
+export function isAvailable(): boolean {
+  return cudaStatus().available;
+}
+
+/** Null if CUDA can be used, else what was tried and how to mend it. */
+export function whyUnavailable(): Extract<CudaStatus, { available: false }> | null {
+  const status = cudaStatus();
+  return status.available ? null : status;
+}
+
+/** How many CUDA devices there are; 0 without CUDA. */
+export function deviceCount(): number {
+  return isAvailable() ? writer.addon.deviceCount('cuda') : 0;
+}
+
+/** What stands for a device: its index, its name or itself. */
+export type CudaDevice = number | Device | `cuda:${number}` | 'cuda';
+
+function cudaDevice(which: CudaDevice = 0): Device {
+  const found = typeof which === 'number' ? deviceByCode(1 + which) : deviceOf(which);
+  const status = cudaStatus();
+  if (!status.available) throw new DeviceError(`cuda: ${status.reason}`, { tried: status.tried });
+  if (found.type !== 'cuda' || found.index >= deviceCount()) throw new DeviceError(`cuda: there is no ${found}; ${deviceCount()} devices were found`);
+  return found;
+}
+
+/** Name, compute capability and memory of a device. @throws DeviceError */
+export function getDeviceProperties(which?: CudaDevice): NativeDeviceInfo {
+  const { code } = cudaDevice(which);
+  return nativeCall(() => writer.addon.deviceInfo(code), 'getDeviceProperties');
+}
+
+function statsOf(device: Device): NativeMemoryStats {
+  return nativeCall(() => writer.addon.memoryStats(device.code), 'memoryStats');
+}
+
+/** Statistics of the caching allocator of a device. */
+export function memoryStats(which?: CudaDevice): NativeMemoryStats {
+  return statsOf(cudaDevice(which));
+}
+
+/** Bytes in tensors. */
+export const memoryAllocated = (which?: CudaDevice): number => memoryStats(which).allocatedBytes;
+/** Bytes taken from the device, cached ones included. */
+export const memoryReserved = (which?: CudaDevice): number => memoryStats(which).reservedBytes;
+/** The most bytes in tensors so far. */
+export const maxMemoryAllocated = (which?: CudaDevice): number => memoryStats(which).peakAllocatedBytes;
+/** The most bytes taken from the device so far. */
+export const maxMemoryReserved = (which?: CudaDevice): number => memoryStats(which).peakReservedBytes;
+
+/** Starts the peaks again from the present. */
+export function resetPeakMemoryStats(which?: CudaDevice): void {
+  const { code } = cudaDevice(which);
+  nativeCall(() => writer.addon.resetPeakStats(code), 'resetPeakMemoryStats');
+}
+
+/** Every segment of the allocator and the blocks in it. */
+export function memorySnapshot(which?: CudaDevice): NativeSegment[] {
+  const { code } = cudaDevice(which);
+  return nativeCall(() => writer.addon.memorySnapshot(code), 'memorySnapshot');
+}
+
+/** Gives cached memory that no tensor uses back to the device. */
+export function emptyCache(): void {
+  for (let i = 0; i < deviceCount(); i++) writer.addon.emptyCache(1 + i, 0);
+}
+
+/** Blocks until the device has done everything it was given on its current stream. @throws KernelError of an op before */
+export function synchronize(which?: CudaDevice): void {
+  const found = cudaDevice(which);
+  nativeCall(() => writer.addon.synchronize(streamOf(found)), 'synchronize');
+}
+
+/** A queue of work on one device; work of different streams may overlap. Tensors used on several are ordered by themselves. */
+export class Stream {
+  readonly device: Device;
+  /** @internal */
+  readonly id: number;
+
+  constructor({ device, priority = 0 }: { device?: CudaDevice | 'cpu'; priority?: number } = {}) {
+    this.device = device === 'cpu' ? cpu : cudaDevice(device);
+    this.id = nativeCall(() => writer.addon.streamCreate(this.device.code, priority), 'Stream');
+  }
+
+  /** Blocks until everything given to the stream is done. @throws KernelError */
+  synchronize(): void {
+    nativeCall(() => writer.addon.synchronize(this.id), 'Stream.synchronize');
+  }
+
+  /** Resolves when everything given to the stream is done. @throws KernelError */
+  done(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      writer.addon.whenDone(this.id, (error) => (error ? reject(translate(error, 'Stream.done', [])) : resolve()));
+    });
+  }
+
+  /** Whether the stream has nothing left to hand to the device. */
+  query(): boolean {
+    return writer.addon.streamQuery(this.id);
+  }
+
+  /** Work given to this stream from now on waits for the event. */
+  waitEvent(event: Event): void {
+    nativeCall(() => writer.addon.eventWait(event.idOn(this.device), this.id), 'Stream.waitEvent');
+  }
+
+  /** Work given to this stream from now on waits for what the other one has now. */
+  waitStream(other: Stream): void {
+    const event = new Event();
+    event.record(other);
+    this.waitEvent(event);
+  }
+
+  /** A new event at the present end of the stream. */
+  recordEvent(event: Event = new Event()): Event {
+    event.record(this);
+    return event;
+  }
+}
+
+/** A point in a stream: to wait for, or to measure the time between two. */
+export class Event {
+  private id = -1;
+  private readonly enableTiming: boolean;
+
+  constructor({ enableTiming = false }: { enableTiming?: boolean } = {}) {
+    this.enableTiming = enableTiming;
+  }
+
+  /** @internal */
+  idOn(device: Device): number {
+    if (this.id < 0) this.id = nativeCall(() => writer.addon.eventCreate(device.code, this.enableTiming), 'Event');
+    return this.id;
+  }
+
+  /** Marks the present end of a stream (the current one of cuda:0 by default). */
+  record(stream?: Stream): void {
+    const device = stream?.device ?? cudaDevice(0);
+    const id = stream?.id ?? streamOf(device);
+    nativeCall(() => writer.addon.eventRecord(this.idOn(device), id), 'Event.record');
+  }
+
+  /** Whether what came before the event is done. */
+  query(): boolean {
+    return this.id < 0 || nativeCall(() => writer.addon.eventQuery(this.id), 'Event.query');
+  }
+
+  /** Blocks until what came before the event is done. */
+  synchronize(): void {
+    if (this.id >= 0) nativeCall(() => writer.addon.eventSynchronize(this.id), 'Event.synchronize');
+  }
+
+  /** Milliseconds from this event to a later one; both must have been made with `enableTiming`. */
+  elapsedTime(end: Event): number {
+    if (this.id < 0 || end.id < 0) throw new DeviceError('elapsedTime: both events must have been recorded');
+    return nativeCall(() => writer.addon.eventElapsedMs(this.id, end.id), 'Event.elapsedTime');
+  }
+
+  /** Frees the event. */
+  [Symbol.dispose](): void {
+    if (this.id >= 0) writer.addon.eventDestroy(this.id);
+    this.id = -1;
+  }
+}
+
+/** Runs `fn` with `s` as the stream that ops of its device go to. */
+export function stream<T>(s: Stream, fn: () => T): T {
+  const before = s.device.currentStream;
+  s.device.currentStream = s.id;
+  try {
+    return fn();
+  } finally {
+    s.device.currentStream = before;
+  }
+}

@@ -1,0 +1,39 @@
+/** Whether CUDA can be used: opens the backend once, and keeps every reason why a candidate could not be. */
+import { writer } from '../eager/submit.js';
+import { cudaBackendCandidates } from '../native/load.js';
+
+/** CUDA can be used, or why not. */
+export type CudaStatus =
+  | { available: true; path: string }
+  | { available: false; reason: string; tried: readonly { path: string; reason: string }[]; hints: readonly string[] };
+
+let status: CudaStatus | null = null;
+
+export function cudaStatus(): CudaStatus {
+  status ??= openBackend();
+  return status;
+}
+
+function openBackend(): CudaStatus {
+  const tried: { path: string; reason: string }[] = [];
+  for (const path of cudaBackendCandidates()) {
+    const reason = writer.addon.openBackend(path);
+    if (reason === null) return { available: true, path };
+    tried.push({ path, reason });
+  }
+  if (tried.length === 0) {
+    return {
+      available: false,
+      reason: 'the CUDA part of shardwise is not built or not installed',
+      tried,
+      hints: ['install a release with CUDA for this platform', 'build here with nvcc of CUDA 12.8 or newer on PATH: npx shardwise-build'],
+    };
+  }
+  const driver = tried.some((t) => /driver|no CUDA|35/i.test(t.reason));
+  return {
+    available: false,
+    reason: tried.map((t) => t.reason).join('; '),
+    tried,
+    hints: driver ? ['check that nvidia-smi works', 'install or update the NVIDIA driver to 580 or newer'] : ['rebuild both parts together: npx shardwise-build'],
+  };
+}

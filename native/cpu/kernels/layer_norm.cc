@@ -1,0 +1,116 @@
+// Layer norm. y = (x - mean) * rstd * w + b by rows; two passes over a row that stays in cache. Gradients of w and b are summed
+// over fixed blocks of rows, so they do not depend on the number of threads.
+#include <cmath>
+#include <vector>
+
+#include "generated/op_params.h"
+#include "kernel_call.h"
+#include "row_math.h"
+
+namespace shardwise::cpu {
+
+namespace {
+
+template <class T>
+struct Affine {
+  std::vector<T> values;
+  const T* data = nullptr;
+  Affine(const TensorView& view, int64_t n) {
+    if (view.is_immediate) return;
+    values.resize(static_cast<size_t>(n));
+    data = read_row(view, 0, n, values.data());
+  }
+};
+
+constexpr int64_t kBlockRows = 32;
+
+// gx = rstd * (gw - mean(gw) - xhat * mean(gw * xhat)), gw = g * w
+#define SW_LAYER_NORM_ROW(T)                                                                                             \
+  SW_CLONES void gradient_row(const T* g, const T* x, const T* w, T mean, T rstd, T* gx, T* gw, T* gb, int64_t n) {      \
+    T sums[kLanes] = {}, dots[kLanes] = {};                                                                              \
+    int64_t i = 0;                                                                                                       \
+    for (; i + kLanes <= n; i += kLanes)                                                                                 \
+      for (int64_t k = 0; k < kLanes; k++) {                                                                             \
+        const T s = w ? g[i + k] * w[i + k] : g[i + k];                                                                  \
+        sums[k] += s;                                                                                                    \
+        dots[k] += s * (x[i + k] - mean) * rstd;                                                                         \
+      }                                                                                                                  \
+    for (int64_t k = 0; i < n; i++, k++) {                                                                               \
+      const T s = w ? g[i] * w[i] : g[i];                                                                                \
+      sums[k] += s;                                                                                                      \
+      dots[k] += s * (x[i] - mean) * rstd;                                                                               \
+    }                                                                                                                    \
+    const T a = row_sum(sums, kLanes) / T(n), b = row_sum(dots, kLanes) / T(n);                                          \
+    if (gx)                                                                                                              \
+      for (int64_t j = 0; j < n; j++) {                                                                                  \
+        const T s = w ? g[j] * w[j] : g[j];                                                                              \
+        gx[j] = rstd * (s - a - (x[j] - mean) * rstd * b);                                                               \
+      }                                                                                                                  \
+    for (int64_t j = 0; j < n; j++) {                                                                                    \
+      gw[j] += g[j] * (x[j] - mean) * rstd;                                                                              \
+      gb[j] += g[j];                                                                                                     \
+    }                                                                                                                    \
+  }
+SW_LAYER_NORM_ROW(float)
+SW_LAYER_NORM_ROW(double)
+
+}  // namespace
+
+Status layer_norm(const KernelCall& call) {
+  const double eps = call.params_as<LayerNormParams>().eps;
+  const TensorView &x = call.input(0), &y = call.output(0);
+  const int64_t rows = x.sizes[0], n = x.sizes[1];
+  if (x.numel == 0) return kOk;
+  with_float_type(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    const Affine<T> w(call.input(1), n), b(call.input(2), n);
+    parallel_for(rows, row_grain(n), [&](int64_t begin, int64_t end) {
+      std::vector<T> memory(static_cast<size_t>(2 * n));
+      for (int64_t row = begin; row < end; row++) {
+        const T* in = read_row(x, row, n, memory.data());
+        T* out = row_target(y, row, n, memory.data() + n);
+        const T mean = row_sum(in, n) / T(n);
+        const T rstd = T(1 / std::sqrt(static_cast<double>(row_square_sum(in, mean, n)) / static_cast<double>(n) + eps));
+        row_normalize(in, mean, rstd, w.data, b.data, out, n);
+        store_row(y, row, n, out, memory.data() + n);
+        scatter(call.output(1), row, 1, &mean);
+        scatter(call.output(2), row, 1, &rstd);
+      }
+    });
+  });
+  return kOk;
+}
+
+Status layer_norm_backward(const KernelCall& call) {
+  const TensorView &g = call.input(0), &x = call.input(1), &gx = call.output(0);
+  const int64_t rows = x.sizes[0], n = x.sizes[1];
+  with_float_type(x.dtype, [&](auto type) {
+    using T = decltype(type);
+    const Affine<T> w(call.input(4), n);
+    const int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
+    std::vector<T> partial(static_cast<size_t>(2 * n * (blocks > 0 ? blocks : 1)), T(0));
+    parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
+      std::vector<T> memory(static_cast<size_t>(3 * n));
+      for (int64_t block = begin; block < end; block++) {
+        T* gw = partial.data() + 2 * n * block;
+        const int64_t last = (block + 1) * kBlockRows < rows ? (block + 1) * kBlockRows : rows;
+        for (int64_t row = block * kBlockRows; row < last; row++) {
+          T mean, rstd;
+          gather(call.input(2), row, 1, &mean);
+          gather(call.input(3), row, 1, &rstd);
+          const T* grad = read_row(g, row, n, memory.data());
+          const T* in = read_row(x, row, n, memory.data() + n);
+          T* out = gx.is_immediate ? nullptr : row_target(gx, row, n, memory.data() + 2 * n);
+          gradient_row(grad, in, w.data, mean, rstd, out, gw, gw + n, n);
+          if (out) store_row(gx, row, n, out, memory.data() + 2 * n);
+        }
+      }
+    });
+    for (int64_t block = 1; block < blocks; block++) row_scale_add(partial.data() + 2 * n * block, T(1), partial.data(), 2 * n);
+    if (!call.output(1).is_immediate) scatter(call.output(1), 0, n, partial.data());
+    if (!call.output(2).is_immediate) scatter(call.output(2), 0, n, partial.data() + n);
+  });
+  return kOk;
+}
+
+}  // namespace shardwise::cpu

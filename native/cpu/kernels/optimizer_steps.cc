@@ -1,0 +1,211 @@
+// One SGD or Adam step over many tensors: chunks of all tensors are shared by the threads. The order of operations is that of
+// PyTorch's single-tensor implementations.
+#include <cmath>
+#include <vector>
+
+#include "generated/op_params.h"
+#include "kernel_call.h"
+#include "row_math.h"
+
+namespace shardwise::cpu {
+
+namespace {
+
+constexpr int64_t kChunk = 4096;
+
+struct Piece {
+  int32_t tensor;
+  int64_t begin, count;
+};
+
+std::vector<Piece> pieces_of(const KernelCall& call, int32_t count) {
+  std::vector<Piece> pieces;
+  for (int32_t i = 0; i < count; i++)
+    for (int64_t at = 0; at < call.input(i).numel; at += kChunk)
+      pieces.push_back({i, at, call.input(i).numel - at < kChunk ? call.input(i).numel - at : kChunk});
+  return pieces;
+}
+
+// A chunk of a tensor in the compute type: its own memory, or a buffer that is written back.
+template <class T>
+struct Chunk {
+  const TensorView& view;
+  const Piece& piece;
+  T* data;
+  bool own;
+  Chunk(const TensorView& v, const Piece& p, T* buffer) : view(v), piece(p) {
+    own = v.dtype == dtype_of<T>() && v.is_contiguous();
+    data = own ? static_cast<T*>(v.data) + p.begin : buffer;
+    if (!own) gather(v, p.begin, p.count, buffer);
+  }
+  void store() {
+    if (!own) scatter(view, piece.begin, piece.count, data);
+  }
+};
+
+struct Adam {
+  double lr, beta1, beta2, eps, weight_decay, step_size, root2, grad_scale;
+  bool decoupled, maximize;
+};
+
+#define SW_OPTIMIZER_ROWS(T)                                                                                             \
+  SW_CLONES void adam_row(const Adam& a, T* p, const T* g, T* m1, T* m2, T* largest, int64_t n) {                        \
+    const T beta1 = T(a.beta1), beta2 = T(a.beta2), eps = T(a.eps), decay = T(a.weight_decay), step = T(a.step_size);    \
+    const T root2 = T(a.root2), scale = T(a.maximize ? -a.grad_scale : a.grad_scale);                                    \
+    const T keep = T(1 - a.lr * a.weight_decay), rest1 = T(1 - a.beta1), rest2 = T(1 - a.beta2);                         \
+    const bool coupled = !a.decoupled && a.weight_decay != 0, decoupled = a.decoupled && a.weight_decay != 0;            \
+    for (int64_t i = 0; i < n; i++) {                                                                                    \
+      T grad = g[i] * scale;                                                                                             \
+      T param = decoupled ? p[i] * keep : p[i];                                                                          \
+      grad = coupled ? grad + decay * param : grad;                                                                      \
+      const T first = m1[i] + rest1 * (grad - m1[i]);                                                                    \
+      const T second = m2[i] * beta2 + rest2 * grad * grad;                                                              \
+      m1[i] = first;                                                                                                     \
+      m2[i] = second;                                                                                                    \
+      T top = second;                                                                                                    \
+      if (largest) {                                                                                                     \
+        top = largest[i] > second ? largest[i] : second;                                                                 \
+        largest[i] = top;                                                                                                \
+      }                                                                                                                  \
+      p[i] = param - step * (first / (m::sqrt(top) / root2 + eps));                                                      \
+    }                                                                                                                    \
+    (void)beta1;                                                                                                         \
+  }                                                                                                                      \
+  SW_CLONES void sgd_row(const SgdStepParams& s, T* p, const T* g, T* buffer, int64_t n) {                               \
+    const T lr = T(s.lr), momentum = T(s.momentum), rest = T(1 - s.dampening), decay = T(s.weight_decay);                \
+    const T sign = s.maximize != 0 ? T(-1) : T(1);                                                                       \
+    const bool first = s.first_step != 0, nesterov = s.nesterov != 0;                                                    \
+    for (int64_t i = 0; i < n; i++) {                                                                                    \
+      T grad = g[i] * sign + decay * p[i];                                                                               \
+      if (buffer) {                                                                                                      \
+        const T moved = first ? grad : momentum * buffer[i] + rest * grad;                                               \
+        buffer[i] = moved;                                                                                               \
+        grad = nesterov ? grad + momentum * moved : moved;                                                               \
+      }                                                                                                                  \
+      p[i] -= lr * grad;                                                                                                 \
+    }                                                                                                                    \
+  }
+SW_OPTIMIZER_ROWS(float)
+SW_OPTIMIZER_ROWS(double)
+
+}  // namespace
+
+Status adam_step(const KernelCall& call) {
+  const auto& p = call.params_as<AdamStepParams>();
+  const auto count = static_cast<int32_t>(p.count);
+  const Adam adam{p.lr, p.beta1, p.beta2, p.eps, p.weight_decay, p.lr / p.bias_correction1, std::sqrt(p.bias_correction2),
+                  p.grad_scale, p.decoupled != 0, p.maximize != 0};
+  const std::vector<Piece> pieces = pieces_of(call, count);
+  parallel_for(static_cast<int64_t>(pieces.size()), 4, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; k++) {
+      const Piece& piece = pieces[k];
+      const int32_t i = piece.tensor;
+      with_float_type(call.input(i).dtype, [&](auto type) {
+        using T = decltype(type);
+        T buffers[5][kChunk];
+        Chunk<T> param(call.input(i), piece, buffers[0]), grad(call.input(count + i), piece, buffers[1]);
+        Chunk<T> first(call.input(2 * count + i), piece, buffers[2]), second(call.input(3 * count + i), piece, buffers[3]);
+        const TensorView& top = call.input(4 * count + i);
+        if (top.is_immediate) {
+          adam_row(adam, param.data, grad.data, first.data, second.data, nullptr, piece.count);
+        } else {
+          Chunk<T> largest(top, piece, buffers[4]);
+          adam_row(adam, param.data, grad.data, first.data, second.data, largest.data, piece.count);
+          largest.store();
+        }
+        param.store();
+        first.store();
+        second.store();
+      });
+    }
+  });
+  return kOk;
+}
+
+Status sgd_step(const KernelCall& call) {
+  const auto& p = call.params_as<SgdStepParams>();
+  const auto count = static_cast<int32_t>(p.count);
+  const std::vector<Piece> pieces = pieces_of(call, count);
+  parallel_for(static_cast<int64_t>(pieces.size()), 4, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; k++) {
+      const Piece& piece = pieces[k];
+      const int32_t i = piece.tensor;
+      with_float_type(call.input(i).dtype, [&](auto type) {
+        using T = decltype(type);
+        T buffers[3][kChunk];
+        Chunk<T> param(call.input(i), piece, buffers[0]), grad(call.input(count + i), piece, buffers[1]);
+        const TensorView& momentum = call.input(2 * count + i);
+        if (momentum.is_immediate) {
+          sgd_row(p, param.data, grad.data, nullptr, piece.count);
+        } else {
+          Chunk<T> buffer(momentum, piece, buffers[2]);
+          sgd_row(p, param.data, grad.data, buffer.data, piece.count);
+          buffer.store();
+        }
+        param.store();
+      });
+    }
+  });
+  return kOk;
+}
+
+Status foreach_add(const KernelCall& call) {
+  const auto& p = call.params_as<ForeachAddParams>();
+  const auto count = static_cast<int32_t>(p.count);
+  const std::vector<Piece> pieces = pieces_of(call, count);
+  parallel_for(static_cast<int64_t>(pieces.size()), 8, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; k++) {
+      const Piece& piece = pieces[k];
+      with_compute_type(call.input(piece.tensor).dtype, [&](auto type) {
+        using T = decltype(type);
+        T buffers[2][kChunk];
+        Chunk<T> to(call.input(piece.tensor), piece, buffers[0]), from(call.input(count + piece.tensor), piece, buffers[1]);
+        row_scale_add_any(from.data, static_cast<T>(p.alpha), to.data, piece.count);
+        to.store();
+      });
+    }
+  });
+  return kOk;
+}
+
+Status foreach_mul(const KernelCall& call) {
+  const auto& p = call.params_as<ForeachMulParams>();
+  const std::vector<Piece> pieces = pieces_of(call, static_cast<int32_t>(p.count));
+  parallel_for(static_cast<int64_t>(pieces.size()), 8, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; k++) {
+      const Piece& piece = pieces[k];
+      with_compute_type(call.input(piece.tensor).dtype, [&](auto type) {
+        using T = decltype(type);
+        T buffer[kChunk];
+        Chunk<T> to(call.input(piece.tensor), piece, buffer);
+        for (int64_t i = 0; i < piece.count; i++) to.data[i] *= static_cast<T>(p.scalar);
+        to.store();
+      });
+    }
+  });
+  return kOk;
+}
+
+Status foreach_norm(const KernelCall& call) {
+  const auto count = static_cast<int32_t>(call.params_as<ForeachNormParams>().count);
+  const std::vector<Piece> pieces = pieces_of(call, count);
+  std::vector<double> squares(pieces.size());
+  parallel_for(static_cast<int64_t>(pieces.size()), 8, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; k++) {
+      const Piece& piece = pieces[k];
+      with_float_type(call.input(piece.tensor).dtype, [&](auto type) {
+        using T = decltype(type);
+        T buffer[kChunk];
+        Chunk<T> x(call.input(piece.tensor), piece, buffer);
+        squares[k] = row_square_sum(x.data, T(0), piece.count);
+      });
+    }
+  });
+  std::vector<double> totals(static_cast<size_t>(count), 0.0);
+  for (size_t k = 0; k < pieces.size(); k++) totals[pieces[k].tensor] += squares[k];
+  for (double& total : totals) total = std::sqrt(total);
+  scatter(call.output(0), 0, count, totals.data());
+  return kOk;
+}
+
+}  // namespace shardwise::cpu

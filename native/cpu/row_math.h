@@ -1,0 +1,149 @@
+// Inner loops over one contiguous run, compiled for three instruction sets and chosen when the addon is loaded.
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+#include "convert.h"
+#include "math.h"
+#include "parallel_for.h"
+
+#if defined(__x86_64__)
+#define SW_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define SW_CLONES
+#endif
+
+namespace shardwise::cpu {
+namespace {
+
+constexpr int64_t kLanes = 32;  // partial results, so that the loop vectorises and rounding errors stay small
+
+// Combines a run by an associative op in kLanes partial results, then those pairwise.
+template <class T, class Load, class Combine>
+inline __attribute__((always_inline)) T fold(int64_t n, T start, Load load, Combine combine) {
+  T lanes[kLanes];
+  for (int64_t k = 0; k < kLanes; k++) lanes[k] = start;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int64_t k = 0; k < kLanes; k++) lanes[k] = combine(lanes[k], load(i + k));
+  for (int64_t k = 0; i < n; i++, k++) lanes[k] = combine(lanes[k], load(i));
+  for (int64_t half = kLanes / 2; half > 0; half /= 2)
+    for (int64_t k = 0; k < half; k++) lanes[k] = combine(lanes[k], lanes[k + half]);
+  return lanes[0];
+}
+
+#define SW_ROW(type, name, ...) [[maybe_unused]] static type name(__VA_ARGS__)
+
+#define SW_ROW_FUNCTIONS(T)                                                                                              \
+  SW_CLONES SW_ROW(T, row_sum, const T* x, int64_t n) {                                                                  \
+    return fold<T>(n, T(0), [=](int64_t i) { return x[i]; }, [](T a, T b) { return a + b; });                            \
+  }                                                                                                                      \
+  SW_CLONES SW_ROW(T, row_prod, const T* x, int64_t n) {                                                                 \
+    return fold<T>(n, T(1), [=](int64_t i) { return x[i]; }, [](T a, T b) { return a * b; });                            \
+  }                                                                                                                      \
+  SW_CLONES SW_ROW(T, row_max, const T* x, int64_t n) {                                                                  \
+    return fold<T>(n, x[0], [=](int64_t i) { return x[i]; }, [](T a, T b) { return m::maximum(a, b); });                 \
+  }                                                                                                                      \
+  SW_CLONES SW_ROW(T, row_min, const T* x, int64_t n) {                                                                  \
+    return fold<T>(n, x[0], [=](int64_t i) { return x[i]; }, [](T a, T b) { return m::minimum(a, b); });                 \
+  }                                                                                                                      \
+  SW_CLONES SW_ROW(T, row_any, const T* x, int64_t n) {                                                                  \
+    return fold<T>(n, T(0), [=](int64_t i) { return T(x[i] != T(0)); }, [](T a, T b) { return a > b ? a : b; });         \
+  }
+
+#define SW_FLOAT_ROW_FUNCTIONS(T)                                                                                        \
+  SW_CLONES SW_ROW(T, row_dot, const T* x, const T* y, int64_t n) {                                                      \
+    return fold<T>(n, T(0), [=](int64_t i) { return x[i] * y[i]; }, [](T a, T b) { return a + b; });                     \
+  }                                                                                                                      \
+  SW_CLONES SW_ROW(T, row_square_sum, const T* x, T mean, int64_t n) {                                                   \
+    return fold<T>(n, T(0), [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); }, [](T a, T b) { return a + b; });   \
+  }                                                                                                                      \
+  SW_CLONES SW_ROW(T, row_abs_sum, const T* x, int64_t n) {                                                              \
+    return fold<T>(n, T(0), [=](int64_t i) { return m::abs(x[i]); }, [](T a, T b) { return a + b; });                    \
+  }                                                                                                                      \
+  SW_CLONES SW_ROW(T, row_abs_max, const T* x, int64_t n) {                                                              \
+    return fold<T>(n, T(0), [=](int64_t i) { return m::abs(x[i]); }, [](T a, T b) { return m::maximum(a, b); });         \
+  }                                                                                                                      \
+  SW_CLONES SW_ROW(T, row_exp_sum, const T* x, T shift, int64_t n) {                                                     \
+    return fold<T>(n, T(0), [=](int64_t i) { return m::exp(x[i] - shift); }, [](T a, T b) { return a + b; });            \
+  }                                                                                                                      \
+  /* y = exp(x - shift); returns the sum */                                                                              \
+  SW_CLONES SW_ROW(T, row_exp, const T* x, T shift, T* y, int64_t n) {                                                   \
+    for (int64_t i = 0; i < n; i++) y[i] = m::exp(x[i] - shift);                                                         \
+    return fold<T>(n, T(0), [=](int64_t i) { return y[i]; }, [](T a, T b) { return a + b; });                            \
+  }                                                                                                                      \
+  SW_CLONES SW_ROW(void, row_affine, const T* x, T scale, T shift, T* y, int64_t n) {                                    \
+    for (int64_t i = 0; i < n; i++) y[i] = x[i] * scale + shift;                                                         \
+  }                                                                                                                      \
+  SW_CLONES SW_ROW(void, row_scale_add, const T* x, T scale, T* y, int64_t n) {                                          \
+    for (int64_t i = 0; i < n; i++) y[i] += x[i] * scale;                                                                \
+  }                                                                                                                      \
+  /* y = (x - mean) * rstd * w + b, w and b may be null */                                                               \
+  SW_CLONES SW_ROW(void, row_normalize, const T* x, T mean, T rstd, const T* w, const T* b, T* y, int64_t n) {           \
+    if (w && b)                                                                                                          \
+      for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd * w[i] + b[i];                                         \
+    else if (w)                                                                                                          \
+      for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd * w[i];                                                \
+    else if (b)                                                                                                          \
+      for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd + b[i];                                                \
+    else                                                                                                                 \
+      for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd;                                                       \
+  }
+
+SW_ROW_FUNCTIONS(float)
+SW_ROW_FUNCTIONS(double)
+SW_ROW_FUNCTIONS(int64_t)
+SW_FLOAT_ROW_FUNCTIONS(float)
+SW_FLOAT_ROW_FUNCTIONS(double)
+
+template <class T>
+void row_scale_add_any(const T* x, T scale, T* y, int64_t n) {
+  if constexpr (std::is_same_v<T, int64_t>) {
+    for (int64_t i = 0; i < n; i++) y[i] += x[i] * scale;
+  } else {
+    row_scale_add(x, scale, y, n);
+  }
+}
+
+// Runs body with a value of the type that a dtype computes in: float, double or int64_t.
+template <class F>
+auto with_compute_type(DType dtype, F&& body) {
+  if (dtype == DType::Float64) return body(double{});
+  if (is_floating(dtype)) return body(float{});
+  return body(int64_t{});
+}
+
+template <class F>
+auto with_float_type(DType dtype, F&& body) {
+  return dtype == DType::Float64 ? body(double{}) : body(float{});
+}
+
+// Rows of a [..., n] view read into a buffer, or in place where they are contiguous in the compute type already.
+template <class T>
+constexpr DType dtype_of() {
+  return sizeof(T) == 4 ? DType::Float32 : (T(0.5) != T(0) ? DType::Float64 : DType::Int64);
+}
+
+template <class T>
+const T* read_row(const TensorView& view, int64_t row, int64_t n, T* buffer) {
+  if (view.dtype == dtype_of<T>() && view.is_contiguous()) return static_cast<const T*>(view.data) + row * n;
+  gather(view, row * n, n, buffer);
+  return buffer;
+}
+
+// Where to compute a row of an output: its own memory, or the buffer that store_row then writes back.
+template <class T>
+T* row_target(const TensorView& view, int64_t row, int64_t n, T* buffer) {
+  return view.dtype == dtype_of<T>() && view.is_contiguous() ? static_cast<T*>(view.data) + row * n : buffer;
+}
+
+template <class T>
+void store_row(const TensorView& view, int64_t row, int64_t n, const T* from, const T* buffer) {
+  if (from == buffer) scatter(view, row * n, n, from);
+}
+
+constexpr int64_t kGrainElements = 16384;
+inline int64_t row_grain(int64_t n) { return n > 0 ? (kGrainElements + n - 1) / n : 1; }
+
+}  // namespace
+}  // namespace shardwise::cpu
