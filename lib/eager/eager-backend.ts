@@ -50,6 +50,7 @@ function join(inputs: readonly Tensor[], meta: OutputMeta, { dim }: { dim: numbe
   const output = uninitialized(meta);
   let start = 0;
   for (const t of inputs) {
+    if (t.numel() === 0) continue;
     const offset = start * (output.strides[dim] as number);
     const window = new Tensor(t.shape, output.strides, offset, meta.dtype, meta.device, output.storage);
     launch(copyOp(), [t], [window], {});
@@ -108,7 +109,7 @@ function firstDevice(inputs: readonly Tensor[]): Device {
 function runInto(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor, meta: OutputMeta): Tensor {
   checkInto(op, into, meta);
   const operands = inputs.map((t) => (t.storage !== null && overlapsPartly(t, into) ? cloneNow(t) : t));
-  if (op.updates >= 0) {
+  if (op.updates >= 0 && (writesAnyLayout(op) || isContiguousLayout(into.shape, into.strides))) {
     const base = inputs[op.updates] as Tensor;
     if (base !== into) launch(copyOp(), [base], [into], {});
     launch(
@@ -120,15 +121,14 @@ function runInto(op: AnyOp, inputs: readonly Tensor[], params: object, into: Ten
   } else if (op.pointwise !== null || writesAnyLayout(op) || (into.dtype === meta.dtype && isContiguousLayout(into.shape, into.strides) && !inputs.includes(into))) {
     launch(op, operands, [into], params);
   } else {
-    const temporary = allocateOutput(meta);
-    launch(op, operands, [temporary], params);
+    const temporary = runEager(op, operands, params, null)[0] as Tensor;
     launch(copyOp(), [temporary], [into], {});
     temporary.dispose();
   }
   return into;
 }
 
-const anyLayout = new Set(['copy', 'fill', 'random_uniform', 'random_normal', 'random_integer', 'random_bernoulli']);
+const anyLayout = new Set(['copy', 'fill', 'random_uniform', 'random_normal', 'random_integer', 'random_bernoulli', 'scatter', 'index_put']);
 
 function writesAnyLayout(op: AnyOp): boolean {
   return op.kernel !== null && anyLayout.has(op.kernel);

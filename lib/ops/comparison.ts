@@ -2,7 +2,7 @@
 import { dispatchOne } from '../core/dispatch.js';
 import type { Op, PointwiseSpec } from '../core/op.js';
 import type { Tensor } from '../core/tensor.js';
-import { int64 } from '../core/dtype.js';
+import { bool, int64 } from '../core/dtype.js';
 import { definePointwise } from './define-pointwise.js';
 import { NO_PARAMS, addMethod, unaryFunction } from './method.js';
 import { type TensorLike, operand, operands } from './operand.js';
@@ -54,7 +54,15 @@ const bitwiseNotOp: Op<None> = definePointwise<None>('bitwiseNot', 1, {
   vjp: 'not-differentiable',
   samples: unarySamples(NO_PARAMS as None, { dtype: int64, low: -4, high: 4 }),
 });
-export const bitwiseNot = unaryFunction('bitwiseNot', bitwiseNotOp);
+unaryFunction('bitwiseNot', bitwiseNotOp);
+
+/** All bits turned over; for bool the opposite. @throws DtypeError for floating point tensors */
+export function bitwiseNot(input: Tensor): Tensor {
+  return input.dtype === bool ? input.logicalNot() : dispatchOne(bitwiseNotOp, [input], NO_PARAMS);
+}
+addMethod('bitwiseNot', function () {
+  return bitwiseNot(this);
+});
 
 /** Whether two tensors have the same shape and equal elements. Blocks until the values are known. */
 export function equal(input: Tensor, other: Tensor): boolean {

@@ -94,7 +94,10 @@ function contract(a: Labelled, b: Labelled, later: ReadonlySet<string>): Labelle
   const inner = shared.filter((l) => !later.has(l));
   const onlyA = a.labels.filter((l) => !shared.includes(l));
   const onlyB = b.labels.filter((l) => !shared.includes(l));
-  const size = (l: string): number => Math.max(a.labels.includes(l) ? sizeIn(a, l) : 1, b.labels.includes(l) ? sizeIn(b, l) : 1);
+  const size = (l: string): number => {
+    const own = a.labels.includes(l) ? sizeIn(a, l) : 1;
+    return own !== 1 || !b.labels.includes(l) ? own : sizeIn(b, l);
+  };
   const count = (labels: readonly string[]): number => labels.reduce((n, l) => n * size(l), 1);
   const arrange = (o: Labelled, order: readonly string[]): Tensor => o.tensor.permute(order.map((l) => o.labels.indexOf(l))).expand(order.map(size));
   const left = arrange(a, [...batch, ...onlyA, ...inner]).reshape([count(batch), count(onlyA), count(inner)]);

@@ -18,22 +18,24 @@ import { sampleTensor } from './samples.js';
 export function cat(tensors: readonly Tensor[], dim = 0): Tensor {
   if (tensors.length === 0) throw new ArgumentError('cat: expected at least one tensor', { op: 'cat' });
   for (const t of tensors) requireTensor(t, 'cat');
-  // An empty vector joins anything, as in PyTorch.
-  const parts = tensors.filter((t) => !(t.shape.length === 1 && t.shape[0] === 0));
-  const first = parts[0];
-  if (first === undefined) return (tensors[0] as Tensor).clone();
+  const first = tensors.find((t) => !isEmptyVector(t)) ?? (tensors[0] as Tensor);
   const at = wrapDim(dim, first.shape.length, 'cat');
-  parts.forEach((t, i) => {
-    const fits = t.shape.length === first.shape.length && t.shape.every((s, d) => d === at || s === first.shape[d]);
+  tensors.forEach((t, i) => {
+    const fits = isEmptyVector(t) || t.shape.length === first.shape.length && t.shape.every((s, d) => d === at || s === first.shape[d]);
     if (!fits) throw new ShapeError(`cat: tensor ${i} has shape ${formatShape(t.shape)}, tensor 0 has ${formatShape(first.shape)}; only dim ${dim} may differ`, { op: 'cat' });
   });
-  const dtype = parts.reduce((d, t) => promoteTypes(d, t.dtype), first.dtype);
+  const dtype = tensors.reduce((d, t) => promoteTypes(d, t.dtype), first.dtype);
   const { device } = first;
   return dispatchOne(
     catOp,
-    parts.map((t) => (t.dtype === dtype && t.device === device ? t : t.to({ dtype, device }))),
-    { dim: at, sizes: parts.map((t) => t.shape[at] as number) },
+    tensors.map((t) => (t.dtype === dtype && t.device === device ? t : t.to({ dtype, device }))),
+    { dim: at, sizes: tensors.map((t) => (isEmptyVector(t) ? 0 : (t.shape[at] as number))) },
   );
+}
+
+/** Joins anything, as in PyTorch. */
+function isEmptyVector(t: Tensor): boolean {
+  return t.shape.length === 1 && t.shape[0] === 0;
 }
 
 interface Cat {
@@ -49,7 +51,7 @@ const catOp: Op<Cat> = defineOp<Cat>({
   traits: ['join'],
   kernel: null,
   meta: (inputs, { dim, sizes }) => {
-    const first = inputs[0] as Tensor;
+    const first = inputs.find((t) => !isEmptyVector(t)) ?? (inputs[0] as Tensor);
     const total = sizes.reduce((a, b) => a + b, 0);
     return [{ shape: first.shape.map((s, i) => (i === dim ? total : s)), strides: null, dtype: first.dtype, device: first.device }];
   },
@@ -59,7 +61,8 @@ const catOp: Op<Cat> = defineOp<Cat>({
     return sizes.map((size, i) => {
       const start = at;
       at += size;
-      return ctx.needs(i) ? g.narrow(dim, start, size) : null;
+      if (!ctx.needs(i)) return null;
+      return ctx.inputShape(i).length === g.shape.length ? g.narrow(dim, start, size) : g.newZeros(ctx.inputShape(i));
     });
   },
   samples: () => [{ inputs: [sampleTensor([2, 3]), sampleTensor([1, 3], { seed: 4 }), sampleTensor([0, 3])], params: { dim: 0, sizes: [2, 1, 0] } }],

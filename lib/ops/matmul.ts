@@ -75,7 +75,7 @@ const matmulOp: Op<Product> = defineOp<Product>({
     return [
       ctx.needs(0) ? product(scaled, ctx.input(1).transpose(-2, -1)) : null, // dL/da = dL/dy b^T
       ctx.needs(1) ? product(ctx.input(0).transpose(-2, -1), scaled) : null, // dL/db = a^T dL/dy
-      ctx.needs(2) ? (beta === 1 ? g : g.mul(beta)) : null,
+      ctx.needs(2) ? (beta === 1 ? g : beta === 0 ? g.zerosLike() : g.mul(beta)) : null,
     ];
   },
   samples: () => {
@@ -195,7 +195,6 @@ function addProduct(op: string, input: Tensor, a: Tensor, b: Tensor, { beta = 1,
   const shape = [...batchOf(a.shape), last(a.shape, 2), last(b.shape, 1)];
   if (!sameShape(broadcastShapes(input.shape, shape, op), shape)) throw new ShapeError(`${op}: input ${formatShape(input.shape)} does not broadcast to ${formatShape(shape)}`, { op });
   if (input.dtype !== a.dtype) throw new DtypeError(`${op}: expected equal dtypes, got ${input.dtype.name} and ${a.dtype.name}`, { op });
-  if (beta === 0) return product(a, b, null, { alpha, beta });
   return product(a, b, input, { alpha, beta });
 }
 

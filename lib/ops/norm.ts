@@ -93,7 +93,8 @@ const layerNormOp: Op<NormParams> = defineOp<NormParams>({
     const [x, weight] = [ctx.input(0), ctx.input(1)];
     const needs = [0, 1, 2].map((i) => ctx.needs(i));
     const grads = dispatch(layerNormBackward, [g.contiguous(), x, ctx.output(1), ctx.output(2), weight], { ...ctx.params, needs });
-    return [grads[0] as Tensor, (grads[1] as Tensor).reshape(ctx.inputShape(1)), (grads[2] as Tensor).reshape(ctx.inputShape(2))];
+    const shaped = (i: number): Tensor | null => (ctx.needs(i) ? (grads[i] as Tensor).reshape(ctx.inputShape(i)) : null);
+    return [grads[0] as Tensor, shaped(1), shaped(2)];
   },
   decompose: ([x, weight, bias], { width, eps }) => {
     const rows = (x as Tensor).reshape([-1, width]);
@@ -155,7 +156,7 @@ const rmsNormOp: Op<NormParams> = defineOp<NormParams>({
   vjp: (ctx, g) => {
     const needs = [0, 1].map((i) => ctx.needs(i));
     const grads = dispatch(rmsNormBackward, [g.contiguous(), ctx.input(0), ctx.output(1), ctx.input(1)], { ...ctx.params, needs });
-    return [grads[0] as Tensor, (grads[1] as Tensor).reshape(ctx.inputShape(1))];
+    return [grads[0] as Tensor, ctx.needs(1) ? (grads[1] as Tensor).reshape(ctx.inputShape(1)) : null];
   },
   decompose: ([x, weight], { width, eps }) => {
     const rows = (x as Tensor).reshape([-1, width]);

@@ -1,7 +1,7 @@
 /** Reductions over dims: sum, mean, prod, amax, amin, any, all, var, std, norm, logsumexp. */
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import type { CommandWriter } from '../core/command.js';
-import { type DType, bool, int64 } from '../core/dtype.js';
+import { type DType, bool, int64, uint8 } from '../core/dtype.js';
 import { DtypeError, IndexError } from '../core/errors.js';
 import { type Op, type OpDefinition, type Sample, defineOp } from '../core/op.js';
 import { type Shape, formatShape, numelOf, wrapDims } from '../core/shape.js';
@@ -88,7 +88,8 @@ function defineReduction(name: string, kernel: string, doc: string, dtypeOf: (t:
 
 const same = (t: DType): DType => t;
 const widened = (t: DType): DType => (t.isFloatingPoint ? t : int64);
-const toBool = (): DType => bool;
+/** uint8 stood for bool once, and keeps its dtype, as in PyTorch. */
+const toBool = (t: DType): DType => (t === uint8 ? uint8 : bool);
 const savesBoth = { inputs: [0], outputs: [0] } as const;
 
 /** A reduced value stretched back over the dims it was reduced from. @internal */

@@ -5,9 +5,11 @@ import { type Op, defineOp } from '../core/op.js';
 import { wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
+import { flip } from './join.js';
 import { requireTensor } from './operand.js';
 import { lowerRows } from './rows.js';
 import { sampleTensor } from './samples.js';
+import { where } from './where.js';
 
 interface OneDim {
   dim: number;
@@ -90,14 +92,24 @@ const cumprodOp: Op<OneDim> = defineOp<OneDim>({
   meta: cumsumOp.meta,
   lower,
   saves: { inputs: [0], outputs: [0] },
-  vjp: (ctx, g) => [reverseCumsum(g.mul(ctx.output(0)), ctx.params.dim).div(ctx.input(0))],
+  vjp: (ctx, g) => [cumprodGradient(g, ctx.input(0), ctx.output(0), ctx.params.dim)],
   samples: () => [{ inputs: [sampleTensor([3, 5], { low: 0.5, high: 2 })], params: { dim: 1 } }],
 });
 
 /** Sums from each element to the end. */
 function reverseCumsum(g: Tensor, dim: number): Tensor {
   if (g.shape.length === 0) return g;
-  return g.sum(dim, { keepdim: true }).sub(g.cumsum(dim)).add(g);
+  return flip(flip(g, dim).cumsum(dim), dim);
+}
+
+/** By division before the first zero; at it by the products without it; behind it every product holds the zero. */
+function cumprodGradient(g: Tensor, x: Tensor, products: Tensor, dim: number): Tensor {
+  const zero = x.eq(0);
+  const zerosSoFar = zero.cumsum(dim);
+  const firstZero = zero.logicalAnd(zerosSoFar.eq(1));
+  const without = where(firstZero, 1, x).cumprod(dim);
+  const before = reverseCumsum(g.mul(products), dim).div(where(zero, 1, x));
+  return where(zerosSoFar.eq(0), before, where(firstZero, reverseCumsum(g.mul(without), dim), 0));
 }
 
 /** Options of ops that may convert first. */
@@ -131,7 +143,7 @@ declare module '../core/tensor.js' {
     logSoftmax(dim: number, options?: DtypeOption): Tensor;
     /** Running sums along a dim. Gradient: yes. */
     cumsum(dim: number, options?: DtypeOption): Tensor;
-    /** Running products along a dim. Gradient: yes, where no element is 0. */
+    /** Running products along a dim. Gradient: yes. */
     cumprod(dim: number, options?: DtypeOption): Tensor;
   }
 }

@@ -26,8 +26,8 @@ SW_MATH double abs(double x) { return from_bits(bits(x) & INT64_MAX); }
 SW_MATH int64_t abs(int64_t x) { return x < 0 ? -x : x; }
 SW_MATH float copysign(float x, float s) { return from_bits((bits(x) & 0x7fffffff) | (bits(s) & INT32_MIN)); }
 SW_MATH double copysign(double x, double s) { return from_bits((bits(x) & INT64_MAX) | (bits(s) & INT64_MIN)); }
-SW_MATH float sign(float x) { return x > 0 ? 1.0f : (x < 0 ? -1.0f : x); }
-SW_MATH double sign(double x) { return x > 0 ? 1.0 : (x < 0 ? -1.0 : x); }
+SW_MATH float sign(float x) { return x > 0 ? 1.0f : (x < 0 ? -1.0f : 0.0f); }
+SW_MATH double sign(double x) { return x > 0 ? 1.0 : (x < 0 ? -1.0 : 0.0); }
 SW_MATH int64_t sign(int64_t x) { return (x > 0) - (x < 0); }
 
 SW_MATH float floor(float x) { return __builtin_floorf(x); }
