@@ -16,3 +16,6 @@ export { enableGrad, inferenceMode, isGradEnabled, noGrad } from './autograd/gra
 export * as autograd from './autograd/index.js';
 export * as cuda from './cuda/index.js';
 export * as nn from './nn/index.js';
+export * as optim from './optim/index.js';
+export { type SaveOptions, SafetensorsFile, loadSafetensors, saveSafetensors } from './checkpoint/safetensors.js';
+export * as memory from './memory/index.js';

@@ -1,5 +1,10 @@
 #!/usr/bin/env node
-// Builds the native part: `--if-needed` only where no addon loads yet, `--cmake <Config>` without cmake-js (node-gyp's route).
+// Builds the native part through CMake: with cmake-js where it is installed, else with plain CMake.
+//
+//   --if-needed       only what is missing or older than its sources; what npm runs after an installation in a clone
+//   --cmake <config>  plain CMake; node-gyp's route through binding.gyp
+//
+// Environment: SHARDWISE_CUDA=OFF, SHARDWISE_CUDA_ARCHITECTURES, SHARDWISE_RELEASE, SHARDWISE_SANITIZE. A choice stays until changed.
 const { spawnSync } = require('node:child_process');
 const fs = require('node:fs');
 const os = require('node:os');
@@ -7,42 +12,19 @@ const path = require('node:path');
 
 const root = path.resolve(__dirname, '..');
 const args = process.argv.slice(2);
-const plain = args.indexOf('--cmake');
-const config = plain >= 0 ? args[plain + 1] || 'Release' : 'Release';
+const plainAt = args.indexOf('--cmake');
+const config = plainAt >= 0 ? args[plainAt + 1] || 'Release' : 'Release';
+const options = ['SHARDWISE_CUDA', 'SHARDWISE_CUDA_ARCHITECTURES', 'SHARDWISE_RELEASE', 'SHARDWISE_SANITIZE'];
 
-function loads() {
-  try {
-    require('node-gyp-build')(root);
-    return true;
-  } catch {
-    return false;
-  }
-}
+const cmakeJs = plainAt >= 0 ? null : resolveCmakeJs();
+const folder = path.join('build', cmakeJs ? 'cmake' : 'plain');
+const output = path.join(root, 'build', config);
 
-function stale() {
-  const addon = path.join(root, 'build', 'Release', 'shardwise.node');
-  if (!fs.existsSync(addon)) return false; // a prebuild serves
-  const built = fs.statSync(addon).mtimeMs;
-  const newer = (folder) =>
-    fs.readdirSync(folder, { withFileTypes: true }).some((entry) => {
-      const file = path.join(folder, entry.name);
-      return entry.isDirectory() ? newer(file) : fs.statSync(file).mtimeMs > built;
-    });
-  return newer(path.join(root, 'native'));
-}
+if (args.includes('--if-needed') && !isNeeded()) process.exit(0);
+build();
+report();
 
-if (args.includes('--if-needed') && loads() && !stale()) process.exit(0);
-
-// make's variables of an outer build must not reach the inner one.
-for (const name of ['MAKEFLAGS', 'MFLAGS', 'MAKELEVEL', 'MAKEOVERRIDES']) delete process.env[name];
-
-function run(command, commandArgs) {
-  const { status, error } = spawnSync(command, commandArgs, { cwd: root, stdio: 'inherit' });
-  if (error) console.error(`shardwise: cannot run ${command}: ${error.message}. A C++20 compiler and CMake 3.22 or newer are needed.`);
-  if (status !== 0) process.exit(status ?? 1);
-}
-
-function cmakeJs() {
+function resolveCmakeJs() {
   try {
     return require.resolve('cmake-js/bin/cmake-js');
   } catch {
@@ -50,14 +32,74 @@ function cmakeJs() {
   }
 }
 
-const defines = ['SHARDWISE_CUDA', 'SHARDWISE_RELEASE_COMPRESSION', 'SHARDWISE_SANITIZE', 'CMAKE_CUDA_ARCHITECTURES'].flatMap((name) =>
-  process.env[name] ? [[name, process.env[name]]] : [],
-);
-const tool = plain >= 0 ? null : cmakeJs();
-if (tool) {
-  run(process.execPath, [tool, 'compile', '--out', 'build/cmake', '--parallel', String(os.availableParallelism()), ...defines.map(([k, v]) => `--CD${k}=${v}`)]);
-} else {
-  const folder = 'build/plain';
-  run('cmake', ['-S', '.', '-B', folder, `-DCMAKE_BUILD_TYPE=${config}`, ...defines.map(([k, v]) => `-D${k}=${v}`)]);
-  run('cmake', ['--build', folder, '--parallel', String(os.availableParallelism())]);
+function isNeeded() {
+  try {
+    require('node-gyp-build')(root);
+  } catch {
+    return true;
+  }
+  const local = path.join(output, 'shardwise.node');
+  if (!fs.existsSync(local)) return false; // a prebuild serves
+  const built = fs.statSync(local).mtimeMs;
+  return newest(path.join(root, 'native')) > built || (!fs.existsSync(path.join(output, 'cuda-backend.so')) && wantsCuda());
+}
+
+/** Time of the latest change among the sources of a folder. */
+function newest(directory) {
+  let time = 0;
+  for (const entry of fs.readdirSync(directory, { withFileTypes: true })) {
+    const file = path.join(directory, entry.name);
+    if (entry.isDirectory()) time = Math.max(time, entry.name === 'selftest' ? 0 : newest(file));
+    else if (/\.(cc|h|inc|def|cu|cuh|map)$/.test(entry.name)) time = Math.max(time, fs.statSync(file).mtimeMs);
+  }
+  return time;
+}
+
+function findNvcc() {
+  const folders = [process.env.CUDA_HOME, process.env.CUDA_PATH, '/usr/local/cuda'].flatMap((home) =>
+    home ? [path.join(home, 'bin')] : [],
+  );
+  return [...(process.env.PATH ?? '').split(path.delimiter), ...folders].some((bin) => fs.existsSync(path.join(bin, 'nvcc')));
+}
+
+function cacheSays(option) {
+  try {
+    return new RegExp(`^${option}:\\w+=(.*)$`, 'm').exec(fs.readFileSync(path.join(root, folder, 'CMakeCache.txt'), 'utf8'))?.[1];
+  } catch {
+    return undefined;
+  }
+}
+
+function wantsCuda() {
+  return !/^(OFF|0|NO|FALSE)$/i.test(process.env.SHARDWISE_CUDA ?? cacheSays('SHARDWISE_CUDA') ?? 'ON') && findNvcc();
+}
+
+function run(command, commandArgs) {
+  const { status, error } = spawnSync(command, commandArgs, { cwd: root, stdio: 'inherit' });
+  if (error === undefined && status === 0) return;
+  const reason = error ? `cannot run ${command}: ${error.message}` : `${path.basename(command)} failed`;
+  console.error(`shardwise: ${reason}. The native build needs a C++20 compiler (g++ 12, clang 15) and CMake 3.22 or newer.`);
+  process.exit(status || 1);
+}
+
+function build() {
+  // make's variables of an outer build must not reach the inner one.
+  for (const name of ['MAKEFLAGS', 'MFLAGS', 'MAKELEVEL', 'MAKEOVERRIDES']) delete process.env[name];
+  const chosen = options.flatMap((name) => (process.env[name] ? [`${name}=${process.env[name]}`] : []));
+  // A device compilation may take 2 GiB.
+  const jobs = String(Math.max(1, Math.min(os.availableParallelism(), Math.floor(os.totalmem() / 2 ** 31))));
+  if (cmakeJs) {
+    run(process.execPath, [cmakeJs, 'compile', '--out', folder, '--parallel', jobs, ...chosen.map((option) => `--CD${option}`)]);
+  } else {
+    run('cmake', ['-S', '.', '-B', folder, `-DCMAKE_BUILD_TYPE=${config}`, ...chosen.map((option) => `-D${option}`)]);
+    run('cmake', ['--build', folder, '--parallel', jobs]);
+  }
+}
+
+function report() {
+  const now = new Date();
+  fs.utimesSync(path.join(output, 'shardwise.node'), now, now); // sources that changed without effect count as built
+  if (wantsCuda()) return;
+  const reason = findNvcc() ? 'SHARDWISE_CUDA is OFF' : 'no nvcc found';
+  console.log(`shardwise: built without CUDA (${reason}); everything works on the CPU.`);
 }

@@ -16,6 +16,10 @@ import { Parameter } from './parameter.js';
 export interface MultiheadAttentionOptions extends LayerOptions {
   dropout?: number;
   bias?: boolean;
+  /** Size of keys, if not that of queries. */
+  kdim?: number;
+  /** Size of values, if not that of queries. */
+  vdim?: number;
   /** Inputs are `[batch, sequence, feature]` instead of `[sequence, batch, feature]`. */
   batchFirst?: boolean;
 }
@@ -43,21 +47,33 @@ export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, valu
   readonly numHeads: number;
   readonly dropout: number;
   readonly batchFirst: boolean;
-  in_proj_weight: Parameter;
+  in_proj_weight: Parameter | null = null;
+  q_proj_weight: Parameter | null = null;
+  k_proj_weight: Parameter | null = null;
+  v_proj_weight: Parameter | null = null;
   in_proj_bias: Parameter | null;
   out_proj: Linear;
 
-  constructor(embedDim: number, numHeads: number, { dropout: p = 0, bias = true, batchFirst = false, ...options }: MultiheadAttentionOptions = {}) {
+  constructor(embedDim: number, numHeads: number, { dropout: p = 0, bias = true, batchFirst = false, kdim = embedDim, vdim = embedDim, ...options }: MultiheadAttentionOptions = {}) {
     super();
     if (embedDim % numHeads !== 0) throw new ArgumentError(`MultiheadAttention: ${embedDim} features do not divide into ${numHeads} heads`, { embedDim, numHeads });
     this.embedDim = embedDim;
     this.numHeads = numHeads;
     this.dropout = p;
     this.batchFirst = batchFirst;
-    this.in_proj_weight = new Parameter(empty([3 * embedDim, embedDim], options));
+    const weight = (rows: number, columns: number): Parameter => {
+      const made = new Parameter(empty([rows, columns], options));
+      xavierUniform_(made);
+      return made;
+    };
+    if (kdim === embedDim && vdim === embedDim) this.in_proj_weight = weight(3 * embedDim, embedDim);
+    else {
+      this.q_proj_weight = weight(embedDim, embedDim);
+      this.k_proj_weight = weight(embedDim, kdim);
+      this.v_proj_weight = weight(embedDim, vdim);
+    }
     this.in_proj_bias = bias ? new Parameter(empty([3 * embedDim], options)) : null;
     this.out_proj = new Linear(embedDim, embedDim, { bias, ...options });
-    xavierUniform_(this.in_proj_weight);
     if (this.in_proj_bias) constant_(this.in_proj_bias, 0);
     if (this.out_proj.bias) constant_(this.out_proj.bias, 0);
   }
@@ -82,8 +98,9 @@ export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, valu
 
   /** One product where all three inputs are the same tensor. */
   private project(q: Tensor, k: Tensor, v: Tensor): Tensor[] {
-    if (q === k && k === v) return linear(q, this.in_proj_weight, this.in_proj_bias).chunk(3, -1);
-    const weights = this.in_proj_weight.chunk(3, 0);
+    const joint = this.in_proj_weight;
+    if (joint !== null && q === k && k === v) return linear(q, joint, this.in_proj_bias).chunk(3, -1);
+    const weights = joint?.chunk(3, 0) ?? [this.q_proj_weight, this.k_proj_weight, this.v_proj_weight];
     const biases = this.in_proj_bias?.chunk(3, 0);
     return [q, k, v].map((t, i) => linear(t, weights[i] as Tensor, biases?.[i] ?? null));
   }

@@ -5,7 +5,7 @@ import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 
 /** Activation that follows a layer; decides its gain. */
-export type Nonlinearity = 'linear' | 'sigmoid' | 'tanh' | 'relu' | 'leakyRelu' | 'selu';
+export type Nonlinearity = 'linear' | 'sigmoid' | 'tanh' | 'relu' | 'leaky_relu' | 'selu';
 
 /** The factor that keeps the variance through an activation. @see PyTorch `nn.init.calculate_gain` */
 export function calculateGain(nonlinearity: Nonlinearity, slope = 0.01): number {
@@ -14,7 +14,7 @@ export function calculateGain(nonlinearity: Nonlinearity, slope = 0.01): number 
       return 5 / 3;
     case 'relu':
       return Math.SQRT2;
-    case 'leakyRelu':
+    case 'leaky_relu':
       return Math.sqrt(2 / (1 + slope ** 2));
     case 'selu':
       return 3 / 4;
@@ -75,12 +75,12 @@ export function xavierNormal_(t: Tensor, { gain = 1 } = {}): Tensor {
 export interface KaimingOptions {
   /** Slope of the leaky relu that follows. */
   a?: number;
-  mode?: 'fanIn' | 'fanOut';
+  mode?: 'fan_in' | 'fan_out';
   nonlinearity?: Nonlinearity;
 }
 
-function kaimingStd(t: Tensor, { a = 0, mode = 'fanIn', nonlinearity = 'leakyRelu' }: KaimingOptions): number {
-  const fan = fans(t)[mode];
+function kaimingStd(t: Tensor, { a = 0, mode = 'fan_in', nonlinearity = 'leaky_relu' }: KaimingOptions): number {
+  const fan = mode === 'fan_in' ? fans(t).fanIn : fans(t).fanOut;
   return fan === 0 ? 0 : calculateGain(nonlinearity, a) / Math.sqrt(fan);
 }
 

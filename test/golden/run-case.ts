@@ -41,11 +41,15 @@ export class Decoder {
   readonly tensors = new Map<string, Tensor>();
   readonly memories = new Map<string, Tensor>();
 
-  constructor(
-    private readonly fixture: Fixture<unknown>,
-    private readonly device: DeviceName,
-    private readonly needsGrad: (path: string) => boolean = () => false,
-  ) {}
+  private readonly fixture: Fixture<unknown>;
+  private readonly device: DeviceName;
+  private readonly needsGrad: (path: string) => boolean;
+
+  constructor(fixture: Fixture<unknown>, device: DeviceName, needsGrad: (path: string) => boolean = () => false) {
+    this.fixture = fixture;
+    this.device = device;
+    this.needsGrad = needsGrad;
+  }
 
   value(encoded: Encoded, path: string): unknown {
     if (encoded === null || typeof encoded !== 'object') return encoded;

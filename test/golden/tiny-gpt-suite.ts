@@ -68,10 +68,10 @@ function checkTraining(fixture: Fixture<Case>, c: Case, device: DeviceName): voi
 class TinyGpt {
   readonly params: Map<string, Tensor>;
 
-  constructor(
-    private readonly c: Case,
-    device: DeviceName,
-  ) {
+  private readonly c: Case;
+
+  constructor(c: Case, device: DeviceName) {
+    this.c = c;
     this.params = seededWeights(c.params, c.seed, device);
     for (const param of this.params.values()) param.requiresGrad_();
   }

@@ -23,6 +23,23 @@ __device__ __forceinline__ double logarithm(double v) { return log(v); }
 __device__ __forceinline__ float largest_of(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ double largest_of(double a, double b) { return fmax(a, b); }
 
+// Elements of the dtypes that accumulate in C: float64 in double, the others in float.
+template <class C>
+__device__ __forceinline__ C load_as(const void* base, int64_t index, DType dtype) {
+  if constexpr (sizeof(C) == 8) return static_cast<const double*>(base)[index];
+  else if (dtype == DType::Float32) return static_cast<const float*>(base)[index];
+  else if (dtype == DType::BFloat16) return to_compute<C>(static_cast<const bfloat16_t*>(base)[index]);
+  else return to_compute<C>(static_cast<const half_t*>(base)[index]);
+}
+
+template <class C>
+__device__ __forceinline__ void store_as(void* base, int64_t index, DType dtype, C value) {
+  if constexpr (sizeof(C) == 8) static_cast<double*>(base)[index] = value;
+  else if (dtype == DType::Float32) static_cast<float*>(base)[index] = value;
+  else if (dtype == DType::BFloat16) static_cast<bfloat16_t*>(base)[index] = from_compute<bfloat16_t>(value);
+  else static_cast<half_t*>(base)[index] = from_compute<half_t>(value);
+}
+
 template <class C>
 struct Shared {
   C a[kStep][kTile + 4], b[kStep][kTile + 4];
@@ -40,7 +57,7 @@ struct Rows {
 
   template <class C>
   __device__ __forceinline__ C at(int64_t row, int64_t column, DType dtype) const {
-    return row < rows && column < columns ? load_any<C>(data, base + row * row_stride + column * column_stride, dtype) : C(0);
+    return row < rows && column < columns ? load_as<C>(data, base + row * row_stride + column * column_stride, dtype) : C(0);
   }
 };
 
@@ -49,6 +66,7 @@ template <class C>
 __device__ __forceinline__ void score_tile(C (&out)[4][4], const Rows& a, int64_t a0, const Rows& b, int64_t b0, DType dtype,
                                            Shared<C>& shared) {
   const int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
+#pragma unroll 1
   for (int64_t d0 = 0; d0 < a.columns; d0 += kStep) {
     __syncthreads();
 #pragma unroll
@@ -83,6 +101,7 @@ __device__ __forceinline__ void accumulate_tile(C (&out)[kChunks][4][4], const C
   for (int chunk = 0; chunk < kChunks; chunk++) {
     const int64_t first = column0 + chunk * kTile;
     if (first >= x.columns) break;
+#pragma unroll 1
     for (int k0 = 0; k0 < kTile; k0 += kStep) {
       __syncthreads();
 #pragma unroll
@@ -117,7 +136,7 @@ __device__ __forceinline__ void store_tile(void* to, DType dtype, const C (&valu
 #pragma unroll
       for (int j = 0; j < 4; j++) {
         const int64_t row = row0 + ty * 4 + i, column = column0 + chunk * kTile + tx * 4 + j;
-        if (row < rows && column < columns) store_any<C>(to, base + row * columns + column, dtype, values[chunk][i][j] * scales[i]);
+        if (row < rows && column < columns) store_as<C>(to, base + row * columns + column, dtype, values[chunk][i][j] * scales[i]);
       }
 }
 
@@ -232,7 +251,7 @@ __global__ void __launch_bounds__(kThreads) simt_backward(const __grid_constant_
           const C score = masked_score(p, s[i][j], mask_base, query, key);
           const int64_t at = head_index * p.queries + query;
           const bool visible = score != C(-INFINITY);  // then the query exists
-          const C lse = visible ? load_any<C>(p.lse, at, p.lse_dtype) : C(0);
+          const C lse = !visible ? C(0) : p.lse_dtype == DType::Float64 ? C(static_cast<const double*>(p.lse)[at]) : C(static_cast<const float*>(p.lse)[at]);
           const C weight = visible ? exponential(score - lse) : C(0), delta = visible ? static_cast<const C*>(p.delta)[at] : C(0);
           const C factor = kept >> (i * 4 + j) & 1 ? keep_scale : C(0);
           d[i][j] = weight * (d[i][j] * factor - delta);

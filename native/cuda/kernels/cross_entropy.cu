@@ -28,7 +28,7 @@ struct ClassWeights {
   DType dtype;
 
   template <class C> __device__ __forceinline__ C at(int64_t i) const {
-    return data ? load_any<C>(data, i * stride, dtype) : C(1);
+    return data ? load_floating<C>(data, i * stride, dtype) : C(1);
   }
 };
 
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(256) cross_entropy_gradient(const T* x, Logits
   const int64_t t = target[index * target_stride];
   const bool valid = t >= 0 && t < shape.n, used = valid && t != smoothing.ignore_index;
   if (!valid && t != smoothing.ignore_index && block == 0 && threadIdx.x == 0) errors.report(t, shape.n, index);
-  const C log_sum = load_any<C>(lse, index * lse_stride, lse_dtype);
+  const C log_sum = load_floating<C>(lse, index * lse_stride, lse_dtype);
   const C scale = used ? g[index * g_stride] : C(0);
   const C amount = C(smoothing.amount), share = amount / C(shape.n);
   const C hit = used ? (C(1) - amount) * weights.at<C>(t) * scale : C(0);

@@ -44,7 +44,7 @@ __device__ __forceinline__ void load_norm_vector(const NormVector& v, Index firs
   } else {
 #pragma unroll 1
     for (int i = 0; i < V; i++) {
-      const C value = first + i >= 0 && first + i < n ? load_any<C>(v.data, (first + i) * v.stride, v.dtype) : C(0);
+      const C value = first + i >= 0 && first + i < n ? load_floating<C>(v.data, (first + i) * v.stride, v.dtype) : C(0);
 #pragma unroll
       for (int j = 0; j < V; j++)
         if (i == j) out[j] = value;

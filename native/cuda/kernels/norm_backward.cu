@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(256) norm_backward_rows(const T* g, const T* x
   __shared__ Pair<C> shared[32];
   const int64_t start = blockIdx.x * n;
   const C mean = means ? means[blockIdx.x] : C(0), rstd = rstds[blockIdx.x];
-  auto weight = [&](int64_t i) { return w.data ? load_any<C>(w.data, i * w.stride, w.dtype) : C(1); };
+  auto weight = [&](int64_t i) { return w.data ? load_floating<C>(w.data, i * w.stride, w.dtype) : C(1); };
   Pair<C> total{C(0), C(0)};
   for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
     const C h = to_compute<C>(g[start + i]) * weight(i);

@@ -20,10 +20,24 @@ __device__ __forceinline__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
-// Lets a kernel be launched with `bytes` of dynamic shared memory. An error shows up in launched().
+// Lets a kernel be launched with `bytes` of dynamic shared memory on the current device. The driver is asked once per thread,
+// kernel and device. An error shows up in launched().
 template <class K>
 inline void allow_shared(K* kernel, size_t bytes) {
-  if (bytes > 48 * 1024) cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (bytes <= 48 * 1024) return;
+  struct Known {
+    const void* kernel;
+    int device;
+    size_t bytes;
+  };
+  static thread_local Known known[8] = {};  // per kernel signature
+  const void* const address = reinterpret_cast<const void*>(kernel);
+  int device = 0;
+  cudaGetDevice(&device);
+  Known& slot = known[(reinterpret_cast<uintptr_t>(address) >> 4) % 8];
+  if (slot.kernel == address && slot.device == device && slot.bytes >= bytes) return;
+  cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  slot = {address, device, bytes};
 }
 
 }  // namespace shardwise::cuda

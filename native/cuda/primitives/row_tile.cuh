@@ -32,6 +32,17 @@ __device__ __forceinline__ double row_max(double a, double b) { return fmax(a, b
 __device__ __forceinline__ float row_log(float v) { return logf(v); }
 __device__ __forceinline__ double row_log(double v) { return log(v); }
 
+// load_any for floating dtypes only: fewer branches to compile.
+template <class C>
+__device__ __forceinline__ C load_floating(const void* base, int64_t index, DType dtype) {
+  switch (dtype) {
+    case DType::Float64: return static_cast<C>(static_cast<const double*>(base)[index]);
+    case DType::Float16: return to_compute<C>(static_cast<const half_t*>(base)[index]);
+    case DType::BFloat16: return to_compute<C>(static_cast<const bfloat16_t*>(base)[index]);
+    default: return static_cast<C>(static_cast<const float*>(base)[index]);
+  }
+}
+
 // ---- sums of exponentials in one pass -------------------------------------------------------------------------------
 
 // The running maximum and the sum of exp(value - maximum). A NaN or +inf makes the sum NaN; -inf adds nothing.

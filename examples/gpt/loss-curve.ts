@@ -1,0 +1,29 @@
+/** The loss curve as an SVG picture. */
+import { scaleLinear } from 'd3-scale';
+import { line } from 'd3-shape';
+
+const WIDTH = 640;
+const HEIGHT = 360;
+const MARGIN = { left: 48, right: 16, top: 28, bottom: 36 };
+
+/** Draws training losses by step, and the bigram model's loss as a dashed line. */
+export function lossCurveSvg(losses: readonly { step: number; loss: number }[], bigram: number): string {
+  const x = scaleLinear([losses[0]?.step ?? 0, losses[losses.length - 1]?.step ?? 1], [MARGIN.left, WIDTH - MARGIN.right]);
+  const values = losses.map((l) => l.loss);
+  const y = scaleLinear([Math.min(bigram, ...values) - 0.1, Math.max(bigram, ...values) + 0.1], [HEIGHT - MARGIN.bottom, MARGIN.top]).nice();
+  const path = line<{ step: number; loss: number }>(
+    (d) => x(d.step),
+    (d) => y(d.loss),
+  )(losses as { step: number; loss: number }[]);
+  const yTicks = y.ticks(6).map((v) => `<line x1="${MARGIN.left}" x2="${WIDTH - MARGIN.right}" y1="${y(v)}" y2="${y(v)}" stroke="#ddd"/><text x="${MARGIN.left - 8}" y="${y(v) + 4}" text-anchor="end">${v}</text>`);
+  const xTicks = x.ticks(6).map((v) => `<text x="${x(v)}" y="${HEIGHT - MARGIN.bottom + 18}" text-anchor="middle">${v}</text>`);
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${HEIGHT}" font-family="sans-serif" font-size="12">
+<rect width="100%" height="100%" fill="white"/>
+<text x="${MARGIN.left}" y="18">training loss, nats a byte</text>
+${[...yTicks, ...xTicks].join('\n')}
+<line x1="${MARGIN.left}" x2="${WIDTH - MARGIN.right}" y1="${y(bigram)}" y2="${y(bigram)}" stroke="#c33" stroke-dasharray="6 4"/>
+<text x="${WIDTH - MARGIN.right}" y="${y(bigram) - 6}" text-anchor="end" fill="#c33">byte bigram ${bigram.toFixed(3)}</text>
+<path d="${path ?? ''}" fill="none" stroke="#2563a8" stroke-width="1.5"/>
+</svg>
+`;
+}

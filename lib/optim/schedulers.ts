@@ -1,0 +1,3 @@
+/** The `optim.lrScheduler` namespace. */
+export * from './lr-scheduler.js';
+export * from './lr-cycles.js';

@@ -1,0 +1,85 @@
+/** Stochastic gradient descent with momentum. */
+import type { Tensor } from '../core/tensor.js';
+import { sgdStep } from '../ops/optimizer-steps.js';
+import { ArgumentError } from '../core/errors.js';
+import { type Hyperparameters, Optimizer, type ParamGroup, type Params, checkRange, withGradients } from './optimizer.js';
+
+/** Options of {@link SGD}. */
+export interface SGDOptions {
+  lr?: number;
+  momentum?: number;
+  dampening?: number;
+  weightDecay?: number;
+  nesterov?: boolean;
+  maximize?: boolean;
+  /** False: one parameter at a time in plain ops. */
+  foreach?: boolean | null;
+  /** One command for all parameters; the default. */
+  fused?: boolean | null;
+}
+
+type Group = Required<SGDOptions> & Hyperparameters;
+
+/**
+ * p -= lr * g, with momentum, Nesterov momentum and weight decay.
+ *
+ * @see PyTorch `torch.optim.SGD`
+ */
+export class SGD extends Optimizer<Group> {
+  constructor(params: Params<Group>, options: SGDOptions = {}) {
+    super(params, { lr: 1e-3, momentum: 0, dampening: 0, weightDecay: 0, nesterov: false, maximize: false, foreach: null, fused: null, ...options } as Group);
+  }
+
+  protected override checkGroup(group: ParamGroup<Group>): void {
+    checkRange('SGD', 'lr', group.lr, 0);
+    checkRange('SGD', 'momentum', group.momentum, 0);
+    checkRange('SGD', 'weightDecay', group.weightDecay, 0);
+    if (group.nesterov && (group.momentum <= 0 || group.dampening !== 0)) throw new ArgumentError('SGD: nesterov needs a momentum above 0 and a dampening of 0');
+  }
+
+  protected stepGroup(group: ParamGroup<Group>): void {
+    for (const params of withGradients(group.params)) {
+      const fresh = params.filter((p) => !this.state.has(p));
+      const started = params.filter((p) => this.state.has(p));
+      if (group.momentum === 0) this.run(group, params, null, false);
+      else {
+        if (started.length) this.run(group, started, this.buffers(started), false);
+        if (fresh.length) this.run(group, fresh, this.buffers(fresh), true);
+      }
+    }
+  }
+
+  private buffers(params: readonly Tensor[]): Tensor[] {
+    return params.map((p) => {
+      let state = this.state.get(p);
+      if (state === undefined) {
+        state = { momentumBuffer: this.zerosFor(p) };
+        this.state.set(p, state);
+      }
+      return state['momentumBuffer'] as Tensor;
+    });
+  }
+
+  private run(group: ParamGroup<Group>, params: readonly Tensor[], buffers: readonly Tensor[] | null, first: boolean): void {
+    const grads = params.map((p) => p.gradTensor as Tensor);
+    if (group.foreach === false && !group.fused) {
+      params.forEach((p, i) => {
+        plainStep(group, p, grads[i] as Tensor, buffers?.[i] ?? null, first);
+      });
+      return;
+    }
+    const { lr, momentum, dampening, weightDecay } = group;
+    sgdStep(params, grads, buffers, { lr, momentum, dampening, weightDecay, nesterov: Number(group.nesterov), maximize: Number(group.maximize), firstStep: Number(first) });
+  }
+}
+
+function plainStep(group: ParamGroup<Group>, p: Tensor, gradient: Tensor, buffer: Tensor | null, first: boolean): void {
+  let g = group.maximize ? gradient.neg() : gradient;
+  if (group.weightDecay !== 0) g = g.add(p, { alpha: group.weightDecay });
+  if (buffer !== null) {
+    if (first) buffer.copy_(g);
+    else buffer.mul_(group.momentum).add_(g, { alpha: 1 - group.dampening });
+    g = group.nesterov ? g.add(buffer, { alpha: group.momentum }) : buffer;
+  }
+  p.add_(g, { alpha: -group.lr });
+}
