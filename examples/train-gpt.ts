@@ -8,10 +8,25 @@ import path from 'node:path';
 import { performance } from 'node:perf_hooks';
 import cliProgress from 'cli-progress';
 import { Command } from 'commander';
-import { type DeviceName, type Tensor, crossEntropy, cuda, loadSafetensors, manualSeed, memory, multinomial, nn, noGrad, optim, saveSafetensors, scope, tensor } from '../lib/index.js';
+import {
+  crossEntropy,
+  cuda,
+  type DeviceName,
+  loadSafetensors,
+  manualSeed,
+  memory,
+  multinomial,
+  nn,
+  noGrad,
+  optim,
+  saveSafetensors,
+  scope,
+  type Tensor,
+  tensor,
+} from '../lib/index.js';
 import { lossCurveSvg } from './gpt/loss-curve.js';
 import { Gpt, type GptConfig } from './gpt/model.js';
-import { type Text, bigramLoss, loadText, makeRandom, sampleBatch } from './gpt/text.js';
+import { bigramLoss, loadText, makeRandom, sampleBatch, type Text } from './gpt/text.js';
 
 interface Options {
   steps: number;
@@ -102,7 +117,9 @@ async function sampleText(model: Gpt, prompt: string, length: number, device: De
     const next = noGrad(() =>
       scope(() => {
         const ids = tensor(BigInt64Array.from(window, BigInt), { device }).unsqueeze(0);
-        const logits = model(ids).select(1, window.length - 1).div(0.8);
+        const logits = model(ids)
+          .select(1, window.length - 1)
+          .div(0.8);
         return multinomial(logits.softmax(-1), 1);
       }),
     );
@@ -158,7 +175,15 @@ async function main(): Promise<void> {
   await writeFile(path.join(out, 'loss.svg'), lossCurveSvg(losses, bigram));
   if (json) {
     console.log(
-      JSON.stringify({ done: true, firstLoss: losses[0]?.loss, lastLoss: losses[losses.length - 1]?.loss, validationLoss, bigramLoss: bigram, tokensPerSecond, peakMemoryBytes: peakBytes() }),
+      JSON.stringify({
+        done: true,
+        firstLoss: losses[0]?.loss,
+        lastLoss: losses[losses.length - 1]?.loss,
+        validationLoss,
+        bigramLoss: bigram,
+        tokensPerSecond,
+        peakMemoryBytes: peakBytes(),
+      }),
     );
     return;
   }

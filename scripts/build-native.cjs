@@ -56,9 +56,7 @@ function newest(directory) {
 }
 
 function findNvcc() {
-  const folders = [process.env.CUDA_HOME, process.env.CUDA_PATH, '/usr/local/cuda'].flatMap((home) =>
-    home ? [path.join(home, 'bin')] : [],
-  );
+  const folders = [process.env.CUDA_HOME, process.env.CUDA_PATH, '/usr/local/cuda'].flatMap((home) => (home ? [path.join(home, 'bin')] : []));
   return [...(process.env.PATH ?? '').split(path.delimiter), ...folders].some((bin) => fs.existsSync(path.join(bin, 'nvcc')));
 }
 
@@ -89,7 +87,8 @@ function build() {
   // A device compilation may take 2 GiB.
   const jobs = String(Math.max(1, Math.min(os.availableParallelism(), Math.floor(os.totalmem() / 2 ** 31))));
   if (cmakeJs) {
-    run(process.execPath, [cmakeJs, 'compile', '--out', folder, '--parallel', jobs, ...chosen.map((option) => `--CD${option}`)]);
+    run(process.execPath, [cmakeJs, 'configure', '--out', folder, ...chosen.map((option) => `--CD${option}`)]);
+    run(process.execPath, [cmakeJs, 'build', '--out', folder, '--parallel', jobs]);
   } else {
     run('cmake', ['-S', '.', '-B', folder, `-DCMAKE_BUILD_TYPE=${config}`, ...chosen.map((option) => `-D${option}`)]);
     run('cmake', ['--build', folder, '--parallel', jobs]);
@@ -97,8 +96,16 @@ function build() {
 }
 
 function report() {
+  const addon = path.join(output, 'shardwise.node');
   const now = new Date();
-  fs.utimesSync(path.join(output, 'shardwise.node'), now, now); // sources that changed without effect count as built
+  fs.utimesSync(addon, now, now); // sources that changed without effect count as built
+  if (!/^(|OFF|0)$/i.test(process.env.SHARDWISE_SANITIZE ?? cacheSays('SHARDWISE_SANITIZE') ?? '')) return;
+  try {
+    require(addon); // a kernel of the table without code is seen only here
+  } catch (error) {
+    console.error(`shardwise: the addon was built but does not load: ${error.message}`);
+    process.exit(1);
+  }
   if (wantsCuda()) return;
   const reason = findNvcc() ? 'SHARDWISE_CUDA is OFF' : 'no nvcc found';
   console.log(`shardwise: built without CUDA (${reason}); everything works on the CPU.`);

@@ -1,5 +1,5 @@
 /** A small GPT. Shapes: B batch, T time, D features, V vocabulary. */
-import { type Tensor, arange, int64, nn, noGrad, scaledDotProductAttention } from '../../lib/index.js';
+import { arange, int64, nn, noGrad, scaledDotProductAttention, type Tensor } from '../../lib/index.js';
 
 export interface GptConfig {
   vocabSize: number;

@@ -1,7 +1,8 @@
 /** The end of a gradient's way: it is added into `.grad` of a leaf. */
-import { type Tensor, setGrad } from '../core/tensor.js';
+
 import { isNonOverlappingAndDense } from '../core/shape.js';
-import { ACCUMULATE_SEQUENCE, type Gradients, Node, leaves } from './node.js';
+import { setGrad, type Tensor } from '../core/tensor.js';
+import { ACCUMULATE_SEQUENCE, type Gradients, leaves, Node } from './node.js';
 
 export class AccumulateGrad extends Node {
   readonly name = 'AccumulateGrad';

@@ -3,7 +3,7 @@ import { ArgumentError, AutogradError, ShapeError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { runBackward } from './engine.js';
-import { type Edge, type HookHandle, type Node, type TensorHook, edgeOf, register } from './node.js';
+import { type Edge, edgeOf, type HookHandle, type Node, register, type TensorHook } from './node.js';
 
 /** Options of {@link Tensor.backward}. */
 export interface BackwardOptions {
@@ -91,9 +91,12 @@ function requiredEdge(t: Tensor, op: string, what: string): Edge {
 function rootGradient(t: Tensor, given: Tensor | null): Tensor {
   if (given === null) {
     if (t.numel() !== 1) {
-      throw new AutogradError(`backward: only a tensor of one element has an implicit gradient, this one has shape ${formatShape(t.shape)}. Pass a gradient, or call sum() first.`, {
-        shape: t.shape,
-      });
+      throw new AutogradError(
+        `backward: only a tensor of one element has an implicit gradient, this one has shape ${formatShape(t.shape)}. Pass a gradient, or call sum() first.`,
+        {
+          shape: t.shape,
+        },
+      );
     }
     return t.detach().newOnes(t.shape);
   }

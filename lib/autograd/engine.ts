@@ -2,13 +2,13 @@
  * The backward engine: walks the graph from the roots, accumulators first, then later nodes before earlier ones. Gradients
  * that nobody else can see are freed as soon as they have been used.
  */
-import { type Scope, closeScope, openScope, resumeScope, suspendScope } from '../core/scope.js';
+import { closeScope, openScope, resumeScope, type Scope, suspendScope } from '../core/scope.js';
 import type { Storage } from '../core/storage.js';
-import { Tensor, setGrad } from '../core/tensor.js';
+import { setGrad, Tensor } from '../core/tensor.js';
 import { AccumulateGrad } from './accumulate-grad.js';
 import { checkAnomaly, isAnomalyEnabled } from './anomaly.js';
 import { setGradEnabled } from './grad-mode.js';
-import { type Edge, type Gradients, Node } from './node.js';
+import type { Edge, Gradients, Node } from './node.js';
 import { ReadyQueue } from './ready-queue.js';
 
 export interface EngineOptions {

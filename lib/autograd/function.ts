@@ -2,7 +2,7 @@
 import { AutogradError, InPlaceError } from '../core/errors.js';
 import { Tensor } from '../core/tensor.js';
 import { isGradEnabled, noGrad } from './grad-mode.js';
-import { type Gradients, Node, alreadyReleased } from './node.js';
+import { alreadyReleased, type Gradients, Node } from './node.js';
 import { SavedTensor } from './saved-tensor.js';
 
 /** What `forward` leaves for `backward`. */

@@ -10,10 +10,7 @@ import { SavedTensor } from './saved-tensor.js';
 export type Gradients = (Tensor | null)[];
 export type TensorHook = (grad: Tensor) => Tensor | undefined | void;
 export type NodePreHook = (gradOutputs: readonly (Tensor | null)[]) => readonly (Tensor | null)[] | undefined | void;
-export type NodeHook = (
-  gradInputs: readonly (Tensor | null)[],
-  gradOutputs: readonly (Tensor | null)[],
-) => readonly (Tensor | null)[] | undefined | void;
+export type NodeHook = (gradInputs: readonly (Tensor | null)[], gradOutputs: readonly (Tensor | null)[]) => readonly (Tensor | null)[] | undefined | void;
 
 /** Gradients of leaves are accumulated before any other node runs. */
 export const ACCUMULATE_SEQUENCE = Number.MAX_SAFE_INTEGER;
@@ -217,8 +214,5 @@ function fitGradient(g: Tensor, shape: Shape, dtype: DType): Tensor {
 }
 
 export function alreadyReleased(name: string): AutogradError {
-  return new AutogradError(
-    `backward through ${name} a second time: its saved tensors were freed by the first backward. Pass { retainGraph: true } to that one.`,
-    { op: name },
-  );
+  return new AutogradError(`backward through ${name} a second time: its saved tensors were freed by the first backward. Pass { retainGraph: true } to that one.`, { op: name });
 }

@@ -1,5 +1,5 @@
 /** Memory in a given dense layout, for gradients that must match their tensor's strides. */
-import { type Shape, isNonOverlappingAndDense } from '../core/shape.js';
+import { isNonOverlappingAndDense, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 
 /** An uninitialised tensor of the dtype and device of `like`, in the given (or its own) dense layout. */
@@ -9,4 +9,3 @@ export function emptyStridedLike(like: Tensor, shape: Shape = like.shape, stride
   fresh.strides = strides;
   return fresh;
 }
-

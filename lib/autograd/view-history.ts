@@ -1,9 +1,9 @@
 /** In-place changes of views: the base gets a new history, and every view of it is refreshed from there when next asked. */
 import { InPlaceError } from '../core/errors.js';
 import type { AnyOp } from '../core/op.js';
-import { type Shape, isNonOverlappingAndDense } from '../core/shape.js';
+import { isNonOverlappingAndDense, type Shape } from '../core/shape.js';
 import { type Tensor, viewHistory } from '../core/tensor.js';
-import { type Gradients, Node, type OpNode, edgeOf } from './node.js';
+import { edgeOf, type Gradients, Node, type OpNode } from './node.js';
 import { emptyStridedLike } from './strided.js';
 
 interface Window {

@@ -1,5 +1,5 @@
 /** The safetensors format: a checked header, then raw little-endian bytes. Every reader treats the file as hostile. */
-import { type DType, bfloat16, bool, float16, float32, float64, int16, int32, int64, int8, uint8 } from '../core/dtype.js';
+import { bfloat16, bool, type DType, float16, float32, float64, int8, int16, int32, int64, uint8 } from '../core/dtype.js';
 import { CheckpointError } from '../core/errors.js';
 
 /** One tensor in a file. */
@@ -83,8 +83,10 @@ function parseEntry(file: string, name: string, value: unknown, dataBytes: numbe
   if (dtype === undefined) throw bad(file, `tensor "${name}" has unknown dtype ${JSON.stringify(value['dtype'])}`, { tensor: name });
   const { shape, data_offsets: offsets } = value;
   const isCount = (n: unknown): n is number => typeof n === 'number' && Number.isSafeInteger(n) && n >= 0;
-  if (!Array.isArray(shape) || shape.length > MAX_DIMS || !shape.every(isCount)) throw bad(file, `tensor "${name}" has shape ${JSON.stringify(shape)?.slice(0, 100)}`, { tensor: name });
-  if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isCount)) throw bad(file, `tensor "${name}" has data_offsets ${JSON.stringify(offsets)?.slice(0, 100)}`, { tensor: name });
+  if (!Array.isArray(shape) || shape.length > MAX_DIMS || !shape.every(isCount))
+    throw bad(file, `tensor "${name}" has shape ${JSON.stringify(shape)?.slice(0, 100)}`, { tensor: name });
+  if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isCount))
+    throw bad(file, `tensor "${name}" has data_offsets ${JSON.stringify(offsets)?.slice(0, 100)}`, { tensor: name });
   const [begin, end] = offsets as [number, number];
   const bytes = (shape as number[]).reduce((n, s) => n * s, 1) * dtype.itemsize;
   if (end < begin || end > dataBytes) throw bad(file, `tensor "${name}" lies at bytes ${begin} to ${end} of a data section of ${dataBytes}`, { tensor: name, begin, end });
@@ -97,7 +99,10 @@ function checkCoverage(file: string, tensors: ReadonlyMap<string, TensorEntry>, 
   const sorted = [...tensors].sort(([, a], [, b]) => a.begin - b.begin || a.end - b.end);
   let at = 0;
   for (const [name, entry] of sorted) {
-    if (entry.begin !== at) throw bad(file, `tensor "${name}" starts at byte ${entry.begin}, ${entry.begin < at ? 'inside the one before, which ends' : 'leaving a hole from'} at ${at}`, { tensor: name });
+    if (entry.begin !== at)
+      throw bad(file, `tensor "${name}" starts at byte ${entry.begin}, ${entry.begin < at ? 'inside the one before, which ends' : 'leaving a hole from'} at ${at}`, {
+        tensor: name,
+      });
     at = entry.end;
   }
   if (at !== dataBytes) throw bad(file, `its tensors end at byte ${at} of a data section of ${dataBytes}`);

@@ -1,11 +1,11 @@
 /** Saving and loading tensors in safetensors files, a tensor at a time. */
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
-import { type Device, type DeviceName, cpu, device as deviceOf } from '../core/device.js';
+import { cpu, type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import { CheckpointError } from '../core/errors.js';
 import type { Tensor } from '../core/tensor.js';
 import { rawArray } from '../core/values.js';
 import { makeFromValues, valueAccess } from '../ops/construct.js';
-import { type Header, encodeHeader, headerLength, parseHeader } from './format.js';
+import { encodeHeader, type Header, headerLength, parseHeader } from './format.js';
 
 /** Options of {@link saveSafetensors}. */
 export interface SaveOptions {

@@ -1,16 +1,6 @@
 /** Element types and PyTorch's promotion rules. Codes equal those of native/include/dtype.h. */
 
-export type DTypeName =
-  | 'float32'
-  | 'float64'
-  | 'float16'
-  | 'bfloat16'
-  | 'int64'
-  | 'int32'
-  | 'int16'
-  | 'int8'
-  | 'uint8'
-  | 'bool';
+export type DTypeName = 'float32' | 'float64' | 'float16' | 'bfloat16' | 'int64' | 'int32' | 'int16' | 'int8' | 'uint8' | 'bool';
 
 /** Promotion category: a higher one wins whatever the widths. */
 export const Category = { Bool: 0, Int: 1, Float: 2 } as const;
@@ -61,18 +51,7 @@ export const uint8 = new DType('uint8', 8, 1, Category.Int, ComputeType.Int64);
 export const bool = new DType('bool', 9, 1, Category.Bool, ComputeType.Int64);
 
 /** All element types, indexed by code. */
-export const dtypes: readonly DType[] = [
-  float32,
-  float64,
-  float16,
-  bfloat16,
-  int64,
-  int32,
-  int16,
-  int8,
-  uint8,
-  bool,
-];
+export const dtypes: readonly DType[] = [float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool];
 
 const byName = new Map<string, DType>(dtypes.map((d) => [d.name, d]));
 

@@ -1,7 +1,7 @@
 /** How tensors print: as PyTorch does, with values aligned and large ones summarised. */
 import { bool, float32, int64 } from './dtype.js';
-import type { Tensor } from './tensor.js';
 import { FAKE_HANDLE } from './storage.js';
+import type { Tensor } from './tensor.js';
 
 const SUMMARY_ABOVE = 1000;
 const EDGE_ITEMS = 3;

@@ -1,5 +1,5 @@
 /** Result dtype of several operands: PyTorch's rules for dims, zero-dim tensors and plain numbers. */
-import { type DType, bool, getDefaultDtype, int64, promoteTypes } from './dtype.js';
+import { bool, type DType, getDefaultDtype, int64, promoteTypes } from './dtype.js';
 import type { Tensor } from './tensor.js';
 
 /** The dtype a plain number takes as an operand: integers int64, others the default floating type. */

@@ -1,6 +1,6 @@
 /** Scopes free what was made inside and not returned: the deterministic way to manage memory. */
 import { ArgumentError } from './errors.js';
-import { type Storage, releaseAll } from './storage.js';
+import { releaseAll, type Storage } from './storage.js';
 
 /** A region whose storages are freed at its end. @internal */
 export class Scope {

@@ -5,8 +5,8 @@
 import type { Device } from './device.js';
 import type { DType } from './dtype.js';
 import { AutogradError } from './errors.js';
-import { type Shape, contiguousStrides, isContiguousLayout, numelOf, sameShape, wrapDim } from './shape.js';
-import { FAKE_HANDLE, type Storage, freedError } from './storage.js';
+import { contiguousStrides, isContiguousLayout, numelOf, type Shape, sameShape, wrapDim } from './shape.js';
+import { FAKE_HANDLE, freedError, type Storage } from './storage.js';
 
 /** What core knows of a node of the autograd graph. */
 export interface GradFn {

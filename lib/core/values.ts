@@ -1,5 +1,5 @@
 /** Typed arrays for each dtype, and conversions of the half precision formats that JavaScript has no arrays for. */
-import { type DType, bfloat16, bool, float16, float64, int16, int32, int64, int8, uint8 } from './dtype.js';
+import { bfloat16, bool, type DType, float16, float64, int8, int16, int32, int64, uint8 } from './dtype.js';
 
 /** What `toTypedArray` and `read` return. float16 and bfloat16 are widened to float32. */
 export type TypedArray = Float32Array | Float64Array | BigInt64Array | Int32Array | Int16Array | Int8Array | Uint8Array;

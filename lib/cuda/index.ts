@@ -1,5 +1,5 @@
 /** The `cuda` namespace: whether there is a GPU and why not, memory, streams and events. */
-import { type Device, cpu, device as deviceOf, deviceByCode } from '../core/device.js';
+import { cpu, type Device, deviceByCode, device as deviceOf } from '../core/device.js';
 import { DeviceError } from '../core/errors.js';
 import { nativeCall, streamOf, translate, writer } from '../eager/submit.js';
 import type { NativeDeviceInfo, NativeMemoryStats, NativeSegment } from '../native/addon.js';

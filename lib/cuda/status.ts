@@ -3,9 +3,7 @@ import { writer } from '../eager/submit.js';
 import { cudaBackendCandidates } from '../native/load.js';
 
 /** CUDA can be used, or why not. */
-export type CudaStatus =
-  | { available: true; path: string }
-  | { available: false; reason: string; tried: readonly { path: string; reason: string }[]; hints: readonly string[] };
+export type CudaStatus = { available: true; path: string } | { available: false; reason: string; tried: readonly { path: string; reason: string }[]; hints: readonly string[] };
 
 let status: CudaStatus | null = null;
 

@@ -1,13 +1,13 @@
 /** The eager backend: the bottom layer that runs ops now. Shape rule, output tensors, command words, one native call. */
-import { type Device, cpu } from '../core/device.js';
+import { cpu, type Device } from '../core/device.js';
 import { DtypeError, InPlaceError, ShapeError } from '../core/errors.js';
 import type { AnyOp, OutputMeta } from '../core/op.js';
 import { contiguousStrides, formatShape, isContiguousLayout, numelOf, sameShape } from '../core/shape.js';
 import { Storage } from '../core/storage.js';
 import { Tensor } from '../core/tensor.js';
 import { copyOp } from './copy-op.js';
-import { mayOverlapItself, overlapsPartly } from './overlap.js';
 import { allocateNow } from './memory.js';
+import { mayOverlapItself, overlapsPartly } from './overlap.js';
 import { nativeCall, streamOf, submitCommand, writer } from './submit.js';
 
 const kernelIds: number[] = [];
@@ -142,10 +142,11 @@ function cloneNow(t: Tensor): Tensor {
 
 function checkInto(op: AnyOp, into: Tensor, meta: OutputMeta): void {
   if (!sameShape(into.shape, meta.shape)) {
-    throw new ShapeError(
-      `${op.name}: the result has shape ${formatShape(meta.shape)} and cannot be written into a tensor of shape ${formatShape(into.shape)}`,
-      { op: op.name, result: meta.shape, into: into.shape },
-    );
+    throw new ShapeError(`${op.name}: the result has shape ${formatShape(meta.shape)} and cannot be written into a tensor of shape ${formatShape(into.shape)}`, {
+      op: op.name,
+      result: meta.shape,
+      into: into.shape,
+    });
   }
   if (meta.dtype.category > into.dtype.category) {
     throw new DtypeError(`${op.name}: a result of dtype ${meta.dtype.name} cannot be written into a tensor of dtype ${into.dtype.name}`, {

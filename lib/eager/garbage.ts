@@ -2,8 +2,9 @@
  * Garbage collection on our terms. V8 does not see how large the memory behind a token is until it is told, and reacts late;
  * so outside scopes we count what was handed to the collector, and ask for a collection when it has grown enough.
  */
-import { runInNewContext } from 'node:vm';
+
 import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import type { Tensor } from '../core/tensor.js';
 
 type Collector = (options?: { type: 'minor' | 'major' }) => void;

@@ -30,10 +30,7 @@ export function allocateNow(device: Device, bytes: number): Storage {
 /** A CPU storage over the memory of a typed array: no copy, changes are seen on both sides. */
 export function adoptArray(array: ArrayBufferView, device: Device): Storage {
   const storage = new Storage(device, array.byteLength);
-  const token = nativeCall(
-    () => writer.addon.adopt(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength, currentScope === null),
-    'fromBlob',
-  );
+  const token = nativeCall(() => writer.addon.adopt(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength, currentScope === null), 'fromBlob');
   storage.handle = words()[0] as number;
   own(storage, token as object | undefined);
   return storage;
@@ -100,4 +97,3 @@ export function readElement(t: Tensor): number | bigint {
   const storage = t.liveStorage('item');
   return nativeCall(() => writer.addon.readScalar(storage.handle, t.storageOffset * t.dtype.itemsize, t.dtype.code, streamOf(t.device)), 'item');
 }
-

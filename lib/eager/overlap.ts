@@ -1,6 +1,7 @@
 /** Whether tensors share memory: what in-place writes must know. */
-import type { Tensor } from '../core/tensor.js';
+
 import { sameShape } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
 
 /** Whether one memory location may hold two elements of the tensor (after `expand`). */
 export function mayOverlapItself(t: Tensor): boolean {
@@ -11,12 +12,7 @@ export function mayOverlapItself(t: Tensor): boolean {
 /** Whether two tensors share some memory without being the same window: writing one while reading the other would be wrong. */
 export function overlapsPartly(read: Tensor, written: Tensor): boolean {
   if (read === written || read.storage !== written.storage) return false;
-  if (
-    read.storageOffset === written.storageOffset &&
-    read.dtype === written.dtype &&
-    sameShape(read.shape, written.shape) &&
-    sameShape(read.strides, written.strides)
-  ) {
+  if (read.storageOffset === written.storageOffset && read.dtype === written.dtype && sameShape(read.shape, written.shape) && sameShape(read.strides, written.strides)) {
     return false;
   }
   const [readStart, readEnd] = byteRange(read);

@@ -1,19 +1,13 @@
 /** Submitting a command: native errors get the op, shapes and dtypes; memory pressure is answered by collecting garbage. */
-import { collectGarbage, notePressure } from './garbage.js';
+
 import type { Device } from '../core/device.js';
-import {
-  DeviceError,
-  FreedError,
-  IndexError,
-  KernelError,
-  OutOfMemoryError,
-  ShardwiseError,
-} from '../core/errors.js';
+import { DeviceError, FreedError, IndexError, KernelError, OutOfMemoryError, ShardwiseError } from '../core/errors.js';
 import type { AnyOp } from '../core/op.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import type { Addon, NativeErrorCode } from '../native/addon.js';
 import { WordWriter } from '../native/command.js';
+import { collectGarbage, notePressure } from './garbage.js';
 
 /** Set once by runtime.ts through {@link connect}. */
 export const writer = {

@@ -1,5 +1,5 @@
 /** The `memory` namespace: what each device's allocator holds, for the CPU as well as for GPUs. */
-import { type Device, type DeviceName, cpu, device as deviceOf } from '../core/device.js';
+import { cpu, type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import { collectGarbage } from '../eager/garbage.js';
 import { nativeCall, writer } from '../eager/submit.js';
 import type { NativeMemoryStats } from '../native/addon.js';

@@ -4,13 +4,7 @@
  * Devices are numbered: 0 is the CPU, 1 + n is `cuda:n`. A storage handle is `generation * 2^24 + index`, so a use after
  * free is caught natively. Failures throw an `Error` whose `code` is one of {@link NativeErrorCode}.
  */
-export type NativeErrorCode =
-  | 'SW_INVALID'
-  | 'SW_OUT_OF_MEMORY'
-  | 'SW_INDEX'
-  | 'SW_DEVICE'
-  | 'SW_UNSUPPORTED'
-  | 'SW_CLOSED';
+export type NativeErrorCode = 'SW_INVALID' | 'SW_OUT_OF_MEMORY' | 'SW_INDEX' | 'SW_DEVICE' | 'SW_UNSUPPORTED' | 'SW_CLOSED';
 
 /** A garbage-collection token: when it is collected, the storage it was made for is freed. */
 export type Token = object;
@@ -87,22 +81,9 @@ export interface Addon {
   /** Blocks until the stream has produced the bytes. */
   readSync(handle: number, byteOffset: number, destination: ArrayBufferView, stream: number): void;
   readScalar(handle: number, byteOffset: number, dtype: number, stream: number): number | bigint;
-  readAsync(
-    handle: number,
-    byteOffset: number,
-    destination: ArrayBufferView,
-    stream: number,
-    done: (error: Error | null) => void,
-  ): void;
+  readAsync(handle: number, byteOffset: number, destination: ArrayBufferView, stream: number, done: (error: Error | null) => void): void;
   /** Copies raw bytes between any two storages, in order with both their streams; runs on `stream`. */
-  copyBytes(
-    destination: number,
-    destinationOffset: number,
-    source: number,
-    sourceOffset: number,
-    bytes: number,
-    stream: number,
-  ): void;
+  copyBytes(destination: number, destinationOffset: number, source: number, sourceOffset: number, bytes: number, stream: number): void;
 
   defaultStream(device: number): number;
   streamCreate(device: number, priority: number): number;

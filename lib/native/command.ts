@@ -4,7 +4,7 @@ import type { DType } from '../core/dtype.js';
 import { ShardwiseError } from '../core/errors.js';
 import { currentScope } from '../core/scope.js';
 import type { Shape } from '../core/shape.js';
-import { FAKE_HANDLE, type Storage, freedError } from '../core/storage.js';
+import { FAKE_HANDLE, freedError, type Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 import type { Addon, Token } from './addon.js';
 
@@ -157,10 +157,7 @@ export class WordWriter implements CommandWriter {
 
   private refuse(storage: Storage): never {
     if (storage.handle === FAKE_HANDLE) {
-      throw new ShardwiseError(
-        'ERR_FAKE_TENSOR',
-        `${this.op}: a fake tensor (it has a shape but no values) was used outside the FakeTensorMode or trace that made it`,
-      );
+      throw new ShardwiseError('ERR_FAKE_TENSOR', `${this.op}: a fake tensor (it has a shape but no values) was used outside the FakeTensorMode or trace that made it`);
     }
     throw freedError(storage, this.op);
   }

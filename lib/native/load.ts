@@ -45,8 +45,7 @@ function loadFrom(folder: string): Addon {
 export function cudaBackendCandidates(): string[] {
   const given = process.env['SHARDWISE_CUDA_BACKEND'];
   if (given) return [given];
-  return [
-    path.join(root, 'build', 'Release', 'cuda-backend.so'),
-    path.join(root, 'prebuilds', `${process.platform}-${process.arch}`, 'cuda-backend.so'),
-  ].filter((file) => existsSync(file));
+  return [path.join(root, 'build', 'Release', 'cuda-backend.so'), path.join(root, 'prebuilds', `${process.platform}-${process.arch}`, 'cuda-backend.so')].filter((file) =>
+    existsSync(file),
+  );
 }

@@ -54,7 +54,11 @@ export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, valu
   in_proj_bias: Parameter | null;
   out_proj: Linear;
 
-  constructor(embedDim: number, numHeads: number, { dropout: p = 0, bias = true, batchFirst = false, kdim = embedDim, vdim = embedDim, ...options }: MultiheadAttentionOptions = {}) {
+  constructor(
+    embedDim: number,
+    numHeads: number,
+    { dropout: p = 0, bias = true, batchFirst = false, kdim = embedDim, vdim = embedDim, ...options }: MultiheadAttentionOptions = {},
+  ) {
     super();
     if (embedDim % numHeads !== 0) throw new ArgumentError(`MultiheadAttention: ${embedDim} features do not divide into ${numHeads} heads`, { embedDim, numHeads });
     this.embedDim = embedDim;

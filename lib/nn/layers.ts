@@ -6,7 +6,7 @@ import type { Tensor } from '../core/tensor.js';
 import { type GeluApproximate, gelu, relu, silu } from '../ops/activation.js';
 import { empty } from '../ops/factories.js';
 import { embedding } from '../ops/indexing.js';
-import { type CrossEntropyOptions, type LossOptions, crossEntropy, mseLoss } from '../ops/loss.js';
+import { type CrossEntropyOptions, crossEntropy, type LossOptions, mseLoss } from '../ops/loss.js';
 import { linear } from '../ops/matmul.js';
 import { layerNorm, rmsNorm } from '../ops/norm.js';
 import { dropout } from '../ops/random.js';
@@ -95,7 +95,10 @@ export class LayerNorm extends Module {
   weight: Parameter | null;
   bias: Parameter | null;
 
-  constructor(normalizedShape: number | Shape, { eps = 1e-5, elementwiseAffine = true, bias = true, ...options }: LayerOptions & { eps?: number; elementwiseAffine?: boolean; bias?: boolean } = {}) {
+  constructor(
+    normalizedShape: number | Shape,
+    { eps = 1e-5, elementwiseAffine = true, bias = true, ...options }: LayerOptions & { eps?: number; elementwiseAffine?: boolean; bias?: boolean } = {},
+  ) {
     super();
     this.normalizedShape = typeof normalizedShape === 'number' ? [normalizedShape] : [...normalizedShape];
     this.eps = eps;

@@ -2,16 +2,17 @@
  * Modules: trees of parameters with a forward function. A module is a function object: `model(x)` runs its hooks and `forward`.
  * Parameters, buffers and children are plain properties; assigning one registers it.
  */
-import type { Device, DeviceName } from '../core/device.js';
-import { DType, bfloat16, float16, float32, float64 } from '../core/dtype.js';
-import { ArgumentError } from '../core/errors.js';
-import { Tensor, setGrad, swapData } from '../core/tensor.js';
+
 import { noGrad } from '../autograd/grad-mode.js';
 import type { HookHandle } from '../autograd/node.js';
-import { type ModuleHooks, addHook, callWithHooks, makeHooks } from './module-hooks.js';
-import { Parameter } from './parameter.js';
-import { type LoadResult, type StateDict, collectState, loadState } from './state-dict.js';
+import type { Device, DeviceName } from '../core/device.js';
+import { bfloat16, DType, float16, float32, float64 } from '../core/dtype.js';
+import { ArgumentError } from '../core/errors.js';
+import { setGrad, swapData, Tensor } from '../core/tensor.js';
 import { describeModule } from './describe.js';
+import { addHook, callWithHooks, type ModuleHooks, makeHooks } from './module-hooks.js';
+import { Parameter } from './parameter.js';
+import { collectState, type LoadResult, loadState, type StateDict } from './state-dict.js';
 
 /** A module of any arguments and result. */
 // biome-ignore lint/suspicious/noExplicitAny: hooks make the type invariant, and TypeScript has no existential types.
@@ -23,7 +24,6 @@ export interface ModuleTarget {
   device?: DeviceName | Device;
 }
 
-// biome-ignore lint/suspicious/noUnsafeDeclarationMerging: the constructor returns a function, which makes instances callable.
 export interface Module<Args extends readonly unknown[] = [input: Tensor], Result = Tensor> {
   (...args: Args): Result;
 }
@@ -39,7 +39,6 @@ export interface Module<Args extends readonly unknown[] = [input: Tensor], Resul
  * }
  * const y = new Net()(x);
  */
-// biome-ignore lint/suspicious/noUnsafeDeclarationMerging: see above.
 export abstract class Module<Args extends readonly unknown[] = [input: Tensor], Result = Tensor> {
   /** True while training; changes what Dropout and its like do. */
   training!: boolean;

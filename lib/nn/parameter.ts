@@ -1,7 +1,8 @@
 /** A tensor that a module owns and an optimizer changes. */
-import { Tensor } from '../core/tensor.js';
+
 import { ArgumentError } from '../core/errors.js';
 import { keep } from '../core/keep.js';
+import { Tensor } from '../core/tensor.js';
 
 /** A leaf tensor that counts as a parameter of the module it is assigned to. Shares the memory of `data`. */
 export class Parameter extends Tensor {

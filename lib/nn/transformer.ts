@@ -3,7 +3,7 @@ import { float32 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import type { Tensor } from '../core/tensor.js';
 import { gelu, relu } from '../ops/activation.js';
-import { type TensorOptions, full } from '../ops/factories.js';
+import { full, type TensorOptions } from '../ops/factories.js';
 import { triu } from '../ops/join.js';
 import { MultiheadAttention } from './attention.js';
 import { ModuleList } from './containers.js';
@@ -38,7 +38,16 @@ interface Settings {
   linear: { bias: boolean } & LayerOptions;
 }
 
-function settingsOf({ dimFeedforward = 2048, dropout = 0.1, activation = 'relu', layerNormEps = 1e-5, batchFirst = false, normFirst = false, bias = true, ...place }: TransformerLayerOptions): Settings {
+function settingsOf({
+  dimFeedforward = 2048,
+  dropout = 0.1,
+  activation = 'relu',
+  layerNormEps = 1e-5,
+  batchFirst = false,
+  normFirst = false,
+  bias = true,
+  ...place
+}: TransformerLayerOptions): Settings {
   return {
     dimFeedforward,
     dropout,

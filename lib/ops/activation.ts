@@ -3,7 +3,7 @@ import { dispatchOne } from '../core/dispatch.js';
 import type { Op } from '../core/op.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
-import { NO_PARAMS, addMethod, unaryFunction } from './method.js';
+import { addMethod, NO_PARAMS, unaryFunction } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor, unarySamples } from './samples.js';
 import { where } from './where.js';
@@ -11,7 +11,13 @@ import { where } from './where.js';
 type None = Record<string, never>;
 
 /** A backward op of (gradient, x): `decompose` says the same in ops, for second derivatives. */
-function backwardOp<P extends object>(name: string, expression: string, decompose: (g: Tensor, x: Tensor, params: P) => Tensor, params: P, kernelParams: readonly (keyof P & string)[] = []): Op<P> {
+function backwardOp<P extends object>(
+  name: string,
+  expression: string,
+  decompose: (g: Tensor, x: Tensor, params: P) => Tensor,
+  params: P,
+  kernelParams: readonly (keyof P & string)[] = [],
+): Op<P> {
   return definePointwise<P>(name, 2, {
     doc: `Gradient of ${name.replace('Backward', '')}.`,
     expression,
@@ -163,13 +169,9 @@ const leakyReluOp = definePointwise<Slope>('leakyRelu', 1, {
 interface Alpha {
   alpha: number;
 }
-const eluBackward = backwardOp<Alpha>(
-  'eluBackward',
-  'y > T(0) ? x : x * p0 * m::exp(y)',
-  (g, x, { alpha }) => where(x.gt(0), g, g.mul(x.exp()).mul(alpha)),
-  { alpha: 0.7 },
-  ['alpha'],
-);
+const eluBackward = backwardOp<Alpha>('eluBackward', 'y > T(0) ? x : x * p0 * m::exp(y)', (g, x, { alpha }) => where(x.gt(0), g, g.mul(x.exp()).mul(alpha)), { alpha: 0.7 }, [
+  'alpha',
+]);
 const eluOp = definePointwise<Alpha>('elu', 1, {
   doc: 'x above 0, alpha (exp(x) - 1) below.',
   expression: 'x > T(0) ? x : p0 * m::expm1(x)',

@@ -2,9 +2,9 @@
 import { dispatch } from '../core/dispatch.js';
 import { bool, float32, float64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
-import { type Op, defineOp } from '../core/op.js';
+import { defineOp, type Op } from '../core/op.js';
 import { defaultGenerator } from '../core/random.js';
-import { type Shape, broadcastStrides, formatShape, sameShape } from '../core/shape.js';
+import { broadcastStrides, formatShape, type Shape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { ones } from './factories.js';
 import { requireTensor } from './operand.js';
@@ -50,7 +50,10 @@ const attentionBackward: Op<Attention> = defineOp<Attention>({
     const [keys, values] = [shareHeads(k as Tensor, heads), shareHeads(v as Tensor, heads)];
     const weights = attentionWeights(q as Tensor, keys, mask as Tensor, params);
     const gradWeights = (g as Tensor).matmul(values.transpose(-2, -1));
-    const inner = gradWeights.sub(gradWeights.mul(weights).sum(-1, { keepdim: true })).mul(weights).mul(params.scale);
+    const inner = gradWeights
+      .sub(gradWeights.mul(weights).sum(-1, { keepdim: true }))
+      .mul(weights)
+      .mul(params.scale);
     return [inner.matmul(keys), sumHeads(inner.transpose(-2, -1).matmul(q as Tensor), keyHeads), sumHeads(weights.transpose(-2, -1).matmul(g as Tensor), keyHeads)];
   },
   samples: () => [],
@@ -180,7 +183,10 @@ function attentionWithMaskGradient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor
     .matmul(share(k).transpose(-2, -1))
     .mul(scale ?? 1 / Math.sqrt(q.shape[q.shape.length - 1] as number))
     .add(mask);
-  return scores.softmax(-1).dropout(p, p > 0).matmul(share(v));
+  return scores
+    .softmax(-1)
+    .dropout(p, p > 0)
+    .matmul(share(v));
 }
 
 function checkAttention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | null, causal: boolean, gqa: boolean): void {
@@ -189,11 +195,15 @@ function checkAttention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | null, ca
   const shapes = `query ${formatShape(q.shape)}, key ${formatShape(k.shape)}, value ${formatShape(v.shape)}`;
   const size = (t: Tensor, back: number): number | undefined => t.shape[t.shape.length - back];
   const lead = (t: Tensor): Shape => t.shape.slice(0, gqa ? -3 : -2);
-  if (q.shape.length < 2 || q.shape.length !== k.shape.length || k.shape.length !== v.shape.length) throw new ShapeError(`${op}: expected equal numbers of dims, at least 2: ${shapes}`, { op });
+  if (q.shape.length < 2 || q.shape.length !== k.shape.length || k.shape.length !== v.shape.length)
+    throw new ShapeError(`${op}: expected equal numbers of dims, at least 2: ${shapes}`, { op });
   if (size(q, 1) !== size(k, 1) || size(k, 2) !== size(v, 2)) throw new ShapeError(`${op}: query and key need equal last sizes, key and value equal lengths: ${shapes}`, { op });
-  if (!sameShape(lead(q), lead(k)) || !sameShape(lead(k), lead(v))) throw new ShapeError(`${op}: leading dims differ: ${shapes}${gqa ? '' : '. For grouped heads pass { enableGqa: true }.'}`, { op });
-  if (gqa && ((size(q, 3) ?? 1) % (size(k, 3) ?? 1) !== 0 || size(k, 3) !== size(v, 3))) throw new ShapeError(`${op}: query heads must be a multiple of key heads: ${shapes}`, { op });
-  if (q.dtype !== k.dtype || k.dtype !== v.dtype || !q.dtype.isFloatingPoint) throw new DtypeError(`${op}: expected equal floating dtypes, got ${q.dtype.name}, ${k.dtype.name}, ${v.dtype.name}`, { op });
+  if (!sameShape(lead(q), lead(k)) || !sameShape(lead(k), lead(v)))
+    throw new ShapeError(`${op}: leading dims differ: ${shapes}${gqa ? '' : '. For grouped heads pass { enableGqa: true }.'}`, { op });
+  if (gqa && ((size(q, 3) ?? 1) % (size(k, 3) ?? 1) !== 0 || size(k, 3) !== size(v, 3)))
+    throw new ShapeError(`${op}: query heads must be a multiple of key heads: ${shapes}`, { op });
+  if (q.dtype !== k.dtype || k.dtype !== v.dtype || !q.dtype.isFloatingPoint)
+    throw new DtypeError(`${op}: expected equal floating dtypes, got ${q.dtype.name}, ${k.dtype.name}, ${v.dtype.name}`, { op });
   if (mask !== null && causal) throw new ArgumentError(`${op}: give attnMask or isCausal, not both`, { op });
   if (mask !== null && mask.dtype !== bool && mask.dtype !== q.dtype) throw new DtypeError(`${op}: the mask must be bool or ${q.dtype.name}, got ${mask.dtype.name}`, { op });
 }

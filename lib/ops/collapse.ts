@@ -1,5 +1,5 @@
 /** Merges dims that all operands walk in step, so that kernels see as few dims as possible. */
-import { type Shape, broadcastStrides } from '../core/shape.js';
+import { broadcastStrides, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 
 export interface Collapsed {

@@ -1,11 +1,11 @@
 /** Comparisons and logic: results are bool tensors, without gradients. Bitwise ops take integers and bools. */
 import { dispatchOne } from '../core/dispatch.js';
+import { bool, int64 } from '../core/dtype.js';
 import type { Op, PointwiseSpec } from '../core/op.js';
 import type { Tensor } from '../core/tensor.js';
-import { bool, int64 } from '../core/dtype.js';
 import { definePointwise } from './define-pointwise.js';
-import { NO_PARAMS, addMethod, unaryFunction } from './method.js';
-import { type TensorLike, operand, operands } from './operand.js';
+import { addMethod, NO_PARAMS, unaryFunction } from './method.js';
+import { operand, operands, type TensorLike } from './operand.js';
 import { binarySamples, unarySamples } from './samples.js';
 
 type None = Record<string, never>;

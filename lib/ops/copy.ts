@@ -1,13 +1,14 @@
 /** Copies and conversions: copy_, clone, to, contiguous, fill_, and the likes-of factories that need no random numbers. */
-import { dispatchOne } from '../core/dispatch.js';
+
 import { type Device, type DeviceName, device as deviceOf } from '../core/device.js';
-import { DType, bool, float16, float32, float64, bfloat16, int32, int64, uint8 } from '../core/dtype.js';
-import { type Op, defineOp } from '../core/op.js';
+import { dispatchOne } from '../core/dispatch.js';
+import { bfloat16, bool, DType, float16, float32, float64, int32, int64, uint8 } from '../core/dtype.js';
+import { defineOp, type Op } from '../core/op.js';
 import { isNonOverlappingAndDense, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { collapseOperands } from './collapse.js';
 import { addMethod } from './method.js';
-import { type TensorLike, operand } from './operand.js';
+import { operand, type TensorLike } from './operand.js';
 import { sampleTensor } from './samples.js';
 
 interface CopyParams {
@@ -15,7 +16,6 @@ interface CopyParams {
   /** Keep the input's layout if it is dense; else row-major. */
   preserve?: boolean;
 }
-
 
 const copyOp: Op<CopyParams> = defineOp<CopyParams>({
   name: 'copy',

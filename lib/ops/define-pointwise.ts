@@ -1,10 +1,10 @@
 /** Pointwise ops: shape rule, lowering, and both backends' kernels follow from one scalar expression. */
 import type { CommandWriter } from '../core/command.js';
-import { type DType, ComputeType, bool, getDefaultDtype } from '../core/dtype.js';
+import { bool, ComputeType, type DType, getDefaultDtype } from '../core/dtype.js';
 import { DeviceError, DtypeError } from '../core/errors.js';
-import { type Op, type OpDefinition, type OutputMeta, type PointwiseSpec, type Sample, defineOp, snakeCase } from '../core/op.js';
+import { defineOp, type Op, type OpDefinition, type OutputMeta, type PointwiseSpec, type Sample, snakeCase } from '../core/op.js';
 import { resultType } from '../core/promotion.js';
-import { type Shape, broadcastShapes, isContiguousLayout, isNonOverlappingAndDense, sameShape } from '../core/shape.js';
+import { broadcastShapes, isContiguousLayout, isNonOverlappingAndDense, type Shape, sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { collapseOperands } from './collapse.js';
 
@@ -131,4 +131,3 @@ function computeTypeOf(spec: PointwiseSpec, inputs: readonly Tensor[], output: T
   if (spec.classes === 'F' && !meeting.isFloatingPoint) return output.dtype === bool ? ComputeType.Float : output.dtype.computeType;
   return meeting.computeType;
 }
-

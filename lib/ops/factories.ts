@@ -1,10 +1,10 @@
 /** Tensors from nothing or from JavaScript values. Random ones are in random.ts. */
 import { type Device, type DeviceName, device as deviceOf, getDefaultDevice } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
-import { type DType, bool, float32, getDefaultDtype, int64 } from '../core/dtype.js';
+import { bool, type DType, float32, getDefaultDtype, int64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { type Op, defineOp } from '../core/op.js';
-import { type Shape, checkSizes, isNonOverlappingAndDense } from '../core/shape.js';
+import { defineOp, type Op } from '../core/op.js';
+import { checkSizes, isNonOverlappingAndDense, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { dtypeOfArray, encodeValues } from '../core/values.js';
 import { makeFromValues } from './construct.js';
@@ -187,7 +187,14 @@ export function eye(n: number, m: number | TensorOptions = n, options: TensorOpt
  * @example tensor([[1, 2], [3, 4]])
  */
 export function tensor(data: NestedArray | ArrayBufferView | Tensor, options: TensorOptions = {}): Tensor {
-  if (data instanceof Tensor) return finish(data.detach().clone().to({ dtype: options.dtype ?? data.dtype, device: options.device ?? data.device }), options);
+  if (data instanceof Tensor)
+    return finish(
+      data
+        .detach()
+        .clone()
+        .to({ dtype: options.dtype ?? data.dtype, device: options.device ?? data.device }),
+      options,
+    );
   if (ArrayBuffer.isView(data)) return fromTypedArray(data, options);
   const shape = nestedShape(data);
   const flat: (number | bigint | boolean)[] = [];

@@ -2,11 +2,11 @@
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { bool, int64, uint8 } from '../core/dtype.js';
 import { IndexError, ShapeError } from '../core/errors.js';
-import { type Op, defineOp } from '../core/op.js';
-import { type Shape, broadcastShapes, formatShape, sameShape } from '../core/shape.js';
+import { defineOp, type Op } from '../core/op.js';
+import { broadcastShapes, formatShape, type Shape, sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { requireIndex } from './indexing.js';
-import { NO_PARAMS, addMethod } from './method.js';
+import { addMethod, NO_PARAMS } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 
@@ -116,7 +116,8 @@ function prepare(op: string, input: Tensor, entries: readonly IndexEntry[]): Pre
 
 function maskIndices(op: string, input: Tensor, mask: Tensor, at: number): Tensor[] {
   const covered = input.shape.slice(at, at + mask.shape.length);
-  if (!sameShape(covered, mask.shape)) throw new ShapeError(`${op}: a mask of shape ${formatShape(mask.shape)} does not cover dims ${at}.. of shape ${formatShape(input.shape)}`, { op });
+  if (!sameShape(covered, mask.shape))
+    throw new ShapeError(`${op}: a mask of shape ${formatShape(mask.shape)} does not cover dims ${at}.. of shape ${formatShape(input.shape)}`, { op });
   return nonzero(mask).unbind(1);
 }
 

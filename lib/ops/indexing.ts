@@ -2,8 +2,8 @@
 import { dispatchOne } from '../core/dispatch.js';
 import { bool, int32, int64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
-import { type Op, defineOp } from '../core/op.js';
-import { type Shape, formatShape, numelOf, wrapDim } from '../core/shape.js';
+import { defineOp, type Op } from '../core/op.js';
+import { formatShape, numelOf, type Shape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
@@ -70,9 +70,7 @@ const indexAddOp: Op<IndexAdd> = defineOp<IndexAdd>({
   },
   saves: { inputs: [1] },
   vjp: (ctx, g) => [g, null, ctx.needs(2) ? indexSelect(g, ctx.params.dim, ctx.input(1)).mul(ctx.params.alpha) : null],
-  samples: () => [
-    { inputs: [sampleTensor([4, 3]), sampleTensor([5], { dtype: int64, low: 0, high: 4 }), sampleTensor([5, 3], { seed: 9 })], params: { dim: 0, alpha: 2 } },
-  ],
+  samples: () => [{ inputs: [sampleTensor([4, 3]), sampleTensor([5], { dtype: int64, low: 0, high: 4 }), sampleTensor([5, 3], { seed: 9 })], params: { dim: 0, alpha: 2 } }],
 });
 
 function likeInput(input: Tensor) {
@@ -169,7 +167,8 @@ function scatterInto(input: Tensor, dim: number, index: Tensor, source: Tensor |
   const at = checkGather('scatter', input, dim, index);
   const values = typeof source === 'number' ? input.newFull([], source).expand(index.shape) : source;
   const sized = index.shape.every((s, i) => s <= (values.shape[i] as number));
-  if (values.shape.length !== index.shape.length || !sized) throw new ShapeError(`scatter: a source of shape ${formatShape(values.shape)} does not cover an index of shape ${formatShape(index.shape)}`, { op: 'scatter' });
+  if (values.shape.length !== index.shape.length || !sized)
+    throw new ShapeError(`scatter: a source of shape ${formatShape(values.shape)} does not cover an index of shape ${formatShape(index.shape)}`, { op: 'scatter' });
   if (values.dtype !== input.dtype) throw new DtypeError(`scatter: expected a source of dtype ${input.dtype.name}, got ${values.dtype.name}`, { op: 'scatter' });
   let seen = values;
   index.shape.forEach((s, i) => {

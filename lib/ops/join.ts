@@ -2,7 +2,7 @@
 import { dispatchOne } from '../core/dispatch.js';
 import { int64, promoteTypes } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { type Op, defineOp } from '../core/op.js';
+import { defineOp, type Op } from '../core/op.js';
 import { formatShape, sameShape, wrapDim, wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { arange } from './factories.js';
@@ -21,7 +21,7 @@ export function cat(tensors: readonly Tensor[], dim = 0): Tensor {
   const first = tensors.find((t) => !isEmptyVector(t)) ?? (tensors[0] as Tensor);
   const at = wrapDim(dim, first.shape.length, 'cat');
   tensors.forEach((t, i) => {
-    const fits = isEmptyVector(t) || t.shape.length === first.shape.length && t.shape.every((s, d) => d === at || s === first.shape[d]);
+    const fits = isEmptyVector(t) || (t.shape.length === first.shape.length && t.shape.every((s, d) => d === at || s === first.shape[d]));
     if (!fits) throw new ShapeError(`cat: tensor ${i} has shape ${formatShape(t.shape)}, tensor 0 has ${formatShape(first.shape)}; only dim ${dim} may differ`, { op: 'cat' });
   });
   const dtype = tensors.reduce((d, t) => promoteTypes(d, t.dtype), first.dtype);

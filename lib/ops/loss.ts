@@ -2,7 +2,7 @@
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { float32, float64, int64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
-import { type Op, defineOp } from '../core/op.js';
+import { defineOp, type Op } from '../core/op.js';
 import { formatShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { oneHot } from './indexing.js';
@@ -32,7 +32,10 @@ const crossEntropyBackward: Op<CrossEntropy> = defineOp<CrossEntropy>({
     const counted = (target as Tensor).ne(ignoreIndex);
     const labels = oneHot(where(counted, target as Tensor, 0), classes).to(x.dtype);
     const weights = (weight as Tensor).storage === null ? x.newOnes([classes]) : (weight as Tensor);
-    const smooth = labels.mul(1 - labelSmoothing).add(labelSmoothing / classes).mul(weights);
+    const smooth = labels
+      .mul(1 - labelSmoothing)
+      .add(labelSmoothing / classes)
+      .mul(weights);
     const p = x.softmax(1);
     const rows = p.mul(smooth.sum(1, { keepdim: true })).sub(smooth);
     return [where(counted.unsqueeze(1), rows.mul((g as Tensor).unsqueeze(1)).to(x.dtype), 0)];
@@ -60,7 +63,11 @@ const crossEntropyOp: Op<CrossEntropy> = defineOp<CrossEntropy>({
     const logp = x.logSoftmax(1);
     const weights = (weight as Tensor).storage === null ? x.newOnes([x.shape[1] as number]) : (weight as Tensor);
     const picked = logp.gather(1, labels.unsqueeze(1)).squeeze(1).mul(weights.indexSelect(0, labels)).neg();
-    const spread = logp.mul(weights).sum(1).neg().mul(labelSmoothing / (x.shape[1] as number));
+    const spread = logp
+      .mul(weights)
+      .sum(1)
+      .neg()
+      .mul(labelSmoothing / (x.shape[1] as number));
     return [where(counted, picked.mul(1 - labelSmoothing).add(spread), 0), x.logsumexp(1)];
   },
   samples: () => [
@@ -144,7 +151,8 @@ function probabilityCrossEntropy(input: Tensor, target: Tensor, { weight = null,
 }
 
 function checkReduction(op: string, reduction: LossReduction): void {
-  if (reduction !== 'none' && reduction !== 'mean' && reduction !== 'sum') throw new ArgumentError(`${op}: reduction must be 'none', 'mean' or 'sum', got ${String(reduction)}`, { op, reduction });
+  if (reduction !== 'none' && reduction !== 'mean' && reduction !== 'sum')
+    throw new ArgumentError(`${op}: reduction must be 'none', 'mean' or 'sum', got ${String(reduction)}`, { op, reduction });
 }
 
 /** Options of {@link nllLoss}. */

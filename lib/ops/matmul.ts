@@ -1,8 +1,8 @@
 /** Matrix products: matmul, mm, bmm, addmm, baddbmm, linear, dot, mv, outer. One op underneath, on batches of matrices. */
 import { dispatchOne } from '../core/dispatch.js';
 import { DeviceError, DtypeError, ShapeError } from '../core/errors.js';
-import { type Op, defineOp } from '../core/op.js';
-import { type Shape, broadcastShapes, broadcastStrides, formatShape, numelOf, sameShape } from '../core/shape.js';
+import { defineOp, type Op } from '../core/op.js';
+import { broadcastShapes, broadcastStrides, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { describe, requireTensor } from './operand.js';
@@ -50,7 +50,9 @@ const matmulOp: Op<Product> = defineOp<Product>({
     const out = output as Tensor;
     const batch = batchOf(out.shape);
     const operands = [a as Tensor, b as Tensor, c as Tensor, out];
-    const full = operands.map((t) => (t.storage === null ? [] : broadcastStrides(t.shape, t.strides, t === b || t === a ? [...batch, last(t.shape, 2), last(t.shape, 1)] : out.shape)));
+    const full = operands.map((t) =>
+      t.storage === null ? [] : broadcastStrides(t.shape, t.strides, t === b || t === a ? [...batch, last(t.shape, 2), last(t.shape, 1)] : out.shape),
+    );
     const groups = mergeBatch(batch, full);
     const write = (t: Tensor, i: number, rows: number, columns: number): void => {
       const strides = full[i] as number[];
@@ -148,7 +150,8 @@ export function matmul(input: Tensor, other: Tensor): Tensor {
   requireTensor(input, 'matmul');
   requireTensor(other, 'matmul', 'other');
   const [da, db] = [input.shape.length, other.shape.length];
-  if (da === 0 || db === 0) throw new ShapeError(`matmul: both operands need at least one dim.${describeOperand('input', input)}${describeOperand('other', other)}`, { op: 'matmul' });
+  if (da === 0 || db === 0)
+    throw new ShapeError(`matmul: both operands need at least one dim.${describeOperand('input', input)}${describeOperand('other', other)}`, { op: 'matmul' });
   if (da === 1 && db === 1) return dot(input, other);
   if (da === 1) return product(input.unsqueeze(0), other).squeeze(-2);
   if (db === 1) return product(input, other.unsqueeze(1)).squeeze(-1);
@@ -193,7 +196,8 @@ export interface AddProductOptions {
 function addProduct(op: string, input: Tensor, a: Tensor, b: Tensor, { beta = 1, alpha = 1 }: AddProductOptions): Tensor {
   checkProduct(op, a, b);
   const shape = [...batchOf(a.shape), last(a.shape, 2), last(b.shape, 1)];
-  if (!sameShape(broadcastShapes(input.shape, shape, op), shape)) throw new ShapeError(`${op}: input ${formatShape(input.shape)} does not broadcast to ${formatShape(shape)}`, { op });
+  if (!sameShape(broadcastShapes(input.shape, shape, op), shape))
+    throw new ShapeError(`${op}: input ${formatShape(input.shape)} does not broadcast to ${formatShape(shape)}`, { op });
   if (input.dtype !== a.dtype) throw new DtypeError(`${op}: expected equal dtypes, got ${input.dtype.name} and ${a.dtype.name}`, { op });
   return product(a, b, input, { alpha, beta });
 }

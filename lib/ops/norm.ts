@@ -2,8 +2,8 @@
 import { dispatch } from '../core/dispatch.js';
 import { type DType, float32, float64 } from '../core/dtype.js';
 import { DtypeError, ShapeError } from '../core/errors.js';
-import { type Op, defineOp } from '../core/op.js';
-import { type Shape, formatShape, numelOf, sameShape } from '../core/shape.js';
+import { defineOp, type Op } from '../core/op.js';
+import { formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
@@ -181,7 +181,8 @@ function checkNormalised(input: Tensor, normalizedShape: Shape, weights: readonl
   }
   for (const w of weights) {
     if (w === null) continue;
-    if (!sameShape(w.shape, normalizedShape)) throw new ShapeError(`${op}: weight and bias must have the normalised shape ${formatShape(normalizedShape)}, got ${formatShape(w.shape)}`, { op });
+    if (!sameShape(w.shape, normalizedShape))
+      throw new ShapeError(`${op}: weight and bias must have the normalised shape ${formatShape(normalizedShape)}, got ${formatShape(w.shape)}`, { op });
     if (w.dtype !== input.dtype) throw new DtypeError(`${op}: weight and bias must have the input's dtype ${input.dtype.name}, got ${w.dtype.name}`, { op });
   }
 }

@@ -33,4 +33,3 @@ export function describe(value: unknown): string {
   if (typeof value === 'object') return `a ${value.constructor?.name ?? 'plain object'}`;
   return `${typeof value} ${String(value)}`;
 }
-

@@ -2,7 +2,7 @@
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { float32, float64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
-import { type Op, defineOp } from '../core/op.js';
+import { defineOp, type Op } from '../core/op.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 
 /** Tensors of one command; more are split over several. */

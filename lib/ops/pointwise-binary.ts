@@ -3,8 +3,8 @@ import { dispatchOne } from '../core/dispatch.js';
 import type { Op } from '../core/op.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
-import { NO_PARAMS, addMethod } from './method.js';
-import { type TensorLike, operand, operands } from './operand.js';
+import { addMethod, NO_PARAMS } from './method.js';
+import { operand, operands, type TensorLike } from './operand.js';
 import { binarySamples } from './samples.js';
 import { where } from './where.js';
 
@@ -76,10 +76,7 @@ const remainderOp: Op<None> = definePointwise<None>('remainder', 2, {
   expression: 'm::remainder(x, y)',
   classes: 'A',
   saves: savesBoth,
-  vjp: (ctx, g) => [
-    ctx.needs(0) ? g : null,
-    ctx.needs(1) ? g.mul(div(ctx.input(0), ctx.input(1), { roundingMode: 'floor' })).neg() : null,
-  ],
+  vjp: (ctx, g) => [ctx.needs(0) ? g : null, ctx.needs(1) ? g.mul(div(ctx.input(0), ctx.input(1), { roundingMode: 'floor' })).neg() : null],
   samples: binarySamples(NO_PARAMS as None, {}, { low: 0.5, high: 3 }),
 });
 
@@ -88,10 +85,7 @@ const fmodOp: Op<None> = definePointwise<None>('fmod', 2, {
   expression: 'm::fmod(x, y)',
   classes: 'A',
   saves: savesBoth,
-  vjp: (ctx, g) => [
-    ctx.needs(0) ? g : null,
-    ctx.needs(1) ? g.mul(div(ctx.input(0), ctx.input(1), { roundingMode: 'trunc' })).neg() : null,
-  ],
+  vjp: (ctx, g) => [ctx.needs(0) ? g : null, ctx.needs(1) ? g.mul(div(ctx.input(0), ctx.input(1), { roundingMode: 'trunc' })).neg() : null],
   samples: binarySamples(NO_PARAMS as None, {}, { low: 0.5, high: 3 }),
 });
 

@@ -1,11 +1,11 @@
 /** Random tensors. Numbers depend on seed, draw and global element index only: the same on every device and mesh. */
 import { type Device, device as deviceOf, getDefaultDevice } from '../core/device.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
-import { type DType, bool, getDefaultDtype, int64 } from '../core/dtype.js';
+import { bool, type DType, getDefaultDtype, int64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
-import { type Op, defineOp } from '../core/op.js';
-import { type Generator, defaultGenerator } from '../core/random.js';
-import { type Shape, checkSizes, contiguousStrides } from '../core/shape.js';
+import { defineOp, type Op } from '../core/op.js';
+import { defaultGenerator, type Generator } from '../core/random.js';
+import { checkSizes, contiguousStrides, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import type { TensorOptions } from './factories.js';
 import { addMethod } from './method.js';
@@ -79,7 +79,8 @@ export function normal(mean: number, std: number, size: Shape, options: RandomOp
 
 /** Integers in [low, high), as int64. @throws ArgumentError if the range is empty */
 export function randint(low: number, high: number, size: Shape, options: RandomOptions = {}): Tensor {
-  if (!Number.isSafeInteger(low) || !Number.isSafeInteger(high) || low >= high) throw new ArgumentError(`randint: expected integers low < high, got ${low} and ${high}`, { op: 'randint', low, high });
+  if (!Number.isSafeInteger(low) || !Number.isSafeInteger(high) || low >= high)
+    throw new ArgumentError(`randint: expected integers low < high, got ${low} and ${high}`, { op: 'randint', low, high });
   return draw(integerOp, size, options.dtype ?? int64, low, high, options, 'randint');
 }
 
@@ -114,7 +115,11 @@ export function multinomial(weights: Tensor, numSamples: number, { replacement =
   }
   const sums = weights.float().cumsum(-1);
   const drawn = rand([...weights.shape.slice(0, -1), numSamples], options).mul(sums.narrow(-1, n - 1, 1));
-  return sums.unsqueeze(-2).le(drawn.unsqueeze(-1)).sum(-1).clamp({ max: n - 1 });
+  return sums
+    .unsqueeze(-2)
+    .le(drawn.unsqueeze(-1))
+    .sum(-1)
+    .clamp({ max: n - 1 });
 }
 
 interface Dropout {

@@ -1,9 +1,9 @@
 /** Values out of tensors: item, tolist, toTypedArray (blocking); read, itemAsync (not blocking). */
 import { bool } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
-import { type Shape, formatShape } from '../core/shape.js';
+import { formatShape, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
-import { type TypedArray, rawArray, widen } from '../core/values.js';
+import { rawArray, type TypedArray, widen } from '../core/values.js';
 import { valueAccess } from './construct.js';
 import { addMethod } from './method.js';
 
@@ -35,7 +35,8 @@ async function read(t: Tensor): Promise<TypedArray> {
 }
 
 function checkOne(t: Tensor, op: string): void {
-  if (t.numel() !== 1) throw new ShapeError(`${op}: expected a tensor of one element, got shape ${formatShape(t.shape)}. Reduce it first, or use tolist().`, { op, shape: t.shape });
+  if (t.numel() !== 1)
+    throw new ShapeError(`${op}: expected a tensor of one element, got shape ${formatShape(t.shape)}. Reduce it first, or use tolist().`, { op, shape: t.shape });
 }
 
 /** An int64 as a number where that is exact, else as a bigint; a bool as a boolean. */

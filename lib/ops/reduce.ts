@@ -1,10 +1,11 @@
 /** Reductions over dims: sum, mean, prod, amax, amin, any, all, var, std, norm, logsumexp. */
-import { dispatch, dispatchOne } from '../core/dispatch.js';
+
 import type { CommandWriter } from '../core/command.js';
-import { type DType, bool, int64, uint8 } from '../core/dtype.js';
+import { dispatch, dispatchOne } from '../core/dispatch.js';
+import { bool, type DType, int64, uint8 } from '../core/dtype.js';
 import { DtypeError, IndexError } from '../core/errors.js';
-import { type Op, type OpDefinition, type Sample, defineOp } from '../core/op.js';
-import { type Shape, formatShape, numelOf, wrapDims } from '../core/shape.js';
+import { defineOp, type Op, type OpDefinition, type Sample } from '../core/op.js';
+import { formatShape, numelOf, type Shape, wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
@@ -29,7 +30,10 @@ function reducedShape(shape: Shape, dims: readonly number[], keepdim: boolean): 
 export function lowerReduction(command: CommandWriter, input: Tensor, outputs: readonly Tensor[], dims: readonly number[]): void {
   const outer = input.shape.map((_, i) => i).filter((i) => !dims.includes(i));
   const kept = merged(input, outer);
-  const reduced = merged(input, [...dims].sort((a, b) => a - b));
+  const reduced = merged(
+    input,
+    [...dims].sort((a, b) => a - b),
+  );
   command.view(input, [...kept.sizes, ...reduced.sizes], [...kept.strides, ...reduced.strides]);
   for (const output of outputs) command.outputView(output, [output.numel()], [1]);
   command.param(reduced.sizes.length);
@@ -106,14 +110,7 @@ const meanOp = defineReduction('mean', 'reduce_mean', 'Mean over dims.', same, (
   return [restore(g, shape, ctx.params).div(count)];
 });
 
-const prodOp = defineReduction(
-  'prod',
-  'reduce_prod',
-  'Product over dims.',
-  widened,
-  (ctx, g) => [prodGradient(g, ctx.input(0), ctx.output(0), ctx.params)],
-  savesBoth,
-);
+const prodOp = defineReduction('prod', 'reduce_prod', 'Product over dims.', widened, (ctx, g) => [prodGradient(g, ctx.input(0), ctx.output(0), ctx.params)], savesBoth);
 
 /** d prod / dx_i is the product of the others: by division, and where zeros are, by products from both sides. */
 function prodGradient(g: Tensor, x: Tensor, product: Tensor, params: Reduction): Tensor {
@@ -171,7 +168,11 @@ const varMeanOp: Op<Variance> = defineOp<Variance>({
   vjp: (ctx, gVar, gMean) => {
     const x = ctx.input(0);
     const count = ctx.params.dims.reduce((n, d) => n * (x.shape[d] as number), 1);
-    const centred = gVar ? restore(gVar, x.shape, ctx.params).mul(x.sub(restore(ctx.output(1), x.shape, ctx.params))).mul(2 / (count - ctx.params.correction)) : null;
+    const centred = gVar
+      ? restore(gVar, x.shape, ctx.params)
+          .mul(x.sub(restore(ctx.output(1), x.shape, ctx.params)))
+          .mul(2 / (count - ctx.params.correction))
+      : null;
     const shared = gMean ? restore(gMean, x.shape, ctx.params).div(count) : null;
     return [centred && shared ? centred.add(shared) : (centred ?? shared)];
   },
@@ -209,7 +210,10 @@ function normGradient(g: Tensor, x: Tensor, norm: Tensor, params: Norm): Tensor 
   if (order === 2) return where(whole.eq(0), 0, spread.mul(x.div(whole)));
   if (!Number.isFinite(order)) {
     const hits = x.abs().eq(whole);
-    return spread.mul(x.sign()).mul(hits).div(hits.sum(params.dims, { keepdim: true }));
+    return spread
+      .mul(x.sign())
+      .mul(hits)
+      .div(hits.sum(params.dims, { keepdim: true }));
   }
   const scaled = x.mul(x.abs().pow(order - 2)).div(whole.pow(order - 1));
   return where(whole.eq(0), 0, spread.mul(scaled));
@@ -282,6 +286,7 @@ export function varMean(input: Tensor, dim: Dims = null, { correction = 1, keepd
 function variance(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): Tensor {
   return varMean(input, dim, options)[0];
 }
+
 export { variance as var };
 
 /** Standard deviation over dims. Gradient: yes. @throws DtypeError for integers */

@@ -1,7 +1,7 @@
 /** Sample inputs for the tests that the op table generates: uneven, empty, transposed, one element. */
 import { type DType, float32 } from '../core/dtype.js';
 import type { Sample } from '../core/op.js';
-import { type Shape, numelOf } from '../core/shape.js';
+import { numelOf, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 
 type Maker = (data: number[], shape: Shape, dtype: DType) => Tensor;

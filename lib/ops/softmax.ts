@@ -1,11 +1,11 @@
 /** softmax and logSoftmax along a dim, cumulative sums and products. */
 import { dispatchOne } from '../core/dispatch.js';
 import { type DType, int64 } from '../core/dtype.js';
-import { type Op, defineOp } from '../core/op.js';
+import { defineOp, type Op } from '../core/op.js';
 import { wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
-import { addMethod } from './method.js';
 import { flip } from './join.js';
+import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 import { lowerRows } from './rows.js';
 import { sampleTensor } from './samples.js';

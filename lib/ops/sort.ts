@@ -2,12 +2,12 @@
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, IndexError } from '../core/errors.js';
-import { type Op, defineOp } from '../core/op.js';
+import { defineOp, type Op } from '../core/op.js';
 import { formatShape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
-import { type Reduction, amax, amin, lowerReduction, reductionSamples } from './reduce.js';
+import { amax, amin, lowerReduction, type Reduction, reductionSamples } from './reduce.js';
 import { lowerRows } from './rows.js';
 import { sampleTensor } from './samples.js';
 
@@ -148,7 +148,8 @@ export function topk(input: Tensor, k: number, dim = -1, { largest = true }: { l
   requireTensor(input, 'topk');
   const at = wrapDim(dim, input.shape.length, 'topk');
   const size = input.shape[at] ?? 1;
-  if (!Number.isInteger(k) || k < 0 || k > size) throw new ArgumentError(`topk: k = ${k} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'topk', k, shape: input.shape });
+  if (!Number.isInteger(k) || k < 0 || k > size)
+    throw new ArgumentError(`topk: k = ${k} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'topk', k, shape: input.shape });
   const [values, indices] = dispatch(topkOp, [input], { dim: at, k, largest: Number(largest) });
   return { values: values as Tensor, indices: indices as Tensor };
 }

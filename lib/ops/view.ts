@@ -1,10 +1,10 @@
 /** Views: other shapes of the same memory, without copies. A change in place through one is seen in all. */
 import { dispatchOne } from '../core/dispatch.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { type Op, type ViewMeta, defineOp } from '../core/op.js';
-import { type Shape, broadcastStrides, formatShape, inferSize, sameShape, viewStrides, wrapDim, wrapDims } from '../core/shape.js';
+import { defineOp, type Op, type ViewMeta } from '../core/op.js';
+import { broadcastStrides, formatShape, inferSize, type Shape, sameShape, viewStrides, wrapDim, wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
-import { NO_PARAMS, addMethod } from './method.js';
+import { addMethod, NO_PARAMS } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 

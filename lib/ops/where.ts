@@ -5,8 +5,8 @@ import { ArgumentError, DtypeError } from '../core/errors.js';
 import type { Op, Sample } from '../core/op.js';
 import { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
-import { NO_PARAMS, addMethod } from './method.js';
-import { type TensorLike, operand, requireTensor } from './operand.js';
+import { addMethod, NO_PARAMS } from './method.js';
+import { operand, requireTensor, type TensorLike } from './operand.js';
 import { sampleTensor, unarySamples } from './samples.js';
 
 type None = Record<string, never>;
@@ -147,11 +147,7 @@ const lerpOp: Op<None> = definePointwise<None>('lerp', 3, {
   saves: { inputs: [0, 1, 2] },
   vjp: (ctx, g) => {
     const weight = ctx.input(2);
-    return [
-      ctx.needs(0) ? g.sub(g.mul(weight)) : null,
-      ctx.needs(1) ? g.mul(weight) : null,
-      ctx.needs(2) ? g.mul(ctx.input(1).sub(ctx.input(0))) : null,
-    ];
+    return [ctx.needs(0) ? g.sub(g.mul(weight)) : null, ctx.needs(1) ? g.mul(weight) : null, ctx.needs(2) ? g.mul(ctx.input(1).sub(ctx.input(0))) : null];
   },
   samples: ternarySamples(NO_PARAMS as None),
 });

@@ -2,7 +2,7 @@
 import { dispatchOne } from '../core/dispatch.js';
 import { ArgumentError, IndexError, ShapeError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
-import { type Shape, checkSizes, formatShape, wrapDim } from '../core/shape.js';
+import { checkSizes, formatShape, type Shape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
@@ -149,7 +149,12 @@ const asStridedOp: Op<Strided> = defineView<Strided>({
 function stridedPositions(size: Shape, stride: Shape, offset: number, like: Tensor): Tensor {
   let positions = like.newFull([1], offset).long();
   size.forEach((n, i) => {
-    const steps = like.newOnes([n]).cumsum(0).sub(1).mul(stride[i] as number).long();
+    const steps = like
+      .newOnes([n])
+      .cumsum(0)
+      .sub(1)
+      .mul(stride[i] as number)
+      .long();
     positions = positions.unsqueeze(-1).add(steps).reshape(-1);
   });
   return positions;
@@ -258,7 +263,11 @@ export function asStrided(input: Tensor, size: Shape, stride: Shape, storageOffs
   const last = size.some((s) => s === 0) ? -1 : size.reduce((end, s, i) => end + (s - 1) * (stride[i] as number), storageOffset);
   const fits = stride.length === size.length && stride.every((s) => Number.isSafeInteger(s) && s >= 0) && Number.isSafeInteger(storageOffset) && storageOffset >= 0;
   if (!fits || (last + 1) * input.dtype.itemsize > input.liveStorage('asStrided').nbytes) {
-    throw new ArgumentError(`asStrided: size ${formatShape(size)}, stride ${formatShape(stride)}, offset ${storageOffset} reach outside the storage`, { op: 'asStrided', size, stride });
+    throw new ArgumentError(`asStrided: size ${formatShape(size)}, stride ${formatShape(stride)}, offset ${storageOffset} reach outside the storage`, {
+      op: 'asStrided',
+      size,
+      stride,
+    });
   }
   if (input.requiresGrad && (input.storageOffset !== 0 || !input.isContiguous())) {
     throw new ArgumentError('asStrided: a gradient is only defined for a contiguous input at offset 0; call contiguous() first', { op: 'asStrided' });

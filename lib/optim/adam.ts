@@ -1,7 +1,7 @@
 /** Adam and AdamW. */
 import type { Tensor } from '../core/tensor.js';
 import { adamStep } from '../ops/optimizer-steps.js';
-import { type Hyperparameters, Optimizer, type ParamGroup, type ParamState, type Params, checkRange, withGradients } from './optimizer.js';
+import { checkRange, type Hyperparameters, Optimizer, type ParamGroup, type ParamState, type Params, withGradients } from './optimizer.js';
 
 /** Options of {@link Adam} and {@link AdamW}. */
 export interface AdamOptions {

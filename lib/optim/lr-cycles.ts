@@ -48,7 +48,16 @@ export class OneCycleLR extends LRScheduler {
 
   constructor(optimizer: AnyOptimizer, options: OneCycleOptions) {
     super(optimizer);
-    const { pctStart = 0.3, annealStrategy = 'cos', cycleMomentum = true, baseMomentum = 0.85, maxMomentum = 0.95, divFactor = 25, finalDivFactor = 1e4, threePhase = false } = options;
+    const {
+      pctStart = 0.3,
+      annealStrategy = 'cos',
+      cycleMomentum = true,
+      baseMomentum = 0.85,
+      maxMomentum = 0.95,
+      divFactor = 25,
+      finalDivFactor = 1e4,
+      threePhase = false,
+    } = options;
     const total = options.totalSteps ?? (options.epochs ?? 0) * (options.stepsPerEpoch ?? 0);
     if (!Number.isInteger(total) || total < 1) throw new ArgumentError('OneCycleLR: give totalSteps, or epochs and stepsPerEpoch');
     this.totalSteps = total;
@@ -125,7 +134,8 @@ export class SequentialLR extends LRScheduler {
 
   constructor(optimizer: AnyOptimizer, schedulers: readonly LRScheduler[], { milestones }: { milestones: readonly number[] }) {
     super(optimizer);
-    if (schedulers.length !== milestones.length + 1) throw new ArgumentError(`SequentialLR: ${schedulers.length} schedules need ${schedulers.length - 1} milestones, got ${milestones.length}`);
+    if (schedulers.length !== milestones.length + 1)
+      throw new ArgumentError(`SequentialLR: ${schedulers.length} schedules need ${schedulers.length - 1} milestones, got ${milestones.length}`);
     this.schedulers = schedulers;
     this.milestones = milestones;
     for (const group of groupsOf(optimizer)) group.lr = group.initialLr as number;

@@ -244,7 +244,8 @@ export class CosineAnnealingWarmRestarts extends LRScheduler {
 
   constructor(optimizer: AnyOptimizer, { T0, TMult = 1, etaMin = 0 }: { T0: number; TMult?: number; etaMin?: number }) {
     super(optimizer);
-    if (!Number.isInteger(T0) || T0 < 1 || !Number.isInteger(TMult) || TMult < 1) throw new ArgumentError(`CosineAnnealingWarmRestarts: T0 and TMult must be positive integers, got ${T0} and ${TMult}`);
+    if (!Number.isInteger(T0) || T0 < 1 || !Number.isInteger(TMult) || TMult < 1)
+      throw new ArgumentError(`CosineAnnealingWarmRestarts: T0 and TMult must be positive integers, got ${T0} and ${TMult}`);
     this.T0 = T0;
     this.TMult = TMult;
     this.etaMin = etaMin;

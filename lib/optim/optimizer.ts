@@ -3,7 +3,7 @@ import { enableGrad, noGrad } from '../autograd/grad-mode.js';
 import { ArgumentError } from '../core/errors.js';
 import { keep } from '../core/keep.js';
 import { scope } from '../core/scope.js';
-import { Tensor, setGrad } from '../core/tensor.js';
+import { setGrad, Tensor } from '../core/tensor.js';
 
 /** Hyperparameters of a group, beside its parameters. */
 export type Hyperparameters = Record<string, unknown>;
@@ -39,7 +39,8 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     const list = [...(params as Iterable<Tensor | (Partial<H> & { params: Iterable<Tensor> })>)];
     if (list.length === 0) throw new ArgumentError(`${this.constructor.name}: the list of parameters is empty`);
     const grouped = !(list[0] instanceof Tensor);
-    for (const group of grouped ? (list as (Partial<H> & { params: Iterable<Tensor> })[]) : [{ params: list as Tensor[] }]) this.addParamGroup(group as Partial<H> & { params: Iterable<Tensor> });
+    for (const group of grouped ? (list as (Partial<H> & { params: Iterable<Tensor> })[]) : [{ params: list as Tensor[] }])
+      this.addParamGroup(group as Partial<H> & { params: Iterable<Tensor> });
   }
 
   /** Adds parameters with hyperparameters of their own. @throws ArgumentError */
@@ -101,7 +102,11 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     order.forEach((id, i) => {
       const values = given.state[id];
       const p = own[i] as Tensor;
-      if (values !== undefined) this.state.set(p, noGrad(() => copyState(values, p)));
+      if (values !== undefined)
+        this.state.set(
+          p,
+          noGrad(() => copyState(values, p)),
+        );
     });
     given.paramGroups.forEach(({ params: _params, ...rest }, i) => {
       Object.assign(this.paramGroups[i] as object, rest);
@@ -122,13 +127,16 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
 
 function copyState(values: ParamState, p: Tensor): ParamState {
   return Object.fromEntries(
-    Object.entries(values).map(([name, value]) => [name, value instanceof Tensor ? (value.ndim === 0 && name === 'step' ? Number(value.item()) : keep(value.detach().clone().to(p.device))) : value]),
+    Object.entries(values).map(([name, value]) => [
+      name,
+      value instanceof Tensor ? (value.ndim === 0 && name === 'step' ? Number(value.item()) : keep(value.detach().clone().to(p.device))) : value,
+    ]),
   );
 }
 
 /** @throws ArgumentError naming the hyperparameter */
 export function checkRange(optimizer: string, name: string, value: unknown, low: number, high = Number.POSITIVE_INFINITY): void {
-  if (typeof value !== 'number' || !(value >= low && value < high) ) {
+  if (typeof value !== 'number' || !(value >= low && value < high)) {
     throw new ArgumentError(`${optimizer}: ${name} must be a number from ${low} to ${high}, got ${String(value)}`, { [name]: value });
   }
 }

@@ -1,3 +1,4 @@
 /** The `optim.lrScheduler` namespace. */
-export * from './lr-scheduler.js';
+
 export * from './lr-cycles.js';
+export * from './lr-scheduler.js';

@@ -1,8 +1,9 @@
 /** Stochastic gradient descent with momentum. */
+
+import { ArgumentError } from '../core/errors.js';
 import type { Tensor } from '../core/tensor.js';
 import { sgdStep } from '../ops/optimizer-steps.js';
-import { ArgumentError } from '../core/errors.js';
-import { type Hyperparameters, Optimizer, type ParamGroup, type Params, checkRange, withGradients } from './optimizer.js';
+import { checkRange, type Hyperparameters, Optimizer, type ParamGroup, type Params, withGradients } from './optimizer.js';
 
 /** Options of {@link SGD}. */
 export interface SGDOptions {

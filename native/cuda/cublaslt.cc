@@ -69,9 +69,10 @@ struct Api {
   int32_t (*preference_create)(Preference*);
   int32_t (*preference_destroy)(Preference);
   int32_t (*preference_set)(Preference, int32_t attribute, const void*, size_t);
-  int32_t (*heuristic)(Handle, Desc, Layout a, Layout b, Layout c, Layout d, Preference, int32_t wanted, Heuristic*, int32_t* got);
-  int32_t (*matmul)(Handle, Desc, const void* alpha, const void* a, Layout, const void* b, Layout, const void* beta, const void* c,
-                    Layout, void* d, Layout, const Algo*, void* workspace, size_t bytes, cudaStream_t);
+  int32_t (*heuristic)(Handle, Desc, Layout a, Layout b, Layout c, Layout d, Preference, int32_t wanted, Heuristic*,
+                       int32_t* got);
+  int32_t (*matmul)(Handle, Desc, const void* alpha, const void* a, Layout, const void* b, Layout, const void* beta,
+                    const void* c, Layout, void* d, Layout, const Algo*, void* workspace, size_t bytes, cudaStream_t);
 };
 
 // ---- finding the library --------------------------------------------------------------------------------------------
@@ -112,8 +113,8 @@ bool bind(void* library, const char* name, F* out, std::string* reason) {
 }
 
 bool bind_all(void* l, Api* api, std::string* reason) {
-  return bind(l, "cublasLtGetVersion", &api->version, reason) && bind(l, "cublasLtGetStatusString", &api->status_string, reason) &&
-         bind(l, "cublasLtCreate", &api->create, reason) &&
+  return bind(l, "cublasLtGetVersion", &api->version, reason) &&
+         bind(l, "cublasLtGetStatusString", &api->status_string, reason) && bind(l, "cublasLtCreate", &api->create, reason) &&
          bind(l, "cublasLtMatmulDescCreate", &api->desc_create, reason) &&
          bind(l, "cublasLtMatmulDescDestroy", &api->desc_destroy, reason) &&
          bind(l, "cublasLtMatmulDescSetAttribute", &api->desc_set, reason) &&
@@ -275,10 +276,14 @@ thread_local PlanCache cache;
 
 int32_t type_of(DType dtype) {
   switch (dtype) {
-    case DType::Float64: return kTypeFloat64;
-    case DType::Float16: return kTypeFloat16;
-    case DType::BFloat16: return kTypeBFloat16;
-    default: return kTypeFloat32;
+    case DType::Float64:
+      return kTypeFloat64;
+    case DType::Float16:
+      return kTypeFloat16;
+    case DType::BFloat16:
+      return kTypeBFloat16;
+    default:
+      return kTypeFloat32;
   }
 }
 
@@ -383,9 +388,9 @@ Outcome product(const Product& p, Stream& stream, const KernelCall& call, Status
   if (p.bias) api.desc_set(plan.desc, kDescBiasPointer, &p.bias, sizeof p.bias);
   const float alpha32 = static_cast<float>(p.alpha), beta32 = static_cast<float>(p.beta);
   const bool is_double = p.dtype == DType::Float64;
-  code = api.matmul(handle, plan.desc, is_double ? static_cast<const void*>(&p.alpha) : &alpha32, p.a.data, plan.a, p.b.data, plan.b,
-                    is_double ? static_cast<const void*>(&p.beta) : &beta32, c.data, plan.c, const_cast<void*>(p.d.data), plan.d,
-                    &plan.algo, workspace, workspace ? kWorkspaceBytes : 0, stream.handle);
+  code = api.matmul(handle, plan.desc, is_double ? static_cast<const void*>(&p.alpha) : &alpha32, p.a.data, plan.a, p.b.data,
+                    plan.b, is_double ? static_cast<const void*>(&p.beta) : &beta32, c.data, plan.c, const_cast<void*>(p.d.data),
+                    plan.d, &plan.algo, workspace, workspace ? kWorkspaceBytes : 0, stream.handle);
   if (code == kSuccess) return Outcome::Done;
   if (code == kNotSupported) {
     plan.usable = false;

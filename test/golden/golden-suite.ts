@@ -4,7 +4,7 @@ import { describe, it } from 'mocha';
 import * as sw from '../../lib/index.js';
 import { type Fixture, readFixture } from './read-fixture.js';
 import { type Case, runCase } from './run-case.js';
-import { type DeviceName, type Tensor, dtypeOf } from './tensors.js';
+import { type DeviceName, dtypeOf, type Tensor } from './tensors.js';
 
 const groups = ['pointwise', 'binary', 'convert', 'create', 'reduce', 'matmul', 'view', 'index', 'inplace', 'nn', 'loss', 'attention'];
 
@@ -58,9 +58,27 @@ function checkPromotion(c: PromotionCase, device: DeviceName): void {
   const left = sw.ones([2], { dtype: dtypeOf(c.left), device });
   const ones = (shape: number[]): Tensor[] => dtypeNames.map((name) => sw.ones(shape, { dtype: dtypeOf(name), device }));
   const wrong = [
-    ...differences(op, left, ones([2]), c.tensor, dtypeNames.map((name) => `a ${name} tensor`)),
-    ...differences(op, left, ones([]), c.zeroDim, dtypeNames.map((name) => `a ${name} tensor without dims`)),
-    ...differences(op, left, numbers, c.number ?? '', numbers.map((value) => `the number ${value}`)),
+    ...differences(
+      op,
+      left,
+      ones([2]),
+      c.tensor,
+      dtypeNames.map((name) => `a ${name} tensor`),
+    ),
+    ...differences(
+      op,
+      left,
+      ones([]),
+      c.zeroDim,
+      dtypeNames.map((name) => `a ${name} tensor without dims`),
+    ),
+    ...differences(
+      op,
+      left,
+      numbers,
+      c.number ?? '',
+      numbers.map((value) => `the number ${value}`),
+    ),
   ];
   assert.equal(wrong.length, 0, `${c.op} of ${c.left} and\n  ${wrong.join('\n  ')}`);
 }

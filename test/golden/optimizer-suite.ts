@@ -5,7 +5,7 @@ import { assertClose } from './compare.js';
 import { withFixture } from './golden-suite.js';
 import type { Fixture } from './read-fixture.js';
 import { Decoder, type Encoded } from './run-case.js';
-import { type DeviceName, type Tensor, expected, makeTensor, snapshot } from './tensors.js';
+import { type DeviceName, expected, makeTensor, snapshot, type Tensor } from './tensors.js';
 
 type Options = Record<string, unknown>;
 

@@ -1,9 +1,9 @@
 /** Replays one recorded call in the library and compares outputs, strides, memory and gradients. */
 import assert from 'node:assert/strict';
 import * as sw from '../../lib/index.js';
-import { type Slack, assertClose, formatShape } from './compare.js';
+import { assertClose, formatShape, type Slack } from './compare.js';
 import type { Fixture } from './read-fixture.js';
-import { type DeviceName, type Tensor, dtypeOf, expected, makeTensor, snapshot } from './tensors.js';
+import { type DeviceName, dtypeOf, expected, makeTensor, snapshot, type Tensor } from './tensors.js';
 
 /** An argument as make.py writes it: a literal, a tensor, a window on a tensor's memory, a dtype, a number JSON has not, or a list. */
 export type Encoded =

@@ -1,11 +1,11 @@
 /** The model of cases_tiny_gpt.py in functional ops: logits, every gradient, the losses of ten AdamW steps. */
 import { describe, it } from 'mocha';
 import * as sw from '../../lib/index.js';
-import { type Slack, assertClose, assertNear } from './compare.js';
+import { assertClose, assertNear, type Slack } from './compare.js';
 import { withFixture } from './golden-suite.js';
 import type { Fixture } from './read-fixture.js';
 import { type Described, seededWeights } from './seeded-weights.js';
-import { type DeviceName, type Tensor, expected, makeTensor, snapshot } from './tensors.js';
+import { type DeviceName, expected, makeTensor, snapshot, type Tensor } from './tensors.js';
 
 interface Case {
   name: string;

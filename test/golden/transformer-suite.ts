@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'mocha';
 import * as sw from '../../lib/index.js';
-import { type Slack, assertClose, assertNear } from './compare.js';
+import { assertClose, assertNear, type Slack } from './compare.js';
 import { withFixture } from './golden-suite.js';
 import type { Fixture } from './read-fixture.js';
 import { Decoder, type Encoded, tensorsOf } from './run-case.js';
-import { type Described, camelCase, seededWeights } from './seeded-weights.js';
-import { type DeviceName, type Snapshot, type Tensor, expected, makeTensor, snapshot } from './tensors.js';
+import { camelCase, type Described, seededWeights } from './seeded-weights.js';
+import { type DeviceName, expected, makeTensor, type Snapshot, snapshot, type Tensor } from './tensors.js';
 
 interface Case {
   name: string;

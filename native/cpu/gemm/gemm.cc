@@ -11,8 +11,8 @@
 // k and round once.
 #include "gemm.h"
 
-#include "../isa.h"
-#include "../parallel_for.h"
+#include "isa.h"
+#include "parallel_for.h"
 
 namespace shardwise::cpu {
 namespace {
@@ -229,10 +229,6 @@ void run_shared(const Engine& e, const Product& p, const Plan& plan, int64_t thr
   }
 }
 
-}  // namespace
-
-namespace {
-
 Product transposed(const Product& p) {
   return {p.n,
           p.m,
@@ -281,9 +277,10 @@ void run_skinny(const Engine& e, const Product& p, int64_t threads) {
       if (sums) e.store(y, p.y_row, p.y_col, sum, sum_row, p.m, n);
     }
   };
-  // Pieces of at least 64 KiB of b, in whole strips.
-  const int64_t pieces = threads == 1 ? 1 : max64(1, min64(threads, p.n * p.k * e.source_bytes >> 16));
-  const int64_t piece = ceil_div(ceil_div(p.n, pieces), 4 * e.nr) * 4 * e.nr;
+  // Pieces of at least 64 KiB of b; a strip wants long rows.
+  const int64_t most = along_k ? 4 * threads : threads, granule = along_k ? 8 : 4 * e.nr;
+  const int64_t pieces = threads == 1 ? 1 : max64(1, min64(most, p.n * p.k * e.source_bytes >> 16));
+  const int64_t piece = ceil_div(ceil_div(p.n, pieces), granule) * granule;
   if (piece >= p.n) return body(0, p.n);
   parallel_for(ceil_div(p.n, piece), 1,
                [&](int64_t begin, int64_t end) { body(begin * piece, min64(end * piece, p.n)); });

@@ -1,6 +1,6 @@
 // Matrix products of strided operands: what kernels/matmul.cc and kernels/attention.cc call.
 #pragma once
-#include "../../include/dtype.h"
+#include "dtype.h"
 #include "engine.h"
 
 namespace shardwise::cpu {

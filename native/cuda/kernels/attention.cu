@@ -81,8 +81,10 @@ Status attention(const KernelCall& call) {
   p.lse = data_of(lse);
   p.lse_dtype = lse.dtype;
   const cudaStream_t stream = stream_of(call).handle;
-  if (attention_mma_applies(p)) attention_mma_forward(p, stream);
-  else attention_simt_forward(p, stream);
+  if (attention_mma_applies(p))
+    attention_mma_forward(p, stream);
+  else
+    attention_simt_forward(p, stream);
   return launched(call);
 }
 
@@ -104,11 +106,15 @@ Status attention_backward(const KernelCall& call) {
     const bool is_double = p.dtype == DType::Float64;
     p.delta = stream.workspace(rows * (is_double ? 8 : 4), call);
     if (!p.delta) return Status{Code::OutOfMemory};
-    if (is_double) delta_kernel<double><<<ceil_div(rows, 8), 256, 0, stream.handle>>>(p);
-    else delta_kernel<float><<<ceil_div(rows, 8), 256, 0, stream.handle>>>(p);
+    if (is_double)
+      delta_kernel<double><<<ceil_div(rows, 8), 256, 0, stream.handle>>>(p);
+    else
+      delta_kernel<float><<<ceil_div(rows, 8), 256, 0, stream.handle>>>(p);
   }
-  if (attention_mma_applies(p)) attention_mma_backward(p, stream.handle);
-  else attention_simt_backward(p, stream.handle);
+  if (attention_mma_applies(p))
+    attention_mma_backward(p, stream.handle);
+  else
+    attention_simt_backward(p, stream.handle);
   return launched(call);
 }
 

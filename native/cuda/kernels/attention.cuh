@@ -34,7 +34,7 @@ struct AttentionProblem {
   // backward only
   HeadView g;
   void *gq = nullptr, *gk = nullptr, *gv = nullptr;  // contiguous; null if not wanted
-  void* delta = nullptr;  // [batch, head, query] sums of g out, in the accumulation type
+  void* delta = nullptr;                             // [batch, head, query] sums of g out, in the accumulation type
 };
 
 // Tensor cores: float16 and bfloat16 with depth and value_depth up to 128.
@@ -52,11 +52,16 @@ template <class C>
 __device__ __forceinline__ C mask_value(const AttentionProblem& p, int64_t base, int64_t query, int64_t key) {
   const int64_t at = base + query * p.mask.row_stride + key * p.mask.column_stride;
   switch (p.mask_dtype) {
-    case DType::Float32: return static_cast<C>(static_cast<const float*>(p.mask.data)[at]);
-    case DType::BFloat16: return to_compute<C>(static_cast<const bfloat16_t*>(p.mask.data)[at]);
-    case DType::Float16: return to_compute<C>(static_cast<const half_t*>(p.mask.data)[at]);
-    case DType::Float64: return static_cast<C>(static_cast<const double*>(p.mask.data)[at]);
-    default: return static_cast<const uint8_t*>(p.mask.data)[at] ? C(0) : C(-INFINITY);
+    case DType::Float32:
+      return static_cast<C>(static_cast<const float*>(p.mask.data)[at]);
+    case DType::BFloat16:
+      return to_compute<C>(static_cast<const bfloat16_t*>(p.mask.data)[at]);
+    case DType::Float16:
+      return to_compute<C>(static_cast<const half_t*>(p.mask.data)[at]);
+    case DType::Float64:
+      return static_cast<C>(static_cast<const double*>(p.mask.data)[at]);
+    default:
+      return static_cast<const uint8_t*>(p.mask.data)[at] ? C(0) : C(-INFINITY);
   }
 }
 

@@ -113,12 +113,14 @@ __device__ __forceinline__ void multiply_columns(float (&sums)[Depth / 8][4], co
 // Which of this thread's accumulators of 16 x Columns survive dropout, element (j, e) at bit j * 4 + e. Rolled up: it is rarely
 // used, and 32 copies of Philox would be most of the kernel. ByKeys: rows are keys and columns queries.
 template <int Columns, bool ByKeys>
-__device__ __forceinline__ uint32_t kept_elements(const AttentionProblem& p, int64_t head_index, int32_t row_low, int32_t column0) {
+__device__ __forceinline__ uint32_t kept_elements(const AttentionProblem& p, int64_t head_index, int32_t row_low,
+                                                  int32_t column0) {
   static_assert(Columns / 8 * 4 <= 32, "one bit per accumulator");
   uint32_t kept = 0;
 #pragma unroll 1
   for (int i = 0; i < Columns / 8 * 4; i++) {
-    const int32_t row = row_low + (i >> 1 & 1) * 8, column = column0 + (i >> 2) * 8 + static_cast<int>(threadIdx.x & 3) * 2 + (i & 1);
+    const int32_t row = row_low + (i >> 1 & 1) * 8,
+                  column = column0 + (i >> 2) * 8 + static_cast<int>(threadIdx.x & 3) * 2 + (i & 1);
     if (survives(p, head_index, ByKeys ? column : row, ByKeys ? row : column)) kept |= 1u << i;
   }
   return kept;
@@ -126,8 +128,8 @@ __device__ __forceinline__ uint32_t kept_elements(const AttentionProblem& p, int
 
 // Writes a warp's 16 x Depth accumulators, scaled per row half, to rows of `columns` contiguous elements.
 template <class T, int Depth>
-__device__ __forceinline__ void store_rows(T* to, const float (&sums)[Depth / 8][4], int32_t first_row, int32_t rows, int32_t columns,
-                                           float scale_low, float scale_high) {
+__device__ __forceinline__ void store_rows(T* to, const float (&sums)[Depth / 8][4], int32_t first_row, int32_t rows,
+                                           int32_t columns, float scale_low, float scale_high) {
   const int group = (threadIdx.x & 31) >> 2, pair = (threadIdx.x & 3) * 2;
   const bool pairs = columns % 2 == 0 && reinterpret_cast<uintptr_t>(to) % 4 == 0;
 #pragma unroll

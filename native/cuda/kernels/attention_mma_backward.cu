@@ -23,7 +23,8 @@ struct Config {
 };
 
 // lse in base 2 and delta of a query; a query that does not exist or sees nothing gets +inf, which makes its P zero.
-__device__ __forceinline__ void load_row_numbers(const AttentionProblem& p, int64_t head_index, int64_t query, float* lse, float* delta) {
+__device__ __forceinline__ void load_row_numbers(const AttentionProblem& p, int64_t head_index, int64_t query, float* lse,
+                                                 float* delta) {
   *lse = INFINITY;
   *delta = 0.0f;
   if (query >= p.queries) return;
@@ -39,10 +40,10 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   using Cfg = Config<T, Depth, ByKeys>;
   constexpr int kPassing = Cfg::kPassing, kPitch = Cfg::kPitch, kStage = Cfg::kPassingElements;
   extern __shared__ uint4 shared[];
-  uint16_t* const own1 = reinterpret_cast<uint16_t*>(shared);  // q or k
-  uint16_t* const own2 = own1 + Cfg::kOwnedElements;           // g or v
-  uint16_t* const pass1 = own2 + Cfg::kOwnedElements;          // k or q, two stages
-  uint16_t* const pass2 = pass1 + 2 * kStage;                  // v or g, two stages
+  uint16_t* const own1 = reinterpret_cast<uint16_t*>(shared);           // q or k
+  uint16_t* const own2 = own1 + Cfg::kOwnedElements;                    // g or v
+  uint16_t* const pass1 = own2 + Cfg::kOwnedElements;                   // k or q, two stages
+  uint16_t* const pass2 = pass1 + 2 * kStage;                           // v or g, two stages
   float* const numbers = reinterpret_cast<float*>(pass2 + 2 * kStage);  // by keys: [stage][lse, delta][kPassing]
 
   // Longest first: by queries the last tile, by keys the first one sees most.
@@ -78,10 +79,13 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
       fill_rows<kPassing, Depth>(pass2 + stage * kStage, RowSource(p.v, batch, kv_head, p.keys, p.value_depth), first);
     }
   };
-  fill_rows<kStationaryRows, Depth>(own1, ByKeys ? RowSource(p.k, batch, kv_head, p.keys, p.depth)
-                                                 : RowSource(p.q, batch, first_head, p.queries, p.depth), row0);
-  fill_rows<kStationaryRows, Depth>(own2, ByKeys ? RowSource(p.v, batch, kv_head, p.keys, p.value_depth)
-                                                 : RowSource(p.g, batch, first_head, p.queries, p.value_depth), row0);
+  fill_rows<kStationaryRows, Depth>(
+      own1, ByKeys ? RowSource(p.k, batch, kv_head, p.keys, p.depth) : RowSource(p.q, batch, first_head, p.queries, p.depth),
+      row0);
+  fill_rows<kStationaryRows, Depth>(own2,
+                                    ByKeys ? RowSource(p.v, batch, kv_head, p.keys, p.value_depth)
+                                           : RowSource(p.g, batch, first_head, p.queries, p.value_depth),
+                                    row0);
   if (rounds > 0) fill_passing(0);
   copy_async_commit();
 
@@ -148,8 +152,10 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
           const float delta = ByKeys ? column_numbers[kPassing + column_in_tile] : row_delta[e >> 1];
           float score = s[j][e] * scale;
           if (edge || p.mask.data) {
-            if (key >= keys || query >= queries || (p.causal && key > query)) score = -INFINITY;
-            else if (p.mask.data) score += mask_value<float>(p, mask_base, query, key) * kLog2E;
+            if (key >= keys || query >= queries || (p.causal && key > query))
+              score = -INFINITY;
+            else if (p.mask.data)
+              score += mask_value<float>(p, mask_base, query, key) * kLog2E;
           }
           const float probability = exp2_fast(score - lse);
           const float factor = !drops ? 1.0f : kept >> (j * 4 + e) & 1 ? keep_scale : 0.0f;
@@ -169,38 +175,44 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   if (to) store_rows<T, Depth>(to + owner * own_rows * p.depth, sums1, row0 + warp_row, own_rows, depth, factor, factor);
   if constexpr (ByKeys)
     if (p.gv)
-      store_rows<T, Depth>(static_cast<T*>(p.gv) + owner * own_rows * p.value_depth, sums2, row0 + warp_row, own_rows, value_depth,
-                           1.0f, 1.0f);
+      store_rows<T, Depth>(static_cast<T*>(p.gv) + owner * own_rows * p.value_depth, sums2, row0 + warp_row, own_rows,
+                           value_depth, 1.0f, 1.0f);
 }
 
 template <class T, int Depth, bool ByKeys>
 void start(const AttentionProblem& p, cudaStream_t stream) {
   using Cfg = Config<T, Depth, ByKeys>;
-  const int64_t tiles = ceil_div(ByKeys ? p.keys : p.queries, kStationaryRows), owners = p.batch * (ByKeys ? p.kv_heads : p.heads);
+  const int64_t tiles = ceil_div(ByKeys ? p.keys : p.queries, kStationaryRows),
+                owners = p.batch * (ByKeys ? p.kv_heads : p.heads);
   if (tiles * owners == 0) return;
   allow_shared(backward_kernel<T, Depth, ByKeys>, Cfg::kBytes);
-  backward_kernel<T, Depth, ByKeys>
-      <<<owners * tiles, kAttentionThreads, Cfg::kBytes, stream>>>(p, static_cast<int32_t>(tiles));
+  backward_kernel<T, Depth, ByKeys><<<owners * tiles, kAttentionThreads, Cfg::kBytes, stream>>>(p, static_cast<int32_t>(tiles));
 }
 
 template <class T>
 void start_passes(const AttentionProblem& p, cudaStream_t stream) {
   const bool shallow = p.depth <= 64 && p.value_depth <= 64;
   if (p.gq) {
-    if (shallow) start<T, 64, false>(p, stream);
-    else start<T, 128, false>(p, stream);
+    if (shallow)
+      start<T, 64, false>(p, stream);
+    else
+      start<T, 128, false>(p, stream);
   }
   if (p.gk || p.gv) {
-    if (shallow) start<T, 64, true>(p, stream);
-    else start<T, 128, true>(p, stream);
+    if (shallow)
+      start<T, 64, true>(p, stream);
+    else
+      start<T, 128, true>(p, stream);
   }
 }
 
 }  // namespace
 
 void attention_mma_backward(const AttentionProblem& p, cudaStream_t stream) {
-  if (p.dtype == DType::BFloat16) start_passes<bfloat16_t>(p, stream);
-  else start_passes<half_t>(p, stream);
+  if (p.dtype == DType::BFloat16)
+    start_passes<bfloat16_t>(p, stream);
+  else
+    start_passes<half_t>(p, stream);
 }
 
 }  // namespace shardwise::cuda

@@ -78,8 +78,10 @@ __global__ void __launch_bounds__(kAttentionThreads, Depth == 64 ? 2 : 1)
 #pragma unroll
         for (int e = 0; e < 4; e++) s[j][e] = 0.0f;
       const uint32_t k_stage = k_address + stage * kTileElements * 2;
-      if constexpr (kHoldQueries) multiply_rows<T, kKeys, Depth>(s, q_fragments, k_stage);
-      else multiply_rows<T, kKeys, Depth>(s, q_address, k_stage);
+      if constexpr (kHoldQueries)
+        multiply_rows<T, kKeys, Depth>(s, q_fragments, k_stage);
+      else
+        multiply_rows<T, kKeys, Depth>(s, q_address, k_stage);
 
       const bool edge = key0 + kKeys > keys || (p.causal && key0 + kKeys - 1 > query0 + warp_row);
 #pragma unroll
@@ -89,8 +91,10 @@ __global__ void __launch_bounds__(kAttentionThreads, Depth == 64 ? 2 : 1)
           s[j][e] *= scale;
           if (edge || p.mask.data) {
             const int32_t query = row_low + (e >> 1) * 8, key = key0 + j * 8 + pair + (e & 1);
-            if (key >= keys || (p.causal && key > query)) s[j][e] = -INFINITY;
-            else if (p.mask.data && query < queries) s[j][e] += mask_value<float>(p, mask_base, query, key) * kLog2E;
+            if (key >= keys || (p.causal && key > query))
+              s[j][e] = -INFINITY;
+            else if (p.mask.data && query < queries)
+              s[j][e] += mask_value<float>(p, mask_base, query, key) * kLog2E;
           }
         }
 
@@ -167,11 +171,15 @@ bool attention_mma_applies(const AttentionProblem& p) {
 void attention_mma_forward(const AttentionProblem& p, cudaStream_t stream) {
   const bool shallow = p.depth <= 64 && p.value_depth <= 64;
   if (p.dtype == DType::BFloat16) {
-    if (shallow) start<bfloat16_t, 64>(p, stream);
-    else start<bfloat16_t, 128>(p, stream);
+    if (shallow)
+      start<bfloat16_t, 64>(p, stream);
+    else
+      start<bfloat16_t, 128>(p, stream);
   } else {
-    if (shallow) start<half_t, 64>(p, stream);
-    else start<half_t, 128>(p, stream);
+    if (shallow)
+      start<half_t, 64>(p, stream);
+    else
+      start<half_t, 128>(p, stream);
   }
 }
 

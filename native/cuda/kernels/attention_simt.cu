@@ -1,9 +1,9 @@
 // Attention and its gradient on the CUDA cores: float32 and float64, 16-bit floats deeper than 128, any depth and strides.
 //
-// 256 threads (16 x 16) work on tiles of 64 owned rows x 64 passing rows, 4 x 4 elements per thread. A tile of scores is a product
-// over the depth in steps of 8 through shared memory (score_tile); as a tile of weights it lies in shared memory and is multiplied
-// by the passing rows, 64 columns of result at a time (accumulate_tile), again in steps of 8. A block makes 128 columns of its
-// results; deeper ones are split over blockIdx.y, which recomputes the scores.
+// 256 threads (16 x 16) work on tiles of 64 owned rows x 64 passing rows, 4 x 4 elements per thread. A tile of scores is a
+// product over the depth in steps of 8 through shared memory (score_tile); as a tile of weights it lies in shared memory and is
+// multiplied by the passing rows, 64 columns of result at a time (accumulate_tile), again in steps of 8. A block makes 128
+// columns of its results; deeper ones are split over blockIdx.y, which recomputes the scores.
 //   forward     owned q, passing k, v:  running maximum and sum of each row, out = P' v
 //   by queries  owned q, g, passing k, v:  gq = scale dS k
 //   by keys     owned k, v, passing q, g of every query head of the group:  gk = scale dS^T q, gv = P'^T g
@@ -26,18 +26,26 @@ __device__ __forceinline__ double largest_of(double a, double b) { return fmax(a
 // Elements of the dtypes that accumulate in C: float64 in double, the others in float.
 template <class C>
 __device__ __forceinline__ C load_as(const void* base, int64_t index, DType dtype) {
-  if constexpr (sizeof(C) == 8) return static_cast<const double*>(base)[index];
-  else if (dtype == DType::Float32) return static_cast<const float*>(base)[index];
-  else if (dtype == DType::BFloat16) return to_compute<C>(static_cast<const bfloat16_t*>(base)[index]);
-  else return to_compute<C>(static_cast<const half_t*>(base)[index]);
+  if constexpr (sizeof(C) == 8)
+    return static_cast<const double*>(base)[index];
+  else if (dtype == DType::Float32)
+    return static_cast<const float*>(base)[index];
+  else if (dtype == DType::BFloat16)
+    return to_compute<C>(static_cast<const bfloat16_t*>(base)[index]);
+  else
+    return to_compute<C>(static_cast<const half_t*>(base)[index]);
 }
 
 template <class C>
 __device__ __forceinline__ void store_as(void* base, int64_t index, DType dtype, C value) {
-  if constexpr (sizeof(C) == 8) static_cast<double*>(base)[index] = value;
-  else if (dtype == DType::Float32) static_cast<float*>(base)[index] = value;
-  else if (dtype == DType::BFloat16) static_cast<bfloat16_t*>(base)[index] = from_compute<bfloat16_t>(value);
-  else static_cast<half_t*>(base)[index] = from_compute<half_t>(value);
+  if constexpr (sizeof(C) == 8)
+    static_cast<double*>(base)[index] = value;
+  else if (dtype == DType::Float32)
+    static_cast<float*>(base)[index] = value;
+  else if (dtype == DType::BFloat16)
+    static_cast<bfloat16_t*>(base)[index] = from_compute<bfloat16_t>(value);
+  else
+    static_cast<half_t*>(base)[index] = from_compute<half_t>(value);
 }
 
 template <class C>
@@ -52,7 +60,11 @@ struct Rows {
   int64_t base, row_stride, column_stride, rows, columns;
 
   __device__ __forceinline__ Rows(const HeadView& v, int64_t batch, int64_t head, int64_t row_count, int64_t column_count)
-      : data(v.data), base(v.offset(batch, head)), row_stride(v.row_stride), column_stride(v.column_stride), rows(row_count),
+      : data(v.data),
+        base(v.offset(batch, head)),
+        row_stride(v.row_stride),
+        column_stride(v.column_stride),
+        rows(row_count),
         columns(column_count) {}
 
   template <class C>
@@ -126,8 +138,8 @@ __device__ __forceinline__ void accumulate_tile(C (&out)[kChunks][4][4], const C
 
 // Writes 64 rows of results, scaled per row, as contiguous rows of `columns`.
 template <class C>
-__device__ __forceinline__ void store_tile(void* to, DType dtype, const C (&values)[kChunks][4][4], const C (&scales)[4], int64_t base,
-                                           int64_t row0, int64_t rows, int64_t column0, int64_t columns) {
+__device__ __forceinline__ void store_tile(void* to, DType dtype, const C (&values)[kChunks][4][4], const C (&scales)[4],
+                                           int64_t base, int64_t row0, int64_t rows, int64_t column0, int64_t columns) {
   const int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
 #pragma unroll
   for (int chunk = 0; chunk < kChunks; chunk++)
@@ -136,7 +148,8 @@ __device__ __forceinline__ void store_tile(void* to, DType dtype, const C (&valu
 #pragma unroll
       for (int j = 0; j < 4; j++) {
         const int64_t row = row0 + ty * 4 + i, column = column0 + chunk * kTile + tx * 4 + j;
-        if (row < rows && column < columns) store_as<C>(to, base + row * columns + column, dtype, values[chunk][i][j] * scales[i]);
+        if (row < rows && column < columns)
+          store_as<C>(to, base + row * columns + column, dtype, values[chunk][i][j] * scales[i]);
       }
 }
 
@@ -247,11 +260,14 @@ __global__ void __launch_bounds__(kThreads) simt_backward(const __grid_constant_
       for (int i = 0; i < 4; i++)
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-          const int64_t row = row0 + ty * 4 + i, column = pass0 + tx * 4 + j, query = ByKeys ? column : row, key = ByKeys ? row : column;
+          const int64_t row = row0 + ty * 4 + i, column = pass0 + tx * 4 + j, query = ByKeys ? column : row,
+                        key = ByKeys ? row : column;
           const C score = masked_score(p, s[i][j], mask_base, query, key);
           const int64_t at = head_index * p.queries + query;
           const bool visible = score != C(-INFINITY);  // then the query exists
-          const C lse = !visible ? C(0) : p.lse_dtype == DType::Float64 ? C(static_cast<const double*>(p.lse)[at]) : C(static_cast<const float*>(p.lse)[at]);
+          const C lse = !visible                        ? C(0)
+                        : p.lse_dtype == DType::Float64 ? C(static_cast<const double*>(p.lse)[at])
+                                                        : C(static_cast<const float*>(p.lse)[at]);
           const C weight = visible ? exponential(score - lse) : C(0), delta = visible ? static_cast<const C*>(p.delta)[at] : C(0);
           const C factor = kept >> (i * 4 + j) & 1 ? keep_scale : C(0);
           d[i][j] = weight * (d[i][j] * factor - delta);
@@ -265,7 +281,8 @@ __global__ void __launch_bounds__(kThreads) simt_backward(const __grid_constant_
   const int64_t own_rows = ByKeys ? p.keys : p.queries;
   void* const to = ByKeys ? p.gk : p.gq;
   if (to) store_tile(to, p.dtype, sums1, scales, owner * own_rows * p.depth, row0, own_rows, column0, p.depth);
-  if (ByKeys && p.gv) store_tile(p.gv, p.dtype, sums2, ones, owner * own_rows * p.value_depth, row0, own_rows, column0, p.value_depth);
+  if (ByKeys && p.gv)
+    store_tile(p.gv, p.dtype, sums2, ones, owner * own_rows * p.value_depth, row0, own_rows, column0, p.value_depth);
 }
 
 dim3 grid_of(int64_t blocks, int64_t columns) {
@@ -277,10 +294,10 @@ template <class C>
 void start_backward(const AttentionProblem& p, cudaStream_t stream) {
   const int64_t query_tiles = ceil_div(p.queries, kTile), key_tiles = ceil_div(p.keys, kTile);
   const int64_t query_blocks = p.batch * p.heads * query_tiles, key_blocks = p.batch * p.kv_heads * key_tiles;
-  if (p.gq && query_blocks > 0)
-    simt_backward<C, false><<<grid_of(query_blocks, p.depth), kThreads, 0, stream>>>(p, query_tiles);
+  if (p.gq && query_blocks > 0) simt_backward<C, false><<<grid_of(query_blocks, p.depth), kThreads, 0, stream>>>(p, query_tiles);
   if ((p.gk || p.gv) && key_blocks > 0)
-    simt_backward<C, true><<<grid_of(key_blocks, p.depth > p.value_depth ? p.depth : p.value_depth), kThreads, 0, stream>>>(p, key_tiles);
+    simt_backward<C, true>
+        <<<grid_of(key_blocks, p.depth > p.value_depth ? p.depth : p.value_depth), kThreads, 0, stream>>>(p, key_tiles);
 }
 
 }  // namespace
@@ -288,13 +305,17 @@ void start_backward(const AttentionProblem& p, cudaStream_t stream) {
 void attention_simt_forward(const AttentionProblem& p, cudaStream_t stream) {
   const int64_t tiles = ceil_div(p.queries, kTile), blocks = p.batch * p.heads * tiles;
   const dim3 grid = grid_of(blocks, p.value_depth);
-  if (p.dtype == DType::Float64) simt_forward<double><<<grid, kThreads, 0, stream>>>(p, tiles);
-  else simt_forward<float><<<grid, kThreads, 0, stream>>>(p, tiles);
+  if (p.dtype == DType::Float64)
+    simt_forward<double><<<grid, kThreads, 0, stream>>>(p, tiles);
+  else
+    simt_forward<float><<<grid, kThreads, 0, stream>>>(p, tiles);
 }
 
 void attention_simt_backward(const AttentionProblem& p, cudaStream_t stream) {
-  if (p.dtype == DType::Float64) start_backward<double>(p, stream);
-  else start_backward<float>(p, stream);
+  if (p.dtype == DType::Float64)
+    start_backward<double>(p, stream);
+  else
+    start_backward<float>(p, stream);
 }
 
 }  // namespace shardwise::cuda

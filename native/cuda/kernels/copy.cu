@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kThreads) convert_vectors(const __grid_constan
   Vec<To, kGroup> out;
 #pragma unroll
   for (int i = 0; i < kGroup; i++) out[i] = from_compute<To>(to_compute<float>(in[i]));
-  store_vec(static_cast<To*>(args.y) + at[0], out);
+  store_global(static_cast<To*>(args.y) + at[0], out);
 }
 
 struct TransposeArgs {

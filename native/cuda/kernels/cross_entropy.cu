@@ -27,7 +27,8 @@ struct ClassWeights {
   int64_t stride;
   DType dtype;
 
-  template <class C> __device__ __forceinline__ C at(int64_t i) const {
+  template <class C>
+  __device__ __forceinline__ C at(int64_t i) const {
     return data ? load_floating<C>(data, i * stride, dtype) : C(1);
   }
 };
@@ -51,9 +52,9 @@ __device__ __forceinline__ Vec<T, V> load_logits(const T* row, int64_t first, co
 constexpr int kBatch = 4;  // vectors in flight per thread
 
 template <class T>
-__global__ void __launch_bounds__(512) cross_entropy_rows(const T* x, Logits shape, const int64_t* target, int64_t target_stride,
-                                                          ClassWeights weights, Smoothing smoothing, IndexErrorSink errors,
-                                                          compute_t<T>* loss, compute_t<T>* lse, RowTeam team) {
+__global__ void __launch_bounds__(512)
+    cross_entropy_rows(const T* x, Logits shape, const int64_t* target, int64_t target_stride, ClassWeights weights,
+                       Smoothing smoothing, IndexErrorSink errors, compute_t<T>* loss, compute_t<T>* lse, RowTeam team) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<OnlineSum<T>> shared;
@@ -118,12 +119,11 @@ __global__ void __launch_bounds__(1024) sum_weights(ClassWeights weights, int64_
 }
 
 template <class T>
-__global__ void __launch_bounds__(256) cross_entropy_gradient(const T* x, Logits shape, const compute_t<T>* g, int64_t g_stride,
-                                                              const void* lse, int64_t lse_stride, DType lse_dtype,
-                                                              const int64_t* target, int64_t target_stride,
-                                                              ClassWeights weights, const compute_t<T>* weight_sum,
-                                                              Smoothing smoothing, IndexErrorSink errors, T* gx,
-                                                              uint32_t blocks_per_row, bool out_vectors) {
+__global__ void __launch_bounds__(256)
+    cross_entropy_gradient(const T* x, Logits shape, const compute_t<T>* g, int64_t g_stride, const void* lse, int64_t lse_stride,
+                           DType lse_dtype, const int64_t* target, int64_t target_stride, ClassWeights weights,
+                           const compute_t<T>* weight_sum, Smoothing smoothing, IndexErrorSink errors, T* gx,
+                           uint32_t blocks_per_row, bool out_vectors) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   const int64_t index = blockIdx.x / blocks_per_row, block = blockIdx.x % blocks_per_row;
@@ -205,8 +205,8 @@ Status cross_entropy(const KernelCall& call) {
 }
 
 Status cross_entropy_backward(const KernelCall& call) {
-  const TensorView &g = call.input(0), &x = call.input(1), &lse = call.input(2), &target = call.input(3),
-                   &weight = call.input(4), &gx = call.output(0);
+  const TensorView &g = call.input(0), &x = call.input(1), &lse = call.input(2), &target = call.input(3), &weight = call.input(4),
+                   &gx = call.output(0);
   const auto& params = call.params_as<CrossEntropyBackwardParams>();
   const Logits shape = logits_of(x);
   if (x.numel == 0) return kOk;

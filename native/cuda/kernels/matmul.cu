@@ -25,16 +25,21 @@ __global__ void __launch_bounds__(256) scale_kernel(MatmulProblem p) {
     const int64_t column = i % p.n, row = i / p.n % p.m, batch = i / p.n / p.m;
     const int64_t to = batch * p.y.batch_stride + row * p.y.row_stride + column * p.y.column_stride;
     const int64_t from = batch * p.c.batch_stride + row * p.c.row_stride + column * p.c.column_stride;
-    if (!p.c.data) store_any<int64_t>(p.y.data, to, p.dtype, 0);
-    else if (!is_floating(p.dtype)) store_any<int64_t>(p.y.data, to, p.dtype, load_any<int64_t>(p.c.data, from, p.dtype) * static_cast<int64_t>(p.beta));
-    else if (p.dtype == DType::Float64) store_any<double>(p.y.data, to, p.dtype, load_any<double>(p.c.data, from, p.dtype) * p.beta);
-    else store_any<float>(p.y.data, to, p.dtype, load_any<float>(p.c.data, from, p.dtype) * static_cast<float>(p.beta));
+    if (!p.c.data)
+      store_any<int64_t>(p.y.data, to, p.dtype, 0);
+    else if (!is_floating(p.dtype))
+      store_any<int64_t>(p.y.data, to, p.dtype, load_any<int64_t>(p.c.data, from, p.dtype) * static_cast<int64_t>(p.beta));
+    else if (p.dtype == DType::Float64)
+      store_any<double>(p.y.data, to, p.dtype, load_any<double>(p.c.data, from, p.dtype) * p.beta);
+    else
+      store_any<float>(p.y.data, to, p.dtype, load_any<float>(p.c.data, from, p.dtype) * static_cast<float>(p.beta));
   }
 }
 
 void scale(const MatmulProblem& p, Stream& stream) {
   const int64_t blocks = ceil_div(p.batch * p.m * p.n, 256), limit = int64_t(stream.facts->num_sms) * 32;
-  scale_kernel<<<blocks < limit ? blocks : limit, 256, 0, stream.handle>>>(p);
+  const int64_t grid = blocks < limit ? blocks : limit;
+  scale_kernel<<<grid, 256, 0, stream.handle>>>(p);
 }
 
 MatrixView view_of(const TensorView& t) {
@@ -48,9 +53,7 @@ MatrixView view_of(const TensorView& t) {
 
 // [B, m, k] [k, n] is [B m, k] [k, n] if the rows of the batches of a, c and y follow each other.
 void fold_batch(MatmulProblem* p) {
-  const auto follows = [&](const MatrixView& v) {
-    return !v.data || v.batch_stride == p->m * v.row_stride || (p->m == 1);
-  };
+  const auto follows = [&](const MatrixView& v) { return !v.data || v.batch_stride == p->m * v.row_stride || (p->m == 1); };
   if (p->batch == 1 || p->b.batch_stride != 0 || !follows(p->a) || !follows(p->c) || !follows(p->y)) return;
   if (p->m == 1) p->a.row_stride = p->a.batch_stride, p->c.row_stride = p->c.batch_stride, p->y.row_stride = p->y.batch_stride;
   p->m *= p->batch;
@@ -164,9 +167,12 @@ Status matmul(const KernelCall& call) {
     return fail(call.error, Code::Invalid, "SHARDWISE_CUBLASLT_PATH does not name a usable cuBLASLt: %s", lt::report());
   Status status = kOk;
   switch (with_library(p, stream, call, &status)) {
-    case lt::Outcome::Done: return launched(call);
-    case lt::Outcome::Failed: return status;
-    case lt::Outcome::Declined: break;
+    case lt::Outcome::Done:
+      return launched(call);
+    case lt::Outcome::Failed:
+      return status;
+    case lt::Outcome::Declined:
+      break;
   }
   constexpr int64_t kMax = int64_t(1) << 30;
   if ((p.dtype == DType::Float16 || p.dtype == DType::BFloat16) && p.m < kMax && p.n < kMax && p.k < kMax)

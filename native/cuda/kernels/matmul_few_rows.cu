@@ -33,7 +33,8 @@ __global__ void __launch_bounds__(kWarps * 32) few_rows_kernel(MatmulProblem p) 
   const int rows = static_cast<int>(p.m), columns = p.n - first < C ? static_cast<int>(p.n - first) : C;
   const T *a[M], *b[C];
 #pragma unroll
-  for (int i = 0; i < M; i++) a[i] = static_cast<const T*>(p.a.data) + batch * p.a.batch_stride + (i < rows ? i : 0) * p.a.row_stride;
+  for (int i = 0; i < M; i++)
+    a[i] = static_cast<const T*>(p.a.data) + batch * p.a.batch_stride + (i < rows ? i : 0) * p.a.row_stride;
 #pragma unroll
   for (int j = 0; j < C; j++)
     b[j] = static_cast<const T*>(p.b.data) + batch * p.b.batch_stride + (first + (j < columns ? j : 0)) * p.b.column_stride;
@@ -90,10 +91,14 @@ void start(const MatmulProblem& p, cudaStream_t stream) {
 
 template <class T>
 void start_for(const MatmulProblem& p, cudaStream_t stream) {
-  if (p.m == 1) start<T, 1, 1>(p, stream);
-  else if (p.m == 2) start<T, 2, 2>(p, stream);
-  else if (p.m <= 4) start<T, 4, 2>(p, stream);
-  else start<T, 8, 4>(p, stream);
+  if (p.m == 1)
+    start<T, 1, 1>(p, stream);
+  else if (p.m == 2)
+    start<T, 2, 2>(p, stream);
+  else if (p.m <= 4)
+    start<T, 4, 2>(p, stream);
+  else
+    start<T, 8, 4>(p, stream);
 }
 
 bool applies(const MatmulProblem& p) {
@@ -122,9 +127,15 @@ bool matmul_few_rows(const MatmulProblem& problem, cudaStream_t stream) {
     if (!applies(p)) return false;
   }
   switch (p.dtype) {
-    case DType::Float16: start_for<half_t>(p, stream); return true;
-    case DType::BFloat16: start_for<bfloat16_t>(p, stream); return true;
-    default: start_for<float>(p, stream); return true;
+    case DType::Float16:
+      start_for<half_t>(p, stream);
+      return true;
+    case DType::BFloat16:
+      start_for<bfloat16_t>(p, stream);
+      return true;
+    default:
+      start_for<float>(p, stream);
+      return true;
   }
 }
 

@@ -15,8 +15,8 @@ namespace shardwise::cuda {
 namespace {
 
 constexpr int kTile = 128, kDepth = 32, kStages = 4, kThreads = 256, kPanel = 8;
-constexpr int kPitchK = kDepth + 8;    // tile stored [row][k]
-constexpr int kPitchRow = kTile + 8;   // tile stored [k][row]
+constexpr int kPitchK = kDepth + 8;             // tile stored [row][k]
+constexpr int kPitchRow = kTile + 8;            // tile stored [k][row]
 constexpr int kTileElements = kTile * kPitchK;  // the larger of the two layouts: 128 x 40 against 32 x 136
 constexpr size_t kSharedBytes = size_t(kStages) * 2 * kTileElements * 2;
 
@@ -51,7 +51,8 @@ struct Cursor {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       const int here = outer + i * kApart < o.outer_size ? count : 0;
-      fill_chunk<Vectors>(tile + to + i * kApart * kPitch, here > 0 ? from + i * kApart * o.outer_stride : o.data, here, o.inner_stride);
+      fill_chunk<Vectors>(tile + to + i * kApart * kPitch, here > 0 ? from + i * kApart * o.outer_stride : o.data, here,
+                          o.inner_stride);
     }
     from += kDepth * (AlongK ? o.inner_stride : o.outer_stride);
     (AlongK ? inner : outer) += kDepth;
@@ -60,7 +61,8 @@ struct Cursor {
 static_assert(kTile * kDepth / 8 == 2 * kThreads, "two chunks per thread and operand");
 
 template <class T, bool Vectors, bool AK, bool BK>
-__global__ void __launch_bounds__(kThreads, 2) mma_kernel(MatmulProblem p, Operand a, Operand b, int32_t tiles_m, int32_t tiles_n) {
+__global__ void __launch_bounds__(kThreads, 2)
+    mma_kernel(MatmulProblem p, Operand a, Operand b, int32_t tiles_m, int32_t tiles_n) {
   extern __shared__ uint4 shared[];
   const int64_t batch = batch_of_block();
   if (batch >= p.batch) return;
@@ -115,14 +117,18 @@ __global__ void __launch_bounds__(kThreads, 2) mma_kernel(MatmulProblem p, Opera
 #pragma unroll
       for (int i = 0; i < 4; i++) {
         const uint32_t address = a_address + stage_bytes + (i * a_step_row + kk * a_step_k) * 2;
-        if (AK) load_matrices(af[i], address);
-        else load_matrices_transposed(af[i], address);
+        if (AK)
+          load_matrices(af[i], address);
+        else
+          load_matrices_transposed(af[i], address);
       }
 #pragma unroll
       for (int j = 0; j < 2; j++) {
         const uint32_t address = b_address + stage_bytes + (j * b_step_row + kk * b_step_k) * 2;
-        if (BK) load_matrices(bf[j], address);
-        else load_matrices_transposed(bf[j], address);
+        if (BK)
+          load_matrices(bf[j], address);
+        else
+          load_matrices_transposed(bf[j], address);
       }
 #pragma unroll
       for (int i = 0; i < 4; i++)
@@ -164,12 +170,14 @@ __global__ void __launch_bounds__(kThreads, 2) mma_kernel(MatmulProblem p, Opera
 }
 
 Operand operand_of(const MatrixView& v, int64_t row_stride, int64_t k_stride, int64_t rows, int64_t k, bool along_k) {
-  return {static_cast<const uint16_t*>(v.data), v.batch_stride, along_k ? row_stride : k_stride, along_k ? k_stride : row_stride,
+  return {static_cast<const uint16_t*>(v.data),     v.batch_stride,
+          along_k ? row_stride : k_stride,          along_k ? k_stride : row_stride,
           static_cast<int32_t>(along_k ? rows : k), static_cast<int32_t>(along_k ? k : rows)};
 }
 
 bool vectors_of(const Operand& o) {
-  return o.inner_stride == 1 && o.outer_stride % 8 == 0 && o.batch_stride % 8 == 0 && reinterpret_cast<uintptr_t>(o.data) % 16 == 0;
+  return o.inner_stride == 1 && o.outer_stride % 8 == 0 && o.batch_stride % 8 == 0 &&
+         reinterpret_cast<uintptr_t>(o.data) % 16 == 0;
 }
 
 template <class T>
@@ -194,8 +202,10 @@ void start(const MatmulProblem& p, cudaStream_t stream) {
 }  // namespace
 
 void matmul_tensor_core(const MatmulProblem& p, cudaStream_t stream) {
-  if (p.dtype == DType::BFloat16) start<bfloat16_t>(p, stream);
-  else start<half_t>(p, stream);
+  if (p.dtype == DType::BFloat16)
+    start<bfloat16_t>(p, stream);
+  else
+    start<half_t>(p, stream);
 }
 
 }  // namespace shardwise::cuda

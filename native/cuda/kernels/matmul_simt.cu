@@ -17,31 +17,37 @@ namespace {
 
 // Integers of any width, read and written through their dtype.
 struct AnyInteger {};
-template <class T> struct SimtTypes {
+template <class T>
+struct SimtTypes {
   using Accumulator = compute_t<T>;
 };
-template <> struct SimtTypes<AnyInteger> {
+template <>
+struct SimtTypes<AnyInteger> {
   using Accumulator = int64_t;
 };
 
 template <class T, class C>
 __device__ __forceinline__ C load_at(const void* data, int64_t index, DType dtype) {
-  if constexpr (std::is_same<T, AnyInteger>::value) return load_any<C>(data, index, dtype);
-  else return to_compute<C>(static_cast<const T*>(data)[index]);
+  if constexpr (std::is_same<T, AnyInteger>::value)
+    return load_any<C>(data, index, dtype);
+  else
+    return to_compute<C>(static_cast<const T*>(data)[index]);
 }
 
 template <class T, class C>
 __device__ __forceinline__ void store_at(void* data, int64_t index, DType dtype, C value) {
-  if constexpr (std::is_same<T, AnyInteger>::value) store_any<C>(data, index, dtype, value);
-  else static_cast<T*>(data)[index] = from_compute<T>(value);
+  if constexpr (std::is_same<T, AnyInteger>::value)
+    store_any<C>(data, index, dtype, value);
+  else
+    static_cast<T*>(data)[index] = from_compute<T>(value);
 }
 
 // One operand as the tile loader sees it: `outer` is m or n.
 struct TileSource {
   const void* data;
   int64_t outer_stride, k_stride, outer_size;
-  bool along_k;   // a thread's four elements follow each other along k, else along outer
-  bool vectors;   // and are one aligned vector
+  bool along_k;  // a thread's four elements follow each other along k, else along outer
+  bool vectors;  // and are one aligned vector
 };
 
 template <class T, class C, int Tile, int Depth>
@@ -49,7 +55,8 @@ struct TileLoader {
   C held[4];
 
   // The four elements of this thread in the tile that starts at (outer0, k0); zeros outside the operand.
-  __device__ __forceinline__ void fetch(const TileSource& s, int64_t base, int64_t outer0, int64_t k0, int64_t k_size, DType dtype) {
+  __device__ __forceinline__ void fetch(const TileSource& s, int64_t base, int64_t outer0, int64_t k0, int64_t k_size,
+                                        DType dtype) {
     int outer, k;
     place(s.along_k, &outer, &k);
     const int64_t o = outer0 + outer, kk = k0 + k;
@@ -76,8 +83,10 @@ struct TileLoader {
     place(along_k, &outer, &k);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      if (along_k) tile[k + i][outer] = held[i];
-      else tile[k][outer + i] = held[i];
+      if (along_k)
+        tile[k + i][outer] = held[i];
+      else
+        tile[k][outer + i] = held[i];
     }
   }
 

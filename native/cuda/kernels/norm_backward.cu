@@ -1,6 +1,7 @@
 // Backward pass of layer norm and rms norm over contiguous rows. With xh = (x - mean) rstd and h = g w:
 //
-//   gx = rstd (h - mean(h) - xh mean(h xh))   (rms norm: without mean(h)),   gw = sum over rows of g xh,   gb = sum over rows of g
+//   gx = rstd (h - mean(h) - xh mean(h xh))   (rms norm: without mean(h)),   gw = sum over rows of g xh,   gb = sum over rows of
+//   g
 //
 // fused    one persistent block per multiprocessor; teams of threads (part of a warp up to the block) walk over rows and hold
 //          the gw and gb of their columns in registers, while cp.async brings the next row into shared memory. Each thread
@@ -22,7 +23,8 @@ struct Pair {
   C first, second;
 };
 struct AddPairs {
-  template <class C> __device__ __forceinline__ Pair<C> operator()(const Pair<C>& a, const Pair<C>& b) const {
+  template <class C>
+  __device__ __forceinline__ Pair<C> operator()(const Pair<C>& a, const Pair<C>& b) const {
     return {a.first + b.first, a.second + b.second};
   }
 };
@@ -179,9 +181,9 @@ __global__ void __launch_bounds__(256) norm_backward_rows(const T* g, const T* x
 
 // Partial gw and gb of 32 columns and the rows of one slice (blockIdx.y of gridDim.y).
 template <class T>
-__global__ void __launch_bounds__(256) norm_backward_columns(const T* g, const T* x, const compute_t<T>* means,
-                                                             const compute_t<T>* rstds, compute_t<T>* partials, int64_t rows,
-                                                             int64_t n) {
+__global__ void __launch_bounds__(256)
+    norm_backward_columns(const T* g, const T* x, const compute_t<T>* means, const compute_t<T>* rstds, compute_t<T>* partials,
+                          int64_t rows, int64_t n) {
   using C = compute_t<T>;
   __shared__ Pair<C> shared[8][33];
   const int64_t column = int64_t(blockIdx.x) * 32 + threadIdx.x;
@@ -202,8 +204,8 @@ __global__ void __launch_bounds__(256) norm_backward_columns(const T* g, const T
 
 // gw (blockIdx.y 0) and gb (1): the sums of `count` rows of partials. 32 columns per block.
 template <class C>
-__global__ void __launch_bounds__(512) norm_partials(const C* partials, int32_t count, int64_t n, void* gw, void* gb,
-                                                     DType dtype) {
+__global__ void __launch_bounds__(512)
+    norm_partials(const C* partials, int32_t count, int64_t n, void* gw, void* gb, DType dtype) {
   __shared__ C shared[16][33];
   void* to = blockIdx.y == 0 ? gw : gb;
   if (!to) return;
@@ -266,15 +268,14 @@ Status norm_backward(const KernelCall& call, const TensorView& g, const TensorVi
       const int32_t chunks = static_cast<int32_t>(ceil_div(vectors, lanes)), threads = static_cast<int32_t>(teams * lanes);
       const size_t bytes = size_t(4) * chunks * threads * 16;
       allow_shared(norm_backward_fused<T>, bytes);
-      norm_backward_fused<T><<<parts, threads, bytes, stream.handle>>>(gs, xs, means, rstds, wv, gx, partials, rows, n, lanes,
-                                                                       chunks);
+      norm_backward_fused<T>
+          <<<parts, threads, bytes, stream.handle>>>(gs, xs, means, rstds, wv, gx, partials, rows, n, lanes, chunks);
     } else if (rows > 0) {
       if (gx) norm_backward_rows<T><<<rows, 256, 0, stream.handle>>>(gs, xs, means, rstds, wv, gx, n);
       if (sums)
         norm_backward_columns<T><<<dim3(tiles, parts), dim3(32, 8), 0, stream.handle>>>(gs, xs, means, rstds, partials, rows, n);
     }
-    if (sums)
-      norm_partials<C><<<dim3(tiles, 2), dim3(32, 16), 0, stream.handle>>>(partials, parts, n, gw, gb, sum_dtype);
+    if (sums) norm_partials<C><<<dim3(tiles, 2), dim3(32, 16), 0, stream.handle>>>(partials, parts, n, gw, gb, sum_dtype);
   });
   if (!found) return unsupported(call, x.dtype);
   return status.ok() ? launched(call) : status;

@@ -16,9 +16,9 @@ __device__ __forceinline__ float inverse_sqrt(float v) { return 1.0f / sqrtf(v);
 __device__ __forceinline__ double inverse_sqrt(double v) { return 1.0 / sqrt(v); }
 
 template <class T>
-__global__ void __launch_bounds__(1024) norm_rows(const T* x, NormVector w, NormVector b, T* y, compute_t<T>* mean_out,
-                                                  compute_t<T>* rstd_out, uint32_t rows, int32_t n, double eps, RowTeam team,
-                                                  bool centered, bool vectors) {
+__global__ void __launch_bounds__(1024)
+    norm_rows(const T* x, NormVector w, NormVector b, T* y, compute_t<T>* mean_out, compute_t<T>* rstd_out, uint32_t rows,
+              int32_t n, double eps, RowTeam team, bool centered, bool vectors) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<C> shared;
@@ -97,8 +97,7 @@ struct MergeMoments {
 
 template <class T>
 __global__ void __launch_bounds__(1024) norm_long(const T* x, NormVector w, NormVector b, T* y, compute_t<T>* mean_out,
-                                                  compute_t<T>* rstd_out, int64_t n, double eps, bool centered,
-                                                  bool vectors) {
+                                                  compute_t<T>* rstd_out, int64_t n, double eps, bool centered, bool vectors) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<Moments<C>> shared;

@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kThreads) vector(const __grid_constant__ Vecto
   for (int i = 0; i < kVectorElements; i++)
     out[i] = from_compute<R>(static_cast<float>(
         Op::apply(x[i], Arity > 1 ? y[i] : 0.0f, Arity > 2 ? z[i] : 0.0f, p.p0, p.p1, p.p2, p.p3)));
-  store_vec(static_cast<R*>(args.output) + at[0], out);
+  store_global(static_cast<R*>(args.output) + at[0], out);
 }
 
 // Also takes the last elements of a long contiguous operand, those that fill no group of `vector`.

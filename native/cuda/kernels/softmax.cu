@@ -21,8 +21,8 @@ namespace {
 // ---- forward --------------------------------------------------------------------------------------------------------
 
 template <class T>
-__global__ void __launch_bounds__(1024) softmax_rows(const __grid_constant__ RowMap<2> map, const T* x, T* y, uint32_t rows, int32_t n, RowTeam team,
-                                                     bool log_form) {
+__global__ void __launch_bounds__(1024)
+    softmax_rows(const __grid_constant__ RowMap<2> map, const T* x, T* y, uint32_t rows, int32_t n, RowTeam team, bool log_form) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<C> shared;
@@ -72,7 +72,8 @@ __global__ void __launch_bounds__(1024) softmax_rows(const __grid_constant__ Row
 }
 
 template <class T>
-__global__ void __launch_bounds__(1024) softmax_long(const __grid_constant__ RowMap<2> map, const T* x, T* y, int64_t n, bool log_form) {
+__global__ void __launch_bounds__(1024)
+    softmax_long(const __grid_constant__ RowMap<2> map, const T* x, T* y, int64_t n, bool log_form) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<OnlineSum<T>> shared;
@@ -116,9 +117,9 @@ __global__ void __launch_bounds__(1024) softmax_long(const __grid_constant__ Row
 constexpr int kStripRows = 32, kStripSlices = 8;
 
 template <class T>
-__global__ void __launch_bounds__(kStripRows* kStripSlices) softmax_strided(const __grid_constant__ RowMap<2> map, const T* x, T* y, uint32_t rows,
-                                                                          int64_t n, int64_t x_step, int64_t y_step,
-                                                                          bool log_form) {
+__global__ void __launch_bounds__(kStripRows* kStripSlices)
+    softmax_strided(const __grid_constant__ RowMap<2> map, const T* x, T* y, uint32_t rows, int64_t n, int64_t x_step,
+                    int64_t y_step, bool log_form) {
   using C = compute_t<T>;
   __shared__ OnlineSum<T> parts[kStripSlices][kStripRows];
   const int lane = threadIdx.x, slice = threadIdx.y;
@@ -178,8 +179,8 @@ __device__ __forceinline__ C gradient_of(C g, C y, C sum, bool log_form) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(512) softmax_backward_rows(const __grid_constant__ RowMap<3> map, const T* g, const T* y, T* gx, uint32_t rows,
-                                                              int32_t n, RowTeam team, bool log_form) {
+__global__ void __launch_bounds__(512) softmax_backward_rows(const __grid_constant__ RowMap<3> map, const T* g, const T* y, T* gx,
+                                                             uint32_t rows, int32_t n, RowTeam team, bool log_form) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<C> shared;
@@ -218,9 +219,9 @@ __global__ void __launch_bounds__(512) softmax_backward_rows(const __grid_consta
 
 // Any strides, any length. A block has `slices` threads per row; the long contiguous case runs as 1 row by 1024 slices.
 template <class T>
-__global__ void __launch_bounds__(1024) softmax_backward_strided(const __grid_constant__ RowMap<3> map, const T* g, const T* y, T* gx, uint32_t rows,
-                                                                 int64_t n, int64_t g_step, int64_t y_step, int64_t gx_step,
-                                                                 bool log_form) {
+__global__ void __launch_bounds__(1024)
+    softmax_backward_strided(const __grid_constant__ RowMap<3> map, const T* g, const T* y, T* gx, uint32_t rows, int64_t n,
+                             int64_t g_step, int64_t y_step, int64_t gx_step, bool log_form) {
   using C = compute_t<T>;
   __shared__ C parts[1024];
   const int lane = threadIdx.x, slice = threadIdx.y, width = blockDim.x, slices = blockDim.y;

@@ -19,7 +19,7 @@ __device__ __forceinline__ void store_group_as(void* base, int64_t index, const 
   Vec<T, G> v;
 #pragma unroll
   for (int i = 0; i < G; i++) v[i] = from_compute<T>(values[i]);
-  store_vec(static_cast<T*>(base) + index, v);
+  store_global(static_cast<T*>(base) + index, v);
 }
 
 // Floating dtypes only.

@@ -12,15 +12,13 @@ namespace shardwise::cuda {
 template <class T>
 __device__ __forceinline__ void mma_16816(float (&d)[4], const uint32_t (&a)[4], const uint32_t b0, const uint32_t b1) {
   if constexpr (std::is_same<T, bfloat16_t>::value)
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   else
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 // Four 8 x 8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
@@ -42,7 +40,10 @@ __device__ __forceinline__ void load_matrices_transposed(uint32_t (&r)[4], uint3
 //   A of 16 x 16 from a tile stored [k][row], transposed load -> the same
 //   B of 16 (k) x 16 from a tile stored [column][k]           -> registers 0, 1 of columns 0..7, then of columns 8..15
 //   B of 16 (k) x 16 from a tile stored [k][column], transposed load -> the same
-__device__ __forceinline__ int lane_of_a(int pitch) { const int l = threadIdx.x & 31; return (l & 15) * pitch + (l >> 4) * 8; }
+__device__ __forceinline__ int lane_of_a(int pitch) {
+  const int l = threadIdx.x & 31;
+  return (l & 15) * pitch + (l >> 4) * 8;
+}
 __device__ __forceinline__ int lane_of_a_transposed(int pitch) {
   const int l = threadIdx.x & 31;
   return ((l & 7) + (l >> 4) * 8) * pitch + ((l >> 3) & 1) * 8;

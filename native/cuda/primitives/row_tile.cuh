@@ -18,14 +18,23 @@ namespace shardwise::cuda {
 
 constexpr int kRowChunks = 4;
 
-template <class C> __device__ __forceinline__ C negative_infinity() { return C(-INFINITY); }
+template <class C>
+__device__ __forceinline__ C negative_infinity() {
+  return C(-INFINITY);
+}
 
 // exp for an element type: the short instruction sequence is exact enough where the result is rounded to 16 bits.
-template <class T> __device__ __forceinline__ float row_exp(float v) {
-  if constexpr (sizeof(T) == 2) return __expf(v);
-  else return expf(v);
+template <class T>
+__device__ __forceinline__ float row_exp(float v) {
+  if constexpr (sizeof(T) == 2)
+    return __expf(v);
+  else
+    return expf(v);
 }
-template <class T> __device__ __forceinline__ double row_exp(double v) { return exp(v); }
+template <class T>
+__device__ __forceinline__ double row_exp(double v) {
+  return exp(v);
+}
 
 __device__ __forceinline__ float row_max(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ double row_max(double a, double b) { return fmax(a, b); }
@@ -36,10 +45,14 @@ __device__ __forceinline__ double row_log(double v) { return log(v); }
 template <class C>
 __device__ __forceinline__ C load_floating(const void* base, int64_t index, DType dtype) {
   switch (dtype) {
-    case DType::Float64: return static_cast<C>(static_cast<const double*>(base)[index]);
-    case DType::Float16: return to_compute<C>(static_cast<const half_t*>(base)[index]);
-    case DType::BFloat16: return to_compute<C>(static_cast<const bfloat16_t*>(base)[index]);
-    default: return static_cast<C>(static_cast<const float*>(base)[index]);
+    case DType::Float64:
+      return static_cast<C>(static_cast<const double*>(base)[index]);
+    case DType::Float16:
+      return to_compute<C>(static_cast<const half_t*>(base)[index]);
+    case DType::BFloat16:
+      return to_compute<C>(static_cast<const bfloat16_t*>(base)[index]);
+    default:
+      return static_cast<C>(static_cast<const float*>(base)[index]);
   }
 }
 

@@ -50,6 +50,35 @@ __device__ __forceinline__ void store_vec(T* p, const Vec<T, N>& v) {
   }
 }
 
+// store_vec to global memory (not shared). In loops the compiler splits plain 16-byte stores into elements; these it cannot.
+template <int N, class T>
+__device__ __forceinline__ void store_global(T* p, const Vec<T, N>& v) {
+  constexpr int bytes = sizeof(T) * N;
+  if constexpr (bytes < 8) {
+    store_vec(p, v);
+  } else {
+    uint32_t words[bytes / 4] = {};
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+      if constexpr (sizeof(T) < 4) {
+        const auto bits = reinterpret_cast<const typename detail::Word<sizeof(T)>::type&>(v.at[i]);
+        words[i * sizeof(T) / 4] |= static_cast<uint32_t>(bits) << (i * sizeof(T) % 4 * 8);
+      } else {
+#pragma unroll
+        for (int w = 0; w < static_cast<int>(sizeof(T) / 4); w++)
+          words[i * sizeof(T) / 4 + w] = reinterpret_cast<const uint32_t*>(&v.at[i])[w];
+      }
+    }
+    if constexpr (bytes == 8) {
+      __stwb(reinterpret_cast<uint2*>(p), make_uint2(words[0], words[1]));
+    } else {
+#pragma unroll
+      for (int i = 0; i < bytes / 16; i++)
+        __stwb(reinterpret_cast<uint4*>(p) + i, make_uint4(words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]));
+    }
+  }
+}
+
 inline bool is_aligned(const void* p, int64_t bytes) { return (reinterpret_cast<uintptr_t>(p) & (bytes - 1)) == 0; }
 
 }  // namespace shardwise::cuda

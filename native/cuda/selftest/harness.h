@@ -286,5 +286,7 @@ void test_reductions();
 void test_sorting();
 void test_indexing();
 void test_steps();
+void test_huge();
+void time_kernels();
 
 }  // namespace selftest

@@ -1,7 +1,9 @@
 // Self-test of the element-wise, reduction, sorting, indexing and optimizer kernels of the CUDA backend, against references on
 // the host. Prints PASS or FAIL per kernel; exits with 1 on a failure.
 //
-//   sh native/cuda/selftest/build_a.sh /tmp/selftest_a && /tmp/selftest_a [kernel name part]
+//   sh native/cuda/selftest/build_a.sh /tmp/selftest_a && /tmp/selftest_a [pointwise|memory|reductions|sorting|indexing|steps]
+//   /tmp/selftest_a huge    tensors of more than 2^31 elements (16 GB)
+//   /tmp/selftest_a time    bandwidth of the kernels that matter most
 //
 // Needs no other kernels: names of generated/kernel_table.def that are not linked stay null.
 #include "harness.h"
@@ -57,6 +59,11 @@ int main(int argc, char** argv) {
   const std::string only = argc > 1 ? argv[1] : "";
   const std::pair<const char*, void (*)()> groups[] = {{"pointwise", test_pointwise}, {"memory", test_memory},     {"reductions", test_reductions},
                                                        {"sorting", test_sorting},     {"indexing", test_indexing}, {"steps", test_steps}};
+  if (only == "time") {
+    time_kernels();
+    return 0;
+  }
+  if (only == "huge") test_huge();
   for (const auto& [name, group] : groups)
     if (only.empty() || only == name) {
       printf("... %s\n", name);

@@ -1,5 +1,5 @@
-// Self test of matmul, softmax, norms, cross entropy and attention on a GPU machine: every kernel against float64 on the CPU, then
-// timings with bandwidth or TFLOP/s. Prints PASS or FAIL per group; exits with 0 if all passed.
+// Self test of matmul, softmax, norms, cross entropy and attention on a GPU machine: every kernel against float64 on the CPU,
+// then timings with bandwidth or TFLOP/s. Prints PASS or FAIL per group; exits with 0 if all passed.
 //
 // Build (from native/cuda; all kernels, because kernel_table.cu names them all) and run:
 //   nvcc -std=c++17 -O3 --threads=0 -gencode arch=compute_90a,code=sm_90a -o /tmp/selftest_b
@@ -27,7 +27,11 @@ int main(int count, char** arguments) {
   const struct {
     const char* name;
     void (*test)();
-  } groups[] = {{"softmax", test_softmax}, {"norms", test_norms}, {"entropy", test_cross_entropy}, {"matmul", test_matmul}, {"attention", test_attention}};
+  } groups[] = {{"softmax", test_softmax},
+                {"norms", test_norms},
+                {"entropy", test_cross_entropy},
+                {"matmul", test_matmul},
+                {"attention", test_attention}};
   bool some = given("time");
   for (const auto& g : groups) some = some || given(g.name);
   for (const auto& g : groups)

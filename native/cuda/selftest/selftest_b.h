@@ -23,8 +23,10 @@ using Sizes = std::vector<int64_t>;
 
 inline double round_to(DType dtype, double v) {
   switch (dtype) {
-    case DType::Float64: return v;
-    case DType::Float32: return static_cast<float>(v);
+    case DType::Float64:
+      return v;
+    case DType::Float32:
+      return static_cast<float>(v);
     case DType::Float16:
     case DType::BFloat16: {
       if (!std::isfinite(v) || v == 0) return v;
@@ -35,8 +37,10 @@ inline double round_to(DType dtype, double v) {
       const double rounded = std::nearbyint(v / unit) * unit;
       return dtype == DType::Float16 && std::fabs(rounded) > 65504 ? std::copysign(INFINITY, rounded) : rounded;
     }
-    case DType::Bool: return v != 0;
-    default: return std::trunc(v);
+    case DType::Bool:
+      return v != 0;
+    default:
+      return std::trunc(v);
   }
 }
 
@@ -51,7 +55,9 @@ inline uint16_t bits_of_half(double v) {
 }
 inline double half_of_bits(uint16_t b) {
   const int e = b >> 10 & 31, m = b & 1023;
-  const double a = e == 31 ? (m ? NAN : INFINITY) : e == 0 ? m * std::ldexp(1.0, -24) : (1 + m / 1024.0) * std::ldexp(1.0, e - 15);
+  const double a = e == 31  ? (m ? NAN : INFINITY)
+                   : e == 0 ? m * std::ldexp(1.0, -24)
+                            : (1 + m / 1024.0) * std::ldexp(1.0, e - 15);
   return b & 0x8000 ? -a : a;
 }
 inline uint16_t bits_of_bfloat(double v) {
@@ -69,28 +75,55 @@ inline double bfloat_of_bits(uint16_t b) {
 
 inline void store_host(DType dtype, void* base, int64_t i, double v) {
   switch (dtype) {
-    case DType::Float32: static_cast<float*>(base)[i] = static_cast<float>(v); break;
-    case DType::Float64: static_cast<double*>(base)[i] = v; break;
-    case DType::Float16: static_cast<uint16_t*>(base)[i] = bits_of_half(v); break;
-    case DType::BFloat16: static_cast<uint16_t*>(base)[i] = bits_of_bfloat(v); break;
-    case DType::Int64: static_cast<int64_t*>(base)[i] = static_cast<int64_t>(v); break;
-    case DType::Int32: static_cast<int32_t*>(base)[i] = static_cast<int32_t>(v); break;
-    case DType::Int16: static_cast<int16_t*>(base)[i] = static_cast<int16_t>(v); break;
-    case DType::Int8: static_cast<int8_t*>(base)[i] = static_cast<int8_t>(v); break;
-    default: static_cast<uint8_t*>(base)[i] = static_cast<uint8_t>(v); break;
+    case DType::Float32:
+      static_cast<float*>(base)[i] = static_cast<float>(v);
+      break;
+    case DType::Float64:
+      static_cast<double*>(base)[i] = v;
+      break;
+    case DType::Float16:
+      static_cast<uint16_t*>(base)[i] = bits_of_half(v);
+      break;
+    case DType::BFloat16:
+      static_cast<uint16_t*>(base)[i] = bits_of_bfloat(v);
+      break;
+    case DType::Int64:
+      static_cast<int64_t*>(base)[i] = static_cast<int64_t>(v);
+      break;
+    case DType::Int32:
+      static_cast<int32_t*>(base)[i] = static_cast<int32_t>(v);
+      break;
+    case DType::Int16:
+      static_cast<int16_t*>(base)[i] = static_cast<int16_t>(v);
+      break;
+    case DType::Int8:
+      static_cast<int8_t*>(base)[i] = static_cast<int8_t>(v);
+      break;
+    default:
+      static_cast<uint8_t*>(base)[i] = static_cast<uint8_t>(v);
+      break;
   }
 }
 inline double load_host(DType dtype, const void* base, int64_t i) {
   switch (dtype) {
-    case DType::Float32: return static_cast<const float*>(base)[i];
-    case DType::Float64: return static_cast<const double*>(base)[i];
-    case DType::Float16: return half_of_bits(static_cast<const uint16_t*>(base)[i]);
-    case DType::BFloat16: return bfloat_of_bits(static_cast<const uint16_t*>(base)[i]);
-    case DType::Int64: return static_cast<double>(static_cast<const int64_t*>(base)[i]);
-    case DType::Int32: return static_cast<const int32_t*>(base)[i];
-    case DType::Int16: return static_cast<const int16_t*>(base)[i];
-    case DType::Int8: return static_cast<const int8_t*>(base)[i];
-    default: return static_cast<const uint8_t*>(base)[i];
+    case DType::Float32:
+      return static_cast<const float*>(base)[i];
+    case DType::Float64:
+      return static_cast<const double*>(base)[i];
+    case DType::Float16:
+      return half_of_bits(static_cast<const uint16_t*>(base)[i]);
+    case DType::BFloat16:
+      return bfloat_of_bits(static_cast<const uint16_t*>(base)[i]);
+    case DType::Int64:
+      return static_cast<double>(static_cast<const int64_t*>(base)[i]);
+    case DType::Int32:
+      return static_cast<const int32_t*>(base)[i];
+    case DType::Int16:
+      return static_cast<const int16_t*>(base)[i];
+    case DType::Int8:
+      return static_cast<const int8_t*>(base)[i];
+    default:
+      return static_cast<const uint8_t*>(base)[i];
   }
 }
 
@@ -258,8 +291,8 @@ inline int32_t kernel_id(const char* name) {
 }
 
 template <class P>
-Status launch(const char* name, const std::vector<const Tensor*>& inputs, const std::vector<const Tensor*>& outputs, const P& params,
-              ErrorText* error) {
+Status launch(const char* name, const std::vector<const Tensor*>& inputs, const std::vector<const Tensor*>& outputs,
+              const P& params, ErrorText* error) {
   std::vector<TensorView> views;
   for (const Tensor* t : inputs) views.push_back(t->view());
   for (const Tensor* t : outputs) views.push_back(t->view());
@@ -304,10 +337,14 @@ struct NoParams {
 // What one rounding and a float32 (float64) calculation of moderate length may cost.
 inline double relative_tolerance(DType dtype) {
   switch (dtype) {
-    case DType::Float64: return 1e-12;
-    case DType::Float32: return 4e-6;
-    case DType::Float16: return 1.0e-3;
-    default: return 8e-3;
+    case DType::Float64:
+      return 1e-12;
+    case DType::Float32:
+      return 4e-6;
+    case DType::Float16:
+      return 1.0e-3;
+    default:
+      return 8e-3;
   }
 }
 
@@ -324,7 +361,8 @@ inline void compare(const std::string& what, const Tensor& got, const std::vecto
     if (share <= 1) continue;
     if (reported++ == 0) {
       char text[200];
-      snprintf(text, sizeof text, ": element %lld of %lld is %.9g, should be %.9g", static_cast<long long>(i), static_cast<long long>(n), a, b);
+      snprintf(text, sizeof text, ": element %lld of %lld is %.9g, should be %.9g", static_cast<long long>(i),
+               static_cast<long long>(n), a, b);
       problem(what + " " + dtype_name(got.dtype) + text);
     }
   }

@@ -31,7 +31,8 @@ struct Case {
 
 Tensor heads_tensor(DType dtype, int64_t batch, int64_t heads, int64_t rows, int64_t depth, int layout) {
   if (layout == 1) return Tensor(dtype, {batch, heads, rows, depth}, {rows * heads * depth, depth, heads * depth, 1});
-  if (layout == 2) return Tensor(dtype, {batch, heads, rows, depth}, {heads * rows * (depth + 1), rows * (depth + 1), depth + 1, 1}, 1);
+  if (layout == 2)
+    return Tensor(dtype, {batch, heads, rows, depth}, {heads * rows * (depth + 1), rows * (depth + 1), depth + 1, 1}, 1);
   if (layout == 3) return Tensor(dtype, {batch, heads, rows, depth}, {heads * rows * depth, rows * depth, 1, rows});
   return Tensor(dtype, {batch, heads, rows, depth});
 }
@@ -41,7 +42,8 @@ struct Scores {
   std::vector<double> lse;
 };
 
-Scores scores_of(const Case& c, const Tensor& q, const Tensor& k, const Tensor& mask, double scale, const AttentionParams& params) {
+Scores scores_of(const Case& c, const Tensor& q, const Tensor& k, const Tensor& mask, double scale,
+                 const AttentionParams& params) {
   Scores out;
   const size_t rows = static_cast<size_t>(c.batch * c.heads * c.queries);
   out.weights.assign(rows * static_cast<size_t>(c.keys), 0);
@@ -67,22 +69,24 @@ Scores scores_of(const Case& c, const Tensor& q, const Tensor& k, const Tensor& 
           largest = std::fmax(largest, v);
           if (c.dropout > 0)
             out.kept[static_cast<size_t>(row * c.keys + j)] =
-                uniform_of(seed, uint64_t(params.offset), uint64_t(row * c.keys + j)) >= float(c.dropout) ? 1 / (1 - c.dropout) : 0;
+                uniform_of(seed, uint64_t(params.offset), uint64_t(row * c.keys + j)) >= float(c.dropout) ? 1 / (1 - c.dropout)
+                                                                                                          : 0;
         }
         if (largest == -INFINITY) continue;
         for (const double v : s) sum += std::exp(v - largest);
         out.lse[static_cast<size_t>(row)] = largest + std::log(sum);
         for (int64_t j = 0; j < c.keys; j++)
-          out.weights[static_cast<size_t>(row * c.keys + j)] = std::exp(s[static_cast<size_t>(j)] - out.lse[static_cast<size_t>(row)]);
+          out.weights[static_cast<size_t>(row * c.keys + j)] =
+              std::exp(s[static_cast<size_t>(j)] - out.lse[static_cast<size_t>(row)]);
       }
   return out;
 }
 
 void attention_case(const Case& c) {
-  const std::string what = "B" + std::to_string(c.batch) + " H" + std::to_string(c.heads) + "/" + std::to_string(c.kv_heads) + " S" +
-                           std::to_string(c.queries) + " T" + std::to_string(c.keys) + " D" + std::to_string(c.depth) + "/" +
-                           std::to_string(c.value_depth) + (c.causal ? " causal" : "") + " mask" + std::to_string(int(c.mask)) +
-                           (c.dropout > 0 ? " dropout" : "") + " layout" + std::to_string(c.layout);
+  const std::string what = "B" + std::to_string(c.batch) + " H" + std::to_string(c.heads) + "/" + std::to_string(c.kv_heads) +
+                           " S" + std::to_string(c.queries) + " T" + std::to_string(c.keys) + " D" + std::to_string(c.depth) +
+                           "/" + std::to_string(c.value_depth) + (c.causal ? " causal" : "") + " mask" +
+                           std::to_string(int(c.mask)) + (c.dropout > 0 ? " dropout" : "") + " layout" + std::to_string(c.layout);
   Tensor q = heads_tensor(c.dtype, c.batch, c.heads, c.queries, c.depth, c.layout),
          k = heads_tensor(c.dtype, c.batch, c.kv_heads, c.keys, c.depth, c.layout),
          v = heads_tensor(c.dtype, c.batch, c.kv_heads, c.keys, c.value_depth, c.layout),
@@ -95,7 +99,8 @@ void attention_case(const Case& c) {
     mask = Tensor(DType::Bool, {c.batch, c.heads, c.queries, c.keys}, {c.queries * c.keys, 0, c.keys, 1});
     mask.fill([&](int64_t i) { return c.mask == Mask::Empty && i / c.keys % 3 == 1 ? 0 : random_source().uniform() < 0.7; });
   } else if (c.mask != Mask::None) {
-    mask = Tensor(c.mask == Mask::Float ? DType::Float32 : c.dtype, {c.batch, c.heads, c.queries, c.keys}, {0, c.queries * c.keys, c.keys, 1});
+    mask = Tensor(c.mask == Mask::Float ? DType::Float32 : c.dtype, {c.batch, c.heads, c.queries, c.keys},
+                  {0, c.queries * c.keys, c.keys, 1});
     mask.fill([&](int64_t) { return random_source().uniform() < 0.1 ? -INFINITY : random_source().normal(); });
   }
   const DType inner = c.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
@@ -114,7 +119,8 @@ void attention_case(const Case& c) {
           const int64_t row = (b * c.heads + h) * c.queries + i;
           const double w = at(s.weights, row * c.keys + j) * at(s.kept, row * c.keys + j);
           if (w != 0)
-            for (int64_t d = 0; d < c.value_depth; d++) want[static_cast<size_t>(row * c.value_depth + d)] += w * v.at({b, h / group, j, d});
+            for (int64_t d = 0; d < c.value_depth; d++)
+              want[static_cast<size_t>(row * c.value_depth + d)] += w * v.at({b, h / group, j, d});
         }
   run(what, "attention", {&q, &k, &v, &mask}, {&out, &lse}, params);
   const bool narrow = item_size(c.dtype) == 2;
@@ -126,7 +132,8 @@ void attention_case(const Case& c) {
   out.fill([&](int64_t i) { return at(want, i); });
   lse.fill([&](int64_t i) { return at(s.lse, i); });
   Tensor gq(c.dtype, q.sizes), gk(c.dtype, k.sizes), gv(c.dtype, v.sizes);
-  std::vector<double> want_q(static_cast<size_t>(gq.numel())), want_k(static_cast<size_t>(gk.numel())), want_v(static_cast<size_t>(gv.numel()));
+  std::vector<double> want_q(static_cast<size_t>(gq.numel())), want_k(static_cast<size_t>(gk.numel())),
+      want_v(static_cast<size_t>(gv.numel()));
   for (int64_t b = 0; b < c.batch; b++)
     for (int64_t h = 0; h < c.heads; h++)
       for (int64_t i = 0; i < c.queries; i++) {

@@ -14,12 +14,18 @@ const char* name_of(Layout l) {
 // Rows of n as a view; `which` numbers the operands of a call.
 Tensor rows_tensor(DType dtype, int64_t rows, int64_t n, Layout layout, int which) {
   switch (layout) {
-    case Layout::Padded: return Tensor(dtype, {rows, n}, {n + 16, 1});
-    case Layout::Shifted: return Tensor(dtype, {rows, n}, {n, 1}, 3);
-    case Layout::ShiftedApart: return Tensor(dtype, {rows, n}, {n + 1, 1}, which);
-    case Layout::Transposed: return Tensor(dtype, {rows, n}, {1, rows});
-    case Layout::MiddleDim: return Tensor(dtype, {2, rows, n}, {rows * n, 1, rows});
-    default: return Tensor(dtype, {rows, n});
+    case Layout::Padded:
+      return Tensor(dtype, {rows, n}, {n + 16, 1});
+    case Layout::Shifted:
+      return Tensor(dtype, {rows, n}, {n, 1}, 3);
+    case Layout::ShiftedApart:
+      return Tensor(dtype, {rows, n}, {n + 1, 1}, which);
+    case Layout::Transposed:
+      return Tensor(dtype, {rows, n}, {1, rows});
+    case Layout::MiddleDim:
+      return Tensor(dtype, {2, rows, n}, {rows * n, 1, rows});
+    default:
+      return Tensor(dtype, {rows, n});
   }
 }
 
@@ -56,7 +62,8 @@ void softmax_case(DType dtype, int64_t rows, int64_t n, Layout layout, bool log_
   compare(what, y, want, rtol * 2, log_form ? rtol * 4 : rtol * 0.01);
 
   if (special) return;
-  Tensor out = rows_tensor(dtype, rows, n, layout, 0), g = rows_tensor(dtype, rows, n, layout, 1), gx = rows_tensor(dtype, rows, n, layout, 2);
+  Tensor out = rows_tensor(dtype, rows, n, layout, 0), g = rows_tensor(dtype, rows, n, layout, 1),
+         gx = rows_tensor(dtype, rows, n, layout, 2);
   out.fill([&](int64_t i) { return want[static_cast<size_t>(i)]; });
   g.normal();
   std::vector<double> gradient(static_cast<size_t>(out.numel()));
@@ -71,7 +78,8 @@ void softmax_case(DType dtype, int64_t rows, int64_t n, Layout layout, bool log_
     }
   }
   run(what + " backward", log_form ? "log_softmax_backward" : "softmax_backward", {&g, &out}, {&gx}, NoParams{});
-  compare(what + " backward", gx, gradient, rtol * 2, rtol * (log_form ? 1 + largest * 0.02 : 0.05) + (dtype == DType::Float64 ? 1e-13 : 2e-6));
+  compare(what + " backward", gx, gradient, rtol * 2,
+          rtol * (log_form ? 1 + largest * 0.02 : 0.05) + (dtype == DType::Float64 ? 1e-13 : 2e-6));
 }
 
 // ---- norms --------------------------------------------------------------------------------------------------------------
@@ -80,15 +88,15 @@ struct NormCase {
   DType dtype;
   int64_t rows, n;
   bool rms, weight, bias;
-  int64_t shift = 0;        // of x and g
+  int64_t shift = 0;  // of x and g
   int64_t output_shift = 0;
   DType weight_dtype = DType::Float32;
   bool other_weight_dtype = false;
 };
 
 void norm_case(const NormCase& c) {
-  const std::string what = shape_text({c.rows, c.n}) + (c.rms ? " rms" : " layer") + (c.weight ? " w" : "") + (c.bias ? " b" : "") +
-                           (c.shift ? " shifted" : "") + (c.output_shift ? " apart" : "");
+  const std::string what = shape_text({c.rows, c.n}) + (c.rms ? " rms" : " layer") + (c.weight ? " w" : "") +
+                           (c.bias ? " b" : "") + (c.shift ? " shifted" : "") + (c.output_shift ? " apart" : "");
   const DType inner = c.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
   const DType wt = c.other_weight_dtype ? c.weight_dtype : c.dtype;
   Tensor x(c.dtype, {c.rows, c.n}, {}, c.shift), w, b, y(c.dtype, {c.rows, c.n}, {}, c.output_shift), mean, rstd(inner, {c.rows});
@@ -97,7 +105,8 @@ void norm_case(const NormCase& c) {
   if (c.bias) (b = Tensor(wt, {c.n})).normal();
   if (!c.rms) mean = Tensor(inner, {c.rows});
   const double eps = 1e-5, rtol = relative_tolerance(c.dtype), inner_rtol = relative_tolerance(inner);
-  std::vector<double> means(static_cast<size_t>(c.rows)), rstds(static_cast<size_t>(c.rows)), want(static_cast<size_t>(c.rows * c.n));
+  std::vector<double> means(static_cast<size_t>(c.rows)), rstds(static_cast<size_t>(c.rows)),
+      want(static_cast<size_t>(c.rows * c.n));
   for (int64_t r = 0; r < c.rows; r++) {
     double sum = 0, squares = 0;
     if (!c.rms)
@@ -110,8 +119,10 @@ void norm_case(const NormCase& c) {
       want[static_cast<size_t>(r * c.n + i)] = (x.get(r * c.n + i) - m) * s * (c.weight ? w.get(i) : 1) + (c.bias ? b.get(i) : 0);
   }
   const double spread = c.n < 8 ? 60 : 1;  // of a few close values, x - mean cancels
-  if (c.rms) run(what, "rms_norm", {&x, &w}, {&y, &rstd}, RmsNormParams{eps});
-  else run(what, "layer_norm", {&x, &w, &b}, {&y, &mean, &rstd}, LayerNormParams{eps});
+  if (c.rms)
+    run(what, "rms_norm", {&x, &w}, {&y, &rstd}, RmsNormParams{eps});
+  else
+    run(what, "layer_norm", {&x, &w, &b}, {&y, &mean, &rstd}, LayerNormParams{eps});
   compare(what, y, want, rtol * 2, (rtol * 0.5 + inner_rtol * 4) * spread);
   if (!c.rms) compare(what + " mean", mean, means, inner_rtol, inner_rtol);
   compare(what + " rstd", rstd, rstds, inner_rtol * 4 * spread, 0);
@@ -139,8 +150,10 @@ void norm_case(const NormCase& c) {
       want[static_cast<size_t>(r * c.n + i)] = s * (h - (c.rms ? 0 : sum / double(c.n)) - xh * dot / double(c.n));
     }
   }
-  if (c.rms) run(what + " backward", "rms_norm_backward", {&g, &x, &rstd, &w}, {&gx, &gw}, NoParams{});
-  else run(what + " backward", "layer_norm_backward", {&g, &x, &mean, &rstd, &w}, {&gx, &gw, &gb}, NoParams{});
+  if (c.rms)
+    run(what + " backward", "rms_norm_backward", {&g, &x, &rstd, &w}, {&gx, &gw}, NoParams{});
+  else
+    run(what + " backward", "layer_norm_backward", {&g, &x, &mean, &rstd, &w}, {&gx, &gw, &gb}, NoParams{});
   compare(what + " gx", gx, want, rtol * 2, (rtol * 0.5 + inner_rtol * 8) * spread * 4);
   const double rows_room = std::sqrt(double(c.rows)) * 3 * inner_rtol * spread;
   if (c.weight) compare(what + " gw", gw, want_w, relative_tolerance(wt), rows_room + 1e-9);
@@ -158,15 +171,18 @@ struct EntropyCase {
 };
 
 void entropy_case(const EntropyCase& c) {
-  const std::string what = shape_text({c.rows, c.n}) + " " + name_of(c.layout) + (c.weight ? " weights" : "") + (c.smoothing > 0 ? " smooth" : "");
+  const std::string what =
+      shape_text({c.rows, c.n}) + " " + name_of(c.layout) + (c.weight ? " weights" : "") + (c.smoothing > 0 ? " smooth" : "");
   const DType inner = c.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
-  Tensor x = rows_tensor(c.dtype, c.rows, c.n, c.layout, 1), target(DType::Int64, {c.rows}), w, loss(inner, {c.rows}), lse(inner, {c.rows});
+  Tensor x = rows_tensor(c.dtype, c.rows, c.n, c.layout, 1), target(DType::Int64, {c.rows}), w, loss(inner, {c.rows}),
+         lse(inner, {c.rows});
   x.normal(3);
   target.fill([&](int64_t i) { return i % 5 == 3 ? -100 : double(random_source().bits() % uint64_t(c.n)); });
   if (c.weight) (w = Tensor(inner, {c.n})).fill([](int64_t) { return random_source().uniform() + 0.1; });
   const double s = c.smoothing, rtol = relative_tolerance(c.dtype), inner_rtol = relative_tolerance(inner);
   auto weight = [&](int64_t i) { return c.weight ? w.get(i) : 1.0; };
-  std::vector<double> losses(static_cast<size_t>(c.rows)), lses(static_cast<size_t>(c.rows)), gradient(static_cast<size_t>(c.rows * c.n));
+  std::vector<double> losses(static_cast<size_t>(c.rows)), lses(static_cast<size_t>(c.rows)),
+      gradient(static_cast<size_t>(c.rows * c.n));
   Tensor g(inner, {c.rows});
   g.normal();
   for (int64_t r = 0; r < c.rows; r++) {
@@ -204,11 +220,14 @@ void test_softmax() {
   for (const DType dtype : kFloats) {
     begin((std::string("softmax ") + dtype_name(dtype)).c_str());
     std::vector<Sizes> shapes = {{1, 1}, {3, 5}, {0, 7}, {7, 64}, {33, 127}, {5, 1000}, {4, 1024}, {3, 4097}};
-    if (!context().quick) shapes.insert(shapes.end(), {{1000, 8}, {129, 2048}, {3, 20000}, {2, 50257}, {2, 140000}, {1, 1100000}});
+    if (!context().quick)
+      shapes.insert(shapes.end(), {{1000, 8}, {129, 2048}, {3, 20000}, {2, 50257}, {2, 140000}, {1, 1100000}});
     for (const Sizes& s : shapes)
       for (const bool log_form : {false, true})
-        for (const Layout layout : {Layout::Contiguous, Layout::Padded, Layout::Shifted, Layout::ShiftedApart, Layout::Transposed, Layout::MiddleDim})
-          if (s[1] <= 5000 || layout == Layout::Contiguous || layout == Layout::Shifted) softmax_case(dtype, s[0], s[1], layout, log_form, false);
+        for (const Layout layout :
+             {Layout::Contiguous, Layout::Padded, Layout::Shifted, Layout::ShiftedApart, Layout::Transposed, Layout::MiddleDim})
+          if (s[1] <= 5000 || layout == Layout::Contiguous || layout == Layout::Shifted)
+            softmax_case(dtype, s[0], s[1], layout, log_form, false);
     for (const int64_t n : {1, 6, 300, 5000})
       for (const Layout layout : {Layout::Contiguous, Layout::Transposed})
         for (const bool log_form : {false, true}) softmax_case(dtype, 5, n, layout, log_form, true);
@@ -220,7 +239,9 @@ void test_norms() {
   for (const DType dtype : kFloats) {
     begin((std::string("norms ") + dtype_name(dtype)).c_str());
     std::vector<Sizes> shapes = {{1, 1}, {3, 5}, {0, 8}, {5, 64}, {37, 127}, {70, 768}, {9, 1030}, {3, 4096}};
-    if (!context().quick) shapes.insert(shapes.end(), {{3000, 96}, {700, 1024}, {300, 8192}, {40, 16384}, {5, 20000}, {3, 50257}, {2, 140000}, {1, 600000}});
+    if (!context().quick)
+      shapes.insert(shapes.end(),
+                    {{3000, 96}, {700, 1024}, {300, 8192}, {40, 16384}, {5, 20000}, {3, 50257}, {2, 140000}, {1, 600000}});
     for (const Sizes& s : shapes)
       for (const bool rms : {false, true}) {
         norm_case({dtype, s[0], s[1], rms, true, !rms});

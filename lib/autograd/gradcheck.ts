@@ -1,0 +1,101 @@
+/** gradcheck: compares gradients with finite differences, in float64. */
+import { float64 } from '../core/dtype.js';
+import { ArgumentError, AutogradError } from '../core/errors.js';
+import { Tensor } from '../core/tensor.js';
+import { grad } from './backward.js';
+import { noGrad } from './grad-mode.js';
+
+/** Options of {@link gradcheck}. */
+export interface GradcheckOptions {
+  /** Step of the central differences. */
+  eps?: number;
+  atol?: number;
+  rtol?: number;
+  /** With false, returns false instead of throwing. */
+  raiseException?: boolean;
+}
+
+type Differentiable = (...inputs: Tensor[]) => Tensor | readonly Tensor[];
+
+/**
+ * Whether the gradients of `fn` agree with central differences, for every input that requires a gradient.
+ *
+ * @throws ArgumentError unless those inputs are float64
+ * @throws AutogradError naming output, input, element and both values where they differ
+ * @see PyTorch `torch.autograd.gradcheck`
+ */
+export function gradcheck(fn: Differentiable, inputs: readonly Tensor[], options: GradcheckOptions = {}): boolean {
+  const { eps = 1e-6, atol = 1e-5, rtol = 1e-3, raiseException = true } = options;
+  const checked = inputs.flatMap((t, i) => (t.requiresGrad ? [i] : []));
+  if (checked.length === 0) throw new ArgumentError('gradcheck: no input requires a gradient');
+  for (const i of checked) if ((inputs[i] as Tensor).dtype !== float64) throw new ArgumentError(`gradcheck: input ${i} must be float64, it is ${(inputs[i] as Tensor).dtype.name}`);
+  const outputs = listOf(fn(...inputs));
+  for (const [o, output] of outputs.entries()) {
+    if (!output.requiresGrad) continue;
+    for (const i of checked) {
+      const problem = compareJacobians(fn, inputs, o, i, output, { eps, atol, rtol });
+      if (problem === null) continue;
+      if (raiseException) throw new AutogradError(`gradcheck: ${problem}`, { output: o, input: i });
+      return false;
+    }
+  }
+  return true;
+}
+
+/** As {@link gradcheck}, for second derivatives: checks the gradients of the gradients. */
+export function gradgradcheck(fn: Differentiable, inputs: readonly Tensor[], options: GradcheckOptions = {}): boolean {
+  const checked = inputs.filter((t) => t.requiresGrad);
+  const first = (...given: Tensor[]): Tensor[] => {
+    const outputs = listOf(fn(...given)).filter((t) => t.requiresGrad);
+    const wanted = given.filter((t) => t.requiresGrad);
+    // Weights that differ by element, so that no derivative cancels.
+    const weights = outputs.map((t) => weightsLike(t));
+    return grad(outputs, wanted, { gradOutputs: weights, createGraph: true, allowUnused: true }).filter((g): g is Tensor => g?.requiresGrad === true);
+  };
+  return checked.length === 0 || first(...inputs).length === 0 || gradcheck(first, inputs, options);
+}
+
+function listOf(value: Tensor | readonly Tensor[]): readonly Tensor[] {
+  return value instanceof Tensor ? [value] : value;
+}
+
+function weightsLike(t: Tensor): Tensor {
+  return t.detach().newOnes([t.numel()]).cumsum(0).mul(0.7).sin().add(1.5).reshape(t.shape);
+}
+
+function compareJacobians(fn: Differentiable, inputs: readonly Tensor[], o: number, i: number, output: Tensor, { eps, atol, rtol }: Required<Omit<GradcheckOptions, 'raiseException'>>): string | null {
+  const input = inputs[i] as Tensor;
+  const analytical = analyticalJacobian(output, input);
+  for (let column = 0; column < input.numel(); column++) {
+    const numerical = numericalColumn(fn, inputs, o, i, column, eps);
+    for (let row = 0; row < output.numel(); row++) {
+      const [a, n] = [analytical[row]?.[column] ?? 0, numerical[row] as number];
+      if (!(Math.abs(a - n) <= atol + rtol * Math.abs(n))) {
+        return `d output ${o} [${row}] / d input ${i} [${column}] is ${a} by the gradient and ${n} by differences (output ${output.shape.join('x') || 'scalar'}, input ${input.shape.join('x') || 'scalar'})`;
+      }
+    }
+  }
+  return null;
+}
+
+function analyticalJacobian(output: Tensor, input: Tensor): number[][] {
+  return Array.from({ length: output.numel() }, (_, row) => {
+    const direction = output.detach().newZeros([output.numel()]);
+    direction.select(0, row).fill_(1);
+    const [g] = grad(output, input, { gradOutputs: direction.reshape(output.shape), retainGraph: true, allowUnused: true });
+    return g ? Array.from(g.toTypedArray() as Float64Array) : [];
+  });
+}
+
+function numericalColumn(fn: Differentiable, inputs: readonly Tensor[], o: number, i: number, column: number, eps: number): number[] {
+  const at = (step: number): Float64Array => {
+    const moved = inputs.map((t, k) => (k === i ? t.detach().clone().contiguous() : t.detach()));
+    const target = moved[i] as Tensor;
+    noGrad(() => target.view(-1).select(0, column).add_(step));
+    // Leaves of their own: functions may differentiate inside.
+    const leaves = moved.map((t, k) => ((inputs[k] as Tensor).requiresGrad ? t.requiresGrad_() : t));
+    return (listOf(fn(...leaves))[o] as Tensor).detach().toTypedArray() as Float64Array;
+  };
+  const [above, below] = [at(eps), at(-eps)];
+  return Array.from(above, (v, row) => (v - (below[row] as number)) / (2 * eps));
+}

@@ -1,0 +1,113 @@
+/** `shardwise doctor`: what is found on this machine, what is not and why, and what that turns off. */
+import { existsSync, readFileSync } from 'node:fs';
+import { release } from 'node:os';
+import type { Addon, NativeDeviceInfo } from '../native/addon.js';
+import { findLibrary, formatVersion, optionalLibraries } from '../native/libraries.js';
+import { cudaBackendCandidates, loadAddon } from '../native/load.js';
+
+interface LibraryReport {
+  name: string;
+  path: string | null;
+  version: string | null;
+  without: string;
+  tried: { path: string; reason: string }[];
+}
+
+/** The shape of `shardwise doctor --json`. */
+export interface DoctorReport {
+  version: string;
+  node: string;
+  platform: string;
+  glibc: string | null;
+  addon: { loaded: true; numKernels: number } | { loaded: false; reason: string };
+  cpu: NativeDeviceInfo | null;
+  cuda: { available: boolean; driver: string | null; devices: NativeDeviceInfo[]; backend: { path: string; reason: string | null }[] };
+  libraries: LibraryReport[];
+}
+
+/** Prints the report. Returns the exit code: 1 if the addon itself does not load. */
+export function runDoctor(version: string, json: boolean): number {
+  const report = examine(version);
+  console.log(json ? JSON.stringify(report, null, 2) : describeReport(report));
+  return report.addon.loaded ? 0 : 1;
+}
+
+/** Looks at this machine. */
+export function examine(version: string): DoctorReport {
+  const report: DoctorReport = {
+    version,
+    node: process.version,
+    platform: `${process.platform}-${process.arch}, kernel ${release()}`,
+    glibc: glibcVersion(),
+    addon: { loaded: false, reason: '' },
+    cpu: null,
+    cuda: { available: false, driver: driverVersion(), devices: [], backend: [] },
+    libraries: [],
+  };
+  let addon: Addon;
+  try {
+    addon = loadAddon();
+  } catch (error) {
+    report.addon = { loaded: false, reason: (error as Error).message };
+    return report;
+  }
+  report.addon = { loaded: true, numKernels: addon.kernelNames.length };
+  report.cpu = addon.deviceInfo(0);
+  for (const path of cudaBackendCandidates()) {
+    const reason = report.cuda.available ? 'not needed' : addon.openBackend(path);
+    report.cuda.backend.push({ path, reason });
+    report.cuda.available ||= reason === null;
+  }
+  for (let i = 0; i < addon.deviceCount('cuda'); i++) report.cuda.devices.push(addon.deviceInfo(1 + i));
+  for (const library of optionalLibraries) {
+    const { found, tried } = findLibrary(addon, library);
+    const version = found ? formatVersion(library, found.version) : null;
+    report.libraries.push({ name: library.name, path: found?.path ?? null, version, without: library.without, tried });
+  }
+  return report;
+}
+
+/** As text for people. */
+export function describeReport(report: DoctorReport): string {
+  const lines: string[] = [];
+  const row = (title: string, text: string) => lines.push(`${title.padEnd(10)}${text}`);
+  row('shardwise', `${report.version}, Node ${report.node} on ${report.platform}${report.glibc ? `, glibc ${report.glibc}` : ''}`);
+  if (!report.addon.loaded) {
+    row('addon', `missing: ${report.addon.reason}`);
+    return lines.join('\n');
+  }
+  row('addon', `loaded, ${report.addon.numKernels} kernels`);
+  if (report.cpu) row('cpu', describeDevice(report.cpu, 'threads'));
+  row('driver', report.cuda.driver ?? 'no NVIDIA driver');
+  for (const [i, device] of report.cuda.devices.entries()) row(`cuda:${i}`, describeDevice(device, 'multiprocessors'));
+  if (!report.cuda.available) {
+    row('cuda', 'not available');
+    if (report.cuda.backend.length === 0) row('', 'cuda-backend.so is neither in build/Release nor in prebuilds: it was built without nvcc');
+    for (const { path, reason } of report.cuda.backend) row('', `${path}: ${reason}`);
+  }
+  for (const library of report.libraries) {
+    if (library.path) {
+      row(library.name, `${library.version}, ${library.path}`);
+      continue;
+    }
+    row(library.name, `missing: ${library.without}`);
+    for (const { path, reason } of library.tried) row('', reason.startsWith(path) ? reason : `${path}: ${reason}`);
+  }
+  return lines.join('\n');
+}
+
+function describeDevice(info: NativeDeviceInfo, cores: string): string {
+  const memory = `${(info.totalBytes / 2 ** 30).toFixed(1)} GiB`;
+  return [info.name, `${info.numCores} ${cores}`, memory, info.detail].filter(Boolean).join(', ');
+}
+
+function glibcVersion(): string | null {
+  const header = (process.report.getReport() as { header?: { glibcVersionRuntime?: string } }).header;
+  return header?.glibcVersionRuntime ?? null;
+}
+
+function driverVersion(): string | null {
+  const file = '/proc/driver/nvidia/version';
+  if (!existsSync(file)) return null;
+  return /(\d+\.\d+(?:\.\d+)?)\s/.exec(readFileSync(file, 'utf8'))?.[1] ?? null;
+}

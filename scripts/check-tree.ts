@@ -1,0 +1,102 @@
+/**
+ * Rules about files that no compiler keeps: sizes, what native folders may include, equal kernel files on CPU and CUDA. Prints what is
+ * violated; `npm run check:tree`. test/architecture asks the same functions.
+ */
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..');
+
+/** Most lines of a file, by folder and ending. Generated files are exempt. */
+const sizeLimits = [
+  { folders: ['lib', 'test', 'examples', 'bench', 'scripts'], ending: /\.(ts|cjs|mjs)$/, limit: 400 },
+  { folders: ['native', 'bench'], ending: /\.(cc|h|inc|cu|cuh)$/, limit: 500 },
+];
+
+export function sizeFindings(): string[] {
+  return sizeLimits.flatMap(({ folders, ending, limit }) =>
+    folders.flatMap(filesBelow).flatMap((file) => {
+      if (!ending.test(file) || file.startsWith('native/generated/')) return [];
+      const lines = read(file).trimEnd().split('\n').length;
+      return lines > limit ? [`${file}: ${lines} lines, at most ${limit}. It holds two subjects: split it.`] : [];
+    }),
+  );
+}
+
+/** What the sources of a native folder may include in quotes, as paths from native/. */
+const includeRules = [
+  { folder: 'native/include/', may: ['include/'] },
+  { folder: 'native/runtime/', may: ['include/', 'runtime/'] },
+  { folder: 'native/addon/', may: ['include/', 'runtime/', 'addon/', 'generated/'] },
+  { folder: 'native/cpu/', may: ['include/', 'generated/', 'cpu/'] },
+  { folder: 'native/cuda/primitives/', may: ['include/', 'cuda/primitives/', 'cuda/math.cuh', 'cuda/stream.h'] },
+  { folder: 'native/cuda/', may: ['include/', 'generated/', 'cuda/'] },
+];
+const cudaWord = /#\s*include\s*[<"](cuda|cublas|nccl|nvrtc)|\b(cuda|cublas|nccl|nvrtc)[A-Z]\w*|\bCU(device|stream|context)\b|__global__/;
+
+export function nativeFindings(): string[] {
+  const findings: string[] = [];
+  for (const file of filesBelow('native')) {
+    if (!/\.(cc|h|inc|cu|cuh)$/.test(file) || file.includes('/selftest/')) continue;
+    const text = read(file);
+    const rule = includeRules.find(({ folder }) => file.startsWith(folder));
+    for (const [, included] of text.matchAll(/^\s*#\s*include\s*"([^"]+)"/gm)) {
+      const target = resolveInclude(file, included as string);
+      if (rule !== undefined && target !== null && !rule.may.some((allowed) => target.startsWith(allowed))) {
+        findings.push(`${file} includes ${target}; ${rule.folder} may include ${rule.may.join(', ')}.`);
+      }
+    }
+    const mention = cudaWord.exec(withoutStrings(text));
+    if (!file.startsWith('native/cuda/') && mention) findings.push(`${file} mentions ${mention[0]}; only native/cuda knows CUDA.`);
+  }
+  return findings;
+}
+
+/** CPU files that hold several small kernels, each of which has its own file on CUDA. */
+const groups: Readonly<Record<string, readonly string[]>> = {
+  indexing: ['gather', 'index_add', 'scatter', 'take'],
+  index_tensors: ['index_put', 'nonzero'],
+};
+
+/** A CPU kernel file has a CUDA file of the same name. `_parts` of a file, such as attention_mma.cu, need no twin. */
+export function mirrorFindings(): string[] {
+  const stems = (folder: string, ending: string) => filesBelow(folder).flatMap((file) => (file.endsWith(ending) ? [path.basename(file, ending)] : []));
+  const cpu = stems('native/cpu/kernels', '.cc');
+  const cuda = new Set(stems('native/cuda/kernels', '.cu'));
+  return cpu.flatMap((stem) => {
+    if (cpu.some((other) => stem.startsWith(`${other}_`))) return [];
+    const missing = (groups[stem] ?? [stem]).filter((twin) => !cuda.has(twin));
+    return missing.map((twin) => `native/cpu/kernels/${stem}.cc has no twin native/cuda/kernels/${twin}.cu.`);
+  });
+}
+
+function resolveInclude(from: string, included: string): string | null {
+  const folders = [path.dirname(from), 'native', 'native/include', 'native/cpu'];
+  const found = folders.map((folder) => path.posix.normalize(`${folder}/${included}`)).find((file) => existsSync(path.join(root, file)));
+  return found?.startsWith('native/') ? found.slice('native/'.length) : null;
+}
+
+function withoutStrings(text: string): string {
+  return text.replace(/\/\/.*$/gm, '').replace(/"(\\.|[^"\\\n])*"/g, '""');
+}
+
+function read(file: string): string {
+  return readFileSync(path.join(root, file), 'utf8');
+}
+
+function filesBelow(folder: string): string[] {
+  if (!existsSync(path.join(root, folder))) return [];
+  return readdirSync(path.join(root, folder), { withFileTypes: true }).flatMap((entry) => {
+    const file = `${folder}/${entry.name}`;
+    if (entry.isDirectory()) return entry.name === 'node_modules' ? [] : filesBelow(file);
+    return [file];
+  });
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const findings = [...sizeFindings(), ...nativeFindings(), ...mirrorFindings()];
+  for (const finding of findings) console.error(finding);
+  if (findings.length > 0) process.exitCode = 1;
+  else console.log('sizes, native includes and kernel files are in order');
+}

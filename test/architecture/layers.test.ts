@@ -1,0 +1,21 @@
+/** Who may import whom in lib/: the rules of .dependency-cruiser.cjs. */
+import assert from 'node:assert/strict';
+import { createRequire } from 'node:module';
+import { cruise, type ICruiseResult } from 'dependency-cruiser';
+import { describe, it } from 'mocha';
+
+const config = createRequire(import.meta.url)('../../.dependency-cruiser.cjs');
+
+describe('layers of lib/', function () {
+  this.timeout(60_000);
+
+  it('import downwards only', async () => {
+    const { output } = await cruise(['lib'], { ...config.options, validate: true, ruleSet: { forbidden: config.forbidden } });
+    const { summary } = output as ICruiseResult;
+    assert.ok(summary.totalCruised > 50, 'it must have seen the sources');
+    assert.deepEqual(
+      summary.violations.map(({ rule, from, to }) => `${rule.name}: ${from} -> ${to}`),
+      [],
+    );
+  });
+});

@@ -1,0 +1,31 @@
+/**
+ * Objects compiled for an instruction set emit no weak symbols: the linker would keep one copy of an inline function for all, perhaps
+ * the one for AVX-512, and the addon would die on a machine without it.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync, readdirSync } from 'node:fs';
+import path from 'node:path';
+import { describe, it } from 'mocha';
+import { root } from '../../scripts/check-tree.js';
+
+function objects(): string[] {
+  const folders = ['cmake', 'plain'].map((route) => path.join(root, 'build', route, 'CMakeFiles')).filter((folder) => existsSync(folder));
+  return folders.flatMap((folder) =>
+    readdirSync(folder, { recursive: true, encoding: 'utf8' }).flatMap((file) => (/^isa_\w+\.dir.*\.o$/.test(file) ? [path.join(folder, file)] : [])),
+  );
+}
+
+describe('objects of one instruction set', function () {
+  this.timeout(60_000);
+
+  it('emit no weak symbols', function () {
+    const files = objects();
+    if (files.length === 0) return this.skip(); // a prebuild serves
+    for (const file of files) {
+      const symbols = execFileSync('nm', ['--demangle', '--defined-only', file], { encoding: 'utf8', maxBuffer: 2 ** 28 });
+      const weak = [...symbols.matchAll(/^\S+ [WwVvu] (.+)$/gm)].map(([, name]) => name);
+      assert.deepEqual(weak, [], path.relative(root, file));
+    }
+  });
+});

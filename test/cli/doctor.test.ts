@@ -1,0 +1,86 @@
+/** What `shardwise doctor` looks for and says. */
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { describe, it } from 'mocha';
+import { describeReport, examine } from '../../lib/cli/doctor.js';
+import type { Addon } from '../../lib/native/addon.js';
+import { findLibrary, formatVersion, libraryCandidates, type OptionalLibrary, optionalLibraries } from '../../lib/native/libraries.js';
+
+const library = (name: string) => optionalLibraries.find((one) => one.name === name) as OptionalLibrary;
+const nccl = library('NCCL');
+
+function folderWith(...files: string[]): string {
+  const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-libraries-'));
+  for (const file of files) {
+    mkdirSync(path.dirname(path.join(folder, file)), { recursive: true });
+    writeFileSync(path.join(folder, file), '');
+  }
+  return folder;
+}
+
+/** An addon that opens the given files, and nothing else. */
+function addonWith(versions: Record<string, number>): Addon {
+  return {
+    probeLibrary: (name: string) => (name in versions ? { path: name, version: versions[name] } : { reason: 'no such file' }),
+  } as unknown as Addon;
+}
+
+describe('search for optional libraries', () => {
+  it('goes from the loader to toolkits to Python wheels', () => {
+    const toolkit = folderWith('lib64/libnccl.so.2');
+    const venv = folderWith('lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2');
+    const candidates = libraryCandidates(nccl, { CUDA_HOME: toolkit, VIRTUAL_ENV: venv, HOME: '/nonexistent' });
+    const expected = ['libnccl.so.2', path.join(toolkit, 'lib64/libnccl.so.2'), path.join(venv, 'lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2')];
+    assert.deepEqual(
+      candidates.filter((file) => expected.includes(file)),
+      expected,
+    );
+  });
+
+  it('takes the environment variable as the only candidate, a file or a folder', () => {
+    const folder = folderWith('libnccl.so.2');
+    const file = path.join(folder, 'libnccl.so.2');
+    assert.deepEqual(libraryCandidates(nccl, { SHARDWISE_NCCL_PATH: folder, CUDA_HOME: folder }), [file]);
+    assert.deepEqual(libraryCandidates(nccl, { SHARDWISE_NCCL_PATH: '/wrong/libnccl.so.2' }), ['/wrong/libnccl.so.2']);
+    assert.deepEqual(libraryCandidates(nccl, { SHARDWISE_NCCL_PATH: 'off' }), []);
+  });
+
+  it('keeps each reason, and passes over a version that is too old', () => {
+    const folder = folderWith('lib64/libnccl.so.2', 'lib/libnccl.so.2');
+    const [old, good] = [path.join(folder, 'lib64/libnccl.so.2'), path.join(folder, 'lib/libnccl.so.2')];
+    const search = findLibrary(addonWith({ [old]: 21003, [good]: 22803 }), nccl, { CUDA_HOME: folder, HOME: '/nonexistent' });
+    assert.deepEqual(search.found, { path: good, version: 22803 });
+    assert.deepEqual(search.tried, [
+      { path: 'libnccl.so.2', reason: 'no such file' },
+      { path: old, reason: 'version 2.10.3, but 2.18.0 or newer is needed' },
+    ]);
+  });
+
+  it('writes versions as people do', () => {
+    assert.equal(formatVersion(library('libcuda'), 13000), '13.0');
+    assert.equal(formatVersion(library('cuBLASLt'), 130101), '13.1.1');
+    assert.equal(formatVersion(nccl, 22803), '2.28.3');
+    assert.equal(formatVersion(library('NVRTC'), 12080), '12.8');
+  });
+});
+
+describe('shardwise doctor', () => {
+  it('reports this machine, and for each missing library what that turns off', () => {
+    const report = examine('1.2.3');
+    const text = describeReport(report);
+    assert.equal(report.addon.loaded, true);
+    assert.match(text, /^shardwise 1\.2\.3, Node v/);
+    assert.match(text, /^cpu +\S/m);
+    for (const { name, path: file, without } of report.libraries) {
+      assert.ok(file === null ? text.includes(`missing: ${without}`) : text.includes(file), name);
+    }
+  });
+
+  it('says why the addon is missing', () => {
+    const report = examine('1.2.3');
+    const text = describeReport({ ...report, addon: { loaded: false, reason: 'no prebuild' } });
+    assert.match(text, /addon +missing: no prebuild/);
+  });
+});

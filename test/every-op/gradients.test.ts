@@ -1,0 +1,47 @@
+/** Driven by the op table: every differentiable op passes gradcheck on its samples, in float64. */
+import assert from 'node:assert/strict';
+import { autograd, float64, type Tensor } from '../../lib/index.js';
+import { dispatch } from '../../lib/core/dispatch.js';
+import { allOps, type AnyOp, type Sample } from '../../lib/core/op.js';
+
+/** The sample with its floating inputs in float64, requiring gradients. */
+function differentiable({ inputs }: Sample<object>): Tensor[] {
+  return inputs.map((t) => (t.storage !== null && t.dtype.isFloatingPoint ? t.detach().to(float64).requiresGrad_() : t));
+}
+
+function outputsOf(op: AnyOp, inputs: readonly Tensor[], params: object): Tensor[] {
+  return dispatch(op, inputs, params).filter((t) => t.dtype.isFloatingPoint);
+}
+
+describe('the gradient of every op in the table', () => {
+  for (const op of allOps()) {
+    if (op.vjp === null || op.traits.includes('random')) continue;
+    const samples = op.samples() as Sample<object>[];
+    if (samples.length === 0) continue;
+    it(`agrees with finite differences for ${op.name}`, function () {
+      this.timeout(60000);
+      for (const sample of samples) {
+        const inputs = differentiable(sample);
+        if (!inputs.some((t) => t.requiresGrad) || inputs.some((t) => t.numel() === 0)) continue;
+        assert.ok(autograd.gradcheck((...given) => outputsOf(op, given, sample.params), inputs));
+      }
+    });
+  }
+});
+
+describe('the decomposition of every op that has one', () => {
+  for (const op of allOps()) {
+    if (op.decompose === null) continue;
+    const decompose = op.decompose as (inputs: readonly Tensor[], params: object) => readonly Tensor[];
+    const samples = op.samples() as Sample<object>[];
+    if (samples.length === 0) continue;
+    it(`says the same as the kernel for ${op.name}`, () => {
+      for (const { inputs, params } of samples) {
+        const [kernel, parts] = [dispatch(op, inputs, params), decompose(inputs, params)];
+        parts.forEach((part, i) => {
+          assert.ok(part.allclose(kernel[i] as Tensor, { rtol: 1e-4, atol: 1e-5 }), `${op.name} output ${i}`);
+        });
+      }
+    });
+  }
+});

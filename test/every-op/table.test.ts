@@ -1,0 +1,21 @@
+/** Driven by the op table: what every entry must have. */
+import assert from 'node:assert/strict';
+import { addon } from '../../lib/runtime.js';
+import { allOps } from '../../lib/core/op.js';
+
+describe('the op table', () => {
+  for (const op of allOps()) {
+    it(`documents ${op.name} and finds its kernel`, () => {
+      assert.ok(op.doc.length > 3, 'doc');
+      if (op.kernel !== null) assert.ok(addon.kernelNames.includes(op.kernel), `kernel ${op.kernel}`);
+    });
+  }
+
+  it('has no kernel in the addon that no op uses', () => {
+    const used = new Set(allOps().map((op) => op.kernel));
+    assert.deepEqual(
+      addon.kernelNames.filter((name) => !used.has(name)),
+      [],
+    );
+  });
+});

@@ -1,0 +1,48 @@
+/** What the two native files ask of a machine, and what they show it. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import path from 'node:path';
+import { describe, it } from 'mocha';
+import { binaries } from './package.js';
+
+/** README promises it: RHEL 9, Ubuntu 22.04, Debian 12, Amazon Linux 2023. */
+const glibcFloor = [2, 34] as const;
+const allowedLibraries = /^(libc|libm|libgcc_s|libdl|libpthread|librt|ld-linux-[\w-]+)\.so/;
+
+const tool = (name: string, ...args: string[]) => execFileSync(name, args, { encoding: 'utf8', maxBuffer: 2 ** 28 });
+
+describe('native files', function () {
+  this.timeout(60_000);
+  if (process.platform !== 'linux') return;
+  for (const { file, exports } of binaries()) {
+    describe(path.basename(file), () => {
+      it(`asks for glibc ${glibcFloor.join('.')} at most`, () => {
+        const asked = [...tool('objdump', '-T', file).matchAll(/GLIBC_(\d+)\.(\d+)/g)];
+        const newer = asked.filter(([, major, minor]) => Number(major) > glibcFloor[0] || Number(minor) > glibcFloor[1]);
+        assert.ok(asked.length > 0);
+        assert.deepEqual([...new Set(newer.map(([version]) => version))], []);
+      });
+
+      it('needs libraries that every glibc system with Node has', () => {
+        const needed = [...tool('readelf', '-d', file).matchAll(/\(NEEDED\).*\[(.+)\]/g)].map(([, name]) => name as string);
+        assert.deepEqual(
+          needed.filter((name) => !allowedLibraries.test(name)),
+          [],
+        );
+      });
+
+      it('has no search path of the machine that built it', () => {
+        assert.doesNotMatch(tool('readelf', '-d', file), /RPATH|RUNPATH/);
+      });
+
+      it('exports its entry points alone', () => {
+        const exported = [...tool('nm', '--dynamic', '--defined-only', file).matchAll(/^\S+ \S (\S+)$/gm)].map(([, name]) => name as string);
+        assert.deepEqual(exported.sort(), [...exports].sort());
+      });
+
+      it('stays loaded until the process ends: native threads may still run', () => {
+        assert.match(tool('readelf', '-d', file), /NODELETE/);
+      });
+    });
+  }
+});

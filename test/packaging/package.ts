@@ -1,0 +1,87 @@
+/** Packs what `npm publish` would ship with the addon at hand, and runs other Node versions; for the tests of this folder. */
+import { execFileSync } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..');
+const platform = `${process.platform}-${process.arch}`;
+const libc = process.platform === 'linux' ? '.glibc' : '';
+
+export interface Binary {
+  file: string;
+  /** All that it may export. */
+  exports: readonly string[];
+}
+
+/** The local build or, without one, the prebuild. cuda-backend.so only where it was built. */
+export function binaries(): Binary[] {
+  const addon = [path.join(root, 'build', 'Release', 'shardwise.node'), path.join(root, 'prebuilds', platform, `shardwise.napi${libc}.node`)].find((file) => existsSync(file));
+  if (addon === undefined) throw new Error('no addon is built: npm run build:native');
+  const cuda = path.join(path.dirname(addon), 'cuda-backend.so');
+  const found: Binary[] = [{ file: addon, exports: ['napi_register_module_v1', 'node_api_module_get_api_version_v1'] }];
+  if (existsSync(cuda)) found.push({ file: cuda, exports: ['shardwise_backend_v1'] });
+  return found;
+}
+
+export function temporaryFolder(purpose: string): string {
+  return mkdtempSync(path.join(tmpdir(), `shardwise-${purpose}-`));
+}
+
+/** Runs npm of the Node that runs the tests. */
+export function npm(cwd: string, args: readonly string[], env: NodeJS.ProcessEnv = process.env): string {
+  return execFileSync('npm', args, { cwd, env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+}
+
+/** The path of a tarball like the published one. */
+export function pack(): string {
+  npm(root, ['run', '--silent', 'build:ts']);
+  const stage = temporaryFolder('pack');
+  for (const entry of ['package.json', 'README.md', 'LICENSE', 'CMakeLists.txt', 'dist', 'native', 'scripts', 'lib', 'test/packaging']) {
+    if (existsSync(path.join(root, entry))) cpSync(path.join(root, entry), path.join(stage, entry), { recursive: true });
+  }
+  const prebuilds = path.join(stage, 'prebuilds', platform);
+  mkdirSync(prebuilds, { recursive: true });
+  for (const { file } of binaries()) {
+    const copy = path.join(prebuilds, file.endsWith('.so') ? 'cuda-backend.so' : `shardwise.napi${libc}.node`);
+    cpSync(file, copy);
+    if (process.platform === 'linux') execFileSync('strip', ['--strip-all', copy]);
+  }
+  const [packed] = JSON.parse(npm(stage, ['pack', '--json', '--ignore-scripts'])) as [{ filename: string }];
+  return path.join(stage, packed.filename);
+}
+
+/** A PATH with Node, a shell and nothing that compiles. */
+export function barePath(): string {
+  const folder = temporaryFolder('path');
+  symlinkSync(process.execPath, path.join(folder, 'node'));
+  symlinkSync('/bin/sh', path.join(folder, 'sh'));
+  const npmScript = execFileSync('npm', ['root', '--global'], { encoding: 'utf8' }).trim();
+  writeFileSync(path.join(folder, 'npm'), `#!/bin/sh\nexec node ${path.join(npmScript, 'npm', 'bin', 'npm-cli.js')} "$@"\n`, { mode: 0o755 });
+  return folder;
+}
+
+/** The node binary of a major version, from the registry; null where the registry cannot be reached and this is not CI. */
+export function nodeBinary(major: number): string | null {
+  if (process.versions.node.startsWith(`${major}.`)) return process.execPath;
+  const folder = path.join(root, 'node_modules', '.cache', 'shardwise', `node-${major}`);
+  const name = `node-${platform}`;
+  const binary = path.join(folder, 'node_modules', name, 'bin', 'node');
+  if (existsSync(binary)) return binary;
+  mkdirSync(folder, { recursive: true });
+  try {
+    npm(folder, ['install', '--prefix', '.', '--no-save', '--ignore-scripts', '--no-package-lock', `${name}@${major}`]);
+  } catch (error) {
+    if (process.env['CI']) throw error;
+    return null;
+  }
+  return binary;
+}
+
+export function bytesBelow(folder: string): number {
+  return readdirSync(folder, { recursive: true, withFileTypes: true }).reduce(
+    (sum, entry) => sum + (entry.isFile() ? statSync(path.join(entry.parentPath, entry.name)).size : 0),
+    0,
+  );
+}
