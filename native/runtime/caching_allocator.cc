@@ -73,7 +73,7 @@ Status CachingAllocator::grow(Pool& from, int64_t bytes, uint32_t stream, Block*
                 static_cast<long long>(bytes), static_cast<long long>(stats_.allocated), static_cast<long long>(stats_.reserved),
                 static_cast<long long>(known ? info.free_bytes : 0), static_cast<long long>(known ? info.total_bytes : 0));
   }
-  auto segment = std::make_unique<Segment>(Segment{static_cast<char*>(data), segment_bytes, stream, nullptr});
+  auto segment = std::make_unique<Segment>(Segment{static_cast<char*>(data), segment_bytes, stream, bytes < kSmall, nullptr});
   Block* block = new Block{segment->data, segment_bytes, segment.get()};
   segment->first = block;
   segments_[segment->data] = std::move(segment);
@@ -87,7 +87,7 @@ Status CachingAllocator::grow(Pool& from, int64_t bytes, uint32_t stream, Block*
 
 void CachingAllocator::split(Pool& into, Block* block, int64_t bytes) {
   const int64_t rest = block->bytes - bytes;
-  const int64_t least = block->segment->bytes <= kSmallSegment ? backend_->alignment : kSmall;
+  const int64_t least = block->segment->small ? backend_->alignment : kSmall;
   if (rest < least) return;
   Block* tail = new Block{block->data + bytes, rest, block->segment};
   tail->previous = block;

@@ -39,6 +39,7 @@ struct Segment {
   char* data;
   int64_t bytes;
   uint32_t stream;
+  bool small;  // shared by blocks below 1 MiB
   Block* first;
 };
 
@@ -103,7 +104,7 @@ class CachingAllocator {
   void release_idle(std::chrono::steady_clock::time_point before);
   void trim_host(int64_t keep);
   std::set<Block*, BySize>& bin(Pool& pool, const Block* block) {
-    return block->segment->bytes <= kSmallSegment ? pool.small : pool.large;
+    return block->segment->small ? pool.small : pool.large;
   }
 
   const Backend* backend_;

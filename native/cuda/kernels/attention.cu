@@ -80,8 +80,9 @@ Status attention(const KernelCall& call) {
   p.out = out.data;
   p.lse = data_of(lse);
   p.lse_dtype = lse.dtype;
-  const cudaStream_t stream = stream_of(call).handle;
-  if (attention_mma_applies(p))
+  const Stream& object = stream_of(call);
+  const cudaStream_t stream = object.handle;
+  if (attention_mma_applies(p, *object.facts, false))
     attention_mma_forward(p, stream);
   else
     attention_simt_forward(p, stream);
@@ -111,7 +112,7 @@ Status attention_backward(const KernelCall& call) {
     else
       delta_kernel<float><<<ceil_div(rows, 8), 256, 0, stream.handle>>>(p);
   }
-  if (attention_mma_applies(p))
+  if (attention_mma_applies(p, *stream.facts, true))
     attention_mma_backward(p, stream.handle);
   else
     attention_simt_backward(p, stream.handle);

@@ -37,8 +37,8 @@ struct AttentionProblem {
   void* delta = nullptr;                             // [batch, head, query] sums of g out, in the accumulation type
 };
 
-// Tensor cores: float16 and bfloat16 with depth and value_depth up to 128.
-bool attention_mma_applies(const AttentionProblem& p);
+// Tensor cores: float16 and bfloat16 with depth and value_depth up to 128, on devices with enough shared memory per block.
+bool attention_mma_applies(const AttentionProblem& p, const DeviceFacts& facts, bool backward);
 void attention_mma_forward(const AttentionProblem& p, cudaStream_t stream);
 void attention_mma_backward(const AttentionProblem& p, cudaStream_t stream);
 // CUDA cores: every floating dtype, any depth.

@@ -162,10 +162,12 @@ void start(const AttentionProblem& p, cudaStream_t stream) {
 
 }  // namespace
 
-bool attention_mma_applies(const AttentionProblem& p) {
+bool attention_mma_applies(const AttentionProblem& p, const DeviceFacts& facts, bool backward) {
   constexpr int64_t kMax = int64_t(1) << 30;
+  const bool shallow = p.depth <= 64 && p.value_depth <= 64;
+  const int32_t shared = (backward ? (shallow ? 76 : 140) : (shallow ? 54 : 102)) << 10;  // of the kernels' tiles, rounded up
   return (p.dtype == DType::Float16 || p.dtype == DType::BFloat16) && p.depth <= 128 && p.value_depth <= 128 &&
-         p.queries < kMax && p.keys < kMax && p.lse_dtype == DType::Float32;
+         facts.max_shared_per_block >= shared && p.queries < kMax && p.keys < kMax && p.lse_dtype == DType::Float32;
 }
 
 void attention_mma_forward(const AttentionProblem& p, cudaStream_t stream) {

@@ -246,14 +246,18 @@ Status norm_backward(const KernelCall& call, const TensorView& g, const TensorVi
     T* gx = static_cast<T*>(gx_data);
     const NormVector wv = norm_vector(w, x.dtype);
     const int64_t vectors = n / V;
-    const bool fused = rows > 0 && n % V == 0 && vectors <= kFusedThreads * kRowChunks && is_aligned(gs, 16) &&
-                       is_aligned(xs, 16) && is_aligned(gx, 16);
     int32_t lanes = 1;
     if (vectors <= 32 * kRowChunks)
       while (lanes < 32 && lanes * 2 < vectors) lanes *= 2;
     else
       lanes = static_cast<int32_t>(round_up(ceil_div(vectors, kRowChunks), 32));
-    const int64_t teams = fused ? kFusedThreads / lanes : 8, tiles = ceil_div(n, 32);
+    const int32_t chunks = static_cast<int32_t>(ceil_div(vectors, lanes));
+    const int64_t team_bytes = int64_t(4) * chunks * lanes * 16, limit = stream.facts->max_shared_per_block - 1024;
+    const bool fused = rows > 0 && n % V == 0 && lanes <= kFusedThreads && team_bytes <= limit && is_aligned(gs, 16) &&
+                       is_aligned(xs, 16) && is_aligned(gx, 16);
+    int64_t teams = fused ? kFusedThreads / lanes : 8;
+    while (fused && teams > 1 && teams * team_bytes > limit) teams--;  // of whole warps: below a warp per team all of them fit
+    const int64_t tiles = ceil_div(n, 32);
     int64_t parts = fused ? sms : ceil_div(sms * 8, tiles);
     if (parts > ceil_div(rows, teams)) parts = ceil_div(rows, teams);
     C* partials = nullptr;
@@ -265,8 +269,8 @@ Status norm_backward(const KernelCall& call, const TensorView& g, const TensorVi
       }
     }
     if (fused) {
-      const int32_t chunks = static_cast<int32_t>(ceil_div(vectors, lanes)), threads = static_cast<int32_t>(teams * lanes);
-      const size_t bytes = size_t(4) * chunks * threads * 16;
+      const int32_t threads = static_cast<int32_t>(teams * lanes);
+      const size_t bytes = static_cast<size_t>(teams * team_bytes);
       allow_shared(norm_backward_fused<T>, bytes);
       norm_backward_fused<T>
           <<<parts, threads, bytes, stream.handle>>>(gs, xs, means, rstds, wv, gx, partials, rows, n, lanes, chunks);

@@ -12,6 +12,7 @@ namespace {
 
 template <class C>
 struct SumReduce {
+  static constexpr bool kOwnOutput = false;
   using Value = C;
   using Accumulator = C;
   bool mean;
@@ -30,12 +31,13 @@ struct SumReduce {
     a += sums[0];
   }
   __device__ __forceinline__ void finish(const Args& args, int64_t output, C a) const {
-    store_any<C>(args.y, output, args.y_dtype, mean ? a / static_cast<C>(args.reduced) : a);
+    write_result<C>(args.y, output, args.y_dtype, mean ? a / static_cast<C>(args.reduced) : a);
   }
 };
 
 template <class C>
 struct ProductReduce {
+  static constexpr bool kOwnOutput = false;
   using Value = C;
   using Accumulator = C;
 
@@ -47,7 +49,7 @@ struct ProductReduce {
     for (int i = 0; i < N; i++) a *= v[i];
   }
   __device__ __forceinline__ void finish(const Args& args, int64_t output, C a) const {
-    store_any<C>(args.y, output, args.y_dtype, a);
+    write_result<C>(args.y, output, args.y_dtype, a);
   }
 };
 
@@ -64,6 +66,7 @@ template <class C> __device__ __forceinline__ C reversed(C v) {
 
 template <class C>
 struct ExtremeReduce {
+  static constexpr bool kOwnOutput = false;
   using Value = C;
   using Accumulator = C;
   bool reverse;
@@ -76,12 +79,13 @@ struct ExtremeReduce {
     for (int i = 0; i < N; i++) a = combine(a, reverse ? reversed(v[i]) : v[i]);
   }
   __device__ __forceinline__ void finish(const Args& args, int64_t output, C a) const {
-    store_any<C>(args.y, output, args.y_dtype, reverse ? reversed(a) : a);
+    write_result<C>(args.y, output, args.y_dtype, reverse ? reversed(a) : a);
   }
 };
 
 template <class C>
 struct AnyReduce {
+  static constexpr bool kOwnOutput = true;
   using Value = C;
   using Accumulator = uint32_t;
   bool all;
@@ -94,7 +98,7 @@ struct AnyReduce {
     for (int i = 0; i < N; i++) a |= (v[i] != C(0)) != all ? 1u : 0u;
   }
   __device__ __forceinline__ void finish(const Args& args, int64_t output, uint32_t a) const {
-    store_any<int64_t>(args.y, output, args.y_dtype, (a != 0) != all ? 1 : 0);
+    static_cast<uint8_t*>(args.y)[output] = (a != 0) != all;
   }
 };
 
@@ -106,6 +110,7 @@ struct Place {
 
 template <class C>
 struct ArgReduce {
+  static constexpr bool kOwnOutput = true;
   using Value = C;
   using Accumulator = Place<C>;
   bool reverse;

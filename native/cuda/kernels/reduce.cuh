@@ -11,7 +11,7 @@
 // by a tree.
 //
 // An op has: Value (compute type), Accumulator, identity(), combine(a, b), add(accumulator, values, index, step) for values at
-// reduced indices index, index + step, ..., and finish(args, output, accumulator).
+// reduced indices index, index + step, ..., and finish(args, output, accumulator); kOwnOutput if y is bool or int64 whatever x is.
 #pragma once
 #include "../../generated/op_params.h"
 #include "../primitives/dtype.cuh"
@@ -39,6 +39,15 @@ struct Args {
   void* partial;            // [splits][outer] accumulators when splits > 1
   OffsetCalculator<1> outer_offsets, reduced_offsets;
 };
+
+// Writes a result of the compute type's own class (floats for float and double, integers and bool for int64).
+template <class C>
+__device__ __forceinline__ void write_result(void* y, int64_t output, DType dtype, C value) {
+  const int64_t at[1] = {output};
+  const C values[1] = {value};
+  const bool valid[1] = {true};
+  store_class<false, C>(y, at, dtype, values, valid);
+}
 
 template <class Op>
 __device__ __forceinline__ void emit(const Args& args, const Op& op, int64_t output, int64_t split, const typename Op::Accumulator& a) {
@@ -279,6 +288,7 @@ template <class Op>
 Status launch_reduce(const KernelCall& call, Plan& plan, const Op& op) {
   using A = typename Op::Accumulator;
   if (plan.args.outer == 0) return kOk;
+  if (!Op::kOwnOutput && is_floating(plan.args.y_dtype) != IsFloating<typename Op::Value>::value) return unsupported(call, plan.args.y_dtype);
   Stream& stream = stream_of(call);
   if (plan.args.splits > 1) {
     plan.args.partial = stream.workspace(plan.args.splits * plan.args.outer * static_cast<int64_t>(sizeof(A)), call);

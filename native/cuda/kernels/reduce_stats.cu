@@ -25,6 +25,7 @@ struct Moments {
 
 template <class C>
 struct VarReduce {
+  static constexpr bool kOwnOutput = false;
   using Value = C;
   using Accumulator = Moments<C>;
   C correction;
@@ -53,8 +54,8 @@ struct VarReduce {
   __device__ __forceinline__ void finish(const Args& args, int64_t output, const Moments<C>& a) const {
     const C n = static_cast<C>(args.reduced), freedom = n - correction;
     const C nothing = n == C(0) ? C(0) / n : C(0);  // NaN
-    store_any<C>(args.y, output, args.y_dtype, (a.squares + nothing) / (freedom > C(0) ? freedom : C(0)));
-    if (args.y2) store_any<C>(args.y2, output, args.y_dtype, a.mean + nothing);
+    write_result<C>(args.y, output, args.y_dtype, (a.squares + nothing) / (freedom > C(0) ? freedom : C(0)));
+    if (args.y2) write_result<C>(args.y2, output, args.y_dtype, a.mean + nothing);
   }
 };
 
@@ -62,6 +63,7 @@ enum class Norm : int32_t { Nonzeros, Sum, Squares, Maximum, Minimum, Power };
 
 template <class C>
 struct NormReduce {
+  static constexpr bool kOwnOutput = false;
   using Value = C;
   using Accumulator = C;
   Norm kind;
@@ -97,7 +99,7 @@ struct NormReduce {
   __device__ __forceinline__ void finish(const Args& args, int64_t output, C a) const {
     if (kind == Norm::Squares) a = m::sqrt(a);
     if (kind == Norm::Power) a = m::pow(a, C(1) / order);
-    store_any<C>(args.y, output, args.y_dtype, a);
+    write_result<C>(args.y, output, args.y_dtype, a);
   }
 };
 
@@ -108,6 +110,7 @@ struct ExpSum {
 
 template <class C>
 struct LogSumExpReduce {
+  static constexpr bool kOwnOutput = false;
   using Value = C;
   using Accumulator = ExpSum<C>;
 
@@ -132,7 +135,7 @@ struct LogSumExpReduce {
     a = {maximum, sum};
   }
   __device__ __forceinline__ void finish(const Args& args, int64_t output, const ExpSum<C>& a) const {
-    store_any<C>(args.y, output, args.y_dtype, m::is_inf(a.maximum) ? a.maximum : a.maximum + m::log(a.sum));
+    write_result<C>(args.y, output, args.y_dtype, m::is_inf(a.maximum) ? a.maximum : a.maximum + m::log(a.sum));
   }
 };
 
