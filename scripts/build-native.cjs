@@ -4,7 +4,7 @@
 //   --if-needed       only what is missing or older than its sources; what npm runs after an installation in a clone
 //   --cmake <config>  plain CMake; node-gyp's route through binding.gyp
 //
-// Environment: SHARDWISE_CUDA=OFF, SHARDWISE_CUDA_ARCHITECTURES, SHARDWISE_RELEASE, SHARDWISE_SANITIZE. A choice stays until changed.
+// Environment: SHARDWISE_CUDA=OFF, SHARDWISE_CUDA_ARCHITECTURES, SHARDWISE_SANITIZE. A choice stays until changed.
 const { spawnSync } = require('node:child_process');
 const fs = require('node:fs');
 const os = require('node:os');
@@ -14,7 +14,7 @@ const root = path.resolve(__dirname, '..');
 const args = process.argv.slice(2);
 const plainAt = args.indexOf('--cmake');
 const config = plainAt >= 0 ? args[plainAt + 1] || 'Release' : 'Release';
-const options = ['SHARDWISE_CUDA', 'SHARDWISE_CUDA_ARCHITECTURES', 'SHARDWISE_RELEASE', 'SHARDWISE_SANITIZE'];
+const options = ['SHARDWISE_CUDA', 'SHARDWISE_CUDA_ARCHITECTURES', 'SHARDWISE_SANITIZE'];
 
 const cmakeJs = plainAt >= 0 ? null : resolveCmakeJs();
 const folder = path.join('build', cmakeJs ? 'cmake' : 'plain');

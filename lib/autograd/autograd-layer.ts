@@ -31,7 +31,7 @@ function record(op: AnyOp, inputs: readonly Tensor[], outputs: readonly Tensor[]
   node.saveInputs(inputs, null);
   for (let i = 0; i < outputs.length; i++) {
     const output = outputs[i] as Tensor;
-    if (!output.dtype.isFloatingPoint) continue;
+    if (!output.dtype.isFloatingPoint || op.differentiable?.includes(i) === false) continue;
     output.node = node;
     output.outputNr = i;
   }

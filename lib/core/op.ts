@@ -79,6 +79,8 @@ export interface Op<P> {
   /** Inputs and outputs that the gradient rule reads. */
   readonly savesInputs: (needs: (i: number) => boolean, inputs: readonly Tensor[]) => readonly number[];
   readonly savesOutputs: readonly number[];
+  /** Outputs that have a gradient; null means all floating ones. Statistics kept for backward have none. */
+  readonly differentiable: readonly number[] | null;
   readonly samples: () => readonly Sample<P>[];
   /** The C expression of a pointwise op, for both backends and for fusion; see native/generated/pointwise_ops.inc. */
   readonly pointwise: PointwiseSpec | null;
@@ -111,6 +113,7 @@ export type OpDefinition<P> = Pick<Op<P>, 'name' | 'doc' | 'samples'> & {
     inputs?: readonly number[] | ((needs: (i: number) => boolean, inputs: readonly Tensor[]) => readonly number[]);
     outputs?: readonly number[];
   };
+  differentiable?: readonly number[];
   pointwise?: PointwiseSpec;
 };
 
@@ -138,6 +141,7 @@ export function defineOp<P>(definition: OpDefinition<P>): Op<P> {
     vjp: definition.vjp === 'not-differentiable' ? null : definition.vjp,
     savesInputs: typeof inputs === 'function' ? inputs : () => inputs,
     savesOutputs: saves?.outputs ?? [],
+    differentiable: definition.differentiable ?? null,
     samples: definition.samples,
     pointwise: definition.pointwise ?? null,
   };

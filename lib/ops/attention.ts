@@ -88,6 +88,7 @@ function attentionWeights(q: Tensor, k: Tensor, mask: Tensor, { scale, causal }:
 
 const attentionOp: Op<Attention> = defineOp<Attention>({
   name: 'attention',
+  differentiable: [0],
   doc: 'softmax(scale q k^T + mask) v, by blocks.',
   kernelParams: attentionParams,
   meta: ([q, , v]) => {

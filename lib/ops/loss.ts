@@ -46,6 +46,7 @@ const crossEntropyBackward: Op<CrossEntropy> = defineOp<CrossEntropy>({
 /** One loss for each row; reduction is composed above. */
 const crossEntropyOp: Op<CrossEntropy> = defineOp<CrossEntropy>({
   name: 'crossEntropyRows',
+  differentiable: [0],
   doc: 'The negative log probability of the target in each row of logits, and the log of the sum of exponentials.',
   kernel: 'cross_entropy',
   kernelParams: parameters,

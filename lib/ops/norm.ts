@@ -71,6 +71,7 @@ const layerNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
 
 const layerNormOp: Op<NormParams> = defineOp<NormParams>({
   name: 'layerNorm',
+  differentiable: [0],
   doc: 'Each row minus its mean, over its standard deviation, times weight plus bias.',
   kernelParams: ['eps'],
   meta: ([x], params) => {
@@ -141,6 +142,7 @@ const rmsNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
 
 const rmsNormOp: Op<NormParams> = defineOp<NormParams>({
   name: 'rmsNorm',
+  differentiable: [0],
   doc: 'Each row over its root mean square, times weight.',
   kernelParams: ['eps'],
   meta: ([x], params) => [outputMeta(x as Tensor), statisticsMeta(x as Tensor, params)],

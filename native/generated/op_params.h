@@ -4,161 +4,24 @@
 
 namespace shardwise {
 
-struct FillParams {
-  double value_high;
-  double value_low;
+struct AdamStepParams {
+  double count;
+  double lr;
+  double beta1;
+  double beta2;
+  double eps;
+  double weight_decay;
+  double decoupled;
+  double amsgrad;
+  double maximize;
+  double bias_correction1;
+  double bias_correction2;
+  double grad_scale;
 };
 
 struct ArangeParams {
   double start;
   double step;
-};
-
-struct LinspaceParams {
-  double start;
-  double end;
-};
-
-struct TriParams {
-  double diagonal;
-  double upper;
-};
-
-struct RandomUniformParams {
-  double seed_low;
-  double seed_high;
-  double offset;
-  double low;
-  double high;
-};
-
-struct RandomNormalParams {
-  double seed_low;
-  double seed_high;
-  double offset;
-  double mean;
-  double std;
-};
-
-struct RandomIntegerParams {
-  double seed_low;
-  double seed_high;
-  double offset;
-  double low;
-  double high;
-};
-
-struct RandomBernoulliParams {
-  double seed_low;
-  double seed_high;
-  double offset;
-  double probability;
-};
-
-struct DropoutParams {
-  double seed_low;
-  double seed_high;
-  double offset;
-  double probability;
-};
-
-struct ReduceSumParams {
-  double reduced_ndim;
-};
-
-struct ReduceMeanParams {
-  double reduced_ndim;
-};
-
-struct ReduceProdParams {
-  double reduced_ndim;
-};
-
-struct ReduceAmaxParams {
-  double reduced_ndim;
-};
-
-struct ReduceAminParams {
-  double reduced_ndim;
-};
-
-struct ReduceAnyParams {
-  double reduced_ndim;
-};
-
-struct ReduceAllParams {
-  double reduced_ndim;
-};
-
-struct ReduceArgmaxParams {
-  double reduced_ndim;
-};
-
-struct ReduceArgminParams {
-  double reduced_ndim;
-};
-
-struct ReduceVarParams {
-  double reduced_ndim;
-  double correction;
-};
-
-struct ReduceNormParams {
-  double reduced_ndim;
-  double order;
-};
-
-struct ReduceLogsumexpParams {
-  double reduced_ndim;
-};
-
-struct LayerNormParams {
-  double eps;
-};
-
-struct RmsNormParams {
-  double eps;
-};
-
-struct CrossEntropyParams {
-  double ignore_index;
-  double label_smoothing;
-};
-
-struct CrossEntropyBackwardParams {
-  double ignore_index;
-  double label_smoothing;
-};
-
-struct IndexAddParams {
-  double alpha;
-};
-
-struct ScatterParams {
-  double reduce;
-};
-
-struct IndexGetParams {
-  double num_indices;
-};
-
-struct IndexPutParams {
-  double num_indices;
-  double accumulate;
-};
-
-struct SortParams {
-  double descending;
-};
-
-struct TopkParams {
-  double k;
-  double largest;
-};
-
-struct MatmulParams {
-  double alpha;
-  double beta;
 };
 
 struct AttentionParams {
@@ -179,30 +42,26 @@ struct AttentionBackwardParams {
   double offset;
 };
 
-struct SgdStepParams {
-  double count;
-  double lr;
-  double momentum;
-  double dampening;
-  double weight_decay;
-  double nesterov;
-  double maximize;
-  double first_step;
+struct CrossEntropyParams {
+  double ignore_index;
+  double label_smoothing;
 };
 
-struct AdamStepParams {
-  double count;
-  double lr;
-  double beta1;
-  double beta2;
-  double eps;
-  double weight_decay;
-  double decoupled;
-  double amsgrad;
-  double maximize;
-  double bias_correction1;
-  double bias_correction2;
-  double grad_scale;
+struct CrossEntropyBackwardParams {
+  double ignore_index;
+  double label_smoothing;
+};
+
+struct DropoutParams {
+  double seed_low;
+  double seed_high;
+  double offset;
+  double probability;
+};
+
+struct FillParams {
+  double value_high;
+  double value_low;
 };
 
 struct ForeachAddParams {
@@ -217,6 +76,147 @@ struct ForeachMulParams {
 
 struct ForeachNormParams {
   double count;
+};
+
+struct IndexAddParams {
+  double alpha;
+};
+
+struct IndexGetParams {
+  double num_indices;
+};
+
+struct IndexPutParams {
+  double num_indices;
+  double accumulate;
+};
+
+struct LayerNormParams {
+  double eps;
+};
+
+struct LinspaceParams {
+  double start;
+  double end;
+};
+
+struct MatmulParams {
+  double alpha;
+  double beta;
+};
+
+struct RandomBernoulliParams {
+  double seed_low;
+  double seed_high;
+  double offset;
+  double probability;
+};
+
+struct RandomIntegerParams {
+  double seed_low;
+  double seed_high;
+  double offset;
+  double low;
+  double high;
+};
+
+struct RandomNormalParams {
+  double seed_low;
+  double seed_high;
+  double offset;
+  double mean;
+  double std;
+};
+
+struct RandomUniformParams {
+  double seed_low;
+  double seed_high;
+  double offset;
+  double low;
+  double high;
+};
+
+struct ReduceAllParams {
+  double reduced_ndim;
+};
+
+struct ReduceAmaxParams {
+  double reduced_ndim;
+};
+
+struct ReduceAminParams {
+  double reduced_ndim;
+};
+
+struct ReduceAnyParams {
+  double reduced_ndim;
+};
+
+struct ReduceArgmaxParams {
+  double reduced_ndim;
+};
+
+struct ReduceArgminParams {
+  double reduced_ndim;
+};
+
+struct ReduceLogsumexpParams {
+  double reduced_ndim;
+};
+
+struct ReduceMeanParams {
+  double reduced_ndim;
+};
+
+struct ReduceNormParams {
+  double reduced_ndim;
+  double order;
+};
+
+struct ReduceProdParams {
+  double reduced_ndim;
+};
+
+struct ReduceSumParams {
+  double reduced_ndim;
+};
+
+struct ReduceVarParams {
+  double reduced_ndim;
+  double correction;
+};
+
+struct RmsNormParams {
+  double eps;
+};
+
+struct ScatterParams {
+  double reduce;
+};
+
+struct SgdStepParams {
+  double count;
+  double lr;
+  double momentum;
+  double dampening;
+  double weight_decay;
+  double nesterov;
+  double maximize;
+  double first_step;
+};
+
+struct SortParams {
+  double descending;
+};
+
+struct TopkParams {
+  double k;
+  double largest;
+};
+
+struct TriParams {
+  double diagonal;
+  double upper;
 };
 
 }  // namespace shardwise

@@ -152,7 +152,8 @@ def scans(g):
         g.call(op, g.permuted((2, 3, 5), low=low), 0, method=True)
         g.call(op, g.stepped((7,), torch.float64, low), -1)
         g.call(op, g.rand((2, 7), torch.bfloat16, low), -1)
-        g.call(op, g.rand((5,), torch.float16, low), 0, dtype=torch.float32)
+        # PyTorch computes this gradient of cumprod in float16, although the result is float32: too far from the true value.
+        g.call(op, g.rand((5,), torch.float16, low), 0, dtype=torch.float32, grad=op != "cumprod")
         g.call(op, g.rand((2, 131), torch.float32, 0.9, 1.1), 1)
         g.call(op, g.rand((3, 5), torch.int32, -3, 4), 0)
         g.call(op, g.rand(()), 0)
