@@ -1,13 +1,6 @@
 #!/usr/bin/env node
-// Stands in for node-gyp where prebuildify calls it: the same command line, built by cmake-js.
-const { spawnSync } = require('node:child_process');
-const path = require('node:path');
-
+// Stands in for node-gyp where prebuildify calls it: the same command line, built by CMake. Unchanged sources are not built again.
 const arch = process.argv.find((arg) => arg.startsWith('--arch='))?.slice('--arch='.length) ?? process.arch;
-const debug = process.argv.includes('--debug') ? ['--debug'] : [];
-const cmakeJs = require.resolve('cmake-js/bin/cmake-js');
-const { status } = spawnSync(process.execPath, [cmakeJs, 'rebuild', '--out', 'build/prebuild', '--arch', arch, ...debug], {
-  cwd: path.resolve(__dirname, '..'),
-  stdio: 'inherit',
-});
-process.exit(status ?? 1);
+if (arch !== process.arch) throw new Error(`prebuilds are built on the machine they are for: this is ${process.arch}, not ${arch}`);
+process.argv.splice(2);
+require('./build-native.cjs');

@@ -29,7 +29,7 @@ export function anomalyStack(): string | undefined {
 export function checkAnomaly(node: Node, grads: readonly (Tensor | null)[]): void {
   if (!enabled) return;
   grads.forEach((g, i) => {
-    if (g && g.dtype.isFloatingPoint && g.isnan().any().item()) {
+    if (g?.dtype.isFloatingPoint && g.isnan().any().item()) {
       throw new AutogradError(
         `backward of ${node.name} returned NaN in gradient ${i}.\n  the forward op was called here:\n${node.forwardStack ?? '    (unknown: it ran before detection was turned on)'}`,
         { op: node.name, gradient: i },

@@ -63,7 +63,14 @@ function weightsLike(t: Tensor): Tensor {
   return t.detach().newOnes([t.numel()]).cumsum(0).mul(0.7).sin().add(1.5).reshape(t.shape);
 }
 
-function compareJacobians(fn: Differentiable, inputs: readonly Tensor[], o: number, i: number, output: Tensor, { eps, atol, rtol }: Required<Omit<GradcheckOptions, 'raiseException'>>): string | null {
+function compareJacobians(
+  fn: Differentiable,
+  inputs: readonly Tensor[],
+  o: number,
+  i: number,
+  output: Tensor,
+  { eps, atol, rtol }: Required<Omit<GradcheckOptions, 'raiseException'>>,
+): string | null {
   const input = inputs[i] as Tensor;
   const analytical = analyticalJacobian(output, input);
   for (let column = 0; column < input.numel(); column++) {

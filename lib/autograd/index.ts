@@ -2,8 +2,8 @@
 export { isAnomalyEnabled, setDetectAnomaly } from './anomaly.js';
 export { type BackwardOptions, backward, type GradOptions, grad } from './backward.js';
 export { queueCallback } from './engine.js';
-export { gradcheck, type GradcheckOptions, gradgradcheck } from './gradcheck.js';
 export { Function, FunctionContext } from './function.js';
+export { type GradcheckOptions, gradcheck, gradgradcheck } from './gradcheck.js';
 export { type HookHandle, Node } from './node.js';
 export { savedTensorsHooks } from './saved-tensor.js';
 export { unsafePreserveVersionCounter, unsafeSetVersionCounter } from './version.js';

@@ -51,7 +51,9 @@ napi_value open_backend(napi_env env, napi_callback_info info) {
   if (!entry) return text(env, "it has no symbol shardwise_backend_v1");
   const Backend* backend = entry();
   if (backend->abi != kBackendAbi) return text(env, "it was built for another version of the addon");
-  if (backend->num_kernels != devices.cpu->num_kernels) return text(env, "its kernel table differs from the addon's: rebuild both");
+  bool same = backend->num_kernels == devices.cpu->num_kernels;
+  for (int32_t i = 0; same && i < backend->num_kernels; i++) same = !std::strcmp(backend->kernels[i].name, devices.cpu->kernels[i].name);
+  if (!same) return text(env, "its kernel table differs from the addon's: rebuild both");
   if (backend->device_count() <= 0) {
     DeviceInfo device;
     ErrorText error;

@@ -17,7 +17,10 @@ describe('backward', () => {
     const x = tensor([1, 2], { requiresGrad: true });
     const y = x.exp().sum();
     y.backward();
-    assert.throws(() => y.backward(), (error: AutogradError) => error instanceof AutogradError && /retainGraph/.test(error.message));
+    assert.throws(
+      () => y.backward(),
+      (error: AutogradError) => error instanceof AutogradError && /retainGraph/.test(error.message),
+    );
   });
 
   it('runs again with retainGraph', () => {
@@ -44,7 +47,10 @@ describe('backward', () => {
     const y = x.mul(1);
     const z = y.mul(y);
     y.add_(1);
-    assert.throws(() => z.sum().backward(), (error: InPlaceError) => error instanceof InPlaceError && /backward of mul/.test(error.message));
+    assert.throws(
+      () => z.sum().backward(),
+      (error: InPlaceError) => error instanceof InPlaceError && /backward of mul/.test(error.message),
+    );
   });
 
   it('refuses to change a leaf that requires a gradient in place', () => {

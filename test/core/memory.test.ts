@@ -21,7 +21,10 @@ describe('scope', () => {
     scope(() => {
       leaked = ones([3]);
     });
-    assert.throws(() => leaked.add(1), (error: FreedError) => error instanceof FreedError && /scope/.test(error.message));
+    assert.throws(
+      () => leaked.add(1),
+      (error: FreedError) => error instanceof FreedError && /scope/.test(error.message),
+    );
   });
 
   it('lets keep() take a tensor out', () => {

@@ -1,8 +1,8 @@
 /** Driven by the op table: every differentiable op passes gradcheck on its samples, in float64. */
 import assert from 'node:assert/strict';
-import { autograd, float64, type Tensor } from '../../lib/index.js';
 import { dispatch } from '../../lib/core/dispatch.js';
-import { allOps, type AnyOp, type Sample } from '../../lib/core/op.js';
+import { type AnyOp, allOps, type Sample } from '../../lib/core/op.js';
+import { autograd, float64, type Tensor } from '../../lib/index.js';
 
 /** The sample with its floating inputs in float64, requiring gradients. */
 function differentiable({ inputs }: Sample<object>): Tensor[] {

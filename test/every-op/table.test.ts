@@ -1,7 +1,7 @@
 /** Driven by the op table: what every entry must have. */
 import assert from 'node:assert/strict';
-import { addon } from '../../lib/runtime.js';
 import { allOps } from '../../lib/core/op.js';
+import { addon } from '../../lib/runtime.js';
 
 describe('the op table', () => {
   for (const op of allOps()) {
