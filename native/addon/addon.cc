@@ -26,7 +26,7 @@ napi_value init(napi_env env, napi_value exports) {
     napi_set_element(env, names, i, name);
   }
   napi_set_named_property(env, exports, "kernelNames", names);
-  export_function(env, exports, "submit", submit);
+  export_submit(*state, exports);
   export_memory(env, exports);
   export_transfer(env, exports);
   export_streams(env, exports);

@@ -55,6 +55,7 @@ struct Environment {
   int pending_completions = 0;
   bool blocking = false;
   bool closed = false;
+  void* decoded = nullptr;              // the command being read; keeps its memory from one to the next
 
   int64_t tokens = 0, token_bytes = 0;
   int64_t external_delta = 0;           // to be reported to the engine
@@ -92,7 +93,7 @@ napi_value throw_error(napi_env env, Code code, const char* message);
 bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw = nullptr);
 int64_t to_integer(double value);  // INT64_MIN for what is no integer
 
-napi_value submit(napi_env env, napi_callback_info info);
+void export_submit(Environment& state, napi_value exports);
 void export_memory(napi_env env, napi_value exports);
 void export_transfer(napi_env env, napi_value exports);
 void export_streams(napi_env env, napi_value exports);

@@ -21,6 +21,7 @@ struct Decoded {
   std::vector<int64_t> dims;
   std::vector<double> params;
   std::vector<int64_t> handles;              // of operand i, 0 for none
+  std::vector<StorageEntry*> entries;        // of operand i, null for none
   std::vector<int64_t> slots;                // words that hold kAllocate
   std::vector<int64_t> slot_operands;
 };
@@ -82,6 +83,7 @@ Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, Error
     return bad(error, "kind or dtype", i);
   view.dtype = static_cast<DType>(dtype);
   int64_t handle = 0;
+  StorageEntry* entry = nullptr;
   if (kind == kImmediate || kind == kIndexView) {
     view.is_immediate = true;
     view.scalar = value;
@@ -98,7 +100,7 @@ Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, Error
       d.slots.push_back(slot);
       d.slot_operands.push_back(i);
     } else {
-      StorageEntry* entry = state.storages.find(kind);
+      entry = state.storages.find(kind);
       if (!entry) return fail(error, Code::Closed, "operand %lld uses a storage that was freed", static_cast<long long>(i));
       if (extent > 0 && needed > static_cast<double>(entry->bytes))
         return fail(error, Code::Invalid, "operand %lld reaches %.0f bytes into a storage of %lld", static_cast<long long>(i), needed,
@@ -109,6 +111,7 @@ Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, Error
   }
   d.views.push_back(view);
   d.handles.push_back(handle);
+  d.entries.push_back(entry);
   return kOk;
 }
 
@@ -164,16 +167,18 @@ Status allocate_outputs(Environment& state, Decoded& d, ErrorText* error) {
       for (size_t j = 0; j < k; j++) state.release(d.handles[d.slot_operands[j]], false);
       return status;
     }
+    StorageEntry* entry = state.storages.find(handle);
     d.handles[d.slot_operands[k]] = handle;
-    d.views[d.slot_operands[k]].data = state.storages.find(handle)->data;
+    d.entries[d.slot_operands[k]] = entry;
+    d.views[d.slot_operands[k]].data = entry->data;
   }
   return kOk;
 }
 
 Status run(Environment& state, Decoded& d, ErrorText* error) {
   Stream& stream = *d.stream;
-  for (int64_t handle : d.handles)
-    if (handle) state.touch(*state.storages.find(handle), stream);
+  for (StorageEntry* entry : d.entries)
+    if (entry) state.touch(*entry, stream);
   Status status = kOk;
   const bool small = !stream.backend()->asynchronous && d.cost <= kInlineCost;
   if (small && stream.idle() && !stream.failed()) {
@@ -188,8 +193,8 @@ Status run(Environment& state, Decoded& d, ErrorText* error) {
     d.call.num_params = static_cast<int32_t>(d.params.size());
     status = stream.enqueue_kernel(d.call, error);
     const uint64_t sequence = stream.submitted();
-    for (int64_t handle : d.handles)
-      if (handle) state.storages.find(handle)->last_sequence = sequence;
+    for (StorageEntry* entry : d.entries)
+      if (entry) entry->last_sequence = sequence;
     if (status.ok() && state.blocking) status = stream.synchronize(error);
   }
   return status;
@@ -202,7 +207,7 @@ napi_value tokens_of(Environment& state, Decoded& d) {
   if (d.slots.size() > 1) napi_create_array_with_length(env, d.slots.size(), &result);
   for (size_t k = 0; k < d.slots.size(); k++) {
     const int64_t handle = d.handles[d.slot_operands[k]];
-    napi_value token = make_token(state, handle, *state.storages.find(handle));
+    napi_value token = make_token(state, handle, *d.entries[d.slot_operands[k]]);
     if (d.slots.size() == 1) return token;
     napi_set_element(env, result, static_cast<uint32_t>(k), token);
   }
@@ -211,23 +216,25 @@ napi_value tokens_of(Environment& state, Decoded& d) {
 
 }  // namespace
 
-napi_value submit(napi_env env, napi_callback_info info) {
+static napi_value submit(napi_env env, napi_callback_info info) {
   napi_value arg;
   size_t argc = 1;
-  napi_get_cb_info(env, info, &argc, &arg, nullptr, nullptr);
+  void* data;
+  napi_get_cb_info(env, info, &argc, &arg, nullptr, &data);
   double given = 0;
   napi_get_value_double(env, arg, &given);
   const int64_t count = to_integer(given);
-  Environment& state = state_of(env);
+  Environment& state = *static_cast<Environment*>(data);
   if (count < kHeaderWords || count > kWordBytes / 8) return throw_error(env, Code::Invalid, "malformed command: bad length");
   state.settle_accounts();
 
-  static thread_local Decoded d;  // keeps its vectors' memory between commands
+  Decoded& d = *static_cast<Decoded*>(state.decoded);
   d.call = KernelCall{};
   d.views.clear();
   d.dims.clear();
   d.params.clear();
   d.handles.clear();
+  d.entries.clear();
   d.slots.clear();
   d.slot_operands.clear();
 
@@ -242,6 +249,13 @@ napi_value submit(napi_env env, napi_callback_info info) {
   }
   for (size_t k = 0; k < d.slots.size(); k++) state.words[d.slots[k]] = static_cast<double>(d.handles[d.slot_operands[k]]);
   return tokens_of(state, d);
+}
+
+void export_submit(Environment& state, napi_value exports) {
+  state.decoded = new Decoded;
+  napi_value fn;
+  napi_create_function(state.env, "submit", NAPI_AUTO_LENGTH, submit, &state, &fn);
+  napi_set_named_property(state.env, exports, "submit", fn);
 }
 
 }  // namespace shardwise

@@ -196,16 +196,16 @@ Status stream_create(int32_t device, int32_t priority, void** out, ErrorText* er
   return kOk;
 }
 
-// Has a kernel reported a bad index since the last look? Costs a read of host memory when not.
-Status take_index_error(Stream& stream, ErrorText* error) {
+// Has a kernel reported a bad index since the last look? Costs a read of host memory when not. `prefix` says when it is found.
+Status take_index_error(Stream& stream, const char* prefix, ErrorText* error) {
   const volatile int32_t* ready = &stream.record->ready;
   if (*ready == 0) return kOk;
   std::atomic_thread_fence(std::memory_order_acquire);
   const IndexError e = *stream.record;
   *const_cast<volatile int32_t*>(&stream.record->ready) = 0;
   cudaMemsetAsync(stream.claim, 0, sizeof(int32_t), stream.handle);
-  return fail(error, Code::Index, "%s: index %lld at position %lld is out of range for size %lld", kernel_name(e.kernel),
-              static_cast<long long>(e.value), static_cast<long long>(e.position), static_cast<long long>(e.size));
+  return fail(error, Code::Index, "%s%s: index %lld at position %lld is out of range for size %lld", prefix,
+              kernel_name(e.kernel), static_cast<long long>(e.value), static_cast<long long>(e.position), static_cast<long long>(e.size));
 }
 
 Status stream_synchronize(void* object, ErrorText* error) {
@@ -218,7 +218,7 @@ Status stream_synchronize(void* object, ErrorText* error) {
     stream.scratch = nullptr;
     stream.scratch_bytes = 0;
   }
-  return take_index_error(stream, error);
+  return take_index_error(stream, "", error);
 }
 
 Status stream_on_complete(void* object, void (*done)(void*), void* context, ErrorText* error) {
@@ -281,13 +281,14 @@ Status event_elapsed_ms(void* start, void* end, double* ms, ErrorText* error) {
 
 // ---- work -------------------------------------------------------------------------------------------------------------
 
+// A bad index that an earlier kernel met fails this launch, which then starts nothing.
 Status launch(const KernelCall& call) {
   Stream& stream = stream_of(call);
   Status status = use_device(stream.device, call.error);
   if (!status.ok()) return status;
   if (call.kernel < 0 || call.kernel >= kNumKernels) return fail(call.error, Code::Invalid, "there is no kernel %d", call.kernel);
-  status = kKernels[call.kernel].run(call);
-  return status.ok() ? take_index_error(stream, call.error) : status;
+  status = take_index_error(stream, "not started because of an earlier ", call.error);
+  return status.ok() ? kKernels[call.kernel].run(call) : status;
 }
 
 Status copy(void* object, void* destination, const void* source, int64_t bytes, CopyKind kind, ErrorText* error) {

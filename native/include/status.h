@@ -18,7 +18,8 @@ enum class Code : int32_t {
 };
 
 struct ErrorText {
-  char text[480] = {0};
+  ErrorText() { text[0] = 0; }  // not the whole buffer: one is made for every command
+  char text[480];
 };
 
 // Returned by value; the message lives in the ErrorText that was passed down.

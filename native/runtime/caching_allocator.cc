@@ -60,7 +60,7 @@ Status CachingAllocator::grow(Pool& from, int64_t bytes, uint32_t stream, Block*
   if (!status.ok()) {
     // Everything free goes back to the system, then one more try.
     stats_.retries++;
-    for (auto& [id, other] : pools_) flush_quick(other);
+    for (auto& other : pools_) flush_quick(*other);
     release_idle(Clock::time_point::max());
     status = backend_->allocate(device_, segment_bytes, &data, error);
   }
@@ -147,11 +147,11 @@ void CachingAllocator::free(Block* block, bool collected, const std::atomic<uint
 void CachingAllocator::trim_host(int64_t keep) {
   while (stats_.reserved - stats_.allocated > keep) {
     Block* victim = nullptr;
-    for (auto& [id, each] : pools_) {
-      for (auto it = each.large.rbegin(); it != each.large.rend() && !victim; ++it)
+    for (auto& each : pools_) {
+      for (auto it = each->large.rbegin(); it != each->large.rend() && !victim; ++it)
         if ((*it)->bytes == (*it)->segment->bytes && (*it)->settled()) victim = *it;
       if (victim) {
-        each.large.erase(victim);
+        each->large.erase(victim);
         break;
       }
     }
@@ -182,8 +182,8 @@ void CachingAllocator::release_segment(Segment* segment) {
 }
 
 void CachingAllocator::release_idle(Clock::time_point before) {
-  for (auto& [id, each] : pools_) {
-    for (auto* blocks : {&each.small, &each.large}) {
+  for (auto& each : pools_) {
+    for (auto* blocks : {&each->small, &each->large}) {
       for (auto it = blocks->begin(); it != blocks->end();) {
         Block* block = *it;
         if (block->bytes == block->segment->bytes && block->freed_at <= before && block->settled()) {
@@ -199,7 +199,7 @@ void CachingAllocator::release_idle(Clock::time_point before) {
 
 void CachingAllocator::empty_cache(int64_t idle_ms) {
   std::lock_guard<std::mutex> lock(mutex_);
-  for (auto& [id, each] : pools_) flush_quick(each);
+  for (auto& each : pools_) flush_quick(*each);
   release_idle(idle_ms <= 0 ? Clock::time_point::max() : Clock::now() - std::chrono::milliseconds(idle_ms));
 }
 
@@ -207,8 +207,8 @@ MemoryStats CachingAllocator::stats() {
   std::lock_guard<std::mutex> lock(mutex_);
   MemoryStats out = stats_;
   out.cached = out.reserved - out.allocated;
-  for (auto& [id, each] : pools_)
-    for (auto* blocks : {&each.small, &each.large})
+  for (auto& each : pools_)
+    for (auto* blocks : {&each->small, &each->large})
       if (!blocks->empty() && (*blocks->rbegin())->bytes > out.largest_free) out.largest_free = (*blocks->rbegin())->bytes;
   return out;
 }

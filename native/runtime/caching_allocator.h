@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <unordered_map>
 #include <vector>
 
 #include "../include/backend.h"
@@ -94,7 +93,10 @@ class CachingAllocator {
   };
 
   int64_t round(int64_t bytes) const;
-  Pool& pool(uint32_t stream) { return pools_[stream]; }
+  Pool& pool(uint32_t stream) {
+    while (pools_.size() <= stream) pools_.push_back(std::make_unique<Pool>());
+    return *pools_[stream];
+  }
   Block* take_cached(Pool& pool, int64_t bytes);
   Status grow(Pool& pool, int64_t bytes, uint32_t stream, Block** out, ErrorText* error);
   void split(Pool& pool, Block* block, int64_t bytes);
@@ -110,7 +112,7 @@ class CachingAllocator {
   const Backend* backend_;
   int32_t device_;
   std::mutex mutex_;
-  std::unordered_map<uint32_t, Pool> pools_;
+  std::vector<std::unique_ptr<Pool>> pools_;  // by stream
   std::map<char*, std::unique_ptr<Segment>> segments_;
   MemoryStats stats_;
 };

@@ -2,6 +2,7 @@
 // One table an environment, used on its thread only.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "caching_allocator.h"
@@ -36,11 +37,11 @@ class StorageTable {
       index = free_.back();
       free_.pop_back();
     } else {
-      if (entries_.size() >> kIndexBits) return 0;
-      index = static_cast<uint32_t>(entries_.size());
-      entries_.emplace_back();
+      if (count_ >> kIndexBits) return 0;
+      index = count_++;
+      if (index % kChunk == 0) chunks_.emplace_back(new StorageEntry[kChunk]);
     }
-    StorageEntry& entry = entries_[index];
+    StorageEntry& entry = at(index);
     const uint32_t generation = entry.generation + 1 < (1u << 28) ? entry.generation + 1 : 1;
     entry = StorageEntry{};
     entry.generation = generation;
@@ -53,26 +54,30 @@ class StorageTable {
   StorageEntry* find(int64_t handle) {
     if (handle <= 0) return nullptr;
     const uint64_t index = static_cast<uint64_t>(handle) & ((1u << kIndexBits) - 1);
-    if (index >= entries_.size()) return nullptr;
-    StorageEntry& entry = entries_[index];
+    if (index >= count_) return nullptr;
+    StorageEntry& entry = at(static_cast<uint32_t>(index));
     if (!entry.live || entry.generation != static_cast<uint64_t>(handle) >> kIndexBits) return nullptr;
     return &entry;
   }
 
   void remove(int64_t handle) {
     const uint32_t index = static_cast<uint32_t>(handle & ((1u << kIndexBits) - 1));
-    entries_[index].live = false;
+    at(index).live = false;
     free_.push_back(index);
   }
 
   template <class F>
   void for_each(F&& fn) {
-    for (size_t i = 0; i < entries_.size(); i++)
-      if (entries_[i].live) fn((static_cast<int64_t>(entries_[i].generation) << kIndexBits) | static_cast<int64_t>(i), entries_[i]);
+    for (uint32_t i = 0; i < count_; i++)
+      if (at(i).live) fn((static_cast<int64_t>(at(i).generation) << kIndexBits) | i, at(i));
   }
 
  private:
-  std::vector<StorageEntry> entries_;
+  static constexpr uint32_t kChunk = 1024;
+  StorageEntry& at(uint32_t index) { return chunks_[index / kChunk][index % kChunk]; }
+
+  std::vector<std::unique_ptr<StorageEntry[]>> chunks_;  // entries never move: commands hold pointers to them
+  uint32_t count_ = 0;
   std::vector<uint32_t> free_;
 };
 
