@@ -15,6 +15,7 @@ const layers = {
   optim: ['util', 'core', 'ops', 'autograd'],
   amp: ['util', 'core', 'ops', 'autograd'],
   compile: ['util', 'core', 'ops', 'autograd', 'dtensor', 'native', 'eager'],
+  testing: ['util', 'core', 'ops', 'autograd', 'compile'],
   cli: ['util', 'core', 'native', 'cuda', 'memory'],
 };
 

@@ -48,7 +48,7 @@ function parseOptions(): Options {
     return n;
   };
   const program = new Command('train-gpt')
-    .option('--steps <n>', 'training steps in all', count, 400)
+    .option('--steps <n>', 'training steps in all', count, 600)
     .option('--batch <n>', 'sequences a step', count, 16)
     .option('--device <name>', 'cpu, cuda or cuda:1', cuda.isAvailable() ? 'cuda' : 'cpu')
     .option('--lr <rate>', 'highest learning rate', Number, 2e-3)

@@ -1,4 +1,5 @@
 /** Matrix products: matmul, mm, bmm, addmm, baddbmm, linear, dot, mv, outer. One op underneath, on batches of matrices. */
+import type { CommandWriter } from '../core/command.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { DeviceError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
@@ -47,26 +48,9 @@ const matmulOp: Op<Product> = defineOp<Product>({
     return [{ shape: [...batch, last(x.shape, 2), last(y.shape, 1)], strides: null, dtype: x.dtype, device: x.device }];
   },
   lower: (command, [a, b, c], [output], { alpha, beta }) => {
-    const out = output as Tensor;
-    const batch = batchOf(out.shape);
-    const operands = [a as Tensor, b as Tensor, c as Tensor, out];
-    const full = operands.map((t) =>
-      t.storage === null ? [] : broadcastStrides(t.shape, t.strides, t === b || t === a ? [...batch, last(t.shape, 2), last(t.shape, 1)] : out.shape),
-    );
-    const groups = mergeBatch(batch, full);
-    const write = (t: Tensor, i: number, rows: number, columns: number): void => {
-      const strides = full[i] as number[];
-      const sizes = [groups.size, rows, columns];
-      const seen = [groups.strides[i] ?? 0, strides[strides.length - 2] ?? 0, strides[strides.length - 1] ?? 0];
-      if (i === 3) command.outputView(t, sizes, seen);
-      else command.view(t, sizes, seen);
-    };
-    const [m, k, n] = [last(out.shape, 2), last((a as Tensor).shape, 1), last(out.shape, 1)];
-    write(a as Tensor, 0, m, k);
-    write(b as Tensor, 1, k, n);
-    write(c as Tensor, 2, m, n);
-    write(out, 3, m, n);
-    command.cost((groups.size * m * n * k) / 8);
+    const [x, y, addend, out] = [a as Tensor, b as Tensor, c as Tensor, output as Tensor];
+    if (out.shape.length === 2) lowerMatrices(command, x, y, addend, out);
+    else lowerBatch(command, x, y, addend, out);
     command.param(alpha);
     command.param(beta);
   },
@@ -103,13 +87,35 @@ const matmulOp: Op<Product> = defineOp<Product>({
   },
 });
 
-/** Batch dims as one, where every operand walks them in step (the op makes it so before it dispatches). */
-function mergeBatch(batch: Shape, strides: readonly (readonly number[])[]): { size: number; strides: number[] } {
-  const size = numelOf(batch);
-  const inner = batch.length - 1;
-  return { size, strides: strides.map((s) => (s.length === 0 || inner < 0 ? 0 : innermost(batch, s))) };
+/** Two matrices: a batch of one. */
+function lowerMatrices(command: CommandWriter, a: Tensor, b: Tensor, c: Tensor, out: Tensor): void {
+  const [m, n] = out.shape as [number, number];
+  const k = a.shape[1] as number;
+  command.view(a, [1, m, k], [0, a.strides[0] as number, a.strides[1] as number]);
+  command.view(b, [1, k, n], [0, b.strides[0] as number, b.strides[1] as number]);
+  if (c.storage === null) command.tensor(c);
+  else command.view(c, [1, m, n], [0, ...(c.shape.length === 2 && c.shape[0] === m && c.shape[1] === n ? c.strides : broadcastStrides(c.shape, c.strides, out.shape))]);
+  command.outputView(out, [1, m, n], [0, out.strides[0] as number, out.strides[1] as number]);
+  command.cost((m * n * k) / 8);
 }
 
+function lowerBatch(command: CommandWriter, a: Tensor, b: Tensor, c: Tensor, out: Tensor): void {
+  const batch = batchOf(out.shape);
+  const size = numelOf(batch);
+  const [m, k, n] = [last(out.shape, 2), last(a.shape, 1), last(out.shape, 1)];
+  const strided = (t: Tensor, rows: number, columns: number): number[] => {
+    const strides = broadcastStrides(t.shape, t.strides, [...batch, rows, columns]);
+    return [innermost(batch, strides), strides[strides.length - 2] as number, strides[strides.length - 1] as number];
+  };
+  command.view(a, [size, m, k], strided(a, m, k));
+  command.view(b, [size, k, n], strided(b, k, n));
+  if (c.storage === null) command.tensor(c);
+  else command.view(c, [size, m, n], strided(c, m, n));
+  command.outputView(out, [size, m, n], strided(out, m, n));
+  command.cost((size * m * n * k) / 8);
+}
+
+/** The stride that walks all batch dims at once; the operands were made regular before the dispatch. */
 function innermost(batch: Shape, strides: readonly number[]): number {
   for (let i = batch.length - 1; i >= 0; i--) if (batch[i] !== 1) return strides[i] as number;
   return 0;

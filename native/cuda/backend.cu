@@ -23,10 +23,10 @@ constexpr int kMaxDevices = 64;
 constexpr int64_t kMinScratch = int64_t(4) << 20;
 constexpr int64_t kKeepScratch = int64_t(64) << 20;  // larger scratch is given back when the stream is synchronised
 
-#define SW_TRY(error, expression)                                                        \
-  do {                                                                                   \
-    const cudaError_t sw_code = (expression);                                            \
-    if (sw_code != cudaSuccess) return cuda_failure(error, sw_code, #expression);         \
+#define SW_TRY(error, expression)                                                 \
+  do {                                                                            \
+    const cudaError_t sw_code = (expression);                                     \
+    if (sw_code != cudaSuccess) return cuda_failure(error, sw_code, #expression); \
   } while (0)
 
 // ---- devices ----------------------------------------------------------------------------------------------------------
@@ -48,12 +48,13 @@ const Devices& devices() {
     cudaGetLastError();
     int driver = 0;
     if (code == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0) {
-      snprintf(d.reason, sizeof d.reason, "the NVIDIA driver is too old: it supports CUDA %d.%d, this build needs %d.%d", driver / 1000,
-               driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+      snprintf(d.reason, sizeof d.reason, "the NVIDIA driver is too old: it supports CUDA %d.%d, this build needs %d.%d",
+               driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     } else if (code == cudaErrorInsufficientDriver) {
       snprintf(d.reason, sizeof d.reason, "no NVIDIA driver was found");
     } else {
-      snprintf(d.reason, sizeof d.reason, "no CUDA device: %s", code == cudaSuccess ? "the driver lists none" : cudaGetErrorString(code));
+      snprintf(d.reason, sizeof d.reason, "no CUDA device: %s",
+               code == cudaSuccess ? "the driver lists none" : cudaGetErrorString(code));
     }
     return d;
   }();
@@ -110,8 +111,8 @@ Status device_info(int32_t device, DeviceInfo* info, ErrorText* error) {
   memset(info, 0, sizeof *info);
   snprintf(info->name, sizeof info->name, "%.127s", properties.name);
   snprintf(info->detail, sizeof info->detail, "compute capability %d.%d, driver for CUDA %d.%d, built with %d.%d, %.0f MiB of L2",
-           properties.major, properties.minor, driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
-           properties.l2CacheSize / 1048576.0);
+           properties.major, properties.minor, driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
+           CUDART_VERSION % 1000 / 10, properties.l2CacheSize / 1048576.0);
   info->total_bytes = static_cast<int64_t>(properties.totalGlobalMem);
   info->free_bytes = -1;
   info->major = properties.major;
@@ -175,7 +176,8 @@ Status fill_stream(Stream& stream, int32_t priority, ErrorText* error) {
   SW_TRY(error, cudaStreamCreateWithPriority(&stream.handle, cudaStreamNonBlocking, clamped));
   SW_TRY(error, cudaMalloc(reinterpret_cast<void**>(&stream.claim), sizeof(int32_t)));
   SW_TRY(error, cudaMemsetAsync(stream.claim, 0, sizeof(int32_t), stream.handle));
-  SW_TRY(error, cudaHostAlloc(reinterpret_cast<void**>(&stream.record), sizeof(IndexError), cudaHostAllocMapped | cudaHostAllocPortable));
+  SW_TRY(error, cudaHostAlloc(reinterpret_cast<void**>(&stream.record), sizeof(IndexError),
+                              cudaHostAllocMapped | cudaHostAllocPortable));
   memset(stream.record, 0, sizeof(IndexError));
   SW_TRY(error, cudaHostGetDevicePointer(reinterpret_cast<void**>(&stream.record_on_device), stream.record, 0));
   return kOk;
@@ -205,7 +207,8 @@ Status take_index_error(Stream& stream, const char* prefix, ErrorText* error) {
   *const_cast<volatile int32_t*>(&stream.record->ready) = 0;
   cudaMemsetAsync(stream.claim, 0, sizeof(int32_t), stream.handle);
   return fail(error, Code::Index, "%s%s: index %lld at position %lld is out of range for size %lld", prefix,
-              kernel_name(e.kernel), static_cast<long long>(e.value), static_cast<long long>(e.position), static_cast<long long>(e.size));
+              kernel_name(e.kernel), static_cast<long long>(e.value), static_cast<long long>(e.position),
+              static_cast<long long>(e.size));
 }
 
 Status stream_synchronize(void* object, ErrorText* error) {
@@ -336,12 +339,14 @@ Status cuda_failure(ErrorText* error, cudaError_t code, const char* what) {
 extern "C" __attribute__((visibility("default"))) const shardwise::Backend* shardwise_backend_v1() {
   using namespace shardwise::cuda;
   static const shardwise::Backend backend = {
+      // clang-format off
       shardwise::kBackendAbi, "cuda", true, 512, kNumKernels, kKernels,
       device_count, device_info,
       allocate, release, host_allocate, host_release,
       stream_create, stream_destroy, stream_synchronize, stream_on_complete,
       event_create, event_destroy, event_record, event_wait, event_synchronize, event_query, event_elapsed_ms,
       launch, copy,
+      // clang-format on
   };
   return &backend;
 }

@@ -99,9 +99,9 @@ inline Status unsupported(const KernelCall& call, DType dtype) {
 }
 
 // For calls in a kernel's host part that return cudaError_t (cudaMemsetAsync, cudaFuncSetAttribute ...).
-#define SW_CUDA(expression)                                                                        \
-  do {                                                                                             \
-    const cudaError_t sw_code = (expression);                                                      \
+#define SW_CUDA(expression)                                                                               \
+  do {                                                                                                    \
+    const cudaError_t sw_code = (expression);                                                             \
     if (sw_code != cudaSuccess) return ::shardwise::cuda::cuda_failure(call.error, sw_code, #expression); \
   } while (0)
 

@@ -6,7 +6,8 @@
 //   one dtype, x transposed    32 x 32 tiles through shared memory: both sides coalesced
 //   float32, float16, bfloat16 vectors of 8 elements
 //   anything else              4 elements per thread, dtype switch per launch
-// Moves every byte of x and y once. Float to integer truncates (through int64), to bool is != 0, to a narrower float rounds to even.
+// Moves every byte of x and y once. Float to integer truncates (through int64), to bool is != 0, to a narrower float rounds to
+// even.
 #include "../primitives/dtype.cuh"
 #include "../primitives/offsets.cuh"
 #include "../primitives/vector.cuh"
@@ -85,10 +86,10 @@ __global__ void __launch_bounds__(kThreads) convert_vectors(const __grid_constan
 struct TransposeArgs {
   const void* x;
   void* y;
-  int64_t rows, columns;         // of y: y[r][c] is x[c][r]
-  int64_t y_row, x_row;          // strides
+  int64_t rows, columns;  // of y: y[r][c] is x[c][r]
+  int64_t y_row, x_row;   // strides
   int64_t row_tiles, column_tiles;
-  OffsetCalculator<2> batch;     // y, x
+  OffsetCalculator<2> batch;  // y, x
 };
 
 // Block 32 x 8; grid: one block per tile.
@@ -212,9 +213,12 @@ void launch_convert_vectors(const KernelCall& call, Dims<2> dims, MoveArgs& args
         if constexpr (!std::is_same_v<From, bfloat16_t>) convert_vectors<bfloat16_t, From><<<blocks, kThreads, 0, stream>>>(args);
     }
   };
-  if (args.x_dtype == DType::Float32) to(TypeTag<float>{});
-  else if (args.x_dtype == DType::Float16) to(TypeTag<half_t>{});
-  else to(TypeTag<bfloat16_t>{});
+  if (args.x_dtype == DType::Float32)
+    to(TypeTag<float>{});
+  else if (args.x_dtype == DType::Float16)
+    to(TypeTag<half_t>{});
+  else
+    to(TypeTag<bfloat16_t>{});
 }
 
 }  // namespace
@@ -240,9 +244,12 @@ Status copy(const KernelCall& call) {
     args.count = y.numel;
     args.offsets = dims.calculator<kMaxDims>();
     const unsigned blocks = static_cast<unsigned>(ceil_div(args.count, kThreads * kPerThread));
-    if (!is_floating(x.dtype)) convert_any<int64_t><<<blocks, kThreads, 0, stream>>>(args);
-    else if (x.dtype == DType::Float64) convert_any<double><<<blocks, kThreads, 0, stream>>>(args);
-    else convert_any<float><<<blocks, kThreads, 0, stream>>>(args);
+    if (!is_floating(x.dtype))
+      convert_any<int64_t><<<blocks, kThreads, 0, stream>>>(args);
+    else if (x.dtype == DType::Float64)
+      convert_any<double><<<blocks, kThreads, 0, stream>>>(args);
+    else
+      convert_any<float><<<blocks, kThreads, 0, stream>>>(args);
     return launched(call);
   }
 

@@ -81,7 +81,8 @@ __global__ void __launch_bounds__(kThreads) square_strided(const __grid_constant
 
 // Block e: y[index of entry e] = root of the sum of its chunks.
 template <class C>
-__global__ void __launch_bounds__(kThreads) norms(const __grid_constant__ Table<1> table, const C* partial, void* y, DType y_dtype) {
+__global__ void __launch_bounds__(kThreads)
+    norms(const __grid_constant__ Table<1> table, const C* partial, void* y, DType y_dtype) {
   __shared__ C shared[32];
   const Entry<1>& entry = table.entries[blockIdx.x];
   const int64_t chunks = ceil_div(entry.numel, kChunk);
@@ -143,8 +144,10 @@ Status foreach_norm(const KernelCall& call) {
   Table<1> table;
   const auto flush = [&](const TensorView* strided) {
     if (table.count == 0) return;
-    if (table.dtypes[0] == DType::Float64) launch_norms(call, table, reinterpret_cast<double*>(scratch), strided);
-    else launch_norms(call, table, reinterpret_cast<float*>(scratch), strided);
+    if (table.dtypes[0] == DType::Float64)
+      launch_norms(call, table, reinterpret_cast<double*>(scratch), strided);
+    else
+      launch_norms(call, table, reinterpret_cast<float*>(scratch), strided);
     scratch += int64_t(table.chunks) * 8;
     table.count = table.chunks = 0;
   };

@@ -17,7 +17,7 @@ struct GatherArgs {
   void* y;
   const void* index;
   DType index_dtype;
-  int64_t count, n, x_step;  // size and stride of the last dim of x
+  int64_t count, n, x_step;     // size and stride of the last dim of x
   OffsetCalculator<3> offsets;  // y, index, x without its last dim
   IndexErrorSink errors;
 };
@@ -36,7 +36,8 @@ __global__ void __launch_bounds__(kThreads) gather_elements(const __grid_constan
   for (int u = 0; u < kPerThread; u++) index[u] = load_index(args.index, at[u][1], args.index_dtype);
 #pragma unroll
   for (int u = 0; u < kPerThread; u++)
-    words[u] = static_cast<const Word*>(args.x)[at[u][2] + check_index(index[u], args.n, false, linear[u], args.errors) * args.x_step];
+    words[u] =
+        static_cast<const Word*>(args.x)[at[u][2] + check_index(index[u], args.n, false, linear[u], args.errors) * args.x_step];
 #pragma unroll
   for (int u = 0; u < kPerThread; u++)
     if (first + u * kThreads < args.count) static_cast<Word*>(args.y)[at[u][0]] = words[u];
@@ -64,9 +65,8 @@ Status gather(const KernelCall& call) {
   dims.collapse();
   args.offsets = dims.calculator<kMaxDims>();
   const unsigned blocks = static_cast<unsigned>(ceil_div(args.count, kThreads * kPerThread));
-  dispatch_size(y.dtype, [&](auto tag) {
-    gather_elements<tag_t<decltype(tag)>><<<blocks, kThreads, 0, stream_of(call).handle>>>(args);
-  });
+  dispatch_size(y.dtype,
+                [&](auto tag) { gather_elements<tag_t<decltype(tag)>><<<blocks, kThreads, 0, stream_of(call).handle>>>(args); });
   return launched(call);
 }
 

@@ -20,7 +20,9 @@ struct IndexAddArgs {
 template <class Key>
 __global__ void __launch_bounds__(kThreads) index_keys(const IndexAddArgs args, Key* keys) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i < args.count) keys[i] = static_cast<Key>(check_index(load_index(args.index, i * args.stride, args.dtype), args.size, false, i, args.errors));
+  if (i < args.count)
+    keys[i] =
+        static_cast<Key>(check_index(load_index(args.index, i * args.stride, args.dtype), args.size, false, i, args.errors));
 }
 
 }  // namespace
@@ -30,8 +32,8 @@ Status index_add(const KernelCall& call) {
   if (source.numel == 0) return kOk;
   if (!is_index(index.dtype)) return unsupported(call, index.dtype);
   if (y.sizes[1] == 0) return empty_dim(call);
-  const IndexAddArgs args = {index.numel, index.ndim > 0 ? index.strides[0] : 0, y.sizes[1], index.data, index.dtype,
-                             stream_of(call).index_errors(call)};
+  const IndexAddArgs args = {index.numel, index.ndim > 0 ? index.strides[0] : 0, y.sizes[1], index.data,
+                             index.dtype, stream_of(call).index_errors(call)};
   SegmentedUpdate update;
   update.count = index.numel;
   update.columns = y.sizes[0] * y.sizes[2];

@@ -23,7 +23,8 @@ __global__ void __launch_bounds__(kThreads) tuple_keys(const __grid_constant__ T
 #pragma unroll 1
     for (int d = 0; d < args.ndim; d++) at += coordinates[d] * args.strides[i][d];
     const int64_t value = load_index(args.data[i], at, args.dtypes[i]);
-    key = key * static_cast<uint64_t>(args.sizes[i]) + static_cast<uint64_t>(check_index(value, args.sizes[i], true, position, args.errors));
+    key = key * static_cast<uint64_t>(args.sizes[i]) +
+          static_cast<uint64_t>(check_index(value, args.sizes[i], true, position, args.errors));
   }
   keys[position] = static_cast<Key>(key);
 }

@@ -8,11 +8,13 @@ namespace shardwise::cuda::indexing {
 constexpr int kThreads = 256;
 
 __device__ __forceinline__ int64_t load_index(const void* base, int64_t at, DType dtype) {
-  return dtype == DType::Int64 ? static_cast<const int64_t*>(base)[at] : static_cast<int64_t>(static_cast<const int32_t*>(base)[at]);
+  return dtype == DType::Int64 ? static_cast<const int64_t*>(base)[at]
+                               : static_cast<int64_t>(static_cast<const int32_t*>(base)[at]);
 }
 
 // In [0, size), or reported and clamped. With `wrap` a negative index counts from the end, once.
-__device__ __forceinline__ int64_t check_index(int64_t value, int64_t size, bool wrap, int64_t position, const IndexErrorSink& errors) {
+__device__ __forceinline__ int64_t check_index(int64_t value, int64_t size, bool wrap, int64_t position,
+                                               const IndexErrorSink& errors) {
   if (static_cast<uint64_t>(value) < static_cast<uint64_t>(size)) return value;
   if (wrap && value < 0 && value >= -size) return value + size;
   errors.report(value, size, position);
@@ -28,13 +30,13 @@ inline Status empty_dim(const KernelCall& call) {
 
 // The k index tensors of index_get and index_put.
 struct TupleArgs {
-  int64_t count;             // positions
+  int64_t count;  // positions
   int32_t ndim, num_indices;
-  FastDivide dims[kMaxDims]; // of the positions, innermost first
+  FastDivide dims[kMaxDims];  // of the positions, innermost first
   int64_t full_dims[kMaxDims];
   const void* data[kMaxDims];
   DType dtypes[kMaxDims];
-  int64_t sizes[kMaxDims];   // of the indexed dims
+  int64_t sizes[kMaxDims];              // of the indexed dims
   int64_t strides[kMaxDims][kMaxDims];  // [index tensor][dim, innermost first]
   IndexErrorSink errors;
 };

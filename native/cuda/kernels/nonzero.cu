@@ -17,12 +17,12 @@ constexpr int kTile = kThreads * kItems;
 struct NonzeroArgs {
   const void* x;
   int64_t numel, tiles;
-  int32_t item;            // bytes of an element
-  uint64_t mask;           // the bits that count: without the sign of a float
-  int64_t* starts;         // [tiles]
+  int32_t item;     // bytes of an element
+  uint64_t mask;    // the bits that count: without the sign of a float
+  int64_t* starts;  // [tiles]
   int64_t* count;
   int64_t* rows;
-  int32_t ndim;            // of x as the caller sees it
+  int32_t ndim;                 // of x as the caller sees it
   IndexDivide sizes[kMaxDims];  // innermost first
   OffsetCalculator<1> offsets;
 };

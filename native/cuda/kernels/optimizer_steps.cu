@@ -1,10 +1,10 @@
 // sgd_step, adam_step: the parameter updates of PyTorch's single-tensor optimizers, over many tensors in few launches.
 // See primitives/multi_tensor.cuh.
 //
-// Each line is one ATen call of the original, with its rounding: `fused` where ATen's kernel is x + a * y (one fused multiply-add),
-// `product` where it is a multiplication of its own. Parameters, gradients and state may each be float32, float64, float16 or
-// bfloat16; arithmetic is float32 (float64 if the parameter is) and every result is rounded once.
-// Adam moves 28 bytes per float32 element: reads p, g, m, v, writes p, m, v.
+// Each line is one ATen call of the original, with its rounding: `fused` where ATen's kernel is x + a * y (one fused
+// multiply-add), `product` where it is a multiplication of its own. Parameters, gradients and state may each be float32, float64,
+// float16 or bfloat16; arithmetic is float32 (float64 if the parameter is) and every result is rounded once. Adam moves 28 bytes
+// per float32 element: reads p, g, m, v, writes p, m, v.
 #include "../../generated/op_params.h"
 #include "../primitives/multi_tensor.cuh"
 
@@ -49,9 +49,9 @@ struct AdamUpdate {
   using Value = C;
   static constexpr int kRoles = 5;
   static constexpr uint32_t kReads = 0b11111, kWrites = 0b11101;
-  C grad_scale, decay_factor, weight_decay;      // decay_factor = 1 - lr * weight_decay
+  C grad_scale, decay_factor, weight_decay;  // decay_factor = 1 - lr * weight_decay
   C one_minus_beta1, beta1, beta2, one_minus_beta2;
-  C correction2_root, eps, negative_step_size;   // -lr / bias_correction1
+  C correction2_root, eps, negative_step_size;  // -lr / bias_correction1
   bool maximize, scales, decays, decoupled, amsgrad;
 
   template <int N>
@@ -62,8 +62,10 @@ struct AdamUpdate {
       if (maximize) grad = -grad;
       C parameter = v[0][i];
       if (decays) {
-        if (decoupled) parameter = product(parameter, decay_factor);
-        else grad = fused(weight_decay, parameter, grad);
+        if (decoupled)
+          parameter = product(parameter, decay_factor);
+        else
+          grad = fused(weight_decay, parameter, grad);
       }
       // lerp_
       const C difference = grad - v[2][i];

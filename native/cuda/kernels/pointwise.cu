@@ -122,8 +122,10 @@ void launch_strided(const KernelCall& call, const Kernels& kernels, void (*kerne
     if (k >= kernels.arity) continue;
     const TensorView& x = call.input(k);
     args.dtypes[k] = x.dtype;
-    if (x.is_immediate) args.numbers[k] = number_as<C>(x.scalar);
-    else args.inputs[k] = element(x.data, x.dtype, start[k + 1]);
+    if (x.is_immediate)
+      args.numbers[k] = number_as<C>(x.scalar);
+    else
+      args.inputs[k] = element(x.data, x.dtype, start[k + 1]);
   }
   const int64_t blocks = ceil_div(numel, kThreads * kStridedElements);
   kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call).handle>>>(args);

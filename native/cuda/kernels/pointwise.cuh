@@ -61,7 +61,9 @@ __device__ __forceinline__ void fetch(const VectorArgs& args, int operand, int64
   const void* base = args.inputs[operand];
   switch (args.read[operand]) {
     case Read::Elements: raw = load_vec<kVectorElements>(static_cast<const T*>(base) + at); break;
-    case Read::Bools: reinterpret_cast<uint2&>(raw) = *reinterpret_cast<const uint2*>(static_cast<const uint8_t*>(base) + at); break;
+    case Read::Bools:
+      reinterpret_cast<uint2&>(raw) = *reinterpret_cast<const uint2*>(static_cast<const uint8_t*>(base) + at);
+      break;
     case Read::OneElement: raw[0] = static_cast<const T*>(base)[at]; break;
     case Read::OneBool: reinterpret_cast<uint32_t&>(raw) = static_cast<const uint8_t*>(base)[at]; break;
     default: break;
@@ -117,8 +119,8 @@ __global__ void __launch_bounds__(kThreads) vector(const __grid_constant__ Vecto
   Vec<R, kVectorElements> out;
 #pragma unroll
   for (int i = 0; i < kVectorElements; i++)
-    out[i] = from_compute<R>(static_cast<float>(
-        Op::apply(x[i], Arity > 1 ? y[i] : 0.0f, Arity > 2 ? z[i] : 0.0f, p.p0, p.p1, p.p2, p.p3)));
+    out[i] = from_compute<R>(
+        static_cast<float>(Op::apply(x[i], Arity > 1 ? y[i] : 0.0f, Arity > 2 ? z[i] : 0.0f, p.p0, p.p1, p.p2, p.p3)));
   store_global(static_cast<R*>(args.output) + at[0], out);
 }
 
@@ -176,7 +178,8 @@ Status run(const KernelCall& call, const Kernels& kernels);
 template <class Op, int Arity, bool Bool>
 constexpr Kernels floating_kernels() {
   using F = float;
-  return {Arity, Bool,
+  return {Arity,
+          Bool,
           vector<Op, Arity, F, std::conditional_t<Bool, bool, F>>,
           vector<Op, Arity, bfloat16_t, std::conditional_t<Bool, bool, bfloat16_t>>,
           vector<Op, Arity, half_t, std::conditional_t<Bool, bool, half_t>>,
@@ -200,19 +203,19 @@ constexpr Kernels integer_kernels() {
 }  // namespace shardwise::cuda::pointwise
 
 // The body of one table entry: an op struct and the kernel function.
-#define SW_POINTWISE_OP(name, arity, maker, bool_result, expression)                                           \
-  namespace {                                                                                                 \
-  struct name##_op {                                                                                          \
-    template <class T>                                                                                        \
-    static __device__ __forceinline__ auto apply(T x, T y, T z, T p0, T p1, T p2, T p3) {                      \
-      (void)x, (void)y, (void)z, (void)p0, (void)p1, (void)p2, (void)p3;                                       \
-      return expression;                                                                                      \
-    }                                                                                                         \
-  };                                                                                                          \
-  }                                                                                                           \
-  Status name(const KernelCall& call) {                                                                       \
-    static constexpr pointwise::Kernels kernels = pointwise::maker<name##_op, arity, bool_result>();           \
-    return pointwise::run(call, kernels);                                                                     \
+#define SW_POINTWISE_OP(name, arity, maker, bool_result, expression)                                 \
+  namespace {                                                                                        \
+  struct name##_op {                                                                                 \
+    template <class T>                                                                               \
+    static __device__ __forceinline__ auto apply(T x, T y, T z, T p0, T p1, T p2, T p3) {            \
+      (void)x, (void)y, (void)z, (void)p0, (void)p1, (void)p2, (void)p3;                             \
+      return expression;                                                                             \
+    }                                                                                                \
+  };                                                                                                 \
+  }                                                                                                  \
+  Status name(const KernelCall& call) {                                                              \
+    static constexpr pointwise::Kernels kernels = pointwise::maker<name##_op, arity, bool_result>(); \
+    return pointwise::run(call, kernels);                                                            \
   }
 #define SW_CLASS_F floating_kernels
 #define SW_CLASS_A all_kernels

@@ -121,7 +121,8 @@ __global__ void __launch_bounds__(kThreads)
 
 // One block per row.
 template <class Key>
-__global__ void __launch_bounds__(1024) sort_small(const Key* keys_in, Key* keys_out, uint32_t* positions_out, int64_t n, int size) {
+__global__ void __launch_bounds__(1024)
+    sort_small(const Key* keys_in, Key* keys_out, uint32_t* positions_out, int64_t n, int size) {
   __shared__ Key keys[kSmall];
   __shared__ uint32_t positions[kSmall];
   const int64_t base = static_cast<int64_t>(blockIdx.x) * n;

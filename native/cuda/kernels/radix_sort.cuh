@@ -10,7 +10,8 @@ constexpr int kDigits = 256;
 constexpr int64_t kSmall = 2048;  // rows up to this long are sorted by one block in shared memory
 
 // Elements of a block's tile.
-template <class Key> constexpr int kTile = sizeof(Key) == 4 ? 4096 : 2048;
+template <class Key>
+constexpr int kTile = sizeof(Key) == 4 ? 4096 : 2048;
 
 // Scratch memory of one sort of `rows` rows of `n` keys. The caller writes keys[0] (row after row); after sort_pairs the sorted
 // keys are in keys[result], the positions (0 to n-1 within their row) in positions[result].
@@ -25,7 +26,9 @@ struct Buffers {
 };
 
 template <class Key>
-int64_t tiles_of(int64_t n) { return ceil_div(n, kTile<Key>); }
+int64_t tiles_of(int64_t n) {
+  return ceil_div(n, kTile<Key>);
+}
 
 // Bytes of scratch memory, and its layout from `base` (256-byte aligned).
 template <class Key>

@@ -20,10 +20,10 @@ constexpr int kPerThread = 4;
 // Which elements a thread makes, and where they go.
 struct Elements {
   int64_t count;
-  uint64_t first_index;        // of the index view
-  bool dense_index;            // index = first_index + linear, and first_index % 4 == 0
-  bool dense_output;           // contiguous and aligned: vector stores
-  OffsetCalculator<2> offsets; // output, index
+  uint64_t first_index;         // of the index view
+  bool dense_index;             // index = first_index + linear, and first_index % 4 == 0
+  bool dense_output;            // contiguous and aligned: vector stores
+  OffsetCalculator<2> offsets;  // output, index
 };
 
 struct Drawn {
@@ -58,8 +58,7 @@ __device__ __forceinline__ void draw_words(const PhiloxKey& key, const Drawn& d,
     out[0] = words.x, out[1] = words.y, out[2] = words.z, out[3] = words.w;
   } else {
 #pragma unroll
-    for (int i = 0; i < kPerThread; i++)
-      out[i] = word_of(philox(key, d.element[i] >> 2), static_cast<int>(d.element[i] & 3));
+    for (int i = 0; i < kPerThread; i++) out[i] = word_of(philox(key, d.element[i] >> 2), static_cast<int>(d.element[i] & 3));
   }
 }
 
@@ -181,8 +180,10 @@ __global__ void __launch_bounds__(kThreads)
   if (!place(elements, d)) return;
   typename Draw::Value values[kPerThread];
   draw(d, elements.dense_index, values);
-  if (elements.dense_output && d.valid[kPerThread - 1]) store_group_any(y, d.at[0], dtype, values);
-  else store_any(y, d.at, dtype, values, d.valid);
+  if (elements.dense_output && d.valid[kPerThread - 1])
+    store_group_any(y, d.at[0], dtype, values);
+  else
+    store_any(y, d.at, dtype, values, d.valid);
 }
 
 Elements elements_of(const TensorView& y, const TensorView& index) {
@@ -213,7 +214,7 @@ PhiloxKey key_of(const P& p) {
 }
 
 struct DropoutArgs {
-  Elements elements;                 // offsets of x and index
+  Elements elements;  // offsets of x and index
   PhiloxKey key;
   float probability;
   double scale;
@@ -221,7 +222,7 @@ struct DropoutArgs {
   void* y;
   uint8_t* mask;
   DType dtype;
-  bool vectors;                      // y and mask take vector stores
+  bool vectors;  // y and mask take vector stores
 };
 
 template <class C>
@@ -232,8 +233,10 @@ __global__ void __launch_bounds__(kThreads) dropout_kernel(const __grid_constant
   draw_words(args.key, d, args.elements.dense_index, words);
   const bool whole = d.valid[kPerThread - 1];
   C values[kPerThread];
-  if (args.elements.dense_output && whole) load_group_floating(args.x, d.at[0], args.dtype, values);
-  else load_any<C>(args.x, d.at, args.dtype, values);
+  if (args.elements.dense_output && whole)
+    load_group_floating(args.x, d.at[0], args.dtype, values);
+  else
+    load_any<C>(args.x, d.at, args.dtype, values);
   int64_t kept[kPerThread];
   int64_t at[kPerThread];
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kPerThread;
@@ -296,8 +299,10 @@ Status dropout(const KernelCall& call) {
   args.vectors = groups_aligned(y, kPerThread) && groups_aligned(mask, kPerThread);
   const unsigned blocks = static_cast<unsigned>(ceil_div(y.numel, kThreads * kPerThread));
   const cudaStream_t stream = stream_of(call).handle;
-  if (y.dtype == DType::Float64) dropout_kernel<double><<<blocks, kThreads, 0, stream>>>(args);
-  else dropout_kernel<float><<<blocks, kThreads, 0, stream>>>(args);
+  if (y.dtype == DType::Float64)
+    dropout_kernel<double><<<blocks, kThreads, 0, stream>>>(args);
+  else
+    dropout_kernel<float><<<blocks, kThreads, 0, stream>>>(args);
   return launched(call);
 }
 

@@ -53,15 +53,21 @@ struct ProductReduce {
   }
 };
 
-template <class C> __device__ __forceinline__ C smallest() {
-  if constexpr (IsFloating<C>::value) return static_cast<C>(-__int_as_float(0x7f800000));
-  else return static_cast<C>(INT64_MIN);
+template <class C>
+__device__ __forceinline__ C smallest() {
+  if constexpr (IsFloating<C>::value)
+    return static_cast<C>(-__int_as_float(0x7f800000));
+  else
+    return static_cast<C>(INT64_MIN);
 }
 
 // An order-reversing map of the type onto itself.
-template <class C> __device__ __forceinline__ C reversed(C v) {
-  if constexpr (IsFloating<C>::value) return -v;
-  else return ~v;
+template <class C>
+__device__ __forceinline__ C reversed(C v) {
+  if constexpr (IsFloating<C>::value)
+    return -v;
+  else
+    return ~v;
 }
 
 template <class C>
@@ -140,7 +146,8 @@ Status reduce_all_types(const KernelCall& call, bool keep_order, Fields... field
   Plan plan;
   // Every parameter struct of a reduction starts with reduced_ndim.
   make_plan(call, static_cast<int32_t>(call.params_as<ReduceSumParams>().reduced_ndim), keep_order, &plan);
-  return with_compute_type(call.input(0).dtype, [&](auto tag) { return launch_reduce(call, plan, Op<tag_t<decltype(tag)>>{fields...}); });
+  return with_compute_type(call.input(0).dtype,
+                           [&](auto tag) { return launch_reduce(call, plan, Op<tag_t<decltype(tag)>>{fields...}); });
 }
 
 }  // namespace

@@ -11,7 +11,8 @@
 // by a tree.
 //
 // An op has: Value (compute type), Accumulator, identity(), combine(a, b), add(accumulator, values, index, step) for values at
-// reduced indices index, index + step, ..., and finish(args, output, accumulator); kOwnOutput if y is bool or int64 whatever x is.
+// reduced indices index, index + step, ..., and finish(args, output, accumulator); kOwnOutput if y is bool or int64 whatever x
+// is.
 #pragma once
 #include "../../generated/op_params.h"
 #include "../primitives/dtype.cuh"
@@ -23,7 +24,7 @@
 namespace shardwise::cuda::reduce {
 
 constexpr int kThreads = 256;
-constexpr int kUnroll = 4;        // vectors or elements in flight per thread
+constexpr int kUnroll = 4;  // vectors or elements in flight per thread
 constexpr int64_t kMaxSplits = 1024;
 constexpr int kMaxVector = 8;
 
@@ -36,7 +37,7 @@ struct Args {
   bool large;               // reduced indices that do not fit the fast division: the loops by one only
   int64_t outer, reduced;
   int64_t splits, per_split;
-  void* partial;            // [splits][outer] accumulators when splits > 1
+  void* partial;  // [splits][outer] accumulators when splits > 1
   OffsetCalculator<1> outer_offsets, reduced_offsets;
 };
 
@@ -50,9 +51,12 @@ __device__ __forceinline__ void write_result(void* y, int64_t output, DType dtyp
 }
 
 template <class Op>
-__device__ __forceinline__ void emit(const Args& args, const Op& op, int64_t output, int64_t split, const typename Op::Accumulator& a) {
-  if (args.splits > 1) static_cast<typename Op::Accumulator*>(args.partial)[split * args.outer + output] = a;
-  else op.finish(args, output, a);
+__device__ __forceinline__ void emit(const Args& args, const Op& op, int64_t output, int64_t split,
+                                     const typename Op::Accumulator& a) {
+  if (args.splits > 1)
+    static_cast<typename Op::Accumulator*>(args.partial)[split * args.outer + output] = a;
+  else
+    op.finish(args, output, a);
 }
 
 // ---- rows -------------------------------------------------------------------------------------------------------------
@@ -288,7 +292,8 @@ template <class Op>
 Status launch_reduce(const KernelCall& call, Plan& plan, const Op& op) {
   using A = typename Op::Accumulator;
   if (plan.args.outer == 0) return kOk;
-  if (!Op::kOwnOutput && is_floating(plan.args.y_dtype) != IsFloating<typename Op::Value>::value) return unsupported(call, plan.args.y_dtype);
+  if (!Op::kOwnOutput && is_floating(plan.args.y_dtype) != IsFloating<typename Op::Value>::value)
+    return unsupported(call, plan.args.y_dtype);
   Stream& stream = stream_of(call);
   if (plan.args.splits > 1) {
     plan.args.partial = stream.workspace(plan.args.splits * plan.args.outer * static_cast<int64_t>(sizeof(A)), call);
@@ -307,8 +312,10 @@ Status launch_reduce(const KernelCall& call, Plan& plan, const Op& op) {
   }
   if (!started) {
     const dim3 grid(plan.blocks, static_cast<unsigned>(plan.args.splits));
-    if (plan.columns) columns<Op, void><<<grid, kThreads, kThreads * sizeof(A), stream.handle>>>(plan.args, op);
-    else rows_any<Op><<<grid, kThreads, 0, stream.handle>>>(plan.args, op);
+    if (plan.columns)
+      columns<Op, void><<<grid, kThreads, kThreads * sizeof(A), stream.handle>>>(plan.args, op);
+    else
+      rows_any<Op><<<grid, kThreads, 0, stream.handle>>>(plan.args, op);
   }
   if (plan.args.splits > 1) {
     const unsigned blocks = static_cast<unsigned>(ceil_div(plan.args.outer, kThreads / 32));

@@ -44,14 +44,16 @@ void make_plan(const KernelCall& call, int32_t reduced_ndim, bool keep_order, Pl
 
   const int64_t outer_stride = outer.ndim > 0 ? outer.strides[0][outer.ndim - 1] : 0;
   const int64_t reduced_stride = reduced.ndim > 0 ? reduced.strides[0][reduced.ndim - 1] : 0;
-  plan->columns = outer.ndim > 0 && (reduced.ndim == 0 || (reduced_stride != 1 && outer_stride > 0 && outer_stride < reduced_stride));
+  plan->columns =
+      outer.ndim > 0 && (reduced.ndim == 0 || (reduced_stride != 1 && outer_stride > 0 && outer_stride < reduced_stride));
 
   args.reduced_offsets = reduced.calculator<kMaxDims>();
   args.outer_offsets = outer.calculator<kMaxDims>();
   args.large = args.reduced > kMax32 && !args.reduced_offsets.identity;
   const bool fast = is_floating(x.dtype) && x.dtype != DType::Float64 && !args.large;
   const int64_t v16 = 16 / item_size(x.dtype);
-  plan->vector = fast && (plan->columns ? vectors_fit(outer, reduced, x.data, v16, false) : vectors_fit(reduced, outer, x.data, v16, true));
+  plan->vector =
+      fast && (plan->columns ? vectors_fit(outer, reduced, x.data, v16, false) : vectors_fit(reduced, outer, x.data, v16, true));
   const int64_t v = plan->vector ? v16 : 1;
 
   const int64_t busy = int64_t(stream_of(call).facts->num_sms) * 4;  // blocks that fill the device

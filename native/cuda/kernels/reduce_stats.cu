@@ -14,7 +14,10 @@ using namespace reduce;
 
 namespace {
 
-template <class C> __device__ __forceinline__ C infinity() { return static_cast<C>(__int_as_float(0x7f800000)); }
+template <class C>
+__device__ __forceinline__ C infinity() {
+  return static_cast<C>(__int_as_float(0x7f800000));
+}
 __device__ __forceinline__ float quick_divide(float a, float b) { return __fdividef(a, b); }
 __device__ __forceinline__ double quick_divide(double a, double b) { return a / b; }
 
@@ -81,9 +84,12 @@ struct NormReduce {
 #pragma unroll
     for (int i = 0; i < N; i++) {
       terms[i] = m::abs(v[i]);
-      if (kind == Norm::Squares) terms[i] = v[i] * v[i];
-      else if (kind == Norm::Nonzeros) terms[i] = v[i] != C(0) ? C(1) : C(0);
-      else if (kind == Norm::Power) terms[i] = m::pow(terms[i], order);
+      if (kind == Norm::Squares)
+        terms[i] = v[i] * v[i];
+      else if (kind == Norm::Nonzeros)
+        terms[i] = v[i] != C(0) ? C(1) : C(0);
+      else if (kind == Norm::Power)
+        terms[i] = m::pow(terms[i], order);
     }
     if (kind == Norm::Maximum || kind == Norm::Minimum) {
 #pragma unroll
@@ -159,12 +165,12 @@ Status reduce_var(const KernelCall& call) {
 
 Status reduce_norm(const KernelCall& call) {
   const auto& p = call.params_as<ReduceNormParams>();
-  const Norm kind = p.order == 0             ? Norm::Nonzeros
-                    : p.order == 1           ? Norm::Sum
-                    : p.order == 2           ? Norm::Squares
-                    : p.order == HUGE_VAL    ? Norm::Maximum
-                    : p.order == -HUGE_VAL   ? Norm::Minimum
-                                             : Norm::Power;
+  const Norm kind = p.order == 0           ? Norm::Nonzeros
+                    : p.order == 1         ? Norm::Sum
+                    : p.order == 2         ? Norm::Squares
+                    : p.order == HUGE_VAL  ? Norm::Maximum
+                    : p.order == -HUGE_VAL ? Norm::Minimum
+                                           : Norm::Power;
   return reduce_floats(call, p.reduced_ndim, [&](auto tag, Plan& plan) {
     using C = tag_t<decltype(tag)>;
     return launch_reduce(call, plan, NormReduce<C>{kind, static_cast<C>(p.order)});
@@ -173,9 +179,8 @@ Status reduce_norm(const KernelCall& call) {
 
 Status reduce_logsumexp(const KernelCall& call) {
   const auto& p = call.params_as<ReduceLogsumexpParams>();
-  return reduce_floats(call, p.reduced_ndim, [&](auto tag, Plan& plan) {
-    return launch_reduce(call, plan, LogSumExpReduce<tag_t<decltype(tag)>>{});
-  });
+  return reduce_floats(call, p.reduced_ndim,
+                       [&](auto tag, Plan& plan) { return launch_reduce(call, plan, LogSumExpReduce<tag_t<decltype(tag)>>{}); });
 }
 
 }  // namespace shardwise::cuda

@@ -26,7 +26,7 @@ struct ScanArgs {
   DType x_dtype, y_dtype;
   int64_t rows, n, x_step, y_step;
   int64_t chunks, per_chunk;
-  void* totals;  // [rows][chunks] of rows, [chunks][rows] of columns
+  void* totals;                     // [rows][chunks] of rows, [chunks][rows] of columns
   OffsetCalculator<2> row_offsets;  // x, y
 };
 

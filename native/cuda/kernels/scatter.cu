@@ -17,17 +17,17 @@ using namespace indexing;
 constexpr int64_t kShortRow = 64;
 
 struct ScatterArgs {
-  int64_t count, k, n, y_step;     // indices in all and per row; size and stride of the last dim of y
+  int64_t count, k, n, y_step;  // indices in all and per row; size and stride of the last dim of y
   IndexDivide per_row;
   const void* index;
-  const void* source;              // null: the number
+  const void* source;  // null: the number
   void* y;
   DType index_dtype, source_dtype, y_dtype;
   double number;
   Combine combine;
-  bool free_order;                 // equal targets need no order
-  int64_t index_step, source_step; // along the last dim
-  OffsetCalculator<3> rows;        // y, index, source
+  bool free_order;                  // equal targets need no order
+  int64_t index_step, source_step;  // along the last dim
+  OffsetCalculator<3> rows;         // y, index, source
   IndexErrorSink errors;
 };
 
@@ -126,15 +126,19 @@ Status scatter(const KernelCall& call) {
   args.free_order = source.is_immediate && args.combine == Combine::Set;
   args.errors = stream_of(call).index_errors(call);
   Dims<3> rows;
-  for (int32_t d = 0; d < last; d++) rows.push(index.sizes[d], {y.strides[d], index.strides[d], source.is_immediate ? 0 : source.strides[d]});
+  for (int32_t d = 0; d < last; d++)
+    rows.push(index.sizes[d], {y.strides[d], index.strides[d], source.is_immediate ? 0 : source.strides[d]});
   rows.collapse();
   args.rows = rows.calculator<kMaxDims>();
   if (args.k > kShortRow && !args.free_order) return scatter_sorted(call, args);
   const unsigned blocks = static_cast<unsigned>(ceil_div(args.count, kThreads));
   const cudaStream_t stream = stream_of(call).handle;
-  if (!is_floating(y.dtype)) scatter_short_rows<int64_t><<<blocks, kThreads, 0, stream>>>(args);
-  else if (y.dtype == DType::Float64) scatter_short_rows<double><<<blocks, kThreads, 0, stream>>>(args);
-  else scatter_short_rows<float><<<blocks, kThreads, 0, stream>>>(args);
+  if (!is_floating(y.dtype))
+    scatter_short_rows<int64_t><<<blocks, kThreads, 0, stream>>>(args);
+  else if (y.dtype == DType::Float64)
+    scatter_short_rows<double><<<blocks, kThreads, 0, stream>>>(args);
+  else
+    scatter_short_rows<float><<<blocks, kThreads, 0, stream>>>(args);
   return launched(call);
 }
 

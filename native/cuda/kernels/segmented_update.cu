@@ -23,8 +23,8 @@ struct UpdateArgs {
   int64_t count, columns;
   const Key* keys;
   const uint32_t* positions;
-  uint32_t* list;       // [0]: how many long segments, then where they start
-  const void* source;   // null: the number
+  uint32_t* list;      // [0]: how many long segments, then where they start
+  const void* source;  // null: the number
   void* target;
   DType source_dtype, target_dtype;
   Combine combine;
@@ -44,8 +44,9 @@ __global__ void __launch_bounds__(kThreads) set_targets(const __grid_constant__ 
   const Key key = args.keys[entry];
   if (entry + 1 < args.count && args.keys[entry + 1] == key) return;
   const Offsets<2> at = args.column_offsets.get(column);
-  const Word word = args.source ? static_cast<const Word*>(args.source)[args.position_offsets.get_small(args.positions[entry])[0] + at[1]]
-                                : *reinterpret_cast<const Word*>(args.pattern);
+  const Word word = args.source
+                        ? static_cast<const Word*>(args.source)[args.position_offsets.get_small(args.positions[entry])[0] + at[1]]
+                        : *reinterpret_cast<const Word*>(args.pattern);
   static_cast<Word*>(args.target)[args.key_offsets.get(static_cast<int64_t>(key))[0] + at[0]] = word;
 }
 
@@ -84,7 +85,8 @@ __global__ void __launch_bounds__(kThreads) combine_short(const __grid_constant_
   }
   const Offsets<2> at = args.column_offsets.get(column);
   C sum = source_at<C>(args, entry, at[1]);
-  for (int64_t j = entry + 1; j < args.count && args.keys[j] == key; j++) sum = join(args.combine, sum, source_at<C>(args, j, at[1]));
+  for (int64_t j = entry + 1; j < args.count && args.keys[j] == key; j++)
+    sum = join(args.combine, sum, source_at<C>(args, j, at[1]));
   store_joined<C>(args, key, at[0], sum);
 }
 
@@ -95,8 +97,10 @@ __device__ __forceinline__ int64_t segment_end(const Key* keys, int64_t begin, i
   int64_t low = begin + 1, high = count;  // the first entry with another key is in [low, high]
   while (low < high) {
     const int64_t middle = (low + high) / 2;
-    if (keys[middle] == key) low = middle + 1;
-    else high = middle;
+    if (keys[middle] == key)
+      low = middle + 1;
+    else
+      high = middle;
   }
   return low;
 }
@@ -124,7 +128,8 @@ __global__ void __launch_bounds__(kThreads) combine_long(const __grid_constant__
     const int64_t filled = end - begin < height ? end - begin : height;
     for (int half = height / 2; half > 0; half >>= 1) {
       __syncthreads();
-      if (ty < half && ty + half < filled) shared[threadIdx.x] = join(args.combine, shared[threadIdx.x], shared[threadIdx.x + half * width]);
+      if (ty < half && ty + half < filled)
+        shared[threadIdx.x] = join(args.combine, shared[threadIdx.x], shared[threadIdx.x + half * width]);
     }
     __syncthreads();
     if (ty == 0 && active) store_joined<C>(args, args.keys[begin], at[0], shared[tx]);
@@ -187,7 +192,8 @@ int64_t widen(Dims<2>& columns, Dims<1>& keys, Dims<1>& positions, int64_t item,
 int64_t list_bytes(const SegmentedUpdate& update) { return round_up((update.count / kShort + 2) * 4, 256); }
 
 template <class Key>
-Status update_sorted(const KernelCall& call, const SegmentedUpdate& update, const Key* keys, const uint32_t* positions, void* list) {
+Status update_sorted(const KernelCall& call, const SegmentedUpdate& update, const Key* keys, const uint32_t* positions,
+                     void* list) {
   const TensorView &source = *update.source, &target = *update.target;
   UpdateArgs<Key> args;
   args.count = update.count;

@@ -29,9 +29,9 @@ __device__ __forceinline__ C join(Combine how, C a, C b) {
 
 struct SegmentedUpdate {
   int64_t count, columns;
-  uint64_t key_range;   // keys are below this
+  uint64_t key_range;  // keys are below this
   Combine combine;
-  double alpha;         // scales the source (Add)
+  double alpha;              // scales the source (Add)
   const TensorView* source;  // its data or scalar, and dtype
   const TensorView* target;
   Dims<1> positions, keys;
@@ -45,7 +45,8 @@ Status update_targets(const KernelCall& call, const SegmentedUpdate& update, Mak
 namespace detail {
 int64_t list_bytes(const SegmentedUpdate& update);
 template <class Key>
-Status update_sorted(const KernelCall& call, const SegmentedUpdate& update, const Key* keys, const uint32_t* positions, void* list);
+Status update_sorted(const KernelCall& call, const SegmentedUpdate& update, const Key* keys, const uint32_t* positions,
+                     void* list);
 
 template <class Key, class MakeKeys>
 Status update_with(const KernelCall& call, const SegmentedUpdate& update, MakeKeys&& make_keys) {
@@ -63,7 +64,8 @@ Status update_with(const KernelCall& call, const SegmentedUpdate& update, MakeKe
 template <class MakeKeys>
 Status update_targets(const KernelCall& call, const SegmentedUpdate& update, MakeKeys&& make_keys) {
   if (update.count == 0 || update.columns == 0) return kOk;
-  if (update.count > kMax32) return fail(call.error, Code::Unsupported, "%s: more than 2^31 - 1 indices", kernel_name(call.kernel));
+  if (update.count > kMax32)
+    return fail(call.error, Code::Unsupported, "%s: more than 2^31 - 1 indices", kernel_name(call.kernel));
   if (update.key_range < (uint64_t(1) << 32)) return detail::update_with<uint32_t>(call, update, make_keys);
   return detail::update_with<uint64_t>(call, update, make_keys);
 }

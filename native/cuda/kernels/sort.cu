@@ -30,7 +30,8 @@ __global__ void __launch_bounds__(1024) sort_short_rows(const __grid_constant__ 
 
 // One thread per element of rows first_row, first_row + 1, ...
 template <class Key>
-__global__ void __launch_bounds__(kThreads) make_keys(const __grid_constant__ SortArgs args, int64_t first_row, int64_t count, Key* keys) {
+__global__ void __launch_bounds__(kThreads)
+    make_keys(const __grid_constant__ SortArgs args, int64_t first_row, int64_t count, Key* keys) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= count) return;
   const int64_t row = i / args.n;
@@ -63,10 +64,11 @@ Status sort_with_keys(const KernelCall& call, const SortArgs& args) {
     const int64_t rows = args.rows - row < batch ? args.rows - row : batch;
     auto buffers = radix::lay_out<Key>(scratch, rows, args.n);
     const int64_t count = rows * args.n, written = rows * args.k;
-    make_keys<Key><<<static_cast<unsigned>(ceil_div(count, kThreads)), kThreads, 0, stream.handle>>>(args, row, count, buffers.keys[0]);
+    make_keys<Key>
+        <<<static_cast<unsigned>(ceil_div(count, kThreads)), kThreads, 0, stream.handle>>>(args, row, count, buffers.keys[0]);
     radix::sort_pairs(stream.handle, buffers, key_bits(args.dtype));
-    write_rows<<<static_cast<unsigned>(ceil_div(written, kThreads)), kThreads, 0, stream.handle>>>(args, row, written,
-                                                                                                buffers.positions[buffers.result]);
+    write_rows<<<static_cast<unsigned>(ceil_div(written, kThreads)), kThreads, 0, stream.handle>>>(
+        args, row, written, buffers.positions[buffers.result]);
   }
   return launched(call);
 }

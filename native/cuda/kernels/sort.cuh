@@ -13,8 +13,8 @@ struct SortArgs {
   void* values;
   int64_t* indices;
   DType dtype;
-  bool flip;                 // largest first
-  int64_t rows, n, k;        // the first k of the sorted row are written
+  bool flip;           // largest first
+  int64_t rows, n, k;  // the first k of the sorted row are written
   int64_t x_step, values_step, indices_step;
   OffsetCalculator<3> row_offsets;  // x, values, indices
 };

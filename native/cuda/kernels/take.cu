@@ -25,10 +25,10 @@ struct TakeArgs {
   IndexDivide columns, positions;  // words per row, rows per a
   int64_t outer_stride;            // of a, in words
   const void* index;
-  const uint64_t* keys;            // instead of index when not null
+  const uint64_t* keys;  // instead of index when not null
   DType index_dtype;
   bool wrap;
-  int64_t size;                    // of the indexed dim
+  int64_t size;  // of the indexed dim
   OffsetCalculator<1> index_offsets, key_offsets, column_offsets;
   IndexErrorSink errors;
 };
@@ -44,11 +44,13 @@ __global__ void __launch_bounds__(kThreads) take_rows(const __grid_constant__ Ta
     const int64_t row = args.columns.quotient(i), column = i - row * args.columns.size;
     const int64_t outer = args.positions.quotient(row), position = row - outer * args.positions.size;
     int64_t key;
-    if (args.keys) key = static_cast<int64_t>(args.keys[position]);
-    else key = check_index(load_index(args.index, args.index_offsets.get(position)[0], args.index_dtype), args.size, args.wrap, position,
-                           args.errors);
-    words[u] = static_cast<const Word*>(args.x)[outer * args.outer_stride + args.key_offsets.get(key)[0] +
-                                                args.column_offsets.get(column)[0]];
+    if (args.keys)
+      key = static_cast<int64_t>(args.keys[position]);
+    else
+      key = check_index(load_index(args.index, args.index_offsets.get(position)[0], args.index_dtype), args.size, args.wrap,
+                        position, args.errors);
+    words[u] = static_cast<const Word*>(
+        args.x)[outer * args.outer_stride + args.key_offsets.get(key)[0] + args.column_offsets.get(column)[0]];
   }
 #pragma unroll
   for (int u = 0; u < kPerThread; u++)
@@ -61,7 +63,8 @@ int64_t widen(Dims<1>& columns, Dims<1>& keys, int64_t& outer_stride, int64_t it
   if (inner < 0 || columns.strides[0][inner] != 1) return item;
   int64_t word = 16;
   for (; word > item; word /= 2) {
-    bool fits = is_aligned(x, word) && is_aligned(y, word) && columns.sizes[inner] * item % word == 0 && outer_stride * item % word == 0;
+    bool fits =
+        is_aligned(x, word) && is_aligned(y, word) && columns.sizes[inner] * item % word == 0 && outer_stride * item % word == 0;
     for (int32_t d = 0; d < inner; d++) fits = fits && columns.strides[0][d] * item % word == 0;
     for (int32_t d = 0; d < keys.ndim; d++) fits = fits && keys.strides[0][d] * item % word == 0;
     if (fits) break;

@@ -21,8 +21,8 @@ constexpr int64_t kMinSegment = 4096;
 // Where a select kernel reads: the tensor (segments of its rows), or the candidates of an earlier select.
 template <class Key>
 struct SelectArgs {
-  int64_t segments, segment;   // per row, and their length
-  Key* keys;                   // [rows][segments][k] candidates
+  int64_t segments, segment;  // per row, and their length
+  Key* keys;                  // [rows][segments][k] candidates
   uint32_t* positions;
   int bits;
 };
@@ -74,7 +74,8 @@ __global__ void __launch_bounds__(kThreads)
         const bool matches = start + u * kThreads + threadIdx.x < count && (keys[u] & mask) == prefix;
         const uint32_t digit = matches ? static_cast<uint32_t>(keys[u] >> shift) & (radix::kDigits - 1) : radix::kDigits;
         const unsigned peers = __match_any_sync(kFullWarp, digit);
-        if (matches && (threadIdx.x & 31) == static_cast<unsigned>(__ffs(peers) - 1)) atomicAdd(&bins[digit], static_cast<uint32_t>(__popc(peers)));
+        if (matches && (threadIdx.x & 31) == static_cast<unsigned>(__ffs(peers) - 1))
+          atomicAdd(&bins[digit], static_cast<uint32_t>(__popc(peers)));
       }
     }
     __syncthreads();
@@ -170,7 +171,8 @@ Status select_rows(const KernelCall& call, const SortArgs& args) {
     select.keys = reinterpret_cast<Key*>(scratch);
     select.positions = reinterpret_cast<uint32_t*>(scratch + key_bytes);
   }
-  select_kernel<Key, true><<<static_cast<unsigned>(args.rows * select.segments), kThreads, 0, stream.handle>>>(args, select, size);
+  select_kernel<Key, true>
+      <<<static_cast<unsigned>(args.rows * select.segments), kThreads, 0, stream.handle>>>(args, select, size);
   if (select.segments > 1)
     select_kernel<Key, false><<<static_cast<unsigned>(args.rows), kThreads, 0, stream.handle>>>(args, select, size);
   return launched(call);

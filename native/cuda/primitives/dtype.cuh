@@ -30,8 +30,12 @@ template <> __device__ __forceinline__ float to_compute<float, half_t>(half_t v)
 template <> __device__ __forceinline__ float to_compute<float, bfloat16_t>(bfloat16_t v) { return __bfloat162float(v); }
 template <> __device__ __forceinline__ double to_compute<double, half_t>(half_t v) { return __half2float(v); }
 template <> __device__ __forceinline__ double to_compute<double, bfloat16_t>(bfloat16_t v) { return __bfloat162float(v); }
-template <> __device__ __forceinline__ int64_t to_compute<int64_t, half_t>(half_t v) { return static_cast<int64_t>(__half2float(v)); }
-template <> __device__ __forceinline__ int64_t to_compute<int64_t, bfloat16_t>(bfloat16_t v) { return static_cast<int64_t>(__bfloat162float(v)); }
+template <> __device__ __forceinline__ int64_t to_compute<int64_t, half_t>(half_t v) {
+  return static_cast<int64_t>(__half2float(v));
+}
+template <> __device__ __forceinline__ int64_t to_compute<int64_t, bfloat16_t>(bfloat16_t v) {
+  return static_cast<int64_t>(__bfloat162float(v));
+}
 
 // compute type -> element, rounding to nearest even; a float becomes an integer through int64 (truncation), bool is != 0.
 // float64 -> bfloat16 and float16 round once.

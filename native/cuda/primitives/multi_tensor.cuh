@@ -24,8 +24,8 @@ struct Entry {
   void* data[Roles];
   int64_t numel;
   int32_t first_chunk;
-  int32_t index;    // which tensor of the call
-  bool aligned;     // 16-byte accesses
+  int32_t index;  // which tensor of the call
+  bool aligned;   // 16-byte accesses
 };
 
 template <int Roles>
@@ -42,8 +42,10 @@ __device__ __forceinline__ int find_entry(const Table<Roles>& table, int32_t chu
   int low = 0, high = table.count - 1;
   while (low < high) {
     const int middle = (low + high + 1) / 2;
-    if (table.entries[middle].first_chunk <= chunk) low = middle;
-    else high = middle - 1;
+    if (table.entries[middle].first_chunk <= chunk)
+      low = middle;
+    else
+      high = middle - 1;
   }
   return low;
 }
@@ -58,7 +60,8 @@ __device__ __forceinline__ bool writes(uint32_t present, int r) {
 }
 
 template <class Update>
-__global__ void __launch_bounds__(kThreads) update_dense(const __grid_constant__ Table<Update::kRoles> table, const Update update) {
+__global__ void __launch_bounds__(kThreads)
+    update_dense(const __grid_constant__ Table<Update::kRoles> table, const Update update) {
   using C = typename Update::Value;
   constexpr int R = Update::kRoles;
   const Entry<R>& entry = table.entries[find_entry(table, static_cast<int32_t>(blockIdx.x))];
@@ -105,7 +108,8 @@ struct StridedGroup {
 };
 
 template <class Update>
-__global__ void __launch_bounds__(kThreads) update_strided(const __grid_constant__ StridedGroup<Update::kRoles> group, const Update update) {
+__global__ void __launch_bounds__(kThreads)
+    update_strided(const __grid_constant__ StridedGroup<Update::kRoles> group, const Update update) {
   using C = typename Update::Value;
   constexpr int R = Update::kRoles;
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -193,8 +197,10 @@ Status for_each_group(const KernelCall& call, int32_t count, uint32_t required, 
   const cudaStream_t stream = stream_of(call).handle;
   Table<R> table;
   const auto with_update = [&](bool wide, auto&& body) {
-    if (wide) body(make(TypeTag<double>{}));
-    else body(make(TypeTag<float>{}));
+    if (wide)
+      body(make(TypeTag<double>{}));
+    else
+      body(make(TypeTag<float>{}));
   };
   bool table_wide = false;
   const auto flush = [&] {

@@ -9,17 +9,29 @@ constexpr unsigned kFullWarp = 0xffffffffu;
 constexpr int kWarpSize = 32;
 
 struct SumOp {
-  template <class T> __device__ __forceinline__ T operator()(T a, T b) const { return a + b; }
+  template <class T>
+  __device__ __forceinline__ T operator()(T a, T b) const {
+    return a + b;
+  }
 };
 struct ProductOp {
-  template <class T> __device__ __forceinline__ T operator()(T a, T b) const { return a * b; }
+  template <class T>
+  __device__ __forceinline__ T operator()(T a, T b) const {
+    return a * b;
+  }
 };
 // NaN wins.
 struct MaxOp {
-  template <class T> __device__ __forceinline__ T operator()(T a, T b) const { return (a > b || a != a) ? a : b; }
+  template <class T>
+  __device__ __forceinline__ T operator()(T a, T b) const {
+    return (a > b || a != a) ? a : b;
+  }
 };
 struct MinOp {
-  template <class T> __device__ __forceinline__ T operator()(T a, T b) const { return (a < b || a != a) ? a : b; }
+  template <class T>
+  __device__ __forceinline__ T operator()(T a, T b) const {
+    return (a < b || a != a) ? a : b;
+  }
 };
 
 // Shuffles any trivially copyable T of 4, 8, 12, 16 ... bytes.

@@ -12,15 +12,32 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
 };
 
 // Elements of T in 16 bytes.
-template <class T> constexpr int kVec16 = 16 / static_cast<int>(sizeof(T));
+template <class T>
+constexpr int kVec16 = 16 / static_cast<int>(sizeof(T));
 
 namespace detail {
-template <int Bytes> struct Word;
-template <> struct Word<16> { using type = uint4; };
-template <> struct Word<8> { using type = uint2; };
-template <> struct Word<4> { using type = uint32_t; };
-template <> struct Word<2> { using type = uint16_t; };
-template <> struct Word<1> { using type = uint8_t; };
+template <int Bytes>
+struct Word;
+template <>
+struct Word<16> {
+  using type = uint4;
+};
+template <>
+struct Word<8> {
+  using type = uint2;
+};
+template <>
+struct Word<4> {
+  using type = uint32_t;
+};
+template <>
+struct Word<2> {
+  using type = uint16_t;
+};
+template <>
+struct Word<1> {
+  using type = uint8_t;
+};
 }  // namespace detail
 
 // `p` must be aligned to sizeof(T) * N, which is 1, 2, 4, 8, 16, or a multiple of 16.

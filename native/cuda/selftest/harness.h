@@ -65,8 +65,10 @@ struct Storage {
     const auto n = static_cast<int64_t>(host.size());
     const Status s = up ? backend->copy(stream, device, host.data(), n, CopyKind::HostToDevice, &error)
                         : backend->copy(stream, host.data(), device, n, CopyKind::DeviceToHost, &error);
-    if (s.ok()) backend->stream_synchronize(stream, nullptr);
-    else printf("copy failed: %s\n", error.text);
+    if (s.ok())
+      backend->stream_synchronize(stream, nullptr);
+    else
+      printf("copy failed: %s\n", error.text);
   }
 };
 
@@ -89,8 +91,16 @@ struct Tensor {
     return where;
   }
   uint8_t* raw(int64_t linear) const { return storage->host.data() + at(linear) * item_size(dtype); }
-  template <class T> T read(int64_t i) const { T v; memcpy(&v, raw(i), sizeof v); return v; }
-  template <class T> void write(int64_t i, T v) const { memcpy(raw(i), &v, sizeof v); }
+  template <class T>
+  T read(int64_t i) const {
+    T v;
+    memcpy(&v, raw(i), sizeof v);
+    return v;
+  }
+  template <class T>
+  void write(int64_t i, T v) const {
+    memcpy(raw(i), &v, sizeof v);
+  }
 
   int64_t integer(int64_t i) const {
     switch (dtype) {
@@ -153,7 +163,8 @@ inline Tensor make(DType dtype, const Sizes& sizes) {
   t.dtype = dtype;
   t.sizes = sizes;
   t.strides.assign(sizes.size(), 1);
-  for (int d = static_cast<int>(sizes.size()) - 2; d >= 0; d--) t.strides[d] = t.strides[d + 1] * (sizes[d + 1] > 0 ? sizes[d + 1] : 1);
+  for (int d = static_cast<int>(sizes.size()) - 2; d >= 0; d--)
+    t.strides[d] = t.strides[d + 1] * (sizes[d + 1] > 0 ? sizes[d + 1] : 1);
   t.storage = std::make_shared<Storage>(t.numel() * item_size(dtype));
   return t;
 }
@@ -178,7 +189,8 @@ inline Tensor fill_with(Tensor t, const std::function<double(int64_t)>& f) {
 
 inline Tensor uniform(DType dtype, const Sizes& sizes, uint64_t seed, double low = -3, double high = 3) {
   Random random(seed);
-  return fill_with(make(dtype, sizes), [&](int64_t) { return dtype == DType::Bool ? random.uniform(0, 1) < 0.5 : random.uniform(low, high); });
+  return fill_with(make(dtype, sizes),
+                   [&](int64_t) { return dtype == DType::Bool ? random.uniform(0, 1) < 0.5 : random.uniform(low, high); });
 }
 
 // Runs a kernel through the seam. Outputs keep what they held (in-place kernels).
@@ -244,8 +256,8 @@ inline double tolerance(DType dtype) {
 }
 
 // Compares every element with `reference(i)`. `slack` multiplies the tolerance of the dtype.
-inline void expect(const std::string& kernel, const std::string& label, const Tensor& got, const std::function<double(int64_t)>& reference,
-                   double slack = 1) {
+inline void expect(const std::string& kernel, const std::string& label, const Tensor& got,
+                   const std::function<double(int64_t)>& reference, double slack = 1) {
   const double tol = tolerance(got.dtype) * slack;
   for (int64_t i = 0; i < got.numel(); i++) {
     const double a = got.value(i), exact = reference(i);
@@ -253,19 +265,21 @@ inline void expect(const std::string& kernel, const std::string& label, const Te
     const bool same = a == b || (std::isnan(a) && std::isnan(b)) || std::fabs(a - b) <= tol * (std::fabs(b) + 0.1);
     if (same) continue;
     char text[320];
-    snprintf(text, sizeof text, "%s (%s): element %lld is %.9g, expected %.9g", label.c_str(), dtype_name(got.dtype), static_cast<long long>(i), a, b);
+    snprintf(text, sizeof text, "%s (%s): element %lld is %.9g, expected %.9g", label.c_str(), dtype_name(got.dtype),
+             static_cast<long long>(i), a, b);
     return report(kernel, false, text);
   }
   report(kernel, true, "");
 }
 
-inline void expect_integers(const std::string& kernel, const std::string& label, const Tensor& got, const std::function<int64_t(int64_t)>& reference) {
+inline void expect_integers(const std::string& kernel, const std::string& label, const Tensor& got,
+                            const std::function<int64_t(int64_t)>& reference) {
   for (int64_t i = 0; i < got.numel(); i++) {
     const int64_t a = got.integer(i), b = reference(i);
     if (a == b) continue;
     char text[320];
-    snprintf(text, sizeof text, "%s (%s): element %lld is %lld, expected %lld", label.c_str(), dtype_name(got.dtype), static_cast<long long>(i),
-             static_cast<long long>(a), static_cast<long long>(b));
+    snprintf(text, sizeof text, "%s (%s): element %lld is %lld, expected %lld", label.c_str(), dtype_name(got.dtype),
+             static_cast<long long>(i), static_cast<long long>(a), static_cast<long long>(b));
     return report(kernel, false, text);
   }
   report(kernel, true, "");

@@ -57,8 +57,9 @@ int main(int argc, char** argv) {
   }
   if (getenv("SELFTEST_LARGE")) large = atoll(getenv("SELFTEST_LARGE"));
   const std::string only = argc > 1 ? argv[1] : "";
-  const std::pair<const char*, void (*)()> groups[] = {{"pointwise", test_pointwise}, {"memory", test_memory},     {"reductions", test_reductions},
-                                                       {"sorting", test_sorting},     {"indexing", test_indexing}, {"steps", test_steps}};
+  const std::pair<const char*, void (*)()> groups[] = {{"pointwise", test_pointwise},   {"memory", test_memory},
+                                                       {"reductions", test_reductions}, {"sorting", test_sorting},
+                                                       {"indexing", test_indexing},     {"steps", test_steps}};
   if (only == "time") {
     time_kernels();
     return 0;
@@ -72,7 +73,8 @@ int main(int argc, char** argv) {
     }
   int failed = 0;
   for (const auto& [name, tally] : tallies) {
-    printf("%s %-22s %4d cases%s%s\n", tally.failures ? "FAIL" : "PASS", name.c_str(), tally.cases, tally.failures ? ": " : "", tally.first.c_str());
+    printf("%s %-22s %4d cases%s%s\n", tally.failures ? "FAIL" : "PASS", name.c_str(), tally.cases, tally.failures ? ": " : "",
+           tally.first.c_str());
     failed += tally.failures > 0;
   }
   printf("%zu kernels, %d failed\n", tallies.size(), failed);

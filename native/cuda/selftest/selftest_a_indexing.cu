@@ -28,7 +28,9 @@ void test_index_select() {
           const Tensor y = make(dtype, {view.sizes[0], 33, view.sizes[2]});
           if (!run("index_select", {view, index}, {y}, {}).ok()) continue;
           const int64_t b = view.sizes[2];
-          expect("index_select", "3 dims", y, [&](int64_t i) { return view.value(linear(view, {i / b / 33, index.integer(i / b % 33), i % b})); }, 0);
+          expect(
+              "index_select", "3 dims", y,
+              [&](int64_t i) { return view.value(linear(view, {i / b / 33, index.integer(i / b % 33), i % b})); }, 0);
         }
       }
 }
@@ -37,14 +39,16 @@ void test_index_add() {
   for (DType dtype : {DType::Float32, DType::BFloat16, DType::Float64, DType::Int32})
     for (int64_t k : {0, 1, 40, 3000})
       for (const Sizes& s : {Sizes{1, 10, 40}, Sizes{3, 300, 5}, Sizes{1, 1, 1}}) {
-        const Tensor index = indices({k}, s[1], 3), source = uniform(dtype, {s[0], k, s[2]}, 4, -5, 5), y = uniform(dtype, s, 5, -5, 5), base = y.clone();
+        const Tensor index = indices({k}, s[1], 3), source = uniform(dtype, {s[0], k, s[2]}, 4, -5, 5),
+                     y = uniform(dtype, s, 5, -5, 5), base = y.clone();
         const double alpha = is_floating(dtype) ? 0.5 : 2;
         std::vector<double> expected, magnitude;
         for (int64_t i = 0; i < y.numel(); i++) expected.push_back(base.value(i)), magnitude.push_back(1);
         for (int64_t a = 0; a < s[0]; a++)
           for (int64_t j = 0; j < k; j++)
             for (int64_t b = 0; b < s[2]; b++)
-              expected[static_cast<size_t>(linear(y, {a, index.integer(j), b}))] += alpha * source.value(linear(source, {a, j, b}));
+              expected[static_cast<size_t>(linear(y, {a, index.integer(j), b}))] +=
+                  alpha * source.value(linear(source, {a, j, b}));
         if (!run("index_add", {index, source}, {y}, {alpha}).ok()) continue;
         expect("index_add", "k " + std::to_string(k), y, [&](int64_t i) { return expected[static_cast<size_t>(i)]; }, 10);
         const Tensor again = base.clone();
@@ -59,9 +63,12 @@ void test_gather() {
     const Tensor y = make(dtype, {5, 8, 11});
     if (run("gather", {x, index}, {y}, {}).ok())
       expect("gather", "3 dims", y, [&](int64_t i) { return x.value(linear(x, {i / 88, i / 11 % 8, index.integer(i)})); }, 0);
-    const Tensor view = x.transpose(1, 2), index2 = indices({6, 30, 4}, 8, 8, DType::Int32), y2 = make(dtype, {6, 4, 30}).transpose(1, 2);
+    const Tensor view = x.transpose(1, 2), index2 = indices({6, 30, 4}, 8, 8, DType::Int32),
+                 y2 = make(dtype, {6, 4, 30}).transpose(1, 2);
     if (run("gather", {view, index2}, {y2}, {}).ok())
-      expect("gather", "strided", y2, [&](int64_t i) { return view.value(linear(view, {i / 120, i / 4 % 30, index2.integer(i)})); }, 0);
+      expect(
+          "gather", "strided", y2, [&](int64_t i) { return view.value(linear(view, {i / 120, i / 4 % 30, index2.integer(i)})); },
+          0);
   }
 }
 
@@ -83,24 +90,31 @@ void scatter_case(const std::string& label, const Tensor& index, const Tensor& s
   for (int64_t i = 0; i < index.numel(); i++) {
     Sizes at(index.sizes.size());
     int64_t rest = i / k;
-    for (int64_t d = static_cast<int64_t>(at.size()) - 2; d >= 0; d--) at[static_cast<size_t>(d)] = rest % index.sizes[static_cast<size_t>(d)], rest /= index.sizes[static_cast<size_t>(d)];
+    for (int64_t d = static_cast<int64_t>(at.size()) - 2; d >= 0; d--)
+      at[static_cast<size_t>(d)] = rest % index.sizes[static_cast<size_t>(d)], rest /= index.sizes[static_cast<size_t>(d)];
     at.back() = index.integer(i);
     double& target = expected[static_cast<size_t>(linear(y, at))];
     target = combined(reduce, target, source.storage ? source.value(i) : source.scalar);
   }
   if (!run("scatter", {index, source}, {y}, {static_cast<double>(reduce)}).ok()) return;
-  expect("scatter", label + ", reduce " + std::to_string(reduce), y, [&](int64_t i) { return expected[static_cast<size_t>(i)]; }, 10);
+  expect(
+      "scatter", label + ", reduce " + std::to_string(reduce), y, [&](int64_t i) { return expected[static_cast<size_t>(i)]; },
+      10);
 }
 
 void test_scatter() {
   for (DType dtype : {DType::Float32, DType::BFloat16, DType::Float64, DType::Int64, DType::Int32})
     for (int reduce = 0; reduce <= 4; reduce++) {
-      const double low = reduce == 2 && !is_floating(dtype) ? 1 : reduce == 2 ? 0.99 : -5, high = reduce == 2 ? is_floating(dtype) ? 1.01 : 1.5 : 5;
+      const double low = reduce == 2 && !is_floating(dtype) ? 1
+                         : reduce == 2                      ? 0.99
+                                                            : -5,
+                   high = reduce == 2 ? is_floating(dtype) ? 1.01 : 1.5 : 5;
       const auto x = [&](const Sizes& s, uint64_t seed) { return uniform(dtype, s, seed, low, high); };
       scatter_case("short rows", indices({5, 7, 12}, 9, 1), x({5, 7, 12}, 2), x({6, 7, 9}, 3), reduce);
       scatter_case("long rows", indices({3, 500}, 40, 4), x({3, 500}, 5), x({3, 40}, 6), reduce);
       scatter_case("histogram", indices({5000}, 3, 7), x({5000}, 8), x({3}, 9), reduce);
-      scatter_case("strided", indices({90, 20}, 11, 10, DType::Int32).transpose(0, 1), x({90, 20}, 11).transpose(0, 1), x({11, 20}, 12).transpose(0, 1), reduce);
+      scatter_case("strided", indices({90, 20}, 11, 10, DType::Int32).transpose(0, 1), x({90, 20}, 11).transpose(0, 1),
+                   x({11, 20}, 12).transpose(0, 1), reduce);
       scatter_case("a number", indices({4, 100}, 50, 13), number(1.0, dtype), x({4, 50}, 14), reduce);
       scatter_case("no index", indices({4, 0}, 50, 13), x({4, 0}, 1), x({4, 50}, 14), reduce);
     }
@@ -137,7 +151,9 @@ void index_get_case(const std::string& label, const Tensor& x, const std::vector
     std::vector<Tensor> put = {values};
     put.insert(put.end(), index.begin(), index.end());
     if (run("index_put", put, {target}, {static_cast<double>(k), accumulate ? 1.0 : 0.0}).ok())
-      expect("index_put", label + (accumulate ? " accumulate" : ""), target, [&](int64_t i) { return expected[static_cast<size_t>(i)]; }, 10);
+      expect(
+          "index_put", label + (accumulate ? " accumulate" : ""), target,
+          [&](int64_t i) { return expected[static_cast<size_t>(i)]; }, 10);
   }
 }
 
@@ -147,7 +163,8 @@ void test_index_tuples() {
     index_get_case("1 index", x, {indices({50}, 12, 2, DType::Int64, -12)});
     index_get_case("1 index of 2 dims", x, {indices({5, 8}, 12, 3).transpose(0, 1)});
     index_get_case("scalar index", x, {indices({}, 12, 3)});
-    index_get_case("2 indices", x, {indices({7, 6}, 12, 4, DType::Int64, -12), indices({6, 7}, 9, 5, DType::Int32).transpose(0, 1)});
+    index_get_case("2 indices", x,
+                   {indices({7, 6}, 12, 4, DType::Int64, -12), indices({6, 7}, 9, 5, DType::Int32).transpose(0, 1)});
     index_get_case("3 indices", x, {indices({3000}, 12, 6), indices({3000}, 9, 7), indices({1}, 32, 8).expand(0, 3000)});
     index_get_case("odd rest", uniform(dtype, {6, 5, 3}, 9), {indices({40}, 6, 10)});
     index_get_case("many", uniform(dtype, {300, 4}, 9), {indices({5000}, 300, 10)});
@@ -169,9 +186,21 @@ void test_bad_indices() {
   };
   const auto f = [](const Sizes& s) { return uniform(DType::Float32, s, 1); };
   const std::vector<Bad> list = {
-      {"index_select", {f({1, 5, 4}), bad_index({6}, 3, 5)}, {f({1, 6, 4})}, {}, "index 5 at position 3 is out of range for size 5"},
-      {"index_select", {f({1, 5, 4}), bad_index({6}, 2, -1)}, {f({1, 6, 4})}, {}, "index -1 at position 2 is out of range for size 5"},
-      {"index_add", {bad_index({6}, 4, 7), f({1, 6, 4})}, {f({1, 5, 4})}, {1}, "index 7 at position 4 is out of range for size 5"},
+      {"index_select",
+       {f({1, 5, 4}), bad_index({6}, 3, 5)},
+       {f({1, 6, 4})},
+       {},
+       "index 5 at position 3 is out of range for size 5"},
+      {"index_select",
+       {f({1, 5, 4}), bad_index({6}, 2, -1)},
+       {f({1, 6, 4})},
+       {},
+       "index -1 at position 2 is out of range for size 5"},
+      {"index_add",
+       {bad_index({6}, 4, 7), f({1, 6, 4})},
+       {f({1, 5, 4})},
+       {1},
+       "index 7 at position 4 is out of range for size 5"},
       {"gather", {f({2, 5}), bad_index({2, 3}, 4, 9)}, {f({2, 3})}, {}, "index 9 at position 4 is out of range for size 5"},
       {"scatter", {bad_index({2, 3}, 5, -2), f({2, 3})}, {f({2, 5})}, {0}, "index -2 at position 5 is out of range for size 5"},
       {"index_get", {f({5, 4}), bad_index({6}, 1, -6)}, {f({6, 4})}, {1}, "index -6 at position 1 is out of range for size 5"},

@@ -71,10 +71,12 @@ void test_sequences() {
   for (DType dtype : {DType::Float32, DType::Float64, DType::BFloat16, DType::Int64, DType::Int32})
     for (int64_t n : {int64_t(0), int64_t(1), int64_t(2), int64_t(1000), int64_t(5003)}) {
       const Tensor y = make(dtype, {n});
-      if (run("arange", {}, {y}, {-3, 2}).ok()) expect("arange", "n " + std::to_string(n), y, [](int64_t i) { return -3.0 + 2.0 * static_cast<double>(i); });
+      if (run("arange", {}, {y}, {-3, 2}).ok())
+        expect("arange", "n " + std::to_string(n), y, [](int64_t i) { return -3.0 + 2.0 * static_cast<double>(i); });
       if (!is_floating(dtype)) continue;
       if (run("linspace", {}, {y}, {-1, 3}).ok())
-        expect("linspace", "n " + std::to_string(n), y, [&](int64_t i) { return n == 1 ? -1.0 : -1 + 4.0 * static_cast<double>(i) / static_cast<double>(n - 1); });
+        expect("linspace", "n " + std::to_string(n), y,
+               [&](int64_t i) { return n == 1 ? -1.0 : -1 + 4.0 * static_cast<double>(i) / static_cast<double>(n - 1); });
     }
 }
 
@@ -87,10 +89,13 @@ void test_tri() {
           const int64_t rows = view.sizes[1], columns = view.sizes[2];
           const Tensor y = make(dtype, view.sizes);
           if (run("tri", {view}, {y}, {static_cast<double>(diagonal), upper}).ok())
-            expect("tri", "diagonal " + std::to_string(diagonal), y, [&](int64_t i) {
-              const int64_t distance = i % columns - i / columns % rows;
-              return (upper != 0 ? distance >= diagonal : distance <= diagonal) ? view.value(i) : 0.0;
-            }, 0);
+            expect(
+                "tri", "diagonal " + std::to_string(diagonal), y,
+                [&](int64_t i) {
+                  const int64_t distance = i % columns - i / columns % rows;
+                  return (upper != 0 ? distance >= diagonal : distance <= diagonal) ? view.value(i) : 0.0;
+                },
+                0);
         }
       }
 }
@@ -100,12 +105,13 @@ struct Words {
   uint32_t at[4];
 };
 Words philox(uint32_t seed_low, uint32_t seed_high, uint64_t counter, uint64_t offset) {
-  uint32_t c[4] = {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), static_cast<uint32_t>(offset), static_cast<uint32_t>(offset >> 32)};
+  uint32_t c[4] = {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), static_cast<uint32_t>(offset),
+                   static_cast<uint32_t>(offset >> 32)};
   uint32_t k[2] = {seed_low, seed_high};
   for (int round = 0; round < 10; round++) {
     const uint64_t a = uint64_t(0xD2511F53u) * c[0], b = uint64_t(0xCD9E8D57u) * c[2];
-    const uint32_t next[4] = {static_cast<uint32_t>(b >> 32) ^ c[1] ^ k[0], static_cast<uint32_t>(b), static_cast<uint32_t>(a >> 32) ^ c[3] ^ k[1],
-                              static_cast<uint32_t>(a)};
+    const uint32_t next[4] = {static_cast<uint32_t>(b >> 32) ^ c[1] ^ k[0], static_cast<uint32_t>(b),
+                              static_cast<uint32_t>(a >> 32) ^ c[3] ^ k[1], static_cast<uint32_t>(a)};
     memcpy(c, next, sizeof c);
     k[0] += 0x9E3779B9u, k[1] += 0xBB67AE85u;
   }
@@ -144,16 +150,22 @@ void random_case(const Tensor& y, const Tensor& index, const std::string& label)
   if (is_floating(y.dtype)) {
     if (run("random_uniform", {index}, {y}, params({-2, 3})).ok())
       expect("random_uniform", label, y, [&](int64_t i) {
-        return -2 + 5 * (y.dtype == DType::Float64 ? static_cast<double>(wide_word(element(i)) >> 11) * 0x1p-53 : uniform_value(element(i)));
+        return -2 + 5 * (y.dtype == DType::Float64 ? static_cast<double>(wide_word(element(i)) >> 11) * 0x1p-53
+                                                   : uniform_value(element(i)));
       });
     if (run("random_normal", {index}, {y}, params({0.5, 2})).ok())
-      expect("random_normal", label, y, [&](int64_t i) { return 0.5 + 2 * normal_value(element(i)); }, 4);  // the angle is rounded to float
+      expect(
+          "random_normal", label, y, [&](int64_t i) { return 0.5 + 2 * normal_value(element(i)); },
+          4);  // the angle is rounded to float
   }
   const int64_t high = y.dtype == DType::Bool ? 2 : 100, low = y.dtype == DType::UInt8 || y.dtype == DType::Bool ? 0 : -20;
   if (run("random_integer", {index}, {y}, params({static_cast<double>(low), static_cast<double>(high)})).ok())
-    expect("random_integer", label, y, [&](int64_t i) { return static_cast<double>(low + static_cast<int64_t>(wide_word(element(i)) % static_cast<uint64_t>(high - low))); });
+    expect("random_integer", label, y, [&](int64_t i) {
+      return static_cast<double>(low + static_cast<int64_t>(wide_word(element(i)) % static_cast<uint64_t>(high - low)));
+    });
   if (run("random_bernoulli", {index}, {y}, params({0.3})).ok())
-    expect("random_bernoulli", label, y, [&](int64_t i) { return static_cast<double>(static_cast<float>(uniform_value(element(i))) < 0.3f); });
+    expect("random_bernoulli", label, y,
+           [&](int64_t i) { return static_cast<double>(static_cast<float>(uniform_value(element(i))) < 0.3f); });
 }
 
 void test_random() {
@@ -171,9 +183,12 @@ void test_random() {
       const Tensor x = uniform(dtype, {20, 31}, 5);
       for (const Tensor& view : {x, x.transpose(0, 1)}) {
         const Sizes strides = {view.sizes[1], 1};
-        const Tensor y = make(dtype, view.sizes), mask = make(DType::Bool, view.sizes), index = index_view(view.sizes, strides, 4);
+        const Tensor y = make(dtype, view.sizes), mask = make(DType::Bool, view.sizes),
+                     index = index_view(view.sizes, strides, 4);
         if (!run("dropout", {view, index}, {y, mask}, {kSeedLow, kSeedHigh, static_cast<double>(kOffset), p}).ok()) continue;
-        const auto kept = [&](int64_t i) { return static_cast<float>(uniform_value(4 + static_cast<uint64_t>(i))) >= static_cast<float>(p); };
+        const auto kept = [&](int64_t i) {
+          return static_cast<float>(uniform_value(4 + static_cast<uint64_t>(i))) >= static_cast<float>(p);
+        };
         expect("dropout", "y", y, [&](int64_t i) { return kept(i) ? view.value(i) / (1 - p) : 0.0; });
         expect("dropout", "mask", mask, [&](int64_t i) { return static_cast<double>(kept(i)); });
       }

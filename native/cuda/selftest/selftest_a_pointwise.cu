@@ -5,25 +5,38 @@ namespace selftest {
 namespace {
 
 namespace m {
-#define SW_REF(name) double name(double x) { return std::name(x); }
-SW_REF(exp) SW_REF(exp2) SW_REF(expm1) SW_REF(log) SW_REF(log2) SW_REF(log10) SW_REF(log1p) SW_REF(sqrt) SW_REF(sin) SW_REF(cos) SW_REF(tan)
-SW_REF(asin) SW_REF(acos) SW_REF(atan) SW_REF(sinh) SW_REF(cosh) SW_REF(tanh) SW_REF(asinh) SW_REF(acosh) SW_REF(atanh) SW_REF(erf) SW_REF(erfc)
-SW_REF(floor) SW_REF(ceil) SW_REF(trunc)
+#define SW_REF(name) \
+  double name(double x) { return std::name(x); }
+SW_REF(exp)
+SW_REF(exp2) SW_REF(expm1) SW_REF(log) SW_REF(log2) SW_REF(log10) SW_REF(log1p) SW_REF(sqrt) SW_REF(sin) SW_REF(cos) SW_REF(tan)
+    SW_REF(asin) SW_REF(acos) SW_REF(atan) SW_REF(sinh) SW_REF(cosh) SW_REF(tanh) SW_REF(asinh) SW_REF(acosh) SW_REF(atanh)
+        SW_REF(erf) SW_REF(erfc) SW_REF(floor) SW_REF(ceil) SW_REF(trunc)
 #undef SW_REF
-double round(double x) { return std::nearbyint(x); }
+            double round(double x) {
+  return std::nearbyint(x);
+}
 int64_t floor(int64_t x) { return x; }
 int64_t ceil(int64_t x) { return x; }
 int64_t trunc(int64_t x) { return x; }
 int64_t round(int64_t x) { return x; }
 double abs(double x) { return std::fabs(x); }
 int64_t abs(int64_t x) { return x < 0 ? -x : x; }
-template <class T> T sign(T x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
+template <class T>
+T sign(T x) {
+  return x > 0 ? 1 : x < 0 ? -1 : 0;
+}
 bool is_inf(double x) { return std::isinf(x); }
 bool is_inf(int64_t) { return false; }
 bool is_finite(double x) { return std::isfinite(x); }
 bool is_finite(int64_t) { return true; }
-template <class T> T maximum(T a, T b) { return a != a ? a : b != b ? b : a > b ? a : b; }
-template <class T> T minimum(T a, T b) { return a != a ? a : b != b ? b : a < b ? a : b; }
+template <class T>
+T maximum(T a, T b) {
+  return a != a ? a : b != b ? b : a > b ? a : b;
+}
+template <class T>
+T minimum(T a, T b) {
+  return a != a ? a : b != b ? b : a < b ? a : b;
+}
 double atan2(double y, double x) { return std::atan2(y, x); }
 double pow(double x, double y) { return std::pow(x, y); }
 int64_t pow(int64_t x, int64_t y) {
@@ -37,7 +50,9 @@ int64_t fmod(int64_t x, int64_t y) { return y == 0 ? 0 : x % y; }
 double trunc_divide(double x, double y) { return std::trunc(x / y); }
 int64_t trunc_divide(int64_t x, int64_t y) { return y == 0 ? 0 : x / y; }
 double floor_divide(double x, double y) { return std::floor(x / y); }
-int64_t floor_divide(int64_t x, int64_t y) { return y == 0 ? 0 : static_cast<int64_t>(std::floor(static_cast<double>(x) / static_cast<double>(y))); }
+int64_t floor_divide(int64_t x, int64_t y) {
+  return y == 0 ? 0 : static_cast<int64_t>(std::floor(static_cast<double>(x) / static_cast<double>(y)));
+}
 double remainder(double x, double y) { return x - std::floor(x / y) * y; }
 int64_t remainder(int64_t x, int64_t y) { return y == 0 ? 0 : x - floor_divide(x, y) * y; }
 int64_t shift_left(int64_t x, int64_t y) { return y < 0 || y > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(x) << y); }
@@ -71,23 +86,31 @@ struct Op {
 #define SW_INTEGER_I true
 #define SW_BOOL_SAME false
 #define SW_BOOL_BOOL true
-#define SW_POINTWISE(name_, arity_, classes_, result_, expression_)                                                            \
-  struct name_##_reference {                                                                                                 \
-    template <class T> static T apply(T x, T y, T z, T p0, T p1) {                                                            \
-      (void)x, (void)y, (void)z, (void)p0, (void)p1;                                                                          \
-      return static_cast<T>(expression_);                                                                                     \
-    }                                                                                                                         \
-    template <class T, bool Use> static T call(T x, T y, T z, T p0, T p1) {                                                   \
-      if constexpr (Use) return apply<T>(x, y, z, p0, p1);                                                                    \
-      else return T(0);                                                                                                       \
-    }                                                                                                                         \
+#define SW_POINTWISE(name_, arity_, classes_, result_, expression_) \
+  struct name_##_reference {                                        \
+    template <class T>                                              \
+    static T apply(T x, T y, T z, T p0, T p1) {                     \
+      (void)x, (void)y, (void)z, (void)p0, (void)p1;                \
+      return static_cast<T>(expression_);                           \
+    }                                                               \
+    template <class T, bool Use>                                    \
+    static T call(T x, T y, T z, T p0, T p1) {                      \
+      if constexpr (Use)                                            \
+        return apply<T>(x, y, z, p0, p1);                           \
+      else                                                          \
+        return T(0);                                                \
+    }                                                               \
   };
 #include "../../generated/pointwise_ops.inc"
 #undef SW_POINTWISE
 
 const Op kOps[] = {
-#define SW_POINTWISE(name_, arity_, classes_, result_, expression_)                                                       \
-  {#name_, arity_, #classes_[0], SW_BOOL_##result_, name_##_reference::call<double, SW_FLOATING_##classes_>,              \
+#define SW_POINTWISE(name_, arity_, classes_, result_, expression_) \
+  {#name_,                                                          \
+   arity_,                                                          \
+   #classes_[0],                                                    \
+   SW_BOOL_##result_,                                               \
+   name_##_reference::call<double, SW_FLOATING_##classes_>,         \
    name_##_reference::call<int64_t, SW_INTEGER_##classes_>},
 #include "../../generated/pointwise_ops.inc"
 #undef SW_POINTWISE
@@ -95,7 +118,8 @@ const Op kOps[] = {
 
 // Ops whose result jumps: their operands are multiples of a quarter, so that no rounding decides.
 bool jumps(const std::string& name) {
-  for (const char* n : {"floor_divide", "trunc_divide", "remainder", "fmod", "floor", "ceil", "round", "trunc", "eq", "ne", "lt", "le", "gt", "ge", "sign"})
+  for (const char* n : {"floor_divide", "trunc_divide", "remainder", "fmod", "floor", "ceil", "round", "trunc", "eq", "ne", "lt",
+                        "le", "gt", "ge", "sign"})
     if (name == n) return true;
   return false;
 }
@@ -113,7 +137,8 @@ Tensor operand(const Op& op, int which, DType dtype, const Sizes& sizes, uint64_
 double as_double(const Tensor& t, int64_t i) { return t.storage ? t.value(i) : t.scalar; }
 int64_t as_integer(const Tensor& t, int64_t i) { return t.storage ? t.integer(i) : static_cast<int64_t>(t.scalar); }
 
-void check(const Op& op, const std::string& label, ComputeType compute, std::vector<Tensor> inputs, Tensor y, bool in_place = false) {
+void check(const Op& op, const std::string& label, ComputeType compute, std::vector<Tensor> inputs, Tensor y,
+           bool in_place = false) {
   const bool integer = compute == ComputeType::Int64;
   const std::vector<double> params = {static_cast<double>(compute), integer ? 2.0 : 0.5, integer ? 3.0 : 1.25, 0.0, 0.0};
   std::vector<Tensor> before;
@@ -123,19 +148,22 @@ void check(const Op& op, const std::string& label, ComputeType compute, std::vec
   if (!run(op.name, inputs, {y}, params).ok()) return;
   const bool low = y.dtype == DType::Float16 || y.dtype == DType::BFloat16;
   const double slack = low ? 1 : std::string(op.name) == "tan" || std::string(op.name) == "pow" ? 10 : 2;
-  expect(op.name, label, y, [&](int64_t i) {
-    double r;
-    if (integer) {
-      r = static_cast<double>(op.integer(as_integer(before[0], i), as_integer(before[1], i), as_integer(before[2], i), 2, 3));
-    } else {
-      r = op.floating(as_double(before[0], i), as_double(before[1], i), as_double(before[2], i), 0.5, 1.25);
-    }
-    if (y.dtype == DType::Bool) return static_cast<double>(r != 0);
-    if (y.dtype == DType::Int32) return static_cast<double>(static_cast<int32_t>(static_cast<int64_t>(r)));
-    if (y.dtype == DType::UInt8) return static_cast<double>(static_cast<uint8_t>(static_cast<int64_t>(r)));
-    if (y.dtype == DType::Float16) return static_cast<double>(__half2float(__double2half(r)));
-    return r;
-  }, slack);
+  expect(
+      op.name, label, y,
+      [&](int64_t i) {
+        double r;
+        if (integer) {
+          r = static_cast<double>(op.integer(as_integer(before[0], i), as_integer(before[1], i), as_integer(before[2], i), 2, 3));
+        } else {
+          r = op.floating(as_double(before[0], i), as_double(before[1], i), as_double(before[2], i), 0.5, 1.25);
+        }
+        if (y.dtype == DType::Bool) return static_cast<double>(r != 0);
+        if (y.dtype == DType::Int32) return static_cast<double>(static_cast<int32_t>(static_cast<int64_t>(r)));
+        if (y.dtype == DType::UInt8) return static_cast<double>(static_cast<uint8_t>(static_cast<int64_t>(r)));
+        if (y.dtype == DType::Float16) return static_cast<double>(__half2float(__double2half(r)));
+        return r;
+      },
+      slack);
 }
 
 std::vector<Tensor> operands(const Op& op, DType dtype, const Sizes& sizes) {
@@ -166,7 +194,8 @@ void test_floats(const Op& op) {
     check(op, "transposed", compute, list, make(out(dtype), {5, 24, 16}));
     check(op, "strided output", compute, operands(op, dtype, {9, 13}), make(out(dtype), {9, 26}).slice(1, 1, 2, 13));
     check(op, "transposed output", compute, operands(op, dtype, {32, 64}), make(out(dtype), {64, 32}).transpose(0, 1));
-    if (!op.gives_bool && std::string(op.name) != "where") check(op, "in place", compute, operands(op, dtype, {777}), Tensor(), true);
+    if (!op.gives_bool && std::string(op.name) != "where")
+      check(op, "in place", compute, operands(op, dtype, {777}), Tensor(), true);
     if (op.arity > 1) {
       list = operands(op, dtype, {4104});
       list[op.arity - 1] = number(0.75);
@@ -203,8 +232,8 @@ void test_pointwise() {
   const double inf = INFINITY, nan = NAN, special[] = {nan, inf, -inf, 0, -0.0, 1};
   for (const Op& op : kOps) {
     const std::string name = op.name;
-    if (name != "maximum" && name != "minimum" && name != "isnan" && name != "isinf" && name != "isfinite" && name != "relu" && name != "sign" &&
-        name != "clamp")
+    if (name != "maximum" && name != "minimum" && name != "isnan" && name != "isinf" && name != "isfinite" && name != "relu" &&
+        name != "sign" && name != "clamp")
       continue;
     const Tensor x = fill_with(make(DType::Float32, {36}), [&](int64_t i) { return special[i % 6]; });
     const Tensor y = fill_with(make(DType::Float32, {36}), [&](int64_t i) { return special[i / 6]; });

@@ -59,8 +59,8 @@ Case layout(const Shape& s) {
   return c;
 }
 
-void reduce_case(const std::string& name, const Case& c, DType out, std::vector<double> params, const std::function<double(int64_t)>& reference,
-                 double slack = 1) {
+void reduce_case(const std::string& name, const Case& c, DType out, std::vector<double> params,
+                 const std::function<double(int64_t)>& reference, double slack = 1) {
   const Tensor y = make(out, c.outer);
   params.insert(params.begin(), c.reduced);
   if (run(name, {c.x}, {y}, params).ok()) expect(name, c.label + ", " + dtype_name(c.x.dtype), y, reference, slack);
@@ -88,7 +88,8 @@ void test_any_dtype(const Case& c) {
   };
   const double terms = c.x.dtype == DType::Float64 ? 10 : 4;
   reduce_case("reduce_sum", c, wide, {}, sum, terms);
-  if (is_floating(c.x.dtype)) reduce_case("reduce_mean", c, wide, {}, [&](int64_t row) { return sum(row) / static_cast<double>(c.n); }, terms);
+  if (is_floating(c.x.dtype))
+    reduce_case("reduce_mean", c, wide, {}, [&](int64_t row) { return sum(row) / static_cast<double>(c.n); }, terms);
   const auto count = [&](int64_t row) {
     int64_t k = 0;
     for (int64_t i = 0; i < c.n; i++) k += c.at(row, i) != 0;
@@ -98,8 +99,11 @@ void test_any_dtype(const Case& c) {
   reduce_case("reduce_all", c, DType::Bool, {}, [&](int64_t row) { return static_cast<double>(count(row) == c.n); });
   if (c.n == 0) return;
   for (bool largest : {true, false}) {
-    reduce_case(largest ? "reduce_amax" : "reduce_amin", c, c.x.dtype, {}, [&](int64_t row) { return c.at(row, arg_of(c, row, largest)); }, 0);
-    reduce_case(largest ? "reduce_argmax" : "reduce_argmin", c, DType::Int64, {}, [&](int64_t row) { return static_cast<double>(arg_of(c, row, largest)); });
+    reduce_case(
+        largest ? "reduce_amax" : "reduce_amin", c, c.x.dtype, {},
+        [&](int64_t row) { return c.at(row, arg_of(c, row, largest)); }, 0);
+    reduce_case(largest ? "reduce_argmax" : "reduce_argmin", c, DType::Int64, {},
+                [&](int64_t row) { return static_cast<double>(arg_of(c, row, largest)); });
   }
 }
 
@@ -113,41 +117,59 @@ void test_floats(const Case& c) {
   for (double correction : {0.0, 1.0}) {
     const Tensor y = make(c.x.dtype, c.outer), y2 = make(c.x.dtype, c.outer);
     if (!run("reduce_var", {c.x}, {y, y2}, {static_cast<double>(c.reduced), correction}).ok()) return;
-    expect("reduce_var", c.label, y, [&](int64_t row) {
-      double s = 0;
-      const double m = mean(row);
-      for (int64_t i = 0; i < c.n; i++) s += (c.at(row, i) - m) * (c.at(row, i) - m);
-      return s / std::fmax(0, n - correction);
-    }, 4);
+    expect(
+        "reduce_var", c.label, y,
+        [&](int64_t row) {
+          double s = 0;
+          const double m = mean(row);
+          for (int64_t i = 0; i < c.n; i++) s += (c.at(row, i) - m) * (c.at(row, i) - m);
+          return s / std::fmax(0, n - correction);
+        },
+        4);
     expect("reduce_var", c.label + " mean", y2, mean, 4);
   }
   for (double order : {0.0, 1.0, 2.0, 3.0, static_cast<double>(INFINITY), static_cast<double>(-INFINITY)}) {
     if (c.n == 0 && std::isinf(order)) continue;
-    reduce_case("reduce_norm", c, c.x.dtype, {order}, [&](int64_t row) {
-      double s = order == -INFINITY ? INFINITY : 0;
-      for (int64_t i = 0; i < c.n; i++) {
-        const double a = std::fabs(c.at(row, i));
-        s = order == INFINITY ? std::fmax(s, a) : order == -INFINITY ? std::fmin(s, a) : s + (order == 0 ? a != 0 : std::pow(a, order));
-      }
-      return order == 0 || std::isinf(order) ? s : std::pow(s, 1 / order);
-    }, 4);
+    reduce_case(
+        "reduce_norm", c, c.x.dtype, {order},
+        [&](int64_t row) {
+          double s = order == -INFINITY ? INFINITY : 0;
+          for (int64_t i = 0; i < c.n; i++) {
+            const double a = std::fabs(c.at(row, i));
+            s = order == INFINITY    ? std::fmax(s, a)
+                : order == -INFINITY ? std::fmin(s, a)
+                                     : s + (order == 0 ? a != 0 : std::pow(a, order));
+          }
+          return order == 0 || std::isinf(order) ? s : std::pow(s, 1 / order);
+        },
+        4);
   }
-  reduce_case("reduce_logsumexp", c, c.x.dtype, {}, [&](int64_t row) {
-    double s = 0;
-    for (int64_t i = 0; i < c.n; i++) s += std::exp(c.at(row, i));
-    return std::log(s);
-  }, 4);
+  reduce_case(
+      "reduce_logsumexp", c, c.x.dtype, {},
+      [&](int64_t row) {
+        double s = 0;
+        for (int64_t i = 0; i < c.n; i++) s += std::exp(c.at(row, i));
+        return std::log(s);
+      },
+      4);
 }
 
 void test_special_values() {
   const double inf = INFINITY, nan = NAN;
-  const std::vector<std::vector<double>> rows = {{1, nan, 2, nan}, {-inf, -inf, -inf, -inf}, {inf, 1, inf, 2}, {0, -0.0, 0, -0.0}, {3, 3, -3, -3}};
+  const std::vector<std::vector<double>> rows = {
+      {1, nan, 2, nan}, {-inf, -inf, -inf, -inf}, {inf, 1, inf, 2}, {0, -0.0, 0, -0.0}, {3, 3, -3, -3}};
   for (DType dtype : {DType::Float32, DType::BFloat16, DType::Float64}) {
     const Tensor x = make(dtype, {5, 4});
     fill_with(x, [&](int64_t i) { return rows[static_cast<size_t>(i / 4)][static_cast<size_t>(i % 4)]; });
     test_any_dtype(layout({"special values", x, 1}));
     const Case c = layout({"special values", x, 1});
-    reduce_case("reduce_logsumexp", c, dtype, {}, [&](int64_t row) { return row == 0 ? nan : row == 1 ? -inf : row == 2 ? inf : row == 3 ? std::log(4.0) : std::log(2 * (std::exp(3.0) + std::exp(-3.0))); });
+    reduce_case("reduce_logsumexp", c, dtype, {}, [&](int64_t row) {
+      return row == 0   ? nan
+             : row == 1 ? -inf
+             : row == 2 ? inf
+             : row == 3 ? std::log(4.0)
+                        : std::log(2 * (std::exp(3.0) + std::exp(-3.0)));
+    });
   }
   for (DType dtype : {DType::Float32, DType::Int32}) {
     const Case empty = layout({"empty rows", make(dtype, {3, 0}), 1});
@@ -159,12 +181,15 @@ void test_special_values() {
   const Tensor far = uniform(DType::Float32, {4, 20000}, 31, 10000, 10001);
   const Tensor y = make(DType::Float32, {4}), y2 = make(DType::Float32, {4});
   if (run("reduce_var", {far}, {y, y2}, {1, 1}).ok())
-    expect("reduce_var", "mean of 10000", y, [&](int64_t row) {
-      double m = 0, s = 0;
-      for (int64_t i = 0; i < 20000; i++) m += far.value(row * 20000 + i) / 20000;
-      for (int64_t i = 0; i < 20000; i++) s += (far.value(row * 20000 + i) - m) * (far.value(row * 20000 + i) - m);
-      return s / 19999;
-    }, 100);
+    expect(
+        "reduce_var", "mean of 10000", y,
+        [&](int64_t row) {
+          double m = 0, s = 0;
+          for (int64_t i = 0; i < 20000; i++) m += far.value(row * 20000 + i) / 20000;
+          for (int64_t i = 0; i < 20000; i++) s += (far.value(row * 20000 + i) - m) * (far.value(row * 20000 + i) - m);
+          return s / 19999;
+        },
+        100);
 }
 
 void scan_case(const std::string& label, const Tensor& x, const Tensor& y) {
@@ -173,11 +198,14 @@ void scan_case(const std::string& label, const Tensor& x, const Tensor& y) {
     const char* name = product ? "cumprod" : "cumsum";
     if (!run(name, {x}, {y}, {}).ok()) return;
     double running = 0;
-    expect(name, label, y, [&](int64_t i) {
-      if (i % n == 0) running = product ? 1 : 0;
-      running = product ? running * x.value(i) : running + x.value(i);
-      return running;
-    }, product ? 20 : 20);
+    expect(
+        name, label, y,
+        [&](int64_t i) {
+          if (i % n == 0) running = product ? 1 : 0;
+          running = product ? running * x.value(i) : running + x.value(i);
+          return running;
+        },
+        product ? 20 : 20);
   }
 }
 
@@ -216,11 +244,14 @@ void test_reductions() {
     for (const Shape& s : shapes(dtype, floating ? 0.995 : 1, floating ? 1.005 : 2)) {
       const Case c = layout(s);
       if (floating && item_size(dtype) == 2 && c.n > 2000) continue;
-      reduce_case("reduce_prod", c, floating ? dtype : DType::Int64, {}, [&](int64_t row) {
-        double p = 1;
-        for (int64_t i = 0; i < c.n; i++) p *= c.at(row, i);
-        return p;
-      }, 200);
+      reduce_case(
+          "reduce_prod", c, floating ? dtype : DType::Int64, {},
+          [&](int64_t row) {
+            double p = 1;
+            for (int64_t i = 0; i < c.n; i++) p *= c.at(row, i);
+            return p;
+          },
+          200);
     }
   }
   test_special_values();

@@ -23,8 +23,8 @@ std::vector<int64_t> order_of(const Tensor& x, int64_t row, int64_t n, bool desc
   return order;
 }
 
-void compare(const std::string& kernel, const std::string& label, const Tensor& x, const Tensor& values, const Tensor& indices, int64_t k,
-             bool descending) {
+void compare(const std::string& kernel, const std::string& label, const Tensor& x, const Tensor& values, const Tensor& indices,
+             int64_t k, bool descending) {
   const int64_t n = x.sizes.empty() ? 1 : x.sizes.back(), rows = n > 0 ? x.numel() / n : 0;
   std::vector<int64_t> expected;
   for (int64_t row = 0; row < rows; row++) {
@@ -38,7 +38,8 @@ void compare(const std::string& kernel, const std::string& label, const Tensor& 
 void sort_case(const std::string& label, const Tensor& x, const Tensor& values, const Tensor& indices) {
   for (bool descending : {false, true})
     if (run("sort", {x}, {values, indices}, {descending ? 1.0 : 0.0}).ok())
-      compare("sort", label + (descending ? " descending" : ""), x, values, indices, x.sizes.empty() ? 1 : x.sizes.back(), descending);
+      compare("sort", label + (descending ? " descending" : ""), x, values, indices, x.sizes.empty() ? 1 : x.sizes.back(),
+              descending);
 }
 
 void topk_case(const std::string& label, const Tensor& x, int64_t k) {
@@ -55,24 +56,30 @@ void topk_case(const std::string& label, const Tensor& x, int64_t k) {
 Tensor ties(DType dtype, const Sizes& sizes, uint64_t seed) {
   Random random(seed);
   const double special[] = {NAN, INFINITY, -INFINITY, 0.0, -0.0, 1.5, -1.5, 2};
-  return fill_with(make(dtype, sizes), [&](int64_t) { return is_floating(dtype) ? special[random.integer(0, 8)] : static_cast<double>(random.integer(0, 4)); });
+  return fill_with(make(dtype, sizes), [&](int64_t) {
+    return is_floating(dtype) ? special[random.integer(0, 8)] : static_cast<double>(random.integer(0, 4));
+  });
 }
 
 void test_sort() {
   for (DType dtype : kAll) {
     const double low = dtype == DType::UInt8 ? 0 : -100;
-    for (int64_t n : {int64_t(0), int64_t(1), int64_t(2), int64_t(33), int64_t(1000), int64_t(2048), int64_t(2049), int64_t(9001)})
-      sort_case("rows of " + std::to_string(n), uniform(dtype, {3, n}, 1, low, 100), make(dtype, {3, n}), make(DType::Int64, {3, n}));
+    for (int64_t n :
+         {int64_t(0), int64_t(1), int64_t(2), int64_t(33), int64_t(1000), int64_t(2048), int64_t(2049), int64_t(9001)})
+      sort_case("rows of " + std::to_string(n), uniform(dtype, {3, n}, 1, low, 100), make(dtype, {3, n}),
+                make(DType::Int64, {3, n}));
     sort_case("ties", ties(dtype, {4, 500}, 2), make(dtype, {4, 500}), make(DType::Int64, {4, 500}));
     sort_case("long ties", ties(dtype, {2, 5000}, 3), make(dtype, {2, 5000}), make(DType::Int64, {2, 5000}));
-    sort_case("columns", uniform(dtype, {2500, 3}, 4, low, 100).transpose(0, 1), make(dtype, {2500, 3}).transpose(0, 1), make(DType::Int64, {3, 2500}));
+    sort_case("columns", uniform(dtype, {2500, 3}, 4, low, 100).transpose(0, 1), make(dtype, {2500, 3}).transpose(0, 1),
+              make(DType::Int64, {3, 2500}));
     sort_case("scalar", uniform(dtype, {}, 4), make(dtype, {}), make(DType::Int64, {}));
   }
   sort_case("large", uniform(DType::Float32, {large}, 5, -1, 1), make(DType::Float32, {large}), make(DType::Int64, {large}));
 }
 
 void test_topk() {
-  for (DType dtype : {DType::Float32, DType::Float64, DType::BFloat16, DType::Float16, DType::Int64, DType::Int32, DType::UInt8}) {
+  for (DType dtype :
+       {DType::Float32, DType::Float64, DType::BFloat16, DType::Float16, DType::Int64, DType::Int32, DType::UInt8}) {
     const double low = dtype == DType::UInt8 ? 0 : -100;
     for (int64_t k : {int64_t(0), int64_t(1), int64_t(5), int64_t(100)}) {
       topk_case("short rows", uniform(dtype, {5, 300}, 1, low, 100), k);
@@ -98,7 +105,8 @@ void nonzero_case(const std::string& label, const Tensor& x) {
     int64_t rest = i;
     const size_t at = expected.size();
     expected.resize(at + static_cast<size_t>(ndim));
-    for (int64_t d = ndim - 1; d >= 0; d--) expected[at + static_cast<size_t>(d)] = rest % x.sizes[static_cast<size_t>(d)], rest /= x.sizes[static_cast<size_t>(d)];
+    for (int64_t d = ndim - 1; d >= 0; d--)
+      expected[at + static_cast<size_t>(d)] = rest % x.sizes[static_cast<size_t>(d)], rest /= x.sizes[static_cast<size_t>(d)];
   }
   expect_integers("nonzero", label + " count", count, [&](int64_t) { return found; });
   Tensor filled = rows;

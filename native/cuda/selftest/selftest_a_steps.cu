@@ -33,10 +33,12 @@ void test_sgd() {
     for (int variant = 0; variant < 5; variant++) {
       const double momentum = variant >= 1 ? 0.9 : 0, decay = variant >= 2 ? 0.1 : 0, dampening = variant == 3 ? 0.2 : 0;
       const bool nesterov = variant == 4, first = variant == 1, maximize = variant == 3;
-      const auto p = tensors(dtype, 1), g = tensors(dtype == DType::Float32 && variant == 2 ? DType::BFloat16 : dtype, 50), b = tensors(dtype, 90);
+      const auto p = tensors(dtype, 1), g = tensors(dtype == DType::Float32 && variant == 2 ? DType::BFloat16 : dtype, 50),
+                 b = tensors(dtype, 90);
       const auto p0 = clones(p), b0 = clones(b);
       const double count = static_cast<double>(p.size()), lr = 0.05;
-      const std::vector<double> params = {count, lr, momentum, dampening, decay, nesterov ? 1.0 : 0.0, maximize ? 1.0 : 0.0, first ? 1.0 : 0.0};
+      const std::vector<double> params = {
+          count, lr, momentum, dampening, decay, nesterov ? 1.0 : 0.0, maximize ? 1.0 : 0.0, first ? 1.0 : 0.0};
       if (!run("sgd_step", momentum != 0 ? joined({p, g, b}) : joined({p, g}), {}, params).ok()) continue;
       for (size_t t = 0; t < p.size(); t++) {
         const auto buffer = [&](int64_t i) {
@@ -58,15 +60,19 @@ void test_adam() {
   for (DType dtype : {DType::Float32, DType::BFloat16, DType::Float64})
     for (int variant = 0; variant < 5; variant++) {
       const bool decoupled = variant != 1, amsgrad = variant == 2, maximize = variant == 3, mixed = variant == 4;
-      const double lr = 0.01, beta1 = 0.9, beta2 = 0.99, eps = 1e-6, decay = variant == 0 ? 0 : 0.1, scale = variant == 3 ? 0.25 : 1;
+      const double lr = 0.01, beta1 = 0.9, beta2 = 0.99, eps = 1e-6, decay = variant == 0 ? 0 : 0.1,
+                   scale = variant == 3 ? 0.25 : 1;
       const double correction1 = 1 - std::pow(beta1, 3), correction2 = 1 - std::pow(beta2, 3);
       const DType state = mixed && dtype == DType::BFloat16 ? DType::Float32 : dtype;
       const int repeat = variant == 0 ? 20 : 1;  // more than one table
-      const auto p = tensors(dtype, 1, -1, 1, repeat), g = tensors(mixed && dtype == DType::Float32 ? DType::BFloat16 : dtype, 50, -1, 1, repeat);
-      const auto m = tensors(state, 90, -1, 1, repeat), v = tensors(state, 130, 0.1, 1, repeat), vmax = tensors(state, 170, 0.1, 1, repeat);
+      const auto p = tensors(dtype, 1, -1, 1, repeat),
+                 g = tensors(mixed && dtype == DType::Float32 ? DType::BFloat16 : dtype, 50, -1, 1, repeat);
+      const auto m = tensors(state, 90, -1, 1, repeat), v = tensors(state, 130, 0.1, 1, repeat),
+                 vmax = tensors(state, 170, 0.1, 1, repeat);
       const auto p0 = clones(p), m0 = clones(m), v0 = clones(v), vmax0 = clones(vmax);
-      const std::vector<double> params = {static_cast<double>(p.size()), lr, beta1, beta2, eps, decay, decoupled ? 1.0 : 0.0, amsgrad ? 1.0 : 0.0,
-                                          maximize ? 1.0 : 0.0, correction1, correction2, scale};
+      const std::vector<double> params = {
+          static_cast<double>(p.size()), lr,          beta1,       beta2, eps, decay, decoupled ? 1.0 : 0.0, amsgrad ? 1.0 : 0.0,
+          maximize ? 1.0 : 0.0,          correction1, correction2, scale};
       if (!run("adam_step", amsgrad ? joined({p, g, m, v, vmax}) : joined({p, g, m, v}), {}, params).ok()) continue;
       for (size_t t = 0; t < p.size(); t++) {
         const auto grad = [&](int64_t i) {
@@ -95,10 +101,12 @@ void test_foreach() {
     const double count = static_cast<double>(y.size());
     if (run("foreach_add", joined({y, x}), {}, {count, -0.5}).ok())
       for (size_t t = 0; t < y.size(); t++)
-        expect("foreach_add", "tensor " + std::to_string(t), y[t], [&](int64_t i) { return y0[t].value(i) - 0.5 * x[t].value(i); });
+        expect("foreach_add", "tensor " + std::to_string(t), y[t],
+               [&](int64_t i) { return y0[t].value(i) - 0.5 * x[t].value(i); });
     const auto y1 = clones(y);
     if (run("foreach_mul", y, {}, {count, 1.25}).ok())
-      for (size_t t = 0; t < y.size(); t++) expect("foreach_mul", "tensor " + std::to_string(t), y[t], [&](int64_t i) { return y1[t].value(i) * 1.25; });
+      for (size_t t = 0; t < y.size(); t++)
+        expect("foreach_mul", "tensor " + std::to_string(t), y[t], [&](int64_t i) { return y1[t].value(i) * 1.25; });
     const DType out = dtype == DType::Float64 ? DType::Float64 : DType::Float32;
     const Tensor norms = make(out, {static_cast<int64_t>(x.size())}), again = make(out, {static_cast<int64_t>(x.size())});
     if (!run("foreach_norm", x, {norms}, {count}).ok()) continue;
@@ -113,7 +121,8 @@ void test_foreach() {
   }
   const auto y = tensors(DType::Float32, 1), x = tensors(DType::BFloat16, 2), y0 = clones(y);
   if (run("foreach_add", joined({y, x}), {}, {static_cast<double>(y.size()), 2}).ok())
-    for (size_t t = 0; t < y.size(); t++) expect("foreach_add", "mixed dtypes", y[t], [&](int64_t i) { return y0[t].value(i) + 2 * x[t].value(i); });
+    for (size_t t = 0; t < y.size(); t++)
+      expect("foreach_add", "mixed dtypes", y[t], [&](int64_t i) { return y0[t].value(i) + 2 * x[t].value(i); });
 }
 
 }  // namespace

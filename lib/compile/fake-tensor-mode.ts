@@ -1,0 +1,54 @@
+/** FakeTensorMode: runs a program on shapes alone, for models that are larger than the machine. */
+import { swapBackend } from '../core/dispatch.js';
+import { ArgumentError, CompileError } from '../core/errors.js';
+import type { Tensor } from '../core/tensor.js';
+import { installValueAccess, type ValueAccess } from '../ops/construct.js';
+import { fakeLike, fakeTensor, runFake } from './fake-backend.js';
+
+function noValue(t: Tensor): never {
+  throw new CompileError(
+    `a value of a fake tensor (${t.dtype.name}[${t.shape.join(', ')}]) was read: fake tensors have shapes and no values. Under compile, a decision on a value ends the graph.`,
+    { shape: t.shape, dtype: t.dtype.name },
+  );
+}
+
+/** Value access under fake tensors: making is free, reading is an error. @internal */
+export const fakeValues: ValueAccess = {
+  fromRaw: (_raw, shape, dtype, device) => fakeTensor({ shape, strides: null, dtype, device }),
+  adopt: (_array, shape, dtype) => {
+    throw new CompileError(`an array was adopted under fake tensors (${dtype.name}[${shape.join(', ')}])`);
+  },
+  readSync: noValue,
+  read: noValue,
+  readElement: noValue,
+};
+
+/**
+ * Inside `run`, every op computes metadata only: shapes, dtypes, strides and devices are right, nothing is allocated.
+ *
+ * @see PyTorch `torch._subclasses.FakeTensorMode`
+ * @example
+ * const mode = new FakeTensorMode();
+ * const shape = mode.run(() => new nn.Linear(100_000, 100_000)(zeros([64, 100_000])).shape);
+ */
+export class FakeTensorMode {
+  /** Runs a synchronous function under the mode. @throws ArgumentError if it returns a promise */
+  run<T>(fn: () => T): T {
+    const backend = swapBackend(runFake);
+    const values = installValueAccess(fakeValues);
+    let result: T;
+    try {
+      result = fn();
+    } finally {
+      swapBackend(backend);
+      installValueAccess(values);
+    }
+    if (result instanceof Promise) throw new ArgumentError('FakeTensorMode.run takes a synchronous function');
+    return result;
+  }
+
+  /** A fake tensor with the metadata of a real one. */
+  fromTensor(t: Tensor): Tensor {
+    return fakeLike(t);
+  }
+}

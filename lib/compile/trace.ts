@@ -1,0 +1,131 @@
+/** Tracing: runs a function once on fake tensors and writes down every op that reaches the bottom layer. */
+import { versionOverride } from '../autograd/version.js';
+import { swapBackend } from '../core/dispatch.js';
+import { CompileError } from '../core/errors.js';
+import type { AnyOp } from '../core/op.js';
+import { defaultGenerator } from '../core/random.js';
+import { type Storage, storageResize } from '../core/storage.js';
+import type { Tensor } from '../core/tensor.js';
+import { installValueAccess } from '../ops/construct.js';
+import { fakeLike, runFake } from './fake-backend.js';
+import { fakeValues } from './fake-tensor-mode.js';
+import { Graph, Node, type Value } from './graph.js';
+
+/** A traced function: its graph, and what it returned on fake tensors. */
+export interface Trace<T> {
+  graph: Graph;
+  result: T;
+  /** The value that a fake tensor of the result stands for. */
+  valueOf(t: Tensor): Value;
+}
+
+class Tracer {
+  readonly graph = new Graph();
+  private readonly values = new Map<Tensor, Value>();
+  private readonly constants = new Map<Tensor, Tensor>();
+  private readonly storages = new Map<Storage, Tensor>();
+  private readonly names = new Map<string, number>();
+
+  placeholder(real: Tensor): Tensor {
+    const fake = fakeLike(real);
+    this.define(fake, new Node({ kind: 'placeholder', name: this.unique('arg'), metas: [describe(fake)] }), 0);
+    return fake;
+  }
+
+  run(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
+    const fakes = inputs.map((t) => this.fakeOf(t));
+    const target = into === null ? null : this.fakeOf(into);
+    const outputs = runFake(op, fakes, params, target);
+    const node = new Node({ kind: 'call', name: this.unique(op.name), op, inputs: fakes.map((t) => this.valueOf(t)), params, metas: outputs.map(describe) });
+    if (target !== null) node.into = this.valueOf(target);
+    outputs.forEach((t, i) => {
+      this.define(t, node, i);
+    });
+    if (outputs.length === 0 || outputs[0] === target) this.push(node);
+    return into === null ? outputs : [into];
+  }
+
+  effect(name: string, t: Tensor, effect: (real: Tensor) => void): void {
+    this.push(new Node({ kind: 'effect', name, inputs: [this.valueOf(this.fakeOf(t))], effect }));
+  }
+
+  /** A tensor that views the storage: what an effect on a storage is replayed through. */
+  tensorOn(storage: Storage): Tensor {
+    const found = this.storages.get(storage);
+    if (found === undefined) throw new CompileError('a storage that the traced function did not use was resized');
+    return found;
+  }
+
+  valueOf(t: Tensor): Value {
+    if (t.storage === null) return { number: t };
+    const value = this.values.get(t);
+    if (value === undefined) throw new CompileError(`a tensor of shape [${t.shape.join(', ')}] reached the graph that no traced op made`);
+    return value;
+  }
+
+  /** A real tensor from outside becomes a constant of the graph. */
+  fakeOf(t: Tensor): Tensor {
+    if (t.storage === null || this.values.has(t)) return t;
+    if (t.isFake) {
+      // A view made outside the dispatcher, or a saved tensor unpacked under another object: found by its storage.
+      const known = t.storage === null ? undefined : this.storages.get(t.storage);
+      if (known !== undefined && known.shape.join() === t.shape.join()) return known;
+    }
+    let fake = this.constants.get(t);
+    if (fake === undefined) {
+      fake = fakeLike(t);
+      this.constants.set(t, fake);
+      this.define(fake, new Node({ kind: 'constant', name: this.unique('const'), metas: [describe(fake)], tensor: t }), 0);
+    }
+    return fake;
+  }
+
+  private define(t: Tensor, node: Node, output: number): void {
+    if (this.values.has(t)) return;
+    this.values.set(t, { node, output });
+    if (t.storage !== null && !this.storages.has(t.storage)) this.storages.set(t.storage, t);
+    if (output === 0) this.push(node);
+  }
+
+  private push(node: Node): void {
+    this.graph.nodes.push(node);
+  }
+
+  private unique(base: string): string {
+    const count = this.names.get(base) ?? 0;
+    this.names.set(base, count + 1);
+    return count === 0 ? base : `${base}_${count}`;
+  }
+}
+
+function describe(t: Tensor): string {
+  return `${t.dtype.name}[${t.shape.join(', ')}]`;
+}
+
+/** Traces `fn` on stand-ins for `inputs`. @throws CompileError where it reads a value */
+export function trace<T>(inputs: readonly Tensor[], fn: (fakes: readonly Tensor[]) => T): Trace<T> {
+  const tracer = new Tracer();
+  const backend = swapBackend((op, given, params, into) => tracer.run(op, given, params, into));
+  const values = installValueAccess(fakeValues);
+  const random = defaultGenerator.getState();
+  const { run: resize } = storageResize;
+  const { set: setVersion } = versionOverride;
+  storageResize.run = (storage, bytes) => {
+    tracer.effect(`resize_${bytes}`, tracer.tensorOn(storage), (t) => void t.untypedStorage().resize_(bytes));
+    storage.nbytes = bytes;
+  };
+  versionOverride.set = (t, version) => {
+    tracer.effect('setVersion', t, (real) => versionOverride.set(real, version));
+    t.sharedVersion().value = version;
+  };
+  try {
+    const result = fn(inputs.map((t) => tracer.placeholder(t)));
+    return { graph: tracer.graph, result, valueOf: (t) => tracer.valueOf(tracer.fakeOf(t)) };
+  } finally {
+    swapBackend(backend);
+    installValueAccess(values);
+    defaultGenerator.setState(random);
+    storageResize.run = resize;
+    versionOverride.set = setVersion;
+  }
+}

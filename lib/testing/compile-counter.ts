@@ -1,0 +1,26 @@
+/** Compiler backends that count. */
+import type { CompileBackend, CompiledGraph } from '../compile/compile.js';
+import type { Graph, GraphModule } from '../compile/graph.js';
+
+/** What a counting backend has seen; it is itself the backend to pass to `compile`. */
+export interface CompileCounter extends CompileBackend {
+  /** Graphs captured. */
+  frameCount: number;
+  /** Op calls in all graphs. */
+  opCount: number;
+  readonly graphs: Graph[];
+}
+
+/** A backend that runs graphs eagerly and counts frames and ops. @see PyTorch `torch._dynamo.testing.CompileCounter` */
+export function CompileCounter(): CompileCounter {
+  const counter = ((module: GraphModule): CompiledGraph => {
+    counter.frameCount++;
+    counter.opCount += module.graph.callNodes.length;
+    counter.graphs.push(module.graph);
+    return (...inputs) => module.forward(...inputs);
+  }) as unknown as CompileCounter;
+  counter.frameCount = 0;
+  counter.opCount = 0;
+  (counter as { graphs: Graph[] }).graphs = [];
+  return counter;
+}

@@ -1,0 +1,2 @@
+/** `shardwise/testing`: counters for compiled functions. */
+export { CompileCounter } from './compile-counter.js';
