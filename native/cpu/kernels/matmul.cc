@@ -6,7 +6,7 @@
 // of them or each is small; otherwise one after the other, each over all threads. A batch that shares b is one tall
 // product. Integers and bool multiply and add modulo 2^64 in blocks; alpha and beta are truncated to integers.
 //
-// Measured on two cores of a Zen 5 virtual machine, float32, medians: see bench/native/README.md.
+// Measured (bench/native/README.md): two cores of Zen 5, float32 2048 cubed 486 GFLOP/s (OpenBLAS 488), bfloat16 977.
 #include "convert.h"
 #include "gemm/gemm.h"
 #include "generated/op_params.h"

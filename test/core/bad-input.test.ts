@@ -1,0 +1,80 @@
+/** Bad input is an error of the library that names the op and the values; never a crash, never wrong numbers. */
+import assert from 'node:assert/strict';
+import {
+  ArgumentError,
+  AutogradError,
+  arange,
+  cat,
+  crossEntropy,
+  DeviceError,
+  DtypeError,
+  device,
+  embedding,
+  FreedError,
+  full,
+  IndexError,
+  InPlaceError,
+  int64,
+  ones,
+  optim,
+  ShapeError,
+  type ShardwiseError,
+  tensor,
+  zeros,
+} from '../../lib/index.js';
+
+type ErrorClass = abstract new (...args: never[]) => ShardwiseError;
+
+const cases: Record<string, [run: () => unknown, kind: ErrorClass, message: RegExp]> = {
+  'shapes that do not broadcast': [() => ones([2, 3]).add(ones([4])), ShapeError, /add.*\[2, 3\].*\[4\]/],
+  'inner sizes of a product': [() => ones([2, 3]).matmul(ones([4, 5])), ShapeError, /3 columns[\s\S]*4 rows/],
+  'dtypes of a product': [() => ones([2, 2]).matmul(ones([2, 2]).double()), DtypeError, /float64/],
+  'a dim out of range': [() => ones([2, 3]).sum(5), IndexError, /dim 5/],
+  'a dim given twice': [() => ones([2, 3]).sum([0, 0]), IndexError, /more than once/],
+  'an index out of range': [
+    () =>
+      ones([3])
+        .indexSelect(0, tensor([5], { dtype: int64 }))
+        .tolist(),
+    IndexError,
+    /5.*3/,
+  ],
+  'a class that is not there': [() => crossEntropy(ones([1, 3]), tensor([7], { dtype: int64 })).item(), IndexError, /7/],
+  'an embedding of floats': [() => embedding(ones([2]), ones([3, 4])), DtypeError, /int64/],
+  'a ragged array': [() => tensor([[1, 2], [3]]), ShapeError, /ragged/],
+  'a string in an array': [() => tensor([1, 'two'] as unknown as number[]), ArgumentError, /string/],
+  'a negative size': [() => zeros([-1]), ArgumentError, /-1/],
+  'a size that is not a number': [() => full([Number.NaN], 1), ArgumentError, /NaN/],
+  'a size beyond memory': [() => zeros([2 ** 50]), ArgumentError, /elements/],
+  'a step that leads nowhere': [() => arange(0, 3, -1), ArgumentError, /arange/],
+  'a view that needs a copy': [() => ones([2, 3]).t().view(6), ShapeError, /reshape/],
+  'a shape that does not fit': [() => ones([2, 3]).reshape(4, -1), ShapeError, /6 elements/],
+  'an empty list': [() => cat([]), ArgumentError, /at least one/],
+  'a device that is misspelt': [() => device('gpu' as 'cpu'), DeviceError, /gpu/],
+  'a value of many elements': [() => ones([2]).item(), ShapeError, /one element/],
+  'the largest of nothing': [() => zeros([0]).amax(), IndexError, /no elements/],
+  'a gradient for integers': [() => tensor([1], { dtype: int64 }).requiresGrad_(), AutogradError, /floating/],
+  'a float into integers': [() => tensor([1], { dtype: int64 }).add_(0.5), DtypeError, /int64/],
+  'an expanded tensor in place': [() => ones([1]).expand(3).add_(1), InPlaceError, /share memory/],
+  'an optimizer of nothing': [() => new optim.SGD([], { lr: 1 }), ArgumentError, /empty/],
+  'a bad hyperparameter': [() => new optim.Adam([ones([1], { requiresGrad: true })], { betas: [2, 0.9] }), ArgumentError, /betas/],
+};
+
+describe('bad input', () => {
+  for (const [what, [run, kind, message]] of Object.entries(cases)) {
+    it(`answers ${what} with ${kind.name}`, () => {
+      assert.throws(run, (error: ShardwiseError) => {
+        assert.ok(error instanceof kind, `got ${error}`);
+        assert.match(error.message, message);
+        assert.match(error.code, /^ERR_/);
+        return true;
+      });
+    });
+  }
+
+  it('answers a freed tensor with FreedError, whatever is asked of it', () => {
+    const t = ones([3]);
+    t.dispose();
+    for (const use of [() => t.add(1), () => t.tolist(), () => t.narrow(0, 0, 1), () => t.untypedStorage()]) assert.throws(use, FreedError);
+  });
+});
