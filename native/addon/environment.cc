@@ -119,6 +119,7 @@ Stream* Environment::default_stream(int32_t device, ErrorText* error) {
   const auto id = static_cast<uint32_t>(streams.size());
   auto stream = std::make_unique<Stream>(Devices::get().backend(device), Devices::index(device), id, 0);
   if (!stream->open(error).ok()) return nullptr;
+  if (device == 0) stream->on_idle = [] { Devices::get().allocator(0)->trim_idle_host(); };
   streams.push_back(std::move(stream));
   default_streams[device] = id;
   return streams[id].get();

@@ -203,6 +203,11 @@ void CachingAllocator::empty_cache(int64_t idle_ms) {
   release_idle(idle_ms <= 0 ? Clock::time_point::max() : Clock::now() - std::chrono::milliseconds(idle_ms));
 }
 
+void CachingAllocator::trim_idle_host() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  trim_host(kCollectedCache);
+}
+
 MemoryStats CachingAllocator::stats() {
   std::lock_guard<std::mutex> lock(mutex_);
   MemoryStats out = stats_;

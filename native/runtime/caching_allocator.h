@@ -57,6 +57,9 @@ class CachingAllocator {
   // Returns free segments that have been idle for at least this long.
   void empty_cache(int64_t idle_ms);
 
+  // The host has been idle: keeps only a little of what is free.
+  void trim_idle_host();
+
   MemoryStats stats();
   void reset_peaks();
 

@@ -1,5 +1,6 @@
 #include "stream.h"
 
+#include <chrono>
 #include <cstring>
 
 #if defined(__x86_64__)
@@ -12,6 +13,7 @@
 namespace shardwise {
 
 namespace {
+constexpr auto kIdle = std::chrono::milliseconds(40);  // before memory is given back
 constexpr int kSpins = 2000;  // some tens of microseconds, before the thread sleeps
 constexpr int64_t align16(int64_t n) { return (n + 15) & ~int64_t{15}; }
 enum class Kind : int32_t { Kernel, Function, Wrap };
@@ -152,7 +154,13 @@ void Stream::loop() {
       }
       std::unique_lock<std::mutex> lock(mutex_);
       sleeping_.store(true, std::memory_order_seq_cst);
-      wake_.wait(lock, [&] { return stop_.load() || head_.load(std::memory_order_seq_cst) != tail; });
+      const auto woken = [&] { return stop_.load() || head_.load(std::memory_order_seq_cst) != tail; };
+      if (!wake_.wait_for(lock, kIdle, woken)) {
+        lock.unlock();
+        if (on_idle) on_idle();
+        lock.lock();
+        wake_.wait(lock, woken);
+      }
       sleeping_.store(false, std::memory_order_seq_cst);
       if (stop_.load()) return;
     }

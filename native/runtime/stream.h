@@ -58,6 +58,8 @@ class Stream {
   bool failed() const { return failed_.load(std::memory_order_acquire); }
 
   void* native() const { return native_; }
+  // Called on the native thread when it has had nothing to do for a while; set before the first command.
+  std::function<void()> on_idle;
   Status open(ErrorText* error);             // makes the backend's stream; called before first use
 
  private:
