@@ -1,6 +1,6 @@
 // reduce_var, reduce_norm, reduce_logsumexp. See reduce.cuh for the mapping. Floats only.
 //
-// var: Welford over groups: mean and squared deviations of a group of neighbours, merged with Chan's formula, so that there is
+// var, in double: Welford over groups: mean and squared deviations of a group of neighbours, merged with Chan's formula, so that there is
 // one division per group and no cancellation. Divides by max(0, n - correction); outputs (var, mean).
 // norm: the order decides the sum: count of nonzeros, |x|, x^2, max |x|, min |x|, |x|^p.
 // logsumexp: running maximum and sum of exp(x - maximum); -inf rows give -inf, +inf gives +inf.
@@ -18,47 +18,44 @@ template <class C>
 __device__ __forceinline__ C infinity() {
   return static_cast<C>(__int_as_float(0x7f800000));
 }
-__device__ __forceinline__ float quick_divide(float a, float b) { return __fdividef(a, b); }
-__device__ __forceinline__ double quick_divide(double a, double b) { return a / b; }
-
-template <class C>
+// Moments are kept in double: far from 0, float32 means lose the digits that the deviations need.
 struct Moments {
-  C count, mean, squares;  // squares: sum of squared deviations from mean
+  double count, mean, squares;  // squares: sum of squared deviations from mean
 };
 
 template <class C>
 struct VarReduce {
   static constexpr bool kOwnOutput = false;
   using Value = C;
-  using Accumulator = Moments<C>;
-  C correction;
+  using Accumulator = Moments;
+  double correction;
 
-  __device__ __forceinline__ Moments<C> identity() const { return {C(0), C(0), C(0)}; }
-  __device__ __forceinline__ Moments<C> combine(const Moments<C>& a, const Moments<C>& b) const {
-    if (b.count == C(0)) return a;
-    if (a.count == C(0)) return b;
-    const C count = a.count + b.count, share = b.count / count, delta = b.mean - a.mean;
+  __device__ __forceinline__ Moments identity() const { return {0, 0, 0}; }
+  __device__ __forceinline__ Moments combine(const Moments& a, const Moments& b) const {
+    if (b.count == 0) return a;
+    if (a.count == 0) return b;
+    const double count = a.count + b.count, share = b.count / count, delta = b.mean - a.mean;
     return {count, a.mean + delta * share, a.squares + b.squares + delta * delta * a.count * share};
   }
   template <int N>
-  __device__ __forceinline__ void add(Moments<C>& a, const C (&v)[N], int64_t, int64_t) const {
-    C mean = v[0];
+  __device__ __forceinline__ void add(Moments& a, const C (&v)[N], int64_t, int64_t) const {
+    double mean = v[0];
 #pragma unroll
     for (int i = 1; i < N; i++) mean += v[i];
-    mean *= C(1) / C(N);
-    C squares = C(0);
+    mean *= 1.0 / N;
+    double squares = 0;
 #pragma unroll
     for (int i = 0; i < N; i++) squares += (v[i] - mean) * (v[i] - mean);
-    const C count = a.count + C(N), share = quick_divide(C(N), count), delta = mean - a.mean;
+    const double count = a.count + N, share = N / count, delta = mean - a.mean;
     a.mean += delta * share;
     a.squares += squares + delta * delta * a.count * share;
     a.count = count;
   }
-  __device__ __forceinline__ void finish(const Args& args, int64_t output, const Moments<C>& a) const {
-    const C n = static_cast<C>(args.reduced), freedom = n - correction;
-    const C nothing = n == C(0) ? C(0) / n : C(0);  // NaN
-    write_result<C>(args.y, output, args.y_dtype, (a.squares + nothing) / (freedom > C(0) ? freedom : C(0)));
-    if (args.y2) write_result<C>(args.y2, output, args.y_dtype, a.mean + nothing);
+  __device__ __forceinline__ void finish(const Args& args, int64_t output, const Moments& a) const {
+    const double n = static_cast<double>(args.reduced), freedom = n - correction;
+    const double nothing = n == 0 ? 0 / n : 0;  // NaN
+    write_result<C>(args.y, output, args.y_dtype, static_cast<C>((a.squares + nothing) / (freedom > 0 ? freedom : 0)));
+    if (args.y2) write_result<C>(args.y2, output, args.y_dtype, static_cast<C>(a.mean + nothing));
   }
 };
 
@@ -159,7 +156,7 @@ Status reduce_var(const KernelCall& call) {
   const auto& p = call.params_as<ReduceVarParams>();
   return reduce_floats(call, p.reduced_ndim, [&](auto tag, Plan& plan) {
     using C = tag_t<decltype(tag)>;
-    return launch_reduce(call, plan, VarReduce<C>{static_cast<C>(p.correction)});
+    return launch_reduce(call, plan, VarReduce<C>{p.correction});
   });
 }
 
