@@ -1,9 +1,9 @@
 /** What `shardwise doctor` looks for and says. */
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { describe, it } from 'mocha';
+import { after, describe, it } from 'mocha';
 import { describeReport, examine } from '../../lib/cli/doctor.js';
 import type { Addon } from '../../lib/native/addon.js';
 import { findLibrary, formatVersion, libraryCandidates, type OptionalLibrary, optionalLibraries } from '../../lib/native/libraries.js';
@@ -11,8 +11,11 @@ import { findLibrary, formatVersion, libraryCandidates, type OptionalLibrary, op
 const library = (name: string) => optionalLibraries.find((one) => one.name === name) as OptionalLibrary;
 const nccl = library('NCCL');
 
+const folders: string[] = [];
+
 function folderWith(...files: string[]): string {
   const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-libraries-'));
+  folders.push(folder);
   for (const file of files) {
     mkdirSync(path.dirname(path.join(folder, file)), { recursive: true });
     writeFileSync(path.join(folder, file), '');
@@ -28,6 +31,8 @@ function addonWith(versions: Record<string, number>): Addon {
 }
 
 describe('search for optional libraries', () => {
+  after(() => folders.forEach((folder) => rmSync(folder, { recursive: true })));
+
   it('goes from the loader to toolkits to Python wheels', () => {
     const toolkit = folderWith('lib64/libnccl.so.2');
     const venv = folderWith('lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2');

@@ -1,10 +1,10 @@
 /** The published package in an empty folder: no install script, no compiler, and it computes. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { before, describe, it } from 'mocha';
-import { barePath, bytesBelow, nodeBinary, npm, pack, root, temporaryFolder } from './package.js';
+import { after, before, describe, it } from 'mocha';
+import { barePath, bytesBelow, nodeBinary, npm, pack, removeTemporaryFolders, root, temporaryFolder } from './package.js';
 
 const program = `
 import { createRequire } from 'node:module';
@@ -50,8 +50,10 @@ describe('the packed package', function () {
     npm(folder, ['install', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund', tarball], env);
   });
 
+  after(removeTemporaryFolders);
+
   it('has no script that an installation would run, and no file that makes npm guess one', () => {
-    const manifest = JSON.parse(execFileSync(process.execPath, ['-p', `JSON.stringify(require(${JSON.stringify(path.join(installed, 'package.json'))}))`], { encoding: 'utf8' }));
+    const manifest = JSON.parse(readFileSync(path.join(installed, 'package.json'), 'utf8'));
     for (const script of ['preinstall', 'install', 'postinstall', 'prepare']) assert.equal(manifest.scripts[script], undefined, script);
     assert.equal(manifest.gypfile, false);
     assert.equal(existsSync(path.join(installed, 'binding.gyp')), false);
@@ -66,6 +68,24 @@ describe('the packed package', function () {
     );
     assert.deepEqual(readdirSync(path.join(installed, 'scripts')), ['build-native.cjs']);
     assert.equal(existsSync(path.join(installed, 'native', 'cuda', 'selftest')), false);
+  });
+
+  it('exports nothing that is not there', () => {
+    const { exports } = JSON.parse(readFileSync(path.join(installed, 'package.json'), 'utf8'));
+    const targets = (entry: unknown): string[] => (typeof entry === 'string' ? [entry] : Object.values(entry as object).flatMap(targets));
+    assert.deepEqual(
+      targets(exports).filter((target) => !existsSync(path.join(installed, target))),
+      [],
+    );
+  });
+
+  it('refuses a second copy in one process', () => {
+    const copy = path.join(folder, 'other', 'node_modules', 'shardwise');
+    cpSync(path.join(folder, 'node_modules'), path.dirname(copy), { recursive: true });
+    const script = `await import('shardwise'); await import(${JSON.stringify(path.join(copy, 'dist', 'index.js'))}).catch((error) => console.log(error.message))`;
+    const output = execFileSync(process.execPath, ['--input-type=module', '-e', script], { cwd: folder, env, encoding: 'utf8' });
+    assert.match(output, /two copies of shardwise/);
+    assert.ok(output.includes(copy), output);
   });
 
   it('stays small: 10 MB without CUDA, 40 MB with it', () => {

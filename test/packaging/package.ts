@@ -1,6 +1,6 @@
 /** Packs what `npm publish` would ship with the addon at hand, and runs other Node versions; for the tests of this folder. */
 import { execFileSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -25,8 +25,16 @@ export function binaries(): Binary[] {
   return found;
 }
 
+const temporary: string[] = [];
+
 export function temporaryFolder(purpose: string): string {
-  return mkdtempSync(path.join(tmpdir(), `shardwise-${purpose}-`));
+  const folder = mkdtempSync(path.join(tmpdir(), `shardwise-${purpose}-`));
+  temporary.push(folder);
+  return folder;
+}
+
+export function removeTemporaryFolders(): void {
+  for (const folder of temporary.splice(0)) rmSync(folder, { recursive: true, force: true });
 }
 
 /** Runs npm of the Node that runs the tests. */
