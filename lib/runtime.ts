@@ -15,8 +15,8 @@ import { Tensor } from './core/tensor.js';
 import { rawArray } from './core/values.js';
 import { cudaStatus } from './cuda/status.js';
 import { runEager } from './eager/eager-backend.js';
-import { installTokenBytes } from './eager/garbage.js';
-import { adoptArray, allocateNow, nativeMemory, readBytes, readBytesSync, readElement, writeBytes } from './eager/memory.js';
+import { installTokenCounts } from './eager/garbage.js';
+import { adoptArray, allocateNow, nativeMemory, readBytes, readBytesSync, readElement, readTokenCounts, writeBytes } from './eager/memory.js';
 import { connect, installDevicePreparation } from './eager/submit.js';
 import { loadAddon } from './native/load.js';
 import { installValueAccess } from './ops/construct.js';
@@ -36,11 +36,7 @@ installDevicePreparation((device) => {
   }
   if (device.index >= addon.deviceCount('cuda')) throw new DeviceError(`there is no ${device}: ${addon.deviceCount('cuda')} CUDA devices were found`);
 });
-installTokenBytes(() => {
-  let bytes = addon.memoryStats(cpu.code).tokenBytes;
-  for (let i = 0; i < addon.deviceCount('cuda'); i++) bytes += addon.memoryStats(1 + i).tokenBytes;
-  return bytes;
-});
+installTokenCounts(readTokenCounts);
 
 function fresh(shape: Shape, dtype: DType, device: Device, storage: Storage): Tensor {
   return new Tensor(shape, contiguousStrides(shape), 0, dtype, device, storage);

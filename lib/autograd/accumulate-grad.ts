@@ -4,6 +4,8 @@ import { isNonOverlappingAndDense } from '../core/shape.js';
 import { setGrad, type Tensor } from '../core/tensor.js';
 import { ACCUMULATE_SEQUENCE, type Gradients, leaves, Node } from './node.js';
 
+const NO_GRADIENTS: Gradients = [];
+
 export class AccumulateGrad extends Node {
   readonly name = 'AccumulateGrad';
   readonly variable: Tensor;
@@ -11,21 +13,19 @@ export class AccumulateGrad extends Node {
   createGraph = false;
 
   constructor(variable: Tensor) {
-    super(1, ACCUMULATE_SEQUENCE);
+    super(1, [], ACCUMULATE_SEQUENCE);
     this.variable = variable;
   }
 
   apply([grad]: Gradients): Gradients {
     const { variable } = this;
-    if (grad === null || grad === undefined) return [];
+    if (grad === null || grad === undefined) return NO_GRADIENTS;
     const before = variable.gradTensor;
     if (before === null) setGrad(variable, this.createGraph || !stealable(grad, variable) ? grad.clone() : grad);
     else if (this.createGraph) variable.grad = before.add(grad);
     else before.add_(grad);
-    variable.postAccumulateHooks?.forEach((hook) => {
-      hook(variable);
-    });
-    return [];
+    if (variable.postAccumulateHooks !== null) for (const hook of variable.postAccumulateHooks.values()) hook(variable);
+    return NO_GRADIENTS;
   }
 }
 
@@ -38,9 +38,14 @@ function stealable(grad: Tensor, variable: Tensor): boolean {
     storage.refs <= 2 &&
     grad.base === null &&
     storage.nbytes === grad.nbytes &&
-    grad.shape.every((s, i) => s <= 1 || grad.strides[i] === variable.strides[i]) &&
+    sameLayout(grad, variable) &&
     isNonOverlappingAndDense(grad.shape, grad.strides)
   );
+}
+
+function sameLayout(a: Tensor, b: Tensor): boolean {
+  for (let i = 0; i < a.shape.length; i++) if ((a.shape[i] as number) > 1 && a.strides[i] !== b.strides[i]) return false;
+  return true;
 }
 
 /** The accumulator of a leaf; one for its life, so that hooks stay. */

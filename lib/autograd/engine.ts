@@ -8,7 +8,7 @@ import { setGrad, Tensor } from '../core/tensor.js';
 import { AccumulateGrad } from './accumulate-grad.js';
 import { checkAnomaly, isAnomalyEnabled } from './anomaly.js';
 import { setGradEnabled } from './grad-mode.js';
-import type { Edge, Gradients, Node } from './node.js';
+import type { Edge, Gradients, Node, NodeTask } from './node.js';
 import { ReadyQueue } from './ready-queue.js';
 
 export interface EngineOptions {
@@ -35,13 +35,14 @@ export function runBackward(roots: readonly Edge[], rootGrads: readonly Tensor[]
   callbackStack.push(callbacks);
   const modeBefore = setGradEnabled(options.createGraph);
   const scope = options.createGraph ? null : openScope();
+  const run = new BackwardRun(options, scope);
   try {
-    const run = new BackwardRun(options, scope);
     run.start(roots, rootGrads);
     run.drain();
     for (const fn of callbacks) outside(fn);
     return run.captured;
   } finally {
+    run.leave();
     callbackStack.pop();
     setGradEnabled(modeBefore);
     if (scope !== null) {
@@ -65,8 +66,7 @@ class BackwardRun {
   readonly captured: (Tensor | null)[];
   private readonly options: EngineOptions;
   private readonly scope: Scope | null;
-  private readonly dependencies = new Map<Node, number>();
-  private readonly buffers = new Map<Node, Gradients>();
+  private readonly met: Node[] = [];
   private readonly ready = new ReadyQueue();
   private needed: Set<Node> | null = null;
 
@@ -80,11 +80,45 @@ class BackwardRun {
     const { captures, only } = this.options;
     const targets = captures !== null ? new Set(captures.map((e) => e.node)) : only;
     if (targets !== null) this.needed = reaching(roots, targets);
-    countDependencies(roots, this.dependencies);
-    roots.forEach(({ node, outputNr }, i) => {
+    const { met } = this;
+    for (let i = 0; i < roots.length; i++) this.taskOf((roots[i] as Edge).node);
+    const first = met.length; // a node that is the root of several tensors starts once
+    this.meetOthers();
+    for (let i = 0; i < roots.length; i++) {
+      const { node, outputNr } = roots[i] as Edge;
       this.deliver(node, outputNr, grads[i] as Tensor);
-    });
-    for (const { node } of roots) if ((this.dependencies.get(node) ?? 0) === 0) this.ready.push(node);
+    }
+    for (let i = 0; i < first; i++) {
+      const node = met[i] as Node;
+      if ((node.task as NodeTask).dependencies === 0) this.ready.push(node);
+    }
+  }
+
+  /** Finds the nodes ahead of the roots, and counts for each how many others pass gradients to it. */
+  private meetOthers(): void {
+    const { met } = this;
+    for (let i = 0; i < met.length; i++) {
+      const { edges } = met[i] as Node;
+      for (let k = 0; k < edges.length; k++) {
+        const edge = edges[k];
+        if (edge !== null && edge !== undefined) this.taskOf(edge.node).dependencies++;
+      }
+    }
+  }
+
+  private taskOf(node: Node): NodeTask {
+    let { task } = node;
+    if (task === null || task.run !== this) {
+      task = { run: this, outer: task, dependencies: 0, arrived: [] };
+      node.task = task;
+      this.met.push(node);
+    }
+    return task;
+  }
+
+  /** Gives the nodes back to the backward around this one. */
+  leave(): void {
+    for (const node of this.met) node.task = (node.task as NodeTask).outer;
   }
 
   drain(): void {
@@ -92,8 +126,9 @@ class BackwardRun {
   }
 
   private step(node: Node): void {
-    const buffer = this.buffers.get(node) ?? [];
-    this.buffers.delete(node);
+    const task = node.task as NodeTask;
+    const buffer = task.arrived;
+    task.arrived = [];
     const runs = this.needed === null || this.needed.has(node);
     const mark = this.scope === null ? 0 : this.scope.storages.length;
     let incoming = runs ? this.runTensorHooks(node, buffer) : buffer;
@@ -101,7 +136,7 @@ class BackwardRun {
     let results: Gradients = [];
     if (runs && this.executes(node)) {
       if (node.preHooks !== null) incoming = this.runPreHooks(node, incoming);
-      if (incoming.some((g) => g !== null && g !== undefined)) {
+      if (hasAny(incoming)) {
         results = this.apply(node, padded(incoming, node.numOutputs));
         if (node.postHooks !== null) results = this.runPostHooks(node, results, incoming);
       }
@@ -135,24 +170,19 @@ class BackwardRun {
       if (edge === null || edge === undefined) continue;
       const grad = results[i];
       if (grad !== null && grad !== undefined) this.deliver(edge.node, edge.outputNr, grad);
-      const left = (this.dependencies.get(edge.node) as number) - 1;
-      this.dependencies.set(edge.node, left);
-      if (left === 0) this.ready.push(edge.node);
+      const task = edge.node.task as NodeTask;
+      if (--task.dependencies === 0) this.ready.push(edge.node);
     }
   }
 
   /** Adds a gradient to what has arrived for an output of a node. */
   private deliver(node: Node, outputNr: number, grad: Tensor): void {
-    let buffer = this.buffers.get(node);
-    if (buffer === undefined) {
-      buffer = [];
-      this.buffers.set(node, buffer);
-    }
+    const buffer = (node.task as NodeTask).arrived;
     const before = buffer[outputNr];
     const next = before === null || before === undefined ? grad : before.add(grad);
     buffer[outputNr] = next;
     next.storage?.hold();
-    if (before !== null && before !== undefined) this.letGo([before]);
+    if (before !== null && before !== undefined) this.release(before);
   }
 
   /** Frees what a node's rule made on the way to its results. */
@@ -170,13 +200,15 @@ class BackwardRun {
   }
 
   private letGo(grads: Gradients): void {
-    for (const g of grads) {
-      const storage = g?.storage;
-      if (!storage || storage.handle === 0) continue;
-      storage.holds--;
-      storage.refs--;
-      this.freeIfOurs(storage);
-    }
+    for (let i = 0; i < grads.length; i++) this.release(grads[i]);
+  }
+
+  private release(grad: Tensor | null | undefined): void {
+    const storage = grad?.storage;
+    if (!storage || storage.handle === 0) return;
+    storage.holds--;
+    storage.refs--;
+    this.freeIfOurs(storage);
   }
 
   /** Frees a gradient of this run that is in no buffer and was shown to nobody. */
@@ -248,19 +280,9 @@ function padded(grads: Gradients, length: number): Gradients {
   return Array.from({ length }, (_, i) => grads[i] ?? null);
 }
 
-function countDependencies(roots: readonly Edge[], dependencies: Map<Node, number>): void {
-  const stack = roots.map((e) => e.node);
-  const seen = new Set<Node>(stack);
-  for (let node = stack.pop(); node !== undefined; node = stack.pop()) {
-    for (const edge of node.edges) {
-      if (edge === null) continue;
-      dependencies.set(edge.node, (dependencies.get(edge.node) ?? 0) + 1);
-      if (!seen.has(edge.node)) {
-        seen.add(edge.node);
-        stack.push(edge.node);
-      }
-    }
-  }
+function hasAny(grads: Gradients): boolean {
+  for (let i = 0; i < grads.length; i++) if (grads[i] !== null && grads[i] !== undefined) return true;
+  return false;
 }
 
 /** Nodes from which one of the targets can be reached. */

@@ -2,7 +2,7 @@
 import { AutogradError, InPlaceError } from '../core/errors.js';
 import { Tensor } from '../core/tensor.js';
 import { isGradEnabled, noGrad } from './grad-mode.js';
-import { alreadyReleased, type Gradients, Node } from './node.js';
+import { alreadyReleased, edgeOf, type Gradients, Node } from './node.js';
 import { SavedTensor } from './saved-tensor.js';
 
 /** What `forward` leaves for `backward`. */
@@ -65,15 +65,14 @@ class FunctionNode extends Node {
   private released = false;
 
   constructor(implementation: Implementation, ctx: FunctionContext, tensors: readonly (Tensor | null)[], numOutputs: number) {
-    super(numOutputs);
+    super(
+      numOutputs,
+      tensors.map((t) => (t === null ? null : edgeOf(t))),
+    );
     this.implementation = implementation;
     this.name = implementation.name;
     this.ctx = ctx;
     ctx.node = this;
-    for (const t of tensors) {
-      if (t === null) this.edges.push(null);
-      else this.addEdge(t);
-    }
   }
 
   override get runsUserCode(): boolean {

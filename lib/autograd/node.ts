@@ -22,6 +22,16 @@ export interface Edge {
   outputNr: number;
 }
 
+/** What one backward knows of a node on its way: gradients still to come, and those that have arrived. @internal */
+export interface NodeTask {
+  /** The backward that this belongs to. */
+  readonly run: object;
+  /** Of the backward that runs around this one and has met the node too. */
+  readonly outer: NodeTask | null;
+  dependencies: number;
+  arrived: Gradients;
+}
+
 /** A removable registration. */
 export interface HookHandle {
   remove(): void;
@@ -42,9 +52,11 @@ export abstract class Node {
   /** Later nodes run first. */
   readonly sequence: number;
   /** Where the gradient of each input goes; null for inputs that need none. */
-  readonly edges: (Edge | null)[] = [];
+  readonly edges: (Edge | null)[];
   /** Gradients that arrive: one for each output of the forward op. */
   readonly numOutputs: number;
+  /** @internal of the innermost backward that has met the node */
+  task: NodeTask | null = null;
   /** @internal by output */
   tensorHooks: (Map<number, TensorHook> | undefined)[] | null = null;
   /** @internal tensors whose `.grad` is kept, by output */
@@ -56,8 +68,9 @@ export abstract class Node {
   /** Call site of the forward op, under anomaly detection. */
   forwardStack: string | undefined = undefined;
 
-  constructor(numOutputs: number, sequence = nextSequence++) {
+  constructor(numOutputs: number, edges: (Edge | null)[], sequence = nextSequence++) {
     this.numOutputs = numOutputs;
+    this.edges = edges;
     this.sequence = sequence;
   }
 
@@ -94,11 +107,6 @@ export abstract class Node {
     }
     return register(hooks, hook);
   }
-
-  /** @internal the edge that the gradient of `t` takes */
-  addEdge(t: Tensor): void {
-    this.edges.push(edgeOf(t));
-  }
 }
 
 /** Makes the accumulator of a leaf; handed over by accumulate-grad.ts, which builds on this file. @internal */
@@ -115,27 +123,37 @@ export function edgeOf(t: Tensor): Edge | null {
   return t.leafRequiresGrad ? { node: leaves.accumulatorOf(t), outputNr: 0 } : null;
 }
 
+/** One edge for each tensor, in an array of exactly that length. */
+export function edgesOf(tensors: readonly Tensor[]): (Edge | null)[] {
+  const edges = new Array<Edge | null>(tensors.length);
+  for (let i = 0; i < tensors.length; i++) edges[i] = edgeOf(tensors[i] as Tensor);
+  return edges;
+}
+
 /** The node of an op of the table: its gradient rule, and what the rule reads. */
 export class OpNode extends Node implements VjpContext<object> {
   readonly op: AnyOp;
   readonly params: object;
-  private readonly shapes: Shape[] = [];
-  private readonly inputDtypes: DType[] = [];
-  private readonly inputDevices: Device[] = [];
+  private readonly shapes: Shape[];
+  private readonly inputDtypes: DType[];
+  private readonly inputDevices: Device[];
   private savedInputs: (SavedTensor | undefined)[] | null = null;
   private savedOutputs: (SavedTensor | undefined)[] | null = null;
   private released = false;
 
   constructor(op: AnyOp, inputs: readonly Tensor[], params: object, numOutputs: number) {
-    super(numOutputs);
+    super(numOutputs, edgesOf(inputs));
     this.op = op;
     this.params = params;
-    for (let i = 0; i < inputs.length; i++) {
+    const count = inputs.length;
+    this.shapes = new Array(count);
+    this.inputDtypes = new Array(count);
+    this.inputDevices = new Array(count);
+    for (let i = 0; i < count; i++) {
       const t = inputs[i] as Tensor;
-      this.addEdge(t);
-      this.shapes.push(t.shape);
-      this.inputDtypes.push(t.dtype);
-      this.inputDevices.push(t.device);
+      this.shapes[i] = t.shape;
+      this.inputDtypes[i] = t.dtype;
+      this.inputDevices[i] = t.device;
     }
   }
 
@@ -188,8 +206,13 @@ export class OpNode extends Node implements VjpContext<object> {
   apply(grads: Gradients): Gradients {
     if (this.released) throw alreadyReleased(this.name);
     const rule = this.op.vjp as NonNullable<AnyOp['vjp']>;
-    const results = rule(this, ...(grads as Tensor[])) as Gradients;
-    return results.map((g, i) => (g === null || g === undefined || !this.needs(i) ? null : fitGradient(g, this.shapes[i] as Shape, this.inputDtypes[i] as DType)));
+    const results = (grads.length === 1 ? rule(this, grads[0] as Tensor) : rule(this, ...(grads as Tensor[]))) as Gradients;
+    const fitted = new Array<Tensor | null>(results.length);
+    for (let i = 0; i < results.length; i++) {
+      const g = results[i];
+      fitted[i] = g === null || g === undefined || !this.needs(i) ? null : fitGradient(g, this.shapes[i] as Shape, this.inputDtypes[i] as DType);
+    }
+    return fitted;
   }
 
   override release(): void {

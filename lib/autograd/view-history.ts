@@ -35,14 +35,10 @@ class CopySlices extends Node {
   private readonly selfIndex: number;
 
   constructor(base: Tensor, window: Window, inner: OpNode, selfIndex: number) {
-    super(1);
+    super(1, [edgeOf(base), ...inner.edges.map((edge, i) => (i === selfIndex ? null : edge))]);
     this.window = window;
     this.inner = inner;
     this.selfIndex = selfIndex;
-    this.edges.push(edgeOf(base));
-    inner.edges.forEach((edge, i) => {
-      this.edges.push(i === selfIndex ? null : edge);
-    });
   }
 
   apply([grad]: Gradients): Gradients {
@@ -69,10 +65,9 @@ class ViewOfChanged extends Node {
   private readonly base: { shape: Shape; strides: Shape };
 
   constructor(base: Tensor, window: Window) {
-    super(1);
+    super(1, [edgeOf(base)]);
     this.window = window;
     this.base = { shape: base.shape, strides: base.strides };
-    this.edges.push(edgeOf(base));
   }
 
   apply([grad]: Gradients): Gradients {

@@ -8,6 +8,8 @@ export interface CommandWriter {
   tensor(t: Tensor): void;
   /** A tensor's storage at other sizes and strides (in elements), from the tensor's own offset. */
   view(t: Tensor, sizes: Shape, strides: Shape): void;
+  /** A tensor whose elements are one run of memory, as `count` elements; a wrapped number becomes an immediate. */
+  flat(t: Tensor, count: number): void;
   /** A number in place of a tensor; 0 stands for an absent optional operand. */
   immediate(value: number, dtype: DType): void;
   /** Sizes and strides without data: maps coordinates to the global element index, for random numbers. */
@@ -16,6 +18,8 @@ export interface CommandWriter {
   output(t: Tensor): void;
   /** An output at other sizes and strides. */
   outputView(t: Tensor, sizes: Shape, strides: Shape): void;
+  /** An output whose elements are one run of memory. */
+  flatOutput(t: Tensor, count: number): void;
   /** An optional output that is not wanted. */
   absentOutput(): void;
   /** An estimate of the work in simple element operations; decides whether a small command runs inline. */

@@ -38,6 +38,7 @@ export function isContiguousLayout(shape: Shape, strides: Shape): boolean {
 
 /** Whether the elements fill a block of memory exactly once, in some order of dims (a permuted contiguous tensor does). */
 export function isNonOverlappingAndDense(shape: Shape, strides: Shape): boolean {
+  if (isContiguousLayout(shape, strides)) return true;
   const order = shape.map((_, i) => i).filter((i) => shape[i] !== 1);
   order.sort((a, b) => (strides[a] as number) - (strides[b] as number));
   let expected = 1;
@@ -91,10 +92,8 @@ export function broadcastShapes(a: Shape, b: Shape, op: string): Shape {
 /** Strides of a tensor seen at a larger, broadcast shape: 0 where a size of 1 is stretched. */
 export function broadcastStrides(shape: Shape, strides: Shape, target: Shape): number[] {
   const lead = target.length - shape.length;
-  const out = new Array<number>(target.length).fill(0);
-  for (let i = 0; i < shape.length; i++) {
-    if (shape[i] === target[i + lead]) out[i + lead] = strides[i] as number;
-  }
+  const out = new Array<number>(target.length);
+  for (let i = 0; i < target.length; i++) out[i] = i >= lead && shape[i - lead] === target[i] ? (strides[i - lead] as number) : 0;
   return out;
 }
 

@@ -23,27 +23,65 @@ function loadCollector(): Collector {
   return collector;
 }
 
-/** A young collection is asked for after so many bytes were left to the collector: a compromise of peak memory and time. */
-const MINOR_BYTES = 64 * 2 ** 20;
-const MINOR_COUNT = 20_000;
-/** An old collection, when what survives young ones has grown by this factor and this much. */
-const MAJOR_FACTOR = 1.5;
-const MAJOR_BYTES = 256 * 2 ** 20;
+/**
+ * A young collection is asked for after so many storages that hold at least so much: few enough that what they refer to is
+ * still in the processor's cache, and that V8's own young collections, which come later as its heap grows, do not matter.
+ */
+const MINOR_COUNT = 256;
+const MINOR_FLOOR_BYTES = 256 * 2 ** 10;
+/** Or after so many bytes, times the slack. */
+const MINOR_BYTES = 16 * 2 ** 20;
+/** An old collection, when what survives young ones has grown by this factor, and by so much times the slack. */
+const MAJOR_FACTOR = 1.25;
+const MAJOR_COUNT = 64;
+const MAJOR_BYTES = 32 * 2 ** 20;
+/** The share of the time that a kind of collection may take. */
+const MAX_SHARE = 0.03;
+const MAX_SLACK = 256;
+
+/**
+ * Runs collections of one kind. Where they take more than their share of the time, the slack doubles, and more garbage may
+ * gather before the next one: small programs stay small, large ones fast, and both are flat after a few steps.
+ */
+class Collections {
+  slack = 1;
+  private last = 0;
+
+  run(collect: () => void): void {
+    const start = performance.now();
+    collect();
+    const end = performance.now();
+    if (this.last > 0 && end - start > MAX_SHARE * (end - this.last)) this.slack = Math.min(this.slack * 2, MAX_SLACK);
+    this.last = end;
+  }
+}
+
+const minor = new Collections();
+const major = new Collections();
 
 let bytesSinceMinor = 0;
 let countSinceMinor = 0;
-let liveAfterMajor = 0;
-let liveTokenBytes: () => number = () => 0;
+let minorCount = MINOR_COUNT;
+let survivors = { count: 0, bytes: 0 };
+let afterMajor = survivors;
 
-/** @internal how many bytes only the collector can free, of all devices */
-export function installTokenBytes(read: () => number): void {
-  liveTokenBytes = read;
+/** What only the collector can free, of all devices. */
+interface TokenCounts {
+  count: number;
+  bytes: number;
+}
+let readTokens: () => TokenCounts = () => ({ count: 0, bytes: 0 });
+
+/** @internal */
+export function installTokenCounts(read: () => TokenCounts): void {
+  readTokens = read;
 }
 
 /** Full collection: drops every tensor that nothing refers to. */
 export function collectGarbage(): void {
   loadCollector()();
-  liveAfterMajor = liveTokenBytes();
+  survivors = readTokens();
+  afterMajor = survivors;
   bytesSinceMinor = 0;
   countSinceMinor = 0;
 }
@@ -56,20 +94,29 @@ export function notePressure(outputs: readonly Tensor[]): void {
     bytesSinceMinor += storage.nbytes;
     countSinceMinor++;
   }
-  if (bytesSinceMinor > MINOR_BYTES || countSinceMinor > MINOR_COUNT) relieve();
+  if (bytesSinceMinor > MINOR_FLOOR_BYTES && (countSinceMinor > minorCount || bytesSinceMinor > MINOR_BYTES * minor.slack)) relieve();
 }
 
 function relieve(): void {
   const collect = loadCollector();
-  const manySmall = bytesSinceMinor <= MINOR_BYTES;
+  // Some were disposed of by hand, or collected already: wait for as many again.
+  const { count, bytes } = readTokens();
+  countSinceMinor = count - survivors.count;
+  bytesSinceMinor = bytes - survivors.bytes;
+  if (countSinceMinor < minorCount * 0.9 && bytesSinceMinor < MINOR_BYTES * minor.slack * 0.9) return;
   bytesSinceMinor = 0;
   countSinceMinor = 0;
-  // Young objects in such numbers make V8 scavenge by itself.
-  if (manySmall) return;
-  collect({ type: 'minor' });
-  const live = liveTokenBytes();
-  if (live > liveAfterMajor * MAJOR_FACTOR + MAJOR_BYTES) {
-    collect();
-    liveAfterMajor = liveTokenBytes();
+  minor.run(() => collect({ type: 'minor' }));
+  survivors = readTokens();
+  if (hasGrown(survivors)) {
+    major.run(collect);
+    survivors = readTokens();
+    afterMajor = survivors;
   }
+  // Many survivors make a collection dear: the next one waits until as many new ones are there.
+  minorCount = Math.max(MINOR_COUNT, survivors.count);
+}
+
+function hasGrown({ count, bytes }: TokenCounts): boolean {
+  return bytes > afterMajor.bytes * MAJOR_FACTOR + MAJOR_BYTES * major.slack || (bytes > MINOR_FLOOR_BYTES && count > afterMajor.count * MAJOR_FACTOR + MAJOR_COUNT * major.slack);
 }

@@ -20,6 +20,13 @@ function words(): Float64Array {
 }
 let shared: Float64Array | undefined;
 
+/** How many storages only the collector can free, and their bytes, on all devices. */
+export function readTokenCounts(): { count: number; bytes: number } {
+  writer.addon.tokenCounts();
+  const list = words();
+  return { count: list[0] as number, bytes: list[1] as number };
+}
+
 /** A storage with memory, owned by the open scope or the collector. */
 export function allocateNow(device: Device, bytes: number): Storage {
   const storage = new Storage(device, bytes);

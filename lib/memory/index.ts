@@ -22,7 +22,8 @@ export function emptyCache(which: DeviceName | Device = cpu): void {
   nativeCall(() => writer.addon.emptyCache(code, 0), 'memory.emptyCache');
 }
 
-/** Collects garbage now: frees tensors that nothing refers to. */
+/** Collects garbage now: frees tensors that nothing refers to, and gives what the heap no longer needs back to the system. */
 export function collect(): void {
   collectGarbage();
+  writer.addon.trimHeap();
 }

@@ -106,6 +106,10 @@ export interface Addon {
   memorySnapshot(device: number): NativeSegment[];
   /** Returns cached free memory to the system; with `idleMs`, only what has been free for that long. */
   emptyCache(device: number, idleMs: number): void;
+  /** Writes the number of live tokens and the bytes of their storages, of all devices, into the first two words. */
+  tokenCounts(): void;
+  /** Gives memory that the C heap holds free, of ArrayBuffers for example, back to the system. */
+  trimHeap(): void;
   /** Waits for everything, stops threads. Called by tests; process exit needs no call. */
   shutdown(): void;
 }

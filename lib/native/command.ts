@@ -24,8 +24,10 @@ export class WordWriter implements CommandWriter {
   private outputs = 0;
   private params = 0;
   private estimate = 0;
-  private readonly pending: Storage[] = [];
+  /** Storages that the command allocates, and the words where their handles come back; counted, so that no array is resized. */
+  private readonly pending: (Storage | null)[] = [];
   private readonly slots: number[] = [];
+  private allocations = 0;
 
   constructor(addon: Addon) {
     this.addon = addon;
@@ -39,8 +41,7 @@ export class WordWriter implements CommandWriter {
     this.outputs = 0;
     this.params = 0;
     this.estimate = 0;
-    this.pending.length = 0;
-    this.slots.length = 0;
+    this.allocations = 0;
   }
 
   tensor(t: Tensor): void {
@@ -53,7 +54,18 @@ export class WordWriter implements CommandWriter {
       return;
     }
     this.inputs++;
-    this.operand(t, t.storage, sizes, strides);
+    this.existing(t, t.storage);
+    this.layout(sizes, strides);
+  }
+
+  flat(t: Tensor, count: number): void {
+    if (t.storage === null) {
+      this.immediate(t.scalarValue, t.dtype);
+      return;
+    }
+    this.inputs++;
+    this.existing(t, t.storage);
+    this.run(count);
   }
 
   output(t: Tensor): void {
@@ -61,19 +73,29 @@ export class WordWriter implements CommandWriter {
   }
 
   outputView(t: Tensor, sizes: Shape, strides: Shape): void {
+    this.result(t);
+    this.layout(sizes, strides);
+  }
+
+  flatOutput(t: Tensor, count: number): void {
+    this.result(t);
+    this.run(count);
+  }
+
+  /** Output memory: what the tensor has, or an allocation that the command makes. */
+  private result(t: Tensor): void {
     this.outputs++;
     const storage = t.storage as Storage;
     if (storage.handle !== 0 || storage.freedBy !== null) {
-      this.operand(t, storage, sizes, strides);
+      this.existing(t, storage);
       return;
     }
-    this.slots.push(this.at);
-    this.pending.push(storage);
+    this.slots[this.allocations] = this.at;
+    this.pending[this.allocations++] = storage;
     const words = this.words;
     words[this.at++] = ALLOCATE;
     words[this.at++] = storage.nbytes;
     words[this.at++] = t.dtype.code;
-    this.layout(sizes, strides);
   }
 
   absentOutput(): void {
@@ -119,25 +141,33 @@ export class WordWriter implements CommandWriter {
     words[5] = scope === null ? MAKE_TOKENS : 0;
     words[6] = this.estimate;
     const result = this.addon.submit(this.at);
-    const { pending, slots } = this;
-    for (let i = 0; i < pending.length; i++) {
+    const { pending, slots, allocations } = this;
+    for (let i = 0; i < allocations; i++) {
       const storage = pending[i] as Storage;
+      pending[i] = null;
       storage.handle = words[slots[i] as number] as number;
       if (scope !== null) {
         storage.scope = scope;
         scope.storages.push(storage);
-      } else storage.token = Array.isArray(result) ? (result[i] as Token) : (result as Token);
+      } else storage.token = allocations === 1 ? (result as Token) : ((result as Token[])[i] as Token);
     }
   }
 
-  private operand(t: Tensor, storage: Storage, sizes: Shape, strides: Shape): void {
+  private existing(t: Tensor, storage: Storage): void {
     const handle = storage.handle;
     if (handle <= 0 || t.disposed) this.refuse(storage);
     const words = this.words;
     words[this.at++] = handle;
     words[this.at++] = t.storageOffset;
     words[this.at++] = t.dtype.code;
-    this.layout(sizes, strides);
+  }
+
+  /** The layout of one run of memory. */
+  private run(count: number): void {
+    const words = this.words;
+    words[this.at++] = 1;
+    words[this.at++] = count;
+    words[this.at++] = 1;
   }
 
   private number(value: number, dtype: number): void {

@@ -1,5 +1,5 @@
 /** Merges dims that all operands walk in step, so that kernels see as few dims as possible. */
-import { broadcastStrides, type Shape } from '../core/shape.js';
+import type { Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 
 export interface Collapsed {
@@ -13,28 +13,42 @@ export interface Collapsed {
  * wherever every operand's strides allow it.
  */
 export function collapseOperands(inputs: readonly Tensor[], output: Tensor): Collapsed {
-  const shape = output.shape;
-  const full: Shape[] = inputs.map((t) => (t.storage === null ? [] : broadcastStrides(t.shape, t.strides, shape)));
-  full.push(output.strides);
-  const order = shape.map((_, i) => i).filter((i) => shape[i] !== 1);
-  order.sort((a, b) => (output.strides[b] as number) - (output.strides[a] as number));
+  const { shape } = output;
+  const count = inputs.length + 1;
   const sizes: number[] = [];
-  const strides: number[][] = full.map(() => []);
-  for (const dim of order) {
-    const last = sizes.length - 1;
+  const strides: number[][] = [];
+  for (let k = 0; k < count; k++) strides.push([]);
+  const order = dimsByStride(shape, output.strides);
+  for (let i = 0; i < order.length; i++) {
+    const dim = order[i] as number;
     const size = shape[dim] as number;
-    const joins = last >= 0 && full.every((s, k) => s.length === 0 || strides[k]?.[last] === (s[dim] as number) * size);
-    if (joins) {
-      sizes[last] = (sizes[last] as number) * size;
-      full.forEach((s, k) => {
-        if (s.length) (strides[k] as number[])[last] = s[dim] as number;
-      });
-    } else {
-      sizes.push(size);
-      full.forEach((s, k) => {
-        (strides[k] as number[]).push(s.length ? (s[dim] as number) : 0);
-      });
-    }
+    const last = sizes.length - 1;
+    let joins = last >= 0;
+    for (let k = 0; k < count && joins; k++) joins = (strides[k] as number[])[last] === strideAt(inputs[k] ?? output, dim, shape) * size;
+    if (joins) sizes[last] = (sizes[last] as number) * size;
+    else sizes.push(size);
+    for (let k = 0; k < count; k++) (strides[k] as number[])[joins ? last : last + 1] = strideAt(inputs[k] ?? output, dim, shape);
   }
   return { sizes, strides };
+}
+
+/** Stride of an operand along a dim of the broadcast shape: 0 where it is stretched, and for a plain number. */
+function strideAt(t: Tensor, dim: number, target: Shape): number {
+  const at = dim - (target.length - t.shape.length);
+  return t.storage !== null && at >= 0 && t.shape[at] === target[dim] ? (t.strides[at] as number) : 0;
+}
+
+/** Dims of more than one element, the largest stride first. */
+function dimsByStride(shape: Shape, strides: Shape): number[] {
+  const order: number[] = [];
+  for (let dim = 0; dim < shape.length; dim++) {
+    if (shape[dim] === 1) continue;
+    let at = order.length;
+    while (at > 0 && (strides[order[at - 1] as number] as number) < (strides[dim] as number)) {
+      order[at] = order[at - 1] as number;
+      at--;
+    }
+    order[at] = dim;
+  }
+  return order;
 }

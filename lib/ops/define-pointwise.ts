@@ -101,9 +101,9 @@ function mixedDevices(op: string, a: Tensor, b: Tensor): DeviceError {
 
 function lowerPointwise(command: CommandWriter, spec: PointwiseSpec, inputs: readonly Tensor[], output: Tensor): void {
   if (allFlat(inputs, output)) {
-    const size = [output.numel()];
-    for (let i = 0; i < inputs.length; i++) command.view(inputs[i] as Tensor, size, UNIT_STRIDE);
-    command.outputView(output, size, UNIT_STRIDE);
+    const count = output.numel();
+    for (let i = 0; i < inputs.length; i++) command.flat(inputs[i] as Tensor, count);
+    command.flatOutput(output, count);
   } else {
     const { sizes, strides } = collapseOperands(inputs, output);
     for (let i = 0; i < inputs.length; i++) command.view(inputs[i] as Tensor, sizes, strides[i] as Shape);
@@ -111,8 +111,6 @@ function lowerPointwise(command: CommandWriter, spec: PointwiseSpec, inputs: rea
   }
   command.param(computeTypeOf(spec, inputs, output));
 }
-
-const UNIT_STRIDE: Shape = [1];
 
 /** Whether every operand is one run of memory in the same order, so that the dims do not matter. */
 function allFlat(inputs: readonly Tensor[], output: Tensor): boolean {
@@ -126,8 +124,13 @@ function allFlat(inputs: readonly Tensor[], output: Tensor): boolean {
 }
 
 function computeTypeOf(spec: PointwiseSpec, inputs: readonly Tensor[], output: Tensor): number {
-  if (spec.result === 'SAME' && output.dtype.isFloatingPoint && inputs.every((t) => t.dtype === output.dtype)) return output.dtype.computeType;
+  if (spec.result === 'SAME' && output.dtype.isFloatingPoint && allOfDtype(inputs, output.dtype)) return output.dtype.computeType;
   const meeting = resultType(spec.condition ? inputs.slice(1) : inputs);
   if (spec.classes === 'F' && !meeting.isFloatingPoint) return output.dtype === bool ? ComputeType.Float : output.dtype.computeType;
   return meeting.computeType;
+}
+
+function allOfDtype(inputs: readonly Tensor[], dtype: DType): boolean {
+  for (let i = 0; i < inputs.length; i++) if ((inputs[i] as Tensor).dtype !== dtype) return false;
+  return true;
 }

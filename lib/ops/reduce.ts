@@ -22,32 +22,37 @@ export interface Reduction {
 export type Dims = number | readonly number[] | null;
 
 function reducedShape(shape: Shape, dims: readonly number[], keepdim: boolean): number[] {
+  if (!keepdim && dims.length === shape.length) return [];
   if (keepdim) return shape.map((s, i) => (dims.includes(i) ? 1 : s));
   return shape.filter((_, i) => !dims.includes(i));
 }
 
 /** Writes the input with reduced dims last, merged where strides allow. @internal */
 export function lowerReduction(command: CommandWriter, input: Tensor, outputs: readonly Tensor[], dims: readonly number[]): void {
-  const outer = input.shape.map((_, i) => i).filter((i) => !dims.includes(i));
-  const kept = merged(input, outer);
-  const reduced = merged(
-    input,
-    [...dims].sort((a, b) => a - b),
-  );
-  command.view(input, [...kept.sizes, ...reduced.sizes], [...kept.strides, ...reduced.strides]);
-  for (const output of outputs) command.outputView(output, [output.numel()], [1]);
-  command.param(reduced.sizes.length);
+  const { sizes, strides, reducedNdim } = splitDims(input, dims);
+  command.view(input, sizes, strides);
+  for (const output of outputs) command.flatOutput(output, output.numel());
+  command.param(reducedNdim);
 }
 
-function merged(input: Tensor, dims: readonly number[]): { sizes: number[]; strides: number[] } {
+/** Kept dims, then reduced ones, each group merged where strides allow. */
+function splitDims(input: Tensor, dims: readonly number[]): { sizes: number[]; strides: number[]; reducedNdim: number } {
   const sizes: number[] = [];
   const strides: number[] = [];
-  for (const dim of dims) {
+  appendMerged(input, dims, false, sizes, strides);
+  const kept = sizes.length;
+  appendMerged(input, dims, true, sizes, strides);
+  return { sizes, strides, reducedNdim: sizes.length - kept };
+}
+
+function appendMerged(input: Tensor, dims: readonly number[], reduced: boolean, sizes: number[], strides: number[]): void {
+  const first = sizes.length;
+  for (let dim = 0; dim < input.shape.length; dim++) {
     const size = input.shape[dim] as number;
+    if (size === 1 || dims.includes(dim) !== reduced) continue;
     const stride = input.strides[dim] as number;
     const last = sizes.length - 1;
-    if (size === 1) continue;
-    if (last >= 0 && strides[last] === stride * size) {
+    if (last >= first && strides[last] === stride * size) {
       sizes[last] = (sizes[last] as number) * size;
       strides[last] = stride;
     } else {
@@ -55,7 +60,6 @@ function merged(input: Tensor, dims: readonly number[]): { sizes: number[]; stri
       strides.push(stride);
     }
   }
-  return { sizes, strides };
 }
 
 export const reductionSamples = <P extends Reduction>(extra: Omit<P, keyof Reduction>, range: Parameters<typeof sampleTensor>[1] = {}): (() => Sample<P>[]) => {
@@ -98,6 +102,7 @@ const savesBoth = { inputs: [0], outputs: [0] } as const;
 
 /** A reduced value stretched back over the dims it was reduced from. @internal */
 export function restore(reduced: Tensor, shape: Shape, { dims, keepdim }: Reduction): Tensor {
+  if (reduced.shape.length === 0) return reduced.expand(shape);
   const withDims = keepdim ? reduced : reduced.reshape(reducedShape(shape, dims, true));
   return withDims.expand(shape);
 }

@@ -165,6 +165,14 @@ napi_value memory_stats(napi_env env, napi_callback_info info) {
   return result;
 }
 
+// Into the shared words: how many tokens are alive, and the bytes of their storages, on all devices.
+napi_value token_counts(napi_env env, napi_callback_info) {
+  Environment& state = state_of(env);
+  state.words[0] = static_cast<double>(state.tokens);
+  state.words[1] = static_cast<double>(state.token_bytes);
+  return nullptr;
+}
+
 napi_value reset_peak_stats(napi_env env, napi_callback_info info) {
   int64_t device;
   if (device_argument(env, info, &device)) Devices::get().allocator(static_cast<int32_t>(device))->reset_peaks();
@@ -174,6 +182,14 @@ napi_value reset_peak_stats(napi_env env, napi_callback_info info) {
 napi_value empty_cache(napi_env env, napi_callback_info info) {
   int64_t device, idle_ms;
   if (device_argument(env, info, &device, &idle_ms)) Devices::get().allocator(static_cast<int32_t>(device))->empty_cache(idle_ms);
+  return nullptr;
+}
+
+// What the C heap keeps of freed memory, ArrayBuffers above all; glibc has this call, other C libraries need none.
+extern "C" int malloc_trim(size_t keep) __attribute__((weak));
+
+napi_value trim_heap(napi_env, napi_callback_info) {
+  if (malloc_trim) malloc_trim(0);
   return nullptr;
 }
 
@@ -222,6 +238,8 @@ void export_devices(napi_env env, napi_value exports) {
   export_function(env, exports, "memoryStats", memory_stats);
   export_function(env, exports, "resetPeakStats", reset_peak_stats);
   export_function(env, exports, "emptyCache", empty_cache);
+  export_function(env, exports, "trimHeap", trim_heap);
+  export_function(env, exports, "tokenCounts", token_counts);
   export_function(env, exports, "memorySnapshot", memory_snapshot);
   export_function(env, exports, "shutdown", shutdown);
 }

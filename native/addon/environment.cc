@@ -12,14 +12,15 @@ Devices& Devices::get() {
 
 bool Devices::valid(int64_t code) {
   if (code == 0) return true;
-  return cuda && code > 0 && code <= cuda->device_count();
+  return cuda && code > 0 && code < kMaxDevices && code <= cuda->device_count();
 }
 
 CachingAllocator* Devices::allocator(int32_t code) {
+  std::atomic<CachingAllocator*>& kept = allocators[code];
+  if (CachingAllocator* found = kept.load(std::memory_order_acquire)) return found;
   std::lock_guard<std::mutex> lock(mutex);
-  auto& found = allocators[code];
-  if (!found) found = std::make_unique<CachingAllocator>(backend(code), index(code));
-  return found.get();
+  if (!kept.load()) kept.store(new CachingAllocator(backend(code), index(code)), std::memory_order_release);
+  return kept.load();
 }
 
 void Gate::post(Completion* completion) {
@@ -225,13 +226,6 @@ napi_value throw_error(napi_env env, Code code, const char* message) {
                                    "SW_DEVICE", "SW_UNSUPPORTED", "SW_CLOSED"};
   napi_throw_error(env, names[static_cast<int>(code)], message);
   return nullptr;
-}
-
-int64_t to_integer(double value) {
-  constexpr double limit = 9007199254740992.0;
-  if (!(value >= -limit && value <= limit)) return INT64_MIN;
-  const auto integer = static_cast<int64_t>(value);
-  return static_cast<double>(integer) == value ? integer : INT64_MIN;
 }
 
 bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw) {

@@ -3,6 +3,8 @@
 #pragma once
 #include <node_api.h>
 
+#include <array>
+#include <atomic>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -74,8 +76,9 @@ struct Environment {
 struct Devices {
   const Backend* cpu = shardwise_cpu_backend();
   const Backend* cuda = nullptr;
+  static constexpr int32_t kMaxDevices = 65;
   std::mutex mutex;
-  std::unordered_map<int32_t, std::unique_ptr<CachingAllocator>> allocators;
+  std::array<std::atomic<CachingAllocator*>, kMaxDevices> allocators{};  // made on first use, never destroyed
 
   static Devices& get();
   const Backend* backend(int32_t code) const { return code == 0 ? cpu : cuda; }
@@ -91,7 +94,15 @@ napi_value throw_error(napi_env env, Code code, const char* message);
 
 // Reads up to `count` arguments as integers; throws and returns false where one is not a number.
 bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw = nullptr);
-int64_t to_integer(double value);  // INT64_MIN for what is no integer
+
+// INT64_MIN for what is no integer, and for what no double holds exactly.
+inline int64_t to_integer(double value) {
+  constexpr double limit = 9007199254740992.0;
+  if (!(value >= -limit && value <= limit)) return INT64_MIN;
+  const auto integer = static_cast<int64_t>(value);
+  return static_cast<double>(integer) == value ? integer : INT64_MIN;
+}
+
 
 void export_submit(Environment& state, napi_value exports);
 void export_memory(napi_env env, napi_value exports);

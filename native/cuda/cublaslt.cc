@@ -53,7 +53,9 @@ enum : int32_t {
   kLayoutBatchCount = 5,
   kLayoutBatchStride = 6,
   kPreferenceWorkspace = 1,
+  kPreferenceReductionSchemes = 3,
   kPreferenceAlignmentA = 5,  // B, C, D follow
+  kReductionInComputeType = 2,
 };
 
 struct Api {
@@ -326,6 +328,9 @@ Plan make_plan(const Api& api, Handle handle, const Product& p, const uint32_t (
   if (!plan.a || !plan.b || !plan.c || !plan.d || api.preference_create(&preference) != kSuccess) return plan;
   const size_t limit = kWorkspaceBytes;
   api.preference_set(preference, kPreferenceWorkspace, &limit, sizeof limit);
+  // Partial products of a split along k are summed in the compute type; by default they may be rounded to 16 bits first.
+  const uint32_t reductions = kReductionInComputeType;
+  api.preference_set(preference, kPreferenceReductionSchemes, &reductions, sizeof reductions);
   for (int i = 0; i < 4; i++) api.preference_set(preference, kPreferenceAlignmentA + i, &alignment[i], sizeof alignment[i]);
   Heuristic results[4];
   int32_t got = 0;

@@ -11,7 +11,7 @@ int64_t CachingAllocator::round(int64_t bytes) const {
 
 Status CachingAllocator::allocate(int64_t bytes, uint32_t stream, Block** out, ErrorText* error) {
   const int64_t wanted = round(bytes);
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<SpinLock> lock(mutex_);
   Pool& from = pool(stream);
   Block* block = nullptr;
   if (wanted <= kQuickLimit && (block = from.quick[wanted / 64])) {
@@ -120,7 +120,7 @@ Block* CachingAllocator::merge(Pool& from, Block* block) {
 }
 
 void CachingAllocator::free(Block* block, bool collected, const std::atomic<uint64_t>* progress, uint64_t sequence) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<SpinLock> lock(mutex_);
   block->progress = progress;
   block->sequence = sequence;
   Pool& to = pool(block->segment->stream);
@@ -198,18 +198,18 @@ void CachingAllocator::release_idle(Clock::time_point before) {
 }
 
 void CachingAllocator::empty_cache(int64_t idle_ms) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<SpinLock> lock(mutex_);
   for (auto& each : pools_) flush_quick(*each);
   release_idle(idle_ms <= 0 ? Clock::time_point::max() : Clock::now() - std::chrono::milliseconds(idle_ms));
 }
 
 void CachingAllocator::trim_idle_host() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<SpinLock> lock(mutex_);
   trim_host(kCollectedCache);
 }
 
 MemoryStats CachingAllocator::stats() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<SpinLock> lock(mutex_);
   MemoryStats out = stats_;
   out.cached = out.reserved - out.allocated;
   for (auto& each : pools_)
@@ -219,13 +219,13 @@ MemoryStats CachingAllocator::stats() {
 }
 
 void CachingAllocator::reset_peaks() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<SpinLock> lock(mutex_);
   stats_.peak_allocated = stats_.allocated;
   stats_.peak_reserved = stats_.reserved;
 }
 
 std::vector<CachingAllocator::SegmentInfo> CachingAllocator::snapshot() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<SpinLock> lock(mutex_);
   std::vector<SegmentInfo> out;
   for (auto& [data, segment] : segments_) {
     SegmentInfo info{segment->data, segment->bytes, segment->stream, {}};

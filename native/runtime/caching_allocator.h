@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "../include/backend.h"
+#include "spin_lock.h"
 
 namespace shardwise {
 
@@ -114,7 +115,7 @@ class CachingAllocator {
 
   const Backend* backend_;
   int32_t device_;
-  std::mutex mutex_;
+  SpinLock mutex_;
   std::vector<std::unique_ptr<Pool>> pools_;  // by stream
   std::map<char*, std::unique_ptr<Segment>> segments_;
   MemoryStats stats_;

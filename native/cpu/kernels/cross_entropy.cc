@@ -5,6 +5,7 @@
 
 #include "generated/op_params.h"
 #include "kernel_call.h"
+#include "row_buffer.h"
 #include "row_math.h"
 
 namespace shardwise::cpu {
@@ -42,7 +43,7 @@ Status cross_entropy(const KernelCall& call) {
     const std::vector<T> w = class_weights<T>(call.input(2), n);
     const double weight_sum = row_sum(w.data(), n);
     parallel_for(rows, row_grain(n * 4), [&](int64_t begin, int64_t end) {
-      std::vector<T> buffer(static_cast<size_t>(n));
+      RowBuffer<T> buffer(n);
       for (int64_t row = begin; row < end; row++) {
         int64_t t;
         gather(target, row, 1, &t);
@@ -77,7 +78,7 @@ Status cross_entropy_backward(const KernelCall& call) {
     const T weight_sum = row_sum(w.data(), n);
     const T smooth = static_cast<T>(p.label_smoothing);
     parallel_for(rows, row_grain(n * 4), [&](int64_t begin, int64_t end) {
-      std::vector<T> memory(static_cast<size_t>(2 * n));
+      RowBuffer<T> memory(2 * n);
       for (int64_t row = begin; row < end; row++) {
         int64_t t;
         T g, shift;

@@ -5,6 +5,7 @@
 
 #include "generated/op_params.h"
 #include "kernel_call.h"
+#include "row_buffer.h"
 #include "row_math.h"
 
 namespace shardwise::cpu {
@@ -13,12 +14,10 @@ namespace {
 
 template <class T>
 struct Affine {
-  std::vector<T> values;
+  RowBuffer<T> values;
   const T* data = nullptr;
-  Affine(const TensorView& view, int64_t n) {
-    if (view.is_immediate) return;
-    values.resize(static_cast<size_t>(n));
-    data = read_row(view, 0, n, values.data());
+  Affine(const TensorView& view, int64_t n) : values(view.is_immediate ? 0 : n) {
+    if (!view.is_immediate) data = read_row(view, 0, n, values.data());
   }
 };
 
@@ -65,7 +64,7 @@ Status layer_norm(const KernelCall& call) {
     using T = decltype(type);
     const Affine<T> w(call.input(1), n), b(call.input(2), n);
     parallel_for(rows, row_grain(n), [&](int64_t begin, int64_t end) {
-      std::vector<T> memory(static_cast<size_t>(2 * n));
+      RowBuffer<T> memory(2 * n);
       for (int64_t row = begin; row < end; row++) {
         const T* in = read_row(x, row, n, memory.data());
         T* out = row_target(y, row, n, memory.data() + n);
@@ -90,7 +89,7 @@ Status layer_norm_backward(const KernelCall& call) {
     const int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
     std::vector<T> partial(static_cast<size_t>(2 * n * (blocks > 0 ? blocks : 1)), T(0));
     parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
-      std::vector<T> memory(static_cast<size_t>(3 * n));
+      RowBuffer<T> memory(3 * n);
       for (int64_t block = begin; block < end; block++) {
         T* gw = partial.data() + 2 * n * block;
         const int64_t last = (block + 1) * kBlockRows < rows ? (block + 1) * kBlockRows : rows;

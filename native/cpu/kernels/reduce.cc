@@ -5,6 +5,7 @@
 
 #include "generated/op_params.h"
 #include "kernel_call.h"
+#include "row_buffer.h"
 #include "row_math.h"
 
 namespace shardwise::cpu {
@@ -180,7 +181,7 @@ Status over_rows(const KernelCall& call, F&& fn) {
   with_compute_type(x.dtype, [&](auto type) {
     using T = decltype(type);
     parallel_for(e.outer, row_grain(e.inner), [&](int64_t begin, int64_t end) {
-      std::vector<T> buffer(static_cast<size_t>(e.inner) + 1);
+      RowBuffer<T> buffer(e.inner + 1);
       for (int64_t row = begin; row < end; row++) fn(row, read_row(x, row, e.inner, buffer.data()), e.inner);
     });
   });

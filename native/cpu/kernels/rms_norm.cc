@@ -4,6 +4,7 @@
 
 #include "generated/op_params.h"
 #include "kernel_call.h"
+#include "row_buffer.h"
 #include "row_math.h"
 
 namespace shardwise::cpu {
@@ -32,7 +33,7 @@ Status rms_norm(const KernelCall& call) {
     using T = decltype(type);
     const std::vector<T> w = weight_of<T>(call.input(1), n);
     parallel_for(rows, row_grain(n), [&](int64_t begin, int64_t end) {
-      std::vector<T> memory(static_cast<size_t>(2 * n));
+      RowBuffer<T> memory(2 * n);
       for (int64_t row = begin; row < end; row++) {
         const T* in = read_row(x, row, n, memory.data());
         T* out = row_target(y, row, n, memory.data() + n);
@@ -56,7 +57,7 @@ Status rms_norm_backward(const KernelCall& call) {
     const int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
     std::vector<T> partial(static_cast<size_t>(n * (blocks > 0 ? blocks : 1)), T(0));
     parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
-      std::vector<T> memory(static_cast<size_t>(4 * n));
+      RowBuffer<T> memory(4 * n);
       T* scaled = memory.data() + 3 * n;
       for (int64_t row = begin * kBlockRows; row < end * kBlockRows && row < rows; row++) {
         T rstd;

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "kernel_call.h"
+#include "row_buffer.h"
 #include "row_math.h"
 
 namespace shardwise::cpu {
@@ -17,7 +18,7 @@ Status scan(const KernelCall& call) {
     using T = decltype(type);
     using A = std::conditional_t<std::is_same_v<T, int64_t>, int64_t, double>;
     parallel_for(x.numel / n, row_grain(n), [&](int64_t begin, int64_t end) {
-      std::vector<T> buffer(static_cast<size_t>(n));
+      RowBuffer<T> buffer(n);
       for (int64_t row = begin; row < end; row++) {
         gather(x, row * n, n, buffer.data());
         A total = Product ? 1 : 0;

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "kernel_call.h"
+#include "row_buffer.h"
 #include "row_math.h"
 
 namespace shardwise::cpu {
@@ -18,7 +19,7 @@ Status over_rows(const KernelCall& call, F&& fn) {
   with_float_type(y.dtype, [&](auto type) {
     using T = decltype(type);
     parallel_for(y.numel / n, row_grain(n * 4), [&](int64_t begin, int64_t end) {
-      std::vector<T> memory(static_cast<size_t>(n) * (Inputs + 1));
+      RowBuffer<T> memory(n * (Inputs + 1));
       T* out_buffer = memory.data() + Inputs * n;
       for (int64_t row = begin; row < end; row++) {
         const T* inputs[Inputs];
