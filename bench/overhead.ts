@@ -3,6 +3,8 @@ import { cuda, type DeviceName, layerNorm, memory, noGrad, ones, type Tensor } f
 
 const device = (process.argv[2] ?? (cuda.isAvailable() ? 'cuda' : 'cpu')) as DeviceName;
 
+const WARM_UP = 20_000;
+
 function median(values: number[]): number {
   return [...values].sort((a, b) => a - b)[values.length >> 1] as number;
 }
@@ -13,7 +15,8 @@ function finish(): void {
 
 /** Runs `fn` in bursts: the time on the JavaScript thread, and until the device is done. */
 function row(name: string, burst: number, repeats: number, fn: () => unknown): void {
-  for (let i = 0; i < burst; i++) fn();
+  // Engines compile what runs often: the figures are of code that has run for a while.
+  for (let i = 0; i < Math.max(burst, WARM_UP); i++) fn();
   finish();
   const [host, total]: [number[], number[]] = [[], []];
   for (let r = 0; r < repeats; r++) {

@@ -143,8 +143,7 @@ Status decode(Environment& state, int64_t count, Decoded& d, ErrorText* error) {
     d.params.push_back(value);
   }
   if (in.at() != count) return bad(error, "words left over", count - in.at());
-  // Kernels read a whole parameter struct, so there is always at least one's worth of words.
-  while (d.params.size() < 16) d.params.push_back(0);
+  while (d.params.size() < kMinParams) d.params.push_back(0);
   int64_t at = 0, total = 0;
   for (TensorView& view : d.views) {
     view.sizes = d.dims.data() + at;
@@ -190,7 +189,6 @@ Status run(Environment& state, Decoded& d, ErrorText* error) {
       fail(error, status.code, "%s: %.200s", where, text.text);
     }
   } else {
-    d.call.num_params = static_cast<int32_t>(d.params.size());
     status = stream.enqueue_kernel(d.call, error);
     const uint64_t sequence = stream.submitted();
     for (StorageEntry* entry : d.entries)

@@ -7,6 +7,7 @@
 namespace shardwise {
 
 constexpr int32_t kMaxDims = 16;
+constexpr int32_t kMinParams = 16;  // words that a kernel may read as its parameters, however few were given
 
 struct TensorView {
   void* data;              // first element (the storage offset is already applied); null for an immediate

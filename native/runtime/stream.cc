@@ -6,15 +6,20 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #define SW_PAUSE() _mm_pause()
+#define SW_PREFETCH_TO_WRITE(address) __asm__ volatile("prefetchw %0" : : "m"(*(address)))
 #else
 #define SW_PAUSE() std::this_thread::yield()
+#define SW_PREFETCH_TO_WRITE(address) __builtin_prefetch(address, 1)
 #endif
+
+#include "asymmetric_fence.h"
 
 namespace shardwise {
 
 namespace {
 constexpr auto kIdle = std::chrono::milliseconds(40);  // before memory is given back
 constexpr int kSpins = 2000;  // some tens of microseconds, before the thread sleeps
+constexpr uint64_t kPrefetched = 512;  // about the size of a record
 constexpr int64_t align16(int64_t n) { return (n + 15) & ~int64_t{15}; }
 enum class Kind : int32_t { Kernel, Function, Wrap };
 }  // namespace
@@ -72,7 +77,9 @@ void* Stream::reserve(int64_t bytes) {
   const int64_t at = static_cast<int64_t>(head % kRingBytes);
   const int64_t to_end = kRingBytes - at;
   const int64_t needed = bytes <= to_end ? bytes : to_end + bytes;
-  while (head + needed - tail_.load(std::memory_order_acquire) > static_cast<uint64_t>(kRingBytes)) {
+  while (head + needed - known_tail_ > static_cast<uint64_t>(kRingBytes)) {
+    known_tail_ = tail_.load(std::memory_order_acquire);
+    if (head + needed - known_tail_ <= static_cast<uint64_t>(kRingBytes)) break;
     if (sleeping_.load()) {
       std::lock_guard<std::mutex> lock(mutex_);
       wake_.notify_one();
@@ -89,11 +96,15 @@ void* Stream::reserve(int64_t bytes) {
 
 void Stream::publish(int64_t bytes) {
   submitted_++;
-  head_.store(head_.load(std::memory_order_relaxed) + bytes, std::memory_order_seq_cst);
-  if (sleeping_.load(std::memory_order_seq_cst)) {
+  const uint64_t head = head_.load(std::memory_order_relaxed) + bytes;
+  head_.store(head, std::memory_order_release);
+  AsymmetricFence::light();
+  if (sleeping_.load(std::memory_order_relaxed)) {
     std::lock_guard<std::mutex> lock(mutex_);
     wake_.notify_one();
   }
+  // The lines of the next record are with the other thread; they come while JavaScript prepares it.
+  for (uint64_t line = 0; line < kPrefetched; line += 64) SW_PREFETCH_TO_WRITE(ring_.get() + (head + line) % kRingBytes);
 }
 
 Status Stream::enqueue_kernel(const KernelCall& call, ErrorText* error) {
@@ -153,15 +164,16 @@ void Stream::loop() {
         continue;
       }
       std::unique_lock<std::mutex> lock(mutex_);
-      sleeping_.store(true, std::memory_order_seq_cst);
-      const auto woken = [&] { return stop_.load() || head_.load(std::memory_order_seq_cst) != tail; };
+      sleeping_.store(true, std::memory_order_relaxed);
+      AsymmetricFence::heavy();
+      const auto woken = [&] { return stop_.load() || head_.load(std::memory_order_acquire) != tail; };
       if (!wake_.wait_for(lock, kIdle, woken)) {
         lock.unlock();
         if (on_idle) on_idle();
         lock.lock();
         wake_.wait(lock, woken);
       }
-      sleeping_.store(false, std::memory_order_seq_cst);
+      sleeping_.store(false, std::memory_order_relaxed);
       if (stop_.load()) return;
     }
     auto* record = reinterpret_cast<Record*>(ring_.get() + tail % kRingBytes);
@@ -170,8 +182,9 @@ void Stream::loop() {
     if (!wrap) process(record);
     tail_.store(tail + bytes, std::memory_order_release);
     if (wrap) continue;
-    completed_.fetch_add(1, std::memory_order_seq_cst);
-    if (waiters_.load(std::memory_order_seq_cst) > 0) {
+    completed_.store(completed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    AsymmetricFence::light();
+    if (waiters_.load(std::memory_order_relaxed) > 0) {
       std::lock_guard<std::mutex> lock(mutex_);
       done_.notify_all();
     }
@@ -185,6 +198,12 @@ void Stream::process(Record* record) {
     return;
   }
   if (failed()) return;  // results after a failure would be wrong; the next synchronisation reports it
+  // A kernel reads a whole parameter struct; the words that were not given are 0.
+  double params[kMinParams] = {};
+  if (record->call.num_params < kMinParams) {
+    std::memcpy(params, record->call.params, record->call.num_params * sizeof(double));
+    record->call.params = params;
+  }
   ErrorText text;
   record->call.error = &text;
   const Status status = backend_->launch(record->call);
@@ -201,10 +220,11 @@ void Stream::wait(uint64_t sequence) {
     if (completed() >= sequence) return;
     SW_PAUSE();
   }
-  waiters_.fetch_add(1, std::memory_order_seq_cst);
+  waiters_.fetch_add(1);
+  AsymmetricFence::heavy();
   {
     std::unique_lock<std::mutex> lock(mutex_);
-    done_.wait(lock, [&] { return completed_.load(std::memory_order_seq_cst) >= sequence; });
+    done_.wait(lock, [&] { return completed() >= sequence; });
   }
   waiters_.fetch_sub(1);
 }

@@ -78,19 +78,21 @@ class Stream {
   int32_t priority_;
   void* native_ = nullptr;
 
+  // Each group of fields has cache lines of its own: what one thread writes all the time must not slow the other.
   std::unique_ptr<char[]> ring_;
-  std::atomic<uint64_t> head_{0};  // bytes written
-  std::atomic<uint64_t> tail_{0};  // bytes worked off
+  alignas(64) std::atomic<uint64_t> head_{0};  // bytes written
   uint64_t submitted_ = 0;
+  uint64_t known_tail_ = 0;                    // what the writer last saw of tail_
+  alignas(64) std::atomic<uint64_t> tail_{0};  // bytes worked off
   std::atomic<uint64_t> completed_{0};
-  std::atomic<bool> sleeping_{false};
+  alignas(64) std::atomic<bool> sleeping_{false};
   std::atomic<int> waiters_{0};
   std::atomic<bool> stop_{false};
+  std::atomic<bool> failed_{false};
   std::mutex mutex_;
   std::condition_variable wake_, done_;
   std::thread thread_;
 
-  std::atomic<bool> failed_{false};
   std::mutex error_mutex_;
   Code error_code_ = Code::Ok;
   ErrorText error_text_;

@@ -1,9 +1,9 @@
 // matmul: y[B, m, n] = alpha a[B, m, k] b[B, k, n] + beta c[B, m, n], all of one dtype, any strides. This file decides who
-// computes; the kernels are in matmul_simt.cu (CUDA cores, any dtype), matmul_mma.cu (tensor cores) and cuBLASLt.
+// computes; the kernels are in matmul_small.cu, matmul_simt.cu (CUDA cores), matmul_mma.cu (tensor cores) and cuBLASLt.
 //
 //   1. A batch that only continues the rows of a (b the same for all) becomes more rows.
 //   2. integers, bool          own kernel
-//   3. m, n, k <= 64           own kernel: one block per product, no library on the way (unless the batch is large)
+//   3. m, n, k <= 64           own kernels: one thread an element, or one block a product (unless the batch is large)
 //   4. 1 to 8 rows (or columns) whose matrix is contiguous along k: own kernel that streams the matrix
 //   5. floats                  cuBLASLt if the machine has it and each operand has unit stride along one dim
 //   6. else                    float16, bfloat16: tensor cores; float32: 128 x 128 tiles; float64 and small ones: 64 x 64 tiles
@@ -79,6 +79,10 @@ bool describe(const MatrixView& v, int64_t rows, int64_t columns, lt::Product::M
   return false;
 }
 
+// Seen of the library in version 13.1: where c lies in the place of y, or rows do not start at 16 bytes, it rounds a 16-bit
+// product before it adds c.
+bool exact_addend(const lt::Product& p) { return p.a.leading % 8 == 0 && p.b.leading % 8 == 0 && p.d.leading % 8 == 0; }
+
 lt::Outcome with_library(MatmulProblem p, Stream& stream, const KernelCall& call, Status* status) {
   if (lt::state() != lt::State::Ready) return lt::Outcome::Declined;
   lt::Product product;
@@ -109,11 +113,14 @@ lt::Outcome with_library(MatmulProblem p, Stream& stream, const KernelCall& call
   product.b.transposed = !as_is;
   bool copied = false;
   if (p.c.data) {
+    if (item_size(p.dtype) == 2 && !exact_addend(product)) return lt::Outcome::Declined;
     const bool one_row = p.c.row_stride == 0 || p.m == 1;
     if (p.batch == 1 && p.beta == 1 && one_row && (p.c.column_stride == 1 || p.n == 1)) {
       product.bias = p.c.data;
     } else if (describe(p.c, p.m, p.n, &product.c, &as_is) && as_is) {
       product.beta = p.beta;
+    } else if (item_size(p.dtype) == 2) {
+      return lt::Outcome::Declined;  // c in the place of y: see exact_addend
     } else {
       copied = true;  // another broadcast or layout: y becomes a copy of c, which is then scaled and added to
       product.c = product.d;
@@ -157,6 +164,7 @@ Status matmul(const KernelCall& call) {
     return launched(call);
   }
   const double work = double(p.batch) * p.m * p.n * p.k;
+  if (matmul_small(p, stream.handle)) return launched(call);
   const bool tiny = p.m <= 64 && p.n <= 64 && p.k <= 64 && work <= double(1 << 24);
   if (tiny) {
     matmul_simt(p, false, stream.handle);

@@ -34,6 +34,8 @@ __device__ __forceinline__ int64_t batch_of_block() { return int64_t(blockIdx.z)
 void matmul_simt(const MatmulProblem& p, bool large_tile, cudaStream_t stream);  // floating dtypes; large_tile: float32 only
 void matmul_integer(const MatmulProblem& p, cudaStream_t stream);                // integers and bool
 void matmul_tensor_core(const MatmulProblem& p, cudaStream_t stream);            // float16, bfloat16
+// Floating dtypes, a few elements with a short k. False if it does not apply.
+bool matmul_small(const MatmulProblem& p, cudaStream_t stream);
 // A few rows times a matrix whose columns are contiguous along k: reads b once at memory speed. False if it does not apply.
 bool matmul_few_rows(const MatmulProblem& p, cudaStream_t stream);
 
