@@ -104,9 +104,12 @@ function relieve(): void {
   countSinceMinor = count - survivors.count;
   bytesSinceMinor = bytes - survivors.bytes;
   if (countSinceMinor < minorCount * 0.9 && bytesSinceMinor < MINOR_BYTES * minor.slack * 0.9) return;
+  const collectYoung = (): void => collect({ type: 'minor' });
+  // Collections for their number are worth their time: what they find is still in the cache. Those for bytes keep to a share.
+  if (countSinceMinor < minorCount) minor.run(collectYoung);
+  else collectYoung();
   bytesSinceMinor = 0;
   countSinceMinor = 0;
-  minor.run(() => collect({ type: 'minor' }));
   survivors = readTokens();
   if (hasGrown(survivors)) {
     major.run(collect);
@@ -118,5 +121,5 @@ function relieve(): void {
 }
 
 function hasGrown({ count, bytes }: TokenCounts): boolean {
-  return bytes > afterMajor.bytes * MAJOR_FACTOR + MAJOR_BYTES * major.slack || (bytes > MINOR_FLOOR_BYTES && count > afterMajor.count * MAJOR_FACTOR + MAJOR_COUNT * major.slack);
+  return bytes > afterMajor.bytes * MAJOR_FACTOR + MAJOR_BYTES * major.slack || count > afterMajor.count * MAJOR_FACTOR + MAJOR_COUNT * major.slack;
 }
