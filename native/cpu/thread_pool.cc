@@ -20,6 +20,7 @@ namespace shardwise::cpu {
 namespace {
 
 constexpr int kSpins = 4000;
+constexpr int kSpinsBeforeYield = 1000;
 thread_local bool inside_region = false;
 
 class Pool {
@@ -44,15 +45,19 @@ class Pool {
     start_workers();
     const int64_t pieces = most < 4 * threads_ ? most : 4 * threads_;
     job_ = {fn, context, count, pieces};
-    next_.store(0, std::memory_order_relaxed);
-    running_.store(threads_ - 1, std::memory_order_relaxed);
-    generation_.fetch_add(1, std::memory_order_seq_cst);
+    done_.store(0, std::memory_order_relaxed);
+    const uint64_t generation = (claims_.load(std::memory_order_relaxed) >> kGenerationShift) + 1;
+    claims_.store(generation << kGenerationShift | static_cast<uint64_t>(pieces) << kPiecesShift, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) > 0) {
       std::lock_guard<std::mutex> lock(mutex_);
       wake_.notify_all();
     }
     work();
-    while (running_.load(std::memory_order_acquire) > 0) SW_PAUSE();
+    // Workers that did not come in time are not waited for, only pieces that somebody is at.
+    for (int spins = 0; done_.load(std::memory_order_acquire) < pieces; spins++) {
+      if (spins < kSpinsBeforeYield) SW_PAUSE();
+      else std::this_thread::yield();
+    }
     busy_.unlock();
   }
 
@@ -69,45 +74,55 @@ class Pool {
     for (int i = 1; i < threads_; i++) std::thread([this] { loop(); }).detach();
   }
 
-  void work() {
+  // Takes pieces until none is left; returns the generation that was seen last.
+  uint64_t work() {
     inside_region = true;
-    const Job job = job_;
     for (;;) {
-      const int64_t piece = next_.fetch_add(1, std::memory_order_relaxed);
-      if (piece >= job.pieces) break;
-      const int64_t begin = job.count * piece / job.pieces, end = job.count * (piece + 1) / job.pieces;
-      if (begin < end) job.fn(job.context, begin, end);
+      const uint64_t claim = claims_.fetch_add(1, std::memory_order_acq_rel);
+      const auto piece = static_cast<int64_t>(claim & kFieldMask), pieces = static_cast<int64_t>(claim >> kPiecesShift & kFieldMask);
+      if (piece >= pieces) {
+        inside_region = false;
+        return claim >> kGenerationShift;
+      }
+      // The region cannot end before this piece is done, so the job stays what it is.
+      const int64_t begin = job_.count * piece / pieces, end = job_.count * (piece + 1) / pieces;
+      if (begin < end) job_.fn(job_.context, begin, end);
+      done_.fetch_add(1, std::memory_order_release);
     }
-    inside_region = false;
   }
 
   void loop() {
     uint64_t seen = 0;
+    const auto nothing_new = [&] { return claims_.load(std::memory_order_seq_cst) >> kGenerationShift == seen; };
     for (;;) {
       int spins = 0;
-      while (generation_.load(std::memory_order_acquire) == seen) {
+      while (nothing_new()) {
         if (++spins < kSpins) {
-          SW_PAUSE();
+          if (spins % 64) SW_PAUSE();
+          else std::this_thread::yield();
           continue;
         }
         std::unique_lock<std::mutex> lock(mutex_);
         sleepers_.fetch_add(1, std::memory_order_seq_cst);
-        wake_.wait(lock, [&] { return generation_.load(std::memory_order_seq_cst) != seen; });
+        wake_.wait(lock, [&] { return !nothing_new(); });
         sleepers_.fetch_sub(1, std::memory_order_seq_cst);
       }
-      seen++;
-      work();
-      running_.fetch_sub(1, std::memory_order_acq_rel);
+      seen = work();
     }
   }
+
+  // One word holds the region's generation, its number of pieces and the next piece, so that one addition claims a piece of
+  // exactly one region. Claims beyond the last piece (one a worker and region) have room in their field.
+  static constexpr int kPiecesShift = 20, kGenerationShift = 40;
+  static constexpr uint64_t kFieldMask = (uint64_t{1} << 20) - 1;
 
   int threads_ = 1;
   bool started_ = false;
   std::mutex busy_, mutex_;
   std::condition_variable wake_;
-  std::atomic<uint64_t> generation_{0};
-  std::atomic<int64_t> next_{0};
-  std::atomic<int> running_{0}, sleepers_{0};
+  alignas(64) std::atomic<uint64_t> claims_{0};
+  alignas(64) std::atomic<int64_t> done_{0};
+  alignas(64) std::atomic<int> sleepers_{0};
   Job job_{};
 };
 

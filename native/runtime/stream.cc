@@ -18,7 +18,8 @@ namespace shardwise {
 
 namespace {
 constexpr auto kIdle = std::chrono::milliseconds(40);  // before memory is given back
-constexpr int kSpins = 2000;  // some tens of microseconds, before the thread sleeps
+constexpr int kSpins = 2000;       // some tens of microseconds, before the native thread sleeps
+constexpr int kWaitSpins = 20000;  // some hundreds, before one who waits sleeps: waking it may take as long
 constexpr uint64_t kPrefetched = 512;  // about the size of a record
 constexpr int64_t align16(int64_t n) { return (n + 15) & ~int64_t{15}; }
 enum class Kind : int32_t { Kernel, Function, Wrap };
@@ -216,7 +217,7 @@ void Stream::process(Record* record) {
 }
 
 void Stream::wait(uint64_t sequence) {
-  for (int i = 0; i < kSpins; i++) {
+  for (int i = 0; i < kWaitSpins; i++) {
     if (completed() >= sequence) return;
     SW_PAUSE();
   }

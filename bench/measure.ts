@@ -1,0 +1,33 @@
+/** What every program of this folder measures with, and prints: one JSON object a line, medians. */
+import { cuda, type DeviceName } from '../lib/index.js';
+
+/** One line of a program. `burst` says how many calls were timed together. */
+export interface Row {
+  name: string;
+  unit: 'us' | 'ms' | 'GFLOP/s' | 'MB';
+  value: number;
+  burst?: number;
+}
+
+/** The device that the command line names, else a GPU if there is one. */
+export const device = (process.argv[2] ?? (cuda.isAvailable() ? 'cuda' : 'cpu')) as DeviceName;
+
+export function median(values: readonly number[]): number {
+  return [...values].sort((a, b) => a - b)[values.length >> 1] as number;
+}
+
+export function print(row: Row): void {
+  console.log(JSON.stringify({ ...row, value: +row.value.toPrecision(4) }));
+}
+
+/** Milliseconds a call of work that `settle` waits for, in bursts: the median after a warm-up. */
+export async function millisecondsOf(work: () => void, settle: () => Promise<unknown>, burst: number, repeats: number): Promise<number> {
+  const times: number[] = [];
+  for (let r = -3; r < repeats; r++) {
+    const start = performance.now();
+    for (let i = 0; i < burst; i++) work();
+    await settle();
+    if (r >= 0) times.push((performance.now() - start) / burst);
+  }
+  return median(times);
+}
