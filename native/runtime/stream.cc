@@ -22,6 +22,13 @@ constexpr int kSpins = 2000;       // some tens of microseconds, before the nati
 constexpr int kWaitSpins = 20000;  // some hundreds, before one who waits sleeps: waking it may take as long
 constexpr uint64_t kPrefetched = 512;  // about the size of a record
 constexpr int64_t align16(int64_t n) { return (n + 15) & ~int64_t{15}; }
+
+// The processor may be wanted by the very threads that are waited for.
+inline void pause_or_yield(int spins) {
+  if (spins % 64) SW_PAUSE();
+  else std::this_thread::yield();
+}
+
 enum class Kind : int32_t { Kernel, Function, Wrap };
 }  // namespace
 
@@ -161,7 +168,7 @@ void Stream::loop() {
     int spins = 0;
     while (head_.load(std::memory_order_acquire) == tail) {
       if (++spins < kSpins) {
-        SW_PAUSE();
+        pause_or_yield(spins);
         continue;
       }
       std::unique_lock<std::mutex> lock(mutex_);
@@ -219,7 +226,7 @@ void Stream::process(Record* record) {
 void Stream::wait(uint64_t sequence) {
   for (int i = 0; i < kWaitSpins; i++) {
     if (completed() >= sequence) return;
-    SW_PAUSE();
+    pause_or_yield(i);
   }
   waiters_.fetch_add(1);
   AsymmetricFence::heavy();
