@@ -1,41 +1,73 @@
 /**
- * The harness: runs our rows and PyTorch's in one go, interleaved by round, prints medians and ratios, and keeps them.
+ * The harness: runs our rows and the peers' in one go, interleaved by round, prints medians and ratios, and keeps them.
  *
  *   npm run bench -- [cpu|cuda] [--rounds N] [--write]
  */
-import { execFileSync, spawnSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { existsSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Command } from 'commander';
 import { cuda } from '../lib/index.js';
+import { median, type Row } from './measure.js';
 
-interface Row {
-  name: string;
-  burst: number;
-  usHost: number;
-  usTotal: number;
+const here = fileURLToPath(import.meta.url);
+const folder = path.dirname(here);
+const root = path.dirname(folder);
+
+/** A program of this folder with its arguments, and who it measures. */
+interface Program {
+  by: 'ours' | 'torch' | 'OpenBLAS' | 'raw launch';
+  command: string;
+  args: readonly string[];
 }
 
-const folder = path.dirname(fileURLToPath(import.meta.url));
+function programs(device: string): Program[] {
+  const ours = (name: string, argument: string): Program => {
+    const args = [...process.execArgv, path.join(folder, `${name}${path.extname(here)}`), argument];
+    return { by: 'ours', command: process.execPath, args };
+  };
+  const entry = [path.join(root, 'dist', 'index.js'), path.join(root, 'lib', 'index.js')].find((file) => existsSync(file)) as string;
+  const peers: Program[] = [{ by: 'torch', command: python(), args: [path.join(folder, 'peer_torch.py'), device] }];
+  if (device === 'cpu') peers.push({ by: 'OpenBLAS', command: python(), args: [path.join(folder, 'peer_openblas.py')] });
+  else peers.push({ by: 'raw launch', command: process.env['LAUNCH_LOOP'] ?? 'launch_loop', args: [] });
+  return [ours('overhead', device), ours('kernels', device), ours('start', pathToFileURL(entry).href), ...peers];
+}
 
-/** The rows a program prints, one JSON object a line. */
-function rowsOf(command: string, args: readonly string[]): Row[] {
-  const { status, stdout } = spawnSync(command, args, { encoding: 'utf8', env: process.env });
-  if (status !== 0) return [];
+/** A Python with torch: the one of the environment variable PYTHON, or the first on the path that has it. */
+function python(): string {
+  const candidates = [process.env['PYTHON'], 'python3', '/usr/bin/python3'].filter((each) => each !== undefined);
+  return candidates.find((each) => spawnSync(each, ['-c', 'import torch']).status === 0) ?? 'python3';
+}
+
+function rowsOf({ command, args }: Program): Row[] {
+  const { status, stdout } = spawnSync(command, args, { encoding: 'utf8' });
+  if (status !== 0 || !stdout) return [];
   const lines = stdout.split('\n').filter((line) => line.startsWith('{"name"'));
   return lines.map((line) => JSON.parse(line) as Row);
 }
 
-function medians(rounds: readonly Row[][]): Row[] {
-  return (rounds[0] ?? []).map((row, i) => {
-    const middle = (key: 'usHost' | 'usTotal'): number => {
-      const values = rounds.map((r) => r[i]?.[key] ?? Number.NaN).sort((a, b) => a - b);
-      return values[values.length >> 1] as number;
-    };
-    return { ...row, usHost: middle('usHost'), usTotal: middle('usTotal') };
-  });
+const keyOf = (row: Row): string => `${row.name} | ${row.burst ?? 1}`;
+
+/** Medians over the rounds, by row. */
+function collect(rounds: readonly Row[][]): Map<string, Row> {
+  const values = new Map<string, Row[]>();
+  for (const row of rounds.flat()) values.set(keyOf(row), [...(values.get(keyOf(row)) ?? []), row]);
+  return new Map([...values].map(([key, rows]) => [key, { ...(rows[0] as Row), value: median(rows.map((r) => r.value)) }]));
+}
+
+function table(ours: ReadonlyMap<string, Row>, peers: ReadonlyMap<string, ReadonlyMap<string, Row>>): void {
+  console.table(
+    [...ours.entries()].map(([key, row]) => {
+      const line: Record<string, string | number> = { row: row.name, burst: row.burst ?? 1, unit: row.unit, ours: row.value };
+      for (const [name, rows] of peers) {
+        const peer = [...rows].find(([other]) => other === key || (row.unit === 'GFLOP/s' && other.startsWith(`${row.name} |`)))?.[1];
+        if (peer) Object.assign(line, { [name]: peer.value, [`ours / ${name}`]: +(row.value / peer.value).toFixed(2) });
+      }
+      return line;
+    }),
+  );
 }
 
 function main(): void {
@@ -46,33 +78,27 @@ function main(): void {
     .parse();
   const device = program.args[0] ?? (cuda.isAvailable() ? 'cuda' : 'cpu');
   const { rounds, write } = program.opts<{ rounds: number; write: boolean }>();
-  const extension = path.extname(fileURLToPath(import.meta.url));
-  const [ours, torch]: [Row[][], Row[][]] = [[], []];
-  for (let i = 0; i < rounds; i++) {
-    ours.push(rowsOf(process.execPath, [...process.execArgv, path.join(folder, `overhead${extension}`), device]));
-    torch.push(rowsOf('python3', [path.join(folder, 'overhead_torch.py'), device]));
-  }
-  const [own, peer] = [medians(ours), medians(torch.filter((r) => r.length > 0))];
-  console.table(
-    own.map((row) => {
-      const other = peer.find((p) => p.name === `torch ${row.name}` && p.burst === row.burst);
-      return {
-        row: row.name,
-        burst: row.burst,
-        'us, JavaScript thread': row.usHost,
-        'us, until done': row.usTotal,
-        torch: other?.usTotal ?? '-',
-        ratio: other ? +(row.usTotal / other.usTotal).toFixed(2) : '-',
-      };
-    }),
-  );
-  if (!write) return;
-  const commit = execFileSync('git', ['rev-parse', '--short', 'HEAD'], { cwd: folder, encoding: 'utf8' }).trim();
+  const seen = new Map<string, Row[][]>();
+  const all = programs(device);
+  for (let i = 0; i < rounds; i++) for (const each of all) seen.set(each.by, [...(seen.get(each.by) ?? []), rowsOf(each)]);
+  const results = new Map([...seen].map(([by, list]) => [by, collect(list)]));
+  const ours = results.get('ours') as Map<string, Row>;
+  const peers = new Map([...results].filter(([by, rows]) => by !== 'ours' && rows.size > 0));
+  table(ours, peers);
+  if (write) keep(device, rounds, results);
+}
+
+function keep(device: string, rounds: number, results: ReadonlyMap<string, ReadonlyMap<string, Row>>): void {
+  const git = spawnSync('git', ['rev-parse', '--short', 'HEAD'], { cwd: folder, encoding: 'utf8' });
+  const commit = git.status === 0 ? git.stdout.trim() : (process.env['COMMIT'] ?? 'unknown');
   const date = new Date().toISOString().slice(0, 10);
-  const machine = `${os.cpus()[0]?.model ?? 'unknown'}, ${os.cpus().length} threads, Node ${process.version}${device === 'cuda' ? `, ${cuda.getDeviceProperties().name}` : ''}`;
-  const file = path.join(folder, 'results', `${date}-overhead-${device}.json`);
-  writeFileSync(file, `${JSON.stringify({ machine, date, commit, rounds, ours: own, torch: peer }, null, 2)}\n`);
-  console.log(`kept in ${path.relative(process.cwd(), file)}`);
+  const gpu = device === 'cuda' ? `, ${cuda.getDeviceProperties().name}` : '';
+  const machine = `${os.cpus()[0]?.model ?? 'unknown'}, ${os.cpus().length} threads, Node ${process.version}${gpu}`;
+  const python3 = spawnSync(python(), ['-c', 'import torch; print(torch.__version__)'], { encoding: 'utf8' });
+  const rows = Object.fromEntries([...results].map(([by, list]) => [by, [...list.values()]]));
+  const target = path.join(process.env['BENCH_RESULTS'] ?? path.join(folder, 'results'), `${date}-${device}.json`);
+  writeFileSync(target, `${JSON.stringify({ machine, date, commit, rounds, torch: python3.stdout?.trim(), rows }, null, 2)}\n`);
+  console.log(`kept in ${path.relative(process.cwd(), target)}`);
 }
 
 main();

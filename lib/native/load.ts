@@ -7,7 +7,7 @@ import { BackendLoadError } from '../core/errors.js';
 import type { Addon } from './addon.js';
 
 const require = createRequire(import.meta.url);
-const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..');
+const root = packageRoot(path.dirname(fileURLToPath(import.meta.url)));
 const loadedKey = Symbol.for('shardwise.native');
 
 type Loaded = { addon: Addon; root: string };
@@ -27,6 +27,12 @@ export function loadAddon(): Addon {
   if (process.env['SHARDWISE_BLOCKING'] === '1') addon.setBlocking(true);
   shared[loadedKey] = { addon, root };
   return addon;
+}
+
+/** The folder of package.json: sources, bundles and chunks lie at different depths below it. */
+function packageRoot(folder: string): string {
+  const parent = path.dirname(folder);
+  return existsSync(path.join(folder, 'package.json')) || parent === folder ? folder : packageRoot(parent);
 }
 
 function loadFrom(folder: string): Addon {
