@@ -4,7 +4,7 @@
  *   npm run bench -- [cpu|cuda] [--rounds N] [--write]
  */
 import { spawnSync } from 'node:child_process';
-import { existsSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -28,7 +28,7 @@ function programs(device: string): Program[] {
     const args = [...process.execArgv, path.join(folder, `${name}${path.extname(here)}`), argument];
     return { by: 'ours', command: process.execPath, args };
   };
-  const entry = [path.join(root, 'dist', 'index.js'), path.join(root, 'lib', 'index.js')].find((file) => existsSync(file)) as string;
+  const entry = path.join(root, 'dist', 'index.js');
   const peers: Program[] = [{ by: 'torch', command: python(), args: [path.join(folder, 'peer_torch.py'), device] }];
   if (device === 'cpu') peers.push({ by: 'OpenBLAS', command: python(), args: [path.join(folder, 'peer_openblas.py')] });
   else peers.push({ by: 'raw launch', command: process.env['LAUNCH_LOOP'] ?? 'launch_loop', args: [] });
