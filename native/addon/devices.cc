@@ -64,6 +64,15 @@ napi_value open_backend(napi_env env, napi_callback_info info) {
   return null_value;
 }
 
+// The symbols that may be called for a version, by their signatures; a name from JavaScript is never called as it comes.
+double version_of(const std::string& symbol, void* entry) {
+  int a = 0, b = 0;
+  if (symbol == "cublasLtGetVersion") return static_cast<double>(reinterpret_cast<size_t (*)()>(entry)());
+  if (symbol == "nvrtcVersion") return reinterpret_cast<int (*)(int*, int*)>(entry)(&a, &b) == 0 ? a * 1000 + b * 10 : 0;
+  const bool known = symbol == "cuDriverGetVersion" || symbol == "ncclGetVersion";
+  return known && reinterpret_cast<int (*)(int*)>(entry)(&a) == 0 ? a : 0;
+}
+
 // Opens a library for a look at its version. It stays open: unloading CUDA libraries is not safe.
 napi_value probe_library(napi_env env, napi_callback_info info) {
   napi_value args[2], result;
@@ -79,14 +88,8 @@ napi_value probe_library(napi_env env, napi_callback_info info) {
   link_map* map = nullptr;
   const bool known = dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map;
   set_text(env, result, "path", known ? map->l_name : name.c_str());
-  double version = 0;
-  if (void* entry = symbol.empty() ? nullptr : dlsym(library, symbol.c_str())) {
-    int a = 0, b = 0;
-    if (symbol == "cublasLtGetVersion") version = static_cast<double>(reinterpret_cast<size_t (*)()>(entry)());
-    else if (symbol == "nvrtcVersion" && reinterpret_cast<int (*)(int*, int*)>(entry)(&a, &b) == 0) version = a * 1000 + b * 10;
-    else if (symbol != "nvrtcVersion" && reinterpret_cast<int (*)(int*)>(entry)(&a) == 0) version = a;
-  }
-  set_number(env, result, "version", version);
+  void* entry = symbol.empty() ? nullptr : dlsym(library, symbol.c_str());
+  set_number(env, result, "version", entry ? version_of(symbol, entry) : 0);
   return result;
 }
 

@@ -43,7 +43,7 @@ void finish(Environment& state, Completion* completion) {
   napi_handle_scope scope;
   napi_open_handle_scope(env, &scope);
   if (completion->staging) {
-    if (completion->code == Code::Ok) std::memcpy(completion->destination, completion->staging, completion->bytes);
+    if (completion->code == Code::Ok && completion->bytes > 0) std::memcpy(completion->destination, completion->staging, completion->bytes);
     completion->staging_backend->host_release(completion->staging, completion->bytes);
   }
   napi_value callback, receiver, argument;
@@ -58,8 +58,11 @@ void finish(Environment& state, Completion* completion) {
   napi_delete_reference(env, completion->callback);
   if (completion->keep_alive) napi_delete_reference(env, completion->keep_alive);
   delete completion;
-  napi_value ignored;
-  napi_call_function(env, receiver, callback, 1, &argument, &ignored);
+  napi_value ignored, thrown;
+  // What the callback throws is an uncaught exception; left pending, it would keep the completions behind it from being told.
+  if (napi_call_function(env, receiver, callback, 1, &argument, &ignored) == napi_pending_exception &&
+      napi_get_and_clear_last_exception(env, &thrown) == napi_ok)
+    napi_fatal_exception(env, thrown);
   napi_close_handle_scope(env, scope);
 }
 
@@ -99,10 +102,15 @@ void Environment::close() {
     gate->finished.clear();
     napi_release_threadsafe_function(gate->function, napi_tsfn_abort);
   }
-  streams.clear();  // waits for each
+  // All are drained before the first goes: commands of one may wait for another.
+  ErrorText ignored;
+  for (auto& each : streams) each->synchronize(&ignored);
   storages.for_each([&](int64_t, StorageEntry& entry) {
     if (entry.block) entry.allocator->free(entry.block, true);
   });
+  // The allocators belong to the process: nothing in them may point to a stream of this environment any more.
+  for (auto& each : streams) each->allocator->close_pool(each->pool);
+  streams.clear();
 }
 
 Stream* Environment::stream(int64_t id) {
@@ -112,16 +120,24 @@ Stream* Environment::stream(int64_t id) {
 Stream* Environment::default_stream(int32_t device, ErrorText* error) {
   auto found = default_streams.find(device);
   if (found != default_streams.end()) return streams[found->second].get();
+  Stream* stream = open_stream(device, 0, error);
+  if (!stream) return nullptr;
+  if (device == 0) stream->on_idle = [] { Devices::get().allocator(0)->trim_idle_host(); };
+  default_streams[device] = stream->id();
+  return stream;
+}
+
+Stream* Environment::open_stream(int32_t device, int32_t priority, ErrorText* error) {
   if (!Devices::get().valid(device)) {
-    fail(error, Code::Device, "there is no cuda:%d", device - 1);
+    fail(error, Code::Device, "there is no device %d", device);
     return nullptr;
   }
   const auto id = static_cast<uint32_t>(streams.size());
-  auto stream = std::make_unique<Stream>(Devices::get().backend(device), Devices::index(device), id, 0);
+  auto stream = std::make_unique<Stream>(Devices::get().backend(device), Devices::index(device), id, priority);
   if (!stream->open(error).ok()) return nullptr;
-  if (device == 0) stream->on_idle = [] { Devices::get().allocator(0)->trim_idle_host(); };
+  stream->allocator = Devices::get().allocator(device);
+  stream->pool = stream->allocator->open_pool();
   streams.push_back(std::move(stream));
-  default_streams[device] = id;
   return streams[id].get();
 }
 
@@ -234,20 +250,16 @@ int64_t to_integer(double value) {
   return static_cast<double>(integer) == value ? integer : INT64_MIN;
 }
 
-bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw) {
+bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw, uint32_t objects) {
   napi_value args[8];
   size_t given = 8;
-  napi_get_cb_info(env, info, &given, args, nullptr, nullptr);
+  napi_get_cb_info(env, info, &given, args, nullptr, nullptr);  // what is missing is undefined
   for (int i = 0; i < count; i++) {
     double value = NAN;
     bool flag = false;
-    if (i < static_cast<int>(given)) {
-      if (raw) raw[i] = args[i];
-      if (napi_get_value_double(env, args[i], &value) != napi_ok) {
-        if (napi_get_value_bool(env, args[i], &flag) == napi_ok) value = flag;
-        else if (raw) value = 0;  // an object: the caller looks at the raw value
-      }
-    }
+    if (raw) raw[i] = args[i];
+    if (objects >> i & 1) continue;
+    if (napi_get_value_double(env, args[i], &value) != napi_ok && napi_get_value_bool(env, args[i], &flag) == napi_ok) value = flag;
     out[i] = to_integer(value);
     if (out[i] == INT64_MIN) {
       throw_error(env, Code::Invalid, "expected an integer argument");
@@ -255,6 +267,11 @@ bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* ou
     }
   }
   return true;
+}
+
+bool is_function(napi_env env, napi_value value) {
+  napi_valuetype type;
+  return napi_typeof(env, value, &type) == napi_ok && type == napi_function;
 }
 
 void export_function(napi_env env, napi_value exports, const char* name, napi_callback callback) {

@@ -2,7 +2,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -53,7 +55,10 @@ class Pool {
     }
     work();
     while (running_.load(std::memory_order_acquire) > 0) SW_PAUSE();
+    const std::exception_ptr failure = failure_;
+    failure_ = nullptr;
     busy_.unlock();
+    if (failure) std::rethrow_exception(failure);
   }
 
  private:
@@ -76,9 +81,20 @@ class Pool {
       const int64_t piece = next_.fetch_add(1, std::memory_order_relaxed);
       if (piece >= job.pieces) break;
       const int64_t begin = job.count * piece / job.pieces, end = job.count * (piece + 1) / job.pieces;
-      if (begin < end) job.fn(job.context, begin, end);
+      if (begin < end) run_piece(job, begin, end);
     }
     inside_region = false;
+  }
+
+  // An exception (no memory for a row) must neither end a worker nor leave a region that others still work on.
+  void run_piece(const Job& job, int64_t begin, int64_t end) {
+    try {
+      job.fn(job.context, begin, end);
+    } catch (...) {
+      next_.store(job.pieces, std::memory_order_relaxed);
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!failure_) failure_ = std::current_exception();
+    }
   }
 
   void loop() {
@@ -104,6 +120,7 @@ class Pool {
   int threads_ = 1;
   bool started_ = false;
   std::mutex busy_, mutex_;
+  std::exception_ptr failure_;  // the first of the region
   std::condition_variable wake_;
   std::atomic<uint64_t> generation_{0};
   std::atomic<int64_t> next_{0};
@@ -140,6 +157,7 @@ void* scratch(int slot, int64_t bytes) {
     const int64_t rounded = (bytes + 4095) / 4096 * 4096;
     memory.data[slot] = std::aligned_alloc(64, rounded);
     memory.bytes[slot] = memory.data[slot] ? rounded : 0;
+    if (!memory.data[slot]) throw std::bad_alloc();  // launch() makes it an error
   }
   return memory.data[slot];
 }
