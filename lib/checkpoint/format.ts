@@ -110,14 +110,14 @@ function checkCoverage(file: string, tensors: ReadonlyMap<string, TensorEntry>, 
 
 /** The header's bytes, padded so that the data section is aligned to 8. */
 export function encodeHeader(tensors: readonly { name: string; dtype: DType; shape: readonly number[]; bytes: number }[], metadata: Record<string, string>): Uint8Array {
-  const header: Record<string, unknown> = {};
-  if (Object.keys(metadata).length > 0) header['__metadata__'] = metadata;
+  const header: [string, unknown][] = [];
+  if (Object.keys(metadata).length > 0) header.push(['__metadata__', metadata]);
   let at = 0;
   for (const { name, dtype, shape, bytes } of tensors) {
-    header[name] = { dtype: codeOf.get(dtype), shape, data_offsets: [at, at + bytes] };
+    header.push([name, { dtype: codeOf.get(dtype), shape, data_offsets: [at, at + bytes] }]);
     at += bytes;
   }
-  const json = new TextEncoder().encode(JSON.stringify(header));
+  const json = new TextEncoder().encode(JSON.stringify(Object.fromEntries(header)));
   const padded = new Uint8Array(8 + Math.ceil(json.length / 8) * 8).fill(0x20);
   new DataView(padded.buffer).setBigUint64(0, BigInt(padded.length - 8), true);
   padded.set(json, 8);

@@ -122,9 +122,9 @@ async function readInto(file: FileHandle, path: string, at: number, bytes: Uint8
 export async function loadSafetensors(path: string, options: { device?: DeviceName | Device } = {}): Promise<Record<string, Tensor>> {
   const file = await SafetensorsFile.open(path);
   try {
-    const tensors: Record<string, Tensor> = {};
-    for (const name of file.names) tensors[name] = await file.get(name, options);
-    return tensors;
+    const tensors: [string, Tensor][] = [];
+    for (const name of file.names) tensors.push([name, await file.get(name, options)]);
+    return Object.fromEntries(tensors); // not by assignment: a file may call a tensor "__proto__"
   } finally {
     await file.close();
   }

@@ -46,7 +46,7 @@ void finish(Environment& state, Completion* completion) {
     if (completion->code == Code::Ok && completion->bytes > 0) std::memcpy(completion->destination, completion->staging, completion->bytes);
     completion->staging_backend->host_release(completion->staging, completion->bytes);
   }
-  napi_value callback, receiver, argument;
+  napi_value callback = nullptr, receiver = nullptr, argument = nullptr;
   napi_get_reference_value(env, completion->callback, &callback);
   napi_get_global(env, &receiver);
   if (completion->code == Code::Ok) {
@@ -58,7 +58,7 @@ void finish(Environment& state, Completion* completion) {
   napi_delete_reference(env, completion->callback);
   if (completion->keep_alive) napi_delete_reference(env, completion->keep_alive);
   delete completion;
-  napi_value ignored, thrown;
+  napi_value ignored = nullptr, thrown = nullptr;
   // What the callback throws is an uncaught exception; left pending, it would keep the completions behind it from being told.
   if (napi_call_function(env, receiver, callback, 1, &argument, &ignored) == napi_pending_exception &&
       napi_get_and_clear_last_exception(env, &thrown) == napi_ok)
@@ -83,9 +83,10 @@ void on_completions(napi_env env, napi_value, void*, void*) {
 }  // namespace
 
 Environment::Environment(napi_env e) : env(e), gate(std::make_shared<Gate>()) {
-  napi_value buffer, name;
-  void* data;
-  napi_create_arraybuffer(env, kWordBytes, &data, &buffer);
+  napi_value buffer = nullptr, name = nullptr;
+  void* data = nullptr;
+  // A worker may be stopped while it loads the addon: from then on the engine makes no values.
+  if (napi_create_arraybuffer(env, kWordBytes, &data, &buffer) != napi_ok) return;
   words = static_cast<double*>(data);
   napi_create_reference(env, buffer, 1, &words_ref);
   napi_create_string_utf8(env, "shardwise", NAPI_AUTO_LENGTH, &name);
@@ -100,7 +101,7 @@ void Environment::close() {
     gate->alive = false;
     for (Completion* each : gate->finished) delete each;
     gate->finished.clear();
-    napi_release_threadsafe_function(gate->function, napi_tsfn_abort);
+    if (gate->function) napi_release_threadsafe_function(gate->function, napi_tsfn_abort);
   }
   // All are drained before the first goes: commands of one may wait for another.
   ErrorText ignored;
@@ -189,19 +190,22 @@ void Environment::release(int64_t handle, bool collected) {
   if (block && entry->other_streams.empty()) {
     allocator->free(block, collected, entry->home->progress(), entry->home->submitted());
   } else if (block) {
-    // Each stream that used it says when it is done; the last one frees.
-    auto left = std::make_shared<std::atomic<int>>(static_cast<int>(entry->other_streams.size()));
+    // Each stream that used it says when it is done; the last one frees. Its home may be behind them all.
+    struct Pending {
+      std::shared_ptr<std::atomic<int>> left;
+      Block* block;
+      CachingAllocator* allocator;
+      const std::atomic<uint64_t>* home;
+      uint64_t sequence;
+    };
+    const Pending shared{std::make_shared<std::atomic<int>>(static_cast<int>(entry->other_streams.size())), block, allocator,
+                         entry->home->progress(), entry->home->submitted()};
     for (Stream* each : entry->other_streams) {
-      each->enqueue([left, block, allocator](Stream& s) {
-        struct Pending {
-          std::shared_ptr<std::atomic<int>> left;
-          Block* block;
-          CachingAllocator* allocator;
-        };
-        auto* pending = new Pending{left, block, allocator};
+      each->enqueue([shared](Stream& s) {
+        auto* pending = new Pending(shared);
         auto done = [](void* context) {
           auto* p = static_cast<Pending*>(context);
-          if (p->left->fetch_sub(1) == 1) p->allocator->free(p->block, false);
+          if (p->left->fetch_sub(1) == 1) p->allocator->free(p->block, false, p->home, p->sequence);
           delete p;
         };
         ErrorText ignored;
@@ -251,7 +255,7 @@ int64_t to_integer(double value) {
 }
 
 bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw, uint32_t objects) {
-  napi_value args[8];
+  napi_value args[8] = {};
   size_t given = 8;
   napi_get_cb_info(env, info, &given, args, nullptr, nullptr);  // what is missing is undefined
   for (int i = 0; i < count; i++) {
@@ -275,7 +279,7 @@ bool is_function(napi_env env, napi_value value) {
 }
 
 void export_function(napi_env env, napi_value exports, const char* name, napi_callback callback) {
-  napi_value fn;
+  napi_value fn = nullptr;
   napi_create_function(env, name, NAPI_AUTO_LENGTH, callback, nullptr, &fn);
   napi_set_named_property(env, exports, name, fn);
 }

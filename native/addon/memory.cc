@@ -52,7 +52,7 @@ napi_value allocate(napi_env env, napi_callback_info info) {
 
 napi_value adopt(napi_env env, napi_callback_info info) {
   int64_t args[4];
-  napi_value raw[4];
+  napi_value raw[4] = {};
   if (!read_integers(env, info, 4, args, raw, 1)) return nullptr;
   void* data;
   size_t length;
@@ -172,12 +172,13 @@ Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64
 }
 
 napi_value make_token(Environment& state, int64_t handle, StorageEntry& entry) {
+  napi_value token = nullptr;
+  // Refused in a worker that is being stopped; the storage then goes with its environment.
+  if (napi_create_external(state.env, reinterpret_cast<void*>(handle), on_collected, &state, &token) != napi_ok) return nullptr;
   entry.token_bytes = reported(entry);
   state.tokens++;
   state.token_bytes += entry.bytes;
   state.external_delta += entry.token_bytes;
-  napi_value token;
-  napi_create_external(state.env, reinterpret_cast<void*>(handle), on_collected, &state, &token);
   return token;
 }
 

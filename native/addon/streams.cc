@@ -6,13 +6,13 @@ namespace shardwise {
 namespace {
 
 napi_value number(napi_env env, double value) {
-  napi_value result;
+  napi_value result = nullptr;
   napi_create_double(env, value, &result);
   return result;
 }
 
 napi_value boolean(napi_env env, bool value) {
-  napi_value result;
+  napi_value result = nullptr;
   napi_get_boolean(env, value, &result);
   return result;
 }

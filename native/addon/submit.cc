@@ -223,7 +223,7 @@ napi_value tokens_of(Environment& state, Decoded& d) {
 }  // namespace
 
 static napi_value submit(napi_env env, napi_callback_info info) {
-  napi_value arg;
+  napi_value arg = nullptr;
   size_t argc = 1;
   void* data;
   napi_get_cb_info(env, info, &argc, &arg, nullptr, &data);
@@ -259,7 +259,7 @@ static napi_value submit(napi_env env, napi_callback_info info) {
 
 void export_submit(Environment& state, napi_value exports) {
   state.decoded = new Decoded;
-  napi_value fn;
+  napi_value fn = nullptr;
   napi_create_function(state.env, "submit", NAPI_AUTO_LENGTH, submit, &state, &fn);
   napi_set_named_property(state.env, exports, "submit", fn);
 }

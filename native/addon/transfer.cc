@@ -63,7 +63,7 @@ void copy_now(Stream& s, void* to, const void* from, int64_t bytes, CopyKind kin
 
 napi_value write(napi_env env, napi_callback_info info) {
   int64_t args[4];
-  napi_value raw[4];
+  napi_value raw[4] = {};
   View source;
   if (!read_integers(env, info, 4, args, raw, 1 << 2) || !view_of(env, raw[2], &source)) return nullptr;
   Environment& state = state_of(env);
@@ -119,7 +119,7 @@ bool read_now(napi_env env, StorageEntry& entry, Stream& stream, int64_t offset,
 
 napi_value read_sync(napi_env env, napi_callback_info info) {
   int64_t args[4];
-  napi_value raw[4];
+  napi_value raw[4] = {};
   View destination;
   if (!read_integers(env, info, 4, args, raw, 1 << 2) || !view_of(env, raw[2], &destination)) return nullptr;
   Stream* stream = state_of(env).stream(args[3]);
@@ -176,7 +176,7 @@ napi_value read_scalar(napi_env env, napi_callback_info info) {
   StorageEntry* entry = range_of(env, args[0], args[1], item_size(dtype), stream);
   char data[8];
   if (!entry || !read_now(env, *entry, *stream, args[1], data, item_size(dtype))) return nullptr;
-  napi_value result;
+  napi_value result = nullptr;
   if (dtype == DType::Int64) {
     int64_t value;
     std::memcpy(&value, data, 8);
@@ -222,7 +222,7 @@ void fail_if_failed(Stream& s, Completion* completion) {
 
 napi_value read_async(napi_env env, napi_callback_info info) {
   int64_t args[5];
-  napi_value raw[5];
+  napi_value raw[5] = {};
   View destination;
   if (!read_integers(env, info, 5, args, raw, 1 << 2 | 1 << 4) || !view_of(env, raw[2], &destination)) return nullptr;
   if (!is_function(env, raw[4])) return throw_error(env, Code::Invalid, "readAsync: expected a function");
@@ -265,7 +265,7 @@ napi_value read_async(napi_env env, napi_callback_info info) {
 
 napi_value when_done(napi_env env, napi_callback_info info) {
   int64_t args[2];
-  napi_value raw[2];
+  napi_value raw[2] = {};
   if (!read_integers(env, info, 2, args, raw, 1 << 1)) return nullptr;
   if (!is_function(env, raw[1])) return throw_error(env, Code::Invalid, "whenDone: expected a function");
   Environment& state = state_of(env);
