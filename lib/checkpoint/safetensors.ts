@@ -21,6 +21,7 @@ export interface SaveOptions {
  */
 export async function saveSafetensors(path: string, tensors: Record<string, Tensor>, { metadata = {} }: SaveOptions = {}): Promise<void> {
   const entries = Object.entries(tensors);
+  if (Object.hasOwn(tensors, '__metadata__')) throw new CheckpointError(`${path}: the format keeps the name "__metadata__" for itself; rename the tensor`, { file: path });
   const temporary = `${path}.${process.pid}.partial`;
   const file = await open(temporary, 'w');
   try {
