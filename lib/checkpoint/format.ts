@@ -89,10 +89,8 @@ function parseEntry(file: string, name: string, value: unknown, dataBytes: numbe
   if (dtype === undefined) throw bad(file, `tensor "${name}" has unknown dtype ${show(value['dtype'])}`, { tensor: name });
   const { shape, data_offsets: offsets } = value;
   const isCount = (n: unknown): n is number => typeof n === 'number' && Number.isSafeInteger(n) && n >= 0;
-  if (!Array.isArray(shape) || shape.length > MAX_DIMS || !shape.every(isCount))
-    throw bad(file, `tensor "${name}" has shape ${show(shape)}`, { tensor: name });
-  if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isCount))
-    throw bad(file, `tensor "${name}" has data_offsets ${show(offsets)}`, { tensor: name });
+  if (!Array.isArray(shape) || shape.length > MAX_DIMS || !shape.every(isCount)) throw bad(file, `tensor "${name}" has shape ${show(shape)}`, { tensor: name });
+  if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isCount)) throw bad(file, `tensor "${name}" has data_offsets ${show(offsets)}`, { tensor: name });
   const [begin, end] = offsets as [number, number];
   const bytes = (shape as number[]).reduce((n, s) => n * s, 1) * dtype.itemsize;
   if (end < begin || end > dataBytes) throw bad(file, `tensor "${name}" lies at bytes ${begin} to ${end} of a data section of ${dataBytes}`, { tensor: name, begin, end });

@@ -182,7 +182,8 @@ export function slice(input: Tensor, dim = 0, start: number | null = null, end: 
   const bound = (value: number | null, missing: number): number => {
     if (value === null) return missing;
     // Infinity is a bound like any that is too large; a fraction or NaN is none.
-    if (!Number.isInteger(value) && Math.abs(value) !== Number.POSITIVE_INFINITY) throw new ArgumentError(`slice: bounds must be integers, got ${value}`, { op: 'slice', bound: value });
+    if (!Number.isInteger(value) && Math.abs(value) !== Number.POSITIVE_INFINITY)
+      throw new ArgumentError(`slice: bounds must be integers, got ${value}`, { op: 'slice', bound: value });
     return Math.min(size, Math.max(0, value < 0 ? value + size : value));
   };
   const first = bound(start, 0);

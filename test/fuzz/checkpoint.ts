@@ -81,7 +81,9 @@ function damageField(rng: Rng, fields: Field[]): void {
 function encode(fields: readonly Field[], rng: Rng): Uint8Array {
   if (rng.chance(0.03)) return new TextEncoder().encode(nested(rng.pick([10, 1000, 20_000, 200_000])));
   if (rng.chance(0.03)) return new TextEncoder().encode(`{"a":${nested(rng.pick([100, 100_000]))}}`);
-  return new TextEncoder().encode(`{${fields.map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value).replace(/"@(\d+)"/g, (_, depth) => nested(Number(depth)))}`).join(',')}}`);
+  return new TextEncoder().encode(
+    `{${fields.map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value).replace(/"@(\d+)"/g, (_, depth) => nested(Number(depth)))}`).join(',')}}`,
+  );
 }
 
 /** A file: most often valid but for one or two damages. */
@@ -90,7 +92,9 @@ export function makeFile(rng: Rng): Uint8Array {
   for (let n = rng.int(0, 2); n > 0 && fields.length > 0; n--) damageField(rng, fields);
   const json = encode(fields, rng);
   const file = new Uint8Array(8 + Math.max(0, json.length + bytes + (rng.chance(0.1) ? rng.int(-4, 9) : 0)));
-  const claimed = rng.chance(0.1) ? rng.pick([0n, 1n, 2n ** 31n, 2n ** 63n, 2n ** 64n - 1n, 100_000_001n, BigInt(json.length + 1), BigInt(Math.max(0, json.length - 1))]) : BigInt(json.length);
+  const claimed = rng.chance(0.1)
+    ? rng.pick([0n, 1n, 2n ** 31n, 2n ** 63n, 2n ** 64n - 1n, 100_000_001n, BigInt(json.length + 1), BigInt(Math.max(0, json.length - 1))])
+    : BigInt(json.length);
   new DataView(file.buffer).setBigUint64(0, claimed, true);
   file.set(json.subarray(0, file.length - 8), 8);
   for (let n = rng.chance(0.3) ? rng.int(1, 4) : 0; n > 0; n--) {

@@ -1,7 +1,7 @@
 /** Command words as native/README.md describes them: recorded from real ops, taken apart, damaged, and put together again. */
 import { dispatch } from '../../lib/core/dispatch.js';
 import { allOps, type Sample } from '../../lib/core/op.js';
-import { crossEntropy, int64, layerNorm, type nn as Nn, nn, ones, optim, rmsNorm, scaledDotProductAttention, ShardwiseError, tensor } from '../../lib/index.js';
+import { crossEntropy, int64, layerNorm, type nn as Nn, nn, ones, optim, rmsNorm, ShardwiseError, scaledDotProductAttention, tensor } from '../../lib/index.js';
 import { foreachAdd_, foreachMul_, foreachNorm } from '../../lib/ops/optimizer-steps.js';
 import { addon } from '../../lib/runtime.js';
 import type { Rng } from './rng.js';
@@ -94,7 +94,9 @@ function useOpsWithoutSamples(): void {
   layerNorm(grad([2, 3]), [3], grad([3]), grad([3]))
     .sum()
     .backward();
-  rmsNorm(grad([2, 3]), [3], grad([3])).sum().backward();
+  rmsNorm(grad([2, 3]), [3], grad([3]))
+    .sum()
+    .backward();
   scaledDotProductAttention(grad([1, 2, 3, 4]), grad([1, 2, 5, 4]), grad([1, 2, 5, 4]))
     .sum()
     .backward();
@@ -104,7 +106,10 @@ function useOpsWithoutSamples(): void {
   ones([3]).nonzero();
   for (const make of [(p: Nn.Parameter[]) => new optim.SGD(p, { lr: 0.1, momentum: 0.9 }), (p: Nn.Parameter[]) => new optim.Adam(p, { amsgrad: true })]) {
     const model = new nn.Linear(3, 2);
-    model.forward(ones([1, 3])).sum().backward();
+    model
+      .forward(ones([1, 3]))
+      .sum()
+      .backward();
     make([...model.parameters()]).step();
   }
 }

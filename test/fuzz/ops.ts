@@ -97,7 +97,15 @@ class OpCase {
         this.step(`${name}.backward()`, () => t.backward());
         return;
       case 5:
-        this.step('work in a scope that ends', () => scope(() => void t.add(ones([200, 200])).matmul(ones([200, 3])).sum()));
+        this.step('work in a scope that ends', () =>
+          scope(
+            () =>
+              void t
+                .add(ones([200, 200]))
+                .matmul(ones([200, 3]))
+                .sum(),
+          ),
+        );
         return;
       default:
         this.step('queued work', () => this.keepResults(anyTensor(rng, [200, 200]).mul(2).exp()));
@@ -109,7 +117,9 @@ class OpCase {
 function dispatchCase(rng: Rng, trace: (line: string) => void): void {
   const op = rng.pick(opsWithSamples());
   const sample = rng.pick(op.samples() as Sample<object>[]);
-  const inputs = sample.inputs.map((t) => (t.storage === null || rng.chance(0.4) ? t : anyTensor(rng, rng.chance(0.6) ? [...t.shape] : undefined, rng.chance(0.6) ? t.dtype : undefined)));
+  const inputs = sample.inputs.map((t) =>
+    t.storage === null || rng.chance(0.4) ? t : anyTensor(rng, rng.chance(0.6) ? [...t.shape] : undefined, rng.chance(0.6) ? t.dtype : undefined),
+  );
   trace(`dispatch ${op.name} ${inspect(inputs)} ${inspect(sample.params)}`);
   try {
     dispatch(op, inputs, sample.params, rng.chance(0.2) ? rng.pick(inputs) : null);

@@ -1,22 +1,5 @@
 /** Random tensors for fuzzing: small, empty, strided, disposed, with every dtype and awkward values. */
-import {
-  arange,
-  bfloat16,
-  bool,
-  type DType,
-  float16,
-  float32,
-  float64,
-  full,
-  int8,
-  int16,
-  int32,
-  int64,
-  ones,
-  type Tensor,
-  tensor,
-  uint8,
-} from '../../lib/index.js';
+import { arange, bfloat16, bool, type DType, float16, float32, float64, full, int8, int16, int32, int64, ones, type Tensor, tensor, uint8 } from '../../lib/index.js';
 import type { Rng } from './rng.js';
 
 export const dtypes: readonly DType[] = [float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool];
