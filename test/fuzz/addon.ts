@@ -48,7 +48,8 @@ class AddonCase {
     if (made === undefined) return 0;
     const handle = words[0] as number;
     this.handles.push(handle);
-    const content = new Uint8Array(Math.min(bytes, 256)).map(() => (this.rng.chance(0.7) ? 0 : this.rng.int(0, 255)));
+    const density = this.rng.pick([0, 0, 0.3]); // zeros are indices that fit
+    const content = new Uint8Array(Math.min(bytes, 256)).map(() => (this.rng.chance(density) ? this.rng.int(0, 255) : 0));
     this.call('write', [handle, 0, content, this.stream()]);
     return handle;
   }

@@ -18,7 +18,10 @@ const words: Readonly<Record<string, readonly unknown[]>> = {
 };
 
 function shapeLike(rng: Rng, shape: readonly number[]): number[] {
-  const sizes = shape.filter((size) => size < 500).map((size) => (rng.chance(0.1) ? 1 : size));
+  const sizes = shape
+    .slice(0, 16)
+    .filter((size) => size < 500)
+    .map((size) => (rng.chance(0.1) ? 1 : size));
   return rng.chance(0.2) ? sizes.slice(1) : sizes;
 }
 

@@ -1,7 +1,22 @@
 /** Command words as native/README.md describes them: recorded from real ops, taken apart, damaged, and put together again. */
 import { dispatch } from '../../lib/core/dispatch.js';
 import { allOps, type Sample } from '../../lib/core/op.js';
-import { crossEntropy, int64, layerNorm, type nn as Nn, nn, ones, optim, rmsNorm, ShardwiseError, scaledDotProductAttention, tensor } from '../../lib/index.js';
+import {
+  arange,
+  crossEntropy,
+  int64,
+  layerNorm,
+  linspace,
+  type nn as Nn,
+  nn,
+  ones,
+  optim,
+  randint,
+  rmsNorm,
+  ShardwiseError,
+  scaledDotProductAttention,
+  tensor,
+} from '../../lib/index.js';
 import { foreachAdd_, foreachMul_, foreachNorm } from '../../lib/ops/optimizer-steps.js';
 import { addon } from '../../lib/runtime.js';
 import type { Rng } from './rng.js';
@@ -104,6 +119,10 @@ function useOpsWithoutSamples(): void {
   foreachMul_([ones([3])], 2);
   foreachNorm([ones([3]), ones([2])]);
   ones([3]).nonzero();
+  arange(5);
+  linspace(0, 1, 5);
+  randint(0, 5, [3]);
+  ones([3]).uniform_().normal_().bernoulli_(0.5);
   for (const make of [(p: Nn.Parameter[]) => new optim.SGD(p, { lr: 0.1, momentum: 0.9 }), (p: Nn.Parameter[]) => new optim.Adam(p, { amsgrad: true })]) {
     const model = new nn.Linear(3, 2);
     model

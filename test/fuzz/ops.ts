@@ -8,6 +8,7 @@ import * as library from '../../lib/index.js';
 import { ones, ShardwiseError, scope, Tensor } from '../../lib/index.js';
 import { makeArguments, type Pool } from './arguments.js';
 import { functions, methods } from './calls.js';
+import { type FittedCall, fittedCall } from './fitted.js';
 import { describeError, Finding, type Rng } from './rng.js';
 import { anyTensor } from './tensors.js';
 
@@ -61,6 +62,11 @@ class OpCase {
 
   call(): void {
     const { rng, tensors } = this.pool;
+    if (rng.chance(0.2)) {
+      const fitted = this.step('operands', () => fittedCall(rng)) as FittedCall | undefined;
+      if (fitted !== undefined) this.keepResults(this.step(fitted.name, fitted.run));
+      return;
+    }
     if (rng.chance(0.1)) {
       const [name, kinds] = rng.pick(functions);
       const args = makeArguments(kinds, this.pool, null).flatMap((arg) => (name === 'einsum' ? arg : [arg]));
@@ -73,6 +79,13 @@ class OpCase {
     const method = (receiver as unknown as Record<string, Callable | undefined>)[name];
     const run = (): unknown => (method ? method.apply(receiver, args) : exported[name]?.(receiver, ...args));
     this.keepResults(this.step(`${inspect(receiver)}.${name}${inspect(args)}`, run));
+  }
+
+  /** Gradients through whatever the case made; tensors freed meanwhile are errors like any other. */
+  backward(): void {
+    for (const t of this.pool.tensors.slice(-3)) {
+      if (!t.disposed && t.requiresGrad) this.step(`${inspect(t)}.sum().backward()`, () => t.sum().backward());
+    }
   }
 
   /** Things done to tensors between calls. */
@@ -159,5 +172,6 @@ export async function fuzzOps(rng: Rng, trace: (line: string) => void): Promise<
   } catch (error) {
     if (!(error instanceof ShardwiseError)) throw error;
   }
+  if (rng.chance(0.3)) run.backward();
   for (const t of run.pool.tensors) if (rng.chance(0.7)) t.dispose();
 }
