@@ -1,4 +1,5 @@
 /** The safetensors format: a checked header, then raw little-endian bytes. Every reader treats the file as hostile. */
+import { inspect } from 'node:util';
 import { bfloat16, bool, type DType, float16, float32, float64, int8, int16, int32, int64, uint8 } from '../core/dtype.js';
 import { CheckpointError } from '../core/errors.js';
 
@@ -68,6 +69,11 @@ export function parseHeader(file: string, json: Uint8Array, fileBytes: number): 
   return header;
 }
 
+/** A value of a header for a message. It may be nested deeper than JSON.stringify survives, and as long as the file. */
+function show(value: unknown): string {
+  return inspect(value, { depth: 1, maxArrayLength: 20, maxStringLength: 60, breakLength: Number.POSITIVE_INFINITY }).slice(0, 100);
+}
+
 function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
@@ -79,14 +85,12 @@ function parseMetadata(file: string, value: unknown): Record<string, string> {
 
 function parseEntry(file: string, name: string, value: unknown, dataBytes: number): TensorEntry {
   if (!isRecord(value)) throw bad(file, `tensor "${name}" is not described by an object`, { tensor: name });
-  const dtype = byCode.get(String(value['dtype']));
-  if (dtype === undefined) throw bad(file, `tensor "${name}" has unknown dtype ${JSON.stringify(value['dtype'])}`, { tensor: name });
+  const dtype = byCode.get(value['dtype'] as string);
+  if (dtype === undefined) throw bad(file, `tensor "${name}" has unknown dtype ${show(value['dtype'])}`, { tensor: name });
   const { shape, data_offsets: offsets } = value;
   const isCount = (n: unknown): n is number => typeof n === 'number' && Number.isSafeInteger(n) && n >= 0;
-  if (!Array.isArray(shape) || shape.length > MAX_DIMS || !shape.every(isCount))
-    throw bad(file, `tensor "${name}" has shape ${JSON.stringify(shape)?.slice(0, 100)}`, { tensor: name });
-  if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isCount))
-    throw bad(file, `tensor "${name}" has data_offsets ${JSON.stringify(offsets)?.slice(0, 100)}`, { tensor: name });
+  if (!Array.isArray(shape) || shape.length > MAX_DIMS || !shape.every(isCount)) throw bad(file, `tensor "${name}" has shape ${show(shape)}`, { tensor: name });
+  if (!Array.isArray(offsets) || offsets.length !== 2 || !offsets.every(isCount)) throw bad(file, `tensor "${name}" has data_offsets ${show(offsets)}`, { tensor: name });
   const [begin, end] = offsets as [number, number];
   const bytes = (shape as number[]).reduce((n, s) => n * s, 1) * dtype.itemsize;
   if (end < begin || end > dataBytes) throw bad(file, `tensor "${name}" lies at bytes ${begin} to ${end} of a data section of ${dataBytes}`, { tensor: name, begin, end });
@@ -110,14 +114,14 @@ function checkCoverage(file: string, tensors: ReadonlyMap<string, TensorEntry>, 
 
 /** The header's bytes, padded so that the data section is aligned to 8. */
 export function encodeHeader(tensors: readonly { name: string; dtype: DType; shape: readonly number[]; bytes: number }[], metadata: Record<string, string>): Uint8Array {
-  const header: Record<string, unknown> = {};
-  if (Object.keys(metadata).length > 0) header['__metadata__'] = metadata;
+  const header: [string, unknown][] = [];
+  if (Object.keys(metadata).length > 0) header.push(['__metadata__', metadata]);
   let at = 0;
   for (const { name, dtype, shape, bytes } of tensors) {
-    header[name] = { dtype: codeOf.get(dtype), shape, data_offsets: [at, at + bytes] };
+    header.push([name, { dtype: codeOf.get(dtype), shape, data_offsets: [at, at + bytes] }]);
     at += bytes;
   }
-  const json = new TextEncoder().encode(JSON.stringify(header));
+  const json = new TextEncoder().encode(JSON.stringify(Object.fromEntries(header)));
   const padded = new Uint8Array(8 + Math.ceil(json.length / 8) * 8).fill(0x20);
   new DataView(padded.buffer).setBigUint64(0, BigInt(padded.length - 8), true);
   padded.set(json, 8);

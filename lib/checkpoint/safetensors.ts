@@ -21,6 +21,7 @@ export interface SaveOptions {
  */
 export async function saveSafetensors(path: string, tensors: Record<string, Tensor>, { metadata = {} }: SaveOptions = {}): Promise<void> {
   const entries = Object.entries(tensors);
+  if (Object.hasOwn(tensors, '__metadata__')) throw new CheckpointError(`${path}: the format keeps the name "__metadata__" for itself; rename the tensor`, { file: path });
   const temporary = `${path}.${process.pid}.partial`;
   const file = await open(temporary, 'w');
   try {
@@ -122,9 +123,9 @@ async function readInto(file: FileHandle, path: string, at: number, bytes: Uint8
 export async function loadSafetensors(path: string, options: { device?: DeviceName | Device } = {}): Promise<Record<string, Tensor>> {
   const file = await SafetensorsFile.open(path);
   try {
-    const tensors: Record<string, Tensor> = {};
-    for (const name of file.names) tensors[name] = await file.get(name, options);
-    return tensors;
+    const tensors: [string, Tensor][] = [];
+    for (const name of file.names) tensors.push([name, await file.get(name, options)]);
+    return Object.fromEntries(tensors); // not by assignment: a file may call a tensor "__proto__"
   } finally {
     await file.close();
   }

@@ -59,8 +59,20 @@ export function submitCommand(op: AnyOp, kernel: number, device: Device, inputs:
   notePressure(outputs);
 }
 
-/** Calls the addon and rethrows its errors as the library's. */
+/**
+ * Calls the addon and rethrows its errors as the library's. Never again after a failure: a call that waits reports the failure of
+ * work before it, once, and would then succeed on results that were never computed.
+ */
 export function nativeCall<T>(call: () => T, op: string): T {
+  try {
+    return call();
+  } catch (error) {
+    throw translate(error, op, []);
+  }
+}
+
+/** The same for calls that allocate and do not wait: when memory runs out, garbage is collected and the call repeated. */
+export function allocatingCall<T>(call: () => T, op: string): T {
   try {
     return call();
   } catch (error) {

@@ -181,6 +181,9 @@ export function slice(input: Tensor, dim = 0, start: number | null = null, end: 
   const size = input.shape[at] as number;
   const bound = (value: number | null, missing: number): number => {
     if (value === null) return missing;
+    // Infinity is a bound like any that is too large; a fraction or NaN is none.
+    if (!Number.isInteger(value) && Math.abs(value) !== Number.POSITIVE_INFINITY)
+      throw new ArgumentError(`slice: bounds must be integers, got ${value}`, { op: 'slice', bound: value });
     return Math.min(size, Math.max(0, value < 0 ? value + size : value));
   };
   const first = bound(start, 0);
@@ -227,19 +230,24 @@ function evenSizes(total: number, size: number): number[] {
 export function chunk(input: Tensor, chunks: number, dim = 0): Tensor[] {
   if (!Number.isInteger(chunks) || chunks < 1) throw new ArgumentError(`chunk: expected a positive count, got ${chunks}`, { op: 'chunk', chunks });
   const total = input.shape[wrapDim(dim, input.shape.length, 'chunk')] as number;
+  // PyTorch gives as many empty pieces as were asked for; a list of billions would end the process.
+  if (total === 0 && chunks > 2 ** 20) throw new ArgumentError(`chunk: ${chunks} empty pieces are too many`, { op: 'chunk', chunks });
   if (total === 0) return Array.from({ length: chunks }, () => narrow(input, dim, 0, 0));
   return split(input, Math.ceil(total / chunks), dim);
 }
 
 /** The slices along a dim, which falls away. */
 export function unbind(input: Tensor, dim = 0): Tensor[] {
+  requireTensor(input, 'unbind');
   const at = wrapDim(dim, input.shape.length, 'unbind');
+  if (input.shape.length === 0) throw new IndexError('unbind: a tensor without dims has no slices', { op: 'unbind' });
   return Array.from({ length: input.shape[at] as number }, (_, i) => select(input, at, i));
 }
 
 /** The elements with equal indices in two dims, as a last dim of a view. @throws IndexError, ArgumentError */
 export function diagonal(input: Tensor, offset = 0, dim1 = 0, dim2 = 1): Tensor {
   requireTensor(input, 'diagonal');
+  if (!Number.isSafeInteger(offset)) throw new ArgumentError(`diagonal: offset must be an integer, got ${offset}`, { op: 'diagonal', offset });
   const params = { offset, dim1: wrapDim(dim1, input.shape.length, 'diagonal'), dim2: wrapDim(dim2, input.shape.length, 'diagonal') };
   if (params.dim1 === params.dim2) throw new ArgumentError(`diagonal: dims ${dim1} and ${dim2} are the same`, { op: 'diagonal' });
   return dispatchOne(diagonalOp, [input], params);

@@ -10,10 +10,14 @@ void on_environment_end(void* data) { static_cast<Environment*>(data)->close(); 
 
 napi_value init(napi_env env, napi_value exports) {
   auto* state = new Environment(env);
+  if (!state->words) {
+    delete state;
+    return nullptr;
+  }
   napi_set_instance_data(env, state, nullptr, nullptr);
   napi_add_env_cleanup_hook(env, on_environment_end, state);
 
-  napi_value words, abi, names;
+  napi_value words = nullptr, abi = nullptr, names = nullptr;
   napi_get_reference_value(env, state->words_ref, &words);
   napi_set_named_property(env, exports, "words", words);
   napi_create_uint32(env, kBackendAbi, &abi);
@@ -21,7 +25,7 @@ napi_value init(napi_env env, napi_value exports) {
   const Backend* cpu = Devices::get().cpu;
   napi_create_array_with_length(env, cpu->num_kernels, &names);
   for (int32_t i = 0; i < cpu->num_kernels; i++) {
-    napi_value name;
+    napi_value name = nullptr;
     napi_create_string_utf8(env, cpu->kernels[i].name, NAPI_AUTO_LENGTH, &name);
     napi_set_element(env, names, i, name);
   }

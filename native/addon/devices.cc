@@ -20,13 +20,13 @@ std::string string_argument(napi_env env, napi_value value) {
 }
 
 napi_value text(napi_env env, const char* value) {
-  napi_value result;
+  napi_value result = nullptr;
   napi_create_string_utf8(env, value, NAPI_AUTO_LENGTH, &result);
   return result;
 }
 
 void set_number(napi_env env, napi_value object, const char* key, double value) {
-  napi_value number;
+  napi_value number = nullptr;
   napi_create_double(env, value, &number);
   napi_set_named_property(env, object, key, number);
 }
@@ -37,7 +37,7 @@ void set_text(napi_env env, napi_value object, const char* key, const char* valu
 
 // Null, or why the backend cannot be used.
 napi_value open_backend(napi_env env, napi_callback_info info) {
-  napi_value arg, null_value;
+  napi_value arg = nullptr, null_value = nullptr;
   size_t argc = 1;
   napi_get_cb_info(env, info, &argc, &arg, nullptr, nullptr);
   napi_get_null(env, &null_value);
@@ -64,9 +64,18 @@ napi_value open_backend(napi_env env, napi_callback_info info) {
   return null_value;
 }
 
+// The symbols that may be called for a version, by their signatures; a name from JavaScript is never called as it comes.
+double version_of(const std::string& symbol, void* entry) {
+  int a = 0, b = 0;
+  if (symbol == "cublasLtGetVersion") return static_cast<double>(reinterpret_cast<size_t (*)()>(entry)());
+  if (symbol == "nvrtcVersion") return reinterpret_cast<int (*)(int*, int*)>(entry)(&a, &b) == 0 ? a * 1000 + b * 10 : 0;
+  const bool known = symbol == "cuDriverGetVersion" || symbol == "ncclGetVersion";
+  return known && reinterpret_cast<int (*)(int*)>(entry)(&a) == 0 ? a : 0;
+}
+
 // Opens a library for a look at its version. It stays open: unloading CUDA libraries is not safe.
 napi_value probe_library(napi_env env, napi_callback_info info) {
-  napi_value args[2], result;
+  napi_value args[2] = {}, result = nullptr;
   size_t argc = 2;
   napi_get_cb_info(env, info, &argc, args, nullptr, nullptr);
   napi_create_object(env, &result);
@@ -79,19 +88,13 @@ napi_value probe_library(napi_env env, napi_callback_info info) {
   link_map* map = nullptr;
   const bool known = dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map;
   set_text(env, result, "path", known ? map->l_name : name.c_str());
-  double version = 0;
-  if (void* entry = symbol.empty() ? nullptr : dlsym(library, symbol.c_str())) {
-    int a = 0, b = 0;
-    if (symbol == "cublasLtGetVersion") version = static_cast<double>(reinterpret_cast<size_t (*)()>(entry)());
-    else if (symbol == "nvrtcVersion" && reinterpret_cast<int (*)(int*, int*)>(entry)(&a, &b) == 0) version = a * 1000 + b * 10;
-    else if (symbol != "nvrtcVersion" && reinterpret_cast<int (*)(int*)>(entry)(&a) == 0) version = a;
-  }
-  set_number(env, result, "version", version);
+  void* entry = symbol.empty() ? nullptr : dlsym(library, symbol.c_str());
+  set_number(env, result, "version", entry ? version_of(symbol, entry) : 0);
   return result;
 }
 
 napi_value device_count(napi_env env, napi_callback_info info) {
-  napi_value arg, result;
+  napi_value arg = nullptr, result = nullptr;
   size_t argc = 1;
   napi_get_cb_info(env, info, &argc, &arg, nullptr, nullptr);
   const bool cuda = string_argument(env, arg) == "cuda";
@@ -120,7 +123,7 @@ napi_value device_info(napi_env env, napi_callback_info info) {
   const auto code = static_cast<int32_t>(device);
   Status status = Devices::get().backend(code)->device_info(Devices::index(code), &found, &error);
   if (!status.ok()) return throw_error(env, status.code, error.text);
-  napi_value result;
+  napi_value result = nullptr;
   napi_create_object(env, &result);
   set_text(env, result, "name", found.name);
   set_text(env, result, "detail", found.detail);
@@ -154,7 +157,7 @@ napi_value memory_stats(napi_env env, napi_callback_info info) {
       token_bytes += entry.bytes;
     });
   }
-  napi_value result;
+  napi_value result = nullptr;
   napi_create_object(env, &result);
   const std::pair<const char*, int64_t> fields[] = {
       {"allocatedBytes", stats.allocated}, {"reservedBytes", stats.reserved}, {"peakAllocatedBytes", stats.peak_allocated},
@@ -196,11 +199,11 @@ napi_value trim_heap(napi_env, napi_callback_info) {
 napi_value memory_snapshot(napi_env env, napi_callback_info info) {
   int64_t device;
   if (!device_argument(env, info, &device)) return nullptr;
-  napi_value list;
+  napi_value list = nullptr;
   napi_create_array(env, &list);
   uint32_t at = 0;
   for (auto& segment : Devices::get().allocator(static_cast<int32_t>(device))->snapshot()) {
-    napi_value item, blocks;
+    napi_value item = nullptr, blocks = nullptr;
     napi_create_object(env, &item);
     set_number(env, item, "address", static_cast<double>(reinterpret_cast<uintptr_t>(segment.address)));
     set_number(env, item, "bytes", static_cast<double>(segment.bytes));
@@ -208,7 +211,7 @@ napi_value memory_snapshot(napi_env env, napi_callback_info info) {
     napi_create_array(env, &blocks);
     uint32_t k = 0;
     for (auto& block : segment.blocks) {
-      napi_value entry;
+      napi_value entry = nullptr;
       napi_create_object(env, &entry);
       set_number(env, entry, "offset", static_cast<double>(block.offset));
       set_number(env, entry, "bytes", static_cast<double>(block.bytes));

@@ -44,10 +44,10 @@ void finish(Environment& state, Completion* completion) {
   napi_handle_scope scope;
   napi_open_handle_scope(env, &scope);
   if (completion->staging) {
-    if (completion->code == Code::Ok) std::memcpy(completion->destination, completion->staging, completion->bytes);
+    if (completion->code == Code::Ok && completion->bytes > 0) std::memcpy(completion->destination, completion->staging, completion->bytes);
     completion->staging_backend->host_release(completion->staging, completion->bytes);
   }
-  napi_value callback, receiver, argument;
+  napi_value callback = nullptr, receiver = nullptr, argument = nullptr;
   napi_get_reference_value(env, completion->callback, &callback);
   napi_get_global(env, &receiver);
   if (completion->code == Code::Ok) {
@@ -59,8 +59,11 @@ void finish(Environment& state, Completion* completion) {
   napi_delete_reference(env, completion->callback);
   if (completion->keep_alive) napi_delete_reference(env, completion->keep_alive);
   delete completion;
-  napi_value ignored;
-  napi_call_function(env, receiver, callback, 1, &argument, &ignored);
+  napi_value ignored = nullptr, thrown = nullptr;
+  // What the callback throws is an uncaught exception; left pending, it would keep the completions behind it from being told.
+  if (napi_call_function(env, receiver, callback, 1, &argument, &ignored) == napi_pending_exception &&
+      napi_get_and_clear_last_exception(env, &thrown) == napi_ok)
+    napi_fatal_exception(env, thrown);
   napi_close_handle_scope(env, scope);
 }
 
@@ -81,9 +84,10 @@ void on_completions(napi_env env, napi_value, void*, void*) {
 }  // namespace
 
 Environment::Environment(napi_env e) : env(e), gate(std::make_shared<Gate>()) {
-  napi_value buffer, name;
-  void* data;
-  napi_create_arraybuffer(env, kWordBytes, &data, &buffer);
+  napi_value buffer = nullptr, name = nullptr;
+  void* data = nullptr;
+  // A worker may be stopped while it loads the addon: from then on the engine makes no values.
+  if (napi_create_arraybuffer(env, kWordBytes, &data, &buffer) != napi_ok) return;
   words = static_cast<double*>(data);
   napi_create_reference(env, buffer, 1, &words_ref);
   napi_create_string_utf8(env, "shardwise", NAPI_AUTO_LENGTH, &name);
@@ -98,12 +102,17 @@ void Environment::close() {
     gate->alive = false;
     for (Completion* each : gate->finished) delete each;
     gate->finished.clear();
-    napi_release_threadsafe_function(gate->function, napi_tsfn_abort);
+    if (gate->function) napi_release_threadsafe_function(gate->function, napi_tsfn_abort);
   }
-  streams.clear();  // waits for each
+  // All are drained before the first goes: commands of one may wait for another.
+  ErrorText ignored;
+  for (auto& each : streams) each->synchronize(&ignored);
   storages.for_each([&](int64_t, StorageEntry& entry) {
     if (entry.block) entry.allocator->free(entry.block, true);
   });
+  // The allocators belong to the process: nothing in them may point to a stream of this environment any more.
+  for (auto& each : streams) each->allocator->close_pool(each->pool);
+  streams.clear();
 }
 
 Stream* Environment::stream(int64_t id) {
@@ -113,16 +122,24 @@ Stream* Environment::stream(int64_t id) {
 Stream* Environment::default_stream(int32_t device, ErrorText* error) {
   auto found = default_streams.find(device);
   if (found != default_streams.end()) return streams[found->second].get();
+  Stream* stream = open_stream(device, 0, error);
+  if (!stream) return nullptr;
+  if (device == 0) stream->on_idle = [] { Devices::get().allocator(0)->trim_idle_host(); };
+  default_streams[device] = stream->id();
+  return stream;
+}
+
+Stream* Environment::open_stream(int32_t device, int32_t priority, ErrorText* error) {
   if (!Devices::get().valid(device)) {
-    fail(error, Code::Device, "there is no cuda:%d", device - 1);
+    fail(error, Code::Device, "there is no device %d", device);
     return nullptr;
   }
   const auto id = static_cast<uint32_t>(streams.size());
-  auto stream = std::make_unique<Stream>(Devices::get().backend(device), Devices::index(device), id, 0);
+  auto stream = std::make_unique<Stream>(Devices::get().backend(device), Devices::index(device), id, priority);
   if (!stream->open(error).ok()) return nullptr;
-  if (device == 0) stream->on_idle = [] { Devices::get().allocator(0)->trim_idle_host(); };
+  stream->allocator = Devices::get().allocator(device);
+  stream->pool = stream->allocator->open_pool();
   streams.push_back(std::move(stream));
-  default_streams[device] = id;
   return streams[id].get();
 }
 
@@ -174,19 +191,22 @@ void Environment::release(int64_t handle, bool collected) {
   if (block && entry->other_streams.empty()) {
     allocator->free(block, collected, entry->home->progress(), entry->home->submitted());
   } else if (block) {
-    // Each stream that used it says when it is done; the last one frees.
-    auto left = std::make_shared<std::atomic<int>>(static_cast<int>(entry->other_streams.size()));
+    // Each stream that used it says when it is done; the last one frees. Its home may be behind them all.
+    struct Pending {
+      std::shared_ptr<std::atomic<int>> left;
+      Block* block;
+      CachingAllocator* allocator;
+      const std::atomic<uint64_t>* home;
+      uint64_t sequence;
+    };
+    const Pending shared{std::make_shared<std::atomic<int>>(static_cast<int>(entry->other_streams.size())), block, allocator,
+                         entry->home->progress(), entry->home->submitted()};
     for (Stream* each : entry->other_streams) {
-      each->enqueue([left, block, allocator](Stream& s) {
-        struct Pending {
-          std::shared_ptr<std::atomic<int>> left;
-          Block* block;
-          CachingAllocator* allocator;
-        };
-        auto* pending = new Pending{left, block, allocator};
+      each->enqueue([shared](Stream& s) {
+        auto* pending = new Pending(shared);
         auto done = [](void* context) {
           auto* p = static_cast<Pending*>(context);
-          if (p->left->fetch_sub(1) == 1) p->allocator->free(p->block, false);
+          if (p->left->fetch_sub(1) == 1) p->allocator->free(p->block, false, p->home, p->sequence);
           delete p;
         };
         ErrorText ignored;
@@ -228,20 +248,16 @@ napi_value throw_error(napi_env env, Code code, const char* message) {
   return nullptr;
 }
 
-bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw) {
-  napi_value args[8];
+bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw, uint32_t objects) {
+  napi_value args[8] = {};
   size_t given = 8;
-  napi_get_cb_info(env, info, &given, args, nullptr, nullptr);
+  napi_get_cb_info(env, info, &given, args, nullptr, nullptr);  // what is missing is undefined
   for (int i = 0; i < count; i++) {
     double value = NAN;
     bool flag = false;
-    if (i < static_cast<int>(given)) {
-      if (raw) raw[i] = args[i];
-      if (napi_get_value_double(env, args[i], &value) != napi_ok) {
-        if (napi_get_value_bool(env, args[i], &flag) == napi_ok) value = flag;
-        else if (raw) value = 0;  // an object: the caller looks at the raw value
-      }
-    }
+    if (raw) raw[i] = args[i];
+    if (objects >> i & 1) continue;
+    if (napi_get_value_double(env, args[i], &value) != napi_ok && napi_get_value_bool(env, args[i], &flag) == napi_ok) value = flag;
     out[i] = to_integer(value);
     if (out[i] == INT64_MIN) {
       throw_error(env, Code::Invalid, "expected an integer argument");
@@ -251,8 +267,13 @@ bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* ou
   return true;
 }
 
+bool is_function(napi_env env, napi_value value) {
+  napi_valuetype type;
+  return napi_typeof(env, value, &type) == napi_ok && type == napi_function;
+}
+
 void export_function(napi_env env, napi_value exports, const char* name, napi_callback callback) {
-  napi_value fn;
+  napi_value fn = nullptr;
   napi_create_function(env, name, NAPI_AUTO_LENGTH, callback, nullptr, &fn);
   napi_set_named_property(env, exports, name, fn);
 }

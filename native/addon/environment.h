@@ -65,6 +65,7 @@ struct Environment {
 
   Stream* stream(int64_t id);
   Stream* default_stream(int32_t device, ErrorText* error);
+  Stream* open_stream(int32_t device, int32_t priority, ErrorText* error);
   void release(int64_t handle, bool collected);
   // Orders `stream` after the last use of the storage, and notes this one.
   void touch(StorageEntry& entry, Stream& stream);
@@ -92,8 +93,10 @@ Environment& state_of(napi_env env);
 // Throws a JavaScript error with the code's name; returns null for the caller to return.
 napi_value throw_error(napi_env env, Code code, const char* message);
 
-// Reads up to `count` arguments as integers; throws and returns false where one is not a number.
-bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw = nullptr);
+// Reads `count` arguments as integers; throws and returns false where one is missing or no integer. Arguments whose bit is set in
+// `objects` may be anything: they are only put into raw.
+bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw = nullptr, uint32_t objects = 0);
+bool is_function(napi_env env, napi_value value);
 
 // INT64_MIN for what is no integer, and for what no double holds exactly.
 inline int64_t to_integer(double value) {

@@ -21,15 +21,15 @@ void on_collected(node_api_basic_env, void* data, void* hint) {
 
 Status allocate_bytes(StorageEntry& entry, Stream& stream, int64_t bytes, ErrorText* error) {
   entry.bytes = bytes;
-  entry.device = stream.backend()->asynchronous ? stream.device() + 1 : 0;
+  entry.device = stream.device_code();
   entry.home = &stream;
   if (bytes == 0) return kOk;
-  entry.allocator = Devices::get().allocator(entry.device);
-  Status status = entry.allocator->allocate(bytes, stream.id(), &entry.block, error);
+  entry.allocator = stream.allocator;
+  Status status = entry.allocator->allocate(bytes, stream.pool, &entry.block, error);
   if (status.code == Code::OutOfMemory && !stream.idle()) {
     // Freed blocks that commands in flight still use can be returned once those are done.
     stream.wait(stream.submitted());
-    status = entry.allocator->allocate(bytes, stream.id(), &entry.block, error);
+    status = entry.allocator->allocate(bytes, stream.pool, &entry.block, error);
   }
   if (status.ok()) entry.data = entry.block->data;
   return status;
@@ -52,8 +52,8 @@ napi_value allocate(napi_env env, napi_callback_info info) {
 
 napi_value adopt(napi_env env, napi_callback_info info) {
   int64_t args[4];
-  napi_value raw[4];
-  if (!read_integers(env, info, 4, args, raw)) return nullptr;
+  napi_value raw[4] = {};
+  if (!read_integers(env, info, 4, args, raw, 1)) return nullptr;
   void* data;
   size_t length;
   if (napi_get_arraybuffer_info(env, raw[0], &data, &length) != napi_ok)
@@ -84,6 +84,7 @@ napi_value token(napi_env env, napi_callback_info info) {
   Environment& state = state_of(env);
   StorageEntry* entry = state.storages.find(handle);
   if (!entry) return throw_error(env, Code::Closed, "makeToken: the storage was freed");
+  if (entry->token_bytes >= 0) return throw_error(env, Code::Invalid, "makeToken: the storage has one already");
   return make_token(state, handle, *entry);
 }
 
@@ -110,6 +111,7 @@ napi_value resize(napi_env env, napi_callback_info info) {
   StorageEntry* entry = state.storages.find(args[0]);
   Stream* stream = state.stream(args[2]);
   if (!entry || !stream) return throw_error(env, Code::Closed, "resize_: the storage was freed");
+  if (entry->device != stream->device_code()) return throw_error(env, Code::Device, "resize_: the stream is of another device");
   if (entry->adopted) return throw_error(env, Code::Invalid, "resize_: this storage shows memory of an ArrayBuffer and cannot be resized");
   if (args[1] < 0) return throw_error(env, Code::Invalid, "resize_: sizes must not be negative");
   state.touch(*entry, *stream);
@@ -134,6 +136,9 @@ napi_value resize(napi_env env, napi_callback_info info) {
   entry->allocator = fresh.allocator;
   entry->data = fresh.data;
   entry->bytes = args[1];
+  // The new block is of this stream, and no other has seen it.
+  entry->home = stream;
+  entry->other_streams.clear();
   entry->last_sequence = stream->submitted();
   if (old) {
     stream->wait(stream->submitted());
@@ -149,7 +154,9 @@ napi_value record_stream(napi_env env, napi_callback_info info) {
   StorageEntry* entry = state.storages.find(args[0]);
   Stream* stream = state.stream(args[1]);
   if (!entry || !stream) return throw_error(env, Code::Closed, "recordStream: the storage or stream is gone");
-  if (entry->home != stream) entry->other_streams.push_back(stream);
+  bool known = entry->home == stream;
+  for (Stream* each : entry->other_streams) known = known || each == stream;
+  if (!known) entry->other_streams.push_back(stream);
   return nullptr;
 }
 
@@ -165,12 +172,13 @@ Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64
 }
 
 napi_value make_token(Environment& state, int64_t handle, StorageEntry& entry) {
+  napi_value token = nullptr;
+  // Refused in a worker that is being stopped; the storage then goes with its environment.
+  if (napi_create_external(state.env, reinterpret_cast<void*>(handle), on_collected, &state, &token) != napi_ok) return nullptr;
   entry.token_bytes = reported(entry);
   state.tokens++;
   state.token_bytes += entry.bytes;
   state.external_delta += entry.token_bytes;
-  napi_value token;
-  napi_create_external(state.env, reinterpret_cast<void*>(handle), on_collected, &state, &token);
   return token;
 }
 

@@ -6,13 +6,13 @@ namespace shardwise {
 namespace {
 
 napi_value number(napi_env env, double value) {
-  napi_value result;
+  napi_value result = nullptr;
   napi_create_double(env, value, &result);
   return result;
 }
 
 napi_value boolean(napi_env env, bool value) {
-  napi_value result;
+  napi_value result = nullptr;
   napi_get_boolean(env, value, &result);
   return result;
 }
@@ -25,7 +25,7 @@ Stream* stream_argument(napi_env env, int64_t id) {
 
 std::shared_ptr<Event> event_argument(napi_env env, int64_t id) {
   auto& events = state_of(env).events;
-  auto found = events.find(static_cast<uint32_t>(id));
+  auto found = id >= 0 && id <= UINT32_MAX ? events.find(static_cast<uint32_t>(id)) : events.end();
   if (found != events.end()) return found->second;
   throw_error(env, Code::Closed, "the event is gone");
   return nullptr;
@@ -34,6 +34,7 @@ std::shared_ptr<Event> event_argument(napi_env env, int64_t id) {
 napi_value default_stream(napi_env env, napi_callback_info info) {
   int64_t device;
   if (!read_integers(env, info, 1, &device)) return nullptr;
+  if (!Devices::get().valid(device)) return throw_error(env, Code::Device, "there is no such device");
   ErrorText error;
   Stream* stream = state_of(env).default_stream(static_cast<int32_t>(device), &error);
   return stream ? number(env, stream->id()) : throw_error(env, Code::Device, error.text);
@@ -44,14 +45,9 @@ napi_value stream_create(napi_env env, napi_callback_info info) {
   if (!read_integers(env, info, 2, args)) return nullptr;
   Environment& state = state_of(env);
   if (!Devices::get().valid(args[0])) return throw_error(env, Code::Device, "there is no such device");
-  const auto device = static_cast<int32_t>(args[0]);
-  const auto id = static_cast<uint32_t>(state.streams.size());
-  auto stream = std::make_unique<Stream>(Devices::get().backend(device), Devices::index(device), id, static_cast<int32_t>(args[1]));
   ErrorText error;
-  Status status = stream->open(&error);
-  if (!status.ok()) return throw_error(env, status.code, error.text);
-  state.streams.push_back(std::move(stream));
-  return number(env, id);
+  Stream* stream = state.open_stream(static_cast<int32_t>(args[0]), static_cast<int32_t>(args[1]), &error);
+  return stream ? number(env, stream->id()) : throw_error(env, Code::Device, error.text);
 }
 
 // The id stays taken: storages may still name the stream as their home.
@@ -172,6 +168,7 @@ napi_value event_elapsed(napi_env env, napi_callback_info info) {
   auto start = event_argument(env, args[0]);
   auto end = start ? event_argument(env, args[1]) : nullptr;
   if (!end) return nullptr;
+  if (start->backend != end->backend) return throw_error(env, Code::Invalid, "the events are of different devices");
   start->wait_recorded(start->requested);
   end->wait_recorded(end->requested);
   double ms = 0;

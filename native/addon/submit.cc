@@ -2,6 +2,7 @@
 // only reached inside live storages.
 #include <cstring>
 
+#include "contracts.h"
 #include "environment.h"
 
 namespace shardwise {
@@ -12,6 +13,7 @@ constexpr int64_t kHeaderWords = 7;
 constexpr int64_t kImmediate = -1, kAllocate = -2, kIndexView = -3;
 constexpr int64_t kMaxOperands = 4096;
 constexpr int64_t kInlineCost = 16384;
+constexpr int64_t kMaxElements = int64_t{1} << 48;  // as lib/core/shape.ts; products of sizes then stay exact
 
 struct Decoded {
   KernelCall call{};
@@ -62,10 +64,11 @@ int64_t read_layout(Reader& in, TensorView& view, std::vector<int64_t>& dims) {
   }
   for (int64_t d = 0; d < ndim; d++) {
     const int64_t size = dims[base + d];
+    if (size > kMaxElements) return -1;
     numel *= static_cast<double>(size);
     if (size > 0) extent += static_cast<double>(size - 1) * static_cast<double>(dims[base + ndim + d]);
   }
-  if (numel > 4e18 || extent > 4e18) return -1;
+  if (numel > static_cast<double>(kMaxElements) || extent > 4e18) return -1;
   view.numel = static_cast<int64_t>(numel);
   return view.numel == 0 ? 0 : static_cast<int64_t>(extent);
 }
@@ -105,9 +108,12 @@ Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, Error
       if (extent > 0 && needed > static_cast<double>(entry->bytes))
         return fail(error, Code::Invalid, "operand %lld reaches %.0f bytes into a storage of %lld", static_cast<long long>(i), needed,
                     static_cast<long long>(entry->bytes));
+      if (entry->device != d.stream->device_code()) return fail(error, Code::Device, "operand %lld is on another device than the stream", static_cast<long long>(i));
       handle = kind;
-      view.data = entry->data + offset * item_size(view.dtype);
+      view.data = extent > 0 ? entry->data + offset * item_size(view.dtype) : entry->data;
     }
+    // Two elements in one place: the result would depend on the order of writes, and sizes would not be bounded by memory.
+    if (i >= d.call.num_inputs && view.numel > extent) return bad(error, "an output that overlaps itself", i);
   }
   d.views.push_back(view);
   d.handles.push_back(handle);
@@ -154,7 +160,7 @@ Status decode(Environment& state, int64_t count, Decoded& d, ErrorText* error) {
   if (d.cost == 0) d.cost = total;
   d.call.tensors = d.views.data();
   d.call.params = d.params.data();
-  return kOk;
+  return check_contract(d.call, d.stream->backend()->kernels, error);
 }
 
 Status allocate_outputs(Environment& state, Decoded& d, ErrorText* error) {
@@ -215,7 +221,7 @@ napi_value tokens_of(Environment& state, Decoded& d) {
 }  // namespace
 
 static napi_value submit(napi_env env, napi_callback_info info) {
-  napi_value arg;
+  napi_value arg = nullptr;
   size_t argc = 1;
   void* data;
   napi_get_cb_info(env, info, &argc, &arg, nullptr, &data);
@@ -251,7 +257,7 @@ static napi_value submit(napi_env env, napi_callback_info info) {
 
 void export_submit(Environment& state, napi_value exports) {
   state.decoded = new Decoded;
-  napi_value fn;
+  napi_value fn = nullptr;
   napi_create_function(state.env, "submit", NAPI_AUTO_LENGTH, submit, &state, &fn);
   napi_set_named_property(state.env, exports, "submit", fn);
 }

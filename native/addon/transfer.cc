@@ -22,19 +22,29 @@ bool view_of(napi_env env, napi_value value, View* out) {
     throw_error(env, Code::Invalid, "expected a typed array");
     return false;
   }
-  napi_typedarray_type type;
+  // Older Node leaves the type of arrays that it does not know (Float16Array) as it was.
+  constexpr uint32_t unknown = 255;
+  auto type = static_cast<napi_typedarray_type>(unknown);
   napi_get_typedarray_info(env, value, &type, &length, &data, &out->buffer, &offset);
-  constexpr int sizes[] = {1, 1, 1, 2, 2, 4, 4, 4, 8, 8, 8};
+  constexpr int sizes[] = {1, 1, 1, 2, 2, 4, 4, 4, 8, 8, 8, 2};
+  if (static_cast<size_t>(type) >= sizeof sizes / sizeof *sizes) {
+    throw_error(env, Code::Invalid, "this kind of typed array is not supported");
+    return false;
+  }
   out->data = static_cast<char*>(data);
   out->bytes = static_cast<int64_t>(length) * sizes[type];
   return true;
 }
 
 // The entry and stream of handle and stream arguments, with the byte range checked; null after throwing.
-StorageEntry* range_of(napi_env env, int64_t handle, int64_t offset, int64_t bytes, Stream* stream) {
+StorageEntry* range_of(napi_env env, int64_t handle, int64_t offset, int64_t bytes, Stream* stream, bool any_device = false) {
   StorageEntry* entry = state_of(env).storages.find(handle);
   if (!entry || !stream) {
     throw_error(env, Code::Closed, "the storage was freed");
+    return nullptr;
+  }
+  if (!any_device && entry->device != stream->device_code()) {
+    throw_error(env, Code::Device, "the storage is on another device than the stream");
     return nullptr;
   }
   if (offset < 0 || bytes < 0 || offset + bytes > entry->bytes) {
@@ -53,13 +63,13 @@ void copy_now(Stream& s, void* to, const void* from, int64_t bytes, CopyKind kin
 
 napi_value write(napi_env env, napi_callback_info info) {
   int64_t args[4];
-  napi_value raw[4];
+  napi_value raw[4] = {};
   View source;
-  if (!read_integers(env, info, 4, args, raw) || !view_of(env, raw[2], &source)) return nullptr;
+  if (!read_integers(env, info, 4, args, raw, 1 << 2) || !view_of(env, raw[2], &source)) return nullptr;
   Environment& state = state_of(env);
   Stream* stream = state.stream(args[3]);
   StorageEntry* entry = range_of(env, args[0], args[1], source.bytes, stream);
-  if (!entry) return nullptr;
+  if (!entry || source.bytes == 0) return nullptr;
   state.touch(*entry, *stream);
   char* to = entry->data + args[1];
   const Backend* backend = stream->backend();
@@ -109,9 +119,9 @@ bool read_now(napi_env env, StorageEntry& entry, Stream& stream, int64_t offset,
 
 napi_value read_sync(napi_env env, napi_callback_info info) {
   int64_t args[4];
-  napi_value raw[4];
+  napi_value raw[4] = {};
   View destination;
-  if (!read_integers(env, info, 4, args, raw) || !view_of(env, raw[2], &destination)) return nullptr;
+  if (!read_integers(env, info, 4, args, raw, 1 << 2) || !view_of(env, raw[2], &destination)) return nullptr;
   Stream* stream = state_of(env).stream(args[3]);
   StorageEntry* entry = range_of(env, args[0], args[1], destination.bytes, stream);
   if (entry) read_now(env, *entry, *stream, args[1], destination.data, destination.bytes);
@@ -166,7 +176,7 @@ napi_value read_scalar(napi_env env, napi_callback_info info) {
   StorageEntry* entry = range_of(env, args[0], args[1], item_size(dtype), stream);
   char data[8];
   if (!entry || !read_now(env, *entry, *stream, args[1], data, item_size(dtype))) return nullptr;
-  napi_value result;
+  napi_value result = nullptr;
   if (dtype == DType::Int64) {
     int64_t value;
     std::memcpy(&value, data, 8);
@@ -212,15 +222,16 @@ void fail_if_failed(Stream& s, Completion* completion) {
 
 napi_value read_async(napi_env env, napi_callback_info info) {
   int64_t args[5];
-  napi_value raw[5];
+  napi_value raw[5] = {};
   View destination;
-  if (!read_integers(env, info, 5, args, raw) || !view_of(env, raw[2], &destination)) return nullptr;
+  if (!read_integers(env, info, 5, args, raw, 1 << 2 | 1 << 4) || !view_of(env, raw[2], &destination)) return nullptr;
+  if (!is_function(env, raw[4])) return throw_error(env, Code::Invalid, "readAsync: expected a function");
   Environment& state = state_of(env);
   Stream* stream = state.stream(args[3]);
   StorageEntry* entry = range_of(env, args[0], args[1], destination.bytes, stream);
   if (!entry) return nullptr;
   state.touch(*entry, *stream);
-  const char* from = entry->data + args[1];
+  const char* from = entry->data + (destination.bytes > 0 ? args[1] : 0);
   const int64_t bytes = destination.bytes;
   const Backend* backend = stream->backend();
   ErrorText error;
@@ -238,7 +249,7 @@ napi_value read_async(napi_env env, napi_callback_info info) {
   auto gate = state.gate;
   stream->enqueue([gate, completion, from, bytes](Stream& s) {
     fail_if_failed(s, completion);
-    if (completion->code == Code::Ok) {
+    if (completion->code == Code::Ok && bytes > 0) {
       if (completion->staging) {
         copy_now(s, completion->staging, from, bytes, CopyKind::DeviceToHost);
         fail_if_failed(s, completion);
@@ -254,8 +265,9 @@ napi_value read_async(napi_env env, napi_callback_info info) {
 
 napi_value when_done(napi_env env, napi_callback_info info) {
   int64_t args[2];
-  napi_value raw[2];
-  if (!read_integers(env, info, 2, args, raw)) return nullptr;
+  napi_value raw[2] = {};
+  if (!read_integers(env, info, 2, args, raw, 1 << 1)) return nullptr;
+  if (!is_function(env, raw[1])) return throw_error(env, Code::Invalid, "whenDone: expected a function");
   Environment& state = state_of(env);
   Stream* stream = state.stream(args[0]);
   if (!stream) return throw_error(env, Code::Closed, "the stream is gone");
@@ -273,9 +285,9 @@ napi_value copy_bytes(napi_env env, napi_callback_info info) {
   if (!read_integers(env, info, 6, args)) return nullptr;
   Environment& state = state_of(env);
   Stream* stream = state.stream(args[5]);
-  StorageEntry* to = range_of(env, args[0], args[1], args[4], stream);
-  StorageEntry* from = to ? range_of(env, args[2], args[3], args[4], stream) : nullptr;
-  if (!from) return nullptr;
+  StorageEntry* to = range_of(env, args[0], args[1], args[4], stream, true);
+  StorageEntry* from = to ? range_of(env, args[2], args[3], args[4], stream, true) : nullptr;
+  if (!from || args[4] == 0) return nullptr;
   const CopyKind kind = to->device == 0 ? (from->device == 0 ? CopyKind::HostToHost : CopyKind::DeviceToHost)
                                         : (from->device == 0 ? CopyKind::HostToDevice : CopyKind::DeviceToDevice);
   state.touch(*to, *stream);

@@ -2,7 +2,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -58,7 +60,10 @@ class Pool {
       if (spins < kSpinsBeforeYield) SW_PAUSE();
       else std::this_thread::yield();
     }
+    const std::exception_ptr failure = failure_;
+    failure_ = nullptr;
     busy_.unlock();
+    if (failure) std::rethrow_exception(failure);
   }
 
  private:
@@ -86,8 +91,18 @@ class Pool {
       }
       // The region cannot end before this piece is done, so the job stays what it is.
       const int64_t begin = job_.count * piece / pieces, end = job_.count * (piece + 1) / pieces;
-      if (begin < end) job_.fn(job_.context, begin, end);
+      if (begin < end) run_piece(begin, end);
       done_.fetch_add(1, std::memory_order_release);
+    }
+  }
+
+  // An exception (no memory for a row) must neither end a worker nor leave a region that others still work on.
+  void run_piece(int64_t begin, int64_t end) {
+    try {
+      job_.fn(job_.context, begin, end);
+    } catch (...) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!failure_) failure_ = std::current_exception();
     }
   }
 
@@ -119,6 +134,7 @@ class Pool {
   int threads_ = 1;
   bool started_ = false;
   std::mutex busy_, mutex_;
+  std::exception_ptr failure_;  // the first of the region
   std::condition_variable wake_;
   alignas(64) std::atomic<uint64_t> claims_{0};
   alignas(64) std::atomic<int64_t> done_{0};
@@ -155,6 +171,7 @@ void* scratch(int slot, int64_t bytes) {
     const int64_t rounded = (bytes + 4095) / 4096 * 4096;
     memory.data[slot] = std::aligned_alloc(64, rounded);
     memory.bytes[slot] = memory.data[slot] ? rounded : 0;
+    if (!memory.data[slot]) throw std::bad_alloc();  // launch() makes it an error
   }
   return memory.data[slot];
 }

@@ -1,26 +1,71 @@
 #include "caching_allocator.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace shardwise {
 
 using Clock = std::chrono::steady_clock;
+
+namespace {
+
+// Blocks lie side by side in mapped segments, where AddressSanitizer knows no borders: a sanitized build draws them.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr int64_t kRedZone = 64;
+void forbid(const Backend* backend, const char* data, int64_t bytes) {
+  if (!backend->asynchronous) __asan_poison_memory_region(data, static_cast<size_t>(bytes));
+}
+void permit(const Backend* backend, const char* data, int64_t bytes) {
+  if (!backend->asynchronous) __asan_unpoison_memory_region(data, static_cast<size_t>(bytes));
+}
+#else
+constexpr int64_t kRedZone = 0;
+void forbid(const Backend*, const char*, int64_t) {}
+void permit(const Backend*, const char*, int64_t) {}
+#endif
+
+}  // namespace
 
 int64_t CachingAllocator::round(int64_t bytes) const {
   const int64_t a = backend_->alignment;
   return bytes <= 0 ? a : (bytes + a - 1) / a * a;
 }
 
-Status CachingAllocator::allocate(int64_t bytes, uint32_t stream, Block** out, ErrorText* error) {
-  const int64_t wanted = round(bytes);
+uint32_t CachingAllocator::open_pool() {
   std::lock_guard<SpinLock> lock(mutex_);
-  Pool& from = pool(stream);
+  if (closed_.empty()) {
+    pools_.push_back(std::make_unique<Pool>());
+    return static_cast<uint32_t>(pools_.size() - 1);
+  }
+  const uint32_t reused = closed_.back();
+  closed_.pop_back();
+  return reused;
+}
+
+void CachingAllocator::close_pool(uint32_t pool) {
+  std::lock_guard<SpinLock> lock(mutex_);
+  for (auto& [data, segment] : segments_) {
+    if (segment->pool != pool) continue;
+    for (Block* block = segment->first; block; block = block->next) block->progress = nullptr;
+  }
+  closed_.push_back(pool);
+}
+
+Status CachingAllocator::allocate(int64_t bytes, uint32_t pool, Block** out, ErrorText* error) {
+  const int64_t wanted = round(bytes + kRedZone);
+  std::lock_guard<SpinLock> lock(mutex_);
+  Pool& from = *pools_[pool];
   Block* block = nullptr;
   if (wanted <= kQuickLimit && (block = from.quick[wanted / 64])) {
     from.quick[wanted / 64] = block->next_quick;
     block->quick = false;
   } else if (!(block = take_cached(from, wanted))) {
-    Status status = grow(from, wanted, stream, &block, error);
+    Status status = grow(from, wanted, pool, &block, error);
     if (!status.ok()) return status;
   }
+  if (block->settled()) forbid(backend_, block->data, block->bytes);
+  permit(backend_, block->data, bytes);
   block->allocated = true;
   stats_.allocated += block->bytes;
   stats_.live_blocks++;
@@ -51,7 +96,7 @@ Block* CachingAllocator::take_cached(Pool& from, int64_t bytes) {
   return nullptr;
 }
 
-Status CachingAllocator::grow(Pool& from, int64_t bytes, uint32_t stream, Block** out, ErrorText* error) {
+Status CachingAllocator::grow(Pool& from, int64_t bytes, uint32_t id, Block** out, ErrorText* error) {
   const int64_t granule = backend_->asynchronous ? int64_t{2} << 20 : int64_t{64} << 10;
   int64_t segment_bytes = bytes < kSmall ? kSmallSegment : (bytes + granule - 1) / granule * granule;
   if (backend_->asynchronous && bytes >= kSmall && bytes < (int64_t{10} << 20)) segment_bytes = kMiddleSegment;
@@ -73,7 +118,7 @@ Status CachingAllocator::grow(Pool& from, int64_t bytes, uint32_t stream, Block*
                 static_cast<long long>(bytes), static_cast<long long>(stats_.allocated), static_cast<long long>(stats_.reserved),
                 static_cast<long long>(known ? info.free_bytes : 0), static_cast<long long>(known ? info.total_bytes : 0));
   }
-  auto segment = std::make_unique<Segment>(Segment{static_cast<char*>(data), segment_bytes, stream, bytes < kSmall, nullptr});
+  auto segment = std::make_unique<Segment>(Segment{static_cast<char*>(data), segment_bytes, id, bytes < kSmall, nullptr});
   Block* block = new Block{segment->data, segment_bytes, segment.get()};
   segment->first = block;
   segments_[segment->data] = std::move(segment);
@@ -123,7 +168,8 @@ void CachingAllocator::free(Block* block, bool collected, const std::atomic<uint
   std::lock_guard<SpinLock> lock(mutex_);
   block->progress = progress;
   block->sequence = sequence;
-  Pool& to = pool(block->segment->stream);
+  if (block->settled()) forbid(backend_, block->data, block->bytes);
+  Pool& to = *pools_[block->segment->pool];
   block->allocated = false;
   stats_.allocated -= block->bytes;
   stats_.live_blocks--;
@@ -174,6 +220,7 @@ void CachingAllocator::flush_quick(Pool& from) {
 }
 
 void CachingAllocator::release_segment(Segment* segment) {
+  permit(backend_, segment->data, segment->bytes);
   backend_->release(device_, segment->data, segment->bytes);
   stats_.reserved -= segment->bytes;
   stats_.segments--;
@@ -228,7 +275,7 @@ std::vector<CachingAllocator::SegmentInfo> CachingAllocator::snapshot() {
   std::lock_guard<SpinLock> lock(mutex_);
   std::vector<SegmentInfo> out;
   for (auto& [data, segment] : segments_) {
-    SegmentInfo info{segment->data, segment->bytes, segment->stream, {}};
+    SegmentInfo info{segment->data, segment->bytes, segment->pool, {}};
     for (Block* b = segment->first; b; b = b->next) info.blocks.push_back({b->data - segment->data, b->bytes, b->allocated});
     out.push_back(std::move(info));
   }

@@ -38,7 +38,7 @@ struct Block {
 struct Segment {
   char* data;
   int64_t bytes;
-  uint32_t stream;
+  uint32_t pool;
   bool small;  // shared by blocks below 1 MiB
   Block* first;
 };
@@ -52,7 +52,11 @@ class CachingAllocator {
  public:
   CachingAllocator(const Backend* backend, int32_t device) : backend_(backend), device_(device) {}
 
-  Status allocate(int64_t bytes, uint32_t stream, Block** out, ErrorText* error);
+  // A pool is one stream's. Streams come and go with the workers of the process; a pool that was closed serves the next stream.
+  uint32_t open_pool();
+  void close_pool(uint32_t pool);  // its stream has worked off everything
+
+  Status allocate(int64_t bytes, uint32_t pool, Block** out, ErrorText* error);
   // `collected`: the garbage collector let go of it; large CPU blocks then go back to the system sooner.
   void free(Block* block, bool collected, const std::atomic<uint64_t>* progress = nullptr, uint64_t sequence = 0);
   // Returns free segments that have been idle for at least this long.
@@ -97,12 +101,8 @@ class CachingAllocator {
   };
 
   int64_t round(int64_t bytes) const;
-  Pool& pool(uint32_t stream) {
-    while (pools_.size() <= stream) pools_.push_back(std::make_unique<Pool>());
-    return *pools_[stream];
-  }
   Block* take_cached(Pool& pool, int64_t bytes);
-  Status grow(Pool& pool, int64_t bytes, uint32_t stream, Block** out, ErrorText* error);
+  Status grow(Pool& pool, int64_t bytes, uint32_t id, Block** out, ErrorText* error);
   void split(Pool& pool, Block* block, int64_t bytes);
   Block* merge(Pool& pool, Block* block);
   void flush_quick(Pool& pool);
@@ -116,7 +116,8 @@ class CachingAllocator {
   const Backend* backend_;
   int32_t device_;
   SpinLock mutex_;
-  std::vector<std::unique_ptr<Pool>> pools_;  // by stream
+  std::vector<std::unique_ptr<Pool>> pools_;
+  std::vector<uint32_t> closed_;              // pools without a stream
   std::map<char*, std::unique_ptr<Segment>> segments_;
   MemoryStats stats_;
 };

@@ -14,6 +14,8 @@
 
 namespace shardwise {
 
+class CachingAllocator;
+
 // An event that streams of any backend can wait for. Recorded once each time it is used.
 struct Event {
   const Backend* backend = nullptr;
@@ -36,6 +38,7 @@ class Stream {
 
   const Backend* backend() const { return backend_; }
   int32_t device() const { return device_; }
+  int32_t device_code() const { return backend_->asynchronous ? device_ + 1 : 0; }  // as JavaScript counts: 0 is the CPU
   uint32_t id() const { return id_; }
 
   // Nothing is queued and nothing runs on the native thread.
@@ -58,6 +61,9 @@ class Stream {
   bool failed() const { return failed_.load(std::memory_order_acquire); }
 
   void* native() const { return native_; }
+  // Where memory used on this stream comes from; set when it is opened.
+  CachingAllocator* allocator = nullptr;
+  uint32_t pool = 0;
   // Called on the native thread when it has had nothing to do for a while; set before the first command.
   std::function<void()> on_idle;
   Status open(ErrorText* error);             // makes the backend's stream; called before first use

@@ -83,6 +83,8 @@ describe('safetensors', () => {
     'tensors that overlap': [{ a: { dtype: 'U8', shape: [4], data_offsets: [0, 4] }, b: { dtype: 'U8', shape: [4], data_offsets: [2, 6] } }, 6, /inside the one before/],
     'a hole between tensors': [{ a: { dtype: 'U8', shape: [2], data_offsets: [2, 4] } }, 4, /hole/],
     'data that no tensor covers': [{ a: { dtype: 'U8', shape: [2], data_offsets: [0, 2] } }, 4, /end at byte 2/],
+    'lists nested deeper than any stack': [`{"a":{"dtype":"U8","shape":${'['.repeat(50_000)}${']'.repeat(50_000)},"data_offsets":[0,0]}}`, 0, /shape/],
+    'a dtype nested deeper than any stack': [`{"a":{"dtype":${'['.repeat(50_000)}${']'.repeat(50_000)},"shape":[],"data_offsets":[0,0]}}`, 0, /dtype/],
     'metadata that is not strings': [{ __metadata__: { a: 1 } }, 0, /__metadata__/],
   };
   for (const [what, [header, dataBytes, message]] of Object.entries(hostile)) {
@@ -91,6 +93,19 @@ describe('safetensors', () => {
       await assert.rejects(loadSafetensors(file), (error: CheckpointError) => error instanceof CheckpointError && message.test(error.message));
     });
   }
+
+  it('takes any name as a name', async () => {
+    const names = ['__proto__', 'constructor', 'toString', ''];
+    await saveSafetensors(file, Object.fromEntries(names.map((name, i) => [name, tensor([i])])), { metadata: Object.fromEntries([['__proto__', 'x']]) });
+    const loaded = await loadSafetensors(file);
+    assert.deepEqual(Object.keys(loaded), names);
+    assert.equal(Object.getPrototypeOf(loaded), Object.prototype);
+    assert.deepEqual(
+      Object.values(loaded).map((t) => t.tolist()),
+      [[0], [1], [2], [3]],
+    );
+    await assert.rejects(saveSafetensors(file, { __metadata__: tensor([1]) }), CheckpointError);
+  });
 
   it('answers every truncation and every changed byte of the header with a CheckpointError or the right values', async () => {
     await saveSafetensors(file, { a: tensor([1, 2, 3]), b: tensor([[4], [5]]) });

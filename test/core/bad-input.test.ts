@@ -15,6 +15,7 @@ import {
   IndexError,
   InPlaceError,
   int64,
+  OutOfMemoryError,
   ones,
   optim,
   ShapeError,
@@ -47,6 +48,19 @@ const cases: Record<string, [run: () => unknown, kind: ErrorClass, message: RegE
   'a size that is not a number': [() => full([Number.NaN], 1), ArgumentError, /NaN/],
   'a size beyond memory': [() => zeros([2 ** 50]), ArgumentError, /elements/],
   'a step that leads nowhere': [() => arange(0, 3, -1), ArgumentError, /arange/],
+  'a bound of a slice that is no integer': [() => ones([4]).slice(0, 1, Number.NaN), ArgumentError, /NaN/],
+  'an offset of a diagonal that is no integer': [() => ones([2, 2]).diagonal(0.5), ArgumentError, /0.5/],
+  'billions of empty pieces': [() => zeros([0]).chunk(2 ** 31), ArgumentError, /pieces/],
+  'the slices of a single value': [() => tensor(1).unbind(), IndexError, /without dims/],
+  'rows that no memory holds': [
+    () =>
+      ones([1])
+        .expand(3, 2 ** 46)
+        .argmax(1)
+        .tolist(),
+    OutOfMemoryError,
+    /scratch/,
+  ],
   'a view that needs a copy': [() => ones([2, 3]).t().view(6), ShapeError, /reshape/],
   'a shape that does not fit': [() => ones([2, 3]).reshape(4, -1), ShapeError, /6 elements/],
   'an empty list': [() => cat([]), ArgumentError, /at least one/],
@@ -71,6 +85,11 @@ describe('bad input', () => {
       });
     });
   }
+
+  it('ignores every row of logits without classes', () => {
+    const ignored = tensor([-100, -100], { dtype: int64 });
+    assert.equal(crossEntropy(zeros([2, 0]), ignored, { reduction: 'sum' }).item(), 0);
+  });
 
   it('answers a freed tensor with FreedError, whatever is asked of it', () => {
     const t = ones([3]);

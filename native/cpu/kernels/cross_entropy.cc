@@ -48,7 +48,7 @@ Status cross_entropy(const KernelCall& call) {
         int64_t t;
         gather(target, row, 1, &t);
         const T* x = read_row(logits, row, n, buffer.data());
-        const T largest = row_max(x, n);
+        const T largest = n > 0 ? row_max(x, n) : T(-INFINITY);
         const double lse = static_cast<double>(largest) + std::log(static_cast<double>(row_exp_sum(x, largest, n)));
         double loss = 0;
         if (t != ignored) {
@@ -72,6 +72,8 @@ Status cross_entropy_backward(const KernelCall& call) {
   const TensorView &grad = call.input(0), &logits = call.input(1), &lse = call.input(2), &target = call.input(3);
   const TensorView& out = call.output(0);
   const int64_t rows = logits.sizes[0], n = logits.sizes[1], ignored = static_cast<int64_t>(p.ignore_index);
+  const Status status = check_targets(call, target, n, ignored);
+  if (!status.ok()) return status;
   with_float_type(logits.dtype, [&](auto type) {
     using T = decltype(type);
     const std::vector<T> w = class_weights<T>(call.input(4), n);
