@@ -49,15 +49,25 @@ export function pack(): string {
   for (const entry of ['package.json', 'README.md', 'LICENSE', 'CMakeLists.txt', 'dist', 'native', 'scripts', 'lib', 'test/packaging']) {
     if (existsSync(path.join(root, entry))) cpSync(path.join(root, entry), path.join(stage, entry), { recursive: true });
   }
-  const prebuilds = path.join(stage, 'prebuilds', platform);
-  mkdirSync(prebuilds, { recursive: true });
+  stagePrebuilds(path.join(stage, 'prebuilds', platform));
+  const [packed] = JSON.parse(npm(stage, ['pack', '--json', '--ignore-scripts'])) as [{ filename: string }];
+  return path.join(stage, packed.filename);
+}
+
+/** What `npm run prebuild` made, as in CI, unless the local build is newer: then that one, stripped likewise. */
+function stagePrebuilds(folder: string): void {
+  const made = path.join(root, 'prebuilds', platform);
+  const modified = (file: string): number => (existsSync(file) ? statSync(file).mtimeMs : 0);
+  if (modified(path.join(made, `shardwise.napi${libc}.node`)) > modified(path.join(root, 'build', 'Release', 'shardwise.node'))) {
+    cpSync(made, folder, { recursive: true });
+    return;
+  }
+  mkdirSync(folder, { recursive: true });
   for (const { file } of binaries()) {
-    const copy = path.join(prebuilds, file.endsWith('.so') ? 'cuda-backend.so' : `shardwise.napi${libc}.node`);
+    const copy = path.join(folder, file.endsWith('.so') ? 'cuda-backend.so' : `shardwise.napi${libc}.node`);
     cpSync(file, copy);
     if (process.platform === 'linux') execFileSync('strip', ['--strip-all', copy]);
   }
-  const [packed] = JSON.parse(npm(stage, ['pack', '--json', '--ignore-scripts'])) as [{ filename: string }];
-  return path.join(stage, packed.filename);
 }
 
 /** A PATH with Node, a shell and nothing that compiles. */
