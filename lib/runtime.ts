@@ -3,6 +3,7 @@ import { inspect } from 'node:util';
 import { AccumulateGrad } from './autograd/accumulate-grad.js';
 import { autogradLayer } from './autograd/autograd-layer.js';
 import './autograd/backward.js';
+import './autograd/set-data.js';
 import { cpu, type Device } from './core/device.js';
 import { installAutograd, swapBackend } from './core/dispatch.js';
 import type { DType } from './core/dtype.js';

@@ -25,10 +25,19 @@ export class Node {
   readonly metas: readonly string[];
   /** A tensor from outside the function. */
   readonly tensor: Tensor | null;
-  /** What an effect does to the real tensor. */
-  readonly effect: ((t: Tensor) => void) | null;
+  /** What an effect does to the real tensors. */
+  readonly effect: ((...tensors: Tensor[]) => void) | null;
 
-  constructor(fields: { kind: NodeKind; name: string; op?: AnyOp; inputs?: Value[]; params?: object; metas?: readonly string[]; tensor?: Tensor; effect?: (t: Tensor) => void }) {
+  constructor(fields: {
+    kind: NodeKind;
+    name: string;
+    op?: AnyOp;
+    inputs?: Value[];
+    params?: object;
+    metas?: readonly string[];
+    tensor?: Tensor;
+    effect?: (...tensors: Tensor[]) => void;
+  }) {
     this.kind = fields.kind;
     this.name = fields.name;
     this.op = fields.op ?? null;
@@ -111,7 +120,7 @@ export class GraphModule {
     for (const node of this.plan) {
       if (node.kind === 'placeholder') values.set(node, [inputs[next++] as Tensor]);
       else if (node.kind === 'constant') values.set(node, [node.tensor as Tensor]);
-      else if (node.kind === 'effect') node.effect?.(read(node.inputs[0] as Value));
+      else if (node.kind === 'effect') node.effect?.(...node.inputs.map(read));
       else values.set(node, runCall(node, node.inputs.map(read), node.into === null ? null : read(node.into)));
     }
     return this.results.map(read);

@@ -5,7 +5,7 @@ import { CompileError } from '../core/errors.js';
 import type { AnyOp } from '../core/op.js';
 import { defaultGenerator } from '../core/random.js';
 import { type Storage, storageResize } from '../core/storage.js';
-import type { Tensor } from '../core/tensor.js';
+import { storageSwap, type Tensor } from '../core/tensor.js';
 import { installValueAccess } from '../ops/construct.js';
 import { fakeLike, runFake } from './fake-backend.js';
 import { fakeValues } from './fake-tensor-mode.js';
@@ -45,8 +45,8 @@ class Tracer {
     return into === null ? outputs : [into];
   }
 
-  effect(name: string, t: Tensor, effect: (real: Tensor) => void): void {
-    this.push(new Node({ kind: 'effect', name, inputs: [this.valueOf(this.fakeOf(t))], effect }));
+  effect(name: string, tensors: readonly Tensor[], effect: (...real: Tensor[]) => void): void {
+    this.push(new Node({ kind: 'effect', name, inputs: tensors.map((t) => this.valueOf(this.fakeOf(t))), effect }));
   }
 
   /** A tensor that views the storage: what an effect on a storage is replayed through. */
@@ -110,12 +110,18 @@ export function trace<T>(inputs: readonly Tensor[], fn: (fakes: readonly Tensor[
   const random = defaultGenerator.getState();
   const { run: resize } = storageResize;
   const { set: setVersion } = versionOverride;
+  const { run: swap } = storageSwap;
+  storageSwap.run = (target, source, counts) => {
+    const [fake, other] = [tracer.fakeOf(target), tracer.fakeOf(source)];
+    tracer.effect('set_', [fake, other], (real, next) => storageSwap.run(real as Tensor, next as Tensor, counts));
+    swap(fake, other, counts);
+  };
   storageResize.run = (storage, bytes) => {
-    tracer.effect(`resize_${bytes}`, tracer.tensorOn(storage), (t) => void t.untypedStorage().resize_(bytes));
+    tracer.effect(`resize_${bytes}`, [tracer.tensorOn(storage)], (t) => void (t as Tensor).untypedStorage().resize_(bytes));
     storage.nbytes = bytes;
   };
   versionOverride.set = (t, version) => {
-    tracer.effect('setVersion', t, (real) => versionOverride.set(real, version));
+    tracer.effect('setVersion', [t], (real) => versionOverride.set(real as Tensor, version));
     t.sharedVersion().value = version;
   };
   try {
@@ -126,6 +132,7 @@ export function trace<T>(inputs: readonly Tensor[], fn: (fakes: readonly Tensor[
     installValueAccess(values);
     defaultGenerator.setState(random);
     storageResize.run = resize;
+    storageSwap.run = swap;
     versionOverride.set = setVersion;
   }
 }

@@ -40,18 +40,25 @@ export function closeScope(scope: Scope, kept: ReadonlySet<Storage> | null): voi
   for (const storage of scope.storages) {
     if (storage.scope !== scope || storage.handle === 0) continue;
     if (storage.holds > 0) storage.escape();
-    else if (kept?.has(storage)) moveToParent(storage, scope.parent);
+    else if (kept?.has(storage)) moveTo(storage, scope.parent);
     else dead.push(storage);
   }
   releaseAll(dead, dead.length);
   for (const storage of dead) storage.markFreed('its scope ended');
 }
 
-function moveToParent(storage: Storage, parent: Scope | null): void {
-  if (parent) {
-    storage.scope = parent;
-    parent.storages.push(storage);
+function moveTo(storage: Storage, owner: Scope | null): void {
+  if (storage.scope === owner) return;
+  if (owner) {
+    storage.scope = owner;
+    owner.storages.push(storage);
   } else storage.escape();
+}
+
+/** Gives a storage that now belongs to something older than its scope to that thing's owner: an outer scope, or the collector. @internal */
+export function outliveScope(storage: Storage, owner: Scope | null): void {
+  for (let scope = storage.scope; scope !== null; scope = scope.parent) if (scope === owner) return moveTo(storage, owner);
+  if (storage.scope !== null && owner === null) storage.escape();
 }
 
 /** Finds the storages reachable from a returned value: tensors, arrays, plain objects, maps. @internal */

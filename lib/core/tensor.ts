@@ -5,6 +5,7 @@
 import type { Device } from './device.js';
 import type { DType } from './dtype.js';
 import { AutogradError } from './errors.js';
+import { outliveScope } from './scope.js';
 import { contiguousStrides, isContiguousLayout, numelOf, type Shape, sameShape, wrapDim } from './shape.js';
 import { FAKE_HANDLE, freedError, type Storage } from './storage.js';
 
@@ -257,16 +258,30 @@ export function wrapNumber(value: number, dtype: DType, device: Device): Tensor 
 
 const SCALAR_SHAPE: Shape = Object.freeze([]);
 
-/** Makes `target` show the memory of `source`: what `set_` and `module.to` do. Its identity, hooks and history stay. @internal */
+/**
+ * Makes `target` show the memory of `source`: what `set_` and `module.to` do. Its identity, hooks and history stay, and the
+ * memory then lives as long as the one it had would have. @internal
+ */
 export function swapData(target: Tensor, source: Tensor): void {
-  const before = target.storage;
+  const before = target.storage as Storage;
   const next = source.liveStorage('set_');
-  next.refs++;
+  if (next !== before) {
+    next.refs++;
+    if (next.handle !== FAKE_HANDLE) outliveScope(next, before.scope);
+  }
   target.storage = next;
   target.shape = source.shape;
   target.strides = source.strides;
   target.storageOffset = source.storageOffset;
   target.dtype = source.dtype;
   (target as { device: Device }).device = source.device;
-  if (before !== null && before.handle !== 0) before.unref('another storage took its place');
+  if (next !== before && before.handle !== 0) before.unref('another storage took its place');
 }
+
+/** How `set_` (which counts as a change) and `data = ...` (which does not) run; tracing replaces it to record the effect. @internal */
+export const storageSwap = {
+  run(target: Tensor, source: Tensor, counts: boolean): void {
+    swapData(target, source);
+    if (counts) target.bumpVersion();
+  },
+};

@@ -283,7 +283,6 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
           const converted = convert(each.detach());
           if (converted.storage === each.storage) continue;
           swapData(each, converted);
-          each.storage?.escape();
         }
       }
     });

@@ -1,8 +1,8 @@
 /** Tensors from nothing or from JavaScript values. Random ones are in random.ts. */
 import { type Device, type DeviceName, device as deviceOf, getDefaultDevice } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
-import { bool, type DType, float32, getDefaultDtype, int64 } from '../core/dtype.js';
-import { ArgumentError, ShapeError } from '../core/errors.js';
+import { bool, DType, float32, getDefaultDtype, int64 } from '../core/dtype.js';
+import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { checkSizes, isNonOverlappingAndDense, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
@@ -55,7 +55,15 @@ function finish(t: Tensor, options: TensorOptions): Tensor {
   return options.requiresGrad ? t.requiresGrad_() : t;
 }
 
+/** JavaScript callers may pass a name. @throws DtypeError */
+function checkDtype(dtype: unknown): void {
+  if (dtype !== undefined && !(dtype instanceof DType)) {
+    throw new DtypeError(`dtype: expected one of the exported constants, such as float32, got ${JSON.stringify(dtype) ?? String(dtype)}`, { dtype });
+  }
+}
+
 function placed(options: TensorOptions): Device {
+  checkDtype(options.dtype);
   return options.device === undefined ? getDefaultDevice() : deviceOf(options.device);
 }
 
@@ -80,6 +88,7 @@ function fullLike(input: Tensor, value: number, options: TensorOptions, op: stri
   requireTensor(input, op);
   const strides = isNonOverlappingAndDense(input.shape, input.strides) ? input.strides : null;
   const device = options.device === undefined ? input.device : deviceOf(options.device);
+  checkDtype(options.dtype);
   return finish(dispatchOne(fullOp, [], { shape: input.shape, strides, dtype: options.dtype ?? input.dtype, device, value }), options);
 }
 

@@ -10,9 +10,13 @@ import { addMethod } from './method.js';
 /** A number, or nested arrays of numbers in the tensor's shape. */
 export type NestedValues = number | boolean | NestedValues[];
 
-/** A dense copy, outside the graph. */
+/** Its elements in row-major order: the tensor itself, or a copy that the caller disposes of. */
 function dense(t: Tensor): Tensor {
-  return t.detach().contiguous();
+  if (t.isContiguous()) return t;
+  const alias = t.detach();
+  const copy = alias.contiguous();
+  alias.dispose();
+  return copy;
 }
 
 function decode(raw: TypedArray | Uint16Array, t: Tensor): TypedArray {
@@ -24,6 +28,7 @@ function toTypedArray(t: Tensor): TypedArray {
   const source = dense(t);
   const raw = rawArray(t.dtype, t.numel());
   if (raw.length > 0) valueAccess().readSync(source, raw);
+  if (source !== t) source.dispose();
   return decode(raw, t);
 }
 
@@ -31,6 +36,7 @@ async function read(t: Tensor): Promise<TypedArray> {
   const source = dense(t);
   const raw = rawArray(t.dtype, t.numel());
   if (raw.length > 0) await valueAccess().read(source, raw);
+  if (source !== t) source.dispose();
   return decode(raw, t);
 }
 

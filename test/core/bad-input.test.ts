@@ -44,6 +44,7 @@ const cases: Record<string, [run: () => unknown, kind: ErrorClass, message: RegE
   'an embedding of floats': [() => embedding(ones([2]), ones([3, 4])), DtypeError, /int64/],
   'a ragged array': [() => tensor([[1, 2], [3]]), ShapeError, /ragged/],
   'a string in an array': [() => tensor([1, 'two'] as unknown as number[]), ArgumentError, /string/],
+  'the name of a dtype': [() => zeros([2], { dtype: 'float64' as never }), DtypeError, /exported constants.*"float64"/],
   'a negative size': [() => zeros([-1]), ArgumentError, /-1/],
   'a size that is not a number': [() => full([Number.NaN], 1), ArgumentError, /NaN/],
   'a size beyond memory': [() => zeros([2 ** 50]), ArgumentError, /elements/],

@@ -29,6 +29,19 @@ describe('scope', () => {
     );
   });
 
+  it('lets dispose() free what was read before', async () => {
+    const before = allocated();
+    const t = ones([3]).add(1);
+    const columns = ones([2, 3]).t();
+    t.tolist();
+    columns.tolist();
+    await columns.read();
+    t.dispose();
+    columns.dispose();
+    memory.collect();
+    assert.equal(allocated(), before);
+  });
+
   it('lets keep() take a tensor out', () => {
     let kept = ones([1]);
     scope(() => {
