@@ -2,6 +2,7 @@
 
 export * from './attention.js';
 export * from './containers.js';
+export * as functional from './functional.js';
 export * as init from './init.js';
 export * from './layers.js';
 export { type AnyModule, Module, type ModuleTarget } from './module.js';
