@@ -4,7 +4,8 @@ import './runtime.js';
 export { enableGrad, inferenceMode, isGradEnabled, noGrad } from './autograd/grad-mode.js';
 export * as autograd from './autograd/index.js';
 export { loadSafetensors, SafetensorsFile, type SaveOptions, saveSafetensors } from './checkpoint/safetensors.js';
-export { type CompileOptions, compile } from './compile/compile.js';
+export { type CompileBackend, type CompiledGraph, type CompileOptions, compile, graphBreak } from './compile/compile.js';
+export * as compiler from './compile/compiler.js';
 export { Device, type DeviceName, type DeviceType, device, getDefaultDevice, setDefaultDevice } from './core/device.js';
 export {
   bfloat16,

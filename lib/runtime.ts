@@ -3,6 +3,7 @@ import { inspect } from 'node:util';
 import { AccumulateGrad } from './autograd/accumulate-grad.js';
 import { autogradLayer } from './autograd/autograd-layer.js';
 import './autograd/backward.js';
+import { type CompileOptions, compile } from './compile/compile.js';
 import { cpu, type Device } from './core/device.js';
 import { installAutograd, swapBackend } from './core/dispatch.js';
 import type { DType } from './core/dtype.js';
@@ -19,6 +20,8 @@ import { installTokenBytes } from './eager/garbage.js';
 import { adoptArray, allocateNow, nativeMemory, readBytes, readBytesSync, readElement, writeBytes } from './eager/memory.js';
 import { connect, installDevicePreparation } from './eager/submit.js';
 import { loadAddon } from './native/load.js';
+import { type AnyModule, Module } from './nn/module.js';
+import { callWithHooks } from './nn/module-hooks.js';
 import { installValueAccess } from './ops/construct.js';
 import './ops/index.js';
 
@@ -70,6 +73,12 @@ installStorageFinder(function find(value, found) {
   }
 });
 
+Object.defineProperty(Module.prototype, 'compile', {
+  value(this: AnyModule, options?: CompileOptions) {
+    this.compiled = compile((...args: never[]) => callWithHooks(this, args), options);
+  },
+});
+
 Object.defineProperty(Tensor.prototype, inspect.custom, {
   value(this: Tensor) {
     return formatTensor(this, () => (this.numel() === 0 ? rawArray(this.dtype, 0) : this.toTypedArray()));
@@ -80,5 +89,12 @@ Object.defineProperty(Tensor.prototype, 'toString', {
     return inspect(this);
   },
 });
+
+declare module './nn/module.js' {
+  interface Module<Args extends readonly unknown[], Result> {
+    /** Calls of this module run its captured graph from now on; see `compile`. @throws ArgumentError for an unknown backend */
+    compile(options?: CompileOptions): void;
+  }
+}
 
 export { AccumulateGrad, addon };
