@@ -50,6 +50,6 @@ export { cumprod, cumsum, type DtypeOption, logSoftmax, softmax } from './softma
 export type { ValuesAndIndices } from './sort.js';
 export { argmax, argmin, argsort, max, min, sort, topk } from './sort.js';
 export * from './statistics.js';
-export { expand, expandAs, flatten, movedim, permute, reshape, squeeze, t, transpose, unflatten, unsqueeze, view } from './view.js';
+export { detach, expand, expandAs, flatten, movedim, permute, reshape, squeeze, t, transpose, unflatten, unsqueeze, view } from './view.js';
 export { addcdiv, addcmul, clamp, lerp, maskedFill, where } from './where.js';
 export { asStrided, chunk, diagonal, narrow, select, slice, split, unbind, unfold } from './window.js';

@@ -207,8 +207,8 @@ addMethod('bernoulli', function (options?: RandomOptions) {
 addMethod('multinomial', function (numSamples: number, options?: { replacement?: boolean; generator?: Generator }) {
   return multinomial(this, numSamples, options);
 });
-addMethod('dropout', function (p?: number, training?: boolean) {
-  return dropout(this, p, training);
+addMethod('dropout', function (p?: number, training?: boolean, options?: { generator?: Generator }) {
+  return dropout(this, p, training, options);
 });
 
 declare module '../core/tensor.js' {
@@ -228,6 +228,6 @@ declare module '../core/tensor.js' {
     /** Indices drawn with the weights of the last dim. @throws ArgumentError */
     multinomial(numSamples: number, options?: { replacement?: boolean; generator?: Generator }): Tensor;
     /** Elements set to 0 with probability p, others scaled by 1 / (1 - p). Gradient: yes. @throws ArgumentError */
-    dropout(p?: number, training?: boolean): Tensor;
+    dropout(p?: number, training?: boolean, options?: { generator?: Generator }): Tensor;
   }
 }

@@ -169,6 +169,12 @@ const detachOp: Op<None> = defineView<None>({
 /** The same elements, sharing memory and version, without history. @internal for layers */
 export { detachOp };
 
+/** The same memory without history: no gradient flows through it. In-place changes are shared. */
+export function detach(input: Tensor): Tensor {
+  requireTensor(input, 'detach');
+  return dispatchOne(detachOp, [input], NO_PARAMS);
+}
+
 function sizesOf(args: readonly (number | Shape)[]): Shape {
   return Array.isArray(args[0]) ? (args[0] as Shape) : (args as readonly number[]);
 }

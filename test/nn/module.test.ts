@@ -1,6 +1,6 @@
 /** The tree of a module: registration, lookup, state, hooks, printing. */
 import assert from 'node:assert/strict';
-import { ArgumentError, CheckpointError, nn, noGrad, ones, ShapeError, type Tensor, tensor, zeros } from '../../lib/index.js';
+import { ArgumentError, CheckpointError, eye, nn, noGrad, ones, ShapeError, type Tensor, tensor, zeros } from '../../lib/index.js';
 
 class Net extends nn.Module {
   fc = new nn.Linear(2, 3);
@@ -242,5 +242,15 @@ describe('nn.utils', () => {
       [3, -1],
     ]);
     assert.deepEqual(nn.utils.rnn.padSequence([ones([2, 3]), ones([1, 3])]).shape, [2, 2, 3]);
+  });
+});
+
+describe('nn.init.orthogonal_', () => {
+  it('makes rows or columns orthogonal, of length gain', () => {
+    const wide = nn.init.orthogonal_(zeros([2, 5]), { gain: 2 });
+    assert.ok(wide.mm(wide.t()).allclose(eye(2).mul(4), { atol: 1e-5 }));
+    const tall = nn.init.orthogonal_(zeros([5, 2]));
+    assert.ok(tall.t().mm(tall).allclose(eye(2), { atol: 1e-5 }));
+    assert.throws(() => nn.init.orthogonal_(zeros([3])), ShapeError);
   });
 });
