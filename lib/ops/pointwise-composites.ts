@@ -1,10 +1,10 @@
 /** Pointwise ops written in others: logaddexp, hypot, nanToNum, logit, clampMin and their like. */
 import { bfloat16, float16, float32, float64 } from '../core/dtype.js';
 import { DtypeError } from '../core/errors.js';
-import type { Tensor } from '../core/tensor.js';
+import { Tensor } from '../core/tensor.js';
 import { isclose } from './comparison.js';
 import { defineComposite } from './composite.js';
-import { operand, requireTensor, type TensorLike } from './operand.js';
+import { requireTensor, type TensorLike } from './operand.js';
 import { maximum, minimum } from './pointwise-binary.js';
 import { sampleTensor } from './samples.js';
 import { clamp, where } from './where.js';
@@ -99,19 +99,13 @@ export function hypot(input: Tensor, other: Tensor): Tensor {
 }
 defineComposite('hypot', hypot, { inPlace: true, samples: two });
 
-/** input * log(other), and 0 where input is 0 and other is not NaN. Gradient: both. @throws ShapeError */
+/** input * log(other), and 0 where input is 0 and other is not NaN. Gradient: both, as in PyTorch log(other) where input is 0. @throws ShapeError */
 export function xlogy(input: TensorLike, other: Tensor): Tensor {
   requireTensor(other, 'xlogy', 'other');
-  const x = typeof input === 'number' || typeof input === 'boolean' ? operand(input, other.device, 'xlogy') : input;
-  const zero =
-    x.storage === null
-      ? other
-          .isnan()
-          .logicalNot()
-          .logicalAnd(x.scalarValue === 0)
-      : x.eq(0).logicalAnd(other.isnan().logicalNot());
-  const safe = where(zero, 1, other);
-  return where(zero, 0, safe.log().mul(x));
+  const x = input instanceof Tensor ? input : other.detach().newFull([], Number(input));
+  // Only these logarithms are not finite; 0 times the others is 0 by itself, with the right gradient.
+  const zero = x.eq(0).logicalAnd(other.le(0).logicalOr(other.eq(Number.POSITIVE_INFINITY)));
+  return where(zero, 0, where(zero, 1, other).log().mul(x));
 }
 defineComposite('xlogy', xlogy, { inPlace: true, samples: () => [[sampleTensor([3, 4]), sampleTensor([4], { seed: 7, low: 0.3, high: 2 })]] });
 

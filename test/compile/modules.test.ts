@@ -22,6 +22,8 @@ describe('compile on modules', () => {
     assert.deepEqual(values(compiled(ones([1]).mul(2))), [12]);
     assert.equal(counter.frameCount, 1);
     assert.deepEqual(Object.keys(compiled.stateDict()), ['weight']);
+    assert.equal(compiled.eval().training || model.training, false);
+    compiled.train();
     assert.equal(compiled instanceof Scale && compiled.weight === model.weight, true);
     compiled(ones([1]))
       .sum()

@@ -69,7 +69,12 @@ describe('pointwise compositions', () => {
 
   it('xlogy is 0 at 0, fmax prefers numbers, heaviside steps', () => {
     assert.deepEqual(values(xlogy(tensor([0, 1]), tensor([0, 1]))), [0, 0]);
-    assert.deepEqual(values(xlogy(0, tensor([nan]))), [nan]);
+    assert.deepEqual(values(xlogy(0, tensor([nan, inf]))), [nan, 0]);
+    const x = zeros([2], { requiresGrad: true });
+    xlogy(x, tensor([Math.E, 0]))
+      .sum()
+      .backward();
+    near(x.grad as Tensor, [1, 0]);
     assert.deepEqual(values(fmax(tensor([nan, 1]), tensor([2, nan]))), [2, 1]);
     assert.deepEqual(values(heaviside(tensor([-1, 0, 2]), tensor([0.5]))), [0, 0.5, 1]);
   });
