@@ -1,10 +1,11 @@
 /** Shardwise: tensors, automatic differentiation, `nn`, `optim` and `compile`, on CPU and CUDA. */
 import './runtime.js';
 
-export { enableGrad, inferenceMode, isGradEnabled, noGrad } from './autograd/grad-mode.js';
+export { enableGrad, inferenceMode, isGradEnabled, isInferenceMode as isInferenceModeEnabled, noGrad, setGradEnabled } from './autograd/grad-mode.js';
 export * as autograd from './autograd/index.js';
 export { loadSafetensors, SafetensorsFile, type SaveOptions, saveSafetensors } from './checkpoint/safetensors.js';
-export { type CompileOptions, compile } from './compile/compile.js';
+export { type CompileBackend, type CompiledGraph, type CompileOptions, compile, graphBreak } from './compile/compile.js';
+export * as compiler from './compile/compiler.js';
 export { Device, type DeviceName, type DeviceType, device, getDefaultDevice, setDefaultDevice } from './core/device.js';
 export {
   bfloat16,
@@ -24,9 +25,10 @@ export {
   setDefaultDtype,
   uint8,
 } from './core/dtype.js';
+export { type FloatInfo, finfo, type IntInfo, iinfo } from './core/dtype-info.js';
 export * from './core/errors.js';
 export { keep } from './core/keep.js';
-export { defaultGenerator, Generator, manualSeed } from './core/random.js';
+export { defaultGenerator, Generator, getRngState, initialSeed, manualSeed, seed, setRngState } from './core/random.js';
 export { scope } from './core/scope.js';
 export type { Shape } from './core/shape.js';
 export { Storage } from './core/storage.js';

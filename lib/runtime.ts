@@ -4,6 +4,7 @@ import { AccumulateGrad } from './autograd/accumulate-grad.js';
 import { autogradLayer } from './autograd/autograd-layer.js';
 import './autograd/backward.js';
 import './autograd/set-data.js';
+import { type CompileOptions, compile } from './compile/compile.js';
 import { cpu, type Device } from './core/device.js';
 import { installAutograd, swapBackend } from './core/dispatch.js';
 import type { DType } from './core/dtype.js';
@@ -20,6 +21,8 @@ import { installTokenCounts } from './eager/garbage.js';
 import { adoptArray, allocateNow, nativeMemory, readBytes, readBytesSync, readElement, readTokenCounts, writeBytes } from './eager/memory.js';
 import { connect, installDevicePreparation } from './eager/submit.js';
 import { loadAddon } from './native/load.js';
+import { type AnyModule, Module } from './nn/module.js';
+import { callWithHooks } from './nn/module-hooks.js';
 import { installValueAccess } from './ops/construct.js';
 import './ops/index.js';
 
@@ -67,6 +70,12 @@ installStorageFinder(function find(value, found) {
   }
 });
 
+Object.defineProperty(Module.prototype, 'compile', {
+  value(this: AnyModule, options?: CompileOptions) {
+    this.compiled = compile((...args: never[]) => callWithHooks(this, args), options);
+  },
+});
+
 Object.defineProperty(Tensor.prototype, inspect.custom, {
   value(this: Tensor) {
     return formatTensor(this, () => (this.numel() === 0 ? rawArray(this.dtype, 0) : this.toTypedArray()));
@@ -77,5 +86,12 @@ Object.defineProperty(Tensor.prototype, 'toString', {
     return inspect(this);
   },
 });
+
+declare module './nn/module.js' {
+  interface Module<Args extends readonly unknown[], Result> {
+    /** Calls of this module run its captured graph from now on; see `compile`. @throws ArgumentError for an unknown backend */
+    compile(options?: CompileOptions): void;
+  }
+}
 
 export { AccumulateGrad, addon };

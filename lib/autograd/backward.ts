@@ -132,6 +132,23 @@ const methods = {
     node.retained[outputNr] = this;
   },
 };
+/** @throws AutogradError for a view */
+function detachInPlace(this: Tensor): Tensor {
+  if (this.base !== null) throw new AutogradError('detach_: a view cannot be cut off in place from what it views; use detach()', { op: 'detach_' });
+  this.node = null;
+  this.outputNr = 0;
+  this.leafRequiresGrad = false;
+  return this;
+}
+Object.defineProperty(Tensor.prototype, 'detach_', { value: detachInPlace, writable: true, configurable: true, enumerable: false });
+Object.defineProperty(Tensor.prototype, 'retainsGrad', {
+  get(this: Tensor) {
+    return !this.isLeaf && (this.gradFn as Node).retained?.[this.outputNr] === this;
+  },
+  configurable: true,
+  enumerable: false,
+});
+
 for (const [name, value] of Object.entries(methods)) {
   Object.defineProperty(Tensor.prototype, name, { value, writable: true, configurable: true, enumerable: false });
 }
@@ -151,5 +168,9 @@ declare module '../core/tensor.js' {
     registerPostAccumulateGradHook(hook: (t: Tensor) => void): HookHandle;
     /** Keeps the gradient of a tensor that is not a leaf in its `.grad`. */
     retainGrad(): void;
+    /** Whether {@link Tensor.retainGrad} was called on this computed tensor. */
+    readonly retainsGrad: boolean;
+    /** Cuts this tensor off from the graph that made it: it becomes a leaf. @throws AutogradError for a view */
+    detach_(): this;
   }
 }

@@ -4,15 +4,17 @@ import { ArgumentError } from '../core/errors.js';
 let enabled = true;
 let inference = false;
 
+/** Whether operations are recorded. */
 export function isGradEnabled(): boolean {
   return enabled;
 }
 
+/** Whether {@link inferenceMode} is on. */
 export function isInferenceMode(): boolean {
   return inference;
 }
 
-/** Sets the mode and returns the one before. @internal */
+/** Turns recording on or off until it is set again, and returns what it was. Where a function bounds it, use `noGrad` or `enableGrad`. */
 export function setGradEnabled(value: boolean): boolean {
   const before = enabled;
   enabled = value;

@@ -1,12 +1,15 @@
 /** Guards: what must be equal for a compiled graph to be used again. */
-import { isGradEnabled } from '../autograd/grad-mode.js';
+import { isGradEnabled, isInferenceMode } from '../autograd/grad-mode.js';
+import { getDefaultDevice } from '../core/device.js';
+import { getDefaultDtype } from '../core/dtype.js';
 import { Tensor } from '../core/tensor.js';
 import { isPlain } from './tree.js';
 
 const identities = new WeakMap<object, number>();
 let nextIdentity = 0;
 
-function identityOf(value: object): number {
+/** A number for each object, the same as long as it lives. */
+export function identityOf(value: object): number {
   let id = identities.get(value);
   if (id === undefined) {
     id = nextIdentity++;
@@ -15,20 +18,36 @@ function identityOf(value: object): number {
   return id;
 }
 
+/** Modes that change what a function does, each as a string; layers above add theirs. */
+const ambient: (() => string)[] = [
+  () => (isGradEnabled() ? 'grad' : 'no-grad'),
+  () => (isInferenceMode() ? 'inference' : ''),
+  () => getDefaultDtype().name,
+  () => String(getDefaultDevice()),
+];
+
+/** Adds a mode that captured functions depend on. @internal */
+export function addAmbientGuard(state: () => string): void {
+  ambient.push(state);
+}
+
 /**
- * A key of the arguments: tensors by metadata, plain values and objects by value, modules by identity and training flag,
+ * A key of the modes and the arguments: tensors by metadata, plain values and objects by value, modules by identity and training flag,
  * everything else by identity.
  */
 export function guardKey(args: readonly unknown[]): string {
-  return `${isGradEnabled() ? 'grad' : 'no-grad'}|${args.map(keyOf).join('|')}`;
+  return `${ambient.map((state) => state()).join()}|${args.map(keyOf).join('|')}`;
+}
+
+/** Metadata of a tensor that a graph depends on. */
+export function tensorKey(t: Tensor): string {
+  const kind = t.isLeaf ? 'leaf' : 'node';
+  const empty = t.storage !== null && t.storage.nbytes === 0 ? ' freed' : '';
+  return `${t.dtype.name}[${t.shape.join()}]/${t.strides.join()}@${t.device}${t.requiresGrad ? ` grad ${kind}` : ''}${empty}`;
 }
 
 function keyOf(value: unknown): string {
-  if (value instanceof Tensor) {
-    const kind = value.isLeaf ? 'leaf' : 'node';
-    const empty = value.storage !== null && value.storage.nbytes === 0 ? ' freed' : '';
-    return `${value.dtype.name}[${value.shape.join()}]/${value.strides.join()}@${value.device}${value.requiresGrad ? ` grad ${kind}` : ''}${empty}`;
-  }
+  if (value instanceof Tensor) return tensorKey(value);
   if (Array.isArray(value)) return `[${value.map(keyOf).join()}]`;
   if (isPlain(value)) return `{${Object.entries(value).map(([k, v]) => `${JSON.stringify(k)}:${keyOf(v)}`)}}`;
   if (typeof value === 'function' || (typeof value === 'object' && value !== null)) {

@@ -1,6 +1,7 @@
 /** `shardwise/compile`: graphs, tracing, fake tensors. */
 import '../runtime.js';
 
-export { type CompileBackend, type CompiledGraph, type CompileOptions, compile, isCompiling, reset } from './compile.js';
+export { type CompilableModule, type CompileBackend, type CompiledGraph, type CompileOptions, compile, disable, graphBreak, isCompiling, reset } from './compile.js';
+export * as compiler from './compiler.js';
 export { FakeTensorMode } from './fake-tensor-mode.js';
 export { Graph, GraphModule, Node, type NodeKind, type Value } from './graph.js';

@@ -17,7 +17,13 @@ export class Generator {
     return this;
   }
 
+  /** The seed that the numbers start from. */
   get seed(): number {
+    return this.seedValue;
+  }
+
+  /** The seed that the numbers start from, as a method as in PyTorch. */
+  initialSeed(): number {
     return this.seedValue;
   }
 
@@ -49,4 +55,26 @@ export const defaultGenerator = new Generator(Math.floor(Math.random() * 2 ** 32
 /** Seeds the default generator; the same seed gives the same numbers on the CPU, on CUDA and on any mesh. */
 export function manualSeed(seed: number): Generator {
   return defaultGenerator.manualSeed(seed);
+}
+
+/** The seed of the default generator. */
+export function initialSeed(): number {
+  return defaultGenerator.seed;
+}
+
+/** Seeds the default generator by chance and returns the seed. */
+export function seed(): number {
+  const chosen = Math.floor(Math.random() * Number.MAX_SAFE_INTEGER);
+  defaultGenerator.manualSeed(chosen);
+  return chosen;
+}
+
+/** Where the default generator stands. */
+export function getRngState(): { seed: number; offset: number } {
+  return defaultGenerator.getState();
+}
+
+/** Puts the default generator where it stood. @throws ArgumentError */
+export function setRngState(state: { seed: number; offset: number }): void {
+  defaultGenerator.setState(state);
 }

@@ -4,7 +4,7 @@
  */
 import type { Device } from './device.js';
 import type { DType } from './dtype.js';
-import { AutogradError } from './errors.js';
+import { AutogradError, ShapeError } from './errors.js';
 import { outliveScope } from './scope.js';
 import { contiguousStrides, isContiguousLayout, numelOf, type Shape, sameShape, wrapDim } from './shape.js';
 import { FAKE_HANDLE, freedError, type Storage } from './storage.js';
@@ -139,8 +139,15 @@ export class Tensor {
     return this.shape.length;
   }
 
+  /** Number of dims. */
   get ndim(): number {
     return this.shape.length;
+  }
+
+  /** Size of dim 0, as Python's `len`. @throws ShapeError for a tensor without dims */
+  get length(): number {
+    if (this.shape.length === 0) throw new ShapeError('length: a tensor without dims has none', { op: 'length' });
+    return this.shape[0] as number;
   }
 
   /** Number of elements. */
@@ -153,15 +160,32 @@ export class Tensor {
     return this.dtype.itemsize;
   }
 
+  /** Bytes of one element. */
+  get itemsize(): number {
+    return this.dtype.itemsize;
+  }
+
+  /** Whether the memory is on a CUDA device. */
+  get isCuda(): boolean {
+    return this.device.type === 'cuda';
+  }
+
+  /** Whether the memory is the CPU's. */
+  get isCpu(): boolean {
+    return this.device.type === 'cpu';
+  }
+
   /** Bytes of the elements, not of the storage. */
   get nbytes(): number {
     return this.numel() * this.dtype.itemsize;
   }
 
+  /** Whether the elements lie in row-major order without gaps. */
   isContiguous(): boolean {
     return isContiguousLayout(this.shape, this.strides);
   }
 
+  /** Whether the elements are floating point numbers. */
   isFloatingPoint(): boolean {
     return this.dtype.isFloatingPoint;
   }

@@ -1,15 +1,24 @@
-/** Containers: Sequential, ModuleList, ModuleDict. Children are properties named by position or key. */
+/** Containers of modules and parameters. What they hold are properties named by position or key, as in PyTorch. */
 import { ArgumentError } from '../core/errors.js';
 import type { Tensor } from '../core/tensor.js';
 import { type AnyModule, Module } from './module.js';
+import { Parameter } from './parameter.js';
 
-/** Modules one after another. */
+/** The item at a position; negative ones count from the end. @throws ArgumentError */
+function itemAt<T>(kind: string, list: readonly T[], index: number): T {
+  const found = list[index < 0 ? index + list.length : index];
+  if (found === undefined) throw new ArgumentError(`${kind}: nothing at ${index}, there are ${list.length}`, { index });
+  return found;
+}
+
+/** Modules one after another; the first takes the arguments, each next one the result. */
 export class Sequential extends Module {
-  constructor(...modules: Module[]) {
+  constructor(...modules: Module[] | [Record<string, Module>]) {
     super();
-    modules.forEach((module, i) => {
-      this.registerModule(String(i), module as unknown as AnyModule);
-    });
+    const [first] = modules;
+    const named =
+      first !== undefined && !(first instanceof Module) ? Object.entries(first as Record<string, Module>) : (modules as Module[]).map((m, i) => [String(i), m] as const);
+    for (const [name, module] of named) this.registerModule(name, module);
   }
 
   forward(input: Tensor): Tensor {
@@ -18,53 +27,71 @@ export class Sequential extends Module {
     return x;
   }
 
+  /** Number of modules. */
   override get length(): number {
     return [...this.children()].length;
   }
 
   /** The module at a position; negative ones count from the end. @throws ArgumentError */
   at(index: number): Module {
-    const list = [...this];
-    const found = list[index < 0 ? index + list.length : index];
-    if (!found) throw new ArgumentError(`Sequential: no module at ${index}, there are ${list.length}`, { index });
-    return found;
+    return itemAt('Sequential', [...this], index);
   }
 
+  /** Puts a module at the end. */
   append(module: Module): this {
-    this.registerModule(String(this.length), module as unknown as AnyModule);
+    this.registerModule(String(this.length), module);
+    return this;
+  }
+
+  /** Puts modules at the end. */
+  extend(modules: Iterable<Module>): this {
+    for (const module of modules) this.append(module);
     return this;
   }
 
   *[Symbol.iterator](): Generator<Module> {
-    for (const child of this.children()) yield child as unknown as Module;
+    for (const child of this.children()) yield child as Module;
   }
 }
 
 /** A list of modules, without a forward of its own. */
-export class ModuleList<M extends AnyModule = Module> extends Module<never[], never> {
+export class ModuleList<M extends AnyModule = Module> extends Module<never, never> {
   constructor(modules: Iterable<M> = []) {
     super();
-    for (const module of modules) this.append(module);
+    this.extend(modules);
   }
 
   forward(): never {
     throw new ArgumentError('ModuleList has no forward; call its modules');
   }
 
+  /** Number of modules. */
   override get length(): number {
     return [...this.children()].length;
   }
 
   /** The module at a position; negative ones count from the end. @throws ArgumentError */
   at(index: number): M {
-    const list = [...this];
-    const found = list[index < 0 ? index + list.length : index];
-    if (!found) throw new ArgumentError(`ModuleList: no module at ${index}, there are ${list.length}`, { index });
-    return found;
+    return itemAt('ModuleList', [...this], index);
   }
 
+  /** Puts a module at the end. */
   append(module: M): this {
     this.registerModule(String(this.length), module);
+    return this;
+  }
+
+  /** Puts modules at the end. */
+  extend(modules: Iterable<M>): this {
+    for (const module of modules) this.append(module);
+    return this;
+  }
+
+  /** Puts a module before the one at `index`. */
+  insert(index: number, module: M): this {
+    const list = [...this];
+    list.splice(index, 0, module);
+    list.forEach((m, i) => this.registerModule(String(i), m));
     return this;
   }
 
@@ -74,29 +101,151 @@ export class ModuleList<M extends AnyModule = Module> extends Module<never[], ne
 }
 
 /** Modules by name, without a forward of its own. */
-export class ModuleDict<M extends AnyModule = Module> extends Module<never[], never> {
-  constructor(modules: Record<string, M> = {}) {
+export class ModuleDict<M extends AnyModule = Module> extends Module<never, never> {
+  constructor(modules: Readonly<Record<string, M>> = {}) {
     super();
-    for (const [name, module] of Object.entries(modules)) this.set(name, module);
+    this.update(modules);
   }
 
   forward(): never {
     throw new ArgumentError('ModuleDict has no forward; call its modules');
   }
 
+  /** Adds or replaces a module. @throws ArgumentError for a name with a dot */
   set(name: string, module: M): this {
     this.registerModule(name, module);
     return this;
   }
 
-  /** @throws ArgumentError if there is no such module */
-  get(name: string): M {
-    const found = (this as unknown as Record<string, M | undefined>)[name];
-    if (!(found instanceof Module)) throw new ArgumentError(`ModuleDict: no module "${name}"`, { name });
-    return found;
+  /** Adds or replaces modules. */
+  update(modules: Readonly<Record<string, M>>): this {
+    for (const [name, module] of Object.entries(modules)) this.set(name, module);
+    return this;
   }
 
+  /** @throws ArgumentError if there is no such module */
+  get(name: string): M {
+    const found = this.entries().find(([key]) => key === name);
+    if (found === undefined) throw new ArgumentError(`ModuleDict: no module "${name}"`, { name });
+    return found[1];
+  }
+
+  /** Whether there is a module of this name. */
+  has(name: string): boolean {
+    return this.keys().includes(name);
+  }
+
+  /** Names, in order. */
   keys(): string[] {
-    return [...this.namedChildren()].map(([name]) => name);
+    return this.entries().map(([name]) => name);
+  }
+
+  /** Modules, in order. */
+  values(): M[] {
+    return this.entries().map(([, module]) => module);
+  }
+
+  /** Names and modules, in order. */
+  entries(): [string, M][] {
+    return [...this.namedChildren()] as unknown as [string, M][];
+  }
+}
+
+/** `(0): Parameter containing: [float32 of size 2x3]`, a line for each. */
+function describeParameters(owner: AnyModule): string {
+  return [...owner.namedParameters('', { recurse: false })]
+    .map(([name, p]) => `(${name}): Parameter containing: [${p.dtype.name} of size ${p.shape.join('x') || 'scalar'}]`)
+    .join('\n');
+}
+
+/** A list of parameters. */
+export class ParameterList extends Module<never, never> {
+  constructor(parameters: Iterable<Tensor> = []) {
+    super();
+    this.extend(parameters);
+  }
+
+  forward(): never {
+    throw new ArgumentError('ParameterList has no forward; use its parameters');
+  }
+
+  /** Number of parameters. */
+  override get length(): number {
+    return [...this].length;
+  }
+
+  /** The parameter at a position; negative ones count from the end. @throws ArgumentError */
+  at(index: number): Parameter {
+    return itemAt('ParameterList', [...this], index);
+  }
+
+  /** Puts a parameter (or a tensor, which becomes one) at the end. */
+  append(parameter: Tensor): this {
+    this.registerParameter(String(this.length), parameter instanceof Parameter ? parameter : new Parameter(parameter));
+    return this;
+  }
+
+  /** Puts parameters at the end. */
+  extend(parameters: Iterable<Tensor>): this {
+    for (const parameter of parameters) this.append(parameter);
+    return this;
+  }
+
+  override extraRepr(): string {
+    return describeParameters(this);
+  }
+
+  *[Symbol.iterator](): Generator<Parameter> {
+    for (const [, p] of this.namedParameters('', { recurse: false, removeDuplicate: false })) yield p;
+  }
+}
+
+/** Parameters by name. */
+export class ParameterDict extends Module<never, never> {
+  constructor(parameters: Readonly<Record<string, Tensor>> = {}) {
+    super();
+    this.update(parameters);
+  }
+
+  forward(): never {
+    throw new ArgumentError('ParameterDict has no forward; use its parameters');
+  }
+
+  /** Adds or replaces a parameter (or a tensor, which becomes one). @throws ArgumentError for a name with a dot */
+  set(name: string, parameter: Tensor): this {
+    this.registerParameter(name, parameter instanceof Parameter ? parameter : new Parameter(parameter));
+    return this;
+  }
+
+  /** Adds or replaces parameters. */
+  update(parameters: Readonly<Record<string, Tensor>>): this {
+    for (const [name, parameter] of Object.entries(parameters)) this.set(name, parameter);
+    return this;
+  }
+
+  /** @throws ArgumentError if there is no such parameter */
+  get(name: string): Parameter {
+    const found = this.entries().find(([key]) => key === name);
+    if (found === undefined) throw new ArgumentError(`ParameterDict: no parameter "${name}"`, { name });
+    return found[1];
+  }
+
+  /** Whether there is a parameter of this name. */
+  has(name: string): boolean {
+    return this.keys().includes(name);
+  }
+
+  /** Names, in order. */
+  keys(): string[] {
+    return this.entries().map(([name]) => name);
+  }
+
+  /** Names and parameters, in order. */
+  entries(): [string, Parameter][] {
+    return [...this.namedParameters('', { recurse: false, removeDuplicate: false })];
+  }
+
+  override extraRepr(): string {
+    return describeParameters(this);
   }
 }

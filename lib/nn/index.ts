@@ -1,10 +1,27 @@
 /** Layers and containers, with PyTorch's names and parameter names. */
 
+export * from './activations.js';
 export * from './attention.js';
 export * from './containers.js';
+export * as functional from './functional.js';
 export * as init from './init.js';
-export * from './layers.js';
+export {
+  Bilinear,
+  CosineSimilarity,
+  Dropout,
+  Embedding,
+  type EmbeddingOptions,
+  Flatten,
+  Identity,
+  type LayerOptions,
+  Linear,
+  PairwiseDistance,
+  Unflatten,
+} from './layers.js';
+export * from './losses.js';
 export { type AnyModule, Module, type ModuleTarget } from './module.js';
+export type { HookOptions } from './module-hooks.js';
+export * from './normalization.js';
 export { Parameter } from './parameter.js';
 export type { LoadResult, StateDict } from './state-dict.js';
 export * from './transformer.js';

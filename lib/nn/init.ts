@@ -1,8 +1,10 @@
 /** Initialisation of parameters, in place and outside the graph. */
 import { noGrad } from '../autograd/grad-mode.js';
+import { float64 } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
+import { randn } from '../ops/random.js';
 
 /** Activation that follows a layer; decides its gain. */
 export type Nonlinearity = 'linear' | 'sigmoid' | 'tanh' | 'relu' | 'leaky_relu' | 'selu';
@@ -51,11 +53,14 @@ export function truncNormal_(t: Tensor, mean = 0, std = 1, low = -2, high = 2): 
   });
 }
 
+/** One value everywhere. */
 export function constant_(t: Tensor, value: number): Tensor {
   return noGrad(() => t.fill_(value));
 }
 
+/** Ones. */
 export const ones_ = (t: Tensor): Tensor => constant_(t, 1);
+/** Zeros. */
 export const zeros_ = (t: Tensor): Tensor => constant_(t, 0);
 
 /** @see Glorot and Bengio, AISTATS 2010 */
@@ -102,4 +107,29 @@ export function eye_(t: Tensor): Tensor {
     t.diagonal().fill_(1);
     return t;
   });
+}
+
+/**
+ * Rows (or, if there are more rows than columns, columns) that are orthogonal and of length `gain`; later dims count as columns.
+ *
+ * @throws ShapeError for fewer than two dims
+ * @see Saxe et al., arXiv:1312.6120
+ */
+export function orthogonal_(t: Tensor, { gain = 1 } = {}): Tensor {
+  if (t.ndim < 2) throw new ShapeError(`nn.init.orthogonal_: expected at least 2 dims, got shape ${formatShape(t.shape)}`, { shape: t.shape });
+  return noGrad(() => {
+    const rows = t.size(0);
+    const columns = rows === 0 ? 0 : t.numel() / rows;
+    const basis = randn([Math.min(rows, columns), Math.max(rows, columns)], { dtype: float64, device: t.device });
+    for (let i = 0; i < basis.size(0); i++) orthogonalise(basis, i);
+    return t.copy_((rows <= columns ? basis : basis.t()).mul(gain).reshape(t.shape));
+  });
+}
+
+/** Makes row `i` orthogonal to those before it, and of length 1: Gram-Schmidt, twice for accuracy. */
+function orthogonalise(basis: Tensor, i: number): void {
+  const row = basis.select(0, i);
+  const before = basis.narrow(0, 0, i);
+  for (let pass = 0; pass < 2 && i > 0; pass++) row.sub_(before.t().mv(before.mv(row)));
+  row.div_(row.norm());
 }

@@ -1,17 +1,15 @@
-/** Basic layers: Linear, Embedding, normalisations, Dropout, activations, losses. */
+/** Basic layers: Linear, Bilinear, Embedding, Dropout, Flatten, Identity. */
 import type { Device, DeviceName } from '../core/device.js';
 import type { DType } from '../core/dtype.js';
-import type { Shape } from '../core/shape.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
+import { formatShape, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
-import { type GeluApproximate, gelu, relu, silu } from '../ops/activation.js';
 import { empty } from '../ops/factories.js';
 import { embedding } from '../ops/indexing.js';
-import { type CrossEntropyOptions, crossEntropy, type LossOptions, mseLoss } from '../ops/loss.js';
 import { linear } from '../ops/matmul.js';
-import { layerNorm, rmsNorm } from '../ops/norm.js';
+import { bilinear, cosineSimilarity, pairwiseDistance } from '../ops/products.js';
 import { dropout } from '../ops/random.js';
-import { softmax } from '../ops/softmax.js';
-import { kaimingUniform_, normal_, ones_, uniform_, zeros_ } from './init.js';
+import { kaimingUniform_, normal_, uniform_, zeros_ } from './init.js';
 import { Module } from './module.js';
 import { Parameter } from './parameter.js';
 
@@ -21,7 +19,8 @@ export interface LayerOptions {
   device?: DeviceName | Device;
 }
 
-function parameter(size: Shape, { dtype, device }: LayerOptions): Parameter {
+/** A parameter whose values are yet to be set. @internal */
+export function makeParameter(size: Shape, { dtype, device }: LayerOptions): Parameter {
   return new Parameter(empty(size, { ...(dtype ? { dtype } : {}), ...(device ? { device } : {}) }));
 }
 
@@ -36,8 +35,8 @@ export class Linear extends Module {
     super();
     this.inFeatures = inFeatures;
     this.outFeatures = outFeatures;
-    this.weight = parameter([outFeatures, inFeatures], options);
-    this.bias = bias ? parameter([outFeatures], options) : null;
+    this.weight = makeParameter([outFeatures, inFeatures], options);
+    this.bias = bias ? makeParameter([outFeatures], options) : null;
     this.resetParameters();
   }
 
@@ -57,6 +56,46 @@ export class Linear extends Module {
   }
 }
 
+/** y = x1^T W x2 + b. Shapes: `[..., in1Features]` and `[..., in2Features]` to `[..., outFeatures]`. */
+export class Bilinear extends Module<[input1: Tensor, input2: Tensor]> {
+  readonly in1Features: number;
+  readonly in2Features: number;
+  readonly outFeatures: number;
+  weight: Parameter;
+  bias: Parameter | null;
+
+  constructor(in1Features: number, in2Features: number, outFeatures: number, { bias = true, ...options }: LayerOptions & { bias?: boolean } = {}) {
+    super();
+    this.in1Features = in1Features;
+    this.in2Features = in2Features;
+    this.outFeatures = outFeatures;
+    this.weight = makeParameter([outFeatures, in1Features, in2Features], options);
+    this.bias = bias ? makeParameter([outFeatures], options) : null;
+    this.resetParameters();
+  }
+
+  /** Uniform in +-1/sqrt(in1Features). */
+  resetParameters(): void {
+    const bound = 1 / Math.sqrt(this.in1Features);
+    uniform_(this.weight, -bound, bound);
+    if (this.bias) uniform_(this.bias, -bound, bound);
+  }
+
+  forward(input1: Tensor, input2: Tensor): Tensor {
+    return bilinear(input1, input2, this.weight, this.bias);
+  }
+
+  override extraRepr(): string {
+    return `in1Features=${this.in1Features}, in2Features=${this.in2Features}, outFeatures=${this.outFeatures}, bias=${this.bias !== null}`;
+  }
+}
+
+/** Options of {@link Embedding}. */
+export interface EmbeddingOptions extends LayerOptions {
+  /** A row of zeros that gets no gradient; negative ones count from the end. */
+  paddingIdx?: number | null;
+}
+
 /** Rows of a table by index. Shapes: int64 `[...]` to `[..., embeddingDim]`. */
 export class Embedding extends Module {
   readonly numEmbeddings: number;
@@ -64,13 +103,25 @@ export class Embedding extends Module {
   readonly paddingIdx: number | null;
   weight: Parameter;
 
-  constructor(numEmbeddings: number, embeddingDim: number, { paddingIdx = null, ...options }: LayerOptions & { paddingIdx?: number | null } = {}) {
+  /** @throws ArgumentError for a padding index out of range */
+  constructor(numEmbeddings: number, embeddingDim: number, { paddingIdx = null, ...options }: EmbeddingOptions = {}) {
     super();
+    if (paddingIdx !== null && !(paddingIdx >= -numEmbeddings && paddingIdx < numEmbeddings))
+      throw new ArgumentError(`Embedding: paddingIdx ${paddingIdx} is out of range for ${numEmbeddings} rows`, { paddingIdx, numEmbeddings });
     this.numEmbeddings = numEmbeddings;
     this.embeddingDim = embeddingDim;
-    this.paddingIdx = paddingIdx;
-    this.weight = parameter([numEmbeddings, embeddingDim], options);
+    this.paddingIdx = paddingIdx !== null && paddingIdx < 0 ? paddingIdx + numEmbeddings : paddingIdx;
+    this.weight = makeParameter([numEmbeddings, embeddingDim], options);
     this.resetParameters();
+  }
+
+  /** A layer over a table that is there already (and by default stays as it is). @throws ShapeError unless it is a matrix */
+  static fromPretrained(embeddings: Tensor, { freeze = true, paddingIdx = null }: { freeze?: boolean; paddingIdx?: number | null } = {}): Embedding {
+    if (embeddings.ndim !== 2) throw new ShapeError(`Embedding: expected a matrix, got shape ${formatShape(embeddings.shape)}`, { shape: embeddings.shape });
+    const [rows, columns] = embeddings.shape as [number, number];
+    const layer = new Embedding(rows, columns, { paddingIdx, dtype: embeddings.dtype, device: embeddings.device });
+    layer.weight = new Parameter(embeddings.detach(), !freeze);
+    return layer;
   }
 
   /** Standard normal, zeros in the padding row. */
@@ -84,63 +135,7 @@ export class Embedding extends Module {
   }
 
   override extraRepr(): string {
-    return `${this.numEmbeddings}, ${this.embeddingDim}`;
-  }
-}
-
-/** Layer normalisation over the last dims, with a gain and a bias. */
-export class LayerNorm extends Module {
-  readonly normalizedShape: Shape;
-  readonly eps: number;
-  weight: Parameter | null;
-  bias: Parameter | null;
-
-  constructor(
-    normalizedShape: number | Shape,
-    { eps = 1e-5, elementwiseAffine = true, bias = true, ...options }: LayerOptions & { eps?: number; elementwiseAffine?: boolean; bias?: boolean } = {},
-  ) {
-    super();
-    this.normalizedShape = typeof normalizedShape === 'number' ? [normalizedShape] : [...normalizedShape];
-    this.eps = eps;
-    this.weight = elementwiseAffine ? parameter(this.normalizedShape, options) : null;
-    this.bias = elementwiseAffine && bias ? parameter(this.normalizedShape, options) : null;
-    this.resetParameters();
-  }
-
-  resetParameters(): void {
-    if (this.weight) ones_(this.weight);
-    if (this.bias) zeros_(this.bias);
-  }
-
-  forward(input: Tensor): Tensor {
-    return layerNorm(input, this.normalizedShape, this.weight, this.bias, this.eps);
-  }
-
-  override extraRepr(): string {
-    return `[${this.normalizedShape.join(', ')}], eps=${this.eps}, elementwiseAffine=${this.weight !== null}`;
-  }
-}
-
-/** RMS normalisation over the last dims, with a gain. */
-export class RMSNorm extends Module {
-  readonly normalizedShape: Shape;
-  readonly eps: number | null;
-  weight: Parameter | null;
-
-  constructor(normalizedShape: number | Shape, { eps = null, elementwiseAffine = true, ...options }: LayerOptions & { eps?: number | null; elementwiseAffine?: boolean } = {}) {
-    super();
-    this.normalizedShape = typeof normalizedShape === 'number' ? [normalizedShape] : [...normalizedShape];
-    this.eps = eps;
-    this.weight = elementwiseAffine ? parameter(this.normalizedShape, options) : null;
-    if (this.weight) ones_(this.weight);
-  }
-
-  forward(input: Tensor): Tensor {
-    return rmsNorm(input, this.normalizedShape, this.weight, this.eps);
-  }
-
-  override extraRepr(): string {
-    return `[${this.normalizedShape.join(', ')}], eps=${this.eps}, elementwiseAffine=${this.weight !== null}`;
+    return `${this.numEmbeddings}, ${this.embeddingDim}${this.paddingIdx === null ? '' : `, paddingIdx=${this.paddingIdx}`}`;
   }
 }
 
@@ -148,8 +143,10 @@ export class RMSNorm extends Module {
 export class Dropout extends Module {
   readonly p: number;
 
+  /** @throws ArgumentError unless 0 <= p <= 1 */
   constructor(p = 0.5) {
     super();
+    if (!(p >= 0 && p <= 1)) throw new ArgumentError(`Dropout: expected a probability between 0 and 1, got ${p}`, { p });
     this.p = p;
   }
 
@@ -162,62 +159,6 @@ export class Dropout extends Module {
   }
 }
 
-/** max(x, 0). */
-export class ReLU extends Module {
-  forward(input: Tensor): Tensor {
-    return relu(input);
-  }
-}
-
-/** x times the normal distribution function of x. */
-export class GELU extends Module {
-  readonly approximate: GeluApproximate;
-
-  constructor({ approximate = 'none' }: { approximate?: GeluApproximate } = {}) {
-    super();
-    this.approximate = approximate;
-  }
-
-  forward(input: Tensor): Tensor {
-    return gelu(input, { approximate: this.approximate });
-  }
-}
-
-/** x * sigmoid(x). */
-export class SiLU extends Module {
-  forward(input: Tensor): Tensor {
-    return silu(input);
-  }
-}
-
-/** Hyperbolic tangent. */
-export class Tanh extends Module {
-  forward(input: Tensor): Tensor {
-    return input.tanh();
-  }
-}
-
-/** 1 / (1 + exp(-x)). */
-export class Sigmoid extends Module {
-  forward(input: Tensor): Tensor {
-    return input.sigmoid();
-  }
-}
-
-/** softmax along a dim. */
-export class Softmax extends Module {
-  readonly dim: number;
-
-  constructor(dim = -1) {
-    super();
-    this.dim = dim;
-  }
-
-  forward(input: Tensor): Tensor {
-    return softmax(input, this.dim);
-  }
-}
-
 /** Returns its input. */
 export class Identity extends Module {
   forward(input: Tensor): Tensor {
@@ -225,31 +166,72 @@ export class Identity extends Module {
   }
 }
 
-/** Cross entropy of logits and class indices; see `crossEntropy`. */
-export class CrossEntropyLoss extends Module<[input: Tensor, target: Tensor]> {
-  readonly options: CrossEntropyOptions;
+/** Neighbouring dims merged into one; by default all but the first. */
+export class Flatten extends Module {
+  readonly startDim: number;
+  readonly endDim: number;
 
-  constructor({ weight = null, ...options }: CrossEntropyOptions = {}) {
+  constructor(startDim = 1, endDim = -1) {
     super();
-    this.registerBuffer('weight', weight);
-    this.options = options;
+    this.startDim = startDim;
+    this.endDim = endDim;
   }
 
-  forward(input: Tensor, target: Tensor): Tensor {
-    return crossEntropy(input, target, { ...this.options, weight: (this as unknown as { weight: Tensor | null }).weight });
+  forward(input: Tensor): Tensor {
+    return input.flatten(this.startDim, this.endDim);
+  }
+
+  override extraRepr(): string {
+    return `startDim=${this.startDim}, endDim=${this.endDim}`;
   }
 }
 
-/** Mean of squared differences. */
-export class MSELoss extends Module<[input: Tensor, target: Tensor]> {
-  readonly options: LossOptions;
+/** One dim split into several. */
+export class Unflatten extends Module {
+  readonly dim: number;
+  readonly unflattenedSize: Shape;
 
-  constructor(options: LossOptions = {}) {
+  constructor(dim: number, unflattenedSize: Shape) {
+    super();
+    this.dim = dim;
+    this.unflattenedSize = [...unflattenedSize];
+  }
+
+  forward(input: Tensor): Tensor {
+    return input.unflatten(this.dim, this.unflattenedSize);
+  }
+
+  override extraRepr(): string {
+    return `dim=${this.dim}, unflattenedSize=${formatShape(this.unflattenedSize)}`;
+  }
+}
+
+/** The cosine of the angle between vectors along a dim. */
+export class CosineSimilarity extends Module<[x1: Tensor, x2: Tensor]> {
+  readonly dim: number;
+  readonly eps: number;
+
+  constructor({ dim = 1, eps = 1e-8 }: { dim?: number; eps?: number } = {}) {
+    super();
+    this.dim = dim;
+    this.eps = eps;
+  }
+
+  forward(x1: Tensor, x2: Tensor): Tensor {
+    return cosineSimilarity(x1, x2, { dim: this.dim, eps: this.eps });
+  }
+}
+
+/** The p-norm of the difference of rows. */
+export class PairwiseDistance extends Module<[x1: Tensor, x2: Tensor]> {
+  readonly options: { p?: number; eps?: number; keepdim?: boolean };
+
+  constructor(options: { p?: number; eps?: number; keepdim?: boolean } = {}) {
     super();
     this.options = options;
   }
 
-  forward(input: Tensor, target: Tensor): Tensor {
-    return mseLoss(input, target, this.options);
+  forward(x1: Tensor, x2: Tensor): Tensor {
+    return pairwiseDistance(x1, x2, this.options);
   }
 }

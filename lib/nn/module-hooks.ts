@@ -3,10 +3,30 @@ import { Function as AutogradFunction, type FunctionContext } from '../autograd/
 import { isGradEnabled } from '../autograd/grad-mode.js';
 import type { HookHandle, Node } from '../autograd/node.js';
 import { Tensor } from '../core/tensor.js';
+import { moduleWatch } from '../core/watch.js';
 import type { AnyModule } from './module.js';
 
 type Gradients = readonly (Tensor | null)[];
 type Hooks<F> = Map<number, F>;
+
+// A module of any arguments and result is an AnyModule, so hooks must compare both ways: they are declared as methods, whose parameters do,
+// and carry a property, without which TypeScript compares a callback's own parameters one way only. Hooks see nothing but their own module.
+type Marked = { readonly name?: string };
+
+/** What {@link Module.registerForwardPreHook} takes. */
+export type ForwardPreHook<M, Args> = { hook(module: M, args: Args): Args | undefined | void }['hook'] & Marked;
+/** What {@link Module.registerForwardHook} takes. */
+export type ForwardHook<M, Args, Result> = { hook(module: M, args: Args, result: Result): Result | undefined | void }['hook'] & Marked;
+/** What {@link Module.registerFullBackwardPreHook} takes. */
+export type BackwardPreHook<M> = { hook(module: M, gradOutput: Gradients): Gradients | undefined | void }['hook'] & Marked;
+/** What {@link Module.registerFullBackwardHook} takes. */
+export type BackwardHook<M> = { hook(module: M, gradInput: Gradients, gradOutput: Gradients): Gradients | undefined | void }['hook'] & Marked;
+
+/** Options of hooks. */
+export interface HookOptions {
+  /** Run before the hooks that are there already. */
+  prepend?: boolean;
+}
 
 /** @internal */
 export interface ModuleHooks {
@@ -22,17 +42,27 @@ export function makeHooks(): ModuleHooks {
 
 let nextId = 0;
 
-export function addHook<F>(hooks: Hooks<F>, hook: F): HookHandle {
+export function addHook<F>(hooks: Hooks<F>, hook: F, { prepend = false }: HookOptions = {}): HookHandle {
   const id = nextId++;
+  const later = prepend ? [...hooks] : [];
+  if (prepend) hooks.clear();
   hooks.set(id, hook);
+  for (const [key, value] of later) hooks.set(key, value);
   return { remove: () => void hooks.delete(id) };
+}
+
+/** What a call of a module does: its compiled form if it has one, else its hooks and `forward`. */
+export function callModule(module: AnyModule, args: never[]): unknown {
+  const { compiled } = module;
+  return compiled === null ? callWithHooks(module, args) : compiled(...args);
 }
 
 /** Runs `forward` with whatever hooks the module has. */
 export function callWithHooks(module: AnyModule, args: never[]): unknown {
+  moduleWatch.saw?.(module);
   const { hooks } = module;
   const plain = hooks.forwardPre.size === 0 && hooks.forward.size === 0 && hooks.backward.size === 0 && hooks.backwardPre.size === 0;
-  if (plain) return module.forward(...args);
+  if (plain) return module.forward(...(args as never));
   let given = args;
   for (const hook of hooks.forwardPre.values()) {
     const replaced = hook(module, given);
@@ -40,7 +70,7 @@ export function callWithHooks(module: AnyModule, args: never[]): unknown {
   }
   const watch = isGradEnabled() && (hooks.backward.size > 0 || hooks.backwardPre.size > 0) ? new BackwardWatch(module) : null;
   if (watch !== null) given = watch.inputs(given);
-  let result: unknown = module.forward(...given);
+  let result: unknown = module.forward(...(given as never));
   for (const hook of hooks.forward.values()) {
     const replaced = hook(module, given, result);
     if (replaced !== undefined) result = replaced;

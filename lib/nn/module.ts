@@ -9,14 +9,24 @@ import type { Device, DeviceName } from '../core/device.js';
 import { bfloat16, DType, float16, float32, float64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { setGrad, swapData, Tensor } from '../core/tensor.js';
+import { moduleWatch } from '../core/watch.js';
 import { describeModule } from './describe.js';
-import { addHook, callWithHooks, type ModuleHooks, makeHooks } from './module-hooks.js';
+import {
+  addHook,
+  type BackwardHook,
+  type BackwardPreHook,
+  callModule,
+  type ForwardHook,
+  type ForwardPreHook,
+  type HookOptions,
+  type ModuleHooks,
+  makeHooks,
+} from './module-hooks.js';
 import { Parameter } from './parameter.js';
-import { collectState, type LoadResult, loadState, type StateDict } from './state-dict.js';
+import { collectState, type LoadResult, loadState, type StateDict, type StateDictOptions } from './state-dict.js';
 
-/** A module of any arguments and result. */
-// biome-ignore lint/suspicious/noExplicitAny: hooks make the type invariant, and TypeScript has no existential types.
-export type AnyModule = Module<any, any>;
+/** A module of whatever arguments and result. Every module is one; to call it, say what it takes: `module as Module<[x: Tensor]>`. */
+export type AnyModule = Module<never, unknown>;
 
 /** What `module.to` takes. */
 export interface ModuleTarget {
@@ -40,24 +50,37 @@ export interface Module<Args extends readonly unknown[] = [input: Tensor], Resul
  * const y = new Net()(x);
  */
 export abstract class Module<Args extends readonly unknown[] = [input: Tensor], Result = Tensor> {
-  /** True while training; changes what Dropout and its like do. */
-  training!: boolean;
+  /** @internal the form that `compile()` made, called instead of hooks and forward */
+  compiled!: ((...args: never[]) => unknown) | null;
+  /** @internal */
+  trainingFlag!: boolean;
   /** @internal */
   readonly hooks!: ModuleHooks;
   /** @internal */
   readonly bufferNames!: Map<string, boolean>;
 
   constructor() {
-    const self = ((...args: Args): Result => callWithHooks(self as unknown as AnyModule, args as unknown as never[]) as Result) as unknown as this;
+    const self = ((...args: Args): Result => callModule(self, args as unknown as never[]) as Result) as unknown as this;
     Object.setPrototypeOf(self, new.target.prototype);
     // A function's own properties would shadow fields of these names.
     delete (self as { name?: string }).name;
     delete (self as { length?: number }).length;
-    hide(self, 'training', true);
+    hide(self, 'trainingFlag', true);
+    hide(self, 'compiled', null);
     hide(self, 'hooks', makeHooks());
     hide(self, 'bufferNames', new Map<string, boolean>());
     // biome-ignore lint/correctness/noConstructorReturn: this is what makes modules callable.
     return self;
+  }
+
+  /** True while training; changes what Dropout and its like do. */
+  get training(): boolean {
+    moduleWatch.saw?.(this);
+    return this.trainingFlag;
+  }
+
+  set training(value: boolean) {
+    this.trainingFlag = value;
   }
 
   /** What the module computes; call the module itself, so that hooks run. */
@@ -65,26 +88,31 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 
   /** Adds a tensor that is part of the state but not trained; with `persistent: false` it is left out of the state dict. */
   registerBuffer(name: string, tensor: Tensor | null, { persistent = true } = {}): void {
-    checkName(name);
+    checkName(this, name);
     this.bufferNames.set(name, persistent);
     (this as Record<string, unknown>)[name] = tensor;
   }
 
   /** Adds a parameter by name, as assigning the property does. */
   registerParameter(name: string, parameter: Parameter | null): void {
-    checkName(name);
+    checkName(this, name);
     (this as Record<string, unknown>)[name] = parameter;
   }
 
   /** Adds a child by name, as assigning the property does. */
   registerModule(name: string, module: AnyModule): void {
-    checkName(name);
+    checkName(this, name);
     (this as Record<string, unknown>)[name] = module;
+  }
+
+  /** As {@link Module.registerModule}. */
+  addModule(name: string, module: AnyModule): void {
+    this.registerModule(name, module);
   }
 
   /** Direct children with their names. */
   *namedChildren(): Generator<[string, AnyModule]> {
-    for (const [name, value] of Object.entries(this)) if (value instanceof Module) yield [name, value as unknown as AnyModule];
+    for (const [name, value] of Object.entries(this)) if (value instanceof Module) yield [name, value];
   }
 
   *children(): Generator<AnyModule> {
@@ -93,10 +121,9 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 
   /** This module and all below, each once, with dotted paths; this one's is the prefix. */
   *namedModules(prefix = '', seen: Set<AnyModule> = new Set()): Generator<[string, AnyModule]> {
-    const self = this as unknown as AnyModule;
-    if (seen.has(self)) return;
-    seen.add(self);
-    yield [prefix, self];
+    if (seen.has(this)) return;
+    seen.add(this);
+    yield [prefix, this];
     for (const [name, child] of this.namedChildren()) yield* child.namedModules(join(prefix, name), seen);
   }
 
@@ -107,7 +134,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   /** Parameters with dotted names, each once (a shared one under its first name). */
   *namedParameters(prefix = '', { recurse = true, removeDuplicate = true } = {}): Generator<[string, Parameter]> {
     const seen = new Set<Tensor>();
-    for (const [path, module] of recurse ? this.namedModules(prefix) : [[prefix, this as unknown as AnyModule] as const]) {
+    for (const [path, module] of recurse ? this.namedModules(prefix) : [[prefix, this] as const]) {
       for (const [name, value] of Object.entries(module)) {
         if (!(value instanceof Parameter) || (removeDuplicate && seen.has(value))) continue;
         seen.add(value);
@@ -123,9 +150,9 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   /** Buffers with dotted names. */
   *namedBuffers(prefix = '', { recurse = true } = {}): Generator<[string, Tensor]> {
     const seen = new Set<Tensor>();
-    for (const [path, module] of recurse ? this.namedModules(prefix) : [[prefix, this as unknown as AnyModule] as const]) {
+    for (const [path, module] of recurse ? this.namedModules(prefix) : [[prefix, this] as const]) {
       for (const name of module.bufferNames.keys()) {
-        const value = (module as unknown as Record<string, unknown>)[name];
+        const value = valueAt(module, name);
         if (!(value instanceof Tensor) || seen.has(value)) continue;
         seen.add(value);
         yield [join(path, name), value];
@@ -133,33 +160,45 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     }
   }
 
-  *buffers(): Generator<Tensor> {
-    for (const [, buffer] of this.namedBuffers()) yield buffer;
+  *buffers({ recurse = true } = {}): Generator<Tensor> {
+    for (const [, buffer] of this.namedBuffers('', { recurse })) yield buffer;
   }
 
-  /** The module at a dotted path. @throws ArgumentError if there is none */
-  getSubmodule(path: string): AnyModule {
-    let module = this as unknown as AnyModule;
+  /** The module at a dotted path; say which kind it is to call it. @throws ArgumentError if there is none */
+  getSubmodule<M extends AnyModule = Module>(path: string): M {
+    let module: AnyModule = this;
     for (const name of path === '' ? [] : path.split('.')) {
-      const next = (module as unknown as Record<string, unknown>)[name];
+      const next = valueAt(module, name);
       if (!(next instanceof Module)) throw new ArgumentError(`getSubmodule: no module at "${path}": ${describeModule(module, 0)} has no child "${name}"`, { path });
-      module = next as unknown as AnyModule;
+      module = next;
     }
-    return module;
+    return module as unknown as M;
   }
 
   /** The parameter at a dotted path. @throws ArgumentError if there is none */
   getParameter(path: string): Parameter {
-    const dot = path.lastIndexOf('.');
-    const owner = this.getSubmodule(dot < 0 ? '' : path.slice(0, dot));
-    const value = (owner as unknown as Record<string, unknown>)[path.slice(dot + 1)];
+    const [owner, name] = this.ownerOf(path);
+    const value = valueAt(owner, name);
     if (!(value instanceof Parameter)) throw new ArgumentError(`getParameter: no parameter at "${path}"`, { path });
     return value;
   }
 
+  /** The buffer at a dotted path. @throws ArgumentError if there is none */
+  getBuffer(path: string): Tensor {
+    const [owner, name] = this.ownerOf(path);
+    const value = valueAt(owner, name);
+    if (!owner.bufferNames.has(name) || !(value instanceof Tensor)) throw new ArgumentError(`getBuffer: no buffer at "${path}"`, { path });
+    return value;
+  }
+
+  private ownerOf(path: string): [AnyModule, string] {
+    const dot = path.lastIndexOf('.');
+    return [this.getSubmodule<AnyModule>(dot < 0 ? '' : path.slice(0, dot)), path.slice(dot + 1)];
+  }
+
   /** Parameters and persistent buffers by dotted name, sharing memory with the module. */
-  stateDict(): StateDict {
-    return collectState(this as unknown as AnyModule);
+  stateDict({ prefix = '', keepVars = false }: StateDictOptions = {}): StateDict {
+    return collectState(this, prefix, keepVars);
   }
 
   /**
@@ -168,7 +207,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
    * @throws CheckpointError listing missing and unexpected names (unless `strict` is false) and wrong shapes
    */
   loadStateDict(state: StateDict | ReadonlyMap<string, Tensor>, { strict = true } = {}): LoadResult {
-    return loadState(this as unknown as AnyModule, state, strict);
+    return loadState(this, state, strict);
   }
 
   /** Moves and converts all parameters and buffers, in place; only floating ones change dtype. Returns the module. */
@@ -177,26 +216,32 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     return this.convertTensors((t) => t.to({ ...(dtype && t.dtype.isFloatingPoint ? { dtype } : {}), ...(device ? { device } : {}) }));
   }
 
+  /** Converts floating parameters and buffers to float16. */
   half(): this {
     return this.to(float16);
   }
 
+  /** Converts floating parameters and buffers to bfloat16. */
   bfloat16(): this {
     return this.to(bfloat16);
   }
 
+  /** Converts floating parameters and buffers to float32. */
   float(): this {
     return this.to(float32);
   }
 
+  /** Converts floating parameters and buffers to float64. */
   double(): this {
     return this.to(float64);
   }
 
+  /** Moves the module to a CUDA device. @throws DeviceError */
   cuda(index = 0): this {
     return this.to(`cuda:${index}`);
   }
 
+  /** Moves the module to the CPU. */
   cpu(): this {
     return this.to('cpu');
   }
@@ -207,6 +252,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     return this;
   }
 
+  /** As `train(false)`. */
   eval(): this {
     return this.train(false);
   }
@@ -228,30 +274,28 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   /** Calls `fn` on every module, children first. */
   apply(fn: (module: AnyModule) => void): this {
     for (const child of this.children()) child.apply(fn);
-    fn(this as unknown as AnyModule);
+    fn(this);
     return this;
   }
 
   /** Runs before forward; may return other arguments (an array). */
-  registerForwardPreHook(hook: (module: this, args: Args) => Args | undefined | void): HookHandle {
-    return addHook(this.hooks.forwardPre, hook as never);
+  registerForwardPreHook(hook: ForwardPreHook<this, Args>, options?: HookOptions): HookHandle {
+    return addHook(this.hooks.forwardPre, hook as never, options);
   }
 
   /** Runs after forward; may return another result. */
-  registerForwardHook(hook: (module: this, args: Args, result: Result) => Result | undefined | void): HookHandle {
-    return addHook(this.hooks.forward, hook as never);
+  registerForwardHook(hook: ForwardHook<this, Args, Result>, options?: HookOptions): HookHandle {
+    return addHook(this.hooks.forward, hook as never, options);
   }
 
   /** Runs when the gradients of the module's outputs are known; may return replacements. */
-  registerFullBackwardPreHook(hook: (module: this, gradOutput: readonly (Tensor | null)[]) => readonly (Tensor | null)[] | undefined | void): HookHandle {
-    return addHook(this.hooks.backwardPre, hook as never);
+  registerFullBackwardPreHook(hook: BackwardPreHook<this>, options?: HookOptions): HookHandle {
+    return addHook(this.hooks.backwardPre, hook as never, options);
   }
 
   /** Runs when the gradients of the module's inputs are known, after its parameters' `.grad` is set; may return replacements. */
-  registerFullBackwardHook(
-    hook: (module: this, gradInput: readonly (Tensor | null)[], gradOutput: readonly (Tensor | null)[]) => readonly (Tensor | null)[] | undefined | void,
-  ): HookHandle {
-    return addHook(this.hooks.backward, hook as never);
+  registerFullBackwardHook(hook: BackwardHook<this>, options?: HookOptions): HookHandle {
+    return addHook(this.hooks.backward, hook as never, options);
   }
 
   /** Extra facts in the printed form, such as sizes. */
@@ -260,7 +304,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   }
 
   toString(): string {
-    return describeModule(this as unknown as AnyModule, Number.POSITIVE_INFINITY);
+    return describeModule(this, Number.POSITIVE_INFINITY);
   }
 
   [Symbol.for('nodejs.util.inspect.custom')](): string {
@@ -296,6 +340,10 @@ function moduleTarget(target: DType | DeviceName | Device | ModuleTarget): Modul
   return target;
 }
 
+function valueAt(module: AnyModule, name: string): unknown {
+  return (module as unknown as Record<string, unknown>)[name];
+}
+
 function hide(target: object, key: string, value: unknown): void {
   Object.defineProperty(target, key, { value, writable: true, configurable: true, enumerable: false });
 }
@@ -304,6 +352,8 @@ function join(prefix: string, name: string): string {
   return prefix === '' ? name : `${prefix}.${name}`;
 }
 
-function checkName(name: string): void {
+function checkName(module: object, name: string): void {
   if (name === '' || name.includes('.')) throw new ArgumentError(`a parameter, buffer or module name must not be empty or contain a dot, got "${name}"`, { name });
+  if (name in module && !Object.prototype.propertyIsEnumerable.call(module, name))
+    throw new ArgumentError(`"${name}" is a member of ${module.constructor.name} and cannot name a parameter, buffer or module`, { name });
 }

@@ -29,11 +29,21 @@ function* stateEntries(root: AnyModule): Generator<[string, Tensor]> {
   yield* walk(root, '');
 }
 
-export function collectState(module: AnyModule): StateDict {
+/** Options of {@link Module.stateDict}. */
+export interface StateDictOptions {
+  /** Put before every name. */
+  prefix?: string;
+  /** The parameters themselves instead of detached tensors on their memory. */
+  keepVars?: boolean;
+}
+
+export function collectState(module: AnyModule, prefix: string, keepVars: boolean): StateDict {
   const state: StateDict = {};
-  for (const [name, t] of stateEntries(module)) state[name] = t.detach();
+  for (const [name, t] of stateEntries(module)) state[prefix + name] = keepVars ? t : t.detach();
   return state;
 }
+
+const listed = (names: readonly string[], tensors: ReadonlyMap<string, Tensor>): string => names.map((n) => `${n} ${formatShape((tensors.get(n) as Tensor).shape)}`).join(', ');
 
 export function loadState(module: AnyModule, given: StateDict | ReadonlyMap<string, Tensor>, strict: boolean): LoadResult {
   const state = given instanceof Map ? (given as ReadonlyMap<string, Tensor>) : new Map(Object.entries(given));
@@ -41,8 +51,8 @@ export function loadState(module: AnyModule, given: StateDict | ReadonlyMap<stri
   const missingKeys = [...own.keys()].filter((k) => !state.has(k));
   const unexpectedKeys = [...state.keys()].filter((k) => !own.has(k));
   const problems: string[] = [];
-  if (strict && missingKeys.length) problems.push(`missing: ${missingKeys.join(', ')}`);
-  if (strict && unexpectedKeys.length) problems.push(`unexpected: ${unexpectedKeys.join(', ')}`);
+  if (strict && missingKeys.length) problems.push(`missing: ${listed(missingKeys, own)}`);
+  if (strict && unexpectedKeys.length) problems.push(`unexpected: ${listed(unexpectedKeys, state)}`);
   for (const [name, t] of own) {
     const source = state.get(name);
     if (source && !sameShape(source.shape, t.shape)) problems.push(`${name}: the checkpoint has shape ${formatShape(source.shape)}, the module ${formatShape(t.shape)}`);

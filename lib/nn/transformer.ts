@@ -8,8 +8,9 @@ import { triu } from '../ops/join.js';
 import { MultiheadAttention } from './attention.js';
 import { ModuleList } from './containers.js';
 import { xavierUniform_ } from './init.js';
-import { Dropout, LayerNorm, type LayerOptions, Linear } from './layers.js';
+import { Dropout, type LayerOptions, Linear } from './layers.js';
 import { Module } from './module.js';
+import { LayerNorm } from './normalization.js';
 
 /** Activation between the two products of a feed-forward block. */
 export type Activation = 'relu' | 'gelu' | ((x: Tensor) => Tensor);

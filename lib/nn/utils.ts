@@ -1,9 +1,11 @@
 /** Gradient clipping, and parameters as one vector. */
 import { noGrad } from '../autograd/grad-mode.js';
-import { AutogradError } from '../core/errors.js';
-import type { Tensor } from '../core/tensor.js';
+import { ArgumentError, AutogradError, ShapeError } from '../core/errors.js';
+import { Tensor } from '../core/tensor.js';
+import { tensor } from '../ops/factories.js';
 import { cat, stack } from '../ops/join.js';
 import { foreachNorm } from '../ops/optimizer-steps.js';
+import { pad } from '../ops/padding.js';
 
 /** Options of {@link clipGradNorm_}. */
 export interface ClipOptions {
@@ -12,8 +14,13 @@ export interface ClipOptions {
   errorIfNonfinite?: boolean;
 }
 
-function gradientsOf(parameters: Iterable<Tensor>): Tensor[] {
-  return [...parameters].flatMap((p) => (p.gradTensor === null ? [] : [p.gradTensor]));
+/** A tensor can be iterated over too, so it is asked for first. */
+function listOf(parameters: Tensor | Iterable<Tensor>): Tensor[] {
+  return parameters instanceof Tensor ? [parameters] : [...parameters];
+}
+
+function gradientsOf(parameters: Tensor | Iterable<Tensor>): Tensor[] {
+  return listOf(parameters).flatMap((p) => (p.gradTensor === null ? [] : [p.gradTensor]));
 }
 
 /** The norm of all gradients together. */
@@ -31,9 +38,9 @@ export function getTotalNorm(tensors: readonly Tensor[], normType = 2): Tensor {
  * @see PyTorch `torch.nn.utils.clip_grad_norm_`
  */
 export function clipGradNorm_(parameters: Tensor | Iterable<Tensor>, maxNorm: number, { normType = 2, errorIfNonfinite = false }: ClipOptions = {}): Tensor {
-  const grads = gradientsOf(Symbol.iterator in (parameters as object) ? (parameters as Iterable<Tensor>) : [parameters as Tensor]);
+  const grads = gradientsOf(parameters);
   return noGrad(() => {
-    if (grads.length === 0) throw new AutogradError('clipGradNorm_: no parameter has a gradient');
+    if (grads.length === 0) return tensor(0);
     const total = getTotalNorm(grads, normType);
     if (errorIfNonfinite && !total.isfinite().item<boolean>()) throw new AutogradError(`clipGradNorm_: the norm of the gradients is ${total.item()}`);
     const factor = total.add(1e-6).reciprocal().mul(maxNorm).clamp({ max: 1 });
@@ -43,7 +50,7 @@ export function clipGradNorm_(parameters: Tensor | Iterable<Tensor>, maxNorm: nu
 }
 
 /** Limits each element of the gradients to [-clipValue, clipValue], in place. */
-export function clipGradValue_(parameters: Iterable<Tensor>, clipValue: number): void {
+export function clipGradValue_(parameters: Tensor | Iterable<Tensor>, clipValue: number): void {
   noGrad(() => {
     for (const g of gradientsOf(parameters)) g.clamp_({ min: -clipValue, max: clipValue });
   });
@@ -54,13 +61,34 @@ export function parametersToVector(parameters: Iterable<Tensor>): Tensor {
   return cat([...parameters].map((p) => p.reshape(-1)));
 }
 
-/** Copies a vector into the parameters, in order. */
+/** Copies a vector into the parameters, in order. @throws ShapeError unless the vector has as many elements */
 export function vectorToParameters(vector: Tensor, parameters: Iterable<Tensor>): void {
+  const list = [...parameters];
+  const total = list.reduce((n, p) => n + p.numel(), 0);
+  if (vector.numel() !== total) throw new ShapeError(`vectorToParameters: a vector of ${vector.numel()} elements for parameters of ${total}`, { expected: total });
   noGrad(() => {
     let at = 0;
-    for (const p of parameters) {
+    for (const p of list) {
       p.copy_(vector.narrow(0, at, p.numel()).reshape(p.shape));
       at += p.numel();
     }
   });
 }
+
+/** Options of {@link padSequence}. */
+export interface PadSequenceOptions {
+  /** `[batch, longest, ...]` instead of `[longest, batch, ...]`. */
+  batchFirst?: boolean;
+  paddingValue?: number;
+}
+
+/** Sequences of different lengths as one tensor, the shorter ones padded. @throws ArgumentError for an empty list @see PyTorch `nn.utils.rnn.pad_sequence` */
+function padSequence(sequences: readonly Tensor[], { batchFirst = false, paddingValue = 0 }: PadSequenceOptions = {}): Tensor {
+  if (sequences.length === 0) throw new ArgumentError('padSequence: expected at least one sequence');
+  const longest = Math.max(...sequences.map((t) => t.size(0)));
+  const padded = sequences.map((t) => pad(t, [...Array<number>(2 * (t.ndim - 1)).fill(0), 0, longest - t.size(0)], { value: paddingValue }));
+  return stack(padded, batchFirst ? 0 : 1);
+}
+
+/** Tools for sequences. */
+export const rnn = { padSequence };

@@ -7,6 +7,7 @@ import { defaultGenerator } from '../core/random.js';
 import { broadcastStrides, formatShape, type Shape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { ones } from './factories.js';
+import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
@@ -207,4 +208,15 @@ function checkAttention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | null, ca
     throw new DtypeError(`${op}: expected equal floating dtypes, got ${q.dtype.name}, ${k.dtype.name}, ${v.dtype.name}`, { op });
   if (mask !== null && causal) throw new ArgumentError(`${op}: give attnMask or isCausal, not both`, { op });
   if (mask !== null && mask.dtype !== bool && mask.dtype !== q.dtype) throw new DtypeError(`${op}: the mask must be bool or ${q.dtype.name}, got ${mask.dtype.name}`, { op });
+}
+
+addMethod('scaledDotProductAttention', function (key: Tensor, value: Tensor, options?: AttentionOptions) {
+  return scaledDotProductAttention(this, key, value, options);
+});
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** Attention of this, the queries, over keys and values. Gradient: all. @throws ShapeError, DtypeError, ArgumentError */
+    scaledDotProductAttention(key: Tensor, value: Tensor, options?: AttentionOptions): Tensor;
+  }
 }

@@ -4,7 +4,7 @@ import { bool, int64 } from '../core/dtype.js';
 import type { Op, PointwiseSpec } from '../core/op.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
-import { addMethod, NO_PARAMS, unaryFunction } from './method.js';
+import { addMethod, NO_PARAMS } from './method.js';
 import { operand, operands, type TensorLike } from './operand.js';
 import { binarySamples, unarySamples } from './samples.js';
 
@@ -54,7 +54,6 @@ const bitwiseNotOp: Op<None> = definePointwise<None>('bitwiseNot', 1, {
   vjp: 'not-differentiable',
   samples: unarySamples(NO_PARAMS as None, { dtype: int64, low: -4, high: 4 }),
 });
-unaryFunction('bitwiseNot', bitwiseNotOp);
 
 /** All bits turned over; for bool the opposite. @throws DtypeError for floating point tensors */
 export function bitwiseNot(input: Tensor): Tensor {
@@ -62,6 +61,9 @@ export function bitwiseNot(input: Tensor): Tensor {
 }
 addMethod('bitwiseNot', function () {
   return bitwiseNot(this);
+});
+addMethod('bitwiseNot_', function () {
+  return this.dtype === bool ? this.logicalNot_() : dispatchOne(bitwiseNotOp, [this], NO_PARAMS, this);
 });
 
 /** Whether two tensors have the same shape and equal elements. Blocks until the values are known. */
@@ -115,22 +117,31 @@ declare module '../core/tensor.js' {
     ge_(other: TensorLike): this;
     /** Whether both are not 0. */
     logicalAnd(other: TensorLike): Tensor;
+    logicalAnd_(other: TensorLike): this;
     /** Whether one is not 0. */
     logicalOr(other: TensorLike): Tensor;
+    logicalOr_(other: TensorLike): this;
     /** Whether exactly one is not 0. */
     logicalXor(other: TensorLike): Tensor;
+    logicalXor_(other: TensorLike): this;
     /** Bits set in both; integers and bools. */
     bitwiseAnd(other: TensorLike): Tensor;
+    bitwiseAnd_(other: TensorLike): this;
     /** Bits set in one of both; integers and bools. */
     bitwiseOr(other: TensorLike): Tensor;
+    bitwiseOr_(other: TensorLike): this;
     /** Bits set in exactly one; integers and bools. */
     bitwiseXor(other: TensorLike): Tensor;
+    bitwiseXor_(other: TensorLike): this;
     /** Bits moved up. */
     bitwiseLeftShift(other: TensorLike): Tensor;
+    bitwiseLeftShift_(other: TensorLike): this;
     /** Bits moved down, sign kept. */
     bitwiseRightShift(other: TensorLike): Tensor;
+    bitwiseRightShift_(other: TensorLike): this;
     /** All bits turned over; for bool the opposite. */
     bitwiseNot(): Tensor;
+    bitwiseNot_(): this;
     /** Whether shapes and all elements are equal. Blocks. */
     equal(other: Tensor): boolean;
     /** Whether all elements are close. Blocks. */

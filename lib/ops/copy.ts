@@ -2,7 +2,7 @@
 
 import { type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
-import { bfloat16, bool, DType, float16, float32, float64, int32, int64, uint8 } from '../core/dtype.js';
+import { bfloat16, bool, DType, float16, float32, float64, int8, int16, int32, int64, uint8 } from '../core/dtype.js';
 import { defineOp, type Op } from '../core/op.js';
 import { isNonOverlappingAndDense, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
@@ -77,8 +77,8 @@ export interface ToOptions {
   copy?: boolean;
 }
 
-addMethod('to', function (target: DType | DeviceName | Device | Tensor | ToOptions, more?: ToOptions) {
-  const { dtype, device, copy } = toTarget(target, more);
+addMethod('to', function (target: DType | DeviceName | Device | Tensor | ToOptions, more?: DType | ToOptions) {
+  const { dtype, device, copy } = toTarget(target, more instanceof DType ? { dtype: more } : more);
   return convert(this, dtype ?? this.dtype, device === undefined ? this.device : deviceOf(device), copy === true);
 });
 
@@ -89,12 +89,18 @@ function toTarget(target: DType | DeviceName | Device | Tensor | ToOptions, more
   return target as ToOptions;
 }
 
-const casts = { float: float32, double: float64, half: float16, bfloat16, int: int32, long: int64, byte: uint8, bool } as const;
+const casts = { float: float32, double: float64, half: float16, bfloat16, int: int32, long: int64, short: int16, char: int8, byte: uint8, bool } as const;
 for (const [name, dtype] of Object.entries(casts)) {
   addMethod(name, function () {
     return convert(this, dtype, this.device, false);
   });
 }
+addMethod('type', function (dtype?: DType) {
+  return dtype === undefined ? this.dtype : convert(this, dtype, this.device, false);
+});
+addMethod('typeAs', function (other: Tensor) {
+  return convert(this, other.dtype, other.device, false);
+});
 addMethod('cpu', function () {
   return convert(this, this.dtype, deviceOf('cpu'), false);
 });
@@ -170,16 +176,35 @@ declare module '../core/tensor.js' {
      *
      * @throws DeviceError if the device is not there.
      */
-    to(target: DType | DeviceName | Device | Tensor | ToOptions, options?: ToOptions): Tensor;
+    to(target: DType | DeviceName | Device | Tensor | ToOptions, options?: DType | ToOptions): Tensor;
+    /** The dtype, or with one given the tensor in it. Gradient: yes. */
+    type(): DType;
+    type(dtype: DType): Tensor;
+    /** In the dtype and on the device of `other`. Gradient: yes. */
+    typeAs(other: Tensor): Tensor;
+    /** As float32. Gradient: yes. */
     float(): Tensor;
+    /** As float64. Gradient: yes. */
     double(): Tensor;
+    /** As float16. Gradient: yes. */
     half(): Tensor;
+    /** As bfloat16. Gradient: yes. */
     bfloat16(): Tensor;
+    /** As int32, towards zero. */
     int(): Tensor;
+    /** As int64, towards zero. */
     long(): Tensor;
+    /** As int16, towards zero. */
+    short(): Tensor;
+    /** As int8, towards zero. */
+    char(): Tensor;
+    /** As uint8, towards zero. */
     byte(): Tensor;
+    /** As bool: whether each element is not 0. */
     bool(): Tensor;
+    /** On the CPU. Gradient: yes. */
     cpu(): Tensor;
+    /** On a CUDA device. Gradient: yes. @throws DeviceError if it is not there */
     cuda(index?: number): Tensor;
     /** A copy in new memory. Gradient: yes. */
     clone(): Tensor;

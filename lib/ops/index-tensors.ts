@@ -78,11 +78,14 @@ const nonzeroOp: Op<Record<string, never>> = defineOp<Record<string, never>>({
   samples: () => [],
 });
 
-/** Indices of the elements that are not 0, one row each. Blocks: its shape depends on values. */
-export function nonzero(input: Tensor): Tensor {
+/** Indices of the elements that are not 0, one row each; with `asTuple`, one vector for each dim. Blocks: its shape depends on values. */
+export function nonzero(input: Tensor, options: { asTuple: true }): Tensor[];
+export function nonzero(input: Tensor, options?: { asTuple?: false }): Tensor;
+export function nonzero(input: Tensor, { asTuple = false }: { asTuple?: boolean } = {}): Tensor | Tensor[] {
   requireTensor(input, 'nonzero');
   const [count, rows] = dispatch(nonzeroOp, [input.detach()], NO_PARAMS) as [Tensor, Tensor];
-  return rows.narrow(0, 0, Number(count.item())).clone();
+  const found = rows.narrow(0, 0, Number(count.item())).clone();
+  return asTuple ? found.unbind(1) : found;
 }
 
 /** One entry of an index: a tensor, a mask, or null for a whole dim. */
@@ -191,8 +194,8 @@ addMethod('indexPut', function (entries: readonly IndexEntry[], values: Tensor, 
 addMethod('indexPut_', function (entries: readonly IndexEntry[], values: Tensor, { accumulate = false } = {}) {
   return indexPutInto(this, entries, values, accumulate, true);
 });
-addMethod('nonzero', function () {
-  return nonzero(this);
+addMethod('nonzero', function (options?: { asTuple?: false }) {
+  return nonzero(this, options);
 });
 addMethod('maskedSelect', function (mask: Tensor) {
   return maskedSelect(this, mask);
@@ -205,8 +208,9 @@ declare module '../core/tensor.js' {
     /** This with `values` written (or added) at the indices. Gradient: both. @throws IndexError, ShapeError */
     indexPut(entries: readonly IndexEntry[], values: Tensor, options?: { accumulate?: boolean }): Tensor;
     indexPut_(entries: readonly IndexEntry[], values: Tensor, options?: { accumulate?: boolean }): this;
-    /** Indices of the elements that are not 0, one row each. Blocks. */
-    nonzero(): Tensor;
+    /** Indices of the elements that are not 0, one row each; with `asTuple`, one vector for each dim. Blocks. */
+    nonzero(options: { asTuple: true }): Tensor[];
+    nonzero(options?: { asTuple?: false }): Tensor;
     /** The elements where the mask is true, as a vector. Blocks. Gradient: yes. */
     maskedSelect(mask: Tensor): Tensor;
   }

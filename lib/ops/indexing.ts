@@ -217,6 +217,12 @@ export function oneHot(input: Tensor, numClasses = -1): Tensor {
   return scatter(zeros, -1, input.unsqueeze(-1), 1);
 }
 
+addMethod('embedding', function (weight: Tensor, options?: { paddingIdx?: number | null }) {
+  return embedding(this, weight, options);
+});
+addMethod('oneHot', function (numClasses?: number) {
+  return oneHot(this, numClasses);
+});
 addMethod('indexSelect', function (dim: number, index: Tensor) {
   return indexSelect(this, dim, index);
 });
@@ -246,6 +252,10 @@ export { requireIndex };
 
 declare module '../core/tensor.js' {
   interface Tensor {
+    /** Rows of `weight` by this index. Gradient: weight. @throws IndexError, DtypeError, ShapeError */
+    embedding(weight: Tensor, options?: { paddingIdx?: number | null }): Tensor;
+    /** Zeros with a one at each index, as int64. Blocks without `numClasses`. */
+    oneHot(numClasses?: number): Tensor;
     /** The slices of one dim that `index` lists. Gradient: yes. @throws IndexError, DtypeError */
     indexSelect(dim: number, index: Tensor): Tensor;
     /** This with slices of `source` added where `index` says. Gradient: both. */

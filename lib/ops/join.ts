@@ -120,16 +120,33 @@ export function triu(input: Tensor, { diagonal = 0 } = {}): Tensor {
 }
 
 /** Dims in reverse order of elements. Gradient: yes. @throws IndexError */
-export function flip(input: Tensor, dims: number | readonly number[]): Tensor {
-  const list = wrapDims(dims, input.shape.length, 'flip');
+export function flip(input: Tensor, ...dims: readonly (number | readonly number[])[]): Tensor {
+  requireTensor(input, 'flip');
+  const list = wrapDims(dims.flat() as number[], input.shape.length, 'flip');
   return list.reduce((t, d) => {
     const size = t.shape[d] as number;
     return t.indexSelect(d, arange(size - 1, -1, -1, { dtype: int64, device: t.device }));
   }, input);
 }
 
-/** Elements moved along a dim, those that fall off come back at the other end. Gradient: yes. */
-export function roll(input: Tensor, shift: number, dim: number): Tensor {
+/**
+ * Elements moved along dims, those that fall off come back at the other end; without `dims`, along the flattened tensor. Gradient: yes.
+ *
+ * @throws ArgumentError if there are not as many dims as shifts
+ */
+export function roll(input: Tensor, shifts: number | readonly number[], dims: number | readonly number[] | null = null): Tensor {
+  requireTensor(input, 'roll');
+  const by = typeof shifts === 'number' ? [shifts] : shifts;
+  if (dims === null) {
+    if (by.length !== 1) throw new ArgumentError(`roll: ${by.length} shifts need as many dims`, { op: 'roll', shifts });
+    return rollDim(input.reshape(-1), by[0] as number, 0).reshape(input.shape);
+  }
+  const along = typeof dims === 'number' ? [dims] : dims;
+  if (along.length !== by.length) throw new ArgumentError(`roll: ${by.length} shifts for ${along.length} dims`, { op: 'roll', shifts, dims });
+  return along.reduce((t, dim, i) => rollDim(t, by[i] as number, dim), input);
+}
+
+function rollDim(input: Tensor, shift: number, dim: number): Tensor {
   const size = input.size(dim);
   if (size === 0) return input;
   const by = ((shift % size) + size) % size;
@@ -149,17 +166,22 @@ export function repeat(input: Tensor, counts: readonly number[]): Tensor {
     .reshape(shape.map((s, i) => s * (counts[i] as number)));
 }
 
-addMethod('tril', function (options?: { diagonal?: number }) {
-  return tril(this, options);
+for (const [name, upper] of [
+  ['tril', 0],
+  ['triu', 1],
+] as const) {
+  addMethod(name, function ({ diagonal = 0 } = {}) {
+    return triangle(name, this, diagonal, upper);
+  });
+  addMethod(`${name}_`, function ({ diagonal = 0 } = {}) {
+    return this.copy_(triangle(name, this, diagonal, upper));
+  });
+}
+addMethod('flip', function (...dims: (number | readonly number[])[]) {
+  return flip(this, ...dims);
 });
-addMethod('triu', function (options?: { diagonal?: number }) {
-  return triu(this, options);
-});
-addMethod('flip', function (dims: number | readonly number[]) {
-  return flip(this, dims);
-});
-addMethod('roll', function (shift: number, dim: number) {
-  return roll(this, shift, dim);
+addMethod('roll', function (shifts: number | readonly number[], dims?: number | readonly number[] | null) {
+  return roll(this, shifts, dims);
 });
 addMethod('repeat', function (...counts: (number | readonly number[])[]) {
   return repeat(this, Array.isArray(counts[0]) ? (counts[0] as readonly number[]) : (counts as number[]));
@@ -169,12 +191,14 @@ declare module '../core/tensor.js' {
   interface Tensor {
     /** The lower triangle of matrices. Gradient: yes. @throws ShapeError */
     tril(options?: { diagonal?: number }): Tensor;
+    tril_(options?: { diagonal?: number }): this;
     /** The upper triangle of matrices. Gradient: yes. @throws ShapeError */
     triu(options?: { diagonal?: number }): Tensor;
+    triu_(options?: { diagonal?: number }): this;
     /** Dims in reverse order of elements. Gradient: yes. */
-    flip(dims: number | readonly number[]): Tensor;
-    /** Elements moved along a dim, around the end. Gradient: yes. */
-    roll(shift: number, dim: number): Tensor;
+    flip(...dims: readonly (number | readonly number[])[]): Tensor;
+    /** Elements moved along dims, around the end; without `dims`, of the flattened tensor. Gradient: yes. @throws ArgumentError */
+    roll(shifts: number | readonly number[], dims?: number | readonly number[] | null): Tensor;
     /** The tensor repeated along each dim. Gradient: yes. */
     repeat(counts: readonly number[]): Tensor;
     repeat(...counts: number[]): Tensor;

@@ -151,7 +151,8 @@ function probabilityCrossEntropy(input: Tensor, target: Tensor, { weight = null,
   return reduction === 'sum' ? losses.sum() : losses.sum().div(Math.max(1, losses.numel()));
 }
 
-function checkReduction(op: string, reduction: LossReduction): void {
+/** @throws ArgumentError for an unknown reduction. @internal */
+export function checkReduction(op: string, reduction: LossReduction): void {
   if (reduction !== 'none' && reduction !== 'mean' && reduction !== 'sum')
     throw new ArgumentError(`${op}: reduction must be 'none', 'mean' or 'sum', got ${String(reduction)}`, { op, reduction });
 }
@@ -172,7 +173,8 @@ export function nllLoss(input: Tensor, target: Tensor, { weight = null, ignoreIn
   return reduceRows(where(counted, weighted, 0), labels, shape, weight, ignoreIndex, reduction);
 }
 
-function reduceElements(losses: Tensor, reduction: LossReduction): Tensor {
+/** Losses of elements as they are, their sum, or their mean. @internal */
+export function reduceElements(losses: Tensor, reduction: LossReduction): Tensor {
   return reduction === 'none' ? losses : reduction === 'sum' ? losses.sum() : losses.mean();
 }
 
@@ -183,20 +185,40 @@ export interface LossOptions {
 
 /** Mean of squared differences. Gradient: both. @throws ShapeError */
 export function mseLoss(input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor {
+  requireTensor(input, 'mseLoss');
+  requireTensor(target, 'mseLoss', 'target');
   checkReduction('mseLoss', reduction);
   return reduceElements(input.sub(target).square(), reduction);
 }
 
 /** Mean of absolute differences. Gradient: both. @throws ShapeError */
 export function l1Loss(input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor {
+  requireTensor(input, 'l1Loss');
+  requireTensor(target, 'l1Loss', 'target');
   checkReduction('l1Loss', reduction);
   return reduceElements(input.sub(target).abs(), reduction);
 }
 
-/** Binary cross entropy of logits, without overflow. Gradient: input. @throws ShapeError */
-export function binaryCrossEntropyWithLogits(input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor {
+/** Options of {@link binaryCrossEntropyWithLogits}. */
+export interface LogitsLossOptions extends LossOptions {
+  /** A factor for each element; broadcast. */
+  weight?: Tensor | null;
+  /** A factor for the positive part of each class; broadcast. */
+  posWeight?: Tensor | null;
+}
+
+/** Binary cross entropy of logits, without overflow. Gradient: both. @throws ShapeError, ArgumentError */
+export function binaryCrossEntropyWithLogits(input: Tensor, target: Tensor, { weight = null, posWeight = null, reduction = 'mean' }: LogitsLossOptions = {}): Tensor {
+  requireTensor(input, 'binaryCrossEntropyWithLogits');
+  requireTensor(target, 'binaryCrossEntropyWithLogits', 'target');
   checkReduction('binaryCrossEntropyWithLogits', reduction);
-  // max(x, 0) - x t + log(1 + exp(-|x|))
-  const losses = input.relu().sub(input.mul(target)).add(input.abs().neg().exp().log1p());
-  return reduceElements(losses, reduction);
+  // log(1 + exp(-x)) = max(-x, 0) + log(1 + exp(-|x|))
+  const softplus = input.neg().relu().add(input.abs().neg().exp().log1p());
+  const factor = posWeight === null ? null : posWeight.sub(1).mul(target).add(1);
+  const losses = target
+    .neg()
+    .add(1)
+    .mul(input)
+    .add(factor === null ? softplus : factor.mul(softplus));
+  return reduceElements(weight === null ? losses : losses.mul(weight), reduction);
 }

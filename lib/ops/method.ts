@@ -11,18 +11,20 @@ export const NO_PARAMS: Readonly<Record<string, never>> = Object.freeze({});
 type AnyMethod = (this: Tensor, ...args: any[]) => unknown;
 
 /** Adds a method; the declared interface in the op's file gives its type. */
-export function addMethod(name: string, method: AnyMethod): void {
+export function addMethod(name: string | symbol, method: AnyMethod): void {
   Object.defineProperty(Tensor.prototype, name, { value: method, writable: true, configurable: true, enumerable: false });
 }
 
-/** The function and the methods `name` and `name_` of an op of one tensor without parameters. */
-export function unaryFunction(name: string, op: AnyOp): (input: Tensor) => Tensor {
+/** The function and the methods `name` and (unless its result is of another dtype) `name_` of an op of one tensor without parameters. */
+export function unaryFunction(name: string, op: AnyOp, inPlace = true): (input: Tensor) => Tensor {
   addMethod(name, function () {
     return dispatchOne(op, [this], NO_PARAMS);
   });
-  addMethod(`${name}_`, function () {
-    return dispatchOne(op, [this], NO_PARAMS, this);
-  });
+  if (inPlace) {
+    addMethod(`${name}_`, function () {
+      return dispatchOne(op, [this], NO_PARAMS, this);
+    });
+  }
   return (input) => {
     requireTensor(input, name);
     return dispatchOne(op, [input], NO_PARAMS);

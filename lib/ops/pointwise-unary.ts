@@ -11,7 +11,7 @@ type Short = Omit<Definition, 'samples'> & { range?: { low?: number; high?: numb
 
 function unary(name: string, { range, ...definition }: Short): (input: Tensor) => Tensor {
   const op: Op<None> = definePointwise<None>(name, 1, { ...definition, samples: unarySamples(NO_PARAMS as None, range) });
-  return unaryFunction(name, op);
+  return unaryFunction(name, op, definition.result !== 'BOOL' || name === 'logicalNot');
 }
 
 const savesInput = { inputs: [0] } as const;
@@ -313,5 +313,6 @@ declare module '../core/tensor.js' {
     isfinite(): Tensor;
     /** Whether each element is 0. */
     logicalNot(): Tensor;
+    logicalNot_(): this;
   }
 }

@@ -2,11 +2,12 @@
 import { type Device, device as deviceOf, getDefaultDevice } from '../core/device.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { bool, type DType, getDefaultDtype, int64 } from '../core/dtype.js';
+import { finfo, iinfo } from '../core/dtype-info.js';
 import { ArgumentError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { defaultGenerator, type Generator } from '../core/random.js';
-import { checkSizes, contiguousStrides, type Shape } from '../core/shape.js';
-import type { Tensor } from '../core/tensor.js';
+import { broadcastShapes, checkSizes, contiguousStrides, type Shape } from '../core/shape.js';
+import { Tensor } from '../core/tensor.js';
 import type { TensorOptions } from './factories.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
@@ -72,9 +73,21 @@ export function randn(size: Shape, options: RandomOptions = {}): Tensor {
   return draw(normalOp, size, options.dtype ?? getDefaultDtype(), 0, 1, options, 'randn');
 }
 
-/** Normal numbers of a given mean and standard deviation. */
-export function normal(mean: number, std: number, size: Shape, options: RandomOptions = {}): Tensor {
-  return draw(normalOp, size, options.dtype ?? getDefaultDtype(), mean, std, options, 'normal');
+/**
+ * Normal numbers of a given mean and standard deviation; either may be a tensor that gives one for each element, and then its shape (or the
+ * shape both broadcast to) is the result's. Gradient: none for numbers, both for tensors.
+ *
+ * @throws ArgumentError for bad sizes
+ */
+export function normal(mean: number, std: number, size: Shape, options?: RandomOptions): Tensor;
+export function normal(mean: Tensor | number, std: Tensor | number, size?: null, options?: Pick<RandomOptions, 'generator'>): Tensor;
+export function normal(mean: Tensor | number, std: Tensor | number, size: Shape | null = null, options: RandomOptions = {}): Tensor {
+  if (typeof mean === 'number' && typeof std === 'number') return draw(normalOp, size ?? [], options.dtype ?? getDefaultDtype(), mean, std, options, 'normal');
+  const [m, s] = [mean, std].map((t) => (t instanceof Tensor ? t.shape : []));
+  const like = (mean instanceof Tensor ? mean : std) as Tensor;
+  return randn(broadcastShapes(m as Shape, s as Shape, 'normal'), { ...options, dtype: like.dtype, device: like.device })
+    .mul(std)
+    .add(mean);
 }
 
 /** Integers in [low, high), as int64. @throws ArgumentError if the range is empty */
@@ -96,6 +109,9 @@ const like = (input: Tensor, options: RandomOptions): RandomOptions => ({ dtype:
 export const randLike = (input: Tensor, options: RandomOptions = {}): Tensor => rand(input.shape, like(input, options));
 /** Standard normal numbers in the shape, dtype and device of `input`. */
 export const randnLike = (input: Tensor, options: RandomOptions = {}): Tensor => randn(input.shape, like(input, options));
+
+/** Integers in [low, high) in the shape, dtype and device of `input`. @throws ArgumentError if the range is empty */
+export const randintLike = (input: Tensor, low: number, high: number, options: RandomOptions = {}): Tensor => randint(low, high, input.shape, like(input, options));
 
 /** Draws 1 with the probability that each element gives, else 0. @throws ArgumentError */
 export function bernoulli(input: Tensor, options: RandomOptions = {}): Tensor {
@@ -176,8 +192,23 @@ addMethod('normal_', function (mean = 0, std = 1, options: RandomOptions = {}) {
 addMethod('bernoulli_', function (p = 0.5, options: RandomOptions = {}) {
   return draw(bernoulliOp, this.shape, this.dtype, p, 0, options, 'bernoulli_', this);
 });
-addMethod('dropout', function (p?: number, training?: boolean) {
-  return dropout(this, p, training);
+addMethod('random_', function (low = 0, high: number | null = null, options: RandomOptions = {}) {
+  const most = this.dtype.isFloatingPoint ? 2 / finfo(this.dtype).eps : Math.min(2 ** 53, Number(this.dtype === bool ? 1 : iinfo(this.dtype).max) + 1);
+  return draw(integerOp, this.shape, this.dtype, low, high ?? most, options, 'random_', this);
+});
+addMethod('exponential_', function (lambd = 1, options: RandomOptions = {}) {
+  if (!(lambd > 0)) throw new ArgumentError(`exponential_: expected a rate above 0, got ${lambd}`, { op: 'exponential_', lambd });
+  const uniform = rand(this.shape, like(this, options));
+  return this.copy_(uniform.neg().log1p().div(-lambd));
+});
+addMethod('bernoulli', function (options?: RandomOptions) {
+  return bernoulli(this, options);
+});
+addMethod('multinomial', function (numSamples: number, options?: { replacement?: boolean; generator?: Generator }) {
+  return multinomial(this, numSamples, options);
+});
+addMethod('dropout', function (p?: number, training?: boolean, options?: { generator?: Generator }) {
+  return dropout(this, p, training, options);
 });
 
 declare module '../core/tensor.js' {
@@ -188,7 +219,15 @@ declare module '../core/tensor.js' {
     normal_(mean?: number, std?: number, options?: RandomOptions): this;
     /** Fills with ones, with probability p, and zeros. */
     bernoulli_(p?: number, options?: RandomOptions): this;
+    /** Fills with integers in [low, high); without `high`, with all that the dtype holds exactly. */
+    random_(low?: number, high?: number | null, options?: RandomOptions): this;
+    /** Fills with exponentially distributed numbers of the given rate. @throws ArgumentError */
+    exponential_(lambd?: number, options?: RandomOptions): this;
+    /** Ones with the probability that each element gives, else zeros. */
+    bernoulli(options?: RandomOptions): Tensor;
+    /** Indices drawn with the weights of the last dim. @throws ArgumentError */
+    multinomial(numSamples: number, options?: { replacement?: boolean; generator?: Generator }): Tensor;
     /** Elements set to 0 with probability p, others scaled by 1 / (1 - p). Gradient: yes. @throws ArgumentError */
-    dropout(p?: number, training?: boolean): Tensor;
+    dropout(p?: number, training?: boolean, options?: { generator?: Generator }): Tensor;
   }
 }

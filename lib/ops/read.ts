@@ -7,8 +7,8 @@ import { rawArray, type TypedArray, widen } from '../core/values.js';
 import { valueAccess } from './construct.js';
 import { addMethod } from './method.js';
 
-/** A number, or nested arrays of numbers in the tensor's shape. */
-export type NestedValues = number | boolean | NestedValues[];
+/** A value, or nested arrays of values in the tensor's shape. int64 values that no number holds exactly are bigints. */
+export type NestedValues = number | bigint | boolean | NestedValues[];
 
 /** Its elements in row-major order: the tensor itself, or a copy that the caller disposes of. */
 function dense(t: Tensor): Tensor {
@@ -53,7 +53,7 @@ function surface(value: number | bigint, t: Tensor): number | bigint | boolean {
 }
 
 function nest(values: TypedArray, t: Tensor, shape: Shape, depth: number, start: number, step: number): NestedValues {
-  if (depth === shape.length) return surface(values[start] as number | bigint, t) as number;
+  if (depth === shape.length) return surface(values[start] as number | bigint, t);
   const size = shape[depth] as number;
   const inner = size === 0 ? 0 : step / size;
   return Array.from({ length: size }, (_, i) => nest(values, t, shape, depth + 1, start + i * inner, inner));

@@ -4,6 +4,7 @@ import { type DType, int64 } from '../core/dtype.js';
 import { defineOp, type Op } from '../core/op.js';
 import { wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
+import { overwrite } from './composite.js';
 import { flip } from './join.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
@@ -130,6 +131,12 @@ function alongDim(op: Op<OneDim>, floatOnly: boolean) {
   return fn;
 }
 
+for (const op of [cumsumOp, cumprodOp]) {
+  addMethod(`${op.name}_`, function (dim: number) {
+    return overwrite(`${op.name}_`, this, (input) => dispatchOne(op, [input], { dim: wrapDim(dim, input.shape.length, op.name) }));
+  });
+}
+
 export const softmax = alongDim(softmaxOp, true);
 export const logSoftmax = alongDim(logSoftmaxOp, true);
 export const cumsum = alongDim(cumsumOp, false);
@@ -143,7 +150,9 @@ declare module '../core/tensor.js' {
     logSoftmax(dim: number, options?: DtypeOption): Tensor;
     /** Running sums along a dim. Gradient: yes. */
     cumsum(dim: number, options?: DtypeOption): Tensor;
+    cumsum_(dim: number): this;
     /** Running products along a dim. Gradient: yes. */
     cumprod(dim: number, options?: DtypeOption): Tensor;
+    cumprod_(dim: number): this;
   }
 }

@@ -4,9 +4,10 @@ import { int64 } from '../core/dtype.js';
 import { ArgumentError, IndexError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { formatShape, wrapDim } from '../core/shape.js';
-import type { Tensor } from '../core/tensor.js';
+import { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
+import { maximum, minimum } from './pointwise-binary.js';
 import { amax, amin, lowerReduction, type Reduction, reductionSamples } from './reduce.js';
 import { lowerRows } from './rows.js';
 import { sampleTensor } from './samples.js';
@@ -57,11 +58,14 @@ export interface ValuesAndIndices {
   indices: Tensor;
 }
 
-function extremum(name: 'max' | 'min', whole: typeof amax, arg: typeof argmax) {
+function extremum(name: 'max' | 'min', whole: typeof amax, arg: typeof argmax, ofTwo: typeof maximum) {
   function fn(input: Tensor): Tensor;
+  function fn(input: Tensor, other: Tensor): Tensor;
   function fn(input: Tensor, dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
-  function fn(input: Tensor, dim?: number, { keepdim = false }: { keepdim?: boolean } = {}): Tensor | ValuesAndIndices {
+  function fn(input: Tensor, dim?: number | Tensor, { keepdim = false }: { keepdim?: boolean } = {}): Tensor | ValuesAndIndices {
+    requireTensor(input, name);
     if (dim === undefined) return whole(input);
+    if (dim instanceof Tensor) return ofTwo(input, dim);
     const indices = arg(input, dim, { keepdim: true });
     const values = input.shape.length === 0 ? input : input.gather(dim, indices);
     return keepdim || input.shape.length === 0 ? { values, indices } : { values: values.squeeze(dim), indices: indices.squeeze(dim) };
@@ -72,8 +76,10 @@ function extremum(name: 'max' | 'min', whole: typeof amax, arg: typeof argmax) {
   return fn;
 }
 
-export const max = extremum('max', amax, argmax);
-export const min = extremum('min', amin, argmin);
+/** The largest element of all; with another tensor, the larger of two; with `dim`, the largest along it and their indices. Gradient: values. */
+export const max = extremum('max', amax, argmax, maximum);
+/** The smallest element of all; with another tensor, the smaller of two; with `dim`, the smallest along it and their indices. Gradient: values. */
+export const min = extremum('min', amin, argmin, minimum);
 
 interface SortParams {
   dim: number;
@@ -170,11 +176,13 @@ declare module '../core/tensor.js' {
     argmax(dim?: number | null, options?: { keepdim?: boolean }): Tensor;
     /** Index of the smallest element, along one dim or of all. @throws IndexError over nothing */
     argmin(dim?: number | null, options?: { keepdim?: boolean }): Tensor;
-    /** The largest element of all, or with `dim` the largest along it and their indices. Gradient: values. */
+    /** The largest element of all, the larger of two, or with `dim` the largest along it and their indices. Gradient: values. */
     max(): Tensor;
+    max(other: Tensor): Tensor;
     max(dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
-    /** The smallest element of all, or with `dim` the smallest along it and their indices. Gradient: values. */
+    /** The smallest element of all, the smaller of two, or with `dim` the smallest along it and their indices. Gradient: values. */
     min(): Tensor;
+    min(other: Tensor): Tensor;
     min(dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
     /** Elements of one dim in order, and their indices. Stable; NaN counts as largest. Gradient: values. */
     sort(dim?: number, options?: { descending?: boolean; stable?: boolean }): ValuesAndIndices;

@@ -169,6 +169,12 @@ const detachOp: Op<None> = defineView<None>({
 /** The same elements, sharing memory and version, without history. @internal for layers */
 export { detachOp };
 
+/** The same memory without history: no gradient flows through it. In-place changes are shared. */
+export function detach(input: Tensor): Tensor {
+  requireTensor(input, 'detach');
+  return dispatchOne(detachOp, [input], NO_PARAMS);
+}
+
 function sizesOf(args: readonly (number | Shape)[]): Shape {
   return Array.isArray(args[0]) ? (args[0] as Shape) : (args as readonly number[]);
 }
@@ -253,16 +259,21 @@ export function unflatten(input: Tensor, dim: number, sizes: Shape): Tensor {
   return reshape(input, [...input.shape.slice(0, at), ...parts, ...input.shape.slice(at + 1)]);
 }
 
-/** One dim moved to another place. @throws IndexError */
-export function movedim(input: Tensor, source: number, destination: number): Tensor {
+/** Dims moved to other places; the others keep their order. Gradient: yes. @throws IndexError, ArgumentError if the lists differ in length */
+export function movedim(input: Tensor, source: number | readonly number[], destination: number | readonly number[]): Tensor {
+  requireTensor(input, 'movedim');
   const ndim = input.shape.length;
-  const from = wrapDim(source, ndim, 'movedim');
-  const dims = input.shape.map((_, i) => i).filter((i) => i !== from);
-  dims.splice(wrapDim(destination, ndim, 'movedim'), 0, from);
-  return permute(input, dims);
+  const listed = (dims: number | readonly number[]): number[] => (typeof dims === 'number' ? [wrapDim(dims, ndim, 'movedim')] : wrapDims(dims, ndim, 'movedim'));
+  const [from, to] = [listed(source), listed(destination)];
+  if (from.length !== to.length) throw new ArgumentError(`movedim: ${from.length} dims for ${to.length} places`, { op: 'movedim', source, destination });
+  const rest = input.shape.map((_, i) => i).filter((i) => !from.includes(i));
+  return permute(
+    input,
+    input.shape.map((_, i) => (to.includes(i) ? (from[to.indexOf(i)] as number) : (rest.shift() as number))),
+  );
 }
 
-/** Both broadcast to their common shape, as views. @throws ShapeError */
+/** Stretched to the shape of `other`, as a view. Gradient: yes. @throws ShapeError */
 export function expandAs(input: Tensor, other: Tensor): Tensor {
   return expand(input, other.shape);
 }
@@ -300,7 +311,7 @@ addMethod('flatten', function (startDim?: number, endDim?: number) {
 addMethod('unflatten', function (dim: number, sizes: Shape) {
   return unflatten(this, dim, sizes);
 });
-addMethod('movedim', function (source: number, destination: number) {
+addMethod('movedim', function (source: number | readonly number[], destination: number | readonly number[]) {
   return movedim(this, source, destination);
 });
 addMethod('sumToSize', function (size: Shape) {
@@ -338,8 +349,8 @@ declare module '../core/tensor.js' {
     flatten(startDim?: number, endDim?: number): Tensor;
     /** One dim split into several. Gradient: yes. */
     unflatten(dim: number, sizes: Shape): Tensor;
-    /** One dim moved to another place. Gradient: yes. */
-    movedim(source: number, destination: number): Tensor;
+    /** Dims moved to other places. Gradient: yes. @throws IndexError, ArgumentError */
+    movedim(source: number | readonly number[], destination: number | readonly number[]): Tensor;
     /** Summed over broadcast dims down to `size`. Gradient: yes. */
     sumToSize(size: Shape): Tensor;
     /** The same memory without history: no gradient flows through it. In-place changes are shared. */

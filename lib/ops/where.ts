@@ -5,6 +5,7 @@ import { ArgumentError, DtypeError } from '../core/errors.js';
 import type { Op, Sample } from '../core/op.js';
 import { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
+import { nonzero } from './index-tensors.js';
 import { addMethod, NO_PARAMS } from './method.js';
 import { operand, requireTensor, type TensorLike } from './operand.js';
 import { sampleTensor, unarySamples } from './samples.js';
@@ -32,12 +33,16 @@ const whereOp: Op<None> = definePointwise<None>('where', 3, {
 });
 
 /**
- * Elements of `input` where `condition` is true, else of `other`. All broadcast.
+ * Elements of `input` where `condition` is true, else of `other`. All broadcast. With the condition alone, the indices of its elements that
+ * are not 0, one vector for each dim (which blocks).
  *
- * @throws DtypeError if the condition is not bool (or uint8). @throws ShapeError
+ * @throws ShapeError
  */
-export function where(condition: Tensor, input: TensorLike, other: TensorLike): Tensor {
+export function where(condition: Tensor): Tensor[];
+export function where(condition: Tensor, input: TensorLike, other: TensorLike): Tensor;
+export function where(condition: Tensor, input?: TensorLike, other?: TensorLike): Tensor | Tensor[] {
   requireTensor(condition, 'where', 'condition');
+  if (input === undefined || other === undefined) return nonzero(condition, { asTuple: true });
   const { device } = condition;
   return dispatchOne(whereOp, [condition, operand(input, device, 'where'), operand(other, device, 'where')], NO_PARAMS);
 }

@@ -1,20 +1,16 @@
 /** Adam and AdamW. */
 import type { Tensor } from '../core/tensor.js';
 import { adamStep } from '../ops/optimizer-steps.js';
-import { checkRange, type Hyperparameters, Optimizer, type ParamGroup, type ParamState, type Params, withGradients } from './optimizer.js';
+import { checkRange, checkStepMode, type Hyperparameters, Optimizer, type ParamGroup, type ParamState, type Params, type StepMode, withGradients } from './optimizer.js';
 
 /** Options of {@link Adam} and {@link AdamW}. */
-export interface AdamOptions {
+export interface AdamOptions extends StepMode {
   lr?: number;
   betas?: readonly [number, number];
   eps?: number;
   weightDecay?: number;
   amsgrad?: boolean;
   maximize?: boolean;
-  /** False: one parameter at a time in plain ops. */
-  foreach?: boolean | null;
-  /** One command for all parameters; the default. */
-  fused?: boolean | null;
   /** Accepted for PyTorch's sake: steps are replayable as they are. */
   capturable?: boolean;
 }
@@ -24,6 +20,7 @@ type Group = Required<AdamOptions> & { decoupled: boolean } & Hyperparameters;
 abstract class AdamBase extends Optimizer<Group> {
   protected override checkGroup(group: ParamGroup<Group>): void {
     const name = this.constructor.name;
+    checkStepMode(name, group);
     checkRange(name, 'lr', group.lr, 0);
     checkRange(name, 'eps', group.eps, 0);
     checkRange(name, 'betas[0]', group.betas[0], 0, 1);
@@ -99,6 +96,7 @@ function defaults(options: AdamOptions, decoupled: boolean): Group {
     foreach: null,
     fused: null,
     capturable: false,
+    differentiable: false,
     ...options,
     decoupled,
   } as Group;

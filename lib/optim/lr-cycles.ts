@@ -2,19 +2,18 @@
 import { ArgumentError } from '../core/errors.js';
 import { LRScheduler } from './lr-scheduler.js';
 import type { Optimizer } from './optimizer.js';
+import { type SchedulerState, stateOf } from './scheduler-state.js';
 
-// biome-ignore lint/suspicious/noExplicitAny: a schedule fits optimizers of any hyperparameters.
-type AnyOptimizer = Optimizer<any>;
 type MomentumGroup = { lr: number; initialLr?: number; momentum?: number; betas?: readonly [number, number] };
 
-const groupsOf = (optimizer: AnyOptimizer): MomentumGroup[] => optimizer.paramGroups as unknown as MomentumGroup[];
+const groupsOf = (optimizer: Optimizer): MomentumGroup[] => optimizer.paramGroups as unknown as MomentumGroup[];
 
 function setMomentum(group: MomentumGroup, value: number): void {
   if (group.betas !== undefined) group.betas = [value, group.betas[1]];
   else group.momentum = value;
 }
 
-const perGroup = (value: number | readonly number[], optimizer: AnyOptimizer): number[] => (typeof value === 'number' ? groupsOf(optimizer).map(() => value) : [...value]);
+const perGroup = (value: number | readonly number[], optimizer: Optimizer): number[] => (typeof value === 'number' ? groupsOf(optimizer).map(() => value) : [...value]);
 
 /** Options of {@link OneCycleLR}. */
 export interface OneCycleOptions {
@@ -46,7 +45,7 @@ export class OneCycleLR extends LRScheduler {
   private readonly anneal: (from: number, to: number, at: number) => number;
   readonly totalSteps: number;
 
-  constructor(optimizer: AnyOptimizer, options: OneCycleOptions) {
+  constructor(optimizer: Optimizer, options: OneCycleOptions) {
     super(optimizer);
     const {
       pctStart = 0.3,
@@ -106,7 +105,7 @@ export class CyclicLR extends LRScheduler {
   private readonly high: number[];
   private readonly options: Required<Omit<CyclicOptions, 'baseLr' | 'maxLr'>>;
 
-  constructor(optimizer: AnyOptimizer, { baseLr, maxLr, ...options }: CyclicOptions) {
+  constructor(optimizer: Optimizer, { baseLr, maxLr, ...options }: CyclicOptions) {
     super(optimizer);
     this.low = perGroup(baseLr, optimizer);
     this.high = perGroup(maxLr, optimizer);
@@ -132,7 +131,7 @@ export class SequentialLR extends LRScheduler {
   private readonly schedulers: readonly LRScheduler[];
   private readonly milestones: readonly number[];
 
-  constructor(optimizer: AnyOptimizer, schedulers: readonly LRScheduler[], { milestones }: { milestones: readonly number[] }) {
+  constructor(optimizer: Optimizer, schedulers: readonly LRScheduler[], { milestones }: { milestones: readonly number[] }) {
     super(optimizer);
     if (schedulers.length !== milestones.length + 1)
       throw new ArgumentError(`SequentialLR: ${schedulers.length} schedules need ${schedulers.length - 1} milestones, got ${milestones.length}`);
@@ -153,6 +152,23 @@ export class SequentialLR extends LRScheduler {
     active.step();
     return active.getLastLr();
   }
+
+  /** Position, and the states of the schedules. */
+  override stateDict(): SchedulerState {
+    const { schedulers, ...own } = { ...this };
+    return { ...stateOf(own), schedulers: schedulers.map((each) => each.stateDict()) };
+  }
+
+  override loadStateDict({ schedulers, ...own }: SchedulerState): void {
+    Object.assign(this, own);
+    loadAll(this.schedulers, schedulers);
+  }
+}
+
+/** @throws ArgumentError if there are not as many states as schedules */
+function loadAll(schedulers: readonly LRScheduler[], states: unknown): void {
+  if (!Array.isArray(states) || states.length !== schedulers.length) throw new ArgumentError(`loadStateDict: expected the states of ${schedulers.length} schedules`);
+  schedulers.forEach((each, i) => each.loadStateDict(states[i] as SchedulerState));
 }
 
 /** Several schedules at once, each changing what the one before left. */
@@ -164,12 +180,24 @@ export class ChainedScheduler {
     this.schedulers = schedulers;
   }
 
+  /** Moves all on by one step. */
   step(): void {
     for (const each of this.schedulers) each.step();
   }
 
+  /** The rates set last, one for each group. */
   getLastLr(): number[] {
     return groupsOf((this.schedulers[0] as LRScheduler).optimizer).map((g) => g.lr);
+  }
+
+  /** The states of the schedules. */
+  stateDict(): SchedulerState {
+    return { schedulers: this.schedulers.map((each) => each.stateDict()) };
+  }
+
+  /** @throws ArgumentError if there are not as many states as schedules */
+  loadStateDict({ schedulers }: SchedulerState): void {
+    loadAll(this.schedulers, schedulers);
   }
 }
 
@@ -187,13 +215,13 @@ export interface PlateauOptions {
 
 /** A factor when a metric has not improved for a while. */
 export class ReduceLROnPlateau {
-  readonly optimizer: AnyOptimizer;
+  readonly optimizer: Optimizer;
   private readonly options: Required<PlateauOptions>;
   private best: number;
   private badEpochs = 0;
   private coolingFor = 0;
 
-  constructor(optimizer: AnyOptimizer, options: PlateauOptions = {}) {
+  constructor(optimizer: Optimizer, options: PlateauOptions = {}) {
     this.optimizer = optimizer;
     this.options = { mode: 'min', factor: 0.1, patience: 10, threshold: 1e-4, thresholdMode: 'rel', cooldown: 0, minLr: 0, eps: 1e-8, ...options };
     if (this.options.factor >= 1) throw new ArgumentError(`ReduceLROnPlateau: factor must be below 1, got ${this.options.factor}`);
@@ -217,8 +245,19 @@ export class ReduceLROnPlateau {
     this.badEpochs = 0;
   }
 
+  /** The present rates, one for each group. */
   getLastLr(): number[] {
     return groupsOf(this.optimizer).map((g) => g.lr);
+  }
+
+  /** Position and settings, to go on later. */
+  stateDict(): SchedulerState {
+    return stateOf(this);
+  }
+
+  /** Takes up a position and settings. */
+  loadStateDict(state: SchedulerState): void {
+    Object.assign(this, state);
   }
 
   private improves(metric: number): boolean {

@@ -1,22 +1,21 @@
 /** Learning rate schedules. Each sets the rates of its optimizer's groups at every `step`. */
 import { ArgumentError } from '../core/errors.js';
 import type { Optimizer } from './optimizer.js';
+import { type SchedulerState, stateOf } from './scheduler-state.js';
 
-// biome-ignore lint/suspicious/noExplicitAny: a schedule fits optimizers of any hyperparameters.
-type AnyOptimizer = Optimizer<any>;
 type RateGroup = { lr: number; initialLr?: number };
 
-const groupsOf = (optimizer: AnyOptimizer): RateGroup[] => optimizer.paramGroups as unknown as RateGroup[];
+const groupsOf = (optimizer: Optimizer): RateGroup[] => optimizer.paramGroups as unknown as RateGroup[];
 
 /** Base of schedules. @see PyTorch `torch.optim.lr_scheduler.LRScheduler` */
 export abstract class LRScheduler {
-  readonly optimizer: AnyOptimizer;
+  readonly optimizer: Optimizer;
   /** Steps taken; the first rates are those of step 0. */
   lastEpoch: number;
   protected readonly baseLrs: number[];
   private lastLrs: number[] = [];
 
-  constructor(optimizer: AnyOptimizer, lastEpoch = -1) {
+  constructor(optimizer: Optimizer, lastEpoch = -1) {
     this.optimizer = optimizer;
     this.lastEpoch = lastEpoch;
     for (const group of groupsOf(optimizer)) group.initialLr ??= group.lr;
@@ -34,12 +33,13 @@ export abstract class LRScheduler {
     return [...this.lastLrs];
   }
 
-  /** Position and settings, to go on later. */
-  stateDict(): Record<string, unknown> {
-    return Object.fromEntries(Object.entries(this).filter(([key, value]) => key !== 'optimizer' && typeof value !== 'function'));
+  /** Position and settings, to go on later; functions are left out. */
+  stateDict(): SchedulerState {
+    return stateOf(this);
   }
 
-  loadStateDict(state: Record<string, unknown>): void {
+  /** Takes up a position and settings. */
+  loadStateDict(state: SchedulerState): void {
     Object.assign(this, state);
   }
 
@@ -66,7 +66,7 @@ export abstract class LRScheduler {
 /** One factor for all groups, or one for each. */
 export type LrLambda = ((epoch: number) => number) | readonly ((epoch: number) => number)[];
 
-function lambdasOf(optimizer: AnyOptimizer, lrLambda: LrLambda): ((epoch: number) => number)[] {
+function lambdasOf(optimizer: Optimizer, lrLambda: LrLambda): ((epoch: number) => number)[] {
   const groups = groupsOf(optimizer).length;
   const list = typeof lrLambda === 'function' ? Array.from({ length: groups }, () => lrLambda) : [...lrLambda];
   if (list.length !== groups) throw new ArgumentError(`lrLambda: expected ${groups} functions, one for each group, got ${list.length}`);
@@ -77,7 +77,7 @@ function lambdasOf(optimizer: AnyOptimizer, lrLambda: LrLambda): ((epoch: number
 export class LambdaLR extends LRScheduler {
   private readonly lambdas: ((epoch: number) => number)[];
 
-  constructor(optimizer: AnyOptimizer, { lrLambda }: { lrLambda: LrLambda }) {
+  constructor(optimizer: Optimizer, { lrLambda }: { lrLambda: LrLambda }) {
     super(optimizer);
     this.lambdas = lambdasOf(optimizer, lrLambda);
     this.begin();
@@ -92,7 +92,7 @@ export class LambdaLR extends LRScheduler {
 export class MultiplicativeLR extends LRScheduler {
   private readonly lambdas: ((epoch: number) => number)[];
 
-  constructor(optimizer: AnyOptimizer, { lrLambda }: { lrLambda: LrLambda }) {
+  constructor(optimizer: Optimizer, { lrLambda }: { lrLambda: LrLambda }) {
     super(optimizer);
     this.lambdas = lambdasOf(optimizer, lrLambda);
     this.begin();
@@ -108,7 +108,7 @@ export class StepLR extends LRScheduler {
   readonly stepSize: number;
   readonly gamma: number;
 
-  constructor(optimizer: AnyOptimizer, { stepSize, gamma = 0.1 }: { stepSize: number; gamma?: number }) {
+  constructor(optimizer: Optimizer, { stepSize, gamma = 0.1 }: { stepSize: number; gamma?: number }) {
     super(optimizer);
     this.stepSize = stepSize;
     this.gamma = gamma;
@@ -126,7 +126,7 @@ export class MultiStepLR extends LRScheduler {
   readonly milestones: readonly number[];
   readonly gamma: number;
 
-  constructor(optimizer: AnyOptimizer, { milestones, gamma = 0.1 }: { milestones: readonly number[]; gamma?: number }) {
+  constructor(optimizer: Optimizer, { milestones, gamma = 0.1 }: { milestones: readonly number[]; gamma?: number }) {
     super(optimizer);
     this.milestones = milestones;
     this.gamma = gamma;
@@ -144,7 +144,7 @@ export class ConstantLR extends LRScheduler {
   readonly factor: number;
   readonly totalIters: number;
 
-  constructor(optimizer: AnyOptimizer, { factor = 1 / 3, totalIters = 5 }: { factor?: number; totalIters?: number } = {}) {
+  constructor(optimizer: Optimizer, { factor = 1 / 3, totalIters = 5 }: { factor?: number; totalIters?: number } = {}) {
     super(optimizer);
     this.factor = factor;
     this.totalIters = totalIters;
@@ -163,7 +163,7 @@ export class LinearLR extends LRScheduler {
   readonly endFactor: number;
   readonly totalIters: number;
 
-  constructor(optimizer: AnyOptimizer, { startFactor = 1 / 3, endFactor = 1, totalIters = 5 }: { startFactor?: number; endFactor?: number; totalIters?: number } = {}) {
+  constructor(optimizer: Optimizer, { startFactor = 1 / 3, endFactor = 1, totalIters = 5 }: { startFactor?: number; endFactor?: number; totalIters?: number } = {}) {
     super(optimizer);
     this.startFactor = startFactor;
     this.endFactor = endFactor;
@@ -183,7 +183,7 @@ export class LinearLR extends LRScheduler {
 export class ExponentialLR extends LRScheduler {
   readonly gamma: number;
 
-  constructor(optimizer: AnyOptimizer, { gamma }: { gamma: number }) {
+  constructor(optimizer: Optimizer, { gamma }: { gamma: number }) {
     super(optimizer);
     this.gamma = gamma;
     this.begin();
@@ -199,7 +199,7 @@ export class PolynomialLR extends LRScheduler {
   readonly totalIters: number;
   readonly power: number;
 
-  constructor(optimizer: AnyOptimizer, { totalIters = 5, power = 1 }: { totalIters?: number; power?: number } = {}) {
+  constructor(optimizer: Optimizer, { totalIters = 5, power = 1 }: { totalIters?: number; power?: number } = {}) {
     super(optimizer);
     this.totalIters = totalIters;
     this.power = power;
@@ -218,7 +218,7 @@ export class CosineAnnealingLR extends LRScheduler {
   readonly TMax: number;
   readonly etaMin: number;
 
-  constructor(optimizer: AnyOptimizer, { TMax, etaMin = 0 }: { TMax: number; etaMin?: number }) {
+  constructor(optimizer: Optimizer, { TMax, etaMin = 0 }: { TMax: number; etaMin?: number }) {
     super(optimizer);
     this.TMax = TMax;
     this.etaMin = etaMin;
@@ -242,7 +242,7 @@ export class CosineAnnealingWarmRestarts extends LRScheduler {
   readonly TMult: number;
   readonly etaMin: number;
 
-  constructor(optimizer: AnyOptimizer, { T0, TMult = 1, etaMin = 0 }: { T0: number; TMult?: number; etaMin?: number }) {
+  constructor(optimizer: Optimizer, { T0, TMult = 1, etaMin = 0 }: { T0: number; TMult?: number; etaMin?: number }) {
     super(optimizer);
     if (!Number.isInteger(T0) || T0 < 1 || !Number.isInteger(TMult) || TMult < 1)
       throw new ArgumentError(`CosineAnnealingWarmRestarts: T0 and TMult must be positive integers, got ${T0} and ${TMult}`);

@@ -1,5 +1,6 @@
 /** Base of optimizers: parameter groups, state, and what every step shares. */
 import { enableGrad, noGrad } from '../autograd/grad-mode.js';
+import type { HookHandle } from '../autograd/node.js';
 import { ArgumentError } from '../core/errors.js';
 import { keep } from '../core/keep.js';
 import { scope } from '../core/scope.js';
@@ -17,6 +18,9 @@ export type Params<H extends Hyperparameters> = Iterable<Tensor> | readonly (Par
 /** State of one parameter: tensors and numbers by name. */
 export type ParamState = Record<string, Tensor | number>;
 
+/** Runs before a step, with the optimizer. */
+export type StepHook = (optimizer: Optimizer) => void;
+
 /** State of an optimizer in PyTorch's form: parameters by position. */
 export interface OptimizerStateDict {
   state: Record<number, ParamState>;
@@ -31,11 +35,15 @@ export interface OptimizerStateDict {
 export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
   readonly paramGroups: ParamGroup<H>[] = [];
   readonly state = new Map<Tensor, ParamState>();
-  protected readonly defaults: H;
+  /** Hyperparameters of groups that give none of their own. */
+  readonly defaults: H;
+  private readonly preHooks = new Map<number, StepHook>();
+  private readonly postHooks = new Map<number, StepHook>();
 
   /** @throws ArgumentError for an empty list, for what is not a leaf tensor, and for a parameter given twice */
   constructor(params: Params<H>, defaults: H) {
     this.defaults = defaults;
+    if (params instanceof Tensor) throw new ArgumentError(`${this.constructor.name}: expected a list of parameters or of groups, got one tensor`);
     const list = [...(params as Iterable<Tensor | (Partial<H> & { params: Iterable<Tensor> })>)];
     if (list.length === 0) throw new ArgumentError(`${this.constructor.name}: the list of parameters is empty`);
     const grouped = !(list[0] instanceof Tensor);
@@ -61,6 +69,7 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
   step(): void;
   step<T>(closure: () => T): T;
   step<T>(closure?: () => T): T | undefined {
+    for (const hook of this.preHooks.values()) hook(this);
     const loss = closure === undefined ? undefined : enableGrad(closure);
     noGrad(() => {
       for (const group of this.paramGroups) {
@@ -69,7 +78,18 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
         });
       }
     });
+    for (const hook of this.postHooks.values()) hook(this);
     return loss;
+  }
+
+  /** Runs before every step, closure included. */
+  registerStepPreHook(hook: StepHook): HookHandle {
+    return addStepHook(this.preHooks, hook);
+  }
+
+  /** Runs after every step. */
+  registerStepPostHook(hook: StepHook): HookHandle {
+    return addStepHook(this.postHooks, hook);
   }
 
   /** Drops all gradients, or sets them to zero. */
@@ -125,6 +145,14 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
   }
 }
 
+let nextHook = 0;
+
+function addStepHook(hooks: Map<number, StepHook>, hook: StepHook): HookHandle {
+  const id = nextHook++;
+  hooks.set(id, hook);
+  return { remove: () => void hooks.delete(id) };
+}
+
 function copyState(values: ParamState, p: Tensor): ParamState {
   return Object.fromEntries(
     Object.entries(values).map(([name, value]) => [
@@ -139,6 +167,22 @@ export function checkRange(optimizer: string, name: string, value: unknown, low:
   if (typeof value !== 'number' || !(value >= low && value < high)) {
     throw new ArgumentError(`${optimizer}: ${name} must be a number from ${low} to ${high}, got ${String(value)}`, { [name]: value });
   }
+}
+
+/** How a step is computed. */
+export interface StepMode {
+  /** False: one parameter at a time in plain ops. */
+  foreach?: boolean | null;
+  /** One command for all parameters; the default. */
+  fused?: boolean | null;
+  /** Not supported: steps are not recorded. */
+  differentiable?: boolean;
+}
+
+/** @throws ArgumentError for a step that is to be differentiated, or for both `fused` and `foreach` */
+export function checkStepMode(optimizer: string, { foreach, fused, differentiable }: StepMode): void {
+  if (differentiable) throw new ArgumentError(`${optimizer}: differentiable is not supported; write the update with tensors to differentiate through it`, { differentiable });
+  if (fused && foreach) throw new ArgumentError(`${optimizer}: fused and foreach cannot both be true`, { fused, foreach });
 }
 
 /** Parameters that have a gradient, in groups that one command can take: of one dtype and device. */

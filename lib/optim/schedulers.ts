@@ -2,3 +2,4 @@
 
 export * from './lr-cycles.js';
 export * from './lr-scheduler.js';
+export type { SchedulerState } from './scheduler-state.js';

@@ -3,23 +3,32 @@
 import { ArgumentError } from '../core/errors.js';
 import type { Tensor } from '../core/tensor.js';
 import { sgdStep } from '../ops/optimizer-steps.js';
-import { checkRange, type Hyperparameters, Optimizer, type ParamGroup, type Params, withGradients } from './optimizer.js';
+import { checkRange, checkStepMode, type Hyperparameters, Optimizer, type ParamGroup, type Params, type StepMode, withGradients } from './optimizer.js';
 
 /** Options of {@link SGD}. */
-export interface SGDOptions {
+export interface SGDOptions extends StepMode {
   lr?: number;
   momentum?: number;
   dampening?: number;
   weightDecay?: number;
   nesterov?: boolean;
+  /** Go up the gradient. */
   maximize?: boolean;
-  /** False: one parameter at a time in plain ops. */
-  foreach?: boolean | null;
-  /** One command for all parameters; the default. */
-  fused?: boolean | null;
 }
 
 type Group = Required<SGDOptions> & Hyperparameters;
+
+const defaults: Required<SGDOptions> = {
+  lr: 1e-3,
+  momentum: 0,
+  dampening: 0,
+  weightDecay: 0,
+  nesterov: false,
+  maximize: false,
+  foreach: null,
+  fused: null,
+  differentiable: false,
+};
 
 /**
  * p -= lr * g, with momentum, Nesterov momentum and weight decay.
@@ -28,10 +37,11 @@ type Group = Required<SGDOptions> & Hyperparameters;
  */
 export class SGD extends Optimizer<Group> {
   constructor(params: Params<Group>, options: SGDOptions = {}) {
-    super(params, { lr: 1e-3, momentum: 0, dampening: 0, weightDecay: 0, nesterov: false, maximize: false, foreach: null, fused: null, ...options } as Group);
+    super(params, { ...defaults, ...options } as Group);
   }
 
   protected override checkGroup(group: ParamGroup<Group>): void {
+    checkStepMode('SGD', group);
     checkRange('SGD', 'lr', group.lr, 0);
     checkRange('SGD', 'momentum', group.momentum, 0);
     checkRange('SGD', 'weightDecay', group.weightDecay, 0);

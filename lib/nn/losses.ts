@@ -1,0 +1,152 @@
+/** Losses as modules; each has the options of the function of its name. */
+import type { Tensor } from '../core/tensor.js';
+import {
+  binaryCrossEntropyWithLogits,
+  type CrossEntropyOptions,
+  crossEntropy,
+  type LogitsLossOptions,
+  type LossOptions,
+  l1Loss,
+  mseLoss,
+  type NllLossOptions,
+  nllLoss,
+} from '../ops/loss.js';
+import {
+  type BinaryCrossEntropyOptions,
+  binaryCrossEntropy,
+  cosineEmbeddingLoss,
+  huberLoss,
+  type KlDivOptions,
+  klDiv,
+  type MarginOptions,
+  marginRankingLoss,
+  smoothL1Loss,
+  tripletMarginLoss,
+} from '../ops/loss-composites.js';
+import { Module } from './module.js';
+
+type Pair = [input: Tensor, target: Tensor];
+
+/** A loss of an input and a target, with options that hold no tensors. */
+abstract class Loss<O extends object, Args extends readonly unknown[] = Pair> extends Module<Args> {
+  readonly options: O;
+
+  constructor(options: O = {} as O) {
+    super();
+    this.options = options;
+  }
+}
+
+/** Cross entropy of logits and class indices; see `crossEntropy`. */
+export class CrossEntropyLoss extends Loss<Omit<CrossEntropyOptions, 'weight'>> {
+  declare weight: Tensor | null;
+
+  constructor({ weight = null, ...options }: CrossEntropyOptions = {}) {
+    super(options);
+    this.registerBuffer('weight', weight);
+  }
+
+  forward(input: Tensor, target: Tensor): Tensor {
+    return crossEntropy(input, target, { ...this.options, weight: this.weight });
+  }
+}
+
+/** Negative log likelihood of log probabilities and class indices; see `nllLoss`. */
+export class NLLLoss extends Loss<Omit<NllLossOptions, 'weight'>> {
+  declare weight: Tensor | null;
+
+  constructor({ weight = null, ...options }: NllLossOptions = {}) {
+    super(options);
+    this.registerBuffer('weight', weight);
+  }
+
+  forward(input: Tensor, target: Tensor): Tensor {
+    return nllLoss(input, target, { ...this.options, weight: this.weight });
+  }
+}
+
+/** Binary cross entropy of probabilities; see `binaryCrossEntropy`. */
+export class BCELoss extends Loss<LossOptions> {
+  declare weight: Tensor | null;
+
+  constructor({ weight = null, ...options }: BinaryCrossEntropyOptions = {}) {
+    super(options);
+    this.registerBuffer('weight', weight);
+  }
+
+  forward(input: Tensor, target: Tensor): Tensor {
+    return binaryCrossEntropy(input, target, { ...this.options, weight: this.weight });
+  }
+}
+
+/** Binary cross entropy of logits; see `binaryCrossEntropyWithLogits`. */
+export class BCEWithLogitsLoss extends Loss<LossOptions> {
+  declare weight: Tensor | null;
+  declare pos_weight: Tensor | null;
+
+  constructor({ weight = null, posWeight = null, ...options }: LogitsLossOptions = {}) {
+    super(options);
+    this.registerBuffer('weight', weight);
+    this.registerBuffer('pos_weight', posWeight);
+  }
+
+  forward(input: Tensor, target: Tensor): Tensor {
+    return binaryCrossEntropyWithLogits(input, target, { ...this.options, weight: this.weight, posWeight: this.pos_weight });
+  }
+}
+
+/** Mean of squared differences; see `mseLoss`. */
+export class MSELoss extends Loss<LossOptions> {
+  forward(input: Tensor, target: Tensor): Tensor {
+    return mseLoss(input, target, this.options);
+  }
+}
+
+/** Mean of absolute differences; see `l1Loss`. */
+export class L1Loss extends Loss<LossOptions> {
+  forward(input: Tensor, target: Tensor): Tensor {
+    return l1Loss(input, target, this.options);
+  }
+}
+
+/** Squares below `beta`, absolute differences above; see `smoothL1Loss`. */
+export class SmoothL1Loss extends Loss<LossOptions & { beta?: number }> {
+  forward(input: Tensor, target: Tensor): Tensor {
+    return smoothL1Loss(input, target, this.options);
+  }
+}
+
+/** Half squares below `delta`, delta times the rest above; see `huberLoss`. */
+export class HuberLoss extends Loss<LossOptions & { delta?: number }> {
+  forward(input: Tensor, target: Tensor): Tensor {
+    return huberLoss(input, target, this.options);
+  }
+}
+
+/** The Kullback-Leibler divergence of log probabilities from a target distribution; see `klDiv`. */
+export class KLDivLoss extends Loss<KlDivOptions> {
+  forward(input: Tensor, target: Tensor): Tensor {
+    return klDiv(input, target, this.options);
+  }
+}
+
+/** Which of two should be larger; see `marginRankingLoss`. */
+export class MarginRankingLoss extends Loss<MarginOptions, [input1: Tensor, input2: Tensor, target: Tensor]> {
+  forward(input1: Tensor, input2: Tensor, target: Tensor): Tensor {
+    return marginRankingLoss(input1, input2, target, this.options);
+  }
+}
+
+/** Whether two vectors should point the same way; see `cosineEmbeddingLoss`. */
+export class CosineEmbeddingLoss extends Loss<MarginOptions, [input1: Tensor, input2: Tensor, target: Tensor]> {
+  forward(input1: Tensor, input2: Tensor, target: Tensor): Tensor {
+    return cosineEmbeddingLoss(input1, input2, target, this.options);
+  }
+}
+
+/** An anchor nearer to the positive than to the negative; see `tripletMarginLoss`. */
+export class TripletMarginLoss extends Loss<MarginOptions & { p?: number; eps?: number }, [anchor: Tensor, positive: Tensor, negative: Tensor]> {
+  forward(anchor: Tensor, positive: Tensor, negative: Tensor): Tensor {
+    return tripletMarginLoss(anchor, positive, negative, this.options);
+  }
+}

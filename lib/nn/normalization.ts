@@ -1,0 +1,180 @@
+/** Normalisation layers, with PyTorch's parameter names. */
+
+import { noGrad } from '../autograd/grad-mode.js';
+import { int64 } from '../core/dtype.js';
+import { ArgumentError } from '../core/errors.js';
+import type { Shape } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { ones, zeros } from '../ops/factories.js';
+import { layerNorm, rmsNorm } from '../ops/norm.js';
+import { batchNorm, groupNorm } from '../ops/norm-composites.js';
+import { ones_, zeros_ } from './init.js';
+import { type LayerOptions, makeParameter } from './layers.js';
+import { Module } from './module.js';
+import type { Parameter } from './parameter.js';
+
+/** Options of {@link LayerNorm}. */
+export interface LayerNormOptions extends LayerOptions {
+  eps?: number;
+  elementwiseAffine?: boolean;
+  bias?: boolean;
+}
+
+/** Layer normalisation over the last dims, with a gain and a bias. */
+export class LayerNorm extends Module {
+  readonly normalizedShape: Shape;
+  readonly eps: number;
+  weight: Parameter | null;
+  bias: Parameter | null;
+
+  constructor(normalizedShape: number | Shape, { eps = 1e-5, elementwiseAffine = true, bias = true, ...options }: LayerNormOptions = {}) {
+    super();
+    this.normalizedShape = typeof normalizedShape === 'number' ? [normalizedShape] : [...normalizedShape];
+    this.eps = eps;
+    this.weight = elementwiseAffine ? makeParameter(this.normalizedShape, options) : null;
+    this.bias = elementwiseAffine && bias ? makeParameter(this.normalizedShape, options) : null;
+    this.resetParameters();
+  }
+
+  /** Ones and zeros. */
+  resetParameters(): void {
+    if (this.weight) ones_(this.weight);
+    if (this.bias) zeros_(this.bias);
+  }
+
+  forward(input: Tensor): Tensor {
+    return layerNorm(input, this.normalizedShape, this.weight, this.bias, this.eps);
+  }
+
+  override extraRepr(): string {
+    return `[${this.normalizedShape.join(', ')}], eps=${this.eps}, elementwiseAffine=${this.weight !== null}`;
+  }
+}
+
+/** Options of {@link RMSNorm}. */
+export interface RMSNormOptions extends LayerOptions {
+  /** The machine epsilon of the input's dtype if null. */
+  eps?: number | null;
+  elementwiseAffine?: boolean;
+}
+
+/** RMS normalisation over the last dims, with a gain. */
+export class RMSNorm extends Module {
+  readonly normalizedShape: Shape;
+  readonly eps: number | null;
+  weight: Parameter | null;
+
+  constructor(normalizedShape: number | Shape, { eps = null, elementwiseAffine = true, ...options }: RMSNormOptions = {}) {
+    super();
+    this.normalizedShape = typeof normalizedShape === 'number' ? [normalizedShape] : [...normalizedShape];
+    this.eps = eps;
+    this.weight = elementwiseAffine ? makeParameter(this.normalizedShape, options) : null;
+    this.resetParameters();
+  }
+
+  /** Ones. */
+  resetParameters(): void {
+    if (this.weight) ones_(this.weight);
+  }
+
+  forward(input: Tensor): Tensor {
+    return rmsNorm(input, this.normalizedShape, this.weight, this.eps);
+  }
+
+  override extraRepr(): string {
+    return `[${this.normalizedShape.join(', ')}], eps=${this.eps}, elementwiseAffine=${this.weight !== null}`;
+  }
+}
+
+/** Normalisation of groups of channels (dim 1), with a gain and a bias for each channel. */
+export class GroupNorm extends Module {
+  readonly numGroups: number;
+  readonly numChannels: number;
+  readonly eps: number;
+  weight: Parameter | null;
+  bias: Parameter | null;
+
+  /** @throws ArgumentError if the channels do not divide into the groups */
+  constructor(numGroups: number, numChannels: number, { eps = 1e-5, affine = true, ...options }: LayerOptions & { eps?: number; affine?: boolean } = {}) {
+    super();
+    if (numChannels % numGroups !== 0) throw new ArgumentError(`GroupNorm: ${numChannels} channels do not divide into ${numGroups} groups`, { numGroups, numChannels });
+    this.numGroups = numGroups;
+    this.numChannels = numChannels;
+    this.eps = eps;
+    this.weight = affine ? makeParameter([numChannels], options) : null;
+    this.bias = affine ? makeParameter([numChannels], options) : null;
+    this.resetParameters();
+  }
+
+  /** Ones and zeros. */
+  resetParameters(): void {
+    if (this.weight) ones_(this.weight);
+    if (this.bias) zeros_(this.bias);
+  }
+
+  forward(input: Tensor): Tensor {
+    return groupNorm(input, this.numGroups, this.weight, this.bias, this.eps);
+  }
+
+  override extraRepr(): string {
+    return `${this.numGroups}, ${this.numChannels}, eps=${this.eps}, affine=${this.weight !== null}`;
+  }
+}
+
+/** Options of {@link BatchNorm1d}. */
+export interface BatchNormLayerOptions extends LayerOptions {
+  eps?: number;
+  /** How far running statistics move at each batch; null means their plain average. */
+  momentum?: number | null;
+  affine?: boolean;
+  trackRunningStats?: boolean;
+}
+
+/** Normalisation of channels over the batch. Shapes: `[N, C]` or `[N, C, L]`. */
+export class BatchNorm1d extends Module {
+  readonly numFeatures: number;
+  readonly eps: number;
+  readonly momentum: number | null;
+  weight: Parameter | null;
+  bias: Parameter | null;
+  declare running_mean: Tensor | null;
+  declare running_var: Tensor | null;
+  declare num_batches_tracked: Tensor | null;
+
+  constructor(numFeatures: number, { eps = 1e-5, momentum = 0.1, affine = true, trackRunningStats = true, ...options }: BatchNormLayerOptions = {}) {
+    super();
+    this.numFeatures = numFeatures;
+    this.eps = eps;
+    this.momentum = momentum;
+    this.weight = affine ? makeParameter([numFeatures], options) : null;
+    this.bias = affine ? makeParameter([numFeatures], options) : null;
+    this.registerBuffer('running_mean', trackRunningStats ? zeros([numFeatures], options) : null);
+    this.registerBuffer('running_var', trackRunningStats ? ones([numFeatures], options) : null);
+    this.registerBuffer('num_batches_tracked', trackRunningStats ? zeros([], { ...options, dtype: int64 }) : null);
+    this.resetParameters();
+  }
+
+  /** Ones and zeros. */
+  resetParameters(): void {
+    if (this.weight) ones_(this.weight);
+    if (this.bias) zeros_(this.bias);
+  }
+
+  forward(input: Tensor): Tensor {
+    const { weight, bias, eps, running_mean, running_var } = this;
+    const training = this.training || running_mean === null;
+    const momentum = this.training ? this.nextMomentum() : 0;
+    return batchNorm(input, running_mean, running_var, { weight, bias, eps, training, momentum });
+  }
+
+  private nextMomentum(): number {
+    if (this.num_batches_tracked === null) return 0;
+    const count = this.num_batches_tracked;
+    noGrad(() => count.add_(1));
+    return this.momentum ?? 1 / Number(count.item());
+  }
+
+  override extraRepr(): string {
+    return `${this.numFeatures}, eps=${this.eps}, momentum=${this.momentum}, affine=${this.weight !== null}, trackRunningStats=${this.running_mean !== null}`;
+  }
+}

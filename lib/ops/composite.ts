@@ -1,0 +1,71 @@
+/**
+ * Ops that are functions of other ops, without a kernel or a gradient rule of their own. Each is registered here with its samples, so
+ * that the generated tests check its gradient, its method, its in-place twin and its shape under fake tensors as they check the op table.
+ */
+import { DtypeError, ShapeError } from '../core/errors.js';
+import { formatShape, sameShape } from '../core/shape.js';
+import { Tensor } from '../core/tensor.js';
+import { addMethod } from './method.js';
+
+// biome-ignore lint/suspicious/noExplicitAny: the list is heterogeneous; each function is typed where it is defined.
+type AnyFunction = (...args: any[]) => unknown;
+
+/** One registered composition. @internal */
+export interface Composite {
+  readonly name: string;
+  readonly fn: AnyFunction;
+  /** Whether `tensor.name(...)` exists beside the function. */
+  readonly method: boolean;
+  /** Whether the twin `tensor.name_(...)` exists. */
+  readonly inPlace: boolean;
+  /** Whether the result's shape depends on values, so that it must read them. */
+  readonly readsValues: boolean;
+  /** Argument lists, the tensor first. */
+  readonly samples: () => readonly (readonly unknown[])[];
+}
+
+const table: Composite[] = [];
+
+/** All compositions, in order of definition. @internal */
+export function allComposites(): readonly Composite[] {
+  return table;
+}
+
+/** Registers a composition and puts its methods on Tensor; the interface declared beside it gives their types. @internal */
+export function defineComposite(name: string, fn: AnyFunction, options: Partial<Omit<Composite, 'name' | 'fn'>> & Pick<Composite, 'samples'>): void {
+  const entry: Composite = { method: true, inPlace: false, readsValues: false, ...options, name, fn };
+  table.push(entry);
+  if (entry.method) {
+    addMethod(name, function (...args: unknown[]) {
+      return fn(this, ...args);
+    });
+  }
+  if (entry.inPlace) {
+    addMethod(`${name}_`, function (...args: unknown[]) {
+      return overwrite(`${name}_`, this, (input) => fn(input, ...args) as Tensor);
+    });
+  }
+}
+
+/** Writes the result of an op on `target` into it. The op sees a copy where a gradient will need the values from before. @internal */
+export function overwrite(name: string, target: Tensor, op: (input: Tensor) => Tensor): Tensor {
+  const result = op(target.requiresGrad ? target.clone() : target);
+  if (!sameShape(result.shape, target.shape)) {
+    throw new ShapeError(`${name}: the result has shape ${formatShape(result.shape)} and cannot be written into a tensor of shape ${formatShape(target.shape)}`, { op: name });
+  }
+  if (result.dtype.category > target.dtype.category) {
+    throw new DtypeError(`${name}: a ${result.dtype.name} result cannot be written into a tensor of ${target.dtype.name}`, { op: name });
+  }
+  return target.copy_(result);
+}
+
+/** Adds a read-only property to Tensor; its type is declared beside the op. @internal */
+export function addProperty(name: string, get: (t: Tensor) => unknown): void {
+  Object.defineProperty(Tensor.prototype, name, {
+    get(this: Tensor) {
+      return get(this);
+    },
+    configurable: true,
+    enumerable: false,
+  });
+}

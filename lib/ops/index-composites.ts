@@ -1,0 +1,210 @@
+/** Writing and reading by index, in other ops: take, indexFill, indexCopy, scatterReduce, maskedScatter, diag and their like. */
+import { bool, int64 } from '../core/dtype.js';
+import { DtypeError, ShapeError } from '../core/errors.js';
+import { broadcastShapes, formatShape, type Shape, wrapDim } from '../core/shape.js';
+import { Tensor } from '../core/tensor.js';
+import { defineComposite } from './composite.js';
+import { type TensorOptions, tensor } from './factories.js';
+import { nonzero } from './index-tensors.js';
+import { gather, requireIndex, scatter } from './indexing.js';
+import { addMethod } from './method.js';
+import { requireTensor } from './operand.js';
+import { sampleTensor } from './samples.js';
+import { where } from './where.js';
+
+const matrix = () => sampleTensor([4, 3]);
+const rows = (n = 2) => sampleTensor([n], { dtype: int64, low: 0, high: 4, seed: 3 });
+
+/** Elements by their position in the flattened tensor, in the shape of `index`; negative ones count from the end. Gradient: input. */
+export function take(input: Tensor, index: Tensor): Tensor {
+  requireTensor(input, 'take');
+  requireIndex(index, 'take');
+  const wrapped = where(index.lt(0), index.add(input.numel()), index);
+  return input.reshape(-1).indexSelect(0, wrapped.reshape(-1)).reshape(index.shape);
+}
+defineComposite('take', take, { samples: () => [[matrix(), sampleTensor([2, 2], { dtype: int64, low: -12, high: 12 })]] });
+
+/** Elements at `indices` along a dim; other dims broadcast. Without `dim`, of the flattened tensor. Gradient: input. @throws ShapeError, DtypeError */
+export function takeAlongDim(input: Tensor, indices: Tensor, dim: number | null = null): Tensor {
+  requireTensor(input, 'takeAlongDim');
+  if (dim === null) return gather(input.reshape(-1), 0, indices.reshape(-1));
+  const at = wrapDim(dim, input.ndim, 'takeAlongDim');
+  const without = (shape: Shape): number[] => shape.map((s, i) => (i === at ? 1 : s));
+  const common = broadcastShapes(without(input.shape), without(indices.shape), 'takeAlongDim');
+  const sized = (t: Tensor): Tensor => t.expand(common.map((s, i) => (i === at ? (t.shape[at] as number) : s)));
+  return gather(sized(input), at, sized(indices));
+}
+defineComposite('takeAlongDim', takeAlongDim, { samples: () => [[matrix(), sampleTensor([1, 3], { dtype: int64, low: 0, high: 4 }), 0]] });
+
+/** The vector of slice positions, spread over the other dims of `shape`. */
+function spreadIndex(op: string, index: Tensor, shape: Shape, at: number): Tensor {
+  requireIndex(index, op);
+  if (index.ndim > 1) throw new ShapeError(`${op}: expected a vector of indices, got shape ${formatShape(index.shape)}`, { op });
+  const n = index.numel();
+  return index.reshape(shape.map((_, i) => (i === at ? n : 1))).expand(shape.map((s, i) => (i === at ? n : s)));
+}
+
+/** The tensor with the slices that `index` lists set to one value. Gradient: input. @throws IndexError, DtypeError, ShapeError */
+export function indexFill(input: Tensor, dim: number, index: Tensor, value: number | Tensor): Tensor {
+  requireTensor(input, 'indexFill');
+  const at = wrapDim(dim, input.ndim, 'indexFill');
+  const spread = spreadIndex('indexFill', index, input.shape, at);
+  return scatter(input, at, spread, value instanceof Tensor ? value.to(input.dtype).expand(spread.shape) : value);
+}
+defineComposite('indexFill', indexFill, { inPlace: true, samples: () => [[matrix(), 0, rows(), 7]] });
+
+/** The tensor with slices of `source` written where `index` says. Gradient: both. @throws IndexError, DtypeError, ShapeError */
+export function indexCopy(input: Tensor, dim: number, index: Tensor, source: Tensor): Tensor {
+  requireTensor(input, 'indexCopy');
+  const at = wrapDim(dim, input.ndim, 'indexCopy');
+  return scatter(input, at, spreadIndex('indexCopy', index, input.shape, at), source);
+}
+defineComposite('indexCopy', indexCopy, {
+  inPlace: true,
+  samples: () => [[matrix(), 0, tensor([2, 0], { dtype: int64 }), sampleTensor([2, 3], { seed: 5 })]],
+});
+
+/** How {@link scatterReduce} combines the values of one place. */
+export type ScatterReduction = 'sum' | 'prod' | 'mean' | 'amax' | 'amin';
+
+const neutral: Record<ScatterReduction, number> = { sum: 0, mean: 0, prod: 1, amax: Number.NEGATIVE_INFINITY, amin: Number.POSITIVE_INFINITY };
+const combine = { sum: 'add', mean: 'add', prod: 'multiply', amax: 'amax', amin: 'amin' } as const;
+
+/**
+ * The tensor with the values of `source` combined at `index` along a dim; without `includeSelf`, with what was there left out where a value
+ * comes. Gradient: both, for sum and mean.
+ *
+ * @throws ShapeError, IndexError, DtypeError; ArgumentError in backward for the other reductions
+ * @see PyTorch `torch.scatter_reduce`
+ */
+export function scatterReduce(input: Tensor, dim: number, index: Tensor, source: Tensor, reduce: ScatterReduction, { includeSelf = true } = {}): Tensor {
+  requireTensor(input, 'scatterReduce');
+  const whole = input.dtype.isFloatingPoint ? neutral[reduce] : Math.max(-(2 ** 62), Math.min(2 ** 62, neutral[reduce]));
+  const start = includeSelf ? input : scatter(input, dim, index, whole);
+  const combined = scatter(start, dim, index, source, { reduce: combine[reduce] });
+  if (reduce !== 'mean') return combined;
+  const ones = source.detach().newOnes(index.shape);
+  const counts = input.detach().newFull(input.shape, Number(includeSelf)).scatterAdd(dim, index, ones).clamp({ min: 1 });
+  return input.dtype.isFloatingPoint ? combined.div(counts) : combined.floorDivide(counts);
+}
+defineComposite('scatterReduce', scatterReduce, {
+  inPlace: true,
+  samples: () => {
+    const index = sampleTensor([2, 3], { dtype: int64, low: 0, high: 4 });
+    return [
+      [matrix(), 0, index, sampleTensor([2, 3], { seed: 9 }), 'sum'],
+      [matrix(), 0, index, sampleTensor([2, 3], { seed: 9 }), 'mean', { includeSelf: false }],
+    ];
+  },
+});
+
+/** The elements of `source`, in order, where the mask is true. Gradient: both. @throws DtypeError unless the mask is bool; IndexError for too few */
+export function maskedScatter(input: Tensor, mask: Tensor, source: Tensor): Tensor {
+  requireTensor(input, 'maskedScatter');
+  if (mask.dtype !== bool) throw new DtypeError(`maskedScatter: expected a bool mask, got ${mask.dtype.name}`, { op: 'maskedScatter' });
+  const seen = mask.expand(input.shape);
+  if (input.numel() === 0) return input.clone();
+  const position = seen.reshape(-1).cumsum(0).sub(1).clamp({ min: 0 });
+  if (source.numel() === 0) throw new ShapeError('maskedScatter: the source holds no elements', { op: 'maskedScatter' });
+  const needed = where(seen.reshape(-1), position, 0);
+  return where(seen, source.reshape(-1).indexSelect(0, needed).reshape(input.shape), input);
+}
+defineComposite('maskedScatter', maskedScatter, {
+  inPlace: true,
+  samples: () => [[matrix(), sampleTensor([4, 3], { seed: 2 }).gt(0).detach(), sampleTensor([12], { seed: 5 })]],
+});
+
+/** Indices of the elements that are not 0, one row each. Blocks. */
+export function argwhere(input: Tensor): Tensor {
+  return nonzero(input);
+}
+defineComposite('argwhere', argwhere, { readsValues: true, samples: () => [[matrix().gt(0).detach()]] });
+
+/** The vectors of the last dim on the diagonal of matrices, zeros elsewhere. Gradient: yes. @throws IndexError */
+export function diagEmbed(input: Tensor, offset = 0, dim1 = -2, dim2 = -1): Tensor {
+  requireTensor(input, 'diagEmbed');
+  const ndim = input.ndim + 1;
+  const [a, b] = [wrapDim(dim1, ndim, 'diagEmbed'), wrapDim(dim2, ndim, 'diagEmbed')];
+  const size = (input.shape[input.ndim - 1] ?? 1) + Math.abs(offset);
+  const shape = [...input.shape.slice(0, -1)];
+  for (const at of [Math.min(a, b), Math.max(a, b)]) shape.splice(at, 0, size);
+  const zeros = input.detach().newZeros(shape);
+  zeros.diagonal(offset, a, b).copy_(input);
+  return zeros;
+}
+defineComposite('diagEmbed', diagEmbed, { samples: () => [[sampleTensor([3])], [sampleTensor([2, 3]), 1], [sampleTensor([2, 3]), -1, 0, 2]] });
+
+/** A matrix with the vector on its diagonal, or the diagonal of a matrix. Gradient: yes. @throws ShapeError for other numbers of dims */
+export function diag(input: Tensor, diagonal = 0): Tensor {
+  requireTensor(input, 'diag');
+  if (input.ndim === 1) return diagEmbed(input, diagonal);
+  if (input.ndim === 2) return input.diagonal(diagonal).clone();
+  throw new ShapeError(`diag: expected a vector or a matrix, got shape ${formatShape(input.shape)}`, { op: 'diag' });
+}
+defineComposite('diag', diag, { samples: () => [[sampleTensor([3]), 1], [matrix()]] });
+
+/** A matrix with all elements on its diagonal. Gradient: yes. */
+export function diagflat(input: Tensor, offset = 0): Tensor {
+  return diagEmbed(input.reshape(-1), offset);
+}
+defineComposite('diagflat', diagflat, { samples: () => [[sampleTensor([2, 2])]] });
+
+function triangleIndices(row: number, col: number, inside: (i: number, j: number) => boolean, options: TensorOptions): Tensor {
+  const [is, js]: [number[], number[]] = [[], []];
+  for (let i = 0; i < row; i++) {
+    for (let j = 0; j < col; j++) {
+      if (!inside(i, j)) continue;
+      is.push(i);
+      js.push(j);
+    }
+  }
+  return tensor([is, js], { dtype: int64, ...options });
+}
+
+/** Row and column indices of the upper triangle of a matrix, `[2, n]`. */
+export function triuIndices(row: number, col: number, { offset = 0, ...options }: TensorOptions & { offset?: number } = {}): Tensor {
+  return triangleIndices(row, col, (i, j) => j - i >= offset, options);
+}
+
+/** Row and column indices of the lower triangle of a matrix, `[2, n]`. */
+export function trilIndices(row: number, col: number, { offset = 0, ...options }: TensorOptions & { offset?: number } = {}): Tensor {
+  return triangleIndices(row, col, (i, j) => j - i <= offset, options);
+}
+
+addMethod('fillDiagonal_', function (value: number) {
+  if (this.ndim < 2) throw new ShapeError(`fillDiagonal_: expected at least 2 dims, got shape ${formatShape(this.shape)}`, { op: 'fillDiagonal_' });
+  if (this.ndim > 2) throw new ShapeError(`fillDiagonal_: expected a matrix, got shape ${formatShape(this.shape)}`, { op: 'fillDiagonal_' });
+  this.diagonal().fill_(value);
+  return this;
+});
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** Elements by their position in the flattened tensor. Gradient: yes. @throws IndexError, DtypeError */
+    take(index: Tensor): Tensor;
+    /** Elements at `indices` along a dim; other dims broadcast. Gradient: yes. @throws ShapeError, DtypeError */
+    takeAlongDim(indices: Tensor, dim?: number | null): Tensor;
+    /** This with the slices that `index` lists set to one value. Gradient: yes. @throws IndexError, DtypeError, ShapeError */
+    indexFill(dim: number, index: Tensor, value: number | Tensor): Tensor;
+    indexFill_(dim: number, index: Tensor, value: number | Tensor): this;
+    /** This with slices of `source` written where `index` says. Gradient: both. @throws IndexError, DtypeError, ShapeError */
+    indexCopy(dim: number, index: Tensor, source: Tensor): Tensor;
+    indexCopy_(dim: number, index: Tensor, source: Tensor): this;
+    /** This with values of `source` combined at `index`. Gradient: both, for sum and mean. @throws ShapeError, IndexError, DtypeError */
+    scatterReduce(dim: number, index: Tensor, source: Tensor, reduce: ScatterReduction, options?: { includeSelf?: boolean }): Tensor;
+    scatterReduce_(dim: number, index: Tensor, source: Tensor, reduce: ScatterReduction, options?: { includeSelf?: boolean }): this;
+    /** The elements of `source`, in order, where the mask is true. Gradient: both. @throws DtypeError, IndexError */
+    maskedScatter(mask: Tensor, source: Tensor): Tensor;
+    maskedScatter_(mask: Tensor, source: Tensor): this;
+    /** Indices of the elements that are not 0, one row each. Blocks. */
+    argwhere(): Tensor;
+    /** The vectors of the last dim on the diagonal of matrices. Gradient: yes. @throws IndexError */
+    diagEmbed(offset?: number, dim1?: number, dim2?: number): Tensor;
+    /** A matrix with this vector on its diagonal, or the diagonal of this matrix. Gradient: yes. @throws ShapeError */
+    diag(diagonal?: number): Tensor;
+    /** A matrix with all elements on its diagonal. Gradient: yes. */
+    diagflat(offset?: number): Tensor;
+    /** Sets the diagonal of a matrix. @throws ShapeError */
+    fillDiagonal_(value: number): this;
+  }
+}

@@ -1,0 +1,88 @@
+/** Group and batch normalisation, written in other ops. */
+import { ArgumentError, ShapeError } from '../core/errors.js';
+import { formatShape } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { defineComposite } from './composite.js';
+import { layerNorm } from './norm.js';
+import { requireTensor } from './operand.js';
+import { varMean } from './reduce.js';
+import { sampleTensor } from './samples.js';
+
+/** A vector of one number for each channel, in the dims of the input. */
+function perChannel(vector: Tensor, input: Tensor): Tensor {
+  return vector.reshape(input.shape.map((_, i) => (i === 1 ? -1 : 1)));
+}
+
+function affine(normal: Tensor, weight: Tensor | null, bias: Tensor | null): Tensor {
+  const scaled = weight === null ? normal : normal.mul(perChannel(weight, normal));
+  return bias === null ? scaled : scaled.add(perChannel(bias, normal));
+}
+
+/**
+ * Normalisation of groups of channels. Shapes: input `[N, C, ...]`, weight and bias `[C]`. Gradient: all.
+ *
+ * @throws ShapeError if the channels do not divide into groups
+ * @see Wu and He, arXiv:1803.08494
+ */
+export function groupNorm(input: Tensor, numGroups: number, weight: Tensor | null = null, bias: Tensor | null = null, eps = 1e-5): Tensor {
+  requireTensor(input, 'groupNorm');
+  const [batch, channels] = input.shape as [number, number];
+  if (input.ndim < 2 || !Number.isInteger(numGroups) || numGroups < 1 || channels % numGroups !== 0)
+    throw new ShapeError(`groupNorm: the channels (dim 1) of shape ${formatShape(input.shape)} do not divide into ${numGroups} groups`, { op: 'groupNorm', shape: input.shape });
+  const width = batch * numGroups === 0 ? 0 : input.numel() / (batch * numGroups);
+  const normal = layerNorm(input.reshape([batch, numGroups, width]), [width], null, null, eps);
+  return affine(normal.reshape(input.shape), weight, bias);
+}
+defineComposite('groupNorm', groupNorm, { method: false, samples: () => [[sampleTensor([2, 4, 3]), 2, sampleTensor([4], { seed: 2 }), sampleTensor([4], { seed: 3 })]] });
+
+/** Options of {@link batchNorm}. */
+export interface BatchNormOptions {
+  weight?: Tensor | null;
+  bias?: Tensor | null;
+  /** Normalise by the batch's own statistics, and move the running ones towards them. */
+  training?: boolean;
+  momentum?: number;
+  eps?: number;
+}
+
+/**
+ * Normalisation of channels over the batch. Shapes: input `[N, C, ...]`, the others `[C]`. Gradient: input, weight, bias.
+ *
+ * @throws ArgumentError where running statistics are needed and not there, or a batch has one value a channel
+ * @see Ioffe and Szegedy, arXiv:1502.03167
+ */
+export function batchNorm(
+  input: Tensor,
+  runningMean: Tensor | null,
+  runningVar: Tensor | null,
+  { weight = null, bias = null, training = false, momentum = 0.1, eps = 1e-5 }: BatchNormOptions = {},
+): Tensor {
+  requireTensor(input, 'batchNorm');
+  if (input.ndim < 2) throw new ShapeError(`batchNorm: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: 'batchNorm', shape: input.shape });
+  if (!training) {
+    if (runningMean === null || runningVar === null) throw new ArgumentError('batchNorm: running statistics are needed outside of training', { op: 'batchNorm' });
+    return affine(input.sub(perChannel(runningMean, input)).mul(perChannel(runningVar.add(eps).rsqrt(), input)), weight, bias);
+  }
+  const dims = input.shape.flatMap((_, i) => (i === 1 ? [] : [i]));
+  const count = input.numel() / (input.shape[1] as number);
+  if (count <= 1) throw new ArgumentError(`batchNorm: expected more than one value for each channel in training, got shape ${formatShape(input.shape)}`, { op: 'batchNorm' });
+  const [variance, mean] = varMean(input, dims, { correction: 0, keepdim: true });
+  if (runningMean !== null) runningMean.lerp_(mean.detach().reshape(-1).to(runningMean.dtype), momentum);
+  if (runningVar !== null)
+    runningVar.lerp_(
+      variance
+        .detach()
+        .reshape(-1)
+        .mul(count / (count - 1))
+        .to(runningVar.dtype),
+      momentum,
+    );
+  return affine(input.sub(mean).mul(variance.add(eps).rsqrt()), weight, bias);
+}
+defineComposite('batchNorm', batchNorm, {
+  method: false,
+  samples: () => [
+    [sampleTensor([3, 2]), null, null, { training: true }],
+    [sampleTensor([2, 2, 3]), sampleTensor([2], { seed: 2 }), sampleTensor([2], { seed: 3, low: 0.5 })],
+  ],
+});

@@ -1,0 +1,77 @@
+/** pad: more elements around a tensor, of a constant or of the tensor itself. */
+
+import { int64 } from '../core/dtype.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
+import { formatShape } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { defineComposite } from './composite.js';
+import { tensor } from './factories.js';
+import { cat } from './join.js';
+import { requireTensor } from './operand.js';
+import { sampleTensor } from './samples.js';
+
+/** What stands in the new places: a value, the mirrored elements, the edge, or the other end. */
+export type PadMode = 'constant' | 'reflect' | 'replicate' | 'circular';
+
+/**
+ * The tensor with elements added (or, for negative counts, taken away) at both ends of its last dims: `pad` lists two counts for the last dim,
+ * then two for the one before, and so on. Gradient: yes.
+ *
+ * @throws ArgumentError for an odd list, too many counts, or counts that a mode cannot fill. @throws ShapeError for a negative size
+ * @see PyTorch `torch.nn.functional.pad`
+ */
+export function pad(input: Tensor, padding: readonly number[], { mode = 'constant', value = 0 }: { mode?: PadMode; value?: number } = {}): Tensor {
+  requireTensor(input, 'pad');
+  if (padding.length % 2 !== 0 || padding.length / 2 > input.ndim || !padding.every(Number.isInteger))
+    throw new ArgumentError(`pad: expected pairs of integers for at most ${input.ndim} dims, got [${padding.join(', ')}]`, { op: 'pad', padding });
+  let out = input;
+  for (let i = 0; i < padding.length; i += 2) {
+    const dim = input.ndim - 1 - i / 2;
+    const [before, after] = padding.slice(i, i + 2) as [number, number];
+    if (before === 0 && after === 0) continue;
+    out = mode === 'constant' ? padConstant(out, dim, before, after, value) : padFrom(out, dim, before, after, mode);
+  }
+  return out === input ? input.clone() : out;
+}
+defineComposite('pad', pad, {
+  method: false,
+  samples: () => [
+    [sampleTensor([3, 4]), [1, 2]],
+    [sampleTensor([3, 4]), [-1, 2, 1, 0], { value: 5 }],
+    [sampleTensor([3, 4]), [2, 1], { mode: 'reflect' }],
+    [sampleTensor([3, 4]), [2, 1, 1, 0], { mode: 'replicate' }],
+    [sampleTensor([3, 4]), [2, 1], { mode: 'circular' }],
+  ],
+});
+
+function padConstant(input: Tensor, dim: number, before: number, after: number, value: number): Tensor {
+  const size = input.size(dim);
+  if (size + before + after < 0) throw new ShapeError(`pad: ${before} and ${after} leave less than nothing of dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'pad' });
+  const start = Math.max(0, -before);
+  const kept = input.narrow(dim, Math.min(start, size), Math.max(0, size - start - Math.max(0, -after)));
+  const block = (n: number): Tensor[] =>
+    n > 0
+      ? [
+          input.detach().newFull(
+            input.shape.map((s, i) => (i === dim ? n : s)),
+            value,
+          ),
+        ]
+      : [];
+  return cat([...block(before), kept, ...block(after)], dim);
+}
+
+/** Pads with the tensor's own elements: an index for every place. */
+function padFrom(input: Tensor, dim: number, before: number, after: number, mode: Exclude<PadMode, 'constant'>): Tensor {
+  const size = input.size(dim);
+  const most = mode === 'reflect' ? size - 1 : mode === 'circular' ? size : size === 0 ? 0 : Number.POSITIVE_INFINITY;
+  if (before > most || after > most || before < 0 || after < 0)
+    throw new ArgumentError(`pad: ${mode} cannot add ${before} and ${after} to dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'pad', mode });
+  const source = (i: number): number => {
+    if (mode === 'replicate') return Math.min(Math.max(i, 0), size - 1);
+    if (mode === 'circular') return (i + size) % size;
+    return i < 0 ? -i : i >= size ? 2 * (size - 1) - i : i;
+  };
+  const places = Array.from({ length: size + before + after }, (_, i) => source(i - before));
+  return input.indexSelect(dim, tensor(places, { dtype: int64, device: input.device }));
+}

@@ -1,0 +1,224 @@
+/** Pointwise ops written in others: logaddexp, hypot, nanToNum, logit, clampMin and their like. */
+import { bfloat16, float16, float32, float64 } from '../core/dtype.js';
+import { DtypeError } from '../core/errors.js';
+import { Tensor } from '../core/tensor.js';
+import { isclose } from './comparison.js';
+import { defineComposite } from './composite.js';
+import { requireTensor, type TensorLike } from './operand.js';
+import { maximum, minimum } from './pointwise-binary.js';
+import { sampleTensor } from './samples.js';
+import { clamp, where } from './where.js';
+
+const one = (low: number, high: number) => () => [[sampleTensor([3, 4], { low, high })], [sampleTensor([], { low, high })]];
+const two = () => [
+  [sampleTensor([3, 4]), sampleTensor([4], { seed: 7 })],
+  [sampleTensor([5]), sampleTensor([5], { seed: 7 })],
+];
+
+/** The fractional part, with the sign of the element. Gradient: yes. */
+export function frac(input: Tensor): Tensor {
+  requireTensor(input, 'frac');
+  return input.sub(input.trunc());
+}
+defineComposite('frac', frac, { inPlace: true, samples: one(0.1, 0.9) });
+
+/** log(x / (1 - x)); with `eps`, elements are moved into [eps, 1 - eps] first. Gradient: yes. */
+export function logit(input: Tensor, { eps = null }: { eps?: number | null } = {}): Tensor {
+  requireTensor(input, 'logit');
+  const x = eps === null ? input : input.clamp({ min: eps, max: 1 - eps });
+  return x.log().sub(x.neg().log1p());
+}
+defineComposite('logit', logit, { inPlace: true, samples: one(0.1, 0.9) });
+
+/** Degrees as radians. Gradient: yes. */
+export function deg2rad(input: Tensor): Tensor {
+  requireTensor(input, 'deg2rad');
+  return input.mul(Math.PI / 180);
+}
+defineComposite('deg2rad', deg2rad, { inPlace: true, samples: one(-90, 90) });
+
+/** Radians as degrees. Gradient: yes. */
+export function rad2deg(input: Tensor): Tensor {
+  requireTensor(input, 'rad2deg');
+  return input.mul(180 / Math.PI);
+}
+defineComposite('rad2deg', rad2deg, { inPlace: true, samples: one(-2, 2) });
+
+/** Which numbers stand in for those that are not finite. */
+export interface NanToNumOptions {
+  nan?: number;
+  /** For infinity; the largest number of the dtype if not given. */
+  posinf?: number | null;
+  /** For minus infinity; the lowest number of the dtype if not given. */
+  neginf?: number | null;
+}
+
+const largest = new Map([
+  [float16, 65504],
+  [bfloat16, 2 ** 127 * (2 - 2 ** -7)],
+  [float32, 2 ** 127 * (2 - 2 ** -23)],
+  [float64, Number.MAX_VALUE],
+]);
+
+/** NaN and infinities replaced by numbers. Gradient: yes, 0 where an element was replaced. */
+export function nanToNum(input: Tensor, { nan = 0, posinf = null, neginf = null }: NanToNumOptions = {}): Tensor {
+  requireTensor(input, 'nanToNum');
+  const limit = largest.get(input.dtype);
+  if (limit === undefined) return input.clone();
+  const high = where(input.eq(Number.POSITIVE_INFINITY), posinf ?? limit, input);
+  const low = where(input.eq(Number.NEGATIVE_INFINITY), neginf ?? -limit, high);
+  return where(input.isnan(), nan, low);
+}
+defineComposite('nanToNum', nanToNum, { inPlace: true, samples: one(-2, 2) });
+
+/** log(exp(input) + exp(other)) without overflow. Gradient: both. @throws ShapeError */
+export function logaddexp(input: Tensor, other: Tensor): Tensor {
+  requireTensor(input, 'logaddexp');
+  requireTensor(other, 'logaddexp', 'other');
+  const difference = input.sub(other);
+  const distance = where(input.eq(other), 0, difference); // equal infinities have no difference
+  return input.maximum(other).add(distance.abs().neg().exp().log1p());
+}
+defineComposite('logaddexp', logaddexp, { inPlace: true, samples: two });
+
+/** log2(2^input + 2^other) without overflow. Gradient: both. @throws ShapeError */
+export function logaddexp2(input: Tensor, other: Tensor): Tensor {
+  return logaddexp(input.mul(Math.LN2), other.mul(Math.LN2)).div(Math.LN2);
+}
+defineComposite('logaddexp2', logaddexp2, { inPlace: true, samples: two });
+
+/** The length of the hypotenuse, without overflow. Gradient: both, 0 where both are 0. @throws ShapeError */
+export function hypot(input: Tensor, other: Tensor): Tensor {
+  requireTensor(input, 'hypot');
+  requireTensor(other, 'hypot', 'other');
+  const [a, b] = [input.abs(), other.abs()];
+  const long = a.maximum(b);
+  const short = a.minimum(b);
+  const divisor = where(long.eq(0).logicalOr(long.isinf()), 1, long);
+  return where(long.isinf(), long, long.mul(short.div(divisor).square().add(1).sqrt()));
+}
+defineComposite('hypot', hypot, { inPlace: true, samples: two });
+
+/** input * log(other), and 0 where input is 0 and other is not NaN. Gradient: both, as in PyTorch log(other) where input is 0. @throws ShapeError */
+export function xlogy(input: TensorLike, other: Tensor): Tensor {
+  requireTensor(other, 'xlogy', 'other');
+  const x = input instanceof Tensor ? input : other.detach().newFull([], Number(input));
+  // Only these logarithms are not finite; 0 times the others is 0 by itself, with the right gradient.
+  const zero = x.eq(0).logicalAnd(other.le(0).logicalOr(other.eq(Number.POSITIVE_INFINITY)));
+  return where(zero, 0, where(zero, 1, other).log().mul(x));
+}
+defineComposite('xlogy', xlogy, { inPlace: true, samples: () => [[sampleTensor([3, 4]), sampleTensor([4], { seed: 7, low: 0.3, high: 2 })]] });
+
+/** The larger of two elements; a number wins over NaN. Gradient: both. @throws ShapeError */
+export function fmax(input: Tensor, other: Tensor): Tensor {
+  return where(other.isnan(), input, where(input.isnan(), other, maximum(input, other)));
+}
+defineComposite('fmax', fmax, { samples: two });
+
+/** The smaller of two elements; a number wins over NaN. Gradient: both. @throws ShapeError */
+export function fmin(input: Tensor, other: Tensor): Tensor {
+  return where(other.isnan(), input, where(input.isnan(), other, minimum(input, other)));
+}
+defineComposite('fmin', fmin, { samples: two });
+
+/** Each element, or `min` where it is smaller. Gradient: yes. */
+export function clampMin(input: Tensor, min: TensorLike): Tensor {
+  return clamp(input, { min });
+}
+defineComposite('clampMin', clampMin, { inPlace: true, samples: () => [[sampleTensor([3, 4]), -0.5]] });
+
+/** Each element, or `max` where it is larger. Gradient: yes. */
+export function clampMax(input: Tensor, max: TensorLike): Tensor {
+  return clamp(input, { max });
+}
+defineComposite('clampMax', clampMax, { inPlace: true, samples: () => [[sampleTensor([3, 4]), 0.5]] });
+
+/** other - alpha * input. Gradient: both. @throws ShapeError */
+export function rsub(input: Tensor, other: TensorLike, { alpha = 1 } = {}): Tensor {
+  requireTensor(input, 'rsub');
+  return input.mul(-alpha).add(other);
+}
+defineComposite('rsub', rsub, { samples: () => [[sampleTensor([3, 4]), 2, { alpha: 3 }]] });
+
+/** The tensor itself. @throws DtypeError for bool */
+export function positive(input: Tensor): Tensor {
+  requireTensor(input, 'positive');
+  if (input.dtype.category === 0) throw new DtypeError('positive: a bool tensor has no sign', { op: 'positive' });
+  return input;
+}
+defineComposite('positive', positive, { samples: one(-2, 2) });
+
+/** Whether each element is infinity. */
+export function isposinf(input: Tensor): Tensor {
+  return input.eq(Number.POSITIVE_INFINITY);
+}
+defineComposite('isposinf', isposinf, { samples: one(-2, 2) });
+
+/** Whether each element is minus infinity. */
+export function isneginf(input: Tensor): Tensor {
+  return input.eq(Number.NEGATIVE_INFINITY);
+}
+defineComposite('isneginf', isneginf, { samples: one(-2, 2) });
+
+/** 0 below 0, 1 above it, and `values` at it. */
+export function heaviside(input: Tensor, values: Tensor): Tensor {
+  return where(input.eq(0), values, input.gt(0).to(values.dtype));
+}
+defineComposite('heaviside', heaviside, { inPlace: true, samples: () => [[sampleTensor([3, 4]).detach(), sampleTensor([4], { seed: 3 })]] });
+
+defineComposite('isclose', isclose, { samples: two });
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** The fractional part. Gradient: yes. */
+    frac(): Tensor;
+    frac_(): this;
+    /** log(x / (1 - x)). Gradient: yes. */
+    logit(options?: { eps?: number | null }): Tensor;
+    logit_(options?: { eps?: number | null }): this;
+    /** Degrees as radians. Gradient: yes. */
+    deg2rad(): Tensor;
+    deg2rad_(): this;
+    /** Radians as degrees. Gradient: yes. */
+    rad2deg(): Tensor;
+    rad2deg_(): this;
+    /** NaN and infinities replaced by numbers. Gradient: yes. */
+    nanToNum(options?: NanToNumOptions): Tensor;
+    nanToNum_(options?: NanToNumOptions): this;
+    /** log(exp(this) + exp(other)) without overflow. Gradient: both. @throws ShapeError */
+    logaddexp(other: Tensor): Tensor;
+    logaddexp_(other: Tensor): this;
+    /** log2(2^this + 2^other) without overflow. Gradient: both. @throws ShapeError */
+    logaddexp2(other: Tensor): Tensor;
+    logaddexp2_(other: Tensor): this;
+    /** The length of the hypotenuse. Gradient: both. @throws ShapeError */
+    hypot(other: Tensor): Tensor;
+    hypot_(other: Tensor): this;
+    /** this * log(other), 0 where this is 0. Gradient: both. @throws ShapeError */
+    xlogy(other: Tensor): Tensor;
+    xlogy_(other: Tensor): this;
+    /** The larger of two elements; a number wins over NaN. Gradient: both. @throws ShapeError */
+    fmax(other: Tensor): Tensor;
+    /** The smaller of two elements; a number wins over NaN. Gradient: both. @throws ShapeError */
+    fmin(other: Tensor): Tensor;
+    /** Each element, or `min` where it is smaller. Gradient: yes. */
+    clampMin(min: TensorLike): Tensor;
+    clampMin_(min: TensorLike): this;
+    /** Each element, or `max` where it is larger. Gradient: yes. */
+    clampMax(max: TensorLike): Tensor;
+    clampMax_(max: TensorLike): this;
+    /** other - alpha * this. Gradient: both. @throws ShapeError */
+    rsub(other: TensorLike, options?: { alpha?: number }): Tensor;
+    /** The tensor itself. @throws DtypeError for bool */
+    positive(): Tensor;
+    /** Whether each element is infinity. */
+    isposinf(): Tensor;
+    /** Whether each element is minus infinity. */
+    isneginf(): Tensor;
+    /** 0 below 0, 1 above it, `values` at it. */
+    heaviside(values: Tensor): Tensor;
+    heaviside_(values: Tensor): this;
+    /** Whether elements are close; see the function. */
+    isclose(other: Tensor, options?: { rtol?: number; atol?: number; equalNan?: boolean }): Tensor;
+  }
+}

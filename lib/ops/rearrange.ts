@@ -1,0 +1,279 @@
+/** Shapes put together and taken apart, in views and joins: tile, repeatInterleave, rot90, hstack, tensorSplit, meshgrid and their like. */
+import { int64 } from '../core/dtype.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
+import { broadcastShapes as broadcastPair, formatShape, type Shape, sameShape, wrapDim } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { addProperty, defineComposite } from './composite.js';
+import { arange } from './factories.js';
+import { cat, flip, repeat, stack } from './join.js';
+import { requireTensor } from './operand.js';
+import { sampleTensor } from './samples.js';
+import { searchsorted } from './search.js';
+import { expand, reshape } from './view.js';
+
+const matrix = () => sampleTensor([3, 4]);
+
+/** The tensor repeated; missing counts are 1 in front. Gradient: yes. */
+export function tile(input: Tensor, ...counts: readonly (number | readonly number[])[]): Tensor {
+  requireTensor(input, 'tile');
+  const list = counts.flat() as number[];
+  return repeat(input, [...Array<number>(Math.max(0, input.ndim - list.length)).fill(1), ...list]);
+}
+defineComposite('tile', tile, {
+  samples: () => [
+    [matrix(), 2],
+    [matrix(), 2, 1, 3],
+    [matrix(), [2, 2]],
+  ],
+});
+
+/**
+ * Each element (or slice of `dim`) repeated, next to itself. A tensor of counts gives each its own; then the size of the result must be
+ * read unless `outputSize` says it. Without `dim` the input is flattened. Gradient: yes.
+ *
+ * @throws ArgumentError for a negative count. @throws ShapeError if counts and sizes differ
+ */
+export function repeatInterleave(input: Tensor, repeats: number | Tensor, dim: number | null = null, { outputSize = null }: { outputSize?: number | null } = {}): Tensor {
+  requireTensor(input, 'repeatInterleave');
+  if (dim === null) return repeatInterleave(input.reshape(-1), repeats, 0, { outputSize });
+  const at = wrapDim(dim, input.ndim, 'repeatInterleave');
+  const size = input.shape[at] ?? 1;
+  if (typeof repeats === 'number') {
+    if (!Number.isInteger(repeats) || repeats < 0) throw new ArgumentError(`repeatInterleave: expected a count of 0 or more, got ${repeats}`, { op: 'repeatInterleave', repeats });
+    const shape = [...input.shape.slice(0, at + 1), repeats, ...input.shape.slice(at + 1)];
+    return input
+      .unsqueeze(at + 1)
+      .expand(shape)
+      .reshape(input.shape.map((s, i) => (i === at ? s * repeats : s)));
+  }
+  if (repeats.ndim > 1 || (repeats.numel() !== 1 && repeats.numel() !== size)) {
+    throw new ShapeError(`repeatInterleave: ${formatShape(repeats.shape)} counts for ${size} slices`, { op: 'repeatInterleave' });
+  }
+  const ends = repeats.long().expand([size]).cumsum(0);
+  const total = outputSize ?? (size === 0 ? 0 : Number(ends.select(0, -1).item()));
+  return input.indexSelect(at, searchsorted(ends, arange(total, { device: input.device }), { right: true }));
+}
+defineComposite('repeatInterleave', repeatInterleave, {
+  samples: () => [
+    [matrix(), 2],
+    [matrix(), 3, 1],
+    [matrix(), sampleTensor([3], { dtype: int64, low: 1, high: 2 }), 0, { outputSize: 3 }],
+  ],
+});
+
+/** A quarter turn in the plane of two dims, `k` times. Gradient: yes. @throws ArgumentError */
+export function rot90(input: Tensor, k = 1, dims: readonly [number, number] = [0, 1]): Tensor {
+  requireTensor(input, 'rot90');
+  const [a, b] = [wrapDim(dims[0], input.ndim, 'rot90'), wrapDim(dims[1], input.ndim, 'rot90')];
+  if (a === b) throw new ArgumentError(`rot90: dims ${dims[0]} and ${dims[1]} are the same`, { op: 'rot90', dims });
+  const turns = ((k % 4) + 4) % 4;
+  if (turns === 0) return input.clone();
+  if (turns === 2) return flip(input, [a, b]);
+  return turns === 1 ? flip(input, b).transpose(a, b) : flip(input, a).transpose(a, b);
+}
+defineComposite('rot90', rot90, { samples: () => [[matrix()], [matrix(), 2], [matrix(), -1, [0, 1]]] });
+
+/** Columns in reverse order. Gradient: yes. */
+export function fliplr(input: Tensor): Tensor {
+  return flip(input, 1);
+}
+defineComposite('fliplr', fliplr, { samples: () => [[matrix()]] });
+
+/** Rows in reverse order. Gradient: yes. */
+export function flipud(input: Tensor): Tensor {
+  return flip(input, 0);
+}
+defineComposite('flipud', flipud, { samples: () => [[matrix()]] });
+
+/** Pieces along a dim: `sections` of almost equal size, or cut at the indices given. Views. Gradient: yes. */
+export function tensorSplit(input: Tensor, sections: number | readonly number[], dim = 0): Tensor[] {
+  requireTensor(input, 'tensorSplit');
+  const size = input.size(dim);
+  if (typeof sections === 'number') {
+    if (!Number.isInteger(sections) || sections < 1) throw new ArgumentError(`tensorSplit: expected a positive count, got ${sections}`, { op: 'tensorSplit', sections });
+    const [small, larger] = [Math.floor(size / sections), size % sections];
+    return input.split(
+      Array.from({ length: sections }, (_, i) => small + Number(i < larger)),
+      dim,
+    );
+  }
+  const cuts = [0, ...sections, size];
+  return cuts.slice(1).map((end, i) => input.slice(dim, cuts[i] as number, end));
+}
+defineComposite('tensorSplit', tensorSplit, {
+  samples: () => [
+    [sampleTensor([7, 2]), 3],
+    [sampleTensor([7, 2]), [1, 4], 0],
+  ],
+});
+
+/** {@link tensorSplit} along dim 1, or dim 0 of a vector. */
+export function hsplit(input: Tensor, sections: number | readonly number[]): Tensor[] {
+  return tensorSplit(input, sections, input.ndim === 1 ? 0 : 1);
+}
+defineComposite('hsplit', hsplit, { samples: () => [[matrix(), 2]] });
+
+/** {@link tensorSplit} along dim 0. */
+export function vsplit(input: Tensor, sections: number | readonly number[]): Tensor[] {
+  return tensorSplit(input, sections, 0);
+}
+defineComposite('vsplit', vsplit, { samples: () => [[matrix(), [1]]] });
+
+/** The tensor with at least one dim. A view. */
+export function atleast1d(input: Tensor): Tensor {
+  return input.ndim >= 1 ? input : input.reshape([1]);
+}
+/** The tensor with at least two dims, new ones in front. A view. */
+export function atleast2d(input: Tensor): Tensor {
+  return input.ndim >= 2 ? input : atleast1d(input).unsqueeze(0);
+}
+/** The tensor with at least three dims. A view. */
+export function atleast3d(input: Tensor): Tensor {
+  return input.ndim >= 3 ? input : atleast2d(input).unsqueeze(-1);
+}
+defineComposite('atleast1d', atleast1d, { method: false, samples: () => [[sampleTensor([])]] });
+defineComposite('atleast2d', atleast2d, { method: false, samples: () => [[sampleTensor([3])]] });
+defineComposite('atleast3d', atleast3d, { method: false, samples: () => [[sampleTensor([3])]] });
+
+/** Joins along dim 1, vectors along dim 0. Gradient: all. @throws ShapeError */
+export function hstack(tensors: readonly Tensor[]): Tensor {
+  const list = tensors.map(atleast1d);
+  return cat(list, list[0]?.ndim === 1 ? 0 : 1);
+}
+/** Joins along dim 0, vectors as rows. Gradient: all. @throws ShapeError */
+export function vstack(tensors: readonly Tensor[]): Tensor {
+  return cat(tensors.map(atleast2d), 0);
+}
+/** Joins along dim 2. Gradient: all. @throws ShapeError */
+export function dstack(tensors: readonly Tensor[]): Tensor {
+  return cat(tensors.map(atleast3d), 2);
+}
+/** Joins along dim 1, vectors as columns. Gradient: all. @throws ShapeError */
+export function columnStack(tensors: readonly Tensor[]): Tensor {
+  return cat(
+    tensors.map((t) => (t.ndim <= 1 ? t.reshape([t.numel(), 1]) : t)),
+    1,
+  );
+}
+
+/** The shape that all broadcast to. @throws ShapeError */
+export function broadcastShapes(...shapes: readonly Shape[]): Shape {
+  return shapes.reduce<Shape>((all, shape) => broadcastPair(all, shape, 'broadcastShapes'), []);
+}
+
+/** All tensors in their common shape, as views. Gradient: all. @throws ShapeError */
+export function broadcastTensors(...tensors: readonly Tensor[]): Tensor[] {
+  const shape = tensors.reduce<Shape>((all, t) => broadcastPair(all, t.shape, 'broadcastTensors'), []);
+  return tensors.map((t) => expand(t, shape));
+}
+
+/** Stretched to a shape, as a view. Gradient: yes. @throws ShapeError */
+export function broadcastTo(input: Tensor, size: Shape): Tensor {
+  return expand(input, size);
+}
+defineComposite('broadcastTo', broadcastTo, { samples: () => [[sampleTensor([3, 1]), [2, 3, 4]]] });
+
+/** All elements in one dim: a view where possible. Gradient: yes. */
+export function ravel(input: Tensor): Tensor {
+  return reshape(input, [-1]);
+}
+defineComposite('ravel', ravel, { samples: () => [[matrix()], [matrix().t()]] });
+
+/** In the shape of `other`, as a view. Gradient: yes. @throws ShapeError */
+function viewAs(input: Tensor, other: Tensor): Tensor {
+  return input.view(other.shape);
+}
+defineComposite('viewAs', viewAs, { samples: () => [[matrix(), sampleTensor([2, 6]).detach()]] });
+
+/** In the shape of `other`. Gradient: yes. @throws ShapeError */
+function reshapeAs(input: Tensor, other: Tensor): Tensor {
+  return reshape(input, other.shape);
+}
+defineComposite('reshapeAs', reshapeAs, { samples: () => [[matrix().t(), sampleTensor([2, 6]).detach()]] });
+
+/** The last two dims exchanged: a view. Gradient: yes. @throws ShapeError for fewer than two dims */
+export function adjoint(input: Tensor): Tensor {
+  if (input.ndim < 2) throw new ShapeError(`adjoint: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: 'adjoint' });
+  return input.transpose(-2, -1);
+}
+defineComposite('adjoint', adjoint, { samples: () => [[matrix()]] });
+
+/** Grids of coordinates from vectors: `'ij'` counts rows first, `'xy'` columns. Gradient: all. @throws ShapeError */
+export function meshgrid(tensors: readonly Tensor[], { indexing = 'ij' }: { indexing?: 'ij' | 'xy' } = {}): Tensor[] {
+  for (const t of tensors) if (t.ndim > 1) throw new ShapeError(`meshgrid: expected vectors, got shape ${formatShape(t.shape)}`, { op: 'meshgrid' });
+  const swap = indexing === 'xy' && tensors.length > 1;
+  const order = swap ? [tensors[1] as Tensor, tensors[0] as Tensor, ...tensors.slice(2)] : tensors;
+  const shape = order.map((t) => t.numel());
+  const grids = order.map((t, i) => t.reshape(shape.map((s, k) => (k === i ? s : 1))).expand(shape));
+  return swap ? [grids[1] as Tensor, grids[0] as Tensor, ...grids.slice(2)] : grids;
+}
+
+/** All combinations of elements of vectors, one row each; of one vector, itself. Gradient: all. */
+export function cartesianProd(...tensors: readonly Tensor[]): Tensor {
+  if (tensors.length === 1) return tensors[0] as Tensor;
+  return stack(
+    meshgrid(tensors).map((g) => g.reshape(-1)),
+    1,
+  );
+}
+
+/** Matrices along the diagonal of a larger one. Gradient: all. @throws ShapeError */
+export function blockDiag(...tensors: readonly Tensor[]): Tensor {
+  const blocks = tensors.map(atleast2d);
+  const columns = blocks.reduce((n, b) => n + (b.shape[1] as number), 0);
+  let start = 0;
+  const rows = blocks.map((b) => {
+    if (b.ndim !== 2) throw new ShapeError(`blockDiag: expected at most 2 dims, got shape ${formatShape(b.shape)}`, { op: 'blockDiag' });
+    const [height, width] = b.shape as [number, number];
+    const padded = cat([b.newZeros([height, start]), b, b.newZeros([height, columns - start - width])], 1);
+    start += width;
+    return padded;
+  });
+  return cat(rows);
+}
+
+/** Whether two tensors have one shape. */
+export function isSameSize(input: Tensor, other: Tensor): boolean {
+  return sameShape(input.shape, other.shape);
+}
+defineComposite('isSameSize', isSameSize, { samples: () => [[matrix(), matrix()]] });
+
+addProperty('T', (t) => t.permute(t.shape.map((_, i) => t.ndim - 1 - i)));
+addProperty('mT', adjoint);
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** All dims in reverse order, as a view. Gradient: yes. */
+    readonly T: Tensor;
+    /** The last two dims exchanged, as a view. Gradient: yes. @throws ShapeError for fewer than two dims */
+    readonly mT: Tensor;
+    /** The last two dims exchanged, as a view. Gradient: yes. @throws ShapeError */
+    adjoint(): Tensor;
+    /** The tensor repeated; missing counts are 1 in front. Gradient: yes. */
+    tile(...counts: readonly (number | readonly number[])[]): Tensor;
+    /** Each element (or slice of `dim`) repeated, next to itself. Gradient: yes. @throws ArgumentError, ShapeError */
+    repeatInterleave(repeats: number | Tensor, dim?: number | null, options?: { outputSize?: number | null }): Tensor;
+    /** Quarter turns in the plane of two dims. Gradient: yes. @throws ArgumentError */
+    rot90(k?: number, dims?: readonly [number, number]): Tensor;
+    /** Columns in reverse order. Gradient: yes. */
+    fliplr(): Tensor;
+    /** Rows in reverse order. Gradient: yes. */
+    flipud(): Tensor;
+    /** Pieces of almost equal size, or cut at indices, as views. Gradient: yes. */
+    tensorSplit(sections: number | readonly number[], dim?: number): Tensor[];
+    /** Pieces along dim 1 (0 of a vector), as views. Gradient: yes. */
+    hsplit(sections: number | readonly number[]): Tensor[];
+    /** Pieces along dim 0, as views. Gradient: yes. */
+    vsplit(sections: number | readonly number[]): Tensor[];
+    /** Stretched to a shape, as a view. Gradient: yes. @throws ShapeError */
+    broadcastTo(size: Shape): Tensor;
+    /** All elements in one dim. Gradient: yes. */
+    ravel(): Tensor;
+    /** In the shape of `other`, as a view. Gradient: yes. @throws ShapeError */
+    viewAs(other: Tensor): Tensor;
+    /** In the shape of `other`. Gradient: yes. @throws ShapeError */
+    reshapeAs(other: Tensor): Tensor;
+    /** Whether two tensors have one shape. */
+    isSameSize(other: Tensor): boolean;
+  }
+}

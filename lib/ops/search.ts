@@ -1,0 +1,182 @@
+/** Looking values up: searchsorted, bucketize, isin, unique, bincount, histc. */
+import { int32, int64 } from '../core/dtype.js';
+import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
+import { formatShape, sameShape } from '../core/shape.js';
+import { Tensor } from '../core/tensor.js';
+import { defineComposite } from './composite.js';
+import { cat } from './join.js';
+import { requireTensor } from './operand.js';
+import { sampleTensor } from './samples.js';
+import { where } from './where.js';
+
+/** Options of {@link searchsorted} and {@link bucketize}. */
+export interface SearchOptions {
+  /** Behind equal elements instead of in front of them. */
+  right?: boolean;
+  /** Indices as int32 instead of int64. */
+  outInt32?: boolean;
+}
+
+/**
+ * Where each value would go in a sorted sequence, so that it stays sorted. Bisection, one pass for each doubling of the length.
+ *
+ * Shapes: a vector with values of any shape, or `[..., n]` with values `[..., m]`; the result has the shape of the values.
+ *
+ * @throws ShapeError
+ * @see PyTorch `torch.searchsorted`
+ */
+export function searchsorted(sortedSequence: Tensor, values: Tensor | number, { right = false, outInt32 = false }: SearchOptions = {}): Tensor {
+  requireTensor(sortedSequence, 'searchsorted', 'sortedSequence');
+  if (typeof values === 'number') return searchsorted(sortedSequence, sortedSequence.newFull([], values), { right, outInt32 });
+  const vector = sortedSequence.ndim === 1;
+  if (!vector && !sameShape(sortedSequence.shape.slice(0, -1), values.shape.slice(0, -1))) {
+    throw new ShapeError(`searchsorted: the leading dims of ${formatShape(sortedSequence.shape)} and ${formatShape(values.shape)} differ`, { op: 'searchsorted' });
+  }
+  const wanted = vector ? values.detach().reshape(-1) : values.detach();
+  const sequence = sortedSequence.detach();
+  const size = sequence.shape[sequence.ndim - 1] as number;
+  let low = wanted.newZeros(wanted.shape, { dtype: int64 });
+  let high = wanted.newFull(wanted.shape, size, { dtype: int64 });
+  for (let length = size; length > 0; length = Math.floor(length / 2)) {
+    const middle = low.add(high).floorDivide(2);
+    const at = sequence.gather(-1, middle.clamp({ max: size - 1 }));
+    const open = low.lt(high);
+    const after = (right ? at.le(wanted) : at.lt(wanted)).logicalAnd(open);
+    low = where(after, middle.add(1), low);
+    high = where(open.logicalAnd(after.logicalNot()), middle, high);
+  }
+  return low.reshape(values.shape).to(outInt32 ? int32 : int64);
+}
+defineComposite('searchsorted', searchsorted, {
+  method: false,
+  samples: () => [[sampleTensor([9]).sort().values.detach(), sampleTensor([2, 3], { seed: 8 }).detach()]],
+});
+
+/** The bucket of each element between sorted boundaries; see {@link searchsorted}. */
+export function bucketize(input: Tensor, boundaries: Tensor, options: SearchOptions = {}): Tensor {
+  return searchsorted(boundaries, input, options);
+}
+defineComposite('bucketize', bucketize, { method: false, samples: () => [[sampleTensor([2, 3]).detach(), sampleTensor([9]).sort().values.detach()]] });
+
+/** Whether each element is among the test elements, as a bool tensor. */
+export function isin(elements: Tensor, testElements: Tensor | number, { invert = false }: { assumeUnique?: boolean; invert?: boolean } = {}): Tensor {
+  requireTensor(elements, 'isin', 'elements');
+  const found = testElements instanceof Tensor ? amongSorted(elements, testElements.detach().reshape(-1).sort().values) : elements.eq(testElements);
+  return invert ? found.logicalNot() : found;
+}
+defineComposite('isin', isin, { method: false, samples: () => [[sampleTensor([2, 3]).detach(), sampleTensor([2, 3]).detach()]] });
+
+function amongSorted(elements: Tensor, sorted: Tensor): Tensor {
+  const n = sorted.numel();
+  if (n === 0) return elements.ne(elements).logicalAnd(elements.eq(elements));
+  const at = searchsorted(sorted, elements).clamp({ max: n - 1 });
+  return sorted.gather(0, at.reshape(-1)).reshape(elements.shape).eq(elements);
+}
+
+/** What {@link unique} gives beside the values. */
+export interface UniqueOptions {
+  /** Accepted for PyTorch's sake: the values are always sorted. */
+  sorted?: boolean;
+  /** Also where each element went. */
+  returnInverse?: boolean;
+  /** Also how often each value occurs. */
+  returnCounts?: boolean;
+}
+
+/** The different values of a tensor in order, then (where asked for) the index of each element's value and the counts. Blocks. */
+export function unique(input: Tensor): Tensor;
+export function unique(input: Tensor, options: UniqueOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
+export function unique(input: Tensor, options: UniqueOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
+export function unique(input: Tensor, options?: UniqueOptions): Tensor | Tensor[];
+export function unique(input: Tensor, { returnInverse = false, returnCounts = false }: UniqueOptions = {}): Tensor | Tensor[] {
+  requireTensor(input, 'unique');
+  const { values, indices } = input.detach().reshape(-1).sort();
+  const { heads, group } = runs(values);
+  const inverse = indices.newZeros(indices.shape).scatter(0, indices, group).reshape(input.shape);
+  return assemble(heads, returnInverse ? inverse : null, returnCounts ? group : null);
+}
+defineComposite('unique', unique, { readsValues: true, samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 4 }), { returnInverse: true, returnCounts: true }]] });
+
+/** As {@link unique}, of values that follow one another: without sorting. Blocks. */
+export function uniqueConsecutive(input: Tensor): Tensor;
+export function uniqueConsecutive(input: Tensor, options: UniqueOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
+export function uniqueConsecutive(input: Tensor, options: UniqueOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
+export function uniqueConsecutive(input: Tensor, options?: UniqueOptions): Tensor | Tensor[];
+export function uniqueConsecutive(input: Tensor, { returnInverse = false, returnCounts = false }: UniqueOptions = {}): Tensor | Tensor[] {
+  requireTensor(input, 'uniqueConsecutive');
+  const { heads, group } = runs(input.detach().reshape(-1));
+  return assemble(heads, returnInverse ? group.reshape(input.shape) : null, returnCounts ? group : null);
+}
+defineComposite('uniqueConsecutive', uniqueConsecutive, { readsValues: true, samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 3 })]] });
+
+/** The first value of each run of equal ones, and the run of each element. */
+function runs(values: Tensor): { heads: Tensor; group: Tensor } {
+  if (values.numel() === 0) return { heads: values.clone(), group: values.newZeros([0], { dtype: int64 }) };
+  const first = values.newOnes([1]).eq(1);
+  const starts = cat([first, values.slice(0, 1).ne(values.slice(0, 0, -1))]);
+  return { heads: values.maskedSelect(starts), group: starts.long().cumsum(0).sub(1) };
+}
+
+function assemble(heads: Tensor, inverse: Tensor | null, group: Tensor | null): Tensor | Tensor[] {
+  const counts = group === null ? null : bincountOf(group, heads.numel());
+  const all = [heads, inverse, counts].filter((t): t is Tensor => t !== null);
+  return all.length === 1 ? heads : all;
+}
+
+function bincountOf(index: Tensor, size: number): Tensor {
+  return index.newZeros([size], { dtype: int64 }).scatterAdd(0, index, index.newOnes(index.shape, { dtype: int64 }));
+}
+
+/**
+ * How often each number from 0 on occurs (or the sum of its weights). Blocks: its size depends on the largest number.
+ *
+ * @throws DtypeError for a tensor that is not of integers. @throws ShapeError unless it is a vector. @throws ArgumentError for negative numbers
+ */
+export function bincount(input: Tensor, weights: Tensor | null = null, minlength = 0): Tensor {
+  requireTensor(input, 'bincount');
+  if (input.ndim !== 1) throw new ShapeError(`bincount: expected a vector, got shape ${formatShape(input.shape)}`, { op: 'bincount' });
+  if (input.dtype.category !== 1) throw new DtypeError(`bincount: expected integers, got ${input.dtype.name}`, { op: 'bincount' });
+  const index = input.long();
+  if (index.numel() === 0) return index.newZeros([minlength]);
+  if (Number(index.amin().item()) < 0) throw new ArgumentError('bincount: expected numbers of 0 or more', { op: 'bincount' });
+  const size = Math.max(minlength, Number(index.amax().item()) + 1);
+  return weights === null ? bincountOf(index, size) : weights.newZeros([size]).scatterAdd(0, index, weights);
+}
+defineComposite('bincount', bincount, { readsValues: true, samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 4 }), null, 6]] });
+
+/** Counts of elements in `bins` equal parts of [min, max] (of all elements' range if both are 0); others do not count. */
+export function histc(input: Tensor, bins = 100, { min = 0, max = 0 }: { min?: number; max?: number } = {}): Tensor {
+  requireTensor(input, 'histc');
+  if (!input.dtype.isFloatingPoint) throw new DtypeError(`histc: expected a floating point tensor, got ${input.dtype.name}`, { op: 'histc' });
+  if (!Number.isInteger(bins) || bins < 1 || min > max) throw new ArgumentError(`histc: cannot count in ${bins} bins from ${min} to ${max}`, { op: 'histc', bins, min, max });
+  const x = input.detach().reshape(-1);
+  const whole = min === 0 && max === 0 && x.numel() > 0;
+  const [low, high] = whole ? [Number(x.amin().item()), Number(x.amax().item())] : [min, max];
+  const [from, to] = low === high ? [low - 1, high + 1] : [low, high];
+  const inside = x.ge(from).logicalAnd(x.le(to));
+  const bin = where(inside, x.sub(from).mul(bins / (to - from)), 0)
+    .floor()
+    .clamp({ min: 0, max: bins - 1 })
+    .long();
+  return x.newZeros([bins]).scatterAdd(0, bin, inside.to(x.dtype));
+}
+defineComposite('histc', histc, { readsValues: true, samples: () => [[sampleTensor([9]).detach(), 4, { min: -1, max: 1 }]] });
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** The different values in order, and where asked for the inverse indices and counts. Blocks. */
+    unique(): Tensor;
+    unique(options: UniqueOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
+    unique(options: UniqueOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
+    unique(options?: UniqueOptions): Tensor | Tensor[];
+    /** The values of runs of equal elements, and where asked for the inverse indices and counts. Blocks. */
+    uniqueConsecutive(): Tensor;
+    uniqueConsecutive(options: UniqueOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
+    uniqueConsecutive(options: UniqueOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
+    uniqueConsecutive(options?: UniqueOptions): Tensor | Tensor[];
+    /** How often each number from 0 on occurs, or the sum of its weights. Blocks. @throws DtypeError, ShapeError, ArgumentError */
+    bincount(weights?: Tensor | null, minlength?: number): Tensor;
+    /** Counts of elements in equal parts of a range. @throws DtypeError, ArgumentError */
+    histc(bins?: number, options?: { min?: number; max?: number }): Tensor;
+  }
+}

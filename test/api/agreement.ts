@@ -1,0 +1,41 @@
+/** Checked by tsc alone: functions, methods and in-place twins of one name take the same arguments. Of overloads, the last is compared. */
+import type * as shardwise from '../../lib/index.js';
+import type { Tensor } from '../../lib/index.js';
+
+type Functions = typeof shardwise;
+type Callable = (...args: never) => unknown;
+type Tail<F> = F extends (input: never, ...rest: infer R) => unknown ? R : never;
+type Arguments<F> = F extends (...args: infer A) => unknown ? A : never;
+type Same<A, B> = [A] extends [B] ? ([B] extends [A] ? true : false) : false;
+type Nothing<T extends never> = T;
+
+/** Names that are a function of the package and a method of tensors. */
+type Shared = {
+  [K in keyof Functions & keyof Tensor]: Functions[K] extends Callable ? (Tensor[K] extends Callable ? K : never) : never;
+}[keyof Functions & keyof Tensor];
+
+/** Shared names whose arguments behind the tensor differ. */
+type FunctionsThatDiffer = {
+  [K in Shared]: Same<Tail<Functions[K]>, Arguments<Tensor[K]>> extends true ? never : K;
+}[Shared];
+
+/** Names whose in-place twin takes other arguments. */
+type TwinsThatDiffer = {
+  [K in keyof Tensor]: K extends string
+    ? `${K}_` extends keyof Tensor
+      ? Same<Arguments<Tensor[K]>, Arguments<Tensor[`${K}_` & keyof Tensor]>> extends true
+        ? never
+        : K
+      : never
+    : never;
+}[keyof Tensor];
+
+/** As in PyTorch: the methods also take sizes one by one; `x.where(condition, other)` has the condition second. */
+type ByDesign = 'view' | 'reshape' | 'permute' | 'expand' | 'repeat' | 'where';
+/** The method, which PyTorch does not have, is the short form that gradients use. */
+type ShortForms = 'zerosLike';
+/** Twins keep their dtype, and fill with a probability where the other form reads one from each element. */
+type TwinsByDesign = 'cumsum' | 'cumprod' | 'bernoulli' | 'requiresGrad';
+
+export type FunctionsAgree = Nothing<Exclude<FunctionsThatDiffer, ByDesign | ShortForms>>;
+export type TwinsAgree = Nothing<Exclude<TwinsThatDiffer, TwinsByDesign>>;

@@ -1,0 +1,32 @@
+/** Cutting tensors off from the graph, and switching recording. */
+import assert from 'node:assert/strict';
+import { AutogradError, isGradEnabled, ones, setGradEnabled } from '../../lib/index.js';
+
+describe('detach_, retainsGrad and setGradEnabled', () => {
+  it('detach_ makes a leaf of a computed tensor, and refuses a view', () => {
+    const x = ones([2], { requiresGrad: true });
+    const y = x.mul(2);
+    assert.equal(y.detach_(), y);
+    assert.deepEqual([y.isLeaf, y.requiresGrad], [true, false]);
+    assert.throws(() => x.mul(2).view(1, 2).detach_(), AutogradError);
+  });
+
+  it('retainsGrad says whether a computed tensor keeps its gradient', () => {
+    const y = ones([2], { requiresGrad: true }).mul(2);
+    assert.equal(y.retainsGrad, false);
+    y.retainGrad();
+    assert.equal(y.retainsGrad, true);
+    y.sum().backward();
+    assert.deepEqual(y.grad?.tolist(), [1, 1]);
+  });
+
+  it('setGradEnabled switches until it is set again', () => {
+    const before = setGradEnabled(false);
+    try {
+      assert.equal(ones([1], { requiresGrad: true }).mul(2).requiresGrad, false);
+    } finally {
+      setGradEnabled(before);
+    }
+    assert.equal(isGradEnabled(), true);
+  });
+});

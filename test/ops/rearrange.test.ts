@@ -1,0 +1,250 @@
+/** Values of ops that move elements: repeated, turned, split, joined, put on grids and diagonals. */
+import assert from 'node:assert/strict';
+import {
+  ArgumentError,
+  arange,
+  blockDiag,
+  broadcastShapes,
+  broadcastTensors,
+  cartesianProd,
+  columnStack,
+  diag,
+  diagEmbed,
+  dstack,
+  float32,
+  hstack,
+  int64,
+  meshgrid,
+  nn,
+  ShapeError,
+  type Tensor,
+  tensor,
+  trilIndices,
+  triuIndices,
+  vstack,
+} from '../../lib/index.js';
+
+const whole = (data: Parameters<typeof tensor>[0]): Tensor => tensor(data, { dtype: int64 });
+const grid = (): Tensor => arange(6).reshape(2, 3); // [[0, 1, 2], [3, 4, 5]]
+
+const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected: unknown]> = {
+  'tile repeats whole tensors': [
+    () => arange(2).tile(2, 2),
+    [
+      [0, 1, 0, 1],
+      [0, 1, 0, 1],
+    ],
+  ],
+  'repeatInterleave repeats elements': [() => arange(3).repeatInterleave(2), [0, 0, 1, 1, 2, 2]],
+  'repeatInterleave repeats slices': [
+    () => grid().repeatInterleave(2, 0),
+    [
+      [0, 1, 2],
+      [0, 1, 2],
+      [3, 4, 5],
+      [3, 4, 5],
+    ],
+  ],
+  'repeatInterleave takes a count for each': [() => arange(3).repeatInterleave(whole([2, 0, 3])), [0, 0, 2, 2, 2]],
+  'roll of the flattened tensor': [
+    () => grid().roll(1),
+    [
+      [5, 0, 1],
+      [2, 3, 4],
+    ],
+  ],
+  'roll along several dims': [
+    () => grid().roll([1, -1], [0, 1]),
+    [
+      [4, 5, 3],
+      [1, 2, 0],
+    ],
+  ],
+  'flip of several dims': [
+    () => grid().flip(0, 1),
+    [
+      [5, 4, 3],
+      [2, 1, 0],
+    ],
+  ],
+  'rot90 turns from the first dim to the second': [
+    () => grid().rot90(),
+    [
+      [2, 5],
+      [1, 4],
+      [0, 3],
+    ],
+  ],
+  'rot90 backwards': [
+    () => grid().rot90(-1),
+    [
+      [3, 0],
+      [4, 1],
+      [5, 2],
+    ],
+  ],
+  'movedim of several dims': [() => tensor([...arange(24).reshape(2, 3, 4).movedim([0, 1], [-1, -2]).shape]), [4, 3, 2]],
+  'T reverses all dims': [() => tensor([...arange(24).reshape(2, 3, 4).T.shape]), [4, 3, 2]],
+  'mT exchanges the last two': [() => tensor([...arange(24).reshape(2, 3, 4).mT.shape]), [2, 4, 3]],
+  'tensorSplit in uneven parts': [
+    () => arange(7).tensorSplit(3),
+    [
+      [0, 1, 2],
+      [3, 4],
+      [5, 6],
+    ],
+  ],
+  'tensorSplit at indices': [() => arange(5).tensorSplit([1, 3]), [[0], [1, 2], [3, 4]]],
+  'hsplit cuts columns': [
+    () => grid().hsplit([1]),
+    [
+      [[0], [3]],
+      [
+        [1, 2],
+        [4, 5],
+      ],
+    ],
+  ],
+  'hstack of vectors': [() => hstack([arange(2), arange(1)]), [0, 1, 0]],
+  'vstack of vectors': [
+    () => vstack([arange(2), arange(2)]),
+    [
+      [0, 1],
+      [0, 1],
+    ],
+  ],
+  'dstack of vectors': [
+    () => dstack([arange(2), arange(2)]),
+    [
+      [
+        [0, 0],
+        [1, 1],
+      ],
+    ],
+  ],
+  'columnStack of vectors': [
+    () => columnStack([arange(2), arange(2)]),
+    [
+      [0, 0],
+      [1, 1],
+    ],
+  ],
+  broadcastTensors: [
+    () => broadcastTensors(arange(2), arange(2).reshape(2, 1)),
+    [
+      [
+        [0, 1],
+        [0, 1],
+      ],
+      [
+        [0, 0],
+        [1, 1],
+      ],
+    ],
+  ],
+  'meshgrid counts rows first': [
+    () => meshgrid([arange(2), arange(3)])[1] as Tensor,
+    [
+      [0, 1, 2],
+      [0, 1, 2],
+    ],
+  ],
+  "meshgrid 'xy' counts columns first": [
+    () => meshgrid([arange(2), arange(3)], { indexing: 'xy' })[0] as Tensor,
+    [
+      [0, 1],
+      [0, 1],
+      [0, 1],
+    ],
+  ],
+  cartesianProd: [
+    () => cartesianProd(arange(2), whole([5, 6])),
+    [
+      [0, 5],
+      [0, 6],
+      [1, 5],
+      [1, 6],
+    ],
+  ],
+  blockDiag: [
+    () => blockDiag(whole([[1, 2]]), whole([[3], [4]])),
+    [
+      [1, 2, 0],
+      [0, 0, 3],
+      [0, 0, 4],
+    ],
+  ],
+  'diag of a vector above the diagonal': [
+    () => diag(whole([1, 2]), 1),
+    [
+      [0, 1, 0],
+      [0, 0, 2],
+      [0, 0, 0],
+    ],
+  ],
+  'diag of a matrix': [() => grid().diag(), [0, 4]],
+  'diagEmbed in the first and last dim': [() => tensor([...diagEmbed(arange(6).reshape(2, 3), 0, 0, 2).shape]), [3, 2, 3]],
+  triuIndices: [
+    () => triuIndices(2, 3, { offset: 1 }),
+    [
+      [0, 0, 1],
+      [1, 2, 2],
+    ],
+  ],
+  trilIndices: [
+    () => trilIndices(2, 2),
+    [
+      [0, 1, 1],
+      [0, 0, 1],
+    ],
+  ],
+  'pad lists the last dim first': [
+    () => nn.functional.pad(grid(), [1, 0, 0, 1]),
+    [
+      [0, 0, 1, 2],
+      [0, 3, 4, 5],
+      [0, 0, 0, 0],
+    ],
+  ],
+  'pad reflects without the edge': [() => nn.functional.pad(arange(3), [2, 1], { mode: 'reflect' }), [2, 1, 0, 1, 2, 1]],
+  'pad repeats the edge': [() => nn.functional.pad(arange(3), [2, 1], { mode: 'replicate' }), [0, 0, 0, 1, 2, 2]],
+  'pad goes around': [() => nn.functional.pad(arange(3), [2, 1], { mode: 'circular' }), [1, 2, 0, 1, 2, 0]],
+  'pad takes away': [() => nn.functional.pad(arange(4), [-1, -1]), [1, 2]],
+};
+
+describe('ops that move elements', () => {
+  for (const [what, [actual, expected]] of Object.entries(cases)) {
+    it(what, () => {
+      const got = actual();
+      assert.deepEqual(Array.isArray(got) ? got.map((t: Tensor) => t.tolist()) : (got as Tensor).tolist(), expected);
+    });
+  }
+
+  it('gives the slices of dim 0 to for-of, as views', () => {
+    const t = grid();
+    const rows = [...t];
+    assert.equal(t.length, 2);
+    assert.deepEqual(
+      rows.map((r) => r.tolist()),
+      [
+        [0, 1, 2],
+        [3, 4, 5],
+      ],
+    );
+    assert.equal(rows[1]?.isSetTo(t.select(0, 1)), true);
+    assert.throws(() => [...tensor(1)], ShapeError);
+    assert.throws(() => tensor(1).length, ShapeError);
+  });
+
+  it('names what does not fit', () => {
+    assert.throws(() => grid().roll([1, 2]), ArgumentError);
+    assert.throws(() => grid().repeatInterleave(-1), ArgumentError);
+    assert.throws(() => arange(3).repeatInterleave(whole([1, 2])), ShapeError);
+    assert.throws(() => broadcastShapes([2], [3]), ShapeError);
+    assert.deepEqual(broadcastShapes([2, 1], [3], []), [2, 3]);
+    assert.throws(() => nn.functional.pad(grid(), [1]), ArgumentError);
+    assert.throws(() => nn.functional.pad(arange(3), [3, 0], { mode: 'reflect' }), ArgumentError);
+    assert.throws(() => meshgrid([grid()]), ShapeError);
+    assert.throws(() => tensor(1, { dtype: float32 }).mT, ShapeError);
+  });
+});

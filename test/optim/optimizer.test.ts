@@ -1,0 +1,107 @@
+/** What all optimizers share: groups, hooks, modes, state; and the state of schedules. */
+import assert from 'node:assert/strict';
+import { ArgumentError, nn, noGrad, ones, optim, type Tensor, tensor } from '../../lib/index.js';
+
+function parameter(...values: number[]): nn.Parameter {
+  const p = new nn.Parameter(tensor(values));
+  p.grad = ones([values.length]);
+  return p;
+}
+const values = (t: Tensor): unknown => t.tolist();
+
+describe('optimizers', () => {
+  for (const [name, make] of Object.entries({
+    SGD: (p: Tensor, options: object) => new optim.SGD([p], { lr: 0.1, momentum: 0.9, ...options }),
+    Adam: (p: Tensor, options: object) => new optim.Adam([p], { lr: 0.1, ...options }),
+    AdamW: (p: Tensor, options: object) => new optim.AdamW([p], { lr: 0.1, amsgrad: true, ...options }),
+  })) {
+    it(`${name} steps alike with foreach, fused, and one by one`, () => {
+      const results = [{}, { foreach: true }, { fused: true }, { foreach: false }, { capturable: true }].map((options) => {
+        const p = parameter(1, 2);
+        const optimizer = make(p, options);
+        for (let i = 0; i < 3; i++) optimizer.step();
+        return p.detach();
+      });
+      for (const r of results) assert.ok(r.allclose(results[0] as Tensor, { rtol: 1e-6 }));
+    });
+
+    it(`${name} goes up with maximize, and refuses what it cannot do`, () => {
+      const p = parameter(1);
+      make(p, { maximize: true }).step();
+      assert.ok(p.item() > 0.99);
+      assert.throws(() => make(p, { differentiable: true }), ArgumentError);
+      assert.throws(() => make(p, { fused: true, foreach: true }), ArgumentError);
+    });
+  }
+
+  it('steps each group with its own settings, later groups too', () => {
+    const [a, b] = [parameter(1), parameter(1)];
+    const optimizer = new optim.SGD([{ params: [a] }], { lr: 0.5 });
+    optimizer.addParamGroup({ params: [b], lr: 0.25 });
+    optimizer.step();
+    assert.deepEqual([values(a), values(b)], [[0.5], [0.75]]);
+    assert.throws(() => optimizer.addParamGroup({ params: [a] }), ArgumentError);
+    assert.throws(() => new optim.SGD(a, { lr: 1 }), /one tensor/);
+  });
+
+  it('runs hooks around a step until they are removed', () => {
+    const seen: string[] = [];
+    const optimizer = new optim.SGD([parameter(1)], { lr: 1 });
+    const before = optimizer.registerStepPreHook((o) => void seen.push(`before ${o === (optimizer as unknown)}`));
+    optimizer.registerStepPostHook(() => void seen.push('after'));
+    optimizer.step(() => seen.push('closure'));
+    before.remove();
+    optimizer.step();
+    assert.deepEqual(seen, ['before true', 'closure', 'after', 'after']);
+  });
+
+  it('goes on from a state dict as if it had not stopped', () => {
+    const [a, b] = [parameter(1, 2), parameter(1, 2)];
+    const [first, second] = [a, b].map((p) => new optim.Adam([p], { lr: 0.1 })) as [optim.Adam, optim.Adam];
+    first.step();
+    noGrad(() => b.copy_(a));
+    second.loadStateDict(first.stateDict());
+    first.step();
+    second.step();
+    assert.deepEqual(values(a), values(b));
+  });
+});
+
+describe('schedules', () => {
+  const { lrScheduler } = optim;
+  const kinds: Record<string, (o: optim.Optimizer) => { step(metric: number): void; getLastLr(): number[]; stateDict(): object; loadStateDict(s: Record<string, unknown>): void }> =
+    {
+      LambdaLR: (o) => new lrScheduler.LambdaLR(o, { lrLambda: (n) => 0.9 ** n }),
+      MultiplicativeLR: (o) => new lrScheduler.MultiplicativeLR(o, { lrLambda: () => 0.9 }),
+      StepLR: (o) => new lrScheduler.StepLR(o, { stepSize: 2 }),
+      MultiStepLR: (o) => new lrScheduler.MultiStepLR(o, { milestones: [2, 3] }),
+      ConstantLR: (o) => new lrScheduler.ConstantLR(o, { totalIters: 3 }),
+      LinearLR: (o) => new lrScheduler.LinearLR(o, { totalIters: 4 }),
+      ExponentialLR: (o) => new lrScheduler.ExponentialLR(o, { gamma: 0.8 }),
+      PolynomialLR: (o) => new lrScheduler.PolynomialLR(o, { totalIters: 6, power: 2 }),
+      CosineAnnealingLR: (o) => new lrScheduler.CosineAnnealingLR(o, { TMax: 5 }),
+      CosineAnnealingWarmRestarts: (o) => new lrScheduler.CosineAnnealingWarmRestarts(o, { T0: 2, TMult: 2 }),
+      OneCycleLR: (o) => new lrScheduler.OneCycleLR(o, { maxLr: 1, totalSteps: 10 }),
+      CyclicLR: (o) => new lrScheduler.CyclicLR(o, { baseLr: 0.1, maxLr: 1, stepSizeUp: 2 }),
+      SequentialLR: (o) =>
+        new lrScheduler.SequentialLR(o, [new lrScheduler.ConstantLR(o, { totalIters: 2 }), new lrScheduler.ExponentialLR(o, { gamma: 0.5 })], { milestones: [3] }),
+      ChainedScheduler: (o) => new lrScheduler.ChainedScheduler([new lrScheduler.ConstantLR(o), new lrScheduler.ExponentialLR(o, { gamma: 0.9 })]),
+      ReduceLROnPlateau: (o) => new lrScheduler.ReduceLROnPlateau(o, { patience: 0 }),
+    };
+
+  for (const [name, make] of Object.entries(kinds)) {
+    it(`${name} goes on from its state, through JSON`, () => {
+      const optimizer = (): optim.SGD => new optim.SGD([parameter(1)], { lr: 1, momentum: 0.9 });
+      const [a, b] = [optimizer(), optimizer()];
+      const [first, second] = [make(a), make(b)];
+      for (let i = 0; i < 2; i++) first.step(i);
+      b.loadStateDict(a.stateDict());
+      second.loadStateDict(JSON.parse(JSON.stringify(first.stateDict())));
+      for (let i = 0; i < 3; i++) {
+        first.step(i);
+        second.step(i);
+        assert.deepEqual(second.getLastLr(), first.getLastLr());
+      }
+    });
+  }
+});
