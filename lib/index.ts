@@ -1,6 +1,7 @@
 /** Shardwise: tensors, automatic differentiation, `nn`, `optim` and `compile`, on CPU and CUDA. */
 import './runtime.js';
 
+export * as amp from './amp/index.js';
 export { enableGrad, inferenceMode, isGradEnabled, isInferenceMode as isInferenceModeEnabled, noGrad, setGradEnabled } from './autograd/grad-mode.js';
 export * as autograd from './autograd/index.js';
 export { loadSafetensors, SafetensorsFile, type SaveOptions, saveSafetensors } from './checkpoint/safetensors.js';

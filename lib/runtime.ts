@@ -1,10 +1,12 @@
 /** Composition root: puts the layers together and connects them to the addon. Read this file first; nothing else sees all. */
 import { inspect } from 'node:util';
+import { autocastState } from './amp/autocast.js';
 import { AccumulateGrad } from './autograd/accumulate-grad.js';
 import { autogradLayer } from './autograd/autograd-layer.js';
 import './autograd/backward.js';
 import './autograd/set-data.js';
 import { type CompileOptions, compile } from './compile/compile.js';
+import { addAmbientGuard } from './compile/guards.js';
 import { cpu, type Device } from './core/device.js';
 import { installAutograd, swapBackend } from './core/dispatch.js';
 import type { DType } from './core/dtype.js';
@@ -30,6 +32,7 @@ const addon = loadAddon();
 connect(addon);
 installMemory(nativeMemory);
 installAutograd(autogradLayer);
+addAmbientGuard(autocastState);
 swapBackend(runEager);
 installDevicePreparation((device) => {
   if (device.type === 'cpu') return;

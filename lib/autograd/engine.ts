@@ -2,6 +2,7 @@
  * The backward engine: walks the graph from the roots, accumulators first, then later nodes before earlier ones. Gradients
  * that nobody else can see are freed as soon as they have been used.
  */
+import { setOperandConverter } from '../core/autocast.js';
 import { closeScope, openScope, resumeScope, type Scope, suspendScope } from '../core/scope.js';
 import type { Storage } from '../core/storage.js';
 import { setGrad, Tensor } from '../core/tensor.js';
@@ -34,6 +35,7 @@ export function runBackward(roots: readonly Edge[], rootGrads: readonly Tensor[]
   const callbacks: (() => void)[] = [];
   callbackStack.push(callbacks);
   const modeBefore = setGradEnabled(options.createGraph);
+  const converter = setOperandConverter(null); // gradients have the dtypes that mixed precision chose in forward
   const scope = options.createGraph ? null : openScope();
   const run = new BackwardRun(options, scope);
   try {
@@ -45,6 +47,7 @@ export function runBackward(roots: readonly Edge[], rootGrads: readonly Tensor[]
     run.leave();
     callbackStack.pop();
     setGradEnabled(modeBefore);
+    setOperandConverter(converter);
     if (scope !== null) {
       resumeScope(scope);
       closeScope(scope, null);

@@ -1,6 +1,7 @@
 /**
  * The one door. Every op call of the library, of gradients and of user code passes here, through three fixed layers:
- * autograd, DTensor, backend. A layer handles the call or passes it to the next one; runtime.ts installs them once.
+ * autograd, DTensor, backend. A layer handles the call or passes it to the next one; runtime.ts installs them once. While mixed
+ * precision is on, a fourth one stands before them and converts operands.
  */
 import type { AnyOp } from './op.js';
 import type { Tensor } from './tensor.js';
@@ -15,12 +16,27 @@ const missing: Layer = () => {
 };
 
 let autograd: Layer = missing;
+/** Where calls enter: autograd, or the layer before it. */
+let entry: Layer = missing;
 let dtensor: Layer | null = null;
 let backend: Layer = missing;
 
 /** @internal */
 export function installAutograd(layer: Layer): void {
   autograd = layer;
+  entry = layer;
+}
+
+/** Puts a layer before autograd (null takes it away) and returns the one before. It passes calls on with {@link belowEntry}. @internal */
+export function swapEntry(layer: Layer | null): Layer | null {
+  const before = entry === autograd ? null : entry;
+  entry = layer ?? autograd;
+  return before;
+}
+
+/** For the layer before autograd: the next layer down. @internal */
+export function belowEntry(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
+  return autograd(op, inputs, params, into);
 }
 
 /** @internal */
@@ -36,7 +52,7 @@ export function swapBackend(layer: Layer): Layer {
 }
 
 export function dispatch(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null = null): Tensor[] {
-  return autograd(op, inputs, params, into);
+  return entry(op, inputs, params, into);
 }
 
 /** For the autograd layer: the next layer down. @internal */
@@ -51,5 +67,5 @@ export function belowDTensor(op: AnyOp, inputs: readonly Tensor[], params: objec
 
 /** An op with one output. */
 export function dispatchOne(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null = null): Tensor {
-  return autograd(op, inputs, params, into)[0] as Tensor;
+  return entry(op, inputs, params, into)[0] as Tensor;
 }

@@ -108,3 +108,10 @@ export class CompileError extends ShardwiseError {
     super('ERR_COMPILE', message, details, options);
   }
 }
+
+/** Mixed precision was used out of order: a scaler's methods between two updates. */
+export class AmpError extends ShardwiseError {
+  constructor(message: string, details: Record<string, unknown> = {}) {
+    super('ERR_AMP', message, details);
+  }
+}

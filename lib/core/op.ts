@@ -2,6 +2,7 @@
  * The op table's vocabulary. An op is one entry in lib/ops: everything that any layer needs to know of it stands there, and
  * no other file mentions an op by name.
  */
+import type { AutocastPolicy } from './autocast.js';
 import type { CommandWriter } from './command.js';
 import type { Device } from './device.js';
 import type { DType } from './dtype.js';
@@ -82,6 +83,8 @@ export interface Op<P> {
   /** Outputs that have a gradient; null means all floating ones. Statistics kept for backward have none. */
   readonly differentiable: readonly number[] | null;
   readonly samples: () => readonly Sample<P>[];
+  /** What mixed precision does to the operands; null: nothing. */
+  readonly autocast: AutocastPolicy | null;
   /** The C expression of a pointwise op, for both backends and for fusion; see native/generated/pointwise_ops.inc. */
   readonly pointwise: PointwiseSpec | null;
 }
@@ -114,6 +117,7 @@ export type OpDefinition<P> = Pick<Op<P>, 'name' | 'doc' | 'samples'> & {
     outputs?: readonly number[];
   };
   differentiable?: readonly number[];
+  autocast?: AutocastPolicy;
   pointwise?: PointwiseSpec;
 };
 
@@ -143,6 +147,7 @@ export function defineOp<P>(definition: OpDefinition<P>): Op<P> {
     savesOutputs: saves?.outputs ?? [],
     differentiable: definition.differentiable ?? null,
     samples: definition.samples,
+    autocast: definition.autocast ?? null,
     pointwise: definition.pointwise ?? null,
   };
   table.push(op);

@@ -57,8 +57,9 @@ function moveTo(storage: Storage, owner: Scope | null): void {
 
 /** Gives a storage that now belongs to something older than its scope to that thing's owner: an outer scope, or the collector. @internal */
 export function outliveScope(storage: Storage, owner: Scope | null): void {
-  for (let scope = storage.scope; scope !== null; scope = scope.parent) if (scope === owner) return moveTo(storage, owner);
-  if (storage.scope !== null && owner === null) storage.escape();
+  let scope = storage.scope;
+  while (scope !== null && scope !== owner) scope = scope.parent;
+  if (scope === owner) moveTo(storage, owner);
 }
 
 /** Finds the storages reachable from a returned value: tensors, arrays, plain objects, maps. @internal */

@@ -1,4 +1,5 @@
 /** Scaled dot product attention: fused, the score matrix is never written. */
+import { autocastOperands } from '../core/autocast.js';
 import { dispatch } from '../core/dispatch.js';
 import { bool, float32, float64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
@@ -89,6 +90,7 @@ function attentionWeights(q: Tensor, k: Tensor, mask: Tensor, { scale, causal }:
 
 const attentionOp: Op<Attention> = defineOp<Attention>({
   name: 'attention',
+  autocast: 'low precision',
   differentiable: [0],
   doc: 'softmax(scale q k^T + mask) v, by blocks.',
   kernelParams: attentionParams,
@@ -148,6 +150,14 @@ export interface AttentionOptions {
  * @see Vaswani et al., arXiv:1706.03762; Dao et al., arXiv:2205.14135
  */
 export function scaledDotProductAttention(query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions = {}): Tensor {
+  const { attnMask = null } = options;
+  for (const [name, t] of Object.entries({ query, key, value })) requireTensor(t, 'scaledDotProductAttention', name);
+  const [q, k, v] = autocastOperands('low precision', [query, key, value] as const);
+  const mask = attnMask === null ? null : autocastOperands('low precision', [attnMask] as const)[0];
+  return attentionOf(q, k, v, { ...options, attnMask: mask });
+}
+
+function attentionOf(query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions): Tensor {
   const { attnMask = null, dropoutP = 0, isCausal = false, scale = null, enableGqa = false } = options;
   checkAttention(query, key, value, attnMask, isCausal, enableGqa);
   if (attnMask?.requiresGrad) return attentionWithMaskGradient(query, key, value, attnMask, scale, dropoutP);
@@ -193,7 +203,6 @@ function attentionWithMaskGradient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor
 
 function checkAttention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | null, causal: boolean, gqa: boolean): void {
   const op = 'scaledDotProductAttention';
-  for (const [name, t] of Object.entries({ query: q, key: k, value: v })) requireTensor(t, op, name);
   const shapes = `query ${formatShape(q.shape)}, key ${formatShape(k.shape)}, value ${formatShape(v.shape)}`;
   const size = (t: Tensor, back: number): number | undefined => t.shape[t.shape.length - back];
   const lead = (t: Tensor): Shape => t.shape.slice(0, gqa ? -3 : -2);

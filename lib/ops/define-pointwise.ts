@@ -18,6 +18,7 @@ type PointwiseDefinition<P> = {
   vjp: OpDefinition<P>['vjp'];
   saves?: OpDefinition<P>['saves'];
   decompose?: OpDefinition<P>['decompose'];
+  autocast?: OpDefinition<P>['autocast'];
   samples: () => readonly Sample<P>[];
 };
 

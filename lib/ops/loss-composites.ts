@@ -1,5 +1,6 @@
 /** Losses written in other ops: smoothL1Loss, huberLoss, klDiv, binaryCrossEntropy and margin losses. */
 
+import { autocastOperands } from '../core/autocast.js';
 import { int64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { broadcastShapes } from '../core/shape.js';
@@ -32,9 +33,10 @@ function checkPair(op: string, input: Tensor, target: Tensor, reduction: LossRed
 /** Squares below `beta`, absolute differences above. Gradient: both. @throws ShapeError, ArgumentError @see Girshick, arXiv:1504.08083 */
 export function smoothL1Loss(input: Tensor, target: Tensor, { reduction = 'mean', beta = 1 }: LossOptions & { beta?: number } = {}): Tensor {
   checkPair('smoothL1Loss', input, target, reduction);
+  const [x, y] = autocastOperands('float32 on cuda', [input, target] as const);
   if (beta < 0) throw new ArgumentError(`smoothL1Loss: beta must not be negative, got ${beta}`, { op: 'smoothL1Loss', beta });
-  if (beta === 0) return l1Loss(input, target, { reduction });
-  const distance = input.sub(target).abs();
+  if (beta === 0) return l1Loss(x, y, { reduction });
+  const distance = x.sub(y).abs();
   return reduceElements(where(distance.lt(beta), distance.square().mul(0.5 / beta), distance.sub(beta / 2)), reduction);
 }
 defineComposite('smoothL1Loss', smoothL1Loss, { method: false, samples: () => [pair(), [...pair(), { beta: 0.5, reduction: 'sum' }]] });
@@ -58,8 +60,9 @@ export interface KlDivOptions {
 /** The Kullback-Leibler divergence of log probabilities from a target distribution. Gradient: both. @throws ShapeError, ArgumentError */
 export function klDiv(input: Tensor, target: Tensor, { reduction = 'mean', logTarget = false }: KlDivOptions = {}): Tensor {
   checkPair('klDiv', input, target, reduction === 'batchmean' ? 'sum' : reduction);
-  const losses = logTarget ? target.exp().mul(target.sub(input)) : target.xlogy(target).sub(target.mul(input));
-  return reduction === 'batchmean' ? losses.sum().div(input.shape[0] ?? 1) : reduceElements(losses, reduction);
+  const [x, y] = autocastOperands('float32', [input, target] as const);
+  const losses = logTarget ? y.exp().mul(y.sub(x)) : y.xlogy(y).sub(y.mul(x));
+  return reduction === 'batchmean' ? losses.sum().div(x.shape[0] ?? 1) : reduceElements(losses, reduction);
 }
 defineComposite('klDiv', klDiv, {
   method: false,

@@ -1,9 +1,10 @@
 /** Losses: crossEntropy (fused), nllLoss, mseLoss, l1Loss, binaryCrossEntropyWithLogits. */
+import { autocastOperands } from '../core/autocast.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { float32, float64, int64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { formatShape } from '../core/shape.js';
+import { formatShape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { oneHot } from './indexing.js';
 import { requireTensor } from './operand.js';
@@ -46,6 +47,7 @@ const crossEntropyBackward: Op<CrossEntropy> = defineOp<CrossEntropy>({
 /** One loss for each row; reduction is composed above. */
 const crossEntropyOp: Op<CrossEntropy> = defineOp<CrossEntropy>({
   name: 'crossEntropyRows',
+  autocast: 'float32 on cuda',
   differentiable: [0],
   doc: 'The negative log probability of the target in each row of logits, and the log of the sum of exponentials.',
   kernel: 'cross_entropy',
@@ -100,21 +102,22 @@ export interface CrossEntropyOptions {
  *
  * @throws ShapeError, DtypeError; IndexError when a target is not a class
  */
-export function crossEntropy(input: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor {
+export function crossEntropy(logits: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor {
   const { weight = null, ignoreIndex = -100, reduction = 'mean', labelSmoothing = 0 } = options;
-  requireTensor(input, 'crossEntropy');
+  requireTensor(logits, 'crossEntropy');
+  const [input] = autocastOperands('float32 on cuda', [logits] as const);
   requireTensor(target, 'crossEntropy', 'target');
   checkReduction('crossEntropy', reduction);
   if (!(labelSmoothing >= 0 && labelSmoothing <= 1)) throw new ArgumentError(`crossEntropy: labelSmoothing must be between 0 and 1, got ${labelSmoothing}`, { op: 'crossEntropy' });
   if (target.dtype.isFloatingPoint) return probabilityCrossEntropy(input, target, options);
-  const { logits, labels, shape } = toRows('crossEntropy', input, target);
+  const { rows: inputRows, labels, shape } = toRows('crossEntropy', input, target);
   const classWeight = weight === null ? wrapNumber(0, input.dtype, input.device) : weight.to(input.dtype).contiguous();
-  const rows = dispatch(crossEntropyOp, [logits, labels, classWeight], { ignoreIndex, labelSmoothing })[0] as Tensor;
+  const rows = dispatch(crossEntropyOp, [inputRows, labels, classWeight], { ignoreIndex, labelSmoothing })[0] as Tensor;
   return reduceRows(rows, labels, shape, weight, ignoreIndex, reduction).to(input.dtype);
 }
 
 /** Classes last and rows merged: `[N, C, d]` becomes `[N d, C]`. */
-function toRows(op: string, input: Tensor, target: Tensor): { logits: Tensor; labels: Tensor; shape: readonly number[] } {
+function toRows(op: string, input: Tensor, target: Tensor): { rows: Tensor; labels: Tensor; shape: readonly number[] } {
   if (target.dtype !== int64) throw new DtypeError(`${op}: expected int64 class indices, got ${target.dtype.name}. Convert with .long().`, { op, dtype: target.dtype.name });
   if (!input.dtype.isFloatingPoint) throw new DtypeError(`${op}: expected floating point logits, got ${input.dtype.name}`, { op });
   const classDim = input.shape.length === 1 ? 0 : 1;
@@ -128,7 +131,7 @@ function toRows(op: string, input: Tensor, target: Tensor): { logits: Tensor; la
   const classes = input.shape[classDim] as number;
   const rows = input.shape.length <= 2 ? input : input.movedim(1, -1);
   const numRows = target.numel();
-  return { logits: rows.reshape([numRows, classes]).contiguous(), labels: target.reshape([numRows]).contiguous(), shape: target.shape };
+  return { rows: rows.reshape([numRows, classes]).contiguous(), labels: target.reshape([numRows]).contiguous(), shape: target.shape };
 }
 
 function reduceRows(rows: Tensor, labels: Tensor, shape: readonly number[], weight: Tensor | null, ignoreIndex: number, reduction: LossReduction): Tensor {
@@ -141,6 +144,12 @@ function reduceRows(rows: Tensor, labels: Tensor, shape: readonly number[], weig
 }
 
 function probabilityCrossEntropy(input: Tensor, target: Tensor, { weight = null, reduction = 'mean', labelSmoothing = 0 }: CrossEntropyOptions): Tensor {
+  if (!sameShape(input.shape, target.shape)) {
+    throw new ShapeError(
+      `crossEntropy: class probabilities must have the shape of the input, ${formatShape(input.shape)}, got ${formatShape(target.shape)}. Class indices are int64: convert them with .long().`,
+      { op: 'crossEntropy', shapes: [input.shape, target.shape] },
+    );
+  }
   const classDim = input.shape.length === 1 ? 0 : 1;
   const classes = input.shape[classDim] as number;
   const smooth = labelSmoothing === 0 ? target : target.mul(1 - labelSmoothing).add(labelSmoothing / classes);
@@ -165,11 +174,12 @@ export function nllLoss(input: Tensor, target: Tensor, { weight = null, ignoreIn
   requireTensor(input, 'nllLoss');
   requireTensor(target, 'nllLoss', 'target');
   checkReduction('nllLoss', reduction);
-  const { logits, labels, shape } = toRows('nllLoss', input, target);
+  const [logp] = autocastOperands('float32 on cuda', [input] as const);
+  const { rows, labels, shape } = toRows('nllLoss', logp, target);
   const counted = labels.ne(ignoreIndex);
   const safe = where(counted, labels, 0);
-  const picked = logits.gather(1, safe.unsqueeze(1)).squeeze(1).neg();
-  const weighted = weight === null ? picked : picked.mul(weight.to(input.dtype).indexSelect(0, safe));
+  const picked = rows.gather(1, safe.unsqueeze(1)).squeeze(1).neg();
+  const weighted = weight === null ? picked : picked.mul(weight.to(rows.dtype).indexSelect(0, safe));
   return reduceRows(where(counted, weighted, 0), labels, shape, weight, ignoreIndex, reduction);
 }
 
@@ -188,7 +198,8 @@ export function mseLoss(input: Tensor, target: Tensor, { reduction = 'mean' }: L
   requireTensor(input, 'mseLoss');
   requireTensor(target, 'mseLoss', 'target');
   checkReduction('mseLoss', reduction);
-  return reduceElements(input.sub(target).square(), reduction);
+  const [x, y] = autocastOperands('float32', [input, target] as const);
+  return reduceElements(x.sub(y).square(), reduction);
 }
 
 /** Mean of absolute differences. Gradient: both. @throws ShapeError */
@@ -196,7 +207,8 @@ export function l1Loss(input: Tensor, target: Tensor, { reduction = 'mean' }: Lo
   requireTensor(input, 'l1Loss');
   requireTensor(target, 'l1Loss', 'target');
   checkReduction('l1Loss', reduction);
-  return reduceElements(input.sub(target).abs(), reduction);
+  const [x, y] = autocastOperands('float32 on cuda', [input, target] as const);
+  return reduceElements(x.sub(y).abs(), reduction);
 }
 
 /** Options of {@link binaryCrossEntropyWithLogits}. */
@@ -208,9 +220,10 @@ export interface LogitsLossOptions extends LossOptions {
 }
 
 /** Binary cross entropy of logits, without overflow. Gradient: both. @throws ShapeError, ArgumentError */
-export function binaryCrossEntropyWithLogits(input: Tensor, target: Tensor, { weight = null, posWeight = null, reduction = 'mean' }: LogitsLossOptions = {}): Tensor {
-  requireTensor(input, 'binaryCrossEntropyWithLogits');
-  requireTensor(target, 'binaryCrossEntropyWithLogits', 'target');
+export function binaryCrossEntropyWithLogits(logits: Tensor, labels: Tensor, { weight = null, posWeight = null, reduction = 'mean' }: LogitsLossOptions = {}): Tensor {
+  requireTensor(logits, 'binaryCrossEntropyWithLogits');
+  requireTensor(labels, 'binaryCrossEntropyWithLogits', 'target');
+  const [input, target] = autocastOperands('float32', [logits, labels] as const);
   checkReduction('binaryCrossEntropyWithLogits', reduction);
   // log(1 + exp(-x)) = max(-x, 0) + log(1 + exp(-|x|))
   const softplus = input.neg().relu().add(input.abs().neg().exp().log1p());

@@ -23,7 +23,14 @@ function describeOperand(name: string, t: Tensor): string {
   return `\n  ${name}: ${t.dtype.name}${formatShape(t.shape)} on ${t.device}`;
 }
 
-/** @throws ShapeError, DtypeError, DeviceError naming both operands */
+/** Below mixed precision, which may make them equal. @throws DtypeError naming the operands */
+function checkDtypes(op: string, a: Tensor, b: Tensor, c: Tensor): void {
+  if (a.dtype === b.dtype && (c.storage === null || c.dtype === a.dtype)) return;
+  const addend = c.storage === null ? '' : describeOperand('addend', c);
+  throw new DtypeError(`${op}: expected equal dtypes. Convert with .to(dtype).${describeOperand('input', a)}${describeOperand('other', b)}${addend}`, { op });
+}
+
+/** @throws ShapeError, DeviceError naming both operands */
 function checkProduct(op: string, a: Tensor, b: Tensor): void {
   const both = describeOperand('input', a) + describeOperand('other', b);
   if (last(a.shape, 1) !== last(b.shape, 2)) {
@@ -32,18 +39,19 @@ function checkProduct(op: string, a: Tensor, b: Tensor): void {
       { op, shapes: [a.shape, b.shape] },
     );
   }
-  if (a.dtype !== b.dtype) throw new DtypeError(`${op}: expected equal dtypes. Convert one with .to(dtype).${both}`, { op });
   if (a.device !== b.device) throw new DeviceError(`${op}: expected tensors on one device. Move one with .to(device).${both}`, { op });
 }
 
 /** y = alpha * a b + beta * c; a [..., m, k], b [..., k, n], c broadcast to the result, or an immediate when absent. */
 const matmulOp: Op<Product> = defineOp<Product>({
   name: 'matmul',
+  autocast: 'low precision',
   doc: 'Matrix product of the last two dims; leading dims broadcast.',
   kernelParams: ['alpha', 'beta'],
-  meta: ([a, b]) => {
+  meta: ([a, b, c]) => {
     const [x, y] = [a as Tensor, b as Tensor];
     checkProduct('matmul', x, y);
+    checkDtypes('matmul', x, y, c as Tensor);
     const batch = broadcastShapes(batchOf(x.shape), batchOf(y.shape), 'matmul');
     return [{ shape: [...batch, last(x.shape, 2), last(y.shape, 1)], strides: null, dtype: x.dtype, device: x.device }];
   },
@@ -204,7 +212,6 @@ function addProduct(op: string, input: Tensor, a: Tensor, b: Tensor, { beta = 1,
   const shape = [...batchOf(a.shape), last(a.shape, 2), last(b.shape, 1)];
   if (!sameShape(broadcastShapes(input.shape, shape, op), shape))
     throw new ShapeError(`${op}: input ${formatShape(input.shape)} does not broadcast to ${formatShape(shape)}`, { op });
-  if (input.dtype !== a.dtype) throw new DtypeError(`${op}: expected equal dtypes, got ${input.dtype.name} and ${a.dtype.name}`, { op });
   return product(a, b, input, { alpha, beta });
 }
 

@@ -1,4 +1,5 @@
 /** Layer normalisation and RMS normalisation over the last dims. */
+import { autocastOperands } from '../core/autocast.js';
 import { dispatch } from '../core/dispatch.js';
 import { type DType, float32, float64 } from '../core/dtype.js';
 import { DtypeError, ShapeError } from '../core/errors.js';
@@ -71,6 +72,7 @@ const layerNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
 
 const layerNormOp: Op<NormParams> = defineOp<NormParams>({
   name: 'layerNorm',
+  autocast: 'float32',
   differentiable: [0],
   doc: 'Each row minus its mean, over its standard deviation, times weight plus bias.',
   kernelParams: ['eps'],
@@ -142,6 +144,7 @@ const rmsNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
 
 const rmsNormOp: Op<NormParams> = defineOp<NormParams>({
   name: 'rmsNorm',
+  autocast: 'float32',
   differentiable: [0],
   doc: 'Each row over its root mean square, times weight.',
   kernelParams: ['eps'],
@@ -170,8 +173,8 @@ const rmsNormOp: Op<NormParams> = defineOp<NormParams>({
   samples: () => [{ inputs: [sampleTensor([3, 5]), sampleTensor([5], { seed: 2 })], params: { width: 5, eps: 1e-5 } }],
 });
 
-function checkNormalised(input: Tensor, normalizedShape: Shape, weights: readonly (Tensor | null)[], op: string): void {
-  requireTensor(input, op);
+function checkNormalised([first, ...weights]: readonly Tensor[], normalizedShape: Shape, op: string): void {
+  const input = first as Tensor;
   if (!input.dtype.isFloatingPoint) throw new DtypeError(`${op}: expected a floating point tensor, got ${input.dtype.name}`, { op });
   const tail = input.shape.slice(input.shape.length - normalizedShape.length);
   if (normalizedShape.length === 0 || !sameShape(tail, normalizedShape)) {
@@ -182,7 +185,7 @@ function checkNormalised(input: Tensor, normalizedShape: Shape, weights: readonl
     });
   }
   for (const w of weights) {
-    if (w === null) continue;
+    if (isAbsent(w)) continue;
     if (!sameShape(w.shape, normalizedShape))
       throw new ShapeError(`${op}: weight and bias must have the normalised shape ${formatShape(normalizedShape)}, got ${formatShape(w.shape)}`, { op });
     if (w.dtype !== input.dtype) throw new DtypeError(`${op}: weight and bias must have the input's dtype ${input.dtype.name}, got ${w.dtype.name}`, { op });
@@ -198,12 +201,11 @@ function checkNormalised(input: Tensor, normalizedShape: Shape, weights: readonl
  * @see Ba et al., arXiv:1607.06450
  */
 export function layerNorm(input: Tensor, normalizedShape: Shape, weight: Tensor | null = null, bias: Tensor | null = null, eps = 1e-5): Tensor {
-  checkNormalised(input, normalizedShape, [weight, bias], 'layerNorm');
-  const dense = [input, weight, bias].map((t) => (t === null ? null : t.contiguous()));
-  return dispatch(layerNormOp, [dense[0] as Tensor, optional(dense[1] as Tensor | null, input), optional(dense[2] as Tensor | null, input)], {
-    width: numelOf(normalizedShape),
-    eps,
-  })[0] as Tensor;
+  requireTensor(input, 'layerNorm');
+  const operands = autocastOperands('float32', [input, optional(weight, input), optional(bias, input)]);
+  checkNormalised(operands, normalizedShape, 'layerNorm');
+  const dense = operands.map((t) => (isAbsent(t) ? t : t.contiguous()));
+  return dispatch(layerNormOp, dense, { width: numelOf(normalizedShape), eps })[0] as Tensor;
 }
 
 /** Smallest step above 1 of the types that the kernel computes in: the default eps, as in PyTorch. */
@@ -216,10 +218,12 @@ const epsilon = { float32: 2 ** -23, float64: 2 ** -52 };
  * @see Zhang and Sennrich, arXiv:1910.07467
  */
 export function rmsNorm(input: Tensor, normalizedShape: Shape, weight: Tensor | null = null, eps: number | null = null): Tensor {
-  checkNormalised(input, normalizedShape, [weight], 'rmsNorm');
-  const dense = weight === null ? null : weight.contiguous();
+  requireTensor(input, 'rmsNorm');
+  const operands = autocastOperands('float32', [input, optional(weight, input)]);
+  checkNormalised(operands, normalizedShape, 'rmsNorm');
+  const dense = operands.map((t) => (isAbsent(t) ? t : t.contiguous()));
   const params = { width: numelOf(normalizedShape), eps: eps ?? (input.dtype === float64 ? epsilon.float64 : epsilon.float32) };
-  return dispatch(rmsNormOp, [input.contiguous(), optional(dense, input)], params)[0] as Tensor;
+  return dispatch(rmsNormOp, dense, params)[0] as Tensor;
 }
 
 addMethod('layerNorm', function (shape: Shape, weight?: Tensor | null, bias?: Tensor | null, eps?: number) {

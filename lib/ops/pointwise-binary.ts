@@ -90,6 +90,7 @@ const fmodOp: Op<None> = definePointwise<None>('fmod', 2, {
 });
 
 const powOp: Op<None> = definePointwise<None>('pow', 2, {
+  autocast: 'float32 on cuda',
   doc: 'input to the power of exponent.',
   expression: 'm::pow(x, y)',
   classes: 'A',
@@ -149,6 +150,7 @@ const maximumOp = extremum('maximum', 'm::maximum(x, y)', 'The larger of two ele
 const minimumOp = extremum('minimum', 'm::minimum(x, y)', 'The smaller of two elements; NaN wins.');
 
 const atan2Op: Op<None> = definePointwise<None>('atan2', 2, {
+  autocast: 'widest on cuda',
   doc: 'The angle of the point (other, input), in radians.',
   expression: 'm::atan2(x, y)',
   saves: savesBoth,

@@ -20,6 +20,7 @@ const positive = { low: 0.1, high: 3 };
 const inUnit = { low: -0.9, high: 0.9 };
 
 export const exp = unary('exp', {
+  autocast: 'float32 on cuda',
   doc: 'e to the power of each element.',
   expression: 'm::exp(x)',
   saves: savesOutput,
@@ -32,12 +33,14 @@ export const exp2 = unary('exp2', {
   vjp: (ctx, g) => [g.mul(ctx.output(0)).mul(Math.LN2)],
 });
 export const expm1 = unary('expm1', {
+  autocast: 'float32 on cuda',
   doc: 'exp(x) - 1, exact for small x.',
   expression: 'm::expm1(x)',
   saves: savesOutput,
   vjp: (ctx, g) => [g.mul(ctx.output(0).add(1))],
 });
 export const log = unary('log', {
+  autocast: 'float32 on cuda',
   doc: 'Natural logarithm.',
   expression: 'm::log(x)',
   range: positive,
@@ -45,6 +48,7 @@ export const log = unary('log', {
   vjp: (ctx, g) => [g.div(ctx.input(0))],
 });
 export const log2 = unary('log2', {
+  autocast: 'float32 on cuda',
   doc: 'Logarithm to base 2.',
   expression: 'm::log2(x)',
   range: positive,
@@ -52,6 +56,7 @@ export const log2 = unary('log2', {
   vjp: (ctx, g) => [g.div(ctx.input(0).mul(Math.LN2))],
 });
 export const log10 = unary('log10', {
+  autocast: 'float32 on cuda',
   doc: 'Logarithm to base 10.',
   expression: 'm::log10(x)',
   range: positive,
@@ -59,6 +64,7 @@ export const log10 = unary('log10', {
   vjp: (ctx, g) => [g.div(ctx.input(0).mul(Math.LN10))],
 });
 export const log1p = unary('log1p', {
+  autocast: 'float32 on cuda',
   doc: 'log(1 + x), exact for small x.',
   expression: 'm::log1p(x)',
   range: positive,
@@ -73,6 +79,7 @@ export const sqrt = unary('sqrt', {
   vjp: (ctx, g) => [g.div(ctx.output(0).mul(2))],
 });
 export const rsqrt = unary('rsqrt', {
+  autocast: 'float32 on cuda',
   doc: 'One over the square root.',
   expression: 'T(1) / m::sqrt(x)',
   range: positive,
@@ -80,6 +87,7 @@ export const rsqrt = unary('rsqrt', {
   vjp: (ctx, g) => [g.mul(ctx.output(0).pow(3)).mul(-0.5)],
 });
 export const reciprocal = unary('reciprocal', {
+  autocast: 'float32 on cuda',
   doc: 'One over each element.',
   expression: 'T(1) / x',
   range: positive,
@@ -99,6 +107,7 @@ export const cos = unary('cos', {
   vjp: (ctx, g) => [g.mul(ctx.input(0).sin().neg())],
 });
 export const tan = unary('tan', {
+  autocast: 'float32 on cuda',
   doc: 'Tangent, of radians.',
   expression: 'm::tan(x)',
   range: inUnit,
@@ -106,6 +115,7 @@ export const tan = unary('tan', {
   vjp: (ctx, g) => [g.mul(ctx.output(0).square().add(1))],
 });
 export const asin = unary('asin', {
+  autocast: 'float32 on cuda',
   doc: 'Inverse sine, in radians.',
   expression: 'm::asin(x)',
   range: inUnit,
@@ -113,6 +123,7 @@ export const asin = unary('asin', {
   vjp: (ctx, g) => [g.mul(ctx.input(0).square().neg().add(1).rsqrt())],
 });
 export const acos = unary('acos', {
+  autocast: 'float32 on cuda',
   doc: 'Inverse cosine, in radians.',
   expression: 'm::acos(x)',
   range: inUnit,
@@ -126,12 +137,14 @@ export const atan = unary('atan', {
   vjp: (ctx, g) => [g.div(ctx.input(0).square().add(1))],
 });
 export const sinh = unary('sinh', {
+  autocast: 'float32 on cuda',
   doc: 'Hyperbolic sine.',
   expression: 'm::sinh(x)',
   saves: savesInput,
   vjp: (ctx, g) => [g.mul(ctx.input(0).cosh())],
 });
 export const cosh = unary('cosh', {
+  autocast: 'float32 on cuda',
   doc: 'Hyperbolic cosine.',
   expression: 'm::cosh(x)',
   saves: savesInput,

@@ -1,5 +1,6 @@
 /** Reductions over dims: sum, mean, prod, amax, amin, any, all, var, std, norm, logsumexp. */
 
+import type { AutocastPolicy } from '../core/autocast.js';
 import type { CommandWriter } from '../core/command.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { bool, type DType, int64, uint8 } from '../core/dtype.js';
@@ -74,7 +75,15 @@ export const reductionSamples = <P extends Reduction>(extra: Omit<P, keyof Reduc
 
 type Rule = OpDefinition<Reduction>['vjp'];
 
-function defineReduction(name: string, kernel: string, doc: string, dtypeOf: (t: DType) => DType, vjp: Rule, saves: OpDefinition<Reduction>['saves'] = {}): Op<Reduction> {
+function defineReduction(
+  name: string,
+  kernel: string,
+  doc: string,
+  dtypeOf: (t: DType) => DType,
+  vjp: Rule,
+  saves: OpDefinition<Reduction>['saves'] = {},
+  autocast?: AutocastPolicy,
+): Op<Reduction> {
   return defineOp<Reduction>({
     name,
     doc,
@@ -90,6 +99,7 @@ function defineReduction(name: string, kernel: string, doc: string, dtypeOf: (t:
     },
     vjp,
     saves,
+    ...(autocast && { autocast }),
     samples: reductionSamples<Reduction>({}),
   });
 }
@@ -107,7 +117,15 @@ export function restore(reduced: Tensor, shape: Shape, { dims, keepdim }: Reduct
   return withDims.expand(shape);
 }
 
-const sumOp = defineReduction('sum', 'reduce_sum', 'Sum over dims; integers and bools sum to int64.', widened, (ctx, g) => [restore(g, ctx.inputShape(0), ctx.params)]);
+const sumOp = defineReduction(
+  'sum',
+  'reduce_sum',
+  'Sum over dims; integers and bools sum to int64.',
+  widened,
+  (ctx, g) => [restore(g, ctx.inputShape(0), ctx.params)],
+  {},
+  'float32 on cuda',
+);
 
 const meanOp = defineReduction('mean', 'reduce_mean', 'Mean over dims.', same, (ctx, g) => {
   const shape = ctx.inputShape(0);
@@ -115,7 +133,7 @@ const meanOp = defineReduction('mean', 'reduce_mean', 'Mean over dims.', same, (
   return [restore(g, shape, ctx.params).div(count)];
 });
 
-const prodOp = defineReduction('prod', 'reduce_prod', 'Product over dims.', widened, (ctx, g) => [prodGradient(g, ctx.input(0), ctx.output(0), ctx.params)], savesBoth);
+const prodOp = defineReduction('prod', 'reduce_prod', 'Product over dims.', widened, (ctx, g) => [prodGradient(g, ctx.input(0), ctx.output(0), ctx.params)], savesBoth, 'float32');
 
 /** d prod / dx_i is the product of the others: by division, and where zeros are, by products from both sides. */
 function prodGradient(g: Tensor, x: Tensor, product: Tensor, params: Reduction): Tensor {
@@ -149,6 +167,7 @@ const logsumexpOp = defineReduction(
     return [restore(g, x.shape, ctx.params).mul(x.sub(restore(ctx.output(0), x.shape, ctx.params)).exp())];
   },
   savesBoth,
+  'float32 on cuda',
 );
 
 interface Variance extends Reduction {
@@ -189,6 +208,7 @@ interface Norm extends Reduction {
 }
 const normOp: Op<Norm> = defineOp<Norm>({
   name: 'vectorNorm',
+  autocast: 'float32 on cuda',
   doc: 'The p-norm over dims.',
   traits: ['reduction'],
   kernel: 'reduce_norm',

@@ -52,6 +52,7 @@ const logSoftmaxBackward: Op<OneDim> = defineOp<OneDim>({
 
 const softmaxOp: Op<OneDim> = defineOp<OneDim>({
   name: 'softmax',
+  autocast: 'float32 on cuda',
   doc: 'exp(x) over its sum along a dim.',
   meta: sameMeta,
   lower,
@@ -66,6 +67,7 @@ const softmaxOp: Op<OneDim> = defineOp<OneDim>({
 
 const logSoftmaxOp: Op<OneDim> = defineOp<OneDim>({
   name: 'logSoftmax',
+  autocast: 'float32 on cuda',
   doc: 'log of softmax along a dim.',
   meta: sameMeta,
   lower,
@@ -77,6 +79,7 @@ const logSoftmaxOp: Op<OneDim> = defineOp<OneDim>({
 
 const cumsumOp: Op<OneDim> = defineOp<OneDim>({
   name: 'cumsum',
+  autocast: 'float32 on cuda',
   doc: 'Running sums along a dim.',
   meta: ([x]) => {
     const { shape, dtype, device } = x as Tensor;
@@ -89,6 +92,7 @@ const cumsumOp: Op<OneDim> = defineOp<OneDim>({
 
 const cumprodOp: Op<OneDim> = defineOp<OneDim>({
   name: 'cumprod',
+  autocast: 'float32 on cuda',
   doc: 'Running products along a dim.',
   meta: cumsumOp.meta,
   lower,

@@ -122,6 +122,7 @@ interface Value {
 }
 
 const addcmulOp: Op<Value> = definePointwise<Value>('addcmul', 3, {
+  autocast: 'widest on cuda',
   doc: 'input + value * tensor1 * tensor2.',
   expression: 'x + p0 * y * z',
   classes: 'A',
@@ -135,6 +136,7 @@ const addcmulOp: Op<Value> = definePointwise<Value>('addcmul', 3, {
 });
 
 const addcdivOp: Op<Value> = definePointwise<Value>('addcdiv', 3, {
+  autocast: 'widest on cuda',
   doc: 'input + value * tensor1 / tensor2.',
   expression: 'x + p0 * y / z',
   kernelParams: ['value'],

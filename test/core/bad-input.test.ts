@@ -41,6 +41,7 @@ const cases: Record<string, [run: () => unknown, kind: ErrorClass, message: RegE
     /5.*3/,
   ],
   'a class that is not there': [() => crossEntropy(ones([1, 3]), tensor([7], { dtype: int64 })).item(), IndexError, /7/],
+  'class indices that are not int64': [() => crossEntropy(ones([3, 3]), tensor([0, 1, 2])), ShapeError, /crossEntropy.*\[3, 3\].*\[3\].*long/],
   'an embedding of floats': [() => embedding(ones([2]), ones([3, 4])), DtypeError, /int64/],
   'a ragged array': [() => tensor([[1, 2], [3]]), ShapeError, /ragged/],
   'a string in an array': [() => tensor([1, 'two'] as unknown as number[]), ArgumentError, /string/],

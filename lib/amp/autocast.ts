@@ -1,0 +1,114 @@
+/** Mixed precision: inside a region, ops run in the precision that suits them, whatever their operands have. */
+import { isGradEnabled } from '../autograd/grad-mode.js';
+import { type AutocastPolicy, setOperandConverter } from '../core/autocast.js';
+import type { DeviceType } from '../core/device.js';
+import { bfloat16, DType, float16, float32, float64, promoteTypes } from '../core/dtype.js';
+import { ArgumentError, DtypeError } from '../core/errors.js';
+import type { Tensor } from '../core/tensor.js';
+import { CastCache } from './cast-cache.js';
+
+/** Options of {@link autocast}. */
+export interface AutocastOptions {
+  deviceType: DeviceType;
+  /** The low precision. Default: float16 on CUDA, bfloat16 on the CPU. */
+  dtype?: DType;
+  /** False switches the outer region's conversion off inside. */
+  enabled?: boolean;
+  /** Keep converted weights until the outermost region ends. */
+  cacheEnabled?: boolean;
+}
+
+interface Region {
+  dtype: DType;
+  enabled: boolean;
+  cacheEnabled: boolean;
+}
+
+const defaults: Record<DeviceType, DType> = { cpu: bfloat16, cuda: float16 };
+const regions: Record<DeviceType, Region | null> = { cpu: null, cuda: null };
+const cache = new CastCache();
+let depth = 0;
+
+/** Whether a region converts operands on this type of device. */
+export function isAutocastEnabled(deviceType: DeviceType): boolean {
+  return regions[deviceType]?.enabled === true;
+}
+
+/** The low precision that a region on this type of device uses, or would use by default. */
+export function getAutocastDtype(deviceType: DeviceType): DType {
+  return regions[deviceType]?.dtype ?? defaults[deviceType];
+}
+
+/** What graphs that were captured inside depend on. @internal */
+export function autocastState(): string {
+  return (['cpu', 'cuda'] as const).map((type) => (isAutocastEnabled(type) ? getAutocastDtype(type).name : '')).join('/');
+}
+
+/**
+ * Runs `fn` with mixed precision on one type of device: products and attention in `dtype`, sums, norms, exponentials and losses in
+ * float32 (see the table in docs/amp.md), everything else in the dtype of its operands. Operands of float64 stay as they are.
+ * Parameters stay in float32, and so do their gradients. In-place ops are not converted. Run `backward` outside: gradients have the
+ * dtypes that forward chose anyhow.
+ *
+ * Differs from PyTorch in one point: layer and RMS norm give float32 on the CPU too.
+ *
+ * @throws ArgumentError for an unknown device type and for an asynchronous function; DtypeError for a dtype other than bfloat16 and float16
+ * @see PyTorch `torch.autocast`; Micikevicius et al., arXiv:1710.03740
+ * @example
+ * const loss = amp.autocast({ deviceType: 'cuda', dtype: bfloat16 }, () => criterion(model(x), y));
+ * loss.backward();
+ */
+export function autocast<T>({ deviceType, dtype, enabled = true, cacheEnabled = true }: AutocastOptions, fn: () => T): T {
+  if (!(deviceType in regions)) throw new ArgumentError(`autocast: expected deviceType 'cpu' or 'cuda', got ${JSON.stringify(deviceType)}`, { op: 'autocast' });
+  if (dtype !== undefined && dtype !== bfloat16 && dtype !== float16) {
+    throw new DtypeError(`autocast: expected dtype bfloat16 or float16, got ${dtype instanceof DType ? dtype.name : JSON.stringify(dtype)}`, { op: 'autocast' });
+  }
+  const before = regions[deviceType];
+  regions[deviceType] = { dtype: dtype ?? getAutocastDtype(deviceType), enabled, cacheEnabled };
+  const converter = setOperandConverter(anyEnabled() ? convertOperands : null);
+  depth++;
+  try {
+    const result = fn();
+    if (result instanceof Promise) throw new ArgumentError('autocast: expected a synchronous function, the region would end before its first await');
+    return result;
+  } finally {
+    depth--;
+    regions[deviceType] = before;
+    setOperandConverter(converter);
+    if (depth === 0) cache.clear();
+  }
+}
+
+function anyEnabled(): boolean {
+  return isAutocastEnabled('cpu') || isAutocastEnabled('cuda');
+}
+
+/** Whether a region touches this operand: floating, no double, on a device where one is on. */
+function regionOf(t: Tensor): Region | null {
+  if (t.storage === null || !t.dtype.isFloatingPoint || t.dtype === float64) return null;
+  const region = regions[t.device.type];
+  return region?.enabled ? region : null;
+}
+
+function convertOperands(policy: AutocastPolicy, operands: readonly Tensor[]): readonly Tensor[] {
+  const target = targetOf(policy, operands);
+  return target === null ? operands : operands.map((t) => convert(t, target));
+}
+
+/** The dtype that the operands of a call are converted to; null where they stay. */
+function targetOf(policy: AutocastPolicy, operands: readonly Tensor[]): DType | null {
+  const lead = operands.find((t) => regionOf(t) !== null);
+  if (lead === undefined) return null;
+  if (policy === 'low precision') return (regionOf(lead) as Region).dtype;
+  if (policy === 'float32') return float32;
+  if (lead.device.type !== 'cuda') return null;
+  if (policy === 'float32 on cuda') return float32;
+  return operands.reduce((widest, t) => (regionOf(t) === null ? widest : promoteTypes(widest, t.dtype)), lead.dtype);
+}
+
+function convert(t: Tensor, dtype: DType): Tensor {
+  const region = regionOf(t);
+  if (region === null || t.dtype === dtype) return t;
+  const low = dtype === region.dtype && t.dtype === float32;
+  return low && region.cacheEnabled && isGradEnabled() ? cache.get(t, dtype) : t.to(dtype);
+}

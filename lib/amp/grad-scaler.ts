@@ -1,0 +1,170 @@
+/** Scaling of the loss, so that small gradients do not vanish in float16. */
+import { noGrad } from '../autograd/grad-mode.js';
+import { float16 } from '../core/dtype.js';
+import { AmpError, ArgumentError } from '../core/errors.js';
+import type { Tensor } from '../core/tensor.js';
+
+/** What the scaler needs of an optimizer. */
+export interface ScalableOptimizer {
+  readonly paramGroups: readonly { readonly params: readonly Tensor[] }[];
+  step(): void;
+}
+
+/** Options of {@link GradScaler}. */
+export interface GradScalerOptions {
+  /** The first factor. */
+  initScale?: number;
+  /** The factor is multiplied by this after `growthInterval` good steps. */
+  growthFactor?: number;
+  /** The factor is multiplied by this after a step with infinite or NaN gradients. */
+  backoffFactor?: number;
+  growthInterval?: number;
+  /** False makes all methods pass values through. */
+  enabled?: boolean;
+}
+
+/** State of a scaler, in PyTorch's form; empty when it is not enabled. */
+export interface GradScalerState {
+  scale: number;
+  growthFactor: number;
+  backoffFactor: number;
+  growthInterval: number;
+  growthTracker: number;
+}
+
+type Stage = 'ready' | 'unscaled' | 'stepped';
+
+/**
+ * Multiplies the loss by a factor before backward, divides the gradients by it before the optimizer's step, leaves the step out if
+ * they are not finite, and adapts the factor.
+ *
+ * @see PyTorch `torch.amp.GradScaler`
+ * @example
+ * scaler.scale(loss).backward();
+ * scaler.step(optimizer);
+ * scaler.update();
+ */
+export class GradScaler {
+  private readonly enabled: boolean;
+  private current: number;
+  private growthFactor: number;
+  private backoffFactor: number;
+  private growthInterval: number;
+  private growthTracker = 0;
+  private readonly stages = new Map<ScalableOptimizer, { stage: Stage; foundInf: boolean }>();
+
+  /** @throws ArgumentError for factors on the wrong side of 1 */
+  constructor({ initScale = 65536, growthFactor = 2, backoffFactor = 0.5, growthInterval = 2000, enabled = true }: GradScalerOptions = {}) {
+    if (!(growthFactor > 1)) throw new ArgumentError(`GradScaler: growthFactor must be above 1, got ${growthFactor}`);
+    if (!(backoffFactor < 1 && backoffFactor > 0)) throw new ArgumentError(`GradScaler: backoffFactor must be between 0 and 1, got ${backoffFactor}`);
+    if (!(initScale > 0)) throw new ArgumentError(`GradScaler: initScale must be above 0, got ${initScale}`);
+    this.enabled = enabled;
+    this.current = initScale;
+    this.growthFactor = growthFactor;
+    this.backoffFactor = backoffFactor;
+    this.growthInterval = growthInterval;
+  }
+
+  isEnabled(): boolean {
+    return this.enabled;
+  }
+
+  /** The factor; 1 when not enabled. */
+  getScale(): number {
+    return this.enabled ? this.current : 1;
+  }
+
+  /** The losses times the factor, in their dtype. */
+  scale(outputs: Tensor): Tensor;
+  scale(outputs: readonly Tensor[]): Tensor[];
+  scale(outputs: Tensor | readonly Tensor[]): Tensor | Tensor[] {
+    const scaled = (t: Tensor): Tensor => (this.enabled ? t.mul(this.current) : t);
+    return Array.isArray(outputs) ? (outputs as readonly Tensor[]).map(scaled) : scaled(outputs as Tensor);
+  }
+
+  /**
+   * Divides the gradients by the factor, for code that looks at them before the step (clipping). At most once between updates.
+   * Waits until they are known.
+   *
+   * @throws AmpError if called twice, or after `step`; ArgumentError for gradients of float16
+   */
+  unscale_(optimizer: ScalableOptimizer): void {
+    if (!this.enabled) return;
+    const before = this.stages.get(optimizer)?.stage ?? 'ready';
+    if (before === 'unscaled') throw new AmpError('GradScaler: unscale_ was already called for this optimizer since the last update()');
+    if (before === 'stepped') throw new AmpError('GradScaler: unscale_ was called after step(); call it before');
+    const grads = optimizer.paramGroups.flatMap((group) => group.params.map((p) => p.gradTensor)).filter((g) => g !== null);
+    this.stages.set(optimizer, { stage: 'unscaled', foundInf: noGrad(() => divideAll(grads, this.current)) });
+  }
+
+  /**
+   * Unscales where that was not done, and runs `optimizer.step()` unless a gradient is infinite or NaN. Waits until they are known.
+   *
+   * @throws AmpError if called twice between updates
+   */
+  step(optimizer: ScalableOptimizer): void {
+    if (!this.enabled) {
+      optimizer.step();
+      return;
+    }
+    if (this.stages.get(optimizer)?.stage === 'stepped') throw new AmpError('GradScaler: step was already called for this optimizer since the last update()');
+    if (this.stages.get(optimizer) === undefined) this.unscale_(optimizer);
+    const state = this.stages.get(optimizer) as { stage: Stage; foundInf: boolean };
+    if (!state.foundInf) optimizer.step();
+    state.stage = 'stepped';
+  }
+
+  /** Adapts the factor (or sets it): down if a step was left out, up after many good ones. Once in an iteration, after all steps. */
+  update(newScale?: number): void {
+    if (!this.enabled) return;
+    if (newScale !== undefined) {
+      if (!(newScale > 0)) throw new ArgumentError(`GradScaler: the new scale must be above 0, got ${newScale}`);
+      this.current = newScale;
+    } else {
+      if (this.stages.size === 0) throw new AmpError('GradScaler: update was called before any step(): nothing is known of the gradients');
+      this.adapt([...this.stages.values()].some((s) => s.foundInf));
+    }
+    this.stages.clear();
+  }
+
+  private adapt(foundInf: boolean): void {
+    if (foundInf) {
+      this.current *= this.backoffFactor;
+      this.growthTracker = 0;
+    } else if (++this.growthTracker === this.growthInterval) {
+      const grown = this.current * this.growthFactor;
+      if (Number.isFinite(Math.fround(grown))) this.current = grown;
+      this.growthTracker = 0;
+    }
+  }
+
+  stateDict(): GradScalerState | Record<string, never> {
+    if (!this.enabled) return {};
+    const { current: scale, growthFactor, backoffFactor, growthInterval, growthTracker } = this;
+    return { scale, growthFactor, backoffFactor, growthInterval, growthTracker };
+  }
+
+  /** @throws ArgumentError for the state of a scaler that was not enabled */
+  loadStateDict(state: GradScalerState | Record<string, never>): void {
+    if (!this.enabled) return;
+    if (Object.keys(state).length === 0) throw new ArgumentError('GradScaler: the state is empty; it was saved by a scaler that was not enabled');
+    const { scale, growthFactor, backoffFactor, growthInterval, growthTracker } = state as GradScalerState;
+    this.current = scale;
+    this.growthFactor = growthFactor;
+    this.backoffFactor = backoffFactor;
+    this.growthInterval = growthInterval;
+    this.growthTracker = growthTracker;
+  }
+}
+
+/** Divides in place; returns whether something is infinite or NaN. One value is read for all. */
+function divideAll(grads: readonly Tensor[], scale: number): boolean {
+  let finite: Tensor | null = null;
+  for (const g of grads) {
+    if (g.dtype === float16) throw new ArgumentError('GradScaler: gradients of float16 cannot be unscaled; keep the parameters in float32 and use autocast');
+    g.mul_(1 / scale);
+    const ok = g.isfinite().all();
+    finite = finite === null ? ok : finite.logicalAnd(ok);
+  }
+  return finite !== null && !finite.item<boolean>();
+}
