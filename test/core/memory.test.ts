@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { FreedError, keep, memory, ones, rand, scope } from '../../lib/index.js';
+import { runProgram } from '../run-program.js';
 import { assertFlat } from './flat-memory.js';
-import { runProgram } from './run-program.js';
 
 const allocated = (): number => memory.stats().allocatedBytes;
 
@@ -61,13 +61,13 @@ describe('the garbage collector', () => {
 
   it('gives 200 MiB of dropped results back to the system', async function () {
     this.timeout(60000);
-    const { keptMiB } = await runProgram<{ keptMiB: number }>('dropped-tensors');
+    const { keptMiB } = await runProgram<{ keptMiB: number }>('core/programs/dropped-tensors');
     assert.ok(keptMiB <= 15, `${keptMiB.toFixed(1)} MiB kept`);
   });
 
   it('keeps an eager training loop of 20,000 steps without scopes flat', async function () {
     this.timeout(120000);
-    assertFlat(await runProgram('training-loop', 'cpu', '20000'));
+    assertFlat(await runProgram('core/programs/training-loop', 'cpu', '20000'));
   });
 });
 

@@ -1,6 +1,7 @@
 /** Running out of memory is an error that says how much there was, and the process goes on. SHARDWISE_CPU_MEMORY_LIMIT makes the machine small. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { programArguments } from '../run-program.js';
 
 interface Failure {
   kind: string;
@@ -38,7 +39,7 @@ describe('out of memory', () => {
 
   before(function () {
     this.timeout(60_000);
-    const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', 'test/core/out-of-memory-child.ts'], {
+    const { status, stdout, stderr } = spawnSync(process.execPath, programArguments('core/programs/out-of-memory'), {
       encoding: 'utf8',
       env: { ...process.env, SHARDWISE_CPU_MEMORY_LIMIT: String(LIMIT) },
     });

@@ -1,6 +1,7 @@
 /** A few seconds of `npm run fuzz`, with a fixed seed and the addon as it is built. A crash ends a process of its own. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { programArguments } from '../run-program.js';
 
 const cases = { ops: 1500, addon: 3000, workers: 6, checkpoint: 2000 };
 
@@ -8,7 +9,7 @@ describe('fuzzing', () => {
   for (const [target, count] of Object.entries(cases)) {
     it(`finds nothing in ${count} cases of ${target}`, function () {
       this.timeout(120_000);
-      const { status, signal, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', 'test/fuzz/child.ts', target, '1', '0', String(count), '100'], {
+      const { status, signal, stdout, stderr } = spawnSync(process.execPath, [...programArguments('fuzz/child'), target, '1', '0', String(count), '100'], {
         encoding: 'utf8',
         env: { ...process.env, SHARDWISE_CPU_MEMORY_LIMIT: String(256 * 2 ** 20) },
       });

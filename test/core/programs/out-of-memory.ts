@@ -1,5 +1,5 @@
 /** Runs with SHARDWISE_CPU_MEMORY_LIMIT and prints what happened as JSON; see out-of-memory.test.ts. */
-import { memory, type OutOfMemoryError, ones, type Tensor, zeros } from '../../lib/index.js';
+import { memory, type OutOfMemoryError, ones, type Tensor, zeros } from '../../../lib/index.js';
 
 const MIB = 2 ** 20;
 

@@ -1,0 +1,19 @@
+/** Runs a program of the tests in a process of its own: where nothing else has left memory behind, or where a crash may be. */
+import { execFile } from 'node:child_process';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+const here = fileURLToPath(import.meta.url);
+
+/** Node's arguments for a program of this folder, without its extension: as TypeScript, or as JavaScript where tests are compiled. */
+export function programArguments(name: string): string[] {
+  const loader = here.endsWith('.ts') ? ['--import', 'tsx'] : [];
+  return [...loader, path.join(path.dirname(here), `${name}${path.extname(here)}`)];
+}
+
+/** What the program prints, a line of JSON. */
+export async function runProgram<T>(name: string, ...args: string[]): Promise<T> {
+  const { stdout } = await promisify(execFile)(process.execPath, [...programArguments(name), ...args]);
+  return JSON.parse(stdout) as T;
+}
