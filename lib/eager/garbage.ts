@@ -35,6 +35,11 @@ const MINOR_BYTES = 16 * 2 ** 20;
 const MAJOR_FACTOR = 1.25;
 const MAJOR_COUNT = 64;
 const MAJOR_BYTES = 32 * 2 ** 20;
+/**
+ * Where the event loop turns, V8 collects by itself in small steps as the bytes that it was told of grow, and a collection of ours, which
+ * stops everything, waits until so many times as much has gathered.
+ */
+const TURNING_FACTOR = 8;
 /** The share of the time that a kind of collection may take. */
 const MAX_SHARE = 0.03;
 const MAX_SLACK = 256;
@@ -59,6 +64,7 @@ class Collections {
 const minor = new Collections();
 const major = new Collections();
 
+let turning = false;
 let bytesSinceMinor = 0;
 let countSinceMinor = 0;
 let minorCount = MINOR_COUNT;
@@ -94,7 +100,19 @@ export function notePressure(outputs: readonly Tensor[]): void {
     bytesSinceMinor += storage.nbytes;
     countSinceMinor++;
   }
-  if (bytesSinceMinor > MINOR_FLOOR_BYTES && (countSinceMinor > minorCount || bytesSinceMinor > MINOR_BYTES * minor.slack)) relieve();
+  if (bytesSinceMinor > MINOR_FLOOR_BYTES && (countSinceMinor > minorCount || bytesSinceMinor > minorBytes())) relieve();
+}
+
+function minorBytes(): number {
+  return MINOR_BYTES * minor.slack * (turning ? TURNING_FACTOR : 1);
+}
+
+/** Notices whether the event loop turns between collections. */
+function watchTurns(): void {
+  turning = false;
+  setImmediate(() => {
+    turning = true;
+  }).unref();
 }
 
 function relieve(): void {
@@ -103,7 +121,7 @@ function relieve(): void {
   const { count, bytes } = readTokens();
   countSinceMinor = count - survivors.count;
   bytesSinceMinor = bytes - survivors.bytes;
-  if (countSinceMinor < minorCount * 0.9 && bytesSinceMinor < MINOR_BYTES * minor.slack * 0.9) return;
+  if (countSinceMinor < minorCount * 0.9 && bytesSinceMinor < minorBytes() * 0.9) return;
   const collectYoung = (): void => collect({ type: 'minor' });
   // Collections for their number are worth their time: what they find is still in the cache. Those for bytes keep to a share.
   if (countSinceMinor < minorCount) minor.run(collectYoung);
@@ -116,10 +134,13 @@ function relieve(): void {
     survivors = readTokens();
     afterMajor = survivors;
   }
+  watchTurns();
   // Many survivors make a collection dear: the next one waits until as many new ones are there.
   minorCount = Math.max(MINOR_COUNT, survivors.count);
 }
 
 function hasGrown({ count, bytes }: TokenCounts): boolean {
-  return bytes > afterMajor.bytes * MAJOR_FACTOR + MAJOR_BYTES * major.slack || count > afterMajor.count * MAJOR_FACTOR + MAJOR_COUNT * major.slack;
+  return (
+    bytes > afterMajor.bytes * MAJOR_FACTOR + MAJOR_BYTES * major.slack * (turning ? TURNING_FACTOR : 1) || count > afterMajor.count * MAJOR_FACTOR + MAJOR_COUNT * major.slack
+  );
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "parallel_for.h"
+#include "thread_priority.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -107,6 +108,7 @@ class Pool {
   }
 
   void loop() {
+    give_way_to_javascript();
     uint64_t seen = 0;
     const auto nothing_new = [&] { return claims_.load(std::memory_order_seq_cst) >> kGenerationShift == seen; };
     for (;;) {

@@ -1,5 +1,7 @@
 #include "caching_allocator.h"
 
+#include "reaper.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #endif
@@ -107,6 +109,7 @@ Status CachingAllocator::grow(Pool& from, int64_t bytes, uint32_t id, Block** ou
     stats_.retries++;
     for (auto& other : pools_) flush_quick(*other);
     release_idle(Clock::time_point::max());
+    if (!backend_->asynchronous) Reaper::get().drain();
     status = backend_->allocate(device_, segment_bytes, &data, error);
   }
   if (!status.ok()) {
@@ -221,7 +224,8 @@ void CachingAllocator::flush_quick(Pool& from) {
 
 void CachingAllocator::release_segment(Segment* segment) {
   permit(backend_, segment->data, segment->bytes);
-  backend_->release(device_, segment->data, segment->bytes);
+  if (backend_->asynchronous) backend_->release(device_, segment->data, segment->bytes);
+  else Reaper::get().add(backend_->release, device_, segment->data, segment->bytes);
   stats_.reserved -= segment->bytes;
   stats_.segments--;
   delete segment->first;
@@ -248,6 +252,7 @@ void CachingAllocator::empty_cache(int64_t idle_ms) {
   std::lock_guard<SpinLock> lock(mutex_);
   for (auto& each : pools_) flush_quick(*each);
   release_idle(idle_ms <= 0 ? Clock::time_point::max() : Clock::now() - std::chrono::milliseconds(idle_ms));
+  if (!backend_->asynchronous) Reaper::get().drain();
 }
 
 void CachingAllocator::trim_idle_host() {

@@ -12,6 +12,7 @@
 #define SW_PREFETCH_TO_WRITE(address) __builtin_prefetch(address, 1)
 #endif
 
+#include "../include/thread_priority.h"
 #include "asymmetric_fence.h"
 
 namespace shardwise {
@@ -75,7 +76,10 @@ Status Stream::open(ErrorText* error) {
 
 void Stream::start() {
   ring_.reset(new char[kRingBytes]);
-  thread_ = std::thread([this] { loop(); });
+  thread_ = std::thread([this] {
+    if (!backend_->asynchronous) give_way_to_javascript();  // it runs the kernels; that of a GPU only launches them
+    loop();
+  });
 }
 
 // Room for one record, contiguous in the ring; waits while the ring is full.

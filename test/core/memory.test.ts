@@ -74,14 +74,17 @@ describe('the garbage collector', () => {
 describe('awaiting a large product', () => {
   it('does not stall the event loop', async function () {
     this.timeout(60000);
-    const a = rand([1536, 1536]);
+    this.retries(3); // other processes of the machine may stall it
+    const a = rand([2048, 2048]);
     await a.mm(a).read();
     const delay = monitorEventLoopDelay({ resolution: 1 });
     await sleep(20);
     delay.enable();
-    for (let i = 0; i < 3; i++) await a.mm(a).narrow(0, 0, 1).read();
+    for (let i = 0; i < 10; i++) await a.mm(a).narrow(0, 0, 1).read();
     delay.disable();
-    // The histogram includes its own resolution of 1 ms and what the operating system takes from a shared machine.
-    assert.ok(delay.percentile(50) / 1e6 < 3.5, `median stall ${delay.percentile(50) / 1e6} ms`);
+    // The histogram includes its own resolution of 1 ms. The longest few belong to the scheduler, whose slices are 3 to 4 ms, as soon
+    // as more threads want to run than there are processors.
+    assert.ok(delay.percentile(90) / 1e6 - 1 < 2, `90 of 100 stalls are at most ${delay.percentile(90) / 1e6 - 1} ms`);
+    assert.ok(delay.percentile(50) / 1e6 - 1 < 0.5, `median stall ${delay.percentile(50) / 1e6 - 1} ms`);
   });
 });

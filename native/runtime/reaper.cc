@@ -1,0 +1,42 @@
+#include "reaper.h"
+
+namespace shardwise {
+
+Reaper& Reaper::get() {
+  static Reaper* reaper = new Reaper;  // never destroyed: its thread waits on it while the process ends
+  return *reaper;
+}
+
+void Reaper::add(Release release, int32_t device, void* pointer, int64_t bytes) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    pieces_.push_back({release, device, pointer, bytes});
+    if (!started_) {
+      started_ = true;
+      std::thread([this] { loop(); }).detach();
+    }
+  }
+  wake_.notify_one();
+}
+
+void Reaper::drain() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  empty_.wait(lock, [&] { return pieces_.empty() && !working_; });
+}
+
+void Reaper::loop() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [&] { return !pieces_.empty(); });
+    std::vector<Piece> taken;
+    taken.swap(pieces_);
+    working_ = true;
+    lock.unlock();
+    for (const Piece& piece : taken) piece.release(piece.device, piece.pointer, piece.bytes);
+    lock.lock();
+    working_ = false;
+    if (pieces_.empty()) empty_.notify_all();
+  }
+}
+
+}  // namespace shardwise
