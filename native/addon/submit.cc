@@ -22,10 +22,16 @@ struct Decoded {
   std::vector<TensorView> views;
   std::vector<int64_t> dims;
   std::vector<double> params;
-  std::vector<int64_t> handles;              // of operand i, 0 for none
-  std::vector<StorageEntry*> entries;        // of operand i, null for none
-  std::vector<int64_t> slots;                // words that hold kAllocate
-  std::vector<int64_t> slot_operands;
+  struct Operand {
+    int64_t handle;       // 0 for none
+    StorageEntry* entry;  // null for none
+  };
+  std::vector<Operand> operands;
+  struct Slot {
+    int64_t word;     // that holds kAllocate
+    int64_t operand;  // its index
+  };
+  std::vector<Slot> slots;
 };
 
 class Reader {
@@ -100,8 +106,7 @@ Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, Error
     if (kind == kAllocate) {
       // `offset` holds the bytes to allocate.
       if (i < d.call.num_inputs || needed > static_cast<double>(offset)) return bad(error, "allocation is too small", i);
-      d.slots.push_back(slot);
-      d.slot_operands.push_back(i);
+      d.slots.push_back({slot, i});
     } else {
       entry = state.storages.find(kind);
       if (!entry) return fail(error, Code::Closed, "operand %lld uses a storage that was freed", static_cast<long long>(i));
@@ -116,8 +121,7 @@ Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, Error
     if (i >= d.call.num_inputs && view.numel > extent) return bad(error, "an output that overlaps itself", i);
   }
   d.views.push_back(view);
-  d.handles.push_back(handle);
-  d.entries.push_back(entry);
+  d.operands.push_back({handle, entry});
   return kOk;
 }
 
@@ -143,13 +147,10 @@ Status decode(Environment& state, int64_t count, Decoded& d, ErrorText* error) {
     Status status = read_operand(state, in, d, i, error);
     if (!status.ok()) return status;
   }
-  for (int64_t i = 0; i < header[4]; i++) {
-    double value;
-    if (!in.number(&value)) return bad(error, "parameters", i);
-    d.params.push_back(value);
-  }
+  d.params.assign(static_cast<size_t>(header[4] > kMinParams ? header[4] : kMinParams), 0.0);
+  for (int64_t i = 0; i < header[4]; i++)
+    if (!in.number(&d.params[static_cast<size_t>(i)])) return bad(error, "parameters", i);
   if (in.at() != count) return bad(error, "words left over", count - in.at());
-  while (d.params.size() < kMinParams) d.params.push_back(0);
   int64_t at = 0, total = 0;
   for (TensorView& view : d.views) {
     view.sizes = d.dims.data() + at;
@@ -165,25 +166,24 @@ Status decode(Environment& state, int64_t count, Decoded& d, ErrorText* error) {
 
 Status allocate_outputs(Environment& state, Decoded& d, ErrorText* error) {
   for (size_t k = 0; k < d.slots.size(); k++) {
-    const int64_t bytes = to_integer(state.words[d.slots[k] + 1]);
+    const int64_t bytes = to_integer(state.words[d.slots[k].word + 1]);
     int64_t handle;
     Status status = allocate_storage(state, *d.stream, bytes, &handle, error);
     if (!status.ok()) {
-      for (size_t j = 0; j < k; j++) state.release(d.handles[d.slot_operands[j]], false);
+      for (size_t j = 0; j < k; j++) state.release(d.operands[d.slots[j].operand].handle, false);
       return status;
     }
     StorageEntry* entry = state.storages.find(handle);
-    d.handles[d.slot_operands[k]] = handle;
-    d.entries[d.slot_operands[k]] = entry;
-    d.views[d.slot_operands[k]].data = entry->data;
+    d.operands[d.slots[k].operand] = {handle, entry};
+    d.views[d.slots[k].operand].data = entry->data;
   }
   return kOk;
 }
 
 Status run(Environment& state, Decoded& d, ErrorText* error) {
   Stream& stream = *d.stream;
-  for (StorageEntry* entry : d.entries)
-    if (entry) state.touch(*entry, stream);
+  for (const Decoded::Operand& operand : d.operands)
+    if (operand.entry) state.touch(*operand.entry, stream);
   Status status = kOk;
   const bool small = !stream.backend()->asynchronous && d.cost <= kInlineCost;
   if (small && stream.idle() && !stream.failed()) {
@@ -197,8 +197,8 @@ Status run(Environment& state, Decoded& d, ErrorText* error) {
   } else {
     status = stream.enqueue_kernel(d.call, error);
     const uint64_t sequence = stream.submitted();
-    for (StorageEntry* entry : d.entries)
-      if (entry) entry->last_sequence = sequence;
+    for (const Decoded::Operand& operand : d.operands)
+      if (operand.entry) operand.entry->last_sequence = sequence;
     if (status.ok() && state.blocking) status = stream.synchronize(error);
   }
   return status;
@@ -210,8 +210,8 @@ napi_value tokens_of(Environment& state, Decoded& d) {
   napi_value result = nullptr;
   if (d.slots.size() > 1) napi_create_array_with_length(env, d.slots.size(), &result);
   for (size_t k = 0; k < d.slots.size(); k++) {
-    const int64_t handle = d.handles[d.slot_operands[k]];
-    napi_value token = make_token(state, handle, *d.entries[d.slot_operands[k]]);
+    const Decoded::Operand& operand = d.operands[d.slots[k].operand];
+    napi_value token = make_token(state, operand.handle, *operand.entry);
     if (d.slots.size() == 1) return token;
     napi_set_element(env, result, static_cast<uint32_t>(k), token);
   }
@@ -236,11 +236,8 @@ static napi_value submit(napi_env env, napi_callback_info info) {
   d.call = KernelCall{};
   d.views.clear();
   d.dims.clear();
-  d.params.clear();
-  d.handles.clear();
-  d.entries.clear();
+  d.operands.clear();
   d.slots.clear();
-  d.slot_operands.clear();
 
   ErrorText error;
   Status status = decode(state, count, d, &error);
@@ -248,10 +245,10 @@ static napi_value submit(napi_env env, napi_callback_info info) {
   if (!status.ok()) return throw_error(env, status.code, error.text);
   status = run(state, d, &error);
   if (!status.ok()) {
-    for (int64_t operand : d.slot_operands) state.release(d.handles[operand], false);
+    for (const Decoded::Slot& slot : d.slots) state.release(d.operands[slot.operand].handle, false);
     return throw_error(env, status.code, error.text);
   }
-  for (size_t k = 0; k < d.slots.size(); k++) state.words[d.slots[k]] = static_cast<double>(d.handles[d.slot_operands[k]]);
+  for (const Decoded::Slot& slot : d.slots) state.words[slot.word] = static_cast<double>(d.operands[slot.operand].handle);
   return tokens_of(state, d);
 }
 
