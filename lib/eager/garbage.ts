@@ -35,14 +35,10 @@ const MINOR_BYTES = 16 * 2 ** 20;
 const MAJOR_FACTOR = 1.25;
 const MAJOR_COUNT = 64;
 const MAJOR_BYTES = 32 * 2 ** 20;
-/**
- * Where the event loop turns, V8 collects by itself in small steps as the bytes that it was told of grow, and a collection of ours, which
- * stops everything, waits until so many times as much has gathered.
- */
-const TURNING_FACTOR = 8;
 /** The share of the time that a kind of collection may take. */
 const MAX_SHARE = 0.03;
-const MAX_SLACK = 256;
+/** At most 128 MiB before a young and 256 MiB before an old collection. */
+const MAX_SLACK = 8;
 
 /**
  * Runs collections of one kind. Where they take more than their share of the time, the slack doubles, and more garbage may
@@ -104,10 +100,13 @@ export function notePressure(outputs: readonly Tensor[]): void {
 }
 
 function minorBytes(): number {
-  return MINOR_BYTES * minor.slack * (turning ? TURNING_FACTOR : 1);
+  return MINOR_BYTES * (turning ? MAX_SLACK : minor.slack);
 }
 
-/** Notices whether the event loop turns between collections. */
+/**
+ * Notices whether the event loop turns between collections. Then V8 collects by itself in small steps as the bytes that it was told of
+ * grow, and ours, which stop everything, wait for as much garbage as is allowed.
+ */
 function watchTurns(): void {
   turning = false;
   setImmediate(() => {
@@ -140,7 +139,5 @@ function relieve(): void {
 }
 
 function hasGrown({ count, bytes }: TokenCounts): boolean {
-  return (
-    bytes > afterMajor.bytes * MAJOR_FACTOR + MAJOR_BYTES * major.slack * (turning ? TURNING_FACTOR : 1) || count > afterMajor.count * MAJOR_FACTOR + MAJOR_COUNT * major.slack
-  );
+  return bytes > afterMajor.bytes * MAJOR_FACTOR + MAJOR_BYTES * (turning ? MAX_SLACK : major.slack) || count > afterMajor.count * MAJOR_FACTOR + MAJOR_COUNT * major.slack;
 }
