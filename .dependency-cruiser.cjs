@@ -14,6 +14,7 @@ const layers = {
   nn: ['util', 'core', 'ops', 'autograd'],
   optim: ['util', 'core', 'ops', 'autograd'],
   amp: ['util', 'core', 'ops', 'autograd'],
+  library: ['util', 'core', 'autograd'],
   compile: ['util', 'core', 'ops', 'autograd', 'dtensor', 'native', 'eager'],
   testing: ['util', 'core', 'ops', 'autograd', 'compile'],
   cli: ['util', 'core', 'native', 'cuda', 'memory'],

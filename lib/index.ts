@@ -36,6 +36,7 @@ export { Storage } from './core/storage.js';
 export { Tensor } from './core/tensor.js';
 export type { TypedArray } from './core/values.js';
 export * as cuda from './cuda/index.js';
+export * as library from './library/index.js';
 export * as memory from './memory/index.js';
 export * as nn from './nn/index.js';
 export * from './ops/index.js';

@@ -176,7 +176,7 @@ export class OpNode extends Node implements VjpContext<object> {
     const wanted = this.op.savesOutputs;
     if (wanted.length === 0) return;
     this.savedOutputs = [];
-    for (const i of wanted) this.savedOutputs[i] = new SavedTensor(outputs[i] as Tensor, this);
+    for (const i of wanted === 'all' ? outputs.keys() : wanted) this.savedOutputs[i] = new SavedTensor(outputs[i] as Tensor, this);
   }
 
   needs(i: number): boolean {

@@ -66,6 +66,8 @@ export interface Op<P> {
   readonly view: ((input: Tensor, params: P) => ViewMeta) | null;
   /** snake_case name of the kernel in native/generated/kernel_table.def; null for views and compositions. */
   readonly kernel: string | null;
+  /** Computes with other ops, on real tensors and without recording: ops of users. Null for all others. */
+  readonly compute: ((inputs: readonly Tensor[], params: P) => Tensor[]) | null;
   /** Names of the kernel's parameters, the fields of its struct in native/generated/op_params.h. */
   readonly kernelParams: readonly string[];
   /** Writes operands and parameters. Default: inputs, then outputs, then `kernelParams` read from params. */
@@ -79,7 +81,7 @@ export interface Op<P> {
   readonly vjp: VjpRule<P> | null;
   /** Inputs and outputs that the gradient rule reads. */
   readonly savesInputs: (needs: (i: number) => boolean, inputs: readonly Tensor[]) => readonly number[];
-  readonly savesOutputs: readonly number[];
+  readonly savesOutputs: readonly number[] | 'all';
   /** Outputs that have a gradient; null means all floating ones. Statistics kept for backward have none. */
   readonly differentiable: readonly number[] | null;
   readonly samples: () => readonly Sample<P>[];
@@ -106,6 +108,7 @@ export type OpDefinition<P> = Pick<Op<P>, 'name' | 'doc' | 'samples'> & {
   meta?: Op<P>['meta'];
   view?: (input: Tensor, params: P) => ViewMeta;
   kernel?: string | null;
+  compute?: NonNullable<Op<P>['compute']>;
   kernelParams?: readonly string[];
   lower?: NonNullable<Op<P>['lower']>;
   updates?: number;
@@ -114,7 +117,7 @@ export type OpDefinition<P> = Pick<Op<P>, 'name' | 'doc' | 'samples'> & {
   vjp: VjpRule<P> | 'not-differentiable';
   saves?: {
     inputs?: readonly number[] | ((needs: (i: number) => boolean, inputs: readonly Tensor[]) => readonly number[]);
-    outputs?: readonly number[];
+    outputs?: readonly number[] | 'all';
   };
   differentiable?: readonly number[];
   autocast?: AutocastPolicy;
@@ -137,6 +140,7 @@ export function defineOp<P>(definition: OpDefinition<P>): Op<P> {
     meta: definition.meta ?? missingMeta,
     view: definition.view ?? null,
     kernel: definition.kernel === undefined ? (definition.view ? null : snakeCase(name)) : definition.kernel,
+    compute: definition.compute ?? null,
     kernelParams: definition.kernelParams ?? [],
     lower: definition.lower ?? null,
     updates: definition.updates ?? -1,

@@ -15,6 +15,7 @@ const kernelIds: number[] = [];
 /** Runs an op; the last of the dispatcher's layers. */
 export function runEager(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
   if (op.view !== null) return [runView(op, inputs[0] as Tensor, params)];
+  if (op.compute !== null) return op.compute(inputs, params);
   const metas = op.meta(inputs, params);
   if (op.kernel === null) return [runWithoutKernel(op, inputs, metas[0] as OutputMeta, params)];
   if (into !== null) return [runInto(op, inputs, params, into, metas[0] as OutputMeta)];

@@ -1,0 +1,192 @@
+/** Ops of users that eager mode, autograd and captured graphs treat as they treat the library's own. */
+import { noGrad } from '../autograd/grad-mode.js';
+import type { Device } from '../core/device.js';
+import { dispatch } from '../core/dispatch.js';
+import type { DType } from '../core/dtype.js';
+import { ArgumentError, AutogradError, CompileError, InPlaceError } from '../core/errors.js';
+import { defineOp, type Op, type OutputMeta, opByName } from '../core/op.js';
+import { scope } from '../core/scope.js';
+import { checkSizes, type Shape } from '../core/shape.js';
+import { Tensor } from '../core/tensor.js';
+import { flatten, inputsOf, restore, type Template } from './arguments.js';
+
+/** What an op gives. */
+export type OpResult = Tensor | readonly Tensor[] | void;
+
+/** Options of {@link customOp}. */
+export interface CustomOpOptions {
+  /** Positions of the arguments that `fn` changes in place. It must change no others. */
+  mutatesArgs?: readonly number[];
+}
+
+/** What an output will be; dtype and device default to those of the first tensor argument. A tensor describes one like itself. */
+export type OutputDescription = Tensor | { shape: Shape; dtype?: DType; device?: Device };
+
+/** The gradient of an op. */
+export interface AutogradRule<A extends readonly unknown[]> {
+  /** Puts on `ctx` what backward needs. Arguments and outputs stay in memory until then, without copies. */
+  setupContext?: (ctx: Record<string, unknown>, args: A, outputs: readonly Tensor[]) => void;
+  /** From the gradients of the outputs (null where none arrived) to those of the arguments: null for what has none, a list for a list. */
+  backward: (ctx: Record<string, unknown>, ...grads: (Tensor | null)[]) => Tensor | null | readonly (Tensor | null | readonly (Tensor | null)[])[];
+}
+
+/** A user's op: call it as a function. */
+export interface CustomOp<A extends readonly unknown[], R extends OpResult> {
+  (...args: A): R;
+  /** `namespace::name`. */
+  readonly opName: string;
+  /** Says what the outputs will be without computing them, for fake tensors and captured graphs. */
+  registerFake(describe: (...args: A) => OutputDescription | readonly OutputDescription[] | void): CustomOp<A, R>;
+  /** Gives the op a gradient. @throws ArgumentError for an op that changes its arguments */
+  registerAutograd(rule: AutogradRule<A>): CustomOp<A, R>;
+}
+
+/**
+ * Makes an op of a function. `fn` runs on real tensors without recording; in graphs it is one node.
+ *
+ * @param name `namespace::name`, not taken yet
+ * @throws ArgumentError for a bad name or position. The op throws InPlaceError where `fn` changes what it did not declare, and
+ * ArgumentError where a result shares memory with an argument.
+ * @see PyTorch `torch.library.custom_op`
+ * @example
+ * const scaled = library.customOp('mylib::scaled', {}, (x: Tensor, k: number) => x.mul(k));
+ * scaled.registerFake((x) => x).registerAutograd({
+ *   setupContext: (ctx, [, k]) => { ctx.k = k; },
+ *   backward: (ctx, g) => [g && g.mul(ctx.k as number), null],
+ * });
+ */
+export function customOp<A extends readonly unknown[], R extends OpResult>(name: string, { mutatesArgs = [] }: CustomOpOptions, fn: (...args: A) => R): CustomOp<A, R> {
+  if (!/^[\w.]+::[\w.]+$/.test(name)) throw new ArgumentError(`customOp: expected a name such as "mylib::scaled", got ${JSON.stringify(name)}`, { name });
+  if (opByName(name) !== undefined) throw new ArgumentError(`customOp: an op named "${name}" is already defined`, { name });
+  const bad = mutatesArgs.find((i) => !Number.isInteger(i) || i < 0);
+  if (bad !== undefined) throw new ArgumentError(`customOp: mutatesArgs holds positions of arguments, got ${String(bad)}`, { name });
+  const custom = new CustomOpEntry<A, R>(name, mutatesArgs, fn);
+  const call = (...args: A): R => custom.call(args);
+  return Object.assign(call, {
+    opName: name,
+    registerFake(describe: (...args: A) => OutputDescription | readonly OutputDescription[] | void) {
+      custom.describe = describe;
+      return this as unknown as CustomOp<A, R>;
+    },
+    registerAutograd(rule: AutogradRule<A>) {
+      if (mutatesArgs.length > 0) throw new ArgumentError(`${name}: an op that changes its arguments has no gradient; return the results instead`, { name });
+      custom.rule = rule;
+      return this as unknown as CustomOp<A, R>;
+    },
+  });
+}
+
+class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
+  describe: ((...args: A) => OutputDescription | readonly OutputDescription[] | void) | null = null;
+  rule: AutogradRule<A> | null = null;
+  private readonly fn: (...args: A) => R;
+  private readonly mutatesArgs: readonly number[];
+  private readonly op: Op<Template>;
+  /** Whether the last run gave a list: outputs of the dispatcher always are one. */
+  private gaveList = false;
+
+  constructor(name: string, mutatesArgs: readonly number[], fn: (...args: A) => R) {
+    this.fn = fn;
+    this.mutatesArgs = mutatesArgs;
+    this.op = defineOp<Template>({
+      name,
+      doc: 'An op of the user.',
+      kernel: null,
+      meta: (inputs, template) => this.metas(inputs, template),
+      compute: (inputs, template) => this.compute(inputs, template),
+      ...(mutatesArgs.length > 0 && { traits: ['mutates'], mutates: (_inputs: readonly Tensor[], template: Template) => this.changed(template) }),
+      saves: { inputs: (_needs, inputs) => inputs.map((_, i) => i), outputs: 'all' },
+      vjp: (ctx, ...grads) => {
+        const inputs = ctx.params.slots.flatMap((_, k) => inputsOf(ctx.params, k)).map((i) => ctx.input(i));
+        const outputs = grads.map((_, i) => ctx.output(i));
+        return this.backward(ctx.params, inputs, outputs, grads);
+      },
+      samples: () => [],
+    });
+  }
+
+  call(args: A): R {
+    const { inputs, template } = flatten(args);
+    for (const i of this.mutatesArgs) {
+      if (inputsOf(template, i).length === 0) throw new ArgumentError(`${this.op.name}: mutatesArgs names argument ${i}, which is no tensor in this call`, { op: this.op.name });
+    }
+    const outputs = dispatch(this.op, inputs, template);
+    return (this.gaveList ? outputs : outputs[0]) as R;
+  }
+
+  private changed(template: Template): readonly number[] {
+    return this.mutatesArgs.flatMap((i) => inputsOf(template, i));
+  }
+
+  private metas(inputs: readonly Tensor[], template: Template): OutputMeta[] {
+    const { name } = this.op;
+    if (this.describe === null)
+      throw new CompileError(`${name}: nothing says what its outputs look like. Register it: op.registerFake((...args) => ({ shape, dtype })).`, { op: name });
+    const described = this.describe(...(restore(template, inputs) as unknown as A));
+    this.gaveList = Array.isArray(described);
+    const list = (described === undefined ? [] : Array.isArray(described) ? described : [described]) as readonly OutputDescription[];
+    return list.map((each) => {
+      checkSizes(each.shape, name);
+      const { dtype = inputs[0]?.dtype, device = inputs[0]?.device } = each;
+      if (dtype === undefined || device === undefined) throw new ArgumentError(`${name}: registerFake must give dtype and device, there is no tensor argument to take them from`);
+      return { shape: each.shape, strides: null, dtype, device };
+    });
+  }
+
+  private compute(inputs: readonly Tensor[], template: Template): Tensor[] {
+    const versions = inputs.map((t) => t._version);
+    const result = noGrad(() => scope(() => this.fn(...(restore(template, inputs) as unknown as A))));
+    this.checkChanges(inputs, versions, template);
+    this.gaveList = Array.isArray(result);
+    const outputs = (result === undefined ? [] : Array.isArray(result) ? [...result] : [result]) as Tensor[];
+    outputs.forEach((output, i) => {
+      this.checkOutput(output, i, inputs);
+    });
+    return outputs;
+  }
+
+  /** The declared changes are counted once, by the dispatcher. */
+  private checkChanges(inputs: readonly Tensor[], versions: readonly number[], template: Template): void {
+    const declared = this.changed(template);
+    const families = new Set(declared.map((i) => (inputs[i] as Tensor).sharedVersion()));
+    inputs.forEach((t, i) => {
+      if (t._version === versions[i]) return;
+      if (!families.has(t.sharedVersion())) {
+        throw new InPlaceError(`${this.op.name}: it changed tensor ${i} in place without saying so. Name the argument in mutatesArgs, or work on a clone().`, {
+          op: this.op.name,
+          input: i,
+        });
+      }
+    });
+    for (const i of declared) (inputs[i] as Tensor).sharedVersion().value = versions[i] as number;
+  }
+
+  private checkOutput(output: unknown, i: number, inputs: readonly Tensor[]): void {
+    const { name } = this.op;
+    if (!(output instanceof Tensor)) throw new ArgumentError(`${name}: expected tensors as results, got ${typeof output} as number ${i}`, { op: name });
+    if (inputs.some((t) => t.storage === output.storage))
+      throw new ArgumentError(`${name}: result ${i} shares memory with an argument. Return a clone(), or nothing for an argument in mutatesArgs.`, { op: name });
+  }
+
+  private backward(template: Template, inputs: readonly Tensor[], outputs: readonly Tensor[], grads: readonly (Tensor | null)[]): (Tensor | null)[] {
+    const { rule } = this;
+    const { name } = this.op;
+    if (rule === null) throw new AutogradError(`${name}: it has no gradient. Register one: op.registerAutograd({ backward }).`, { op: name });
+    const args = restore(template, inputs) as unknown as A;
+    const ctx: Record<string, unknown> = {};
+    rule.setupContext?.(ctx, args, outputs);
+    const given = rule.backward(ctx, ...grads);
+    const list = (Array.isArray(given) ? given : [given]) as readonly (Tensor | null | readonly (Tensor | null)[])[];
+    if (list.length !== args.length)
+      throw new AutogradError(`${name}: backward gave ${list.length} gradients for ${args.length} arguments; give null for those without one`, { op: name });
+    const results: (Tensor | null)[] = inputs.map(() => null);
+    list.forEach((grad, k) => {
+      const own = inputsOf(template, k);
+      const each = Array.isArray(grad) ? (grad as readonly (Tensor | null)[]) : [grad as Tensor | null];
+      own.forEach((i, n) => {
+        results[i] = each[n] ?? null;
+      });
+    });
+    return results;
+  }
+}
