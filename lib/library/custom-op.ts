@@ -22,12 +22,15 @@ export interface CustomOpOptions {
 /** What an output will be; dtype and device default to those of the first tensor argument. A tensor describes one like itself. */
 export type OutputDescription = Tensor | { shape: Shape; dtype?: DType; device?: Device };
 
+/** A gradient, or none. */
+export type Grad = Tensor | null | undefined;
+
 /** The gradient of an op. */
 export interface AutogradRule<A extends readonly unknown[]> {
   /** Puts on `ctx` what backward needs. Arguments and outputs stay in memory until then, without copies. */
   setupContext?: (ctx: Record<string, unknown>, args: A, outputs: readonly Tensor[]) => void;
   /** From the gradients of the outputs (null where none arrived) to those of the arguments: null for what has none, a list for a list. */
-  backward: (ctx: Record<string, unknown>, ...grads: (Tensor | null)[]) => Tensor | null | readonly (Tensor | null | readonly (Tensor | null)[])[];
+  backward: (ctx: Record<string, unknown>, ...grads: (Tensor | null)[]) => Grad | readonly (Grad | readonly Grad[])[];
 }
 
 /** A user's op: call it as a function. */
@@ -52,7 +55,7 @@ export interface CustomOp<A extends readonly unknown[], R extends OpResult> {
  * const scaled = library.customOp('mylib::scaled', {}, (x: Tensor, k: number) => x.mul(k));
  * scaled.registerFake((x) => x).registerAutograd({
  *   setupContext: (ctx, [, k]) => { ctx.k = k; },
- *   backward: (ctx, g) => [g && g.mul(ctx.k as number), null],
+ *   backward: (ctx, g) => [g?.mul(ctx.k as number), null],
  * });
  */
 export function customOp<A extends readonly unknown[], R extends OpResult>(name: string, { mutatesArgs = [] }: CustomOpOptions, fn: (...args: A) => R): CustomOp<A, R> {
@@ -176,13 +179,13 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
     const ctx: Record<string, unknown> = {};
     rule.setupContext?.(ctx, args, outputs);
     const given = rule.backward(ctx, ...grads);
-    const list = (Array.isArray(given) ? given : [given]) as readonly (Tensor | null | readonly (Tensor | null)[])[];
+    const list = (Array.isArray(given) ? given : [given]) as readonly (Grad | readonly Grad[])[];
     if (list.length !== args.length)
       throw new AutogradError(`${name}: backward gave ${list.length} gradients for ${args.length} arguments; give null for those without one`, { op: name });
     const results: (Tensor | null)[] = inputs.map(() => null);
     list.forEach((grad, k) => {
       const own = inputsOf(template, k);
-      const each = Array.isArray(grad) ? (grad as readonly (Tensor | null)[]) : [grad as Tensor | null];
+      const each = Array.isArray(grad) ? (grad as readonly Grad[]) : [grad as Grad];
       own.forEach((i, n) => {
         results[i] = each[n] ?? null;
       });

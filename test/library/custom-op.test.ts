@@ -31,7 +31,7 @@ function scaledSquare() {
     .registerFake((x) => x)
     .registerAutograd({
       setupContext: (ctx, [x, k]) => Object.assign(ctx, { x, k }),
-      backward: (ctx, g) => [g && g.mul(ctx['x'] as Tensor).mul(2 * (ctx['k'] as number)), null],
+      backward: (ctx, g) => [g?.mul(ctx['x'] as Tensor).mul(2 * (ctx['k'] as number)), null],
     });
 }
 
@@ -63,7 +63,7 @@ describe('a custom op', () => {
       .customOp(fresh(), {}, (list: readonly Tensor[]) => (list[0] as Tensor).mul(list[1] as Tensor))
       .registerAutograd({
         setupContext: (ctx, [list], [out]) => Object.assign(ctx, { list, out }),
-        backward: ({ list, out }, g) => [(list as Tensor[]).map((t) => g && g.mul(out as Tensor).div(t))],
+        backward: ({ list, out }, g) => [(list as Tensor[]).map((t) => g?.mul(out as Tensor).div(t))],
       });
     const [a, b] = [tensor([2, 3], { requiresGrad: true }), tensor([5, 7], { requiresGrad: true })];
     product([a, b]).sum().backward();
