@@ -57,7 +57,11 @@ function moveTo(storage: Storage, owner: Scope | null): void {
 
 /** Gives a storage that now belongs to something older than its scope to that thing's owner: an outer scope, or the collector. @internal */
 export function outliveScope(storage: Storage, owner: Scope | null): void {
-  for (let scope = storage.scope; scope !== null; scope = scope.parent) if (scope === owner) return moveTo(storage, owner);
+  for (let scope = storage.scope; scope !== null; scope = scope.parent) {
+    if (scope !== owner) continue;
+    moveTo(storage, owner);
+    return;
+  }
   if (storage.scope !== null && owner === null) storage.escape();
 }
 
