@@ -6,6 +6,7 @@ import { contiguousStrides, formatShape, isContiguousLayout, numelOf, sameShape 
 import { Storage } from '../core/storage.js';
 import { Tensor } from '../core/tensor.js';
 import { copyOp } from './copy-op.js';
+import { recording, recordStorages } from './history.js';
 import { allocateNow } from './memory.js';
 import { mayOverlapItself, overlapsPartly } from './overlap.js';
 import { nativeCall, streamOf, submitCommand, writer } from './submit.js';
@@ -16,7 +17,11 @@ const kernelIds: number[] = [];
 export function runEager(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
   if (op.view !== null) return [runView(op, inputs[0] as Tensor, params)];
   const metas = op.meta(inputs, params);
-  if (op.kernel === null) return [runWithoutKernel(op, inputs, metas[0] as OutputMeta, params)];
+  if (op.kernel === null) {
+    const moved = runWithoutKernel(op, inputs, metas[0] as OutputMeta, params);
+    if (recording) recordStorages(op.name, [moved]);
+    return [moved];
+  }
   if (into !== null) return [runInto(op, inputs, params, into, metas[0] as OutputMeta)];
   const outputs: Tensor[] = [];
   for (let i = 0; i < metas.length; i++) outputs.push(allocateOutput(metas[i] as OutputMeta));

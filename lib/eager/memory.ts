@@ -37,7 +37,7 @@ export function allocateNow(device: Device, bytes: number): Storage {
 /** A CPU storage over the memory of a typed array: no copy, changes are seen on both sides. */
 export function adoptArray(array: ArrayBufferView, device: Device): Storage {
   const storage = new Storage(device, array.byteLength);
-  const token = allocatingCall(() => writer.addon.adopt(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength, currentScope === null), 'fromBlob');
+  const token = allocatingCall(() => writer.addon.adopt(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength, currentScope === null), 'fromBlob', device);
   storage.handle = words()[0] as number;
   own(storage, token as object | undefined);
   return storage;
@@ -46,7 +46,7 @@ export function adoptArray(array: ArrayBufferView, device: Device): Storage {
 export const nativeMemory: MemoryInterface = {
   allocate(device, bytes, storage) {
     const stream = streamOf(device);
-    const token = allocatingCall(() => writer.addon.allocate(stream, bytes, currentScope === null), 'empty');
+    const token = allocatingCall(() => writer.addon.allocate(stream, bytes, currentScope === null), 'empty', device);
     storage.handle = words()[0] as number;
     own(storage, token as object | undefined);
   },
@@ -65,14 +65,14 @@ export const nativeMemory: MemoryInterface = {
     return writer.addon.makeToken(handle);
   },
   resize(handle, bytes, device) {
-    allocatingCall(() => writer.addon.resize(handle, bytes, streamOf(device)), 'resize_');
+    allocatingCall(() => writer.addon.resize(handle, bytes, streamOf(device)), 'resize_', device);
   },
 };
 
 /** Writes the bytes of a typed array into a dense tensor. The array may be reused at once. */
 export function writeBytes(t: Tensor, source: ArrayBufferView): void {
   const storage = t.liveStorage('write');
-  allocatingCall(() => writer.addon.write(storage.handle, t.storageOffset * t.dtype.itemsize, source, streamOf(t.device)), 'write');
+  allocatingCall(() => writer.addon.write(storage.handle, t.storageOffset * t.dtype.itemsize, source, streamOf(t.device)), 'write', t.device);
 }
 
 /** Reads a dense tensor's bytes; blocks until they are there. */

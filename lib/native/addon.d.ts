@@ -104,6 +104,8 @@ export interface Addon {
   memoryStats(device: number): NativeMemoryStats;
   resetPeakStats(device: number): void;
   memorySnapshot(device: number): NativeSegment[];
+  /** Four float64 numbers for each live storage of this thread: handle, bytes, device, and 1 where the memory is an ArrayBuffer's. */
+  liveStorages(): ArrayBuffer;
   /** Returns cached free memory to the system; with `idleMs`, only what has been free for that long. */
   emptyCache(device: number, idleMs: number): void;
   /** Writes the number of live tokens and the bytes of their storages, of all devices, into the first two words. */

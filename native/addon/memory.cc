@@ -160,6 +160,24 @@ napi_value record_stream(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
+// An ArrayBuffer of four numbers for each storage of this environment: handle, bytes, device, and 1 where the memory is an ArrayBuffer's.
+napi_value live_storages(napi_env env, napi_callback_info) {
+  StorageTable& storages = state_of(env).storages;
+  size_t count = 0;
+  storages.for_each([&](int64_t, StorageEntry&) { count++; });
+  void* data = nullptr;
+  napi_value buffer = nullptr;
+  if (napi_create_arraybuffer(env, count * 4 * sizeof(double), &data, &buffer) != napi_ok) return nullptr;
+  auto* at = static_cast<double*>(data);
+  storages.for_each([&](int64_t handle, StorageEntry& entry) {
+    *at++ = static_cast<double>(handle);
+    *at++ = static_cast<double>(entry.bytes);
+    *at++ = entry.device;
+    *at++ = entry.adopted ? 1 : 0;
+  });
+  return buffer;
+}
+
 }  // namespace
 
 Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64_t* handle, ErrorText* error) {
@@ -190,6 +208,7 @@ void export_memory(napi_env env, napi_value exports) {
   export_function(env, exports, "releaseMany", release_many);
   export_function(env, exports, "resize", resize);
   export_function(env, exports, "recordStream", record_stream);
+  export_function(env, exports, "liveStorages", live_storages);
 }
 
 }  // namespace shardwise

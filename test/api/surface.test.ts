@@ -89,6 +89,8 @@ const autograd = list(`
 const cuda = list(`
   memoryAllocated memoryReserved maxMemoryAllocated memorySnapshot emptyCache synchronize Stream Event stream isAvailable deviceCount`);
 
+const memory = list('stats snapshot recordHistory resetPeak emptyCache collect');
+
 type Named = Readonly<Record<string, unknown>>;
 
 /** Names of functions or classes that are not there. */
@@ -101,6 +103,7 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
   'tensors have the in-place twins': [Tensor.prototype, twins.map((name) => `${name}_`)],
   'autograd has its functions': [shardwise.autograd, autograd],
   'cuda has its functions': [shardwise.cuda, cuda],
+  'memory has its functions': [shardwise.memory, memory],
   'nn has the layers': [nn, layers],
   'modules have the methods': [nn.Module.prototype, moduleMethods],
   'nn.functional has the functions': [nn.functional, functional],
