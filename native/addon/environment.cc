@@ -206,7 +206,7 @@ void Environment::release(int64_t handle, bool collected) {
         auto* pending = new Pending(shared);
         auto done = [](void* context) {
           auto* p = static_cast<Pending*>(context);
-          if (p->left->fetch_sub(1) == 1) p->allocator->free(p->block, false, p->home, p->sequence);
+          if (p->left->fetch_sub(1) == 1) p->allocator->free_later(p->block, p->home, p->sequence);
           delete p;
         };
         ErrorText ignored;
