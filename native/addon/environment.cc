@@ -23,6 +23,20 @@ CachingAllocator* Devices::allocator(int32_t code) {
   return kept.load();
 }
 
+// Its memory is freed as a GPU's is: kept for reuse until emptyCache, because giving it back waits for every device.
+CachingAllocator* Devices::pinned_allocator() {
+  if (CachingAllocator* found = pinned_kept.load(std::memory_order_acquire)) return found;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (CachingAllocator* found = pinned_kept.load()) return found;
+  pinned = *cpu;
+  pinned.asynchronous = true;
+  pinned.alignment = 512;
+  pinned.allocate = [](int32_t, int64_t bytes, void** out, ErrorText* error) { return get().cuda->host_allocate(bytes, out, error); };
+  pinned.release = [](int32_t, void* pointer, int64_t bytes) { get().cuda->host_release(pointer, bytes); };
+  pinned_kept.store(new CachingAllocator(&pinned, 0), std::memory_order_release);
+  return pinned_kept.load();
+}
+
 void Gate::post(Completion* completion) {
   std::lock_guard<std::mutex> lock(mutex);
   if (!alive) {
@@ -112,6 +126,7 @@ void Environment::close() {
   });
   // The allocators belong to the process: nothing in them may point to a stream of this environment any more.
   for (auto& each : streams) each->allocator->close_pool(each->pool);
+  if (pinned_pool >= 0) Devices::get().pinned_allocator()->close_pool(static_cast<uint32_t>(pinned_pool));
   streams.clear();
 }
 

@@ -54,6 +54,7 @@ struct Environment {
   std::unordered_map<uint32_t, std::shared_ptr<Event>> events;
   uint32_t next_event = 1;
   std::shared_ptr<Gate> gate;
+  int64_t pinned_pool = -1;             // in the allocator of pinned memory; opened on first use
   int pending_completions = 0;
   bool blocking = false;
   bool closed = false;
@@ -80,12 +81,15 @@ struct Devices {
   static constexpr int32_t kMaxDevices = 65;
   std::mutex mutex;
   std::array<std::atomic<CachingAllocator*>, kMaxDevices> allocators{};  // made on first use, never destroyed
+  Backend pinned{};                     // the CPU's, but its memory is what cuda->host_allocate gives
+  std::atomic<CachingAllocator*> pinned_kept{};
 
   static Devices& get();
   const Backend* backend(int32_t code) const { return code == 0 ? cpu : cuda; }
   static int32_t index(int32_t code) { return code == 0 ? 0 : code - 1; }
   bool valid(int64_t code);
   CachingAllocator* allocator(int32_t code);
+  CachingAllocator* pinned_allocator();  // made on first use; cuda must be there
 };
 
 Environment& state_of(napi_env env);
@@ -115,6 +119,6 @@ void export_devices(napi_env env, napi_value exports);
 void export_function(napi_env env, napi_value exports, const char* name, napi_callback callback);
 
 napi_value make_token(Environment& state, int64_t handle, StorageEntry& entry);
-Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64_t* handle, ErrorText* error);
+Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64_t* handle, ErrorText* error, bool pinned = false);
 
 }  // namespace shardwise
