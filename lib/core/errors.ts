@@ -88,6 +88,8 @@ export interface MemoryHolder {
   readonly dtype: string | null;
   /** Sizes of the tensor that they were made for; null where they were not recorded. */
   readonly shape: readonly number[] | null;
+  /** Where the memory is from: the device's allocator, pinned host memory, or an ArrayBuffer that `fromBlob` was given. */
+  readonly memory: 'allocator' | 'pinned' | 'arrayBuffer';
 }
 
 /** The device has no memory left, after caches were freed and garbage was collected. */

@@ -1,9 +1,10 @@
 /** Storages and their bytes: allocation outside of commands, freeing, resizing, and moving values in and out. */
-import type { Device } from '../core/device.js';
+import { cpu, type Device, deviceByCode } from '../core/device.js';
+import { DeviceError } from '../core/errors.js';
 import { currentScope } from '../core/scope.js';
 import { type MemoryInterface, Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
-import { allocatingCall, nativeCall, streamOf, translate, writer } from './submit.js';
+import { allocatingCall, nativeCall, prepareDevice, streamOf, translate, writer } from './submit.js';
 
 /** Gives a new storage its owner: the open scope, or the collector. */
 function own(storage: Storage, token: object | undefined): void {
@@ -31,6 +32,26 @@ export function readTokenCounts(): { count: number; bytes: number } {
 export function allocateNow(device: Device, bytes: number): Storage {
   const storage = new Storage(device, bytes);
   nativeMemory.allocate(device, bytes, storage);
+  return storage;
+}
+
+/**
+ * A CPU storage in pinned host memory, owned by the open scope or the collector. The CUDA backend gives it.
+ *
+ * @throws DeviceError without CUDA, with the reason.
+ */
+export function allocatePinned(bytes: number): Storage {
+  try {
+    prepareDevice(deviceByCode(1));
+  } catch (error) {
+    if (!(error instanceof DeviceError)) throw error;
+    const message = `pinMemory: pinned memory is for copies to and from a GPU and comes from CUDA, which cannot be used here. Leave it out where cuda.isAvailable() is false.\n${error.message}`;
+    throw new DeviceError(message, { op: 'pinMemory', bytes }, { cause: error });
+  }
+  const storage = new Storage(cpu, bytes);
+  const token = allocatingCall(() => writer.addon.allocatePinned(bytes, currentScope === null), 'pinMemory', cpu);
+  storage.handle = words()[0] as number;
+  own(storage, token as object | undefined);
   return storage;
 }
 
@@ -63,6 +84,9 @@ export const nativeMemory: MemoryInterface = {
   },
   makeToken(handle) {
     return writer.addon.makeToken(handle);
+  },
+  isPinned(handle) {
+    return writer.addon.isPinned(handle);
   },
   resize(handle, bytes, device) {
     allocatingCall(() => writer.addon.resize(handle, bytes, streamOf(device)), 'resize_', device);

@@ -38,6 +38,11 @@ export function installDevicePreparation(fn: (device: Device) => void): void {
   prepare = fn;
 }
 
+/** Opens the backend of a device. @throws DeviceError if it cannot be used */
+export function prepareDevice(device: Device): void {
+  prepare(device);
+}
+
 /** The stream that commands of a device go to. */
 export function streamOf(device: Device): number {
   if (device.currentStream < 0) prepare(device);

@@ -21,7 +21,7 @@ describe('memory.snapshot', () => {
     assert.equal(storages.filter((s) => s.bytes === 4 * 7919).length, 3);
     assert.deepEqual(
       holders.find((h) => h.bytesEach === 4 * 7919),
-      { bytes: 12 * 7919, count: 3, bytesEach: 4 * 7919, op: null, dtype: null, shape: null },
+      { bytes: 12 * 7919, count: 3, bytesEach: 4 * 7919, op: null, dtype: null, shape: null, memory: 'allocator' },
     );
     assert.equal(
       segments.reduce((sum, s) => sum + s.bytes, 0),

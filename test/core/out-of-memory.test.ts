@@ -72,7 +72,7 @@ describe('out of memory', () => {
 
   it('names the largest holders by size, and how to learn what made them', () => {
     const { holders, message } = report.filled;
-    const unknown = { op: null, dtype: null, shape: null };
+    const unknown = { op: null, dtype: null, shape: null, memory: 'allocator' };
     assert.deepEqual(holders, [
       { bytes: report.count * 4 * MIB, count: report.count, bytesEach: 4 * MIB, ...unknown },
       { bytes: 1_200_000, count: 1, bytesEach: 1_200_000, ...unknown },
@@ -100,9 +100,9 @@ describe('out of memory, with recording', () => {
     this.timeout(60_000);
     const { filled, count } = runChild({ SHARDWISE_MEMORY_HISTORY: '1' });
     assert.deepEqual(filled.holders, [
-      { bytes: count * 4 * MIB, count, bytesEach: 4 * MIB, op: 'full', dtype: 'float32', shape: [MIB] },
-      { bytes: 1_200_000, count: 1, bytesEach: 1_200_000, op: 'add', dtype: 'float32', shape: [300, 1000] },
-      { bytes: 4000, count: 1, bytesEach: 4000, op: 'full', dtype: 'float64', shape: [500] },
+      { bytes: count * 4 * MIB, count, bytesEach: 4 * MIB, op: 'full', dtype: 'float32', shape: [MIB], memory: 'allocator' },
+      { bytes: 1_200_000, count: 1, bytesEach: 1_200_000, op: 'add', dtype: 'float32', shape: [300, 1000], memory: 'allocator' },
+      { bytes: 4000, count: 1, bytesEach: 4000, op: 'full', dtype: 'float64', shape: [500], memory: 'allocator' },
     ]);
     assert.match(filled.message, /\n {4}1200000 bytes in 1 x 1200000: float32\[300, 1000\] made by add\n/);
     assert.doesNotMatch(filled.message, /recordHistory/);
