@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -40,6 +41,17 @@ struct Gate {
   void post(Completion* completion);
 };
 
+// The ArrayBuffer of an adopted storage that was freed, perhaps during a collection. It is let go of when no stream uses it any more.
+struct DroppedRef {
+  napi_ref ref;
+  const std::atomic<uint64_t>* home;
+  uint64_t sequence;
+  std::shared_ptr<std::atomic<bool>> used_elsewhere;
+  bool settled() const {
+    return home->load(std::memory_order_acquire) >= sequence && !used_elsewhere->load(std::memory_order_acquire);
+  }
+};
+
 struct Environment {
   explicit Environment(napi_env env);
   // When the environment ends. The object itself stays: the engine still finalises tokens after this.
@@ -62,7 +74,7 @@ struct Environment {
 
   int64_t tokens = 0, token_bytes = 0;
   int64_t external_delta = 0;           // to be reported to the engine
-  std::vector<napi_ref> dropped_refs;   // of adopted buffers freed during a collection
+  std::deque<DroppedRef> dropped_refs;
 
   Stream* stream(int64_t id);
   Stream* default_stream(int32_t device, ErrorText* error);
