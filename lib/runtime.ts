@@ -20,6 +20,8 @@ import { rawArray } from './core/values.js';
 import { cudaStatus } from './cuda/status.js';
 import { runEager } from './eager/eager-backend.js';
 import { installTokenCounts } from './eager/garbage.js';
+import { installLiveHandles, recording, recordStorages } from './eager/history.js';
+import { liveHandles } from './eager/holders.js';
 import { adoptArray, allocateNow, nativeMemory, readBytes, readBytesSync, readElement, readTokenCounts, writeBytes } from './eager/memory.js';
 import { connect, installDevicePreparation } from './eager/submit.js';
 import { loadAddon } from './native/load.js';
@@ -44,6 +46,7 @@ installDevicePreparation((device) => {
   if (device.index >= addon.deviceCount('cuda')) throw new DeviceError(`there is no ${device}: ${addon.deviceCount('cuda')} CUDA devices were found`);
 });
 installTokenCounts(readTokenCounts);
+installLiveHandles(() => liveHandles(addon));
 
 function fresh(shape: Shape, dtype: DType, device: Device, storage: Storage): Tensor {
   return new Tensor(shape, contiguousStrides(shape), 0, dtype, device, storage);
@@ -52,10 +55,15 @@ function fresh(shape: Shape, dtype: DType, device: Device, storage: Storage): Te
 installValueAccess({
   fromRaw(raw, shape, dtype, device) {
     const t = fresh(shape, dtype, device, allocateNow(device, raw.byteLength));
+    if (recording) recordStorages('tensor', [t]);
     if (raw.byteLength > 0) writeBytes(t, raw);
     return t;
   },
-  adopt: (array, shape, dtype) => fresh(shape, dtype, cpu, adoptArray(array, cpu)),
+  adopt(array, shape, dtype) {
+    const t = fresh(shape, dtype, cpu, adoptArray(array, cpu));
+    if (recording) recordStorages('fromBlob', [t]);
+    return t;
+  },
   readSync: readBytesSync,
   read: readBytes,
   readElement,

@@ -74,10 +74,32 @@ export class InPlaceError extends ShardwiseError {
   }
 }
 
+/** Live storages of one kind, taken together: of one size, and of one shape, dtype and maker where those were recorded. */
+export interface MemoryHolder {
+  /** Bytes of all of them. */
+  readonly bytes: number;
+  /** How many there are. */
+  readonly count: number;
+  /** Bytes of each. */
+  readonly bytesEach: number;
+  /** The op that made them; null where it was not recorded. */
+  readonly op: string | null;
+  /** Element type of the tensor that they were made for; null where it was not recorded. */
+  readonly dtype: string | null;
+  /** Sizes of the tensor that they were made for; null where they were not recorded. */
+  readonly shape: readonly number[] | null;
+  /** Where the memory is from: the device's allocator, pinned host memory, or an ArrayBuffer that `fromBlob` was given. */
+  readonly memory: 'allocator' | 'pinned' | 'arrayBuffer';
+}
+
 /** The device has no memory left, after caches were freed and garbage was collected. */
 export class OutOfMemoryError extends ShardwiseError {
-  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
+  /** The groups of live storages that held most when memory ran out, largest first; at most ten, those of this thread. */
+  readonly holders: readonly MemoryHolder[];
+
+  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions, holders: readonly MemoryHolder[] = []) {
     super('ERR_OUT_OF_MEMORY', message, details, options);
+    this.holders = holders;
   }
 }
 

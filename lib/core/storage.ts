@@ -13,6 +13,7 @@ export interface MemoryInterface {
   releaseMany(storages: readonly Storage[], count: number): void;
   makeToken(handle: number): object;
   resize(handle: number, bytes: number, device: Device): void;
+  isPinned(handle: number): boolean;
 }
 
 let memory: MemoryInterface;
@@ -63,6 +64,12 @@ export class Storage {
   resize_(nbytes: number): this {
     storageResize.run(this, nbytes);
     return this;
+  }
+
+  /** Whether this is host memory that a GPU reads and writes by itself. @throws FreedError if the storage was freed */
+  isPinned(): boolean {
+    this.checkAlive('isPinned');
+    return this.handle !== FAKE_HANDLE && memory.isPinned(this.handle);
   }
 
   /** @internal */

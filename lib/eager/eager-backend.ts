@@ -6,7 +6,8 @@ import { contiguousStrides, formatShape, isContiguousLayout, numelOf, sameShape 
 import { Storage } from '../core/storage.js';
 import { Tensor } from '../core/tensor.js';
 import { copyOp } from './copy-op.js';
-import { allocateNow } from './memory.js';
+import { recording, recordStorages } from './history.js';
+import { allocateNow, allocatePinned } from './memory.js';
 import { mayOverlapItself, overlapsPartly } from './overlap.js';
 import { nativeCall, streamOf, submitCommand, writer } from './submit.js';
 
@@ -17,7 +18,11 @@ export function runEager(op: AnyOp, inputs: readonly Tensor[], params: object, i
   if (op.view !== null) return [runView(op, inputs[0] as Tensor, params)];
   if (op.compute !== null) return op.compute(inputs, params);
   const metas = op.meta(inputs, params);
-  if (op.kernel === null) return [runWithoutKernel(op, inputs, metas[0] as OutputMeta, params)];
+  if (op.kernel === null) {
+    const moved = runWithoutKernel(op, inputs, metas[0] as OutputMeta, params, into);
+    if (recording && into === null) recordStorages(op.name, [moved]);
+    return [moved];
+  }
   if (into !== null) return [runInto(op, inputs, params, into, metas[0] as OutputMeta)];
   const outputs: Tensor[] = [];
   for (let i = 0; i < metas.length; i++) outputs.push(allocateOutput(metas[i] as OutputMeta));
@@ -40,10 +45,10 @@ function runView(op: AnyOp, input: Tensor, params: object): Tensor {
 }
 
 /** Ops that move or reserve memory and compute nothing. */
-function runWithoutKernel(op: AnyOp, inputs: readonly Tensor[], meta: OutputMeta, params: object): Tensor {
-  if (op.traits.includes('transfer')) return transfer(inputs[0] as Tensor, meta);
+function runWithoutKernel(op: AnyOp, inputs: readonly Tensor[], meta: OutputMeta, params: object, into: Tensor | null): Tensor {
+  if (op.traits.includes('transfer')) return transfer(inputs[0] as Tensor, meta, params, into);
   if (op.traits.includes('join')) return join(inputs, meta, params as { dim: number });
-  return uninitialized(meta);
+  return uninitialized(meta, params);
 }
 
 /** One copy for each input, into its window of the output. */
@@ -61,21 +66,25 @@ function join(inputs: readonly Tensor[], meta: OutputMeta, { dim }: { dim: numbe
   return output;
 }
 
-/** Memory and no kernel. */
-function uninitialized(meta: OutputMeta): Tensor {
-  const storage = allocateNow(meta.device, numelOf(meta.shape) * meta.dtype.itemsize);
+/** Memory and no kernel, pinned if asked for. */
+function uninitialized(meta: OutputMeta, { pinned = false }: { pinned?: boolean } = {}): Tensor {
+  const bytes = numelOf(meta.shape) * meta.dtype.itemsize;
+  const storage = pinned ? allocatePinned(bytes) : allocateNow(meta.device, bytes);
   return new Tensor(meta.shape, contiguousStrides(meta.shape), 0, meta.dtype, meta.device, storage);
 }
 
-/** The same bytes on another device, in order with the streams of both. */
-function transfer(input: Tensor, meta: OutputMeta): Tensor {
+/** The same bytes in other memory, given or new, in order with the streams of both devices. The layouts are the same. */
+function transfer(input: Tensor, meta: OutputMeta, { pinned = false }: { pinned?: boolean }, into: Tensor | null): Tensor {
   const source = input.liveStorage('toDevice');
-  const storage = allocateNow(meta.device, input.numel() * meta.dtype.itemsize);
-  const output = new Tensor(meta.shape, meta.strides ?? input.strides, 0, meta.dtype, meta.device, storage);
+  const { itemsize } = meta.dtype;
+  const bytes = input.numel() * itemsize;
+  if (into !== null) checkInto({ name: 'copy_' }, into, meta);
+  const output = into ?? new Tensor(meta.shape, meta.strides ?? input.strides, 0, meta.dtype, meta.device, pinned ? allocatePinned(bytes) : allocateNow(meta.device, bytes));
+  const target = output.liveStorage('toDevice');
   // The CUDA side drives the copy, whichever way it goes.
   const driver = meta.device.type === 'cuda' ? meta.device : input.device;
-  const offset = input.storageOffset * input.dtype.itemsize;
-  nativeCall(() => writer.addon.copyBytes(storage.handle, 0, source.handle, offset, storage.nbytes, streamOf(driver)), 'toDevice');
+  const [to, from] = [output.storageOffset * itemsize, input.storageOffset * itemsize];
+  nativeCall(() => writer.addon.copyBytes(target.handle, to, source.handle, from, bytes, streamOf(driver)), 'toDevice');
   return output;
 }
 
@@ -141,7 +150,7 @@ function cloneNow(t: Tensor): Tensor {
   return copy;
 }
 
-function checkInto(op: AnyOp, into: Tensor, meta: OutputMeta): void {
+function checkInto(op: Pick<AnyOp, 'name'>, into: Tensor, meta: OutputMeta): void {
   if (!sameShape(into.shape, meta.shape)) {
     throw new ShapeError(`${op.name}: the result has shape ${formatShape(meta.shape)} and cannot be written into a tensor of shape ${formatShape(into.shape)}`, {
       op: op.name,

@@ -1,9 +1,10 @@
 /** Storages and their bytes: allocation outside of commands, freeing, resizing, and moving values in and out. */
-import type { Device } from '../core/device.js';
+import { cpu, type Device, deviceByCode } from '../core/device.js';
+import { DeviceError } from '../core/errors.js';
 import { currentScope } from '../core/scope.js';
 import { type MemoryInterface, Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
-import { allocatingCall, nativeCall, streamOf, translate, writer } from './submit.js';
+import { allocatingCall, nativeCall, prepareDevice, streamOf, translate, writer } from './submit.js';
 
 /** Gives a new storage its owner: the open scope, or the collector. */
 function own(storage: Storage, token: object | undefined): void {
@@ -34,10 +35,30 @@ export function allocateNow(device: Device, bytes: number): Storage {
   return storage;
 }
 
+/**
+ * A CPU storage in pinned host memory, owned by the open scope or the collector. The CUDA backend gives it.
+ *
+ * @throws DeviceError without CUDA, with the reason.
+ */
+export function allocatePinned(bytes: number): Storage {
+  try {
+    prepareDevice(deviceByCode(1));
+  } catch (error) {
+    if (!(error instanceof DeviceError)) throw error;
+    const message = `pinMemory: pinned memory is for copies to and from a GPU and comes from CUDA, which cannot be used here. Leave it out where cuda.isAvailable() is false.\n${error.message}`;
+    throw new DeviceError(message, { op: 'pinMemory', bytes }, { cause: error });
+  }
+  const storage = new Storage(cpu, bytes);
+  const token = allocatingCall(() => writer.addon.allocatePinned(bytes, currentScope === null), 'pinMemory', cpu);
+  storage.handle = words()[0] as number;
+  own(storage, token as object | undefined);
+  return storage;
+}
+
 /** A CPU storage over the memory of a typed array: no copy, changes are seen on both sides. */
 export function adoptArray(array: ArrayBufferView, device: Device): Storage {
   const storage = new Storage(device, array.byteLength);
-  const token = allocatingCall(() => writer.addon.adopt(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength, currentScope === null), 'fromBlob');
+  const token = allocatingCall(() => writer.addon.adopt(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength, currentScope === null), 'fromBlob', device);
   storage.handle = words()[0] as number;
   own(storage, token as object | undefined);
   return storage;
@@ -46,7 +67,7 @@ export function adoptArray(array: ArrayBufferView, device: Device): Storage {
 export const nativeMemory: MemoryInterface = {
   allocate(device, bytes, storage) {
     const stream = streamOf(device);
-    const token = allocatingCall(() => writer.addon.allocate(stream, bytes, currentScope === null), 'empty');
+    const token = allocatingCall(() => writer.addon.allocate(stream, bytes, currentScope === null), 'empty', device);
     storage.handle = words()[0] as number;
     own(storage, token as object | undefined);
   },
@@ -64,15 +85,18 @@ export const nativeMemory: MemoryInterface = {
   makeToken(handle) {
     return writer.addon.makeToken(handle);
   },
+  isPinned(handle) {
+    return writer.addon.isPinned(handle);
+  },
   resize(handle, bytes, device) {
-    allocatingCall(() => writer.addon.resize(handle, bytes, streamOf(device)), 'resize_');
+    allocatingCall(() => writer.addon.resize(handle, bytes, streamOf(device)), 'resize_', device);
   },
 };
 
 /** Writes the bytes of a typed array into a dense tensor. The array may be reused at once. */
 export function writeBytes(t: Tensor, source: ArrayBufferView): void {
   const storage = t.liveStorage('write');
-  allocatingCall(() => writer.addon.write(storage.handle, t.storageOffset * t.dtype.itemsize, source, streamOf(t.device)), 'write');
+  allocatingCall(() => writer.addon.write(storage.handle, t.storageOffset * t.dtype.itemsize, source, streamOf(t.device)), 'write', t.device);
 }
 
 /** Reads a dense tensor's bytes; blocks until they are there. */

@@ -8,6 +8,8 @@ import type { Tensor } from '../core/tensor.js';
 import type { Addon, NativeErrorCode } from '../native/addon.js';
 import { WordWriter } from '../native/command.js';
 import { collectGarbage, notePressure } from './garbage.js';
+import { recording, recordStorages, unallocated } from './history.js';
+import { describeHolders, largestHolders } from './holders.js';
 
 /** Set once by runtime.ts through {@link connect}. */
 export const writer = {
@@ -36,6 +38,11 @@ export function installDevicePreparation(fn: (device: Device) => void): void {
   prepare = fn;
 }
 
+/** Opens the backend of a device. @throws DeviceError if it cannot be used */
+export function prepareDevice(device: Device): void {
+  prepare(device);
+}
+
 /** The stream that commands of a device go to. */
 export function streamOf(device: Device): number {
   if (device.currentStream < 0) prepare(device);
@@ -45,17 +52,19 @@ export function streamOf(device: Device): number {
 
 export function submitCommand(op: AnyOp, kernel: number, device: Device, inputs: readonly Tensor[], outputs: readonly Tensor[]): void {
   const stream = device.currentStream >= 0 ? device.currentStream : streamOf(device);
+  const made = recording ? unallocated(outputs) : null;
   try {
     writer.words.submit(kernel, stream);
   } catch (error) {
-    if (codeOf(error) !== 'SW_OUT_OF_MEMORY') throw translate(error, op.name, inputs);
+    if (codeOf(error) !== 'SW_OUT_OF_MEMORY') throw translate(error, op.name, inputs, device);
     collectGarbage();
     try {
       writer.words.submit(kernel, stream);
     } catch (second) {
-      throw translate(second, op.name, inputs);
+      throw translate(second, op.name, inputs, device);
     }
   }
+  if (made !== null) recordStorages(op.name, made);
   notePressure(outputs);
 }
 
@@ -72,16 +81,16 @@ export function nativeCall<T>(call: () => T, op: string): T {
 }
 
 /** The same for calls that allocate and do not wait: when memory runs out, garbage is collected and the call repeated. */
-export function allocatingCall<T>(call: () => T, op: string): T {
+export function allocatingCall<T>(call: () => T, op: string, device: Device): T {
   try {
     return call();
   } catch (error) {
-    if (codeOf(error) !== 'SW_OUT_OF_MEMORY') throw translate(error, op, []);
+    if (codeOf(error) !== 'SW_OUT_OF_MEMORY') throw translate(error, op, [], device);
     collectGarbage();
     try {
       return call();
     } catch (second) {
-      throw translate(second, op, []);
+      throw translate(second, op, [], device);
     }
   }
 }
@@ -90,8 +99,14 @@ function codeOf(error: unknown): NativeErrorCode | undefined {
   return (error as { code?: NativeErrorCode })?.code;
 }
 
-/** The library's error for a native one, with the operands that the op was given. */
-export function translate(error: unknown, op: string, inputs: readonly Tensor[]): unknown {
+function outOfMemory(message: string, details: Record<string, unknown>, cause: Error, device: Device | undefined): OutOfMemoryError {
+  if (device === undefined) return new OutOfMemoryError(message, details, { cause });
+  const { total, holders } = largestHolders(writer.addon, device);
+  return new OutOfMemoryError(`${message}\n${describeHolders(device, total, holders)}`, details, { cause }, holders);
+}
+
+/** The library's error for a native one, with the operands that the op was given; `device` is the one whose memory may have run out. */
+export function translate(error: unknown, op: string, inputs: readonly Tensor[], device: Device | undefined = inputs[0]?.device): unknown {
   const code = codeOf(error);
   if (!(error instanceof Error) || error instanceof ShardwiseError || typeof code !== 'string' || !code.startsWith('SW_')) return error;
   const operands = inputs.map((t) => (t.storage === null ? String(t.scalarValue) : `${t.dtype.name}${formatShape(t.shape)} on ${t.device}`));
@@ -99,7 +114,7 @@ export function translate(error: unknown, op: string, inputs: readonly Tensor[])
   const details = { op, operands };
   switch (code) {
     case 'SW_OUT_OF_MEMORY':
-      return new OutOfMemoryError(message, details, { cause: error });
+      return outOfMemory(message, details, error, device);
     case 'SW_INDEX':
       return new IndexError(message, details, { cause: error });
     case 'SW_CLOSED':

@@ -36,6 +36,9 @@ export interface NativeMemoryStats {
   tokens: number;
   tokenBytes: number;
   outOfMemoryRetries: number;
+  /** Pinned host memory in tensors, and taken from the driver; counted here for the CPU and in no other number. */
+  pinnedBytes: number;
+  pinnedReservedBytes: number;
 }
 
 export interface NativeSegment {
@@ -67,6 +70,8 @@ export interface Addon {
 
   /** Allocates on the stream; the handle is written to words[0]. */
   allocate(stream: number, bytes: number, withToken: boolean): undefined | Token;
+  /** A CPU storage in host memory that a GPU reads and writes by itself; needs an open CUDA backend. The handle is written to words[0]. */
+  allocatePinned(bytes: number, withToken: boolean): undefined | Token;
   /** Zero-copy: a CPU storage over memory of an ArrayBuffer, which it keeps alive. The handle is written to words[0]. */
   adopt(buffer: ArrayBuffer, byteOffset: number, bytes: number, withToken: boolean): undefined | Token;
   makeToken(handle: number): Token;
@@ -104,6 +109,9 @@ export interface Addon {
   memoryStats(device: number): NativeMemoryStats;
   resetPeakStats(device: number): void;
   memorySnapshot(device: number): NativeSegment[];
+  /** Four float64 numbers for each live storage of this thread: handle, bytes, device, and 0 for memory of the allocator, 1 for an ArrayBuffer's, 2 for pinned. */
+  liveStorages(): ArrayBuffer;
+  isPinned(handle: number): boolean;
   /** Returns cached free memory to the system; with `idleMs`, only what has been free for that long. */
   emptyCache(device: number, idleMs: number): void;
   /** Writes the number of live tokens and the bytes of their storages, of all devices, into the first two words. */

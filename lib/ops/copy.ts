@@ -1,6 +1,6 @@
 /** Copies and conversions: copy_, clone, to, contiguous, fill_, and the likes-of factories that need no random numbers. */
 
-import { type Device, type DeviceName, device as deviceOf } from '../core/device.js';
+import { cpu, type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { bfloat16, bool, DType, float16, float32, float64, int8, int16, int32, int64, uint8 } from '../core/dtype.js';
 import { defineOp, type Op } from '../core/op.js';
@@ -42,12 +42,14 @@ const copyOp: Op<CopyParams> = defineOp<CopyParams>({
 
 interface TransferParams {
   device: Device;
+  /** Into pinned host memory; `device` is the CPU, and may be the input's own. */
+  pinned?: boolean;
 }
 
 /** The backend moves the bytes; the input is dense here, so that they are one run. */
 const toDeviceOp: Op<TransferParams> = defineOp<TransferParams>({
   name: 'toDevice',
-  doc: 'The same elements in the memory of another device.',
+  doc: 'The same elements in the memory of another device, or in pinned memory.',
   traits: ['transfer'],
   kernel: null,
   meta: ([x], { device }) => {
@@ -58,14 +60,25 @@ const toDeviceOp: Op<TransferParams> = defineOp<TransferParams>({
   samples: () => [],
 });
 
+/** One run of memory: itself if it is one already. */
+function dense(input: Tensor): Tensor {
+  return isNonOverlappingAndDense(input.shape, input.strides) ? input : dispatchOne(copyOp, [input], {});
+}
+
+/** A copy in pinned host memory; the dtype may change where the input is. */
+export function toPinned(input: Tensor, dtype: DType): Tensor {
+  const source = input.dtype === dtype ? input : dispatchOne(copyOp, [input], { dtype, preserve: true });
+  return dispatchOne(toDeviceOp, [dense(source)], { device: cpu, pinned: true });
+}
+
 /** The tensor in another dtype or on another device; itself where nothing changes and no copy is forced. */
-function convert(input: Tensor, dtype: DType, device: Device, forceCopy: boolean): Tensor {
+function convert(input: Tensor, dtype: DType, device: Device, forceCopy: boolean, nonBlocking = false): Tensor {
   if (input.device === device) {
     if (!forceCopy && input.dtype === dtype) return input;
     return dispatchOne(copyOp, [input], { dtype, preserve: true });
   }
-  const dense = isNonOverlappingAndDense(input.shape, input.strides) ? input : dispatchOne(copyOp, [input], {});
-  const moved = dispatchOne(toDeviceOp, [dense], { device });
+  if (nonBlocking && device === cpu) return toPinned(input, dtype);
+  const moved = dispatchOne(toDeviceOp, [dense(input)], { device });
   return moved.dtype === dtype ? moved : dispatchOne(copyOp, [moved], { dtype, preserve: true });
 }
 
@@ -75,11 +88,13 @@ export interface ToOptions {
   device?: DeviceName | Device;
   /** Copy even if nothing changes. */
   copy?: boolean;
+  /** Let the GPU copy by itself: a result on the CPU is pinned memory. What uses it waits for the copy, as after every copy. */
+  nonBlocking?: boolean;
 }
 
 addMethod('to', function (target: DType | DeviceName | Device | Tensor | ToOptions, more?: DType | ToOptions) {
-  const { dtype, device, copy } = toTarget(target, more instanceof DType ? { dtype: more } : more);
-  return convert(this, dtype ?? this.dtype, device === undefined ? this.device : deviceOf(device), copy === true);
+  const { dtype, device, copy, nonBlocking } = toTarget(target, more instanceof DType ? { dtype: more } : more);
+  return convert(this, dtype ?? this.dtype, device === undefined ? this.device : deviceOf(device), copy === true, nonBlocking === true);
 });
 
 function toTarget(target: DType | DeviceName | Device | Tensor | ToOptions, more: ToOptions = {}): ToOptions {
@@ -104,8 +119,8 @@ addMethod('typeAs', function (other: Tensor) {
 addMethod('cpu', function () {
   return convert(this, this.dtype, deviceOf('cpu'), false);
 });
-addMethod('cuda', function (index = 0) {
-  return convert(this, this.dtype, deviceOf(`cuda:${index}`), false);
+addMethod('cuda', function (index = 0, options: { nonBlocking?: boolean } = {}) {
+  return convert(this, this.dtype, deviceOf(`cuda:${index}`), false, options.nonBlocking === true);
 });
 addMethod('clone', function () {
   return clone(this);
@@ -113,10 +128,16 @@ addMethod('clone', function () {
 addMethod('contiguous', function () {
   return this.isContiguous() ? this : dispatchOne(copyOp, [this], {});
 });
-addMethod('copy_', function (source: TensorLike) {
+/** Whether the elements of both are one run of memory in the same order. */
+function sameRun(a: Tensor, b: Tensor): boolean {
+  return a.dtype === b.dtype && sameShape(a.shape, b.shape) && sameShape(a.strides, b.strides) && isNonOverlappingAndDense(a.shape, a.strides);
+}
+
+addMethod('copy_', function (source: TensorLike, { nonBlocking = false }: { nonBlocking?: boolean } = {}) {
   const from = operand(source, this.device, 'copy_');
   if (from.storage === null) return this.fill_(from.scalarValue);
-  const near = from.device === this.device ? from : convert(from, from.dtype, this.device, false);
+  if (from.device !== this.device && sameRun(from, this)) return dispatchOne(toDeviceOp, [from], { device: this.device }, this);
+  const near = from.device === this.device ? from : convert(from, from.dtype, this.device, false, nonBlocking);
   const seen = sameShape(near.shape, this.shape) ? near : near.expand(this.shape);
   return dispatchOne(copyOp, [seen], { dtype: this.dtype }, this);
 });
@@ -205,13 +226,17 @@ declare module '../core/tensor.js' {
     /** On the CPU. Gradient: yes. */
     cpu(): Tensor;
     /** On a CUDA device. Gradient: yes. @throws DeviceError if it is not there */
-    cuda(index?: number): Tensor;
+    cuda(index?: number, options?: { nonBlocking?: boolean }): Tensor;
     /** A copy in new memory. Gradient: yes. */
     clone(): Tensor;
     /** The tensor in row-major layout; itself if it is already. Gradient: yes. */
     contiguous(): Tensor;
-    /** Copies `source`, broadcast and converted, into this tensor's memory. */
-    copy_(source: TensorLike): this;
+    /**
+     * Copies `source`, broadcast and converted, into this tensor's memory. Between a GPU and pinned memory of the same layout the GPU copies
+     * by itself; with `nonBlocking`, it does so too where elements are converted on their way to the CPU. What uses the tensors waits for the
+     * copy in any case. Gradient: yes.
+     */
+    copy_(source: TensorLike, options?: { nonBlocking?: boolean }): this;
     /** Sets every element to one value. */
     fill_(value: number | boolean | Tensor): this;
     /** Sets every element to 0. */

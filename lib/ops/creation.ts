@@ -11,6 +11,7 @@ import { valueAccess } from './construct.js';
 import { empty, linspace, type NestedArray, type TensorOptions, tensor } from './factories.js';
 import { addMethod } from './method.js';
 import { operand, type TensorLike } from './operand.js';
+import { finish } from './pinned.js';
 
 /**
  * A CPU tensor over the memory of a typed array, without a copy: changes are seen on both sides. The array must not be transferred or
@@ -45,10 +46,10 @@ export function scalarTensor(value: number | boolean, options: TensorOptions = {
 
 /** `steps` values from `base ** start` to `base ** end`, evenly spaced in their logarithms. @throws ArgumentError for a bad count */
 export function logspace(start: number, end: number, steps: number, { base = 10, ...options }: TensorOptions & { base?: number } = {}): Tensor {
-  const { requiresGrad = false, ...rest } = options;
+  const { requiresGrad, pinMemory, ...rest } = options;
   const exponents = linspace(start, end, steps, rest);
   const powers = exponents.mul(Math.log(base)).exp();
-  return requiresGrad ? powers.requiresGrad_() : powers;
+  return finish(powers, { ...(requiresGrad ? { requiresGrad } : {}), ...(pinMemory ? { pinMemory } : {}) });
 }
 
 /** Whether a value is a tensor. */

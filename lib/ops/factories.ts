@@ -11,6 +11,7 @@ import { makeFromValues } from './construct.js';
 import { fillWords } from './copy.js';
 import { addMethod } from './method.js';
 import { describe, requireTensor } from './operand.js';
+import { finish } from './pinned.js';
 import { installSampleMaker } from './samples.js';
 
 /** Options of every factory. */
@@ -19,6 +20,8 @@ export interface TensorOptions {
   dtype?: DType;
   /** Where the memory is; by default the current device. */
   device?: DeviceName | Device;
+  /** Whether to put it in pinned host memory; for CPU tensors, where CUDA can be used. */
+  pinMemory?: boolean;
   /** Whether to record operations on it. */
   requiresGrad?: boolean;
 }
@@ -50,10 +53,6 @@ const fullOp: Op<FullParams> = defineOp<FullParams>({
   vjp: 'not-differentiable',
   samples: () => [],
 });
-
-function finish(t: Tensor, options: TensorOptions): Tensor {
-  return options.requiresGrad ? t.requiresGrad_() : t;
-}
 
 /** JavaScript callers may pass a name. @throws DtypeError */
 function checkDtype(dtype: unknown): void {
@@ -105,6 +104,7 @@ interface EmptyParams {
   shape: Shape;
   dtype: DType;
   device: Device;
+  pinned?: boolean;
 }
 
 /** Memory with no defined content; it costs an allocation and no kernel. */
@@ -121,7 +121,9 @@ const emptyOp: Op<EmptyParams> = defineOp<EmptyParams>({
 /** A tensor whose values are undefined until written. @throws ArgumentError for bad sizes. */
 export function empty(size: Shape, options: TensorOptions = {}): Tensor {
   checkSizes(size, 'empty');
-  return finish(dispatchOne(emptyOp, [], { shape: [...size], dtype: options.dtype ?? getDefaultDtype(), device: placed(options) }), options);
+  const device = placed(options);
+  const pinned = options.pinMemory === true && device.type === 'cpu';
+  return finish(dispatchOne(emptyOp, [], { shape: [...size], dtype: options.dtype ?? getDefaultDtype(), device, ...(pinned ? { pinned } : {}) }), options);
 }
 
 /** A tensor like `input` whose values are undefined. */

@@ -11,6 +11,7 @@ import { Tensor } from '../core/tensor.js';
 import type { TensorOptions } from './factories.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
+import { finish } from './pinned.js';
 import { sampleTensor } from './samples.js';
 
 interface Draw {
@@ -60,7 +61,7 @@ function draw(op: Op<Draw>, shape: Shape, dtype: DType, first: number, second: n
   checkSizes(shape, name);
   const device = into?.device ?? (options.device === undefined ? getDefaultDevice() : deviceOf(options.device));
   const t = dispatchOne(op, [], { shape: [...shape], dtype, device, first, second, ...(options.generator ?? defaultGenerator).next() }, into);
-  return options.requiresGrad ? t.requiresGrad_() : t;
+  return finish(t, options);
 }
 
 /** Uniform numbers in [0, 1). @throws ArgumentError for bad sizes */

@@ -157,13 +157,15 @@ napi_value memory_stats(napi_env env, napi_callback_info info) {
       token_bytes += entry.bytes;
     });
   }
+  const MemoryStats pinned = device == 0 && Devices::get().pinned_kept.load() ? Devices::get().pinned_allocator()->stats() : MemoryStats{};
   napi_value result = nullptr;
   napi_create_object(env, &result);
   const std::pair<const char*, int64_t> fields[] = {
       {"allocatedBytes", stats.allocated}, {"reservedBytes", stats.reserved}, {"peakAllocatedBytes", stats.peak_allocated},
       {"peakReservedBytes", stats.peak_reserved}, {"liveBlocks", stats.live_blocks}, {"allocations", stats.allocations},
       {"frees", stats.frees}, {"segments", stats.segments}, {"cachedBytes", stats.cached}, {"largestFreeBlock", stats.largest_free},
-      {"tokens", tokens}, {"tokenBytes", token_bytes}, {"outOfMemoryRetries", stats.retries}};
+      {"tokens", tokens}, {"tokenBytes", token_bytes}, {"outOfMemoryRetries", stats.retries},
+      {"pinnedBytes", pinned.allocated}, {"pinnedReservedBytes", pinned.reserved}};
   for (auto& [key, value] : fields) set_number(env, result, key, static_cast<double>(value));
   return result;
 }
@@ -184,7 +186,10 @@ napi_value reset_peak_stats(napi_env env, napi_callback_info info) {
 
 napi_value empty_cache(napi_env env, napi_callback_info info) {
   int64_t device, idle_ms;
-  if (device_argument(env, info, &device, &idle_ms)) Devices::get().allocator(static_cast<int32_t>(device))->empty_cache(idle_ms);
+  if (!device_argument(env, info, &device, &idle_ms)) return nullptr;
+  Devices& devices = Devices::get();
+  devices.allocator(static_cast<int32_t>(device))->empty_cache(idle_ms);
+  if (device == 0 && devices.pinned_kept.load()) devices.pinned_allocator()->empty_cache(idle_ms);
   return nullptr;
 }
 

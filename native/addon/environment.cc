@@ -23,6 +23,20 @@ CachingAllocator* Devices::allocator(int32_t code) {
   return kept.load();
 }
 
+// Its memory is freed as a GPU's is: kept for reuse until emptyCache, because giving it back waits for every device.
+CachingAllocator* Devices::pinned_allocator() {
+  if (CachingAllocator* found = pinned_kept.load(std::memory_order_acquire)) return found;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (CachingAllocator* found = pinned_kept.load()) return found;
+  pinned = *cpu;
+  pinned.asynchronous = true;
+  pinned.alignment = 512;
+  pinned.allocate = [](int32_t, int64_t bytes, void** out, ErrorText* error) { return get().cuda->host_allocate(bytes, out, error); };
+  pinned.release = [](int32_t, void* pointer, int64_t bytes) { get().cuda->host_release(pointer, bytes); };
+  pinned_kept.store(new CachingAllocator(&pinned, 0), std::memory_order_release);
+  return pinned_kept.load();
+}
+
 void Gate::post(Completion* completion) {
   std::lock_guard<std::mutex> lock(mutex);
   if (!alive) {
@@ -112,6 +126,7 @@ void Environment::close() {
   });
   // The allocators belong to the process: nothing in them may point to a stream of this environment any more.
   for (auto& each : streams) each->allocator->close_pool(each->pool);
+  if (pinned_pool >= 0) Devices::get().pinned_allocator()->close_pool(static_cast<uint32_t>(pinned_pool));
   streams.clear();
 }
 
@@ -177,6 +192,34 @@ void Environment::touch(StorageEntry& entry, Stream& stream) {
   entry.last_stream = &stream;
 }
 
+namespace {
+
+struct LastUse {
+  std::shared_ptr<std::atomic<int>> left;
+  std::shared_ptr<std::function<void()>> then;
+  void done() {
+    if (left->fetch_sub(1) == 1) (*then)();
+    delete this;
+  }
+};
+
+// Runs `then` once the streams beside its home have done what they were given with the entry: the last one runs it, on its native
+// thread or a thread of the backend, so it must not wait.
+void when_others_are_done(const StorageEntry& entry, std::function<void()> then) {
+  const LastUse shared{std::make_shared<std::atomic<int>>(static_cast<int>(entry.other_streams.size())),
+                       std::make_shared<std::function<void()>>(std::move(then))};
+  for (Stream* each : entry.other_streams) {
+    each->enqueue([shared](Stream& s) {
+      auto* use = new LastUse(shared);
+      auto done = [](void* context) { static_cast<LastUse*>(context)->done(); };
+      ErrorText ignored;
+      if (!s.backend()->stream_on_complete(s.native(), done, use, &ignored).ok()) use->done();
+    });
+  }
+}
+
+}  // namespace
+
 void Environment::release(int64_t handle, bool collected) {
   StorageEntry* entry = closed ? nullptr : storages.find(handle);
   if (!entry) return;
@@ -185,34 +228,21 @@ void Environment::release(int64_t handle, bool collected) {
     token_bytes -= entry->bytes;
     external_delta -= entry->token_bytes;
   }
-  if (entry->adopted) dropped_refs.push_back(static_cast<napi_ref>(entry->adopted));
+  const bool shared = !entry->other_streams.empty();
+  const std::atomic<uint64_t>* home = entry->home->progress();
+  const uint64_t sequence = entry->home->submitted();
+  if (entry->adopted) {
+    auto used = std::make_shared<std::atomic<bool>>(shared);
+    dropped_refs.push_back({static_cast<napi_ref>(entry->adopted), home, sequence, used});
+    if (shared) when_others_are_done(*entry, [used] { used->store(false, std::memory_order_release); });
+  }
   Block* block = entry->block;
   CachingAllocator* allocator = entry->allocator;
-  if (block && entry->other_streams.empty()) {
-    allocator->free(block, collected, entry->home->progress(), entry->home->submitted());
+  if (block && !shared) {
+    allocator->free(block, collected, home, sequence);
   } else if (block) {
-    // Each stream that used it says when it is done; the last one frees. Its home may be behind them all.
-    struct Pending {
-      std::shared_ptr<std::atomic<int>> left;
-      Block* block;
-      CachingAllocator* allocator;
-      const std::atomic<uint64_t>* home;
-      uint64_t sequence;
-    };
-    const Pending shared{std::make_shared<std::atomic<int>>(static_cast<int>(entry->other_streams.size())), block, allocator,
-                         entry->home->progress(), entry->home->submitted()};
-    for (Stream* each : entry->other_streams) {
-      each->enqueue([shared](Stream& s) {
-        auto* pending = new Pending(shared);
-        auto done = [](void* context) {
-          auto* p = static_cast<Pending*>(context);
-          if (p->left->fetch_sub(1) == 1) p->allocator->free(p->block, false, p->home, p->sequence);
-          delete p;
-        };
-        ErrorText ignored;
-        if (!s.backend()->stream_on_complete(s.native(), done, pending, &ignored).ok()) done(pending);
-      });
-    }
+    // Its home may be behind all the others.
+    when_others_are_done(*entry, [block, allocator, home, sequence] { allocator->free_later(block, home, sequence); });
   }
   storages.remove(handle);
 }
@@ -224,9 +254,9 @@ void Environment::settle_accounts() {
     external_delta = 0;
     napi_adjust_external_memory(env, delta, &ignored);
   }
-  while (!dropped_refs.empty()) {
-    napi_ref ref = dropped_refs.back();
-    dropped_refs.pop_back();
+  while (!dropped_refs.empty() && dropped_refs.front().settled()) {
+    napi_ref ref = dropped_refs.front().ref;
+    dropped_refs.pop_front();
     napi_delete_reference(env, ref);
   }
 }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -40,6 +41,17 @@ struct Gate {
   void post(Completion* completion);
 };
 
+// The ArrayBuffer of an adopted storage that was freed, perhaps during a collection. It is let go of when no stream uses it any more.
+struct DroppedRef {
+  napi_ref ref;
+  const std::atomic<uint64_t>* home;
+  uint64_t sequence;
+  std::shared_ptr<std::atomic<bool>> used_elsewhere;
+  bool settled() const {
+    return home->load(std::memory_order_acquire) >= sequence && !used_elsewhere->load(std::memory_order_acquire);
+  }
+};
+
 struct Environment {
   explicit Environment(napi_env env);
   // When the environment ends. The object itself stays: the engine still finalises tokens after this.
@@ -54,6 +66,7 @@ struct Environment {
   std::unordered_map<uint32_t, std::shared_ptr<Event>> events;
   uint32_t next_event = 1;
   std::shared_ptr<Gate> gate;
+  int64_t pinned_pool = -1;             // in the allocator of pinned memory; opened on first use
   int pending_completions = 0;
   bool blocking = false;
   bool closed = false;
@@ -61,7 +74,7 @@ struct Environment {
 
   int64_t tokens = 0, token_bytes = 0;
   int64_t external_delta = 0;           // to be reported to the engine
-  std::vector<napi_ref> dropped_refs;   // of adopted buffers freed during a collection
+  std::deque<DroppedRef> dropped_refs;
 
   Stream* stream(int64_t id);
   Stream* default_stream(int32_t device, ErrorText* error);
@@ -80,12 +93,15 @@ struct Devices {
   static constexpr int32_t kMaxDevices = 65;
   std::mutex mutex;
   std::array<std::atomic<CachingAllocator*>, kMaxDevices> allocators{};  // made on first use, never destroyed
+  Backend pinned{};                     // the CPU's, but its memory is what cuda->host_allocate gives
+  std::atomic<CachingAllocator*> pinned_kept{};
 
   static Devices& get();
   const Backend* backend(int32_t code) const { return code == 0 ? cpu : cuda; }
   static int32_t index(int32_t code) { return code == 0 ? 0 : code - 1; }
   bool valid(int64_t code);
   CachingAllocator* allocator(int32_t code);
+  CachingAllocator* pinned_allocator();  // made on first use; cuda must be there
 };
 
 Environment& state_of(napi_env env);
@@ -115,6 +131,6 @@ void export_devices(napi_env env, napi_value exports);
 void export_function(napi_env env, napi_value exports, const char* name, napi_callback callback);
 
 napi_value make_token(Environment& state, int64_t handle, StorageEntry& entry);
-Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64_t* handle, ErrorText* error);
+Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64_t* handle, ErrorText* error, bool pinned = false);
 
 }  // namespace shardwise

@@ -19,20 +19,38 @@ void on_collected(node_api_basic_env, void* data, void* hint) {
   static_cast<Environment*>(hint)->release(reinterpret_cast<int64_t>(data), true);
 }
 
-Status allocate_bytes(StorageEntry& entry, Stream& stream, int64_t bytes, ErrorText* error) {
+uint32_t pinned_pool(Environment& state) {
+  if (state.pinned_pool < 0) state.pinned_pool = Devices::get().pinned_allocator()->open_pool();
+  return static_cast<uint32_t>(state.pinned_pool);
+}
+
+// The stream of pinned memory is the CPU's.
+Status allocate_bytes(Environment& state, StorageEntry& entry, Stream& stream, int64_t bytes, bool pinned, ErrorText* error) {
   entry.bytes = bytes;
   entry.device = stream.device_code();
   entry.home = &stream;
+  entry.pinned = pinned;
   if (bytes == 0) return kOk;
-  entry.allocator = stream.allocator;
-  Status status = entry.allocator->allocate(bytes, stream.pool, &entry.block, error);
+  entry.allocator = pinned ? Devices::get().pinned_allocator() : stream.allocator;
+  const uint32_t pool = pinned ? pinned_pool(state) : stream.pool;
+  Status status = entry.allocator->allocate(bytes, pool, &entry.block, error);
   if (status.code == Code::OutOfMemory && !stream.idle()) {
     // Freed blocks that commands in flight still use can be returned once those are done.
     stream.wait(stream.submitted());
-    status = entry.allocator->allocate(bytes, stream.pool, &entry.block, error);
+    status = entry.allocator->allocate(bytes, pool, &entry.block, error);
   }
   if (status.ok()) entry.data = entry.block->data;
   return status;
+}
+
+// The handle goes into the words; returns the token, if one is wanted.
+napi_value allocated(Environment& state, Stream& stream, int64_t bytes, bool with_token, bool pinned) {
+  ErrorText error;
+  int64_t handle;
+  const Status status = allocate_storage(state, stream, bytes, &handle, &error, pinned);
+  if (!status.ok()) return throw_error(state.env, status.code, error.text);
+  state.words[0] = static_cast<double>(handle);
+  return with_token ? make_token(state, handle, *state.storages.find(handle)) : nullptr;
 }
 
 napi_value allocate(napi_env env, napi_callback_info info) {
@@ -42,12 +60,20 @@ napi_value allocate(napi_env env, napi_callback_info info) {
   state.settle_accounts();
   Stream* stream = state.stream(args[0]);
   if (!stream || args[1] < 0) return throw_error(env, Code::Invalid, "allocate: bad stream or size");
+  return allocated(state, *stream, args[1], args[2] != 0, false);
+}
+
+napi_value allocate_pinned(napi_env env, napi_callback_info info) {
+  int64_t args[2];
+  if (!read_integers(env, info, 2, args)) return nullptr;
+  if (!Devices::get().cuda) return throw_error(env, Code::Device, "allocatePinned: pinned memory needs CUDA");
+  Environment& state = state_of(env);
+  state.settle_accounts();
   ErrorText error;
-  int64_t handle;
-  Status status = allocate_storage(state, *stream, args[1], &handle, &error);
-  if (!status.ok()) return throw_error(env, status.code, error.text);
-  state.words[0] = static_cast<double>(handle);
-  return args[2] ? make_token(state, handle, *state.storages.find(handle)) : nullptr;
+  Stream* stream = state.default_stream(0, &error);
+  if (!stream) return throw_error(env, Code::Device, error.text);
+  if (args[0] < 0) return throw_error(env, Code::Invalid, "allocatePinned: sizes must not be negative");
+  return allocated(state, *stream, args[0], args[1] != 0, true);
 }
 
 napi_value adopt(napi_env env, napi_callback_info info) {
@@ -117,7 +143,7 @@ napi_value resize(napi_env env, napi_callback_info info) {
   state.touch(*entry, *stream);
   ErrorText error;
   StorageEntry fresh;
-  Status status = allocate_bytes(fresh, *stream, args[1], &error);
+  Status status = allocate_bytes(state, fresh, *stream, args[1], entry->pinned, &error);
   if (!status.ok()) return throw_error(env, status.code, error.text);
   const int64_t kept = args[1] < entry->bytes ? args[1] : entry->bytes;
   if (kept > 0) {
@@ -160,13 +186,42 @@ napi_value record_stream(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
+napi_value is_pinned(napi_env env, napi_callback_info info) {
+  int64_t handle;
+  if (!read_integers(env, info, 1, &handle)) return nullptr;
+  StorageEntry* entry = state_of(env).storages.find(handle);
+  if (!entry) return throw_error(env, Code::Closed, "isPinned: the storage was freed");
+  napi_value result = nullptr;
+  napi_get_boolean(env, entry->pinned, &result);
+  return result;
+}
+
+// An ArrayBuffer of four numbers for each storage of this environment: handle, bytes, device, and where the memory
+// is from: 0 the device's allocator, 1 an ArrayBuffer, 2 pinned memory.
+napi_value live_storages(napi_env env, napi_callback_info) {
+  StorageTable& storages = state_of(env).storages;
+  size_t count = 0;
+  storages.for_each([&](int64_t, StorageEntry&) { count++; });
+  void* data = nullptr;
+  napi_value buffer = nullptr;
+  if (napi_create_arraybuffer(env, count * 4 * sizeof(double), &data, &buffer) != napi_ok) return nullptr;
+  auto* at = static_cast<double*>(data);
+  storages.for_each([&](int64_t handle, StorageEntry& entry) {
+    *at++ = static_cast<double>(handle);
+    *at++ = static_cast<double>(entry.bytes);
+    *at++ = entry.device;
+    *at++ = entry.adopted ? 1 : entry.pinned ? 2 : 0;
+  });
+  return buffer;
+}
+
 }  // namespace
 
-Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64_t* handle, ErrorText* error) {
+Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64_t* handle, ErrorText* error, bool pinned) {
   StorageEntry* entry;
   *handle = state.storages.add(&entry);
   if (!*handle) return fail(error, Code::OutOfMemory, "more than %d tensors are alive", 1 << StorageTable::kIndexBits);
-  Status status = allocate_bytes(*entry, stream, bytes, error);
+  Status status = allocate_bytes(state, *entry, stream, bytes, pinned, error);
   if (!status.ok()) state.storages.remove(*handle);
   return status;
 }
@@ -184,12 +239,15 @@ napi_value make_token(Environment& state, int64_t handle, StorageEntry& entry) {
 
 void export_memory(napi_env env, napi_value exports) {
   export_function(env, exports, "allocate", allocate);
+  export_function(env, exports, "allocatePinned", allocate_pinned);
   export_function(env, exports, "adopt", adopt);
   export_function(env, exports, "makeToken", token);
   export_function(env, exports, "release", release);
   export_function(env, exports, "releaseMany", release_many);
   export_function(env, exports, "resize", resize);
   export_function(env, exports, "recordStream", record_stream);
+  export_function(env, exports, "isPinned", is_pinned);
+  export_function(env, exports, "liveStorages", live_storages);
 }
 
 }  // namespace shardwise

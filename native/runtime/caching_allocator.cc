@@ -47,6 +47,7 @@ uint32_t CachingAllocator::open_pool() {
 
 void CachingAllocator::close_pool(uint32_t pool) {
   std::lock_guard<SpinLock> lock(mutex_);
+  take_in_late();
   for (auto& [data, segment] : segments_) {
     if (segment->pool != pool) continue;
     for (Block* block = segment->first; block; block = block->next) block->progress = nullptr;
@@ -57,6 +58,7 @@ void CachingAllocator::close_pool(uint32_t pool) {
 Status CachingAllocator::allocate(int64_t bytes, uint32_t pool, Block** out, ErrorText* error) {
   const int64_t wanted = round(bytes + kRedZone);
   std::lock_guard<SpinLock> lock(mutex_);
+  take_in_late();
   Pool& from = *pools_[pool];
   Block* block = nullptr;
   if (wanted <= kQuickLimit && (block = from.quick[wanted / 64])) {
@@ -169,6 +171,27 @@ Block* CachingAllocator::merge(Pool& from, Block* block) {
 
 void CachingAllocator::free(Block* block, bool collected, const std::atomic<uint64_t>* progress, uint64_t sequence) {
   std::lock_guard<SpinLock> lock(mutex_);
+  take_in(block, collected, progress, sequence);
+}
+
+void CachingAllocator::free_later(Block* block, const std::atomic<uint64_t>* progress, uint64_t sequence) {
+  std::lock_guard<SpinLock> lock(late_mutex_);
+  late_.push_back({block, progress, sequence});
+  has_late_.store(true, std::memory_order_release);
+}
+
+void CachingAllocator::take_in_late() {
+  if (!has_late_.load(std::memory_order_acquire)) return;
+  std::vector<LateBlock> late;
+  {
+    std::lock_guard<SpinLock> lock(late_mutex_);
+    late.swap(late_);
+    has_late_.store(false, std::memory_order_relaxed);
+  }
+  for (const LateBlock& each : late) take_in(each.block, false, each.progress, each.sequence);
+}
+
+void CachingAllocator::take_in(Block* block, bool collected, const std::atomic<uint64_t>* progress, uint64_t sequence) {
   block->progress = progress;
   block->sequence = sequence;
   if (block->settled()) forbid(backend_, block->data, block->bytes);
@@ -250,6 +273,7 @@ void CachingAllocator::release_idle(Clock::time_point before) {
 
 void CachingAllocator::empty_cache(int64_t idle_ms) {
   std::lock_guard<SpinLock> lock(mutex_);
+  take_in_late();
   for (auto& each : pools_) flush_quick(*each);
   release_idle(idle_ms <= 0 ? Clock::time_point::max() : Clock::now() - std::chrono::milliseconds(idle_ms));
   if (!backend_->asynchronous) Reaper::get().drain();
@@ -257,11 +281,13 @@ void CachingAllocator::empty_cache(int64_t idle_ms) {
 
 void CachingAllocator::trim_idle_host() {
   std::lock_guard<SpinLock> lock(mutex_);
+  take_in_late();
   trim_host(kCollectedCache);
 }
 
 MemoryStats CachingAllocator::stats() {
   std::lock_guard<SpinLock> lock(mutex_);
+  take_in_late();
   MemoryStats out = stats_;
   out.cached = out.reserved - out.allocated;
   for (auto& each : pools_)
@@ -278,6 +304,7 @@ void CachingAllocator::reset_peaks() {
 
 std::vector<CachingAllocator::SegmentInfo> CachingAllocator::snapshot() {
   std::lock_guard<SpinLock> lock(mutex_);
+  take_in_late();
   std::vector<SegmentInfo> out;
   for (auto& [data, segment] : segments_) {
     SegmentInfo info{segment->data, segment->bytes, segment->pool, {}};

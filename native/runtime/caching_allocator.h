@@ -59,6 +59,9 @@ class CachingAllocator {
   Status allocate(int64_t bytes, uint32_t pool, Block** out, ErrorText* error);
   // `collected`: the garbage collector let go of it; large CPU blocks then go back to the system sooner.
   void free(Block* block, bool collected, const std::atomic<uint64_t>* progress = nullptr, uint64_t sequence = 0);
+  // The same from a thread of a backend, which must not wait: whoever is inside this allocator may be giving memory back, and that waits
+  // for the device. The next call takes the block in.
+  void free_later(Block* block, const std::atomic<uint64_t>* progress, uint64_t sequence);
   // Returns free segments that have been idle for at least this long.
   void empty_cache(int64_t idle_ms);
 
@@ -100,7 +103,16 @@ class CachingAllocator {
     std::array<Block*, kQuickLimit / 64 + 1> quick{};
   };
 
+  struct LateBlock {
+    Block* block;
+    const std::atomic<uint64_t>* progress;
+    uint64_t sequence;
+  };
+
   int64_t round(int64_t bytes) const;
+  // With mutex_ held:
+  void take_in(Block* block, bool collected, const std::atomic<uint64_t>* progress, uint64_t sequence);
+  void take_in_late();
   Block* take_cached(Pool& pool, int64_t bytes);
   Status grow(Pool& pool, int64_t bytes, uint32_t id, Block** out, ErrorText* error);
   void split(Pool& pool, Block* block, int64_t bytes);
@@ -120,6 +132,9 @@ class CachingAllocator {
   std::vector<uint32_t> closed_;              // pools without a stream
   std::map<char*, std::unique_ptr<Segment>> segments_;
   MemoryStats stats_;
+  SpinLock late_mutex_;                       // never held while a backend is called
+  std::atomic<bool> has_late_{false};
+  std::vector<LateBlock> late_;
 };
 
 }  // namespace shardwise

@@ -23,6 +23,7 @@ struct StorageEntry {
   void* adopted = nullptr;              // napi_ref of the ArrayBuffer whose memory this is
   int64_t token_bytes = -1;             // reported to the engine; -1 without a token
   uint32_t generation = 0;
+  bool pinned = false;                  // host memory that a GPU reads and writes by itself
   bool live = false;
 };
 

@@ -45,7 +45,7 @@ const both = list(`
 const methods = list(`
   size stride dim ndimension numel nelement elementSize isContiguous isFloatingPoint isSigned isSetTo isSameSize untypedStorage
   item tolist toTypedArray read itemAsync to type typeAs float double half bfloat16 int long short char byte bool cpu cuda contiguous
-  backward requiresGrad_ registerHook registerPostAccumulateGradHook retainGrad detach_ dispose
+  pinMemory isPinned backward requiresGrad_ registerHook registerPostAccumulateGradHook retainGrad detach_ dispose
   newTensor newEmpty newZeros newOnes newFull viewAs reshapeAs sumToSize
   copy_ set_ fill_ zero_ fillDiagonal_ uniform_ normal_ bernoulli_ random_ exponential_`);
 const properties = list(`
@@ -89,6 +89,8 @@ const autograd = list(`
 const cuda = list(`
   memoryAllocated memoryReserved maxMemoryAllocated memorySnapshot emptyCache synchronize Stream Event stream isAvailable deviceCount`);
 
+const memory = list('stats snapshot recordHistory resetPeak emptyCache collect');
+
 type Named = Readonly<Record<string, unknown>>;
 
 /** Names of functions or classes that are not there. */
@@ -101,6 +103,7 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
   'tensors have the in-place twins': [Tensor.prototype, twins.map((name) => `${name}_`)],
   'autograd has its functions': [shardwise.autograd, autograd],
   'cuda has its functions': [shardwise.cuda, cuda],
+  'memory has its functions': [shardwise.memory, memory],
   'nn has the layers': [nn, layers],
   'modules have the methods': [nn.Module.prototype, moduleMethods],
   'nn.functional has the functions': [nn.functional, functional],

@@ -2,11 +2,13 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { programArguments } from '../run-program.js';
+import type { memory } from '../../lib/index.js';
 
 interface Failure {
   kind: string;
   code: string;
   message: string;
+  holders: memory.MemoryHolder[];
 }
 
 interface Report {
@@ -34,17 +36,21 @@ function numbersOf({ kind, code, message }: Failure): { requested: number; alloc
   return { requested, allocated, reserved, free, total };
 }
 
+function runChild(environment: Readonly<Record<string, string>>): Report {
+  const { status, stdout, stderr } = spawnSync(process.execPath, programArguments('core/programs/out-of-memory'), {
+    encoding: 'utf8',
+    env: { ...process.env, SHARDWISE_CPU_MEMORY_LIMIT: String(LIMIT), ...environment },
+  });
+  assert.equal(status, 0, stderr);
+  return JSON.parse(stdout) as Report;
+}
+
 describe('out of memory', () => {
   let report: Report;
 
   before(function () {
     this.timeout(60_000);
-    const { status, stdout, stderr } = spawnSync(process.execPath, programArguments('core/programs/out-of-memory'), {
-      encoding: 'utf8',
-      env: { ...process.env, SHARDWISE_CPU_MEMORY_LIMIT: String(LIMIT) },
-    });
-    assert.equal(status, 0, stderr);
-    report = JSON.parse(stdout) as Report;
+    report = runChild({ SHARDWISE_MEMORY_HISTORY: '0' });
   });
 
   it('says what was requested, allocated, reserved and free', () => {
@@ -65,6 +71,20 @@ describe('out of memory', () => {
     numbersOf(report.byOp);
   });
 
+  it('names the largest holders by size, and how to learn what made them', () => {
+    const { holders, message } = report.filled;
+    const unknown = { op: null, dtype: null, shape: null, memory: 'allocator' };
+    assert.deepEqual(holders, [
+      { bytes: report.count * 4 * MIB, count: report.count, bytesEach: 4 * MIB, ...unknown },
+      { bytes: 1_200_000, count: 1, bytesEach: 1_200_000, ...unknown },
+      { bytes: 4000, count: 1, bytesEach: 4000, ...unknown },
+    ]);
+    const lines = message.split('\n');
+    assert.equal(lines[1], `  largest holders on cpu, of ${report.count + 2} live storages with ${report.count * 4 * MIB + 1_204_000} bytes:`);
+    assert.equal(lines[2], `    ${report.count * 4 * MIB} bytes in ${report.count} x ${4 * MIB}`);
+    assert.match(lines.at(-1) as string, /memory\.recordHistory\(true\).*SHARDWISE_MEMORY_HISTORY=1/);
+  });
+
   it('leaves the process as it was, with all tensors usable and memory to be had again', () => {
     assert.equal(report.still, 0);
     assert.equal(report.total, MIB);
@@ -73,5 +93,19 @@ describe('out of memory', () => {
 
   it('collects garbage before it gives up', () => {
     assert.equal(report.passed, MIB);
+  });
+});
+
+describe('out of memory, with recording', () => {
+  it('names shape, dtype and op of the largest holders', function () {
+    this.timeout(60_000);
+    const { filled, count } = runChild({ SHARDWISE_MEMORY_HISTORY: '1' });
+    assert.deepEqual(filled.holders, [
+      { bytes: count * 4 * MIB, count, bytesEach: 4 * MIB, op: 'full', dtype: 'float32', shape: [MIB], memory: 'allocator' },
+      { bytes: 1_200_000, count: 1, bytesEach: 1_200_000, op: 'add', dtype: 'float32', shape: [300, 1000], memory: 'allocator' },
+      { bytes: 4000, count: 1, bytesEach: 4000, op: 'full', dtype: 'float64', shape: [500], memory: 'allocator' },
+    ]);
+    assert.match(filled.message, /\n {4}1200000 bytes in 1 x 1200000: float32\[300, 1000\] made by add\n/);
+    assert.doesNotMatch(filled.message, /recordHistory/);
   });
 });

@@ -1,0 +1,57 @@
+/** What made each live storage, while recording is on: for `memory.snapshot` and the message of an OutOfMemoryError. */
+import type { Storage } from '../core/storage.js';
+import type { Tensor } from '../core/tensor.js';
+
+/** What is known of a storage whose making was recorded. */
+export interface StorageOrigin {
+  readonly op: string;
+  readonly dtype: string;
+  readonly shape: readonly number[];
+}
+
+/** Whether recording is on. Read by every op, so a plain variable. */
+export let recording = process.env['SHARDWISE_MEMORY_HISTORY'] === '1';
+
+/** By native handle: handles are never used again, so that what is freed is only in the way. */
+const origins = new Map<number, StorageOrigin>();
+const LEAST_BEFORE_SWEEP = 8192;
+let sweepAt = LEAST_BEFORE_SWEEP;
+let listLive: () => Iterable<number> = () => [];
+
+/** How the handles of live storages are found; given by runtime.ts. */
+export function installLiveHandles(list: () => Iterable<number>): void {
+  listLive = list;
+}
+
+/** Turns recording on, or off, which forgets what was recorded. */
+export function setRecording(enabled: boolean): void {
+  recording = enabled;
+  if (!enabled) origins.clear();
+}
+
+export function originOf(handle: number): StorageOrigin | null {
+  return origins.get(handle) ?? null;
+}
+
+/** How many storages are remembered, some of which may be gone. */
+export function numRecorded(): number {
+  return origins.size;
+}
+
+/** The outputs that the command to come allocates. */
+export function unallocated(outputs: readonly Tensor[]): Tensor[] {
+  return outputs.filter(({ storage }) => storage !== null && storage.handle === 0 && storage.freedBy === null);
+}
+
+/** Notes what made the storages of these tensors. */
+export function recordStorages(op: string, made: readonly Tensor[]): void {
+  for (const t of made) origins.set((t.storage as Storage).handle, { op, dtype: t.dtype.name, shape: t.shape });
+  if (origins.size > sweepAt) sweep();
+}
+
+/** Forgets storages that are gone; the time for it is shared by as many recordings as there are survivors. */
+function sweep(): void {
+  const live = new Set(listLive());
+  for (const handle of origins.keys()) if (!live.has(handle)) origins.delete(handle);
+  sweepAt = Math.max(LEAST_BEFORE_SWEEP, 2 * origins.size);
+}

@@ -1,0 +1,39 @@
+/** Pinned host memory: `pinMemory`, `isPinned`, and the creation option. */
+import { DeviceError } from '../core/errors.js';
+import { formatShape } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { toPinned } from './copy.js';
+import { addMethod } from './method.js';
+
+addMethod('pinMemory', function () {
+  if (!this.isCpu) {
+    throw new DeviceError(
+      `pinMemory: expected a CPU tensor, got ${this.dtype.name}${formatShape(this.shape)} on ${this.device}. Pinned memory is host memory: leave pinMemory out, or make the tensor on the CPU.`,
+      { op: 'pinMemory', device: String(this.device) },
+    );
+  }
+  return this.isPinned() ? this : toPinned(this, this.dtype);
+});
+addMethod('isPinned', function () {
+  return this.liveStorage('isPinned').isPinned();
+});
+
+/** Puts a new tensor in pinned memory if the options say so, and has its gradient recorded if they say that. */
+export function finish(t: Tensor, { pinMemory = false, requiresGrad = false }: { pinMemory?: boolean; requiresGrad?: boolean }): Tensor {
+  const placed = pinMemory ? t.pinMemory() : t;
+  if (placed !== t && !t.isFake) t.dispose();
+  return requiresGrad ? placed.requiresGrad_() : placed;
+}
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /**
+     * The tensor in pinned (page-locked) host memory, from and to which a GPU copies by itself; itself if it is there already. Gradient: yes.
+     *
+     * @throws DeviceError for a tensor on a GPU, and where CUDA cannot be used, with the reason. @throws OutOfMemoryError
+     */
+    pinMemory(): Tensor;
+    /** Whether the memory is pinned host memory. @throws FreedError if it was freed */
+    isPinned(): boolean;
+  }
+}
