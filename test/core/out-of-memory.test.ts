@@ -1,8 +1,8 @@
 /** Running out of memory is an error that says how much there was, and the process goes on. SHARDWISE_CPU_MEMORY_LIMIT makes the machine small. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { programArguments } from '../run-program.js';
 import type { memory } from '../../lib/index.js';
+import { programArguments } from '../run-program.js';
 
 interface Failure {
   kind: string;
