@@ -33,15 +33,15 @@ function resolveCmakeJs() {
 }
 
 function isNeeded() {
+  let serving;
   try {
     require('node-gyp-build')(root);
+    serving = require('node-gyp-build').path(root); // the local build, or the prebuild that was made of it
   } catch {
     return true;
   }
-  const local = path.join(output, 'shardwise.node');
-  if (!fs.existsSync(local)) return false; // a prebuild serves
-  const built = fs.statSync(local).mtimeMs;
-  return newest(path.join(root, 'native')) > built || (!fs.existsSync(path.join(output, 'cuda-backend.so')) && wantsCuda());
+  if (newest(path.join(root, 'native')) > fs.statSync(serving).mtimeMs) return true;
+  return serving.startsWith(output) && !fs.existsSync(path.join(output, 'cuda-backend.so')) && wantsCuda();
 }
 
 /** Time of the latest change among the sources of a folder. */
