@@ -1,7 +1,7 @@
 /** Views: other shapes of the same memory, without copies. A change in place through one is seen in all. */
 import { dispatchOne } from '../core/dispatch.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { defineOp, type Op, type ViewMeta } from '../core/op.js';
+import { defineOp, type Op, type OpDefinition, type ViewMeta } from '../core/op.js';
 import { broadcastStrides, formatShape, inferSize, type Shape, sameShape, viewStrides, wrapDim, wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod, NO_PARAMS } from './method.js';
@@ -15,7 +15,7 @@ export function defineView<P extends object>(definition: {
   name: string;
   doc: string;
   view: (input: Tensor, params: P) => ViewMeta;
-  vjp: NonNullable<Op<P>['vjp']>;
+  vjp: OpDefinition<P>['vjp'];
   samples: Op<P>['samples'];
 }): Op<P> {
   return defineOp<P>({
@@ -162,7 +162,7 @@ const detachOp: Op<None> = defineView<None>({
   name: 'detach',
   doc: 'The same elements, cut off from the autograd graph.',
   view: (input) => ({ shape: input.shape, strides: input.strides, offset: input.storageOffset }),
-  vjp: () => [null],
+  vjp: 'not-differentiable',
   samples: () => [{ inputs: [sampleTensor([3])], params: {} as None }],
 });
 

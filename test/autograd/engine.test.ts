@@ -38,6 +38,19 @@ describe('backward', () => {
     assert.deepEqual(values(h as Tensor), [12, 18]);
   });
 
+  it('does not go through detach: the result is a leaf on the same memory and version', () => {
+    const x = tensor([1, 2], { requiresGrad: true });
+    const d = x.detach();
+    assert.deepEqual([d.isLeaf, d.requiresGrad, d.gradFn, d._base], [true, false, null, null]);
+    x.mul(d).sum().backward();
+    assert.deepEqual(values(x.grad), [1, 2]);
+    const copy = d.clone().requiresGrad_();
+    copy.mul(3).sum().backward();
+    assert.deepEqual(values(copy.grad), [3, 3]);
+    noGrad(() => x.add_(1));
+    assert.equal(d._version, 1);
+  });
+
   it('refuses a tensor of several elements without a gradient', () => {
     assert.throws(() => ones([2], { requiresGrad: true }).mul(2).backward(), AutogradError);
   });
