@@ -4,6 +4,7 @@ import './runtime.js';
 export * as amp from './amp/index.js';
 export { enableGrad, inferenceMode, isGradEnabled, isInferenceMode as isInferenceModeEnabled, noGrad, setGradEnabled } from './autograd/grad-mode.js';
 export * as autograd from './autograd/index.js';
+export * as ops from './autograd/op-namespaces.js';
 export { loadSafetensors, SafetensorsFile, type SaveOptions, saveSafetensors } from './checkpoint/safetensors.js';
 export { type CompileBackend, type CompiledGraph, type CompileOptions, compile, graphBreak } from './compile/compile.js';
 export * as compiler from './compile/compiler.js';

@@ -184,7 +184,7 @@ class BackwardRun {
     const before = buffer[outputNr];
     const next = before === null || before === undefined ? grad : before.add(grad);
     buffer[outputNr] = next;
-    next.storage?.hold();
+    next.hold();
     if (before !== null && before !== undefined) this.release(before);
   }
 
@@ -208,7 +208,9 @@ class BackwardRun {
 
   private release(grad: Tensor | null | undefined): void {
     const storage = grad?.storage;
-    if (!storage || storage.handle === 0) return;
+    if (!storage) return;
+    grad.holds--;
+    if (storage.handle === 0) return;
     storage.holds--;
     storage.refs--;
     this.freeIfOurs(storage);

@@ -1,5 +1,6 @@
 /** A tensor that a gradient rule will read: kept by reference, with a check that nobody overwrote it meanwhile. */
 import { InPlaceError } from '../core/errors.js';
+import type { Storage } from '../core/storage.js';
 import { type GradFn, Tensor } from '../core/tensor.js';
 
 /** What replaces saved tensors, see {@link savedTensorsHooks}. */
@@ -32,6 +33,8 @@ export class SavedTensor {
   private readonly node: GradFn | null;
   private readonly outputNr: number;
   private readonly isOutput: boolean;
+  /** The memory that a saved output had; a saved input is read through the tensor, whatever memory it shows by then. */
+  private readonly storage: Storage | null;
   private readonly unpackHook: ((packed: unknown) => Tensor) | null = null;
   private packed: unknown = null;
 
@@ -41,6 +44,7 @@ export class SavedTensor {
     this.isOutput = maker !== null;
     this.node = maker === null ? t.gradFn : null;
     this.outputNr = t.outputNr;
+    this.storage = maker === null ? null : t.storage;
     if (hooks !== null && t.storage !== null) {
       this.unpackHook = hooks.unpack;
       this.packed = hooks.pack(t);
@@ -48,7 +52,8 @@ export class SavedTensor {
       return;
     }
     this.tensor = t;
-    t.storage?.hold();
+    if (this.storage === null) t.hold();
+    else this.storage.hold();
   }
 
   /** The saved value with its history. @throws InPlaceError if it was overwritten since. */
@@ -57,22 +62,23 @@ export class SavedTensor {
     const t = this.tensor as Tensor;
     if (t.storage === null) return t;
     if (t._version !== this.version) throw overwritten(op, role, t, this.version);
+    if (this.storage !== null && this.storage !== t.storage && !t.disposed) throw swappedAway(op, role, t);
     const node = this.isOutput ? maker : this.node;
     if (!t.disposed && t.node === node) return t;
-    return withHistory(t, node, this.outputNr);
+    return withHistory(t, this.storage ?? t.storage, node, this.outputNr);
   }
 
   release(): void {
-    const storage = this.tensor?.storage;
-    if (storage && storage.handle !== 0) storage.unhold();
+    if (this.storage === null) this.tensor?.unhold();
+    else if (this.tensor !== null && this.storage.handle !== 0) this.storage.unhold();
     this.tensor = null;
     this.packed = null;
   }
 }
 
 /** Another tensor object on the same memory: the saved one was disposed, or has a new history from an in-place change. */
-function withHistory(t: Tensor, node: GradFn | null, outputNr: number): Tensor {
-  const alias = new Tensor(t.shape, t.strides, t.storageOffset, t.dtype, t.device, t.storage);
+function withHistory(t: Tensor, storage: Storage | null, node: GradFn | null, outputNr: number): Tensor {
+  const alias = new Tensor(t.shape, t.strides, t.storageOffset, t.dtype, t.device, storage);
   alias.versionCounter = t.versionCounter;
   alias.node = node;
   alias.outputNr = outputNr;
@@ -88,5 +94,13 @@ function overwritten(op: string, role: string, t: Tensor, version: number): InPl
     `backward of ${op} needs ${role}, ${t.dtype.name}[${t.shape.join(', ')}], but it was changed in place after it was saved: it was at version ${version}, ` +
       `now ${t._version}. Use the out-of-place op, or clone() it before the change.`,
     { op, role, saved: version, now: t._version },
+  );
+}
+
+function swappedAway(op: string, role: string, t: Tensor): InPlaceError {
+  return new InPlaceError(
+    `backward of ${op} needs ${role}, ${t.dtype.name}[${t.shape.join(', ')}], but set_ or \`data =\` gave that tensor other memory after it was saved. ` +
+      'Change the memory of a tensor before the forward pass or after backward, or assign to a detached copy.',
+    { op, role },
   );
 }

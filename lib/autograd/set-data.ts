@@ -1,14 +1,16 @@
 /** Putting other memory under a tensor that keeps its identity: `set_` and the `data` property. */
 import { AutogradError, DeviceError, DtypeError, InPlaceError } from '../core/errors.js';
-import { storageSwap, Tensor } from '../core/tensor.js';
+import { storageSwap } from '../core/swap-data.js';
+import { Tensor } from '../core/tensor.js';
+import { requireTensor } from '../ops/operand.js';
 import { isGradEnabled } from './grad-mode.js';
 
-function checkSame(op: string, target: Tensor, source: Tensor): void {
+function checkSame(target: Tensor, source: Tensor): void {
   if (source.dtype !== target.dtype) {
-    throw new DtypeError(`${op}: expected a tensor of dtype ${target.dtype.name}, got ${source.dtype.name}. Convert it with .to(${target.dtype.name}) first.`, { op });
+    throw new DtypeError(`set_: expected a tensor of dtype ${target.dtype.name}, got ${source.dtype.name}. Convert it with .to(${target.dtype.name}) first.`, { op: 'set_' });
   }
   if (source.device !== target.device) {
-    throw new DeviceError(`${op}: expected a tensor on ${target.device}, got one on ${source.device}. Move it with .to('${target.device}') first.`, { op });
+    throw new DeviceError(`set_: expected a tensor on ${target.device}, got one on ${source.device}. Move it with .to('${target.device}') first.`, { op: 'set_' });
   }
 }
 
@@ -23,13 +25,35 @@ function checkRecording(target: Tensor, source: Tensor): void {
   if (source.requiresGrad) throw new AutogradError('set_: the source requires a gradient, which would be lost. Pass source.detach(), or do it inside noGrad(() => ...).');
 }
 
+/**
+ * Makes `target` show the memory of `source`: the method of the same name. @throws as {@link Tensor.set_}
+ *
+ * @see PyTorch `torch.ops.fsdp.set_`
+ */
+export function set_<T extends Tensor>(target: T, source: Tensor): T {
+  requireTensor(target, 'set_', 'target');
+  requireTensor(source, 'set_', 'source');
+  checkSame(target, source);
+  checkRecording(target, source);
+  storageSwap.run(target, source, true);
+  return target;
+}
+
+function setData(target: Tensor, source: Tensor): void {
+  requireTensor(source, 'data', 'the value');
+  if (target.requiresGrad && !source.dtype.isFloatingPoint) {
+    throw new DtypeError(`data: expected floating point values for a tensor that requires a gradient, got ${source.dtype.name}. Call requiresGrad_(false) first.`, {
+      op: 'data',
+      given: source.dtype.name,
+    });
+  }
+  storageSwap.run(target, source, false);
+}
+
 const members: PropertyDescriptorMap & ThisType<Tensor> = {
   set_: {
     value(source: Tensor): Tensor {
-      checkSame('set_', this, source);
-      checkRecording(this, source);
-      storageSwap.run(this, source, true);
-      return this;
+      return set_(this, source);
     },
     writable: true,
     configurable: true,
@@ -40,8 +64,7 @@ const members: PropertyDescriptorMap & ThisType<Tensor> = {
       return new Tensor(this.shape, this.strides, this.storageOffset, this.dtype, this.device, storage);
     },
     set(source: Tensor) {
-      checkSame('data', this, source);
-      storageSwap.run(this, source, false);
+      setData(this, source);
     },
     configurable: true,
   },
@@ -52,16 +75,23 @@ declare module '../core/tensor.js' {
   interface Tensor {
     /**
      * Makes this tensor show the memory of `source`, at its shape and strides, without a copy. The object, its hooks and its
-     * `.grad` stay; the version goes up. The memory then lives as long as this tensor's own would have, also if `source` belongs
-     * to an inner scope. FSDP swaps sharded and gathered parameters with it.
+     * `.grad` stay; the version goes up. Views of it made before keep the old memory; if it was a view, it is none any more. The memory
+     * then lives as long as this tensor's own would have, also if `source` belongs to an inner scope. FSDP swaps sharded and gathered
+     * parameters with it. Gradient: none.
      *
-     * @throws DtypeError, DeviceError if the tensors differ; InPlaceError, AutogradError if one requires a gradient and recording is on
+     * @throws DtypeError, DeviceError if the tensors differ; InPlaceError, AutogradError if one requires a gradient and recording is
+     * on; FreedError
      * @see PyTorch `Tensor.set_` and `torch.ops.fsdp.set_`
      */
     set_(source: Tensor): this;
     /**
      * The same memory without history: changes through it are seen by nobody, version counters included. Prefer `detach()`.
-     * Assigning puts other memory under this tensor, as {@link set_} does, but without any check of the graph.
+     *
+     * Assigning puts other memory under this tensor, as {@link set_} does, but of any dtype and device, without any check of the
+     * graph, and without counting as a change: backward then reads saved inputs from the new memory.
+     *
+     * @throws DtypeError on assigning integers or booleans to a tensor that requires a gradient. @throws FreedError
+     * @see PyTorch `Tensor.data`
      */
     data: Tensor;
   }

@@ -22,6 +22,12 @@ export function checkViewChange(op: AnyOp, into: Tensor): void {
     throw new InPlaceError(`${op.name}: this tensor cannot be changed in place: ${into.inPlaceForbidden}`, { op: op.name });
   }
   const base = into.base;
+  if (base !== null && base.storage !== into.storage) {
+    throw new InPlaceError(
+      `${op.name}: this view cannot be changed in place under autograd: set_ or \`data =\` gave its base other memory, so the two no longer share any. Change it inside noGrad(() => ...), or make the view again.`,
+      { op: op.name },
+    );
+  }
   if (base !== null && !isNonOverlappingAndDense(base.shape, base.strides)) {
     throw new InPlaceError(`${op.name}: a view of a tensor with gaps or overlaps cannot be changed in place under autograd; clone() the base first`, { op: op.name });
   }

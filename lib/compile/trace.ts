@@ -5,7 +5,8 @@ import { CompileError } from '../core/errors.js';
 import type { AnyOp } from '../core/op.js';
 import { defaultGenerator } from '../core/random.js';
 import { type Storage, storageResize } from '../core/storage.js';
-import { storageSwap, type Tensor } from '../core/tensor.js';
+import { storageSwap } from '../core/swap-data.js';
+import type { Tensor } from '../core/tensor.js';
 import { installValueAccess } from '../ops/construct.js';
 import { fakeLike, runFake } from './fake-backend.js';
 import { fakeValues } from './fake-tensor-mode.js';
@@ -47,6 +48,11 @@ class Tracer {
 
   effect(name: string, tensors: readonly Tensor[], effect: (...real: Tensor[]) => void): void {
     this.push(new Node({ kind: 'effect', name, inputs: tensors.map((t) => this.valueOf(this.fakeOf(t))), effect }));
+  }
+
+  /** Forgets that a tensor shows its storage, because it is about to show another one. */
+  leavesStorage(t: Tensor): void {
+    if (t.storage !== null && this.storages.get(t.storage) === t) this.storages.delete(t.storage);
   }
 
   /** A tensor that views the storage: what an effect on a storage is replayed through. */
@@ -114,6 +120,7 @@ export function trace<T>(inputs: readonly Tensor[], fn: (fakes: readonly Tensor[
   storageSwap.run = (target, source, counts) => {
     const [fake, other] = [tracer.fakeOf(target), tracer.fakeOf(source)];
     tracer.effect('set_', [fake, other], (real, next) => storageSwap.run(real as Tensor, next as Tensor, counts));
+    tracer.leavesStorage(fake);
     swap(fake, other, counts);
   };
   storageResize.run = (storage, bytes) => {

@@ -104,6 +104,7 @@ export class Storage {
   markFreed(reason: string): void {
     this.handle = 0;
     this.token = null;
+    this.scope = null;
     this.freedBy = reason;
   }
 

@@ -2,12 +2,11 @@
  * The tensor: metadata in JavaScript, bytes in a {@link Storage}. Methods that compute are added by the files of lib/ops
  * through declaration merging, so "go to definition" lands on the op.
  */
-import type { Device } from './device.js';
+import { cpu, type Device } from './device.js';
 import type { DType } from './dtype.js';
 import { AutogradError, ShapeError } from './errors.js';
-import { outliveScope } from './scope.js';
 import { contiguousStrides, isContiguousLayout, numelOf, type Shape, sameShape, wrapDim } from './shape.js';
-import { FAKE_HANDLE, freedError, type Storage } from './storage.js';
+import { FAKE_HANDLE, freedError, Storage } from './storage.js';
 
 /** What core knows of a node of the autograd graph. */
 export interface GradFn {
@@ -59,6 +58,8 @@ export class Tensor {
   scalarValue: number;
   /** @internal */
   disposed = false;
+  /** @internal owners that keep whatever memory this tensor shows: the tape, `.grad`; they move along when it is given other memory */
+  holds = 0;
   /** @internal true for tensors made by views under autograd that forbid in-place changes, with the reason */
   inPlaceForbidden: string | null = null;
 
@@ -229,11 +230,28 @@ export class Tensor {
   dispose(): void {
     if (this.disposed || this.storage === null) return;
     this.disposed = true;
-    if (this.storage.handle !== 0) this.storage.unref('dispose() was called on its last tensor');
+    if (this.storage.handle === 0) return;
+    this.storage.unref('dispose() was called on its last tensor');
+    // Others own it still; a disposed tensor that stays reachable must not keep it from the collector.
+    if (this.storage.handle !== 0 && this.holds === 0) this.storage = disposedStorage;
   }
 
   [Symbol.dispose](): void {
     this.dispose();
+  }
+
+  /** @internal the memory survives its scope until {@link unhold}, also memory that is put under this tensor meanwhile */
+  hold(): void {
+    if (this.storage === null) return;
+    this.holds++;
+    this.storage.hold();
+  }
+
+  /** @internal gives a hold back */
+  unhold(): void {
+    if (this.storage === null) return;
+    this.holds--;
+    if (this.storage.handle !== 0) this.storage.unhold();
   }
 
   /** @internal the shared version counter, made on demand */
@@ -249,6 +267,10 @@ export class Tensor {
   }
 }
 
+/** What a disposed tensor shows while others still own its memory. */
+const disposedStorage = new Storage(cpu, 0);
+disposedStorage.freedBy = 'dispose() was called on this tensor';
+
 /** Replaces `.grad`. One that user code never saw is freed at once. @internal */
 export function setGrad(tensor: Tensor, value: Tensor | null): void {
   const before = tensor.gradTensor;
@@ -259,14 +281,11 @@ export function setGrad(tensor: Tensor, value: Tensor | null): void {
         `grad: expected ${tensor.dtype.name}[${tensor.shape.join(', ')}] on ${tensor.device}, got ${value.dtype.name}[${value.shape.join(', ')}] on ${value.device}`,
       );
     }
-    value.storage?.hold();
+    value.hold();
   }
   tensor.gradTensor = value;
-  const storage = before?.storage;
-  if (before && storage && storage.handle !== 0) {
-    storage.unhold();
-    if (!tensor.gradExposed) before.dispose();
-  }
+  before?.unhold();
+  if (before?.storage && before.storage.handle !== 0 && !tensor.gradExposed) before.dispose();
   tensor.gradExposed = false;
 }
 
@@ -281,31 +300,3 @@ export function wrapNumber(value: number, dtype: DType, device: Device): Tensor 
 }
 
 const SCALAR_SHAPE: Shape = Object.freeze([]);
-
-/**
- * Makes `target` show the memory of `source`: what `set_` and `module.to` do. Its identity, hooks and history stay, and the
- * memory then lives as long as the one it had would have. @internal
- */
-export function swapData(target: Tensor, source: Tensor): void {
-  const before = target.storage as Storage;
-  const next = source.liveStorage('set_');
-  if (next !== before) {
-    next.refs++;
-    if (next.handle !== FAKE_HANDLE) outliveScope(next, before.scope);
-  }
-  target.storage = next;
-  target.shape = source.shape;
-  target.strides = source.strides;
-  target.storageOffset = source.storageOffset;
-  target.dtype = source.dtype;
-  (target as { device: Device }).device = source.device;
-  if (next !== before && before.handle !== 0) before.unref('another storage took its place');
-}
-
-/** How `set_` (which counts as a change) and `data = ...` (which does not) run; tracing replaces it to record the effect. @internal */
-export const storageSwap = {
-  run(target: Tensor, source: Tensor, counts: boolean): void {
-    swapData(target, source);
-    if (counts) target.bumpVersion();
-  },
-};

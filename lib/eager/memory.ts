@@ -102,7 +102,7 @@ export function writeBytes(t: Tensor, source: ArrayBufferView): void {
 /** Reads a dense tensor's bytes; blocks until they are there. */
 export function readBytesSync(t: Tensor, destination: ArrayBufferView): void {
   const storage = t.liveStorage('read');
-  nativeCall(() => writer.addon.readSync(storage.handle, t.storageOffset * t.dtype.itemsize, destination, streamOf(t.device)), 'read');
+  nativeCall(() => writer.addon.readSync(storage.handle, t.storageOffset * t.dtype.itemsize, destination, streamOf(t.device)), 'read', [t]);
 }
 
 /** Reads a dense tensor's bytes without blocking the event loop. */
@@ -126,5 +126,5 @@ export function readBytes(t: Tensor, destination: ArrayBufferView): Promise<void
 /** One element; blocks until it is there. */
 export function readElement(t: Tensor): number | bigint {
   const storage = t.liveStorage('item');
-  return nativeCall(() => writer.addon.readScalar(storage.handle, t.storageOffset * t.dtype.itemsize, t.dtype.code, streamOf(t.device)), 'item');
+  return nativeCall(() => writer.addon.readScalar(storage.handle, t.storageOffset * t.dtype.itemsize, t.dtype.code, streamOf(t.device)), 'item', [t]);
 }

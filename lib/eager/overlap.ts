@@ -20,7 +20,8 @@ export function overlapsPartly(read: Tensor, written: Tensor): boolean {
   return readStart < writtenEnd && writtenStart < readEnd;
 }
 
-function byteRange(t: Tensor): [number, number] {
+/** The bytes of its storage that a tensor reaches: the first, and the one after the last. */
+export function byteRange(t: Tensor): [number, number] {
   let last = t.storageOffset;
   for (let i = 0; i < t.shape.length; i++) {
     if (t.shape[i] === 0) return [0, 0];

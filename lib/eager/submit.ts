@@ -10,6 +10,7 @@ import { WordWriter } from '../native/command.js';
 import { collectGarbage, notePressure } from './garbage.js';
 import { recording, recordStorages, unallocated } from './history.js';
 import { describeHolders, largestHolders } from './holders.js';
+import { byteRange } from './overlap.js';
 
 /** Set once by runtime.ts through {@link connect}. */
 export const writer = {
@@ -72,11 +73,11 @@ export function submitCommand(op: AnyOp, kernel: number, device: Device, inputs:
  * Calls the addon and rethrows its errors as the library's. Never again after a failure: a call that waits reports the failure of
  * work before it, once, and would then succeed on results that were never computed.
  */
-export function nativeCall<T>(call: () => T, op: string): T {
+export function nativeCall<T>(call: () => T, op: string, inputs: readonly Tensor[] = []): T {
   try {
     return call();
   } catch (error) {
-    throw translate(error, op, []);
+    throw translate(error, op, inputs);
   }
 }
 
@@ -112,6 +113,8 @@ export function translate(error: unknown, op: string, inputs: readonly Tensor[],
   const operands = inputs.map((t) => (t.storage === null ? String(t.scalarValue) : `${t.dtype.name}${formatShape(t.shape)} on ${t.device}`));
   const message = `${op}: ${error.message}${operands.length ? `\n  operands: ${operands.join('; ')}` : ''}`;
   const details = { op, operands };
+  const emptied = inputs.find((t) => t.storage !== null && t.storage.nbytes < byteRange(t)[1]);
+  if (code === 'SW_INVALID' && emptied !== undefined) return resizedAway(emptied, op, message, error);
   switch (code) {
     case 'SW_OUT_OF_MEMORY':
       return outOfMemory(message, details, error, device);
@@ -124,4 +127,11 @@ export function translate(error: unknown, op: string, inputs: readonly Tensor[],
     default:
       return new KernelError(message, details, { cause: error });
   }
+}
+
+function resizedAway(t: Tensor, op: string, message: string, cause: Error): FreedError {
+  const given = t.storage?.nbytes ?? 0;
+  const expected = byteRange(t)[1];
+  const text = `${message}\n  the memory of ${t.dtype.name}${formatShape(t.shape)} was resized to ${given} bytes, ${expected} are needed. Call untypedStorage().resize_(${expected}) and fill it first.`;
+  return new FreedError(text, { op, expected, given }, { cause });
 }

@@ -8,7 +8,8 @@ import type { HookHandle } from '../autograd/node.js';
 import type { Device, DeviceName } from '../core/device.js';
 import { bfloat16, DType, float16, float32, float64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
-import { setGrad, swapData, Tensor } from '../core/tensor.js';
+import { swapData } from '../core/swap-data.js';
+import { setGrad, Tensor } from '../core/tensor.js';
 import { moduleWatch } from '../core/watch.js';
 import { describeModule } from './describe.js';
 import {
@@ -324,9 +325,12 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
       for (const t of [...this.parameters(), ...this.buffers()]) {
         for (const each of [t, t.gradTensor]) {
           if (each === null) continue;
-          const converted = convert(each.detach());
-          if (converted.storage === each.storage) continue;
-          swapData(each, converted);
+          const seen = each.detach();
+          const converted = convert(seen);
+          if (converted.storage !== each.storage) swapData(each, converted);
+          // Temporaries let go of the memory, so that the old one goes now and the new one is the module's alone.
+          if (converted !== seen) converted.dispose();
+          seen.dispose();
         }
       }
     });

@@ -1,0 +1,17 @@
+/** The `fsdp` namespace of ops: how sharded training refills the parameters that a module computes with. */
+import type { Tensor } from '../core/tensor.js';
+import { requireTensor } from '../ops/operand.js';
+
+export { set_ } from './set-data.js';
+
+/**
+ * Copies `source` into the memory of `target`, broadcast and converted. The slower way to refill: `set_` takes the memory over.
+ *
+ * @throws InPlaceError for a leaf that requires a gradient, outside of `noGrad`. @throws ShapeError @throws FreedError
+ * @see PyTorch `torch.ops.fsdp.copy_`
+ */
+export function copy_<T extends Tensor>(target: T, source: Tensor): T {
+  requireTensor(target, 'fsdp.copy_', 'target');
+  requireTensor(source, 'fsdp.copy_', 'source');
+  return target.copy_(source);
+}
