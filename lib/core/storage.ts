@@ -3,7 +3,7 @@
  * scope ending, or the garbage collection of its token. Invariant: a live storage is owned by an open scope, or has a token.
  */
 import type { Device } from './device.js';
-import { FreedError } from './errors.js';
+import { ArgumentError, FreedError } from './errors.js';
 import type { Scope } from './scope.js';
 
 /** What core needs of native memory; installed by runtime.ts. @internal */
@@ -59,9 +59,15 @@ export class Storage {
    * Changes the size in bytes; the bytes that fit are kept, new ones are undefined. 0 frees the memory while tensors that
    * view it stay; reading them is an error until a later `resize_`. Used by FSDP.
    *
-   * @throws FreedError if the storage was freed.
+   * Does not wait: work that was given to the device before still sees the old memory.
+   *
+   * @throws ArgumentError for a size that is no non-negative integer. @throws FreedError if the storage was freed.
+   * @see PyTorch `torch.UntypedStorage.resize_`
    */
   resize_(nbytes: number): this {
+    if (!Number.isSafeInteger(nbytes) || nbytes < 0) {
+      throw new ArgumentError(`resize_: expected a size in bytes, a non-negative integer, got ${String(nbytes)}`, { op: 'resize_', given: nbytes });
+    }
     storageResize.run(this, nbytes);
     return this;
   }

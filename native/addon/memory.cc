@@ -157,6 +157,7 @@ napi_value resize(napi_env env, napi_callback_info info) {
   }
   if (entry->token_bytes >= 0) state.token_bytes += args[1] - entry->bytes;
   Block* old = entry->block;
+  Stream* home = entry->home;
   CachingAllocator* allocator = entry->allocator;
   entry->block = fresh.block;
   entry->allocator = fresh.allocator;
@@ -166,10 +167,8 @@ napi_value resize(napi_env env, napi_callback_info info) {
   entry->home = stream;
   entry->other_streams.clear();
   entry->last_sequence = stream->submitted();
-  if (old) {
-    stream->wait(stream->submitted());
-    allocator->free(old, args[1] == 0);
-  }
+  if (old && home != stream) stream->wait(stream->submitted());  // its pool hands it out in the order of another stream
+  if (old) allocator->free(old, args[1] == 0, home->progress(), home->submitted());
   return nullptr;
 }
 
