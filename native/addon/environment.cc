@@ -159,9 +159,12 @@ Stream* Environment::open_stream(int32_t device, int32_t priority, ErrorText* er
 }
 
 void Environment::touch(StorageEntry& entry, Stream& stream) {
-  if (entry.last_stream != &stream && entry.last_stream) {
-    Stream& other = *entry.last_stream;
-    const uint64_t sequence = entry.last_sequence;
+  // Before its first use, memory may still be in use by commands of its home that came before: those of whoever had the block before.
+  const Block* inherited = !entry.last_stream && entry.block && entry.block->progress ? entry.block : nullptr;
+  Stream* before = inherited ? entry.home : entry.last_stream;
+  if (before != &stream && before) {
+    Stream& other = *before;
+    const uint64_t sequence = inherited ? inherited->sequence : entry.last_sequence;
     if (other.backend()->asynchronous) {
       auto event = std::make_shared<Event>();
       event->backend = other.backend();
