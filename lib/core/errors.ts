@@ -92,7 +92,10 @@ export interface MemoryHolder {
   readonly memory: 'allocator' | 'pinned' | 'arrayBuffer';
 }
 
-/** The device has no memory left, after caches were freed and garbage was collected. */
+/**
+ * The device has no memory left, after caches were freed and garbage was collected. `details` has the numbers of the message:
+ * `requestedBytes`, `allocatedBytes`, `reservedBytes`, `freeBytes`, `totalBytes`, and the `device`.
+ */
 export class OutOfMemoryError extends ShardwiseError {
   /** The groups of live storages that held most when memory ran out, largest first; at most ten, those of this thread. */
   readonly holders: readonly MemoryHolder[];

@@ -103,7 +103,15 @@ function codeOf(error: unknown): NativeErrorCode | undefined {
 function outOfMemory(message: string, details: Record<string, unknown>, cause: Error, device: Device | undefined): OutOfMemoryError {
   if (device === undefined) return new OutOfMemoryError(message, details, { cause });
   const { total, holders } = largestHolders(writer.addon, device);
-  return new OutOfMemoryError(`${message}\n${describeHolders(device, total, holders)}`, details, { cause }, holders);
+  return new OutOfMemoryError(`${message}\n${describeHolders(device, total, holders)}`, { ...details, ...numbersOf(cause.message, device) }, { cause }, holders);
+}
+
+/** The numbers of the allocator's message, as data: it may be the device's, or that of pinned memory. */
+function numbersOf(message: string, device: Device): Record<string, unknown> {
+  const found = /(\d+) bytes were requested; allocated (\d+), reserved (\d+), free on the device (\d+) of (\d+)/.exec(message);
+  if (found === null) return {};
+  const [requestedBytes, allocatedBytes, reservedBytes, freeBytes, totalBytes] = found.slice(1).map(Number);
+  return { device: String(device), requestedBytes, allocatedBytes, reservedBytes, freeBytes, totalBytes };
 }
 
 /** The library's error for a native one, with the operands that the op was given; `device` is the one whose memory may have run out. */
