@@ -231,23 +231,28 @@ void Environment::release(int64_t handle, bool collected) {
     token_bytes -= entry->bytes;
     external_delta -= entry->token_bytes;
   }
-  const bool shared = !entry->other_streams.empty();
-  const std::atomic<uint64_t>* home = entry->home->progress();
-  const uint64_t sequence = entry->home->submitted();
   if (entry->adopted) {
+    const bool shared = !entry->other_streams.empty();
     auto used = std::make_shared<std::atomic<bool>>(shared);
-    dropped_refs.push_back({static_cast<napi_ref>(entry->adopted), home, sequence, used});
+    dropped_refs.push_back({static_cast<napi_ref>(entry->adopted), entry->home->progress(), entry->home->submitted(), used});
     if (shared) when_others_are_done(*entry, [used] { used->store(false, std::memory_order_release); });
   }
-  Block* block = entry->block;
-  CachingAllocator* allocator = entry->allocator;
-  if (block && !shared) {
-    allocator->free(block, collected, home, sequence);
-  } else if (block) {
-    // Its home may be behind all the others.
-    when_others_are_done(*entry, [block, allocator, home, sequence] { allocator->free_later(block, home, sequence); });
-  }
+  release_block(*entry, collected);
   storages.remove(handle);
+}
+
+void Environment::release_block(const StorageEntry& entry, bool collected) {
+  Block* block = entry.block;
+  if (!block) return;
+  CachingAllocator* allocator = entry.allocator;
+  const std::atomic<uint64_t>* home = entry.home->progress();
+  const uint64_t sequence = entry.home->submitted();
+  if (entry.other_streams.empty()) {
+    allocator->free(block, collected, home, sequence);
+  } else {
+    // Its home may be behind all the others.
+    when_others_are_done(entry, [block, allocator, home, sequence] { allocator->free_later(block, home, sequence); });
+  }
 }
 
 void Environment::settle_accounts() {

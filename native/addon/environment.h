@@ -80,6 +80,8 @@ struct Environment {
   Stream* default_stream(int32_t device, ErrorText* error);
   Stream* open_stream(int32_t device, int32_t priority, ErrorText* error);
   void release(int64_t handle, bool collected);
+  // Gives the block back in the order of its home, once every stream that used it is done. Does not wait.
+  void release_block(const StorageEntry& entry, bool collected);
   // Orders `stream` after the last use of the storage, and notes this one.
   void touch(StorageEntry& entry, Stream& stream);
   void settle_accounts();               // reports external memory, deletes dropped references

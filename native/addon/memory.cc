@@ -140,6 +140,7 @@ napi_value resize(napi_env env, napi_callback_info info) {
   if (entry->device != stream->device_code()) return throw_error(env, Code::Device, "resize_: the stream is of another device");
   if (entry->adopted) return throw_error(env, Code::Invalid, "resize_: this storage shows memory of an ArrayBuffer and cannot be resized");
   if (args[1] < 0) return throw_error(env, Code::Invalid, "resize_: sizes must not be negative");
+  if (entry->pinned) stream = entry->home;  // the pool of pinned memory is in the order of one stream
   state.touch(*entry, *stream);
   ErrorText error;
   StorageEntry fresh;
@@ -156,9 +157,7 @@ napi_value resize(napi_env env, napi_callback_info info) {
     });
   }
   if (entry->token_bytes >= 0) state.token_bytes += args[1] - entry->bytes;
-  Block* old = entry->block;
-  Stream* home = entry->home;
-  CachingAllocator* allocator = entry->allocator;
+  state.release_block(*entry, args[1] == 0);
   entry->block = fresh.block;
   entry->allocator = fresh.allocator;
   entry->data = fresh.data;
@@ -167,8 +166,6 @@ napi_value resize(napi_env env, napi_callback_info info) {
   entry->home = stream;
   entry->other_streams.clear();
   entry->last_sequence = stream->submitted();
-  if (old && home != stream) stream->wait(stream->submitted());  // its pool hands it out in the order of another stream
-  if (old) allocator->free(old, args[1] == 0, home->progress(), home->submitted());
   return nullptr;
 }
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { cpu } from '../../lib/core/device.js';
 import { streamOf, writer } from '../../lib/eager/submit.js';
-import { ArgumentError, FreedError, memory, ones, rand, tensor, zeros } from '../../lib/index.js';
+import { ArgumentError, cuda, FreedError, memory, ones, rand, tensor, zeros } from '../../lib/index.js';
 
 const allocated = (): number => memory.stats().allocatedBytes;
 
@@ -23,6 +23,19 @@ describe('resizing a storage', () => {
       for (const t of [x, product, reuse]) t.dispose();
     }
     assert.ok(busy > 0, 'the stream was idle after every resize_');
+  });
+
+  it('on another stream than it was made on keeps the bytes, and the old memory for what still reads it', () => {
+    const n = 1024;
+    const side = new cuda.Stream({ device: 'cpu' });
+    const halves = zeros([n, n]).fill_(0.5);
+    const x = ones([n, n]);
+    const product = x.mm(halves);
+    cuda.stream(side, () => x.untypedStorage().resize_(8 * n * n));
+    const reuse = zeros([n, n]);
+    cuda.stream(side, () => x.untypedStorage().resize_(4 * n * n));
+    assert.deepEqual([product.amin().item(), product.amax().item(), x.sum().item(), reuse.amax().item()], [n * 0.5, n * 0.5, n * n, 0]);
+    for (const t of [x, product, reuse]) t.dispose();
   });
 
   it('keeps the bytes that fit, to the byte', () => {
