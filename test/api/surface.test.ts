@@ -104,6 +104,7 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
   'autograd has its functions': [shardwise.autograd, autograd],
   'cuda has its functions': [shardwise.cuda, cuda],
   'memory has its functions': [shardwise.memory, memory],
+  'ops.fsdp has its ops': [shardwise.ops.fsdp, list('set_ copy_')],
   'nn has the layers': [nn, layers],
   'modules have the methods': [nn.Module.prototype, moduleMethods],
   'nn.functional has the functions': [nn.functional, functional],
