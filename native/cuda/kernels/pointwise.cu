@@ -155,26 +155,70 @@ DType vector_dtype(const KernelCall& call, const Kernels& kernels) {
   return DType::Bool;
 }
 
+using VectorKernel = void (*)(VectorArgs);
+
+VectorKernel vector_kernel(const Kernels& kernels, DType dtype) {
+  switch (dtype) {
+    case DType::Float32: return kernels.vector_float32;
+    case DType::BFloat16: return kernels.vector_bfloat16;
+    case DType::Float16: return kernels.vector_float16;
+    default: return nullptr;
+  }
+}
+
+void launch_vector(const KernelCall& call, VectorKernel kernel, const VectorArgs& args) {
+  const int64_t blocks = ceil_div(args.numel, kThreads * kVectorElements);
+  kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call).handle>>>(args);
+}
+
+// The common case, without the layout of dims: every operand is one aligned run of memory in the same order, or a number. Most of
+// the time of a small op is what the host does before the launch.
+bool flat_args(const KernelCall& call, const Kernels& kernels, DType dtype, VectorArgs& args) {
+  const auto flat = [&](const TensorView& t, DType wanted) {
+    return t.ndim == 1 && t.strides[0] == 1 && t.dtype == wanted && is_aligned(t.data, 16);
+  };
+  const TensorView& y = call.output(0);
+  if (y.numel % kVectorElements != 0 || !flat(y, kernels.gives_bool ? DType::Bool : dtype)) return false;
+  for (int k = 0; k < kMaxInputs; k++) {
+    args.read[k] = Read::Number;
+    args.numbers[k] = 0;
+    if (k >= kernels.arity) continue;
+    const TensorView& x = call.input(k);
+    if (x.is_immediate) {
+      args.numbers[k] = number_as<float>(x.scalar);
+      continue;
+    }
+    if (!flat(x, dtype)) return false;
+    args.read[k] = Read::Elements;
+    args.inputs[k] = x.data;
+  }
+  args.numel = y.numel;
+  args.output = y.data;
+  args.offsets.identity = 1;
+  args.parameters = parameters_of<float>(call);
+  return true;
+}
+
 }  // namespace
 
 Status run(const KernelCall& call, const Kernels& kernels) {
   const TensorView& y = call.output(0);
   if (y.numel == 0) return kOk;
-  const Dims<kOperands> dims = lay_out(call, kernels.arity);
   const auto compute = static_cast<ComputeType>(static_cast<int32_t>(call.params[0]));
+  const DType dtype = vector_dtype(call, kernels);
+  const VectorKernel kernel = compute == ComputeType::Float ? vector_kernel(kernels, dtype) : nullptr;
+  VectorArgs args;
+  if (kernel && flat_args(call, kernels, dtype, args)) {
+    launch_vector(call, kernel, args);
+    return launched(call);
+  }
+  const Dims<kOperands> dims = lay_out(call, kernels.arity);
   if (compute == ComputeType::Double) return run_strided<double>(call, kernels, kernels.strided_double, dims, 0);
   if (compute == ComputeType::Int64) return run_strided<int64_t>(call, kernels, kernels.strided_int64, dims, 0);
-
-  const DType dtype = vector_dtype(call, kernels);
-  void (*kernel)(VectorArgs) = dtype == DType::Float32    ? kernels.vector_float32
-                               : dtype == DType::BFloat16 ? kernels.vector_bfloat16
-                               : dtype == DType::Float16  ? kernels.vector_float16
-                                                          : nullptr;
-  VectorArgs args = {};
+  args = VectorArgs{};
   if (!kernel || !vector_args(call, kernels, dtype, dims, args))
     return run_strided<float>(call, kernels, kernels.strided_float, dims, 0);
-  const int64_t blocks = ceil_div(args.numel, kThreads * kVectorElements);
-  kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call).handle>>>(args);
+  launch_vector(call, kernel, args);
   if (args.numel == y.numel) return launched(call);
   return run_strided<float>(call, kernels, kernels.strided_float, dims, args.numel);
 }
