@@ -7,6 +7,11 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { Tensor } from '../core/tensor.js';
 
+/** What V8 itself does by default. */
+const PARALLEL = '--parallel-scavenge';
+/** Helpers of a parallel collection would queue for processors on which kernels compute, and everything waits for the last one. */
+const ALONE = '--no-parallel-scavenge';
+
 type Collector = (options?: { type: 'minor' | 'major' }) => void;
 let collector: Collector | null = null;
 
@@ -121,7 +126,11 @@ function relieve(): void {
   countSinceMinor = count - survivors.count;
   bytesSinceMinor = bytes - survivors.bytes;
   if (countSinceMinor < minorCount * 0.9 && bytesSinceMinor < minorBytes() * 0.9) return;
-  const collectYoung = (): void => collect({ type: 'minor' });
+  const collectYoung = (): void => {
+    setFlagsFromString(ALONE);
+    collect({ type: 'minor' });
+    setFlagsFromString(PARALLEL);
+  };
   // Collections for their number are worth their time: what they find is still in the cache. Those for bytes keep to a share.
   if (countSinceMinor < minorCount) minor.run(collectYoung);
   else collectYoung();

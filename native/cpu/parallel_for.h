@@ -18,6 +18,10 @@ inline void parallel_for(int64_t count, int64_t grain, F&& body) {
       static_cast<void*>(&body));
 }
 
+// Kernels whose pieces take long call this every few hundred microseconds: it lets threads that wait for this processor run, the
+// event loop before all, which otherwise waits for the end of a slice of the scheduler.
+void give_turn();
+
 // 64-byte aligned scratch memory of the calling thread, kept between calls and grown when needed. `slot` 0 to 3 are
 // separate buffers, so that a kernel and what it calls do not share one.
 void* scratch(int slot, int64_t bytes);

@@ -1,5 +1,7 @@
 // Workers spin for a short while after a region, then sleep: kernels follow one another closely in a training step.
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
@@ -24,7 +26,15 @@ namespace {
 
 constexpr int kSpins = 4000;
 constexpr int kSpinsBeforeYield = 1000;
+constexpr int64_t kPieceGrains = 8;
+constexpr int64_t kMaxPieces = int64_t{1} << 16;
+constexpr auto kTurn = std::chrono::microseconds(200);
 thread_local bool inside_region = false;
+
+struct InsideRegion {
+  InsideRegion() { inside_region = true; }
+  ~InsideRegion() { inside_region = false; }
+};
 
 class Pool {
  public:
@@ -40,13 +50,17 @@ class Pool {
 
   void run(int64_t count, int64_t grain, void (*fn)(void*, int64_t, int64_t), void* context) {
     const int64_t most = (count + grain - 1) / grain;
-    // A pool that another stream holds is not waited for: the region runs on this thread.
-    if (inside_region || threads_ == 1 || most <= 1 || !busy_.try_lock()) {
+    if (inside_region || most <= 1) {
       fn(context, 0, count);
       return;
     }
+    const int64_t pieces = pieces_of(most);
+    // A pool that another stream holds is not waited for: the region runs on this thread.
+    if (threads_ == 1 || !busy_.try_lock()) {
+      run_alone(fn, context, count, pieces);
+      return;
+    }
     start_workers();
-    const int64_t pieces = most < 4 * threads_ ? most : 4 * threads_;
     job_ = {fn, context, count, pieces};
     done_.store(0, std::memory_order_relaxed);
     const uint64_t generation = (claims_.load(std::memory_order_relaxed) >> kGenerationShift) + 1;
@@ -74,6 +88,20 @@ class Pool {
     int64_t count, pieces;
   };
 
+  // Four pieces a thread even out interruptions, and large regions have short pieces, so that turns are given between them.
+  int64_t pieces_of(int64_t most) const {
+    const int64_t few = 4 * threads_, short_ones = std::min(most / kPieceGrains, kMaxPieces);
+    return std::min(most, std::max(few, short_ones));
+  }
+
+  static void run_alone(void (*fn)(void*, int64_t, int64_t), void* context, int64_t count, int64_t pieces) {
+    const InsideRegion inside;
+    for (int64_t i = 0; i < pieces; i++) {
+      fn(context, count * i / pieces, count * (i + 1) / pieces);
+      give_turn();
+    }
+  }
+
   void start_workers() {
     if (started_) return;
     started_ = true;
@@ -82,17 +110,15 @@ class Pool {
 
   // Takes pieces until none is left; returns the generation that was seen last.
   uint64_t work() {
-    inside_region = true;
+    const InsideRegion inside;
     for (;;) {
       const uint64_t claim = claims_.fetch_add(1, std::memory_order_acq_rel);
       const auto piece = static_cast<int64_t>(claim & kFieldMask), pieces = static_cast<int64_t>(claim >> kPiecesShift & kFieldMask);
-      if (piece >= pieces) {
-        inside_region = false;
-        return claim >> kGenerationShift;
-      }
+      if (piece >= pieces) return claim >> kGenerationShift;
       // The region cannot end before this piece is done, so the job stays what it is.
       const int64_t begin = job_.count * piece / pieces, end = job_.count * (piece + 1) / pieces;
       if (begin < end) run_piece(begin, end);
+      give_turn();
       done_.fetch_add(1, std::memory_order_release);
     }
   }
@@ -158,6 +184,14 @@ struct Scratch {
 };
 
 }  // namespace
+
+void give_turn() {
+  static thread_local std::chrono::steady_clock::time_point last{};
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last < kTurn) return;
+  last = now;
+  std::this_thread::yield();
+}
 
 int num_threads() { return pool().threads(); }
 

@@ -6,27 +6,37 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <mutex>
+#include <thread>
 
 namespace shardwise {
 
 class AsymmetricFence {
  public:
-  // For the hurried side: between its store and its load.
+  // Registers with the kernel, which takes it ten milliseconds, on a thread of its own. Until then both sides run whole barriers.
+  static void prepare() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+      std::thread([] {
+        if (syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0) expedited_.store(true);
+      }).detach();
+    });
+  }
+
+  // For the hurried side: between its store and its load. One that sees the flag comes after a heavy side that did not see it.
   static void light() {
-    if (expedited()) std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (expedited_.load()) std::atomic_signal_fence(std::memory_order_seq_cst);
     else std::atomic_thread_fence(std::memory_order_seq_cst);
   }
+
   // For the other side: likewise. Some microseconds.
   static void heavy() {
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (expedited()) syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    if (expedited_.load()) syscall(__NR_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
   }
 
  private:
-  static bool expedited() {
-    static const bool registered = syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-    return registered;
-  }
+  static inline std::atomic<bool> expedited_{false};
 };
 
 }  // namespace shardwise

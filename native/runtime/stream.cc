@@ -75,6 +75,7 @@ Status Stream::open(ErrorText* error) {
 }
 
 void Stream::start() {
+  AsymmetricFence::prepare();
   ring_.reset(new char[kRingBytes]);
   thread_ = std::thread([this] {
     if (!backend_->asynchronous) give_way_to_javascript();  // it runs the kernels; that of a GPU only launches them

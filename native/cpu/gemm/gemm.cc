@@ -20,6 +20,7 @@ namespace {
 constexpr int64_t kDepthBytes = 2048;       // of one row of a packed block of a: 512 float32
 constexpr int64_t kRowBlock = 224;          // rows of a packed at a time
 constexpr int64_t kPanelGroup = 4;          // panels of b that a task packs at a time
+constexpr int64_t kTurnColumns = 192;       // that a task computes between turns: a multiple of every nr
 constexpr int64_t kSumColumns = 512;        // columns of a tile of sums kept in scratch
 constexpr int64_t kSliceBytes = 24 << 20;   // of packed b; shares the last-level cache with the rest
 constexpr int64_t kDirectBytes = 8 << 20;   // of b read in place: larger ones come from memory, better in longer runs
@@ -147,15 +148,16 @@ void run_task(const Engine& e, const Product& p, const Plan& plan, Range rows, R
           continue;
         }
         if (plan.b == PackB::Never) {
-          block.b = at(p.b.data, first * p.b.row + j, e.source_bytes);
           block.b_row = p.b.row;
           block.b_panel = e.nr;
-        } else {
-          block.b = shared->panel(e, plan, d, j, k);
         }
-        block.n = n;
-        block.y = sum;
-        e.block(block);
+        for (int64_t q = 0; q < n; q += kTurnColumns) {
+          block.b = shared ? shared->panel(e, plan, d, j + q, k) : at(p.b.data, first * p.b.row + j + q, e.source_bytes);
+          block.n = min64(kTurnColumns, n - q);
+          block.y = at(sum, q, e.sum_bytes);
+          e.block(block);
+          give_turn();
+        }
       }
       if (plan.sums) e.store(y, p.y_row, p.y_col, sum, sum_row, m, n);
     }
