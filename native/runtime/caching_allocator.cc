@@ -50,7 +50,10 @@ void CachingAllocator::close_pool(uint32_t pool) {
   take_in_late();
   for (auto& [data, segment] : segments_) {
     if (segment->pool != pool) continue;
-    for (Block* block = segment->first; block; block = block->next) block->progress = nullptr;
+    for (Block* block = segment->first; block; block = block->next) {
+      block->progress = nullptr;
+      block->sequence = 0;  // the next stream counts from 0: it would wait for a number that it may never reach
+    }
   }
   closed_.push_back(pool);
 }
