@@ -21,14 +21,19 @@ constexpr int64_t kWordBytes = 2 << 20;
 
 // Work to be finished on the JavaScript thread: a promise to settle, staging memory to copy out.
 struct Completion {
+  uint32_t stream = 0;
+  uint64_t sequence = 0;               // of its command on the stream
   napi_ref callback = nullptr;
   napi_ref keep_alive = nullptr;       // the destination's ArrayBuffer
-  const Backend* staging_backend = nullptr;
   void* staging = nullptr;
   void* destination = nullptr;
   int64_t bytes = 0;
   Code code = Code::Ok;
   ErrorText error;
+  void fail(const Failed& failed) {
+    code = failed.status.code;
+    error = failed.text;
+  }
 };
 
 // Native threads post completions through this; it outlives the environment, which closes it when it ends.
@@ -84,8 +89,15 @@ struct Environment {
   void release_block(const StorageEntry& entry, bool collected);
   // Orders `stream` after the last use of the storage, and notes this one.
   void touch(StorageEntry& entry, Stream& stream);
+  // Notes that a command of the stream writes to the storage, all of it or a part.
+  void write(StorageEntry& entry, Stream& stream, bool whole);
+  // Waits for the device. What commands that failed or were skipped should have written is marked as lost.
+  Status synchronize(Stream& stream, ErrorText* error);
   void settle_accounts();               // reports external memory, deletes dropped references
   void expect_completion();
+
+ private:
+  void lose_results(Stream& stream, const Failure& failure);
 };
 
 // The process's devices. Device code 0 is the CPU, 1 + n is cuda:n.
@@ -132,6 +144,8 @@ void export_streams(napi_env env, napi_value exports);
 void export_devices(napi_env env, napi_value exports);
 void export_function(napi_env env, napi_value exports, const char* name, napi_callback callback);
 
+// Fails where an earlier failure left the storage without a value.
+Status check_value(const StorageEntry& entry, ErrorText* error);
 napi_value make_token(Environment& state, int64_t handle, StorageEntry& entry);
 Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64_t* handle, ErrorText* error, bool pinned = false);
 

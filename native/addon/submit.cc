@@ -83,6 +83,12 @@ Status bad(ErrorText* error, const char* what, int64_t operand) {
   return fail(error, Code::Invalid, "malformed command: %s (operand %lld)", what, static_cast<long long>(operand));
 }
 
+// Whether the kernel does not look at what its outputs held.
+bool overwrites(const Decoded& d) {
+  const char* name = d.stream->backend()->kernels[d.call.kernel].name;
+  return std::strcmp(name, "copy") == 0 || std::strcmp(name, "fill") == 0;
+}
+
 Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, ErrorText* error) {
   TensorView view{};
   const int64_t slot = in.at();
@@ -113,6 +119,7 @@ Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, Error
       if (extent > 0 && needed > static_cast<double>(entry->bytes))
         return fail(error, Code::Invalid, "operand %lld reaches %.0f bytes into a storage of %lld", static_cast<long long>(i), needed,
                     static_cast<long long>(entry->bytes));
+      if (entry->lost && (i < d.call.num_inputs || !overwrites(d))) return check_value(*entry, error);
       if (entry->device != d.stream->device_code()) return fail(error, Code::Device, "operand %lld is on another device than the stream", static_cast<long long>(i));
       handle = kind;
       view.data = extent > 0 ? entry->data + offset * item_size(view.dtype) : entry->data;
@@ -180,6 +187,13 @@ Status allocate_outputs(Environment& state, Decoded& d, ErrorText* error) {
   return kOk;
 }
 
+void note_writes(Environment& state, Decoded& d) {
+  for (size_t i = static_cast<size_t>(d.call.num_inputs); i < d.operands.size(); i++) {
+    StorageEntry* entry = d.operands[i].entry;
+    if (entry) state.write(*entry, *d.stream, d.views[i].numel * item_size(d.views[i].dtype) == entry->bytes);
+  }
+}
+
 Status run(Environment& state, Decoded& d, ErrorText* error) {
   Stream& stream = *d.stream;
   for (const Decoded::Operand& operand : d.operands)
@@ -199,9 +213,10 @@ Status run(Environment& state, Decoded& d, ErrorText* error) {
     const uint64_t sequence = stream.submitted();
     for (const Decoded::Operand& operand : d.operands)
       if (operand.entry) operand.entry->last_sequence = sequence;
-    if (status.ok() && state.blocking) status = stream.synchronize(error);
   }
-  return status;
+  if (!status.ok()) return status;
+  note_writes(state, d);
+  return state.blocking ? state.synchronize(stream, error) : kOk;
 }
 
 napi_value tokens_of(Environment& state, Decoded& d) {
