@@ -8,9 +8,15 @@ import { AutogradError, ShapeError } from './errors.js';
 import { contiguousStrides, isContiguousLayout, numelOf, type Shape, sameShape, wrapDim } from './shape.js';
 import { FAKE_HANDLE, freedError, Storage } from './storage.js';
 
-/** What core knows of a node of the autograd graph. */
+type Grads = readonly (Tensor | null)[];
+
+/** A node of the autograd graph: the op that made a tensor. @see PyTorch `torch.autograd.graph.Node` */
 export interface GradFn {
   readonly name: string;
+  /** Runs after the node with the gradients of its inputs and outputs; may return replacements of the former. */
+  registerHook(hook: (gradInputs: Grads, gradOutputs: Grads) => Grads | undefined | void): { remove(): void };
+  /** Runs before the node with the gradients of its outputs; may return replacements. */
+  registerPrehook(hook: (gradOutputs: Grads) => Grads | undefined | void): { remove(): void };
 }
 
 /** Counts in-place changes; shared by a tensor and all its views. @internal */
