@@ -64,7 +64,8 @@ export interface Addon {
 
   /**
    * Runs or enqueues the command in words[0 .. numWords). Outputs to be allocated get their handle written into the words.
-   * Returns undefined, or (flag 1) the token of the allocated output, or an array of tokens when there are several.
+   * Returns undefined, or (flag 1) the token of the allocated output, or an array of tokens when there are several. With flag 2
+   * too, undefined for a single output means that it shares the token that was returned last for a single output.
    */
   submit(numWords: number): undefined | Token | Token[];
 

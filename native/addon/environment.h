@@ -57,6 +57,15 @@ struct DroppedRef {
   }
 };
 
+// One token for a few small storages that were made one after the other: a token costs as much as a small kernel, and what a
+// storage is kept for too long is at most this much.
+struct SharedToken {
+  static constexpr int kMost = 4;
+  static constexpr int64_t kMostBytes = 512;
+  int64_t handles[kMost];
+  int count = 0;
+};
+
 struct Environment {
   explicit Environment(napi_env env);
   // When the environment ends. The object itself stays: the engine still finalises tokens after this.
@@ -78,6 +87,7 @@ struct Environment {
   void* decoded = nullptr;              // the command being read; keeps its memory from one to the next
 
   int64_t tokens = 0, token_bytes = 0;
+  SharedToken* shared_token = nullptr;  // the last one made, while JavaScript holds it
   int64_t external_delta = 0;           // to be reported to the engine
   std::deque<DroppedRef> dropped_refs;
 
@@ -146,6 +156,8 @@ void export_function(napi_env env, napi_value exports, const char* name, napi_ca
 
 // Fails where an earlier failure left the storage without a value.
 Status check_value(const StorageEntry& entry, ErrorText* error);
+// Null when the storage shares the token that was returned last.
+napi_value share_token(Environment& state, int64_t handle, StorageEntry& entry);
 napi_value make_token(Environment& state, int64_t handle, StorageEntry& entry);
 Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64_t* handle, ErrorText* error, bool pinned = false);
 

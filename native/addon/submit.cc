@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kHeaderWords = 7;
 constexpr int64_t kImmediate = -1, kAllocate = -2, kIndexView = -3;
+constexpr int64_t kMakeTokens = 1, kMayShare = 2;  // flags
 constexpr int64_t kMaxOperands = 4096;
 constexpr int64_t kInlineCost = 16384;
 constexpr int64_t kMaxElements = int64_t{1} << 48;  // as lib/core/shape.ts; products of sizes then stay exact
@@ -221,13 +222,18 @@ Status run(Environment& state, Decoded& d, ErrorText* error) {
 
 napi_value tokens_of(Environment& state, Decoded& d) {
   napi_env env = state.env;
-  if (!(d.flags & 1) || d.slots.empty()) return nullptr;
+  if (!(d.flags & kMakeTokens) || d.slots.empty()) return nullptr;
   napi_value result = nullptr;
   if (d.slots.size() > 1) napi_create_array_with_length(env, d.slots.size(), &result);
   for (size_t k = 0; k < d.slots.size(); k++) {
     const Decoded::Operand& operand = d.operands[d.slots[k].operand];
+    if (!(d.flags & kMayShare)) state.shared_token = nullptr;
+    if (d.slots.size() == 1 && operand.entry->bytes <= SharedToken::kMostBytes) return share_token(state, operand.handle, *operand.entry);
     napi_value token = make_token(state, operand.handle, *operand.entry);
-    if (d.slots.size() == 1) return token;
+    if (d.slots.size() == 1) {
+      state.shared_token = nullptr;  // JavaScript holds this one instead
+      return token;
+    }
     napi_set_element(env, result, static_cast<uint32_t>(k), token);
   }
   return result;
