@@ -204,6 +204,14 @@ void Environment::touch(StorageEntry& entry, Stream& stream) {
   entry.last_stream = &stream;
 }
 
+Status Environment::check_adopted(const StorageEntry& entry, ErrorText* error) {
+  napi_value buffer = nullptr;
+  bool detached = false;
+  if (!entry.adopted || napi_get_reference_value(env, static_cast<napi_ref>(entry.adopted), &buffer) != napi_ok) return kOk;
+  napi_is_detached_arraybuffer(env, buffer, &detached);
+  return detached ? fail(error, Code::Closed, "the ArrayBuffer whose memory the tensor shows was transferred away") : kOk;
+}
+
 void Environment::write(StorageEntry& entry, Stream& stream, bool whole) {
   entry.writer = &stream;
   entry.written = stream.submitted();

@@ -99,6 +99,8 @@ struct Environment {
   void release_block(const StorageEntry& entry, bool collected);
   // Orders `stream` after the last use of the storage, and notes this one.
   void touch(StorageEntry& entry, Stream& stream);
+  // Fails where the memory of an adopted ArrayBuffer was transferred away.
+  Status check_adopted(const StorageEntry& entry, ErrorText* error);
   // Notes that a command of the stream writes to the storage, all of it or a part.
   void write(StorageEntry& entry, Stream& stream, bool whole);
   // Waits for the device. What commands that failed or were skipped should have written is marked as lost.

@@ -120,6 +120,10 @@ Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, Error
       if (extent > 0 && needed > static_cast<double>(entry->bytes))
         return fail(error, Code::Invalid, "operand %lld reaches %.0f bytes into a storage of %lld", static_cast<long long>(i), needed,
                     static_cast<long long>(entry->bytes));
+      if (entry->adopted) {
+        const Status status = state.check_adopted(*entry, error);
+        if (!status.ok()) return status;
+      }
       if (entry->lost && (i < d.call.num_inputs || !overwrites(d))) return check_value(*entry, error);
       if (entry->device != d.stream->device_code()) return fail(error, Code::Device, "operand %lld is on another device than the stream", static_cast<long long>(i));
       handle = kind;
@@ -188,8 +192,9 @@ Status allocate_outputs(Environment& state, Decoded& d, ErrorText* error) {
   return kOk;
 }
 
+// A command without outputs changes its inputs.
 void note_writes(Environment& state, Decoded& d) {
-  for (size_t i = static_cast<size_t>(d.call.num_inputs); i < d.operands.size(); i++) {
+  for (size_t i = d.call.num_outputs > 0 ? static_cast<size_t>(d.call.num_inputs) : 0; i < d.operands.size(); i++) {
     StorageEntry* entry = d.operands[i].entry;
     if (entry) state.write(*entry, *d.stream, d.views[i].numel * item_size(d.views[i].dtype) == entry->bytes);
   }

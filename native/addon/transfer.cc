@@ -49,6 +49,12 @@ StorageEntry* range_of(napi_env env, int64_t handle, int64_t offset, int64_t byt
     throw_error(env, Code::Device, "the storage is on another device than the stream");
     return nullptr;
   }
+  ErrorText error;
+  const Status status = state_of(env).check_adopted(*entry, &error);
+  if (!status.ok()) {
+    throw_error(env, status.code, error.text);
+    return nullptr;
+  }
   if (offset < 0 || bytes < 0 || offset + bytes > entry->bytes) {
     throw_error(env, Code::Invalid, ("bytes " + std::to_string(offset) + " to " + std::to_string(offset + bytes) +
                                      " are outside a storage of " + std::to_string(entry->bytes)).c_str());

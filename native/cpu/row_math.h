@@ -1,5 +1,6 @@
 // Inner loops over one contiguous run, compiled for three instruction sets and chosen when the addon is loaded.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -55,6 +56,9 @@ inline __attribute__((always_inline)) T fold(int64_t n, T start, Load load, Comb
   SW_CLONES SW_ROW(T, row_dot, const T* x, const T* y, int64_t n) {                                                      \
     return fold<T>(n, T(0), [=](int64_t i) { return x[i] * y[i]; }, [](T a, T b) { return a + b; });                     \
   }                                                                                                                      \
+  SW_CLONES SW_ROW(T, row_shifted_sum, const T* x, T shift, int64_t n) {                                                 \
+    return fold<T>(n, T(0), [=](int64_t i) { return x[i] - shift; }, [](T a, T b) { return a + b; });                    \
+  }                                                                                                                      \
   SW_CLONES SW_ROW(T, row_square_sum, const T* x, T mean, int64_t n) {                                                   \
     return fold<T>(n, T(0), [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); }, [](T a, T b) { return a + b; });   \
   }                                                                                                                      \
@@ -95,6 +99,18 @@ SW_ROW_FUNCTIONS(double)
 SW_ROW_FUNCTIONS(int64_t)
 SW_FLOAT_ROW_FUNCTIONS(float)
 SW_FLOAT_ROW_FUNCTIONS(double)
+
+// Sums are of differences from the first element, so that where all elements are close to each other, however large, what is lost
+// by rounding is small beside their spread.
+template <class T>
+double row_mean(const T* x, int64_t n) {
+  constexpr int64_t kChunk = 2048;
+  if (n == 0) return NAN;
+  const T shift = std::isfinite(x[0]) ? x[0] : T(0);
+  double total = 0;
+  for (int64_t at = 0; at < n; at += kChunk) total += row_shifted_sum(x + at, shift, n - at < kChunk ? n - at : kChunk);
+  return static_cast<double>(shift) + total / static_cast<double>(n);
+}
 
 template <class T>
 void row_scale_add_any(const T* x, T scale, T* y, int64_t n) {

@@ -50,7 +50,10 @@ void CachingAllocator::close_pool(uint32_t pool) {
   take_in_late();
   for (auto& [data, segment] : segments_) {
     if (segment->pool != pool) continue;
-    for (Block* block = segment->first; block; block = block->next) block->progress = nullptr;
+    for (Block* block = segment->first; block; block = block->next) {
+      block->progress = nullptr;
+      block->sequence = 0;  // of a stream that is gone; the next one to use the pool counts from the start
+    }
   }
   closed_.push_back(pool);
 }

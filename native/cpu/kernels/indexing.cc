@@ -44,7 +44,6 @@ Status index_select(const KernelCall& call) {
   if (!status.ok()) return status;
   const int64_t k = y.sizes[1], width = y.sizes[2];
   parallel_for(y.sizes[0] * k, row_grain(width), [&](int64_t begin, int64_t end) {
-    std::vector<double> wide(static_cast<size_t>(width));
     for (int64_t r = begin; r < end; r++) {
       const char* from = slice(x, r / k, index[r % k]);
       char* to = slice(y, r / k, r % k);

@@ -68,7 +68,7 @@ Status layer_norm(const KernelCall& call) {
       for (int64_t row = begin; row < end; row++) {
         const T* in = read_row(x, row, n, memory.data());
         T* out = row_target(y, row, n, memory.data() + n);
-        const T mean = row_sum(in, n) / T(n);
+        const T mean = static_cast<T>(row_mean(in, n));
         const T rstd = T(1 / std::sqrt(static_cast<double>(row_square_sum(in, mean, n)) / static_cast<double>(n) + eps));
         row_normalize(in, mean, rstd, w.data, b.data, out, n);
         store_row(y, row, n, out, memory.data() + n);

@@ -50,7 +50,7 @@ struct Adam {
 
 #define SW_OPTIMIZER_ROWS(T)                                                                                             \
   SW_CLONES void adam_row(const Adam& a, T* p, const T* g, T* m1, T* m2, T* largest, int64_t n) {                        \
-    const T beta1 = T(a.beta1), beta2 = T(a.beta2), eps = T(a.eps), decay = T(a.weight_decay), step = T(a.step_size);    \
+    const T beta2 = T(a.beta2), eps = T(a.eps), decay = T(a.weight_decay), step = T(a.step_size);    \
     const T root2 = T(a.root2), scale = T(a.maximize ? -a.grad_scale : a.grad_scale);                                    \
     const T keep = T(1 - a.lr * a.weight_decay), rest1 = T(1 - a.beta1), rest2 = T(1 - a.beta2);                         \
     const bool coupled = !a.decoupled && a.weight_decay != 0, decoupled = a.decoupled && a.weight_decay != 0;            \
@@ -64,19 +64,18 @@ struct Adam {
       m2[i] = second;                                                                                                    \
       T top = second;                                                                                                    \
       if (largest) {                                                                                                     \
-        top = largest[i] > second ? largest[i] : second;                                                                 \
+        top = m::maximum(largest[i], second);                                                                            \
         largest[i] = top;                                                                                                \
       }                                                                                                                  \
       p[i] = param - step * (first / (m::sqrt(top) / root2 + eps));                                                      \
     }                                                                                                                    \
-    (void)beta1;                                                                                                         \
   }                                                                                                                      \
   SW_CLONES void sgd_row(const SgdStepParams& s, T* p, const T* g, T* buffer, int64_t n) {                               \
     const T lr = T(s.lr), momentum = T(s.momentum), rest = T(1 - s.dampening), decay = T(s.weight_decay);                \
     const T sign = s.maximize != 0 ? T(-1) : T(1);                                                                       \
-    const bool first = s.first_step != 0, nesterov = s.nesterov != 0;                                                    \
+    const bool first = s.first_step != 0, nesterov = s.nesterov != 0, decays = s.weight_decay != 0;                      \
     for (int64_t i = 0; i < n; i++) {                                                                                    \
-      T grad = g[i] * sign + decay * p[i];                                                                               \
+      T grad = decays ? g[i] * sign + decay * p[i] : g[i] * sign;                                                        \
       if (buffer) {                                                                                                      \
         const T moved = first ? grad : momentum * buffer[i] + rest * grad;                                               \
         buffer[i] = moved;                                                                                               \

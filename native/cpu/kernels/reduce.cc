@@ -35,6 +35,7 @@ template <class T> struct Sum {
   static A start() { return 0; }
   static A chunk(A a, const T* x, int64_t n) { return a + row_sum(x, n); }
   static void column(A* a, const T* x, int64_t n) { for (int64_t i = 0; i < n; i++) a[i] += x[i]; }
+  static A combine(A a, A b) { return a + b; }
   static T finish(A a, int64_t) { return static_cast<T>(a); }
 };
 template <class T> struct Mean : Sum<T> {
@@ -46,6 +47,7 @@ template <class T> struct Prod {
   static A start() { return 1; }
   static A chunk(A a, const T* x, int64_t n) { return a * row_prod(x, n); }
   static void column(A* a, const T* x, int64_t n) { for (int64_t i = 0; i < n; i++) a[i] *= x[i]; }
+  static A combine(A a, A b) { return a * b; }
   static T finish(A a, int64_t) { return static_cast<T>(a); }
 };
 template <class T> struct Max {
@@ -54,6 +56,7 @@ template <class T> struct Max {
   static A start() { return sizeof(T) == 8 && T(0.5) == T(0) ? static_cast<T>(INT64_MIN) : static_cast<T>(-INFINITY); }
   static A chunk(A a, const T* x, int64_t n) { return m::maximum(a, row_max(x, n)); }
   static void column(A* a, const T* x, int64_t n) { for (int64_t i = 0; i < n; i++) a[i] = m::maximum(a[i], x[i]); }
+  static A combine(A a, A b) { return m::maximum(a, b); }
   static T finish(A a, int64_t) { return a; }
 };
 template <class T> struct Min {
@@ -62,6 +65,7 @@ template <class T> struct Min {
   static A start() { return sizeof(T) == 8 && T(0.5) == T(0) ? static_cast<T>(INT64_MAX) : static_cast<T>(INFINITY); }
   static A chunk(A a, const T* x, int64_t n) { return m::minimum(a, row_min(x, n)); }
   static void column(A* a, const T* x, int64_t n) { for (int64_t i = 0; i < n; i++) a[i] = m::minimum(a[i], x[i]); }
+  static A combine(A a, A b) { return m::minimum(a, b); }
   static T finish(A a, int64_t) { return a; }
 };
 template <class T> struct Any {
@@ -69,6 +73,7 @@ template <class T> struct Any {
   using A = T;
   static A start() { return 0; }
   static A chunk(A a, const T* x, int64_t n) { return a != T(0) || row_any(x, n) != T(0) ? T(1) : T(0); }
+  static A combine(A a, A b) { return a != T(0) || b != T(0) ? T(1) : T(0); }
   static T finish(A a, int64_t) { return a; }
 };
 template <class T> struct All {
@@ -81,6 +86,7 @@ template <class T> struct All {
       if (x[i] == T(0)) return 0;
     return 1;
   }
+  static A combine(A a, A b) { return a != T(0) && b != T(0) ? T(1) : T(0); }
   static T finish(A a, int64_t) { return a; }
 };
 
@@ -100,25 +106,30 @@ void reduce_one(const TensorView& x, const TensorView& y, int64_t row, int64_t i
   scatter(y, row, 1, &result);
 }
 
-// Leading dims reduced of a [rows, columns] matrix whose columns lie side by side: whole runs of columns at a time.
+// Leading dims reduced of a [rows, columns] matrix whose columns lie side by side: whole runs of columns at a time, and in runs of
+// rows, whose results are combined, so that a long sum in double does not gather one rounding error a row.
 template <class T, class R>
 void reduce_columns(const TensorView& x, const TensorView& y, const Extent& e) {
   const int64_t row_stride = x.strides[1];
   parallel_for(e.outer, 512, [&](int64_t begin, int64_t end) {
-    constexpr int64_t kBlock = 512;
+    constexpr int64_t kBlock = 512, kRun = 1024;
     T buffer[kBlock];
-    typename R::A acc[kBlock];
+    typename R::A acc[kBlock], run_acc[kBlock];
     for (int64_t at = begin; at < end; at += kBlock) {
       const int64_t n = end - at < kBlock ? end - at : kBlock;
       for (int64_t i = 0; i < n; i++) acc[i] = R::start();
       for (int64_t r = 0; r < e.inner; r++) {
+        if (r % kRun == 0) {
+          if (r > 0) for (int64_t i = 0; i < n; i++) acc[i] = R::combine(acc[i], run_acc[i]);
+          for (int64_t i = 0; i < n; i++) run_acc[i] = R::start();
+        }
         const char* from = element_at(x.data, x.dtype, at + r * row_stride);
         const T* run = buffer;
         if (x.dtype == dtype_of<T>()) run = reinterpret_cast<const T*>(from);
         else gather(x.dtype, from, 1, buffer, n);
-        R::column(acc, run, n);
+        R::column(run_acc, run, n);
       }
-      for (int64_t i = 0; i < n; i++) buffer[i] = R::finish(acc[i], e.inner);
+      for (int64_t i = 0; i < n; i++) buffer[i] = R::finish(R::combine(acc[i], run_acc[i]), e.inner);
       scatter(y, at, n, buffer);
     }
   });
@@ -141,14 +152,7 @@ bool reduce_whole(const TensorView& x, const TensorView& y, int64_t inner) {
     }
   });
   auto total = partial[0];
-  for (int64_t p = 1; p < parts; p++) {
-    if constexpr (std::is_base_of_v<Sum<T>, R>) total += partial[p];
-    else if constexpr (std::is_same_v<R, Prod<T>>) total *= partial[p];
-    else {
-      const T value = static_cast<T>(partial[p]);
-      total = R::chunk(total, &value, 1);
-    }
-  }
+  for (int64_t p = 1; p < parts; p++) total = R::combine(total, partial[p]);
   const T result = R::finish(total, inner);
   scatter(y, 0, 1, &result);
   return true;
@@ -202,14 +206,15 @@ Status arg_reduce(const KernelCall& call) {
 template <class T>
 double norm_of(const T* x, int64_t n, double order) {
   if (order == 2) {
-    // Scaled only where squares would leave the range.
+    // In double only where the squares of a chunk would leave the range of float.
     const double largest = n ? static_cast<double>(row_abs_max(x, n)) : 0;
-    if (sizeof(T) == 4 && (largest > 1e18 || (largest > 0 && largest < 1e-18))) {
-      double total = 0;
+    double total = 0;
+    if (sizeof(T) == 4 && (largest > 1e17 || (largest > 0 && largest < 1e-17))) {
       for (int64_t i = 0; i < n; i++) total += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-      return std::sqrt(total);
+    } else {
+      for (int64_t at = 0; at < n; at += kChunk) total += row_square_sum(x + at, T(0), n - at < kChunk ? n - at : kChunk);
     }
-    return std::sqrt(static_cast<double>(row_square_sum(x, T(0), n)));
+    return std::sqrt(total);
   }
   if (order == 1) return row_abs_sum(x, n);
   if (order == INFINITY) return n ? row_abs_max(x, n) : 0;
@@ -247,9 +252,8 @@ Status reduce_var(const KernelCall& call) {
   return over_rows(call, [&](int64_t row, const auto* x, int64_t n) {
     using T = std::remove_cv_t<std::remove_pointer_t<decltype(x)>>;
     if constexpr (!std::is_same_v<T, int64_t>) {
-      double total = 0, squares = 0;
-      for (int64_t at = 0; at < n; at += kChunk) total += row_sum(x + at, n - at < kChunk ? n - at : kChunk);
-      const double center = n ? total / static_cast<double>(n) : NAN;
+      double squares = 0;
+      const double center = row_mean(x, n);
       for (int64_t at = 0; at < n; at += kChunk) squares += row_square_sum(x + at, static_cast<T>(center), n - at < kChunk ? n - at : kChunk);
       const double divisor = static_cast<double>(n) - correction;
       store<T>(var, row, squares / (divisor > 0 ? divisor : 0.0));
