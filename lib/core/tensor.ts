@@ -7,6 +7,7 @@ import type { DType } from './dtype.js';
 import { AutogradError, ShapeError } from './errors.js';
 import { contiguousStrides, isContiguousLayout, numelOf, type Shape, sameShape, wrapDim } from './shape.js';
 import { FAKE_HANDLE, freedError, Storage } from './storage.js';
+import { captureWatch } from './watch.js';
 
 type Grads = readonly (Tensor | null)[];
 
@@ -109,10 +110,12 @@ export class Tensor {
   /** The gradient accumulated by `backward`, or null. */
   get grad(): Tensor | null {
     this.gradExposed = true;
+    captureWatch.gradRead?.(this);
     return this.gradTensor;
   }
 
   set grad(value: Tensor | null) {
+    captureWatch.effect?.('assigning .grad');
     setGrad(this, value);
     this.gradExposed = true;
   }
@@ -221,6 +224,7 @@ export class Tensor {
    * @throws AutogradError for a tensor that is not a leaf, or not of a floating point type.
    */
   requiresGrad_(value = true): this {
+    captureWatch.effect?.('requiresGrad_()');
     if (this.gradFn !== null) {
       if (value) return this;
       throw new AutogradError('requiresGrad_: only leaf tensors can stop requiring a gradient; use detach() on a computed one');
