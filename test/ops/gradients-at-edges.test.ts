@@ -1,6 +1,6 @@
 /** Gradients where a formula divides by zero or meets NaN. Values of PyTorch 2.11. */
 import assert from 'node:assert/strict';
-import { arange, autograd, bfloat16, float16, float64, type Tensor, tensor } from '../../lib/index.js';
+import { arange, autograd, bfloat16, float16, float64, int8, int32, int64, type Tensor, tensor } from '../../lib/index.js';
 
 function gradientOf(fn: (x: Tensor) => Tensor, values: number[]): unknown {
   const x = tensor(values, { dtype: float64, requiresGrad: true });
@@ -90,5 +90,32 @@ describe('the gradient of asStrided', () => {
       [10, 0],
       [0, 1000],
     ]);
+  });
+});
+
+describe('the gradients of scatterReduce', () => {
+  const index = tensor([0, 0, 2, 2, 2], { dtype: int64 });
+  const cases: ['prod' | 'amax' | 'amin', boolean, number[], number[], number[], number[]][] = [
+    ['prod', true, [2, 3, 4], [5, 7, 0, 2, 3], [35, 1, 0], [14, 10, 24, 0, 0]],
+    ['prod', false, [2, 3, 4], [5, 7, 0, 0, 3], [0, 1, 0], [7, 5, 0, 0, 0]],
+    ['amax', true, [5, 3, 4], [5, 1, 9, 9, 2], [0.5, 1, 0], [0.5, 0, 0.5, 0.5, 0]],
+    ['amin', false, [0, 3, 4], [5, 1, 9, 9, 2], [0, 1, 0], [0, 1, 0, 0, 1]],
+  ];
+  for (const [reduce, includeSelf, input, source, ofInput, ofSource] of cases) {
+    it(`by ${reduce} ${includeSelf ? 'with' : 'without'} self are those of PyTorch, at zeros and ties too`, () => {
+      const [x, s] = [input, source].map((values) => tensor(values, { dtype: float64, requiresGrad: true })) as [Tensor, Tensor];
+      x.scatterReduce(0, index, s, reduce, { includeSelf }).sum().backward();
+      assert.deepEqual([x.grad?.tolist(), s.grad?.tolist()], [ofInput, ofSource]);
+    });
+  }
+
+  it('starts the extremes of integers from the limits of their dtype', () => {
+    for (const dtype of [int8, int32, int64]) {
+      const [zero, seven] = [tensor([0], { dtype }), tensor([7, -7], { dtype })];
+      const at = tensor([0, 0], { dtype: int64 });
+      const reduced = (['amin', 'amax'] as const).map((reduce) => Number(zero.scatterReduce(0, at, seven, reduce, { includeSelf: false }).item()));
+      assert.deepEqual(reduced, [-7, 7]);
+      assert.equal(Number(zero.scatterReduce(0, at.narrow(0, 0, 1), seven.narrow(0, 0, 1), 'amin', { includeSelf: false }).item()), 7);
+    }
   });
 });
