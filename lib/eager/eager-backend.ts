@@ -119,7 +119,7 @@ function firstDevice(inputs: readonly Tensor[]): Device {
 function runInto(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor, meta: OutputMeta): Tensor {
   checkInto(op, into, meta);
   // Element by element, a kernel may write over what it reads; any other reads again what it has written.
-  const inTheWay = op.pointwise === null ? overlaps : overlapsPartly;
+  const inTheWay = op.pointwise !== null || op.traits.includes('pointwise') ? overlapsPartly : overlaps;
   const operands = inputs.map((t, i) => (t.storage !== null && i !== op.updates && inTheWay(t, into) ? cloneNow(t) : t));
   if (op.updates >= 0 && (writesAnyLayout(op) || isContiguousLayout(into.shape, into.strides))) {
     const base = inputs[op.updates] as Tensor;
@@ -140,10 +140,8 @@ function runInto(op: AnyOp, inputs: readonly Tensor[], params: object, into: Ten
   return into;
 }
 
-const anyLayout = new Set(['copy', 'fill', 'random_uniform', 'random_normal', 'random_integer', 'random_bernoulli', 'scatter', 'index_put']);
-
 function writesAnyLayout(op: AnyOp): boolean {
-  return op.kernel !== null && anyLayout.has(op.kernel);
+  return op.traits.includes('strided-output');
 }
 
 function cloneNow(t: Tensor): Tensor {

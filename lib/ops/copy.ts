@@ -20,7 +20,7 @@ interface CopyParams {
 const copyOp: Op<CopyParams> = defineOp<CopyParams>({
   name: 'copy',
   doc: 'The elements, converted to another dtype if one is given, in new memory.',
-  traits: ['pointwise'],
+  traits: ['pointwise', 'strided-output'],
   meta: ([x], { dtype, preserve }) => {
     const input = x as Tensor;
     const keeps = preserve === true && !input.isContiguous() && isNonOverlappingAndDense(input.shape, input.strides);
@@ -162,7 +162,7 @@ export function fillWords(value: number, dtype: DType): [number, number] {
 const fillOp: Op<FillParams> = defineOp<FillParams>({
   name: 'fill',
   doc: 'Every element set to one value.',
-  traits: ['pointwise'],
+  traits: ['pointwise', 'strided-output'],
   meta: ([x]) => {
     const input = x as Tensor;
     return [{ shape: input.shape, strides: null, dtype: input.dtype, device: input.device }];

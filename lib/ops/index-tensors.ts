@@ -40,6 +40,7 @@ const indexGetOp: Op<IndexParams> = defineOp<IndexParams>({
 
 const indexPutOp: Op<IndexParams> = defineOp<IndexParams>({
   name: 'indexPut',
+  traits: ['strided-output'],
   doc: 'Values written, or added, at the positions that index tensors name together.',
   updates: 0,
   kernelParams: ['numIndices', 'accumulate'],

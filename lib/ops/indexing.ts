@@ -101,6 +101,7 @@ export interface Scatter extends OneDim {
 /** What the ops that scatter have in common. */
 export const scatterForm = {
   kernel: 'scatter',
+  traits: ['strided-output'],
   updates: 0,
   kernelParams: ['reduce'],
   meta: ([x]) => [likeInput(x as Tensor)],

@@ -30,7 +30,7 @@ function defineRandom(name: string, kernel: string, doc: string, parameters: rea
   return defineOp<Draw>({
     name,
     doc,
-    traits: ['random'],
+    traits: ['random', 'strided-output'],
     kernel,
     kernelParams: ['seedLow', 'seedHigh', 'offset', ...parameters],
     meta: (_inputs, { shape, dtype, device }) => [{ shape, strides: null, dtype, device }],
