@@ -146,6 +146,12 @@ function indexAddInto(input: Tensor, dim: number, index: Tensor, source: Tensor,
   if (source.shape.length !== expected.length || expected.some((s, i) => s !== source.shape[i])) {
     throw new ShapeError(`indexAdd: expected a source of shape ${formatShape(expected)}, got ${formatShape(source.shape)}`, { op: 'indexAdd' });
   }
+  if (source.dtype !== input.dtype)
+    throw new DtypeError(`indexAdd: expected a source of dtype ${input.dtype.name}, got ${source.dtype.name}`, {
+      op: 'indexAdd',
+      expected: input.dtype.name,
+      given: source.dtype.name,
+    });
   return dispatchOne(indexAddOp, [input, index.reshape(-1).contiguous(), source.contiguous()], { dim: at, alpha }, into);
 }
 

@@ -1,4 +1,5 @@
 /** Pointwise ops of one tensor: exponentials, powers, trigonometry, rounding. Gradients in float only, as in PyTorch. */
+import { bool } from '../core/dtype.js';
 import type { Op } from '../core/op.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
@@ -186,6 +187,7 @@ export const neg = unary('neg', {
   doc: 'Each element with its sign changed.',
   expression: '-x',
   classes: 'A',
+  refuses: ([x]) => (x?.dtype === bool ? 'a bool tensor has no sign; use logicalNot' : null),
   vjp: (_ctx, g) => [g.neg()],
 });
 export const abs = unary('abs', {

@@ -10,7 +10,7 @@ import { formatShape, numelOf, type Shape, wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { cat } from './join.js';
 import { addMethod } from './method.js';
-import { requireTensor } from './operand.js';
+import { requireOptions, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
 
@@ -286,9 +286,13 @@ export interface ReduceOptions {
   dtype?: DType;
 }
 
+const NO_OPTIONS = Object.freeze({});
+
 function reduction(op: Op<Reduction>, check: ((input: Tensor, dims: readonly number[], op: string) => void) | null = null) {
-  const fn = (input: Tensor, dim: Dims = null, { keepdim = false, dtype }: ReduceOptions = {}): Tensor => {
+  const fn = (input: Tensor, dim: Dims = null, options: ReduceOptions = NO_OPTIONS): Tensor => {
     requireTensor(input, op.name);
+    if (options !== NO_OPTIONS) requireOptions(options, op.name, '{ keepdim: true }');
+    const { keepdim = false, dtype } = options;
     const given = dtype === undefined ? input : input.to(dtype);
     const dims = wrapDims(dim, input.shape.length, op.name);
     check?.(given, dims, op.name);
@@ -322,8 +326,10 @@ export interface VarianceOptions {
 }
 
 /** Variance and mean over dims, in one pass. Gradient: yes. @throws DtypeError for integers */
-export function varMean(input: Tensor, dim: Dims = null, { correction = 1, keepdim = false }: VarianceOptions = {}): [Tensor, Tensor] {
+export function varMean(input: Tensor, dim: Dims = null, options: VarianceOptions = NO_OPTIONS): [Tensor, Tensor] {
   requireTensor(input, 'var');
+  requireOptions(options, 'var', '{ correction: 0 }');
+  const { correction = 1, keepdim = false } = options;
   requireFloat(input, 'var');
   return dispatch(varMeanOp, [input], { dims: wrapDims(dim, input.shape.length, 'var'), keepdim, correction }) as [Tensor, Tensor];
 }
@@ -344,8 +350,10 @@ export function std(input: Tensor, dim: Dims = null, options: VarianceOptions = 
 }
 
 /** The p-norm over dims (all by default): (sum |x|^p)^(1/p); the count of non-zeros for 0. @throws DtypeError for integers */
-export function norm(input: Tensor, p: number | 'fro' = 2, dim: Dims = null, { keepdim = false }: { keepdim?: boolean } = {}): Tensor {
+export function norm(input: Tensor, p: number | 'fro' = 2, dim: Dims = null, options: { keepdim?: boolean } = NO_OPTIONS): Tensor {
   requireTensor(input, 'norm');
+  requireOptions(options, 'norm', '{ keepdim: true }');
+  const { keepdim = false } = options;
   requireFloat(input, 'norm');
   return dispatchOne(normOp, [input], { dims: wrapDims(dim, input.shape.length, 'norm'), keepdim, order: p === 'fro' ? 2 : p });
 }

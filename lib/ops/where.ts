@@ -7,7 +7,7 @@ import { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
 import { nonzero } from './index-tensors.js';
 import { addMethod, NO_PARAMS } from './method.js';
-import { operand, requireTensor, type TensorLike } from './operand.js';
+import { describe, operand, requireTensor, type TensorLike } from './operand.js';
 import { sampleTensor, unarySamples } from './samples.js';
 
 type None = Record<string, never>;
@@ -106,8 +106,15 @@ function clampInto(input: Tensor, min: TensorLike | null, max: TensorLike | null
     const bounded = max === null ? raised : raised.minimum(max);
     return into === null ? bounded : into.copy_(bounded);
   }
-  const whole = input.dtype.isFloatingPoint ? Number.POSITIVE_INFINITY : 2 ** 62;
-  return dispatchOne(clampOp, [input], { min: Number(min ?? -whole), max: Number(max ?? whole) }, into);
+  for (const bound of [min, max])
+    if (bound !== null && typeof bound !== 'number' && typeof bound !== 'boolean')
+      throw new ArgumentError(`clamp: expected bounds that are numbers or tensors, got ${describe(bound)}`, { op: 'clamp', given: describe(bound) });
+  // No double is a bound that leaves every int64 as it is.
+  if (!input.dtype.isFloatingPoint && (min === null || max === null)) {
+    const bounded = min === null ? input.minimum(max as TensorLike) : input.maximum(min);
+    return into === null ? bounded : into.copy_(bounded);
+  }
+  return dispatchOne(clampOp, [input], { min: Number(min ?? Number.NEGATIVE_INFINITY), max: Number(max ?? Number.POSITIVE_INFINITY) }, into);
 }
 
 addMethod('clamp', function (bounds: { min?: TensorLike | null; max?: TensorLike | null }) {

@@ -215,6 +215,7 @@ export function select(input: Tensor, dim: number, index: number): Tensor {
 /** Pieces of `size` (or of the sizes listed) along a dim, as views. @throws ShapeError if listed sizes do not add up. */
 export function split(input: Tensor, size: number | readonly number[], dim = 0): Tensor[] {
   requireTensor(input, 'split');
+  if (input.shape.length === 0) throw new ShapeError('split: expected at least one dim, got a tensor without dims', { op: 'split', given: input.shape });
   const at = wrapDim(dim, input.shape.length, 'split');
   const total = input.shape[at] as number;
   const sizes = typeof size === 'number' ? evenSizes(total, size) : size;
@@ -239,6 +240,8 @@ function evenSizes(total: number, size: number): number[] {
 /** At most `chunks` pieces of equal size (the last may be smaller), as views. */
 export function chunk(input: Tensor, chunks: number, dim = 0): Tensor[] {
   if (!Number.isInteger(chunks) || chunks < 1) throw new ArgumentError(`chunk: expected a positive count, got ${chunks}`, { op: 'chunk', chunks });
+  requireTensor(input, 'chunk');
+  if (input.shape.length === 0) throw new ShapeError('chunk: expected at least one dim, got a tensor without dims', { op: 'chunk', given: input.shape });
   const total = input.shape[wrapDim(dim, input.shape.length, 'chunk')] as number;
   // PyTorch gives as many empty pieces as were asked for; a list of billions would end the process.
   if (total === 0 && chunks > 2 ** 20) throw new ArgumentError(`chunk: ${chunks} empty pieces are too many`, { op: 'chunk', chunks });
