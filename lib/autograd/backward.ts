@@ -25,6 +25,11 @@ export interface BackwardOptions {
 export function backward(tensors: Tensor | readonly Tensor[], gradTensors?: Tensor | readonly (Tensor | null)[] | null, options: BackwardOptions = {}): void {
   captureWatch.effect?.('backward(), which accumulates into .grad (autograd.grad can be captured)');
   const roots = asList(tensors);
+  if (gradTensors !== undefined && gradTensors !== null && !(gradTensors instanceof Tensor) && !Array.isArray(gradTensors))
+    throw new ArgumentError('backward: expected the gradient to be a tensor; options come after it: backward(null, { retainGraph: true })', {
+      op: 'backward',
+      argument: 'gradient',
+    });
   const grads = gradTensors instanceof Tensor ? [gradTensors] : (gradTensors ?? []);
   const { createGraph = false, retainGraph = createGraph, inputs } = options;
   let only: Set<Node> | null = null;

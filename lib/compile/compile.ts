@@ -146,6 +146,8 @@ function capture(fn: AnyFunction, args: readonly unknown[], compiler: CompileBac
       }),
     );
     const { graph, result, valueOf, gradsRead } = traced;
+    if (result instanceof Promise)
+      throw new ArgumentError('compile: expected a synchronous function, got one that returns a promise; compile what it calls between awaits', { op: 'compile' });
     const outputs = tensorsIn(result);
     graph.outputs = outputs.map(valueOf);
     const guard = closureGuard(modules, graph, gradsRead);

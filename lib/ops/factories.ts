@@ -225,13 +225,11 @@ export function tensor(data: NestedArray | ArrayBufferView | Tensor, options: Te
 }
 
 function fromTypedArray(data: ArrayBufferView, options: TensorOptions): Tensor {
-  if (data instanceof DataView || data instanceof BigUint64Array || data instanceof Uint32Array) {
-    throw new ArgumentError(`tensor: a ${data.constructor.name} has no matching dtype; convert it to Int32Array or BigInt64Array`, { op: 'tensor' });
-  }
-  const own = dtypeOfArray(data) ?? float32;
+  const own = data instanceof Float32Array ? float32 : dtypeOfArray(data);
+  if (own === null) throw new ArgumentError(`tensor: a ${data.constructor.name} has no matching dtype; convert it to Int32Array, BigInt64Array or Float32Array`, { op: 'tensor' });
   const dtype = options.dtype ?? own;
   const values = data as Float32Array;
-  const raw = dtype === own && !(data instanceof Uint16Array) ? data : encodeValues(values, dtype);
+  const raw = dtype === own ? data : encodeValues(values, dtype);
   return finish(makeFromValues(raw, [values.length], dtype, placed(options, 'tensor')), options);
 }
 

@@ -10,7 +10,7 @@ import { broadcastShapes, checkSizes, contiguousStrides, type Shape } from '../c
 import { Tensor } from '../core/tensor.js';
 import type { TensorOptions } from './factories.js';
 import { addMethod } from './method.js';
-import { requireTensor } from './operand.js';
+import { requireOptions, requireTensor } from './operand.js';
 import { finish } from './pinned.js';
 import { sampleTensor } from './samples.js';
 
@@ -151,23 +151,26 @@ function requireOnCpu(input: Tensor, isRight: (t: Tensor) => Tensor, message: st
 }
 
 /**
- * Indices drawn with the given weights (last dim), with replacement by default. Gradient: none.
+ * Indices drawn with the given weights (last dim), each at most once unless `replacement` is set. Gradient: none.
  *
  * @throws ArgumentError for counts that are not there and, on the CPU, weights that are negative, not finite or all 0
  */
-export function multinomial(weights: Tensor, numSamples: number, { replacement = true, generator }: { replacement?: boolean; generator?: Generator } = {}): Tensor {
+export function multinomial(weights: Tensor, numSamples: number, options: { replacement?: boolean; generator?: Generator } = {}): Tensor {
   requireTensor(weights, 'multinomial');
+  requireOptions(options, 'multinomial', '{ replacement: true }');
+  const { replacement = false, generator } = options;
   const n = weights.shape[weights.shape.length - 1] ?? 0;
   if (numSamples < 1 || (!replacement && numSamples > n)) throw new ArgumentError(`multinomial: cannot draw ${numSamples} of ${n}`, { op: 'multinomial', numSamples });
   requireOnCpu(weights, (w) => w.ge(0).logicalAnd(w.isfinite()), 'multinomial: expected weights of 0 or more');
   requireOnCpu(weights.detach().sum(-1), (total) => total.gt(0), 'multinomial: expected a positive sum of weights');
-  const options = { device: weights.device, ...(generator ? { generator } : {}) };
+  if (!replacement) requireOnCpu(weights.detach().gt(0).sum(-1), (count) => count.ge(numSamples), `multinomial: expected ${numSamples} weights above 0 or replacement`);
+  const drawOptions = { device: weights.device, ...(generator ? { generator } : {}) };
   if (!replacement) {
     // The largest of exponential races: u^(1/w) ordered as log(u) / w.
-    return rand(weights.shape, options).log().div(weights.float()).topk(numSamples, -1).indices;
+    return rand(weights.shape, drawOptions).log().div(weights.float()).topk(numSamples, -1).indices;
   }
   const sums = weights.float().cumsum(-1);
-  const drawn = rand([...weights.shape.slice(0, -1), numSamples], options).mul(sums.narrow(-1, n - 1, 1));
+  const drawn = rand([...weights.shape.slice(0, -1), numSamples], drawOptions).mul(sums.narrow(-1, n - 1, 1));
   return sums
     .unsqueeze(-2)
     .le(drawn.unsqueeze(-1))

@@ -4,6 +4,7 @@ import { bool } from '../core/dtype.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import type { Op, Sample } from '../core/op.js';
 import { Tensor } from '../core/tensor.js';
+import { holdsIntegers, toInteger } from '../core/values.js';
 import { definePointwise } from './define-pointwise.js';
 import { nonzero } from './index-tensors.js';
 import { addMethod, NO_PARAMS } from './method.js';
@@ -53,6 +54,11 @@ function checkMask(mask: Tensor, op: string): void {
   if (mask.dtype !== bool) throw new DtypeError(`${op}: expected a bool mask, got ${mask.dtype.name}`, { op, dtype: mask.dtype.name });
 }
 
+/** @throws ArgumentError for a number that integers do not hold, which would be taken for another one. */
+function checkFill(input: Tensor, value: TensorLike, op: string): void {
+  if (typeof value === 'number' && holdsIntegers(input.dtype)) toInteger(value, input.dtype, op);
+}
+
 addMethod('where', function (condition: Tensor, other: TensorLike) {
   return where(condition, this, other);
 });
@@ -61,12 +67,14 @@ addMethod('maskedFill', function (mask: Tensor, value: TensorLike) {
 });
 addMethod('maskedFill_', function (mask: Tensor, value: TensorLike) {
   checkMask(mask, 'maskedFill_');
+  checkFill(this, value, 'maskedFill_');
   return dispatchOne(whereOp, [mask, operand(value, this.device, 'maskedFill_'), this], NO_PARAMS, this);
 });
 
 /** `input` with `value` where the mask is true. @throws DtypeError if the mask is not bool. */
 export function maskedFill(input: Tensor, mask: Tensor, value: TensorLike): Tensor {
   checkMask(mask, 'maskedFill');
+  checkFill(input, value, 'maskedFill');
   const filled = where(mask, value, input);
   return filled.dtype === input.dtype ? filled : filled.to(input.dtype);
 }

@@ -63,6 +63,21 @@ describe('arguments that have no meaning', () => {
     'a diagonal as an argument of its own': [() => x.tril(anything(-1)), 'tril', /\{ diagonal: -1 \}, got number -1/],
     'largest as an argument of its own': [() => x.topk(2, 0, anything(false)), 'topk', /\{ largest: false \}/],
     'a dtype as an argument of its own': [() => zeros([2], anything('float64')), 'zeros', /options/],
+    'an index that is in no list': [() => x.index(anything(ints(1))), 'index', /list of indices/],
+    'accumulate as an argument of its own': [() => x.indexPut_([ints(1)], ones([3]), anything(true)), 'indexPut_', /accumulate: true/],
+    'an array without a dtype': [() => tensor(new Uint8ClampedArray([1])), 'tensor', /Uint8ClampedArray/],
+    'an infinity among integers': [() => ints(1, 2).maskedFill(tensor([true, false]), Number.NEGATIVE_INFINITY), 'maskedFill', /-Infinity .* int64/],
+    'more draws than weights': [() => multinomial(tensor([1, 0, 1]), 3), 'multinomial', /3 weights above 0 or replacement, got 2/],
+    'options in the place of a gradient': [
+      () =>
+        ones([1], { requiresGrad: true })
+          .sum()
+          .backward(anything({ retainGraph: true })),
+      'backward',
+      /options come after/,
+    ],
+    'batches for a product of matrices': [() => ones([2, 2, 2]).mm(x), 'mm', /2 dims, got float32\[2, 2, 2\]/],
+    'decimals of integers': [() => ints(1).round({ decimals: 1 }), 'round', /no decimals/],
     'a shape that does not join': [() => cat([ones([0]), ones([2, 3]), ones([3, 2])], 0), 'cat', /tensor 2 has shape \[3, 2\], tensor 1 has \[2, 3\]/],
   };
   for (const [what, [fn, op, message]] of Object.entries(refused)) {
@@ -76,6 +91,39 @@ describe('arguments that have no meaning', () => {
       });
     });
   }
+});
+
+describe('what plain JavaScript does with a tensor', () => {
+  it('is arithmetic on one element, and an error on more', () => {
+    assert.equal((tensor([3]) as unknown as number) * 2, 6);
+    assert.throws(() => (x as unknown as number) * 2, /is no number/);
+  });
+
+  it('is text that shows it', () => {
+    assert.match(`${tensor([1.5])}`, /1.5/);
+    assert.equal(JSON.stringify({ x: tensor([[1, 2]]) }), '{"x":[[1,2]]}');
+  });
+});
+
+describe('multinomial', () => {
+  it('draws each index once unless it may draw again', () => {
+    const drawn = multinomial(tensor([1, 0, 1, 5]), 3).tolist() as number[];
+    assert.deepEqual([...drawn].sort(), [0, 2, 3]);
+    assert.equal(
+      multinomial(tensor([0, 1]), 5, { replacement: true })
+        .sum()
+        .item(),
+      5,
+    );
+  });
+});
+
+describe('round', () => {
+  it('keeps the decimals that it is asked for', () => {
+    const rounded = tensor([1.2345, 15, 25], { dtype: float64 });
+    assert.deepEqual(rounded.round({ decimals: 2 }).tolist(), [1.23, 15, 25]);
+    assert.deepEqual(rounded.round({ decimals: -1 }).tolist(), [0, 20, 20]);
+  });
 });
 
 describe('values at the edges of integer dtypes', () => {
