@@ -31,7 +31,7 @@ export { type FloatInfo, finfo, type IntInfo, iinfo } from './core/dtype-info.js
 export * from './core/errors.js';
 export { keep } from './core/keep.js';
 export { defaultGenerator, Generator, getRngState, initialSeed, manualSeed, seed, setRngState } from './core/random.js';
-export { scope } from './core/scope.js';
+export { OpenScope, scope } from './core/scope.js';
 export type { Shape } from './core/shape.js';
 export { Storage } from './core/storage.js';
 export { Tensor } from './core/tensor.js';

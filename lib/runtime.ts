@@ -10,10 +10,10 @@ import { addAmbientGuard } from './compile/guards.js';
 import { cpu, type Device } from './core/device.js';
 import { installAutograd, swapBackend } from './core/dispatch.js';
 import type { DType } from './core/dtype.js';
-import { DeviceError } from './core/errors.js';
+import { ArgumentError, DeviceError } from './core/errors.js';
 import { formatTensor } from './core/print.js';
 import { installStorageFinder } from './core/scope.js';
-import { contiguousStrides, type Shape } from './core/shape.js';
+import { contiguousStrides, formatShape, type Shape } from './core/shape.js';
 import { installMemory, type Storage } from './core/storage.js';
 import { Tensor } from './core/tensor.js';
 import { rawArray } from './core/values.js';
@@ -95,6 +95,19 @@ Object.defineProperty(Tensor.prototype, inspect.custom, {
 Object.defineProperty(Tensor.prototype, 'toString', {
   value(this: Tensor) {
     return inspect(this);
+  },
+});
+/** Arithmetic on a tensor of one element takes its value; on others it would be NaN. */
+Object.defineProperty(Tensor.prototype, Symbol.toPrimitive, {
+  value(this: Tensor, hint: 'string' | 'number' | 'default') {
+    if (hint !== 'number') return inspect(this);
+    if (this.numel() === 1) return Number(this.item());
+    throw new ArgumentError(`a tensor of shape ${formatShape(this.shape)} is no number: use its methods, such as t.mul(2)`, { op: 'Number', given: this.shape });
+  },
+});
+Object.defineProperty(Tensor.prototype, 'toJSON', {
+  value(this: Tensor) {
+    return this.tolist();
   },
 });
 

@@ -14,15 +14,23 @@ export function isAnomalyEnabled(): boolean {
   return enabled;
 }
 
-/** The present call site, when detection is on. @internal */
+function framesOf(error: Error): string[] {
+  return (error.stack ?? '').split('\n').slice(1);
+}
+
+/** The folder of this library, as its frames show it: the parent of autograd/, or what the published files lie in. */
+const ownFolder = ((): string => {
+  const own = /\(?([^()\s]+):\d+:\d+\)?$/.exec(framesOf(new Error('here'))[0] ?? '')?.[1] ?? '';
+  const folder = /^.*[\\/]dist[\\/]/.exec(own) ?? /^.*[\\/](?=autograd[\\/])/.exec(own);
+  return folder?.[0] ?? 'nowhere';
+})();
+
+/** The present call site, when detection is on: the frames of the caller, not of this library. @internal */
 export function anomalyStack(): string | undefined {
   if (!enabled) return undefined;
-  const stack = new Error('forward').stack ?? '';
-  return stack
-    .split('\n')
-    .slice(1)
-    .filter((line) => !/[\\/](lib|dist)[\\/](core|autograd|ops|eager)[\\/]/.test(line))
-    .join('\n');
+  const frames = framesOf(new Error('forward'));
+  const outside = frames.filter((line) => !line.includes(ownFolder) && !line.includes('node:internal'));
+  return (outside.length > 0 ? outside : frames).join('\n');
 }
 
 /** @throws AutogradError naming the forward op and its call site, if a gradient holds NaN. */

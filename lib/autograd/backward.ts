@@ -2,6 +2,7 @@
 import { ArgumentError, AutogradError, ShapeError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
+import { captureWatch } from '../core/watch.js';
 import { runBackward } from './engine.js';
 import { type Edge, edgeOf, type HookHandle, type Node, register, type TensorHook } from './node.js';
 
@@ -22,7 +23,13 @@ export interface BackwardOptions {
  * walked through. @throws InPlaceError if a saved tensor was overwritten.
  */
 export function backward(tensors: Tensor | readonly Tensor[], gradTensors?: Tensor | readonly (Tensor | null)[] | null, options: BackwardOptions = {}): void {
+  captureWatch.effect?.('backward(), which accumulates into .grad (autograd.grad can be captured)');
   const roots = asList(tensors);
+  if (gradTensors !== undefined && gradTensors !== null && !(gradTensors instanceof Tensor) && !Array.isArray(gradTensors))
+    throw new ArgumentError('backward: expected the gradient to be a tensor; options come after it: backward(null, { retainGraph: true })', {
+      op: 'backward',
+      argument: 'gradient',
+    });
   const grads = gradTensors instanceof Tensor ? [gradTensors] : (gradTensors ?? []);
   const { createGraph = false, retainGraph = createGraph, inputs } = options;
   let only: Set<Node> | null = null;
@@ -115,6 +122,7 @@ const methods = {
     backward(this, gradient === undefined || gradient === null ? null : gradient, options);
   },
   registerHook(this: Tensor, hook: TensorHook): HookHandle {
+    captureWatch.effect?.('registerHook()');
     const { node, outputNr } = hookTarget(this, 'registerHook');
     return node.addTensorHook(outputNr, hook);
   },
@@ -122,12 +130,14 @@ const methods = {
     if (!this.isLeaf || !this.leafRequiresGrad) {
       throw new AutogradError('registerPostAccumulateGradHook: only leaf tensors that require a gradient accumulate one');
     }
+    captureWatch.effect?.('registerPostAccumulateGradHook()');
     this.postAccumulateHooks ??= new Map();
     return register(this.postAccumulateHooks, hook);
   },
   retainGrad(this: Tensor): void {
     const { node, outputNr } = hookTarget(this, 'retainGrad');
     if (this.isLeaf) return;
+    captureWatch.effect?.('retainGrad()');
     node.retained ??= [];
     node.retained[outputNr] = this;
   },

@@ -3,14 +3,16 @@
  * that nobody else can see are freed as soon as they have been used.
  */
 import { setOperandConverter } from '../core/autocast.js';
+import { AutogradError } from '../core/errors.js';
 import { closeScope, openScope, resumeScope, type Scope, suspendScope } from '../core/scope.js';
 import type { Storage } from '../core/storage.js';
-import { setGrad, Tensor } from '../core/tensor.js';
+import { setGrad, type Tensor } from '../core/tensor.js';
 import { AccumulateGrad } from './accumulate-grad.js';
 import { checkAnomaly, isAnomalyEnabled } from './anomaly.js';
 import { setGradEnabled } from './grad-mode.js';
 import type { Edge, Gradients, Node, NodeTask } from './node.js';
 import { ReadyQueue } from './ready-queue.js';
+import { fitReplaced } from './user-gradients.js';
 
 export interface EngineOptions {
   retainGraph: boolean;
@@ -26,7 +28,7 @@ const callbackStack: (() => void)[][] = [];
 /** Runs `fn` when the innermost backward that is now running is done. @internal used by FSDP and DDP */
 export function queueCallback(fn: () => void): void {
   const callbacks = callbackStack[callbackStack.length - 1];
-  if (callbacks === undefined) throw new Error('queueCallback is only possible while backward runs');
+  if (callbacks === undefined) throw new AutogradError('queueCallback: expected a backward that runs, there is none. Call it from a hook.', { op: 'queueCallback' });
   callbacks.push(fn);
 }
 
@@ -245,8 +247,7 @@ class BackwardRun {
     let current = grad;
     this.exposed([grad]);
     for (const hook of hooks) {
-      const replaced = hook(current);
-      if (replaced instanceof Tensor) current = replaced;
+      current = fitReplaced(hook(current), current, 'a tensor hook');
     }
     return current;
   }
@@ -255,7 +256,7 @@ class BackwardRun {
     let current: Gradients = this.exposed(padded(grads, node.numOutputs));
     for (const hook of (node.preHooks as NonNullable<Node['preHooks']>).values()) {
       const replaced = outside(() => hook(current));
-      if (replaced !== undefined) current = [...replaced];
+      if (replaced !== undefined) current = replacedAll(replaced, current, `a pre-hook of ${node.name}`);
     }
     return current;
   }
@@ -265,7 +266,7 @@ class BackwardRun {
     this.exposed(grads);
     for (const hook of (node.postHooks as NonNullable<Node['postHooks']>).values()) {
       const replaced = outside(() => hook(current, grads));
-      if (replaced !== undefined) current = [...replaced];
+      if (replaced !== undefined) current = replacedAll(replaced, current, `a hook of ${node.name}`);
     }
     return current;
   }
@@ -278,6 +279,13 @@ class BackwardRun {
       this.captured[i] = grad;
     });
   }
+}
+
+/** @throws AutogradError unless there are as many, each like the one that it replaces. */
+function replacedAll(given: readonly (Tensor | null)[], grads: Gradients, source: string): Gradients {
+  if (given.length !== grads.length)
+    throw new AutogradError(`${source} returned ${given.length} gradients, expected ${grads.length}`, { op: source, expected: grads.length, given: given.length });
+  return given.map((g, i) => (g === null || grads[i] === null || grads[i] === undefined ? g : fitReplaced(g, grads[i], source)));
 }
 
 function padded(grads: Gradients, length: number): Gradients {

@@ -1,9 +1,11 @@
 /** `autograd.Function`: differentiable operations that users define. */
 import { AutogradError, InPlaceError } from '../core/errors.js';
 import { Tensor } from '../core/tensor.js';
+import { captureWatch } from '../core/watch.js';
 import { isGradEnabled, noGrad } from './grad-mode.js';
 import { alreadyReleased, edgeOf, type Gradients, Node } from './node.js';
 import { SavedTensor } from './saved-tensor.js';
+import { fitReturned, type GradientSlot } from './user-gradients.js';
 
 /** What `forward` leaves for `backward`. */
 export class FunctionContext {
@@ -61,7 +63,9 @@ class FunctionNode extends Node {
   readonly name: string;
   private readonly implementation: Implementation;
   private readonly ctx: FunctionContext;
-  private outputs: readonly Tensor[] = [];
+  /** What gradients of the inputs and outputs look like. */
+  private readonly inputSlots: readonly (GradientSlot | null)[];
+  private outputSlots: readonly GradientSlot[] = [];
   private released = false;
 
   constructor(implementation: Implementation, ctx: FunctionContext, tensors: readonly (Tensor | null)[], numOutputs: number) {
@@ -72,6 +76,7 @@ class FunctionNode extends Node {
     this.implementation = implementation;
     this.name = implementation.name;
     this.ctx = ctx;
+    this.inputSlots = tensors.map((t) => (t === null ? null : slotOf(t)));
     ctx.node = this;
   }
 
@@ -79,32 +84,49 @@ class FunctionNode extends Node {
     return true;
   }
 
-  /** Shapes of the outputs, for gradients that never arrived. */
+  /** Notes what gradients that never arrive look like, and saves what `forward` asked for. */
   describeOutputs(outputs: readonly Tensor[]): void {
-    this.outputs = outputs.map((t) => t.detach());
+    this.outputSlots = outputs.map(slotOf);
     this.ctx.saved = this.ctx.toSave.map((t) => (t === null ? null : new SavedTensor(t, outputs.includes(t) ? this : null)));
     this.ctx.toSave = [];
   }
 
   apply(grads: Gradients): Gradients {
     if (this.released && this.ctx.saved.length === 0) throw alreadyReleased(this.name);
-    const given = this.ctx.materializeGrads ? grads.map((g, i) => g ?? (this.outputs[i] as Tensor).zerosLike()) : grads;
-    const result = this.implementation.backward(this.ctx, ...given);
-    const list = Array.isArray(result) ? (result as (Tensor | null)[]) : [result as Tensor | null];
-    if (list.length < this.edges.length && list.slice(this.edges.length).every((g) => g === null)) {
-      throw new AutogradError(`${this.name}.backward returned ${list.length} gradients, forward had ${this.edges.length} arguments; return null for those without one`, {
-        returned: list.length,
-        expected: this.edges.length,
+    const result = this.implementation.backward(this.ctx, ...(this.ctx.materializeGrads ? this.materialized(grads) : grads));
+    const list: readonly unknown[] = Array.isArray(result) ? result : [result];
+    const { length } = this.edges;
+    if (list.length < length || list.slice(length).some((g) => g !== null && g !== undefined)) {
+      throw new AutogradError(`${this.name}.backward returned ${list.length} gradients, forward had ${length} arguments; return one for each, null for those without`, {
+        op: this.name,
+        given: list.length,
+        expected: length,
       });
     }
-    return list.map((g) => g ?? null);
+    return this.edges.map((edge, i) => this.fitted(list[i], edge === null ? null : (this.inputSlots[i] as GradientSlot)));
+  }
+
+  private materialized(grads: Gradients): Gradients {
+    const some = grads.find((g) => g !== null) as Tensor;
+    return grads.map((g, i) => {
+      const { shape, dtype, device } = this.outputSlots[i] as GradientSlot;
+      return g ?? some.newZeros(shape, { dtype, device });
+    });
+  }
+
+  private fitted(given: unknown, slot: GradientSlot | null): Tensor | null {
+    return slot === null || given === null || given === undefined ? null : fitReturned(given, slot, `${this.name}.backward`);
   }
 
   override release(): void {
-    this.released = this.ctx.saved.length > 0;
+    this.released ||= this.ctx.saved.length > 0;
     for (const s of this.ctx.saved) s?.release();
     this.ctx.saved = [];
   }
+}
+
+function slotOf({ shape, dtype, device }: Tensor): GradientSlot {
+  return { shape, dtype, device };
 }
 
 /** The type of `apply` follows from the static `forward` of the class. */
@@ -129,6 +151,7 @@ export abstract class Function {
     const tensors = (args as unknown[]).map((a) => (a instanceof Tensor ? a : null));
     ctx.needsInputGrad = tensors.map((t) => t?.requiresGrad ?? false);
     const tracked = isGradEnabled() && ctx.needsInputGrad.includes(true);
+    if (tracked) captureWatch.effect?.(`the backward of ${this.name}, an autograd.Function,`);
     const result = noGrad(() => implementation.forward(ctx, ...(args as unknown[])));
     const outputs = (Array.isArray(result) ? result : [result]) as Tensor[];
     checkDirty(ctx, outputs, implementation.name);

@@ -216,7 +216,7 @@ export class OpNode extends Node implements VjpContext<object> {
   }
 
   override release(): void {
-    this.released = this.savedInputs !== null || this.savedOutputs !== null;
+    this.released ||= this.savedInputs !== null || this.savedOutputs !== null;
     for (const list of [this.savedInputs, this.savedOutputs]) list?.forEach((saved) => saved?.release());
     this.savedInputs = null;
     this.savedOutputs = null;

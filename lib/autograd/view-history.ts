@@ -4,11 +4,14 @@ import type { AnyOp } from '../core/op.js';
 import { isNonOverlappingAndDense, type Shape } from '../core/shape.js';
 import { type Tensor, viewHistory } from '../core/tensor.js';
 import { edgeOf, type Gradients, Node, type OpNode } from './node.js';
-import { emptyStridedLike } from './strided.js';
+import { zerosStridedLike } from './strided.js';
 
-interface Window {
+interface Layout {
   shape: Shape;
   strides: Shape;
+}
+
+interface Window extends Layout {
   offset: number;
 }
 
@@ -36,12 +39,14 @@ export function checkViewChange(op: AnyOp, into: Tensor): void {
 /** The base's gradient passes around the changed window; inside it, through the node of the change. */
 class CopySlices extends Node {
   readonly name = 'CopySlices';
+  private readonly base: Layout;
   private readonly window: Window;
   private readonly inner: OpNode;
   private readonly selfIndex: number;
 
   constructor(base: Tensor, window: Window, inner: OpNode, selfIndex: number) {
     super(1, [edgeOf(base), ...inner.edges.map((edge, i) => (i === selfIndex ? null : edge))]);
+    this.base = { shape: base.shape, strides: base.strides };
     this.window = window;
     this.inner = inner;
     this.selfIndex = selfIndex;
@@ -49,7 +54,7 @@ class CopySlices extends Node {
 
   apply([grad]: Gradients): Gradients {
     if (!grad) return this.edges.map(() => null);
-    const whole = emptyStridedLike(grad);
+    const whole = zerosStridedLike(grad, this.base.shape, this.base.strides); // the window is one of the base, whose layout the gradient need not have
     whole.copy_(grad);
     const part = whole.asStrided(this.window.shape, this.window.strides, this.window.offset);
     const results = this.inner.apply([part.clone()]);
@@ -68,7 +73,7 @@ class CopySlices extends Node {
 class ViewOfChanged extends Node {
   readonly name = 'AsStrided';
   private readonly window: Window;
-  private readonly base: { shape: Shape; strides: Shape };
+  private readonly base: Layout;
 
   constructor(base: Tensor, window: Window) {
     super(1, [edgeOf(base)]);
@@ -78,7 +83,7 @@ class ViewOfChanged extends Node {
 
   apply([grad]: Gradients): Gradients {
     if (!grad) return [null];
-    const whole = emptyStridedLike(grad, this.base.shape, this.base.strides).zero_();
+    const whole = zerosStridedLike(grad, this.base.shape, this.base.strides);
     whole.asStrided(this.window.shape, this.window.strides, this.window.offset).add_(grad);
     return [whole];
   }

@@ -25,7 +25,8 @@ export async function saveSafetensors(path: string, tensors: Record<string, Tens
   const temporary = `${path}.${process.pid}.partial`;
   const file = await open(temporary, 'w');
   try {
-    await file.write(
+    await writeAll(
+      file,
       encodeHeader(
         entries.map(([name, t]) => ({ name, dtype: t.dtype, shape: t.shape, bytes: t.nbytes })),
         metadata,
@@ -35,7 +36,7 @@ export async function saveSafetensors(path: string, tensors: Record<string, Tens
       const raw = rawArray(t.dtype, t.numel());
       if (raw.byteLength === 0) continue;
       await valueAccess().read(t.detach().contiguous(), raw);
-      await file.write(new Uint8Array(raw.buffer, raw.byteOffset, raw.byteLength));
+      await writeAll(file, new Uint8Array(raw.buffer, raw.byteOffset, raw.byteLength));
     }
     await file.sync();
   } catch (error) {
@@ -111,9 +112,19 @@ async function readAt(file: FileHandle, path: string, at: number, length: number
   return bytes;
 }
 
+/** The system takes at most 2 GiB in one call, and Node aborts on more. */
+const MOST_AT_ONCE = 2 ** 30;
+
+async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<void> {
+  for (let done = 0; done < bytes.length; ) {
+    const { bytesWritten } = await file.write(bytes, done, Math.min(bytes.length - done, MOST_AT_ONCE));
+    done += bytesWritten;
+  }
+}
+
 async function readInto(file: FileHandle, path: string, at: number, bytes: Uint8Array): Promise<void> {
   for (let done = 0; done < bytes.length; ) {
-    const { bytesRead } = await file.read(bytes, done, bytes.length - done, at + done);
+    const { bytesRead } = await file.read(bytes, done, Math.min(bytes.length - done, MOST_AT_ONCE), at + done);
     if (bytesRead === 0) throw new CheckpointError(`${path}: the file ends at byte ${at + done}, ${bytes.length - done} more were expected`, { file: path });
     done += bytesRead;
   }

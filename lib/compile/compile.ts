@@ -94,11 +94,18 @@ type AnyFunction = (...args: unknown[]) => unknown;
  * (in-place changes, storage resizing, version overrides) are replayed on the real tensors. A compiled module has the parameters, methods
  * and state names of the one given.
  *
+ * What JavaScript does beside tensors (counting, logging) happens at a capture and not at later calls; and twice at the first call of a
+ * function that cannot be captured. Numbers and objects that `fn` closes over are constants of the graph, for JavaScript shows nobody when
+ * they change: pass them as arguments, or keep them in a module. `_version` is that of the capture.
+ *
  * @throws ArgumentError for an unknown backend; CompileError, when called, where `fullgraph` is set and a value is read
+ * or something is done that is no op: backward, hooks, an autograd.Function that is differentiated, requiresGrad_, seeding
  */
 export function compile<M extends CompilableModule>(module: M, options?: CompileOptions): M;
 export function compile<A extends readonly unknown[], R>(fn: (...args: A) => R, options?: CompileOptions): (...args: A) => R;
-export function compile(target: AnyFunction, { backend = 'eager', fullgraph = false }: CompileOptions = {}): AnyFunction {
+export function compile(target: AnyFunction, { backend = 'eager', fullgraph = false, ...others }: CompileOptions = {}): AnyFunction {
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined) throw new ArgumentError(`compile: there is no option ${unknown}; known ones: backend, fullgraph`, { op: 'compile', option: unknown });
   const compiler = typeof backend === 'function' ? backend : backends[backend];
   if (typeof target !== 'function') throw new ArgumentError(`compile: expected a function or a module, got ${String(target)}`);
   if (compiler === undefined) throw new ArgumentError(`compile: there is no backend ${JSON.stringify(backend)}; known ones: ${Object.keys(backends).join(', ')}`);
@@ -138,10 +145,12 @@ function capture(fn: AnyFunction, args: readonly unknown[], compiler: CompileBac
         return fn(...(mapTensors(args, () => fakes[next++]) as unknown[]));
       }),
     );
-    const { graph, result, valueOf } = traced;
+    const { graph, result, valueOf, gradsRead } = traced;
+    if (result instanceof Promise)
+      throw new ArgumentError('compile: expected a synchronous function, got one that returns a promise; compile what it calls between awaits', { op: 'compile' });
     const outputs = tensorsIn(result);
     graph.outputs = outputs.map(valueOf);
-    const guard = closureGuard(modules, graph);
+    const guard = closureGuard(modules, graph, gradsRead);
     return { run: compiler(new GraphModule(graph), inputs), rebuild: rebuilder(result, graph), guard };
   } catch (error) {
     if (fullgraph || !(error instanceof CompileError)) throw error;

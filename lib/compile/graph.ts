@@ -1,4 +1,5 @@
 /** The graph of a traced function: ops of the op table in execution order. */
+import { isGradEnabled, setGradEnabled } from '../autograd/grad-mode.js';
 import { dispatch } from '../core/dispatch.js';
 import { CompileError } from '../core/errors.js';
 import type { AnyOp } from '../core/op.js';
@@ -6,8 +7,8 @@ import { defaultGenerator } from '../core/random.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 
-/** What a node is: an input, a tensor from outside, an op call, an effect that is not an op. */
-export type NodeKind = 'placeholder' | 'constant' | 'call' | 'effect';
+/** What a node is: an input, a tensor from outside, values made inside, an op call, an effect that is not an op. */
+export type NodeKind = 'placeholder' | 'constant' | 'literal' | 'call' | 'effect';
 
 /** A use of a value: an output of a node, or a plain number. */
 export type Value = { node: Node; output: number } | { number: Tensor };
@@ -23,7 +24,9 @@ export class Node {
   into: Value | null = null;
   /** For printing: dtype and shape of each output. */
   readonly metas: readonly string[];
-  /** A tensor from outside the function. */
+  /** Whether autograd records the call. */
+  readonly recordsGrad: boolean;
+  /** A tensor from outside the function, or the values of a literal. */
   readonly tensor: Tensor | null;
   /** What an effect does to the real tensors. */
   readonly effect: ((...tensors: Tensor[]) => void) | null;
@@ -35,6 +38,7 @@ export class Node {
     inputs?: Value[];
     params?: object;
     metas?: readonly string[];
+    recordsGrad?: boolean;
     tensor?: Tensor;
     effect?: (...tensors: Tensor[]) => void;
   }) {
@@ -44,6 +48,7 @@ export class Node {
     this.inputs = fields.inputs ?? [];
     this.params = fields.params ?? {};
     this.metas = fields.metas ?? [];
+    this.recordsGrad = fields.recordsGrad ?? true;
     this.tensor = fields.tensor ?? null;
     this.effect = fields.effect ?? null;
   }
@@ -63,7 +68,7 @@ export class Graph {
   toString(): string {
     const lines = this.nodes.map((n) => {
       if (n.kind === 'placeholder') return `%${n.name}: ${n.metas[0]} = input`;
-      if (n.kind === 'constant') return `%${n.name}: ${n.metas[0]} = constant`;
+      if (n.kind === 'constant' || n.kind === 'literal') return `%${n.name}: ${n.metas[0]} = ${n.kind}`;
       const call = `${n.op?.name ?? n.name}${n.into ? '_' : ''}(${[...(n.into ? [show(n.into)] : []), ...n.inputs.map(show)].join(', ')})`;
       return n.kind === 'effect' ? call : `%${n.name}: ${n.metas.join(', ')} = ${call}${formatParams(n.params)}`;
     });
@@ -112,14 +117,24 @@ export class GraphModule {
     this.text = this.graph.toString();
   }
 
-  /** Runs the graph on real tensors, one for each placeholder, with autograd as usual. */
+  /** Runs the graph on real tensors, one for each placeholder; autograd records the calls that it recorded in the capture. */
   forward(...inputs: readonly Tensor[]): Tensor[] {
+    const mode = isGradEnabled();
+    try {
+      return this.run(inputs);
+    } finally {
+      setGradEnabled(mode);
+    }
+  }
+
+  private run(inputs: readonly Tensor[]): Tensor[] {
     const values = new Map<Node, readonly Tensor[]>();
     const read = (value: Value): Tensor => ('number' in value ? value.number : ((values.get(value.node) as readonly Tensor[])[value.output] as Tensor));
     let next = 0;
     for (const node of this.plan) {
       if (node.kind === 'placeholder') values.set(node, [inputs[next++] as Tensor]);
       else if (node.kind === 'constant') values.set(node, [node.tensor as Tensor]);
+      else if (node.kind === 'literal') values.set(node, [(node.tensor as Tensor).clone()]);
       else if (node.kind === 'effect') node.effect?.(...node.inputs.map(read));
       else values.set(node, runCall(node, node.inputs.map(read), node.into === null ? null : read(node.into)));
     }
@@ -130,6 +145,7 @@ export class GraphModule {
 /** Random ops draw anew at every run. */
 function runCall(node: Node, inputs: readonly Tensor[], into: Tensor | null): readonly Tensor[] {
   const op = node.op as AnyOp;
+  setGradEnabled(node.recordsGrad);
   const params = op.traits.includes('random') ? { ...node.params, ...defaultGenerator.next() } : node.params;
   return dispatch(op, inputs, params, into);
 }

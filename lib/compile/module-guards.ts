@@ -2,10 +2,11 @@
  * Guards on what a function closes over: modules that it calls or whose training flag it reads, with their hooks and attributes, and tensors
  * that became constants of the graph. A capture is used again only while all are as they were.
  */
-import { Tensor } from '../core/tensor.js';
+import { CompileError } from '../core/errors.js';
+import type { Tensor } from '../core/tensor.js';
 import { moduleWatch } from '../core/watch.js';
 import type { Graph } from './graph.js';
-import { identityOf, tensorKey } from './guards.js';
+import { identityOf, keyOf, tensorKey } from './guards.js';
 
 /** What the compiler knows of a module. */
 interface Watched {
@@ -13,38 +14,53 @@ interface Watched {
   readonly hooks: Readonly<Record<string, ReadonlyMap<number, unknown>>>;
 }
 
-/** The modules that `fn` calls or asks for their training flag. */
-export function watchModules<T>(fn: () => T): { result: T; modules: Set<object> } {
-  const modules = new Set<object>();
+/** What is known of the modules that a function called or asked for their training flag: their state before. */
+type ModuleStates = ReadonlyMap<object, string>;
+
+/**
+ * Runs `fn` and watches the modules that it calls or asks for their training flag.
+ *
+ * @throws CompileError if one of them changed itself, which a graph would not do again.
+ */
+export function watchModules<T>(fn: () => T): { result: T; modules: ModuleStates } {
+  const modules = new Map<object, string>();
   const before = moduleWatch.saw;
-  moduleWatch.saw = (module) => void modules.add(module);
+  moduleWatch.saw = (module) => {
+    if (!modules.has(module)) modules.set(module, moduleState(module));
+  };
   try {
-    return { result: fn(), modules };
+    const result = fn();
+    for (const [module, state] of modules)
+      if (moduleState(module) !== state)
+        throw new CompileError(`${module.constructor.name} changed its own attributes while it was captured, which a graph does not do again; keep what changes in a buffer`);
+    return { result, modules };
   } finally {
     moduleWatch.saw = before;
   }
 }
 
-/** The training flag, hooks and attributes of a module: plain values by value, tensors by identity and metadata, the rest by identity. */
+/** The training flag, hooks and attributes of a module: values by what they hold, tensors by identity and metadata. */
 function moduleState(module: object): string {
   const { trainingFlag, hooks } = module as Watched;
   const hookIds = Object.values(hooks).map((list) => [...list.keys()].join());
-  const attributes = Object.entries(module).map(([name, value]) => `${name}=${attributeKey(value)}`);
+  const attributes = Object.entries(module).map(([name, value]) => `${name}=${keyOf(value, attributeKey)}`);
   return `${trainingFlag}|${hookIds.join('/')}|${attributes.join()}`;
 }
 
-function attributeKey(value: unknown): string {
-  if (value instanceof Tensor) return `#${identityOf(value)} ${tensorKey(value)}`;
-  if (typeof value === 'function' || (typeof value === 'object' && value !== null)) return `#${identityOf(value)}`;
-  return `${typeof value}:${String(value)}`;
+function attributeKey(t: Tensor): string {
+  return `#${identityOf(t)} ${tensorKey(t)}`;
 }
 
 /** Whether everything is as it was when the graph was captured. */
 export type Guard = () => boolean;
 
-/** A guard on the modules seen during a capture and on the tensors that its graph took from outside. */
-export function closureGuard(modules: Iterable<object>, graph: Graph): Guard {
-  const seen = [...modules].map((module) => ({ module, state: moduleState(module) }));
-  const constants = graph.nodes.flatMap(({ tensor }) => (tensor === null ? [] : [{ tensor, key: tensorKey(tensor) }]));
-  return () => seen.every(({ module, state }) => moduleState(module) === state) && constants.every(({ tensor, key }) => tensorKey(tensor) === key);
+/** A guard on the modules seen during a capture, on the tensors that its graph took from outside and on the gradients it looked at. */
+export function closureGuard(modules: ModuleStates, graph: Graph, gradsRead: ReadonlyMap<Tensor, Tensor | null>): Guard {
+  const seen = [...modules];
+  const constants = graph.nodes.flatMap(({ kind, tensor }) => (kind !== 'constant' || tensor === null ? [] : [{ tensor, key: tensorKey(tensor) }]));
+  const grads = [...gradsRead].filter(([t]) => !t.isFake);
+  return () =>
+    seen.every(([module, state]) => moduleState(module) === state) &&
+    constants.every(({ tensor, key }) => tensorKey(tensor) === key) &&
+    grads.every(([t, grad]) => t.gradTensor === grad);
 }

@@ -1,12 +1,15 @@
 /** Tracing: runs a function once on fake tensors and writes down every op that reaches the bottom layer. */
+import { isGradEnabled } from '../autograd/grad-mode.js';
 import { versionOverride } from '../autograd/version.js';
 import { swapBackend } from '../core/dispatch.js';
 import { CompileError } from '../core/errors.js';
+import { keep } from '../core/keep.js';
 import type { AnyOp } from '../core/op.js';
 import { defaultGenerator } from '../core/random.js';
 import { type Storage, storageResize } from '../core/storage.js';
 import { storageSwap } from '../core/swap-data.js';
 import type { Tensor } from '../core/tensor.js';
+import { captureWatch } from '../core/watch.js';
 import { installValueAccess } from '../ops/construct.js';
 import { fakeLike, runFake } from './fake-backend.js';
 import { fakeValues } from './fake-tensor-mode.js';
@@ -18,6 +21,8 @@ export interface Trace<T> {
   result: T;
   /** The value that a fake tensor of the result stands for. */
   valueOf(t: Tensor): Value;
+  /** Tensors whose gradient the function looked at, and what it was. */
+  gradsRead: ReadonlyMap<Tensor, Tensor | null>;
 }
 
 class Tracer {
@@ -27,23 +32,56 @@ class Tracer {
   private readonly storages = new Map<Storage, Tensor>();
   private readonly names = new Map<string, number>();
 
-  placeholder(real: Tensor): Tensor {
-    const fake = fakeLike(real);
-    this.define(fake, new Node({ kind: 'placeholder', name: this.unique('arg'), metas: [describe(fake)] }), 0);
-    return fake;
+  /** Stand-ins for the arguments: one for each tensor, though every place has a node. */
+  placeholders(given: readonly Tensor[]): Tensor[] {
+    const fakes = new Map<Tensor, Tensor>();
+    return given.map((real) => {
+      const fake = fakes.get(real) ?? this.standIn(real);
+      const node = new Node({ kind: 'placeholder', name: this.unique('arg'), metas: [describe(fake)] });
+      if (fakes.has(real)) this.push(node);
+      else this.define(fake, node, 0);
+      fakes.set(real, fake);
+      return fake;
+    });
   }
 
   run(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
     const fakes = inputs.map((t) => this.fakeOf(t));
     const target = into === null ? null : this.fakeOf(into);
     const outputs = runFake(op, fakes, params, target);
-    const node = new Node({ kind: 'call', name: this.unique(op.name), op, inputs: fakes.map((t) => this.valueOf(t)), params, metas: outputs.map(describe) });
+    const node = new Node({
+      kind: 'call',
+      name: this.unique(op.name),
+      op,
+      inputs: fakes.map((t) => this.valueOf(t)),
+      params,
+      metas: outputs.map(describe),
+      recordsGrad: isGradEnabled(),
+    });
     if (target !== null) node.into = this.valueOf(target);
     outputs.forEach((t, i) => {
       this.define(t, node, i);
     });
     if (outputs.length === 0 || outputs[0] === target) this.push(node);
     return into === null ? outputs : [into];
+  }
+
+  isArgument(t: Tensor): boolean {
+    const value = this.values.get(t);
+    return value !== undefined && 'node' in value && value.node.kind === 'placeholder';
+  }
+
+  /** Values that the function makes from numbers: a constant of the graph, of which each run gets a copy. */
+  literal(real: Tensor): Tensor {
+    const fake = fakeLike(real);
+    this.define(fake, new Node({ kind: 'literal', name: this.unique('literal'), metas: [describe(fake)], tensor: keep(real) }), 0);
+    return fake;
+  }
+
+  private standIn(real: Tensor): Tensor {
+    const fake = fakeLike(real);
+    fake.sharedVersion().value = real._version;
+    return fake;
   }
 
   effect(name: string, tensors: readonly Tensor[], effect: (...real: Tensor[]) => void): void {
@@ -79,7 +117,7 @@ class Tracer {
     }
     let fake = this.constants.get(t);
     if (fake === undefined) {
-      fake = fakeLike(t);
+      fake = this.standIn(t);
       this.constants.set(t, fake);
       this.define(fake, new Node({ kind: 'constant', name: this.unique('const'), metas: [describe(fake)], tensor: t }), 0);
     }
@@ -113,6 +151,17 @@ export function trace<T>(inputs: readonly Tensor[], fn: (fakes: readonly Tensor[
   const tracer = new Tracer();
   const backend = swapBackend((op, given, params, into) => tracer.run(op, given, params, into));
   const values = installValueAccess(fakeValues);
+  installValueAccess({
+    ...fakeValues,
+    fromRaw: (...raw) => {
+      const tracing = swapBackend(backend);
+      try {
+        return tracer.literal(values.fromRaw(...raw));
+      } finally {
+        swapBackend(tracing);
+      }
+    },
+  });
   const random = defaultGenerator.getState();
   const { run: resize } = storageResize;
   const { set: setVersion } = versionOverride;
@@ -128,13 +177,26 @@ export function trace<T>(inputs: readonly Tensor[], fn: (fakes: readonly Tensor[
     storage.nbytes = bytes;
   };
   versionOverride.set = (t, version) => {
-    tracer.effect('setVersion', [t], (real) => versionOverride.set(real as Tensor, version));
+    // By how much: the versions of the tensors of a later run are others.
+    const change = version - t._version;
+    tracer.effect('setVersion', [t], (real) => versionOverride.set(real as Tensor, (real as Tensor)._version + change));
     t.sharedVersion().value = version;
   };
+  captureWatch.effect = (what) => {
+    throw new CompileError(`${what} cannot be part of a graph; do it outside of the compiled function`);
+  };
+  const gradsRead = new Map<Tensor, Tensor | null>();
+  captureWatch.gradRead = (t) => {
+    if (tracer.isArgument(t))
+      throw new CompileError('the .grad of an argument was read, which its stand-in in a capture does not have; pass the gradient as an argument of its own');
+    gradsRead.set(t, t.gradTensor);
+  };
   try {
-    const result = fn(inputs.map((t) => tracer.placeholder(t)));
-    return { graph: tracer.graph, result, valueOf: (t) => tracer.valueOf(tracer.fakeOf(t)) };
+    const result = fn(tracer.placeholders(inputs));
+    return { graph: tracer.graph, result, valueOf: (t) => tracer.valueOf(tracer.fakeOf(t)), gradsRead };
   } finally {
+    captureWatch.effect = null;
+    captureWatch.gradRead = null;
     swapBackend(backend);
     installValueAccess(values);
     defaultGenerator.setState(random);

@@ -3,6 +3,7 @@
  * autograd, DTensor, backend. A layer handles the call or passes it to the next one; runtime.ts installs them once. While mixed
  * precision is on, a fourth one stands before them and converts operands.
  */
+import { ShardwiseError } from './errors.js';
 import type { AnyOp } from './op.js';
 import type { Tensor } from './tensor.js';
 
@@ -12,7 +13,7 @@ import type { Tensor } from './tensor.js';
 export type Layer = (op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null) => Tensor[];
 
 const missing: Layer = () => {
-  throw new Error('shardwise: import the package by its public entry point; runtime.ts has not been loaded');
+  throw new ShardwiseError('ERR_OP', 'import the package by its public entry point: runtime.ts has not been loaded');
 };
 
 let autograd: Layer = missing;

@@ -1,4 +1,5 @@
 /** Element types and PyTorch's promotion rules. Codes equal those of native/include/dtype.h. */
+import { DtypeError } from './errors.js';
 
 export type DTypeName = 'float32' | 'float64' | 'float16' | 'bfloat16' | 'int64' | 'int32' | 'int16' | 'int8' | 'uint8' | 'bool';
 
@@ -85,8 +86,8 @@ export function getDefaultDtype(): DType {
   return defaultDtype;
 }
 
-/** @throws TypeError if `dtype` is not a floating point type. */
+/** @throws DtypeError if `dtype` is not a floating point type. */
 export function setDefaultDtype(dtype: DType): void {
-  if (!dtype.isFloatingPoint) throw new TypeError(`setDefaultDtype expects a floating point dtype, got ${dtype.name}`);
+  if (!dtype.isFloatingPoint) throw new DtypeError(`setDefaultDtype: expected a floating point dtype, got ${dtype.name}`, { op: 'setDefaultDtype', dtype: dtype.name });
   defaultDtype = dtype;
 }

@@ -27,7 +27,7 @@ export interface ViewMeta {
 }
 
 /** Structural properties that layers and passes ask for instead of names. */
-export type Trait = 'pointwise' | 'view' | 'random' | 'reduction' | 'mutates' | 'transfer' | 'uninitialized' | 'join' | 'collective';
+export type Trait = 'pointwise' | 'view' | 'random' | 'reduction' | 'mutates' | 'transfer' | 'uninitialized' | 'join' | 'collective' | 'strided-output';
 
 /** What a gradient rule sees of the forward call. */
 export interface VjpContext<P> {

@@ -5,7 +5,7 @@ import type { Tensor } from './tensor.js';
 /** The dtype a plain number takes as an operand: integers int64, others the default floating type. */
 export function numberDtype(value: number | boolean): DType {
   if (typeof value === 'boolean') return bool;
-  return Number.isInteger(value) ? int64 : getDefaultDtype();
+  return Number.isInteger(value) && Math.abs(value) < 2 ** 63 ? int64 : getDefaultDtype();
 }
 
 /**

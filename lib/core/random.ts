@@ -1,5 +1,6 @@
 /** The random state: a seed and a counter. Every draw takes a block of counters, so equal programs draw equal numbers. */
 import { ArgumentError } from './errors.js';
+import { captureWatch } from './watch.js';
 
 /** A source of random numbers for the random ops. */
 export class Generator {
@@ -12,6 +13,7 @@ export class Generator {
 
   /** Starts again from `seed`, an integer below 2^53. @throws ArgumentError */
   manualSeed(seed: number): this {
+    captureWatch.effect?.('manualSeed()');
     this.seedValue = checkSeed(seed);
     this.used = 0;
     return this;
@@ -33,6 +35,7 @@ export class Generator {
   }
 
   setState(state: { seed: number; offset: number }): void {
+    captureWatch.effect?.('setState() of a generator');
     this.seedValue = checkSeed(state.seed);
     this.used = state.offset;
   }

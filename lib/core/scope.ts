@@ -62,6 +62,33 @@ export function outliveScope(storage: Storage, owner: Scope | null): void {
   if (scope === owner) moveTo(storage, owner);
 }
 
+/** A scope that {@link scope} opened without a function; disposing of it frees what was made since. */
+export class OpenScope {
+  private readonly opened = openScope();
+  private ended = false;
+
+  /** Ends the scope, and those opened inside that are still open. A second call does nothing. */
+  dispose(): void {
+    if (this.ended) return;
+    this.ended = true;
+    const before = currentScope;
+    let inner = before;
+    while (inner !== null && inner !== this.opened) inner = inner.parent;
+    if (inner === null) {
+      // Another part of the program has its own scopes now; they stay.
+      closeScope(this.opened, null);
+      currentScope = before;
+      return;
+    }
+    while (currentScope !== this.opened && currentScope !== null) closeScope(currentScope, null);
+    closeScope(this.opened, null);
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+}
+
 /** Finds the storages reachable from a returned value: tensors, arrays, plain objects, maps. @internal */
 export type StorageFinder = (value: unknown, found: Set<Storage>) => void;
 let findStorages: StorageFinder = () => {};
@@ -81,7 +108,15 @@ export function installStorageFinder(finder: StorageFinder): void {
  * @example
  * const loss = scope(() => { const l = step(batch); l.backward(); return l.detach(); });
  */
-export function scope<T>(fn: () => T): T {
+export function scope<T>(fn: () => T): T;
+/**
+ * Opens a scope that ends with the block: `using _ = scope();`. What is to outlive it is passed to {@link keep}. As above, nothing may be
+ * awaited while it is open.
+ */
+export function scope(): OpenScope;
+export function scope<T>(fn?: () => T): T | OpenScope {
+  if (fn === undefined) return new OpenScope();
+  if (typeof fn !== 'function') throw new ArgumentError(`scope: expected a function, got ${typeof fn}`, { op: 'scope', given: typeof fn });
   const opened = openScope();
   let kept: Set<Storage> | null = null;
   try {

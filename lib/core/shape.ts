@@ -104,6 +104,7 @@ export function broadcastStrides(shape: Shape, strides: Shape, target: Shape): n
  */
 export function wrapDim(dim: number, ndim: number, op: string): number {
   const range = ndim === 0 ? 1 : ndim; // a scalar accepts dims 0 and -1, as in PyTorch
+  if (typeof dim !== 'number') throw new ArgumentError(`${op}: expected dim to be a number, got ${dim === undefined ? 'none' : `${typeof dim} ${String(dim)}`}`, { op, dim });
   if (!Number.isInteger(dim) || dim < -range || dim >= range) {
     throw new IndexError(`${op}: dim ${String(dim)} is out of range for a tensor of ${ndim} dims: expected ${-range} to ${range - 1}`, {
       op,
@@ -122,6 +123,7 @@ export function wrapDim(dim: number, ndim: number, op: string): number {
 export function wrapDims(dims: number | readonly number[] | null | undefined, ndim: number, op: string): number[] {
   if (dims === null || dims === undefined) return Array.from({ length: ndim }, (_, i) => i);
   if (typeof dims === 'number') return ndim === 0 ? (wrapDim(dims, 0, op), []) : [wrapDim(dims, ndim, op)];
+  if (!Array.isArray(dims)) throw new ArgumentError(`${op}: expected dims to be a number or an array of them, got ${typeof dims} ${String(dims)}`, { op, dims });
   if (dims.length === 0) return Array.from({ length: ndim }, (_, i) => i);
   const wrapped = dims.map((d) => wrapDim(d, ndim, op));
   wrapped.forEach((d, i) => {

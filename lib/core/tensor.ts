@@ -7,10 +7,17 @@ import type { DType } from './dtype.js';
 import { AutogradError, ShapeError } from './errors.js';
 import { contiguousStrides, isContiguousLayout, numelOf, type Shape, sameShape, wrapDim } from './shape.js';
 import { FAKE_HANDLE, freedError, Storage } from './storage.js';
+import { captureWatch } from './watch.js';
 
-/** What core knows of a node of the autograd graph. */
+type Grads = readonly (Tensor | null)[];
+
+/** A node of the autograd graph: the op that made a tensor. @see PyTorch `torch.autograd.graph.Node` */
 export interface GradFn {
   readonly name: string;
+  /** Runs after the node with the gradients of its inputs and outputs; may return replacements of the former. */
+  registerHook(hook: (gradInputs: Grads, gradOutputs: Grads) => Grads | undefined | void): { remove(): void };
+  /** Runs before the node with the gradients of its outputs; may return replacements. */
+  registerPrehook(hook: (gradOutputs: Grads) => Grads | undefined | void): { remove(): void };
 }
 
 /** Counts in-place changes; shared by a tensor and all its views. @internal */
@@ -103,10 +110,12 @@ export class Tensor {
   /** The gradient accumulated by `backward`, or null. */
   get grad(): Tensor | null {
     this.gradExposed = true;
+    captureWatch.gradRead?.(this);
     return this.gradTensor;
   }
 
   set grad(value: Tensor | null) {
+    captureWatch.effect?.('assigning .grad');
     setGrad(this, value);
     this.gradExposed = true;
   }
@@ -215,6 +224,7 @@ export class Tensor {
    * @throws AutogradError for a tensor that is not a leaf, or not of a floating point type.
    */
   requiresGrad_(value = true): this {
+    captureWatch.effect?.('requiresGrad_()');
     if (this.gradFn !== null) {
       if (value) return this;
       throw new AutogradError('requiresGrad_: only leaf tensors can stop requiring a gradient; use detach() on a computed one');

@@ -8,7 +8,7 @@ import { Tensor } from '../core/tensor.js';
 import { copyOp } from './copy-op.js';
 import { recording, recordStorages } from './history.js';
 import { allocateNow, allocatePinned } from './memory.js';
-import { mayOverlapItself, overlapsPartly } from './overlap.js';
+import { mayOverlapItself, overlaps, overlapsPartly } from './overlap.js';
 import { nativeCall, streamOf, submitCommand, writer } from './submit.js';
 
 const kernelIds: number[] = [];
@@ -118,17 +118,19 @@ function firstDevice(inputs: readonly Tensor[]): Device {
 /** In-place and `out` variants: the kernel writes into existing memory where it can, else a temporary is copied over. */
 function runInto(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor, meta: OutputMeta): Tensor {
   checkInto(op, into, meta);
-  const operands = inputs.map((t) => (t.storage !== null && overlapsPartly(t, into) ? cloneNow(t) : t));
+  // Element by element, a kernel may write over what it reads; any other reads again what it has written.
+  const inTheWay = op.pointwise !== null || op.traits.includes('pointwise') ? overlapsPartly : overlaps;
+  const operands = inputs.map((t, i) => (t.storage !== null && i !== op.updates && inTheWay(t, into) ? cloneNow(t) : t));
   if (op.updates >= 0 && (writesAnyLayout(op) || isContiguousLayout(into.shape, into.strides))) {
     const base = inputs[op.updates] as Tensor;
-    if (base !== into) launch(copyOp(), [base], [into], {});
+    if (base !== into) launch(copyOp(), [overlapsPartly(base, into) ? cloneNow(base) : base], [into], {});
     launch(
       op,
       operands.filter((_, i) => i !== op.updates),
       [into],
       params,
     );
-  } else if (op.pointwise !== null || writesAnyLayout(op) || (into.dtype === meta.dtype && isContiguousLayout(into.shape, into.strides) && !inputs.includes(into))) {
+  } else if (op.pointwise !== null || writesAnyLayout(op) || (into.dtype === meta.dtype && isContiguousLayout(into.shape, into.strides))) {
     launch(op, operands, [into], params);
   } else {
     const temporary = runEager(op, operands, params, null)[0] as Tensor;
@@ -138,10 +140,8 @@ function runInto(op: AnyOp, inputs: readonly Tensor[], params: object, into: Ten
   return into;
 }
 
-const anyLayout = new Set(['copy', 'fill', 'random_uniform', 'random_normal', 'random_integer', 'random_bernoulli', 'scatter', 'index_put']);
-
 function writesAnyLayout(op: AnyOp): boolean {
-  return op.kernel !== null && anyLayout.has(op.kernel);
+  return op.traits.includes('strided-output');
 }
 
 function cloneNow(t: Tensor): Tensor {

@@ -4,6 +4,7 @@ import { DeviceError } from '../core/errors.js';
 import { currentScope } from '../core/scope.js';
 import { type MemoryInterface, Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
+import { noteLent } from './overlap.js';
 import { allocatingCall, nativeCall, prepareDevice, streamOf, translate, writer } from './submit.js';
 
 /** Gives a new storage its owner: the open scope, or the collector. */
@@ -60,6 +61,7 @@ export function adoptArray(array: ArrayBufferView, device: Device): Storage {
   const storage = new Storage(device, array.byteLength);
   const token = allocatingCall(() => writer.addon.adopt(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength, currentScope === null), 'fromBlob', device);
   storage.handle = words()[0] as number;
+  noteLent(storage, array);
   own(storage, token as object | undefined);
   return storage;
 }

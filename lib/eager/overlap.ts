@@ -1,6 +1,7 @@
 /** Whether tensors share memory: what in-place writes must know. */
 
 import { sameShape } from '../core/shape.js';
+import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 
 /** Whether one memory location may hold two elements of the tensor (after `expand`). */
@@ -9,15 +10,42 @@ export function mayOverlapItself(t: Tensor): boolean {
   return false;
 }
 
-/** Whether two tensors share some memory without being the same window: writing one while reading the other would be wrong. */
-export function overlapsPartly(read: Tensor, written: Tensor): boolean {
-  if (read === written || read.storage !== written.storage) return false;
-  if (read.storageOffset === written.storageOffset && read.dtype === written.dtype && sameShape(read.shape, written.shape) && sameShape(read.strides, written.strides)) {
-    return false;
-  }
+/** Where storages lie that show memory of arrays: two of them may show the same. */
+const lent = new WeakMap<Storage, ArrayBufferView>();
+let anyLent = false;
+
+/** Notes that a storage shows the memory of an array. */
+export function noteLent(storage: Storage, array: ArrayBufferView): void {
+  lent.set(storage, array);
+  anyLent = true;
+}
+
+/** Whether two tensors share some memory. */
+export function overlaps(read: Tensor, written: Tensor): boolean {
+  if (read === written) return true;
+  const shift = distance(read.storage, written.storage);
+  if (shift === null) return false;
   const [readStart, readEnd] = byteRange(read);
   const [writtenStart, writtenEnd] = byteRange(written);
-  return readStart < writtenEnd && writtenStart < readEnd;
+  return readStart < writtenEnd + shift && writtenStart + shift < readEnd;
+}
+
+/** Whether they share some without being the same window: a kernel that writes one while it reads the other, element by element, would be wrong. */
+export function overlapsPartly(read: Tensor, written: Tensor): boolean {
+  if (read === written || (read.storage !== written.storage && !anyLent)) return false;
+  return overlaps(read, written) && !isSameWindow(read, written);
+}
+
+function isSameWindow(a: Tensor, b: Tensor): boolean {
+  return a.storage === b.storage && a.storageOffset === b.storageOffset && a.dtype === b.dtype && sameShape(a.shape, b.shape) && sameShape(a.strides, b.strides);
+}
+
+/** How many bytes the second begins after the first; null for different memory. */
+function distance(a: Storage | null, b: Storage | null): number | null {
+  if (a === b) return 0;
+  if (!anyLent || a === null || b === null) return null;
+  const [first, second] = [lent.get(a), lent.get(b)];
+  return first !== undefined && first.buffer === second?.buffer ? second.byteOffset - first.byteOffset : null;
 }
 
 /** The bytes of its storage that a tensor reaches: the first, and the one after the last. */

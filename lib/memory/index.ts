@@ -31,6 +31,7 @@ export function emptyCache(which: DeviceName | Device = cpu): void {
 
 /** Collects garbage now: frees tensors that nothing refers to, and gives what the heap no longer needs back to the system. */
 export function collect(): void {
+  writer.words.dropToken();
   collectGarbage();
   writer.addon.trimHeap();
 }

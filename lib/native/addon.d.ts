@@ -4,7 +4,7 @@
  * Devices are numbered: 0 is the CPU, 1 + n is `cuda:n`. A storage handle is `generation * 2^24 + index`, so a use after
  * free is caught natively. Failures throw an `Error` whose `code` is one of {@link NativeErrorCode}.
  */
-export type NativeErrorCode = 'SW_INVALID' | 'SW_OUT_OF_MEMORY' | 'SW_INDEX' | 'SW_DEVICE' | 'SW_UNSUPPORTED' | 'SW_CLOSED';
+export type NativeErrorCode = 'SW_INVALID' | 'SW_OUT_OF_MEMORY' | 'SW_INDEX' | 'SW_DEVICE' | 'SW_UNSUPPORTED' | 'SW_CLOSED' | 'SW_LOST';
 
 /** A garbage-collection token: when it is collected, the storage it was made for is freed. */
 export type Token = object;
@@ -64,7 +64,8 @@ export interface Addon {
 
   /**
    * Runs or enqueues the command in words[0 .. numWords). Outputs to be allocated get their handle written into the words.
-   * Returns undefined, or (flag 1) the token of the allocated output, or an array of tokens when there are several.
+   * Returns undefined, or (flag 1) the token of the allocated output, or an array of tokens when there are several. With flag 2
+   * too, undefined for a single output means that it shares the token that was returned last for a single output.
    */
   submit(numWords: number): undefined | Token | Token[];
 

@@ -13,6 +13,7 @@ const IMMEDIATE = -1;
 const ALLOCATE = -2;
 const INDEX_VIEW = -3;
 const MAKE_TOKENS = 1;
+const MAY_SHARE = 2;
 
 /** The one encoder of a process; commands are written and submitted without anything in between. */
 export class WordWriter implements CommandWriter {
@@ -28,6 +29,7 @@ export class WordWriter implements CommandWriter {
   private readonly pending: (Storage | null)[] = [];
   private readonly slots: number[] = [];
   private allocations = 0;
+  private lastToken: Token | null = null;
 
   constructor(addon: Addon) {
     this.addon = addon;
@@ -138,7 +140,7 @@ export class WordWriter implements CommandWriter {
     words[2] = this.inputs;
     words[3] = this.outputs;
     words[4] = this.params;
-    words[5] = scope === null ? MAKE_TOKENS : 0;
+    words[5] = scope !== null ? 0 : this.lastToken === null ? MAKE_TOKENS : MAKE_TOKENS | MAY_SHARE;
     words[6] = this.estimate;
     const result = this.addon.submit(this.at);
     const { pending, slots, allocations } = this;
@@ -149,8 +151,19 @@ export class WordWriter implements CommandWriter {
       if (scope !== null) {
         storage.scope = scope;
         scope.storages.push(storage);
-      } else storage.token = allocations === 1 ? (result as Token) : ((result as Token[])[i] as Token);
+      } else storage.token = allocations === 1 ? this.tokenOf(result as Token | undefined) : ((result as Token[])[i] as Token);
     }
+  }
+
+  /** Small outputs may share the token that came last, which is held for that. */
+  private tokenOf(result: Token | undefined): Token {
+    if (result !== undefined) this.lastToken = result;
+    return this.lastToken as Token;
+  }
+
+  /** Lets go of what it holds for sharing, so that a collection finds it. */
+  dropToken(): void {
+    this.lastToken = null;
   }
 
   private existing(t: Tensor, storage: Storage): void {

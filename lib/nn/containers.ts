@@ -1,6 +1,7 @@
 /** Containers of modules and parameters. What they hold are properties named by position or key, as in PyTorch. */
 import { ArgumentError } from '../core/errors.js';
 import type { Tensor } from '../core/tensor.js';
+import { type Named, pairsOf } from './member-order.js';
 import { type AnyModule, Module } from './module.js';
 import { Parameter } from './parameter.js';
 
@@ -102,7 +103,7 @@ export class ModuleList<M extends AnyModule = Module> extends Module<never, neve
 
 /** Modules by name, without a forward of its own. */
 export class ModuleDict<M extends AnyModule = Module> extends Module<never, never> {
-  constructor(modules: Readonly<Record<string, M>> = {}) {
+  constructor(modules: Named<M> = {}) {
     super();
     this.update(modules);
   }
@@ -118,8 +119,8 @@ export class ModuleDict<M extends AnyModule = Module> extends Module<never, neve
   }
 
   /** Adds or replaces modules. */
-  update(modules: Readonly<Record<string, M>>): this {
-    for (const [name, module] of Object.entries(modules)) this.set(name, module);
+  update(modules: Named<M>): this {
+    for (const [name, module] of pairsOf(modules)) this.set(name, module);
     return this;
   }
 
@@ -202,7 +203,7 @@ export class ParameterList extends Module<never, never> {
 
 /** Parameters by name. */
 export class ParameterDict extends Module<never, never> {
-  constructor(parameters: Readonly<Record<string, Tensor>> = {}) {
+  constructor(parameters: Named<Tensor> = {}) {
     super();
     this.update(parameters);
   }
@@ -218,8 +219,8 @@ export class ParameterDict extends Module<never, never> {
   }
 
   /** Adds or replaces parameters. */
-  update(parameters: Readonly<Record<string, Tensor>>): this {
-    for (const [name, parameter] of Object.entries(parameters)) this.set(name, parameter);
+  update(parameters: Named<Tensor>): this {
+    for (const [name, parameter] of pairsOf(parameters)) this.set(name, parameter);
     return this;
   }
 

@@ -12,6 +12,7 @@ import { swapData } from '../core/swap-data.js';
 import { setGrad, Tensor } from '../core/tensor.js';
 import { moduleWatch } from '../core/watch.js';
 import { describeModule } from './describe.js';
+import { membersOf, type NumericPlaces, notePlace } from './member-order.js';
 import {
   addHook,
   type BackwardHook,
@@ -59,6 +60,8 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   readonly hooks!: ModuleHooks;
   /** @internal */
   readonly bufferNames!: Map<string, boolean>;
+  /** @internal */
+  readonly numericPlaces!: NumericPlaces;
 
   constructor() {
     const self = ((...args: Args): Result => callModule(self, args as unknown as never[]) as Result) as unknown as this;
@@ -70,6 +73,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     hide(self, 'compiled', null);
     hide(self, 'hooks', makeHooks());
     hide(self, 'bufferNames', new Map<string, boolean>());
+    hide(self, 'numericPlaces', new Map<string, number>());
     // biome-ignore lint/correctness/noConstructorReturn: this is what makes modules callable.
     return self;
   }
@@ -89,21 +93,24 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 
   /** Adds a tensor that is part of the state but not trained; with `persistent: false` it is left out of the state dict. */
   registerBuffer(name: string, tensor: Tensor | null, { persistent = true } = {}): void {
-    checkName(this, name);
+    this.addMember(name, tensor);
     this.bufferNames.set(name, persistent);
-    (this as Record<string, unknown>)[name] = tensor;
+  }
+
+  private addMember(name: string, value: unknown): void {
+    checkName(this, name);
+    notePlace(this, this.numericPlaces, name);
+    (this as Record<string, unknown>)[name] = value;
   }
 
   /** Adds a parameter by name, as assigning the property does. */
   registerParameter(name: string, parameter: Parameter | null): void {
-    checkName(this, name);
-    (this as Record<string, unknown>)[name] = parameter;
+    this.addMember(name, parameter);
   }
 
   /** Adds a child by name, as assigning the property does. */
   registerModule(name: string, module: AnyModule): void {
-    checkName(this, name);
-    (this as Record<string, unknown>)[name] = module;
+    this.addMember(name, module);
   }
 
   /** As {@link Module.registerModule}. */
@@ -113,7 +120,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 
   /** Direct children with their names. */
   *namedChildren(): Generator<[string, AnyModule]> {
-    for (const [name, value] of Object.entries(this)) if (value instanceof Module) yield [name, value];
+    for (const [name, value] of membersOf(this, this.numericPlaces)) if (value instanceof Module) yield [name, value];
   }
 
   *children(): Generator<AnyModule> {
@@ -136,7 +143,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   *namedParameters(prefix = '', { recurse = true, removeDuplicate = true } = {}): Generator<[string, Parameter]> {
     const seen = new Set<Tensor>();
     for (const [path, module] of recurse ? this.namedModules(prefix) : [[prefix, this] as const]) {
-      for (const [name, value] of Object.entries(module)) {
+      for (const [name, value] of membersOf(module, module.numericPlaces)) {
         if (!(value instanceof Parameter) || (removeDuplicate && seen.has(value))) continue;
         seen.add(value);
         yield [join(path, name), value];

@@ -184,6 +184,12 @@ export class TransformerDecoderLayer extends Module<[tgt: Tensor, memory: Tensor
   }
 }
 
+/** PyTorch copies the layer that it is given; here each is made. A module is a function too. */
+function requireMaker(makeLayer: unknown, name: string): void {
+  if (typeof makeLayer === 'function' && !(makeLayer instanceof Module)) return;
+  throw new ArgumentError(`${name}: expected a function that makes a layer, such as () => new nn.${name}Layer(64, 4)`, { module: name });
+}
+
 /** Encoder layers one after another, and a last normalisation if one is given. */
 export class TransformerEncoder extends Module<[src: Tensor, masks?: EncoderMasks]> {
   layers: ModuleList<TransformerEncoderLayer>;
@@ -192,6 +198,7 @@ export class TransformerEncoder extends Module<[src: Tensor, masks?: EncoderMask
   /** @param makeLayer makes the layers: each has its own parameters */
   constructor(makeLayer: () => TransformerEncoderLayer, numLayers: number, norm: LayerNorm | null = null) {
     super();
+    requireMaker(makeLayer, 'TransformerEncoder');
     this.layers = new ModuleList(Array.from({ length: numLayers }, () => makeLayer()));
     this.norm = norm;
   }
@@ -211,6 +218,7 @@ export class TransformerDecoder extends Module<[tgt: Tensor, memory: Tensor, mas
   /** @param makeLayer makes the layers: each has its own parameters */
   constructor(makeLayer: () => TransformerDecoderLayer, numLayers: number, norm: LayerNorm | null = null) {
     super();
+    requireMaker(makeLayer, 'TransformerDecoder');
     this.layers = new ModuleList(Array.from({ length: numLayers }, () => makeLayer()));
     this.norm = norm;
   }

@@ -36,7 +36,7 @@ const none = NO_PARAMS as None;
 const savesInput = { inputs: [0] } as const;
 const savesOutput = { outputs: [0] } as const;
 
-const reluBackward = backwardOp('reluBackward', 'y > T(0) ? x : T(0)', (g, y) => where(y.gt(0), g, 0), none);
+const reluBackward = backwardOp('reluBackward', 'y <= T(0) ? T(0) : x', (g, y) => where(y.le(0), 0, g), none);
 const reluOp = definePointwise<None>('relu', 1, {
   doc: 'max(x, 0).',
   expression: 'x < T(0) ? T(0) : x',

@@ -78,6 +78,7 @@ export function equal(input: Tensor, other: Tensor): boolean {
  * @see PyTorch `torch.isclose`
  */
 export function isclose(input: Tensor, other: Tensor, { rtol = 1e-5, atol = 1e-8, equalNan = false } = {}): Tensor {
+  if (input.dtype === bool && other.dtype === bool) return eq(input, other);
   const near = input.sub(other).abs().le(other.abs().mul(rtol).add(atol)).logicalAnd(other.isfinite());
   const close = near.logicalOr(eq(input, other));
   return equalNan ? close.logicalOr(input.isnan().logicalAnd(other.isnan())) : close;

@@ -3,12 +3,14 @@
 import { cpu, type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { bfloat16, bool, DType, float16, float32, float64, int8, int16, int32, int64, uint8 } from '../core/dtype.js';
+import { ArgumentError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { isNonOverlappingAndDense, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
+import { toInteger } from '../core/values.js';
 import { collapseOperands } from './collapse.js';
 import { addMethod } from './method.js';
-import { operand, type TensorLike } from './operand.js';
+import { describe, operand, type TensorLike } from './operand.js';
 import { sampleTensor } from './samples.js';
 
 interface CopyParams {
@@ -20,7 +22,7 @@ interface CopyParams {
 const copyOp: Op<CopyParams> = defineOp<CopyParams>({
   name: 'copy',
   doc: 'The elements, converted to another dtype if one is given, in new memory.',
-  traits: ['pointwise'],
+  traits: ['pointwise', 'strided-output'],
   meta: ([x], { dtype, preserve }) => {
     const input = x as Tensor;
     const keeps = preserve === true && !input.isContiguous() && isNonOverlappingAndDense(input.shape, input.strides);
@@ -148,21 +150,30 @@ export function clone(input: Tensor): Tensor {
 }
 
 interface FillParams {
-  value: number;
+  value: number | bigint;
 }
 
 /** Splits an integer so that both halves are exact doubles; see `fill` in native/README.md. */
-export function fillWords(value: number, dtype: DType): [number, number] {
-  if (dtype.isFloatingPoint || !Number.isFinite(value)) return [value, 0];
-  const whole = Math.trunc(value);
-  return [Math.floor(whole / 2 ** 32), whole - Math.floor(whole / 2 ** 32) * 2 ** 32];
+export function fillWords(value: number | bigint, dtype: DType, op: string): [number, number] {
+  if (dtype === bool) return [0, Number(Number(value) !== 0)];
+  if (dtype.isFloatingPoint) return [Number(value), 0];
+  if (value === 0) return [0, 0];
+  const whole = toInteger(value, dtype, op);
+  return [Number(whole >> 32n), Number(BigInt.asUintN(32, whole))];
+}
+
+/** @throws ArgumentError for what is no plain value */
+export function fillValue(value: unknown, op: string): number | bigint {
+  if (typeof value === 'number' || typeof value === 'bigint') return value;
+  if (typeof value === 'boolean') return Number(value);
+  throw new ArgumentError(`${op}: expected a number, got ${describe(value)}`, { op, given: describe(value) });
 }
 
 /** Overwrites its input: meta is the input itself, so it only runs in place. */
 const fillOp: Op<FillParams> = defineOp<FillParams>({
   name: 'fill',
   doc: 'Every element set to one value.',
-  traits: ['pointwise'],
+  traits: ['pointwise', 'strided-output'],
   meta: ([x]) => {
     const input = x as Tensor;
     return [{ shape: input.shape, strides: null, dtype: input.dtype, device: input.device }];
@@ -172,7 +183,7 @@ const fillOp: Op<FillParams> = defineOp<FillParams>({
     const y = output as Tensor;
     const { sizes, strides } = collapseOperands([], y);
     command.outputView(y, sizes, strides[0] as number[]);
-    const [high, low] = fillWords(y.dtype === bool ? Number(value !== 0) : value, y.dtype);
+    const [high, low] = fillWords(value, y.dtype, 'fill_');
     command.param(high);
     command.param(low);
   },
@@ -180,9 +191,9 @@ const fillOp: Op<FillParams> = defineOp<FillParams>({
   samples: () => [{ inputs: [sampleTensor([3, 4])], params: { value: 2.5 } }],
 });
 
-addMethod('fill_', function (value: number | boolean | Tensor) {
+addMethod('fill_', function (value: number | bigint | boolean | Tensor) {
   if (value instanceof Tensor) return this.copy_(value);
-  return dispatchOne(fillOp, [this], { value: Number(value) }, this);
+  return dispatchOne(fillOp, [this], { value: fillValue(value, 'fill_') }, this);
 });
 addMethod('zero_', function () {
   return dispatchOne(fillOp, [this], { value: 0 }, this);
@@ -238,7 +249,7 @@ declare module '../core/tensor.js' {
      */
     copy_(source: TensorLike, options?: { nonBlocking?: boolean }): this;
     /** Sets every element to one value. */
-    fill_(value: number | boolean | Tensor): this;
+    fill_(value: number | bigint | boolean | Tensor): this;
     /** Sets every element to 0. */
     zero_(): this;
   }

@@ -13,16 +13,30 @@ import { addMethod } from './method.js';
 import { operand, type TensorLike } from './operand.js';
 import { finish } from './pinned.js';
 
+/** Why the memory of an array cannot be shown by a tensor: it may go while the tensor lives, or is gone. */
+function unlendable({ buffer }: ArrayBufferView): string | null {
+  if (!(buffer instanceof ArrayBuffer)) return 'is over a SharedArrayBuffer';
+  if ((buffer as { resizable?: boolean }).resizable === true) return 'is over a resizable ArrayBuffer';
+  try {
+    new Uint8Array(buffer);
+    return null;
+  } catch {
+    return 'is over a detached ArrayBuffer, whose memory was transferred away';
+  }
+}
+
 /**
- * A CPU tensor over the memory of a typed array, without a copy: changes are seen on both sides. The array must not be transferred or
- * resized while the tensor lives. Without `size`, a vector.
+ * A CPU tensor over the memory of a typed array, without a copy: changes are seen on both sides. Once the array's buffer is transferred
+ * away, using the tensor throws FreedError; do not transfer it while work on the tensor is pending. Without `size`, a vector.
  *
- * @throws ArgumentError for an array type without a dtype. @throws ShapeError if the sizes do not fit
+ * @throws ArgumentError for an array type without a dtype, and memory that may be resized, is shared or gone. @throws ShapeError if the sizes do not fit
  * @example const t = fromBlob(new Float32Array([1, 2, 3, 4]), [2, 2]);
  */
 export function fromBlob(data: ArrayBufferView, size?: Shape): Tensor {
   const known = data instanceof Float32Array ? float32 : dtypeOfArray(data);
   if (known === null) throw new ArgumentError(`fromBlob: a ${data.constructor.name} has no matching dtype`, { op: 'fromBlob' });
+  const reason = unlendable(data);
+  if (reason !== null) throw new ArgumentError(`fromBlob: the ${data.constructor.name} ${reason}; copy it with tensor() while its memory is there`, { op: 'fromBlob' });
   const count = data.byteLength / known.itemsize;
   const shape = size ?? [count];
   checkSizes(shape, 'fromBlob');
@@ -35,7 +49,7 @@ export function fromBlob(data: ArrayBufferView, size?: Shape): Tensor {
 export function asTensor(data: NestedArray | ArrayBufferView | Tensor, { dtype, device }: Pick<TensorOptions, 'dtype' | 'device'> = {}): Tensor {
   const options = { ...(dtype ? { dtype } : {}), ...(device ? { device } : {}) };
   if (data instanceof Tensor) return data.to(options);
-  const shares = ArrayBuffer.isView(data) && (data instanceof Float32Array || dtypeOfArray(data) !== null) && !(data.buffer instanceof SharedArrayBuffer);
+  const shares = ArrayBuffer.isView(data) && (data instanceof Float32Array || dtypeOfArray(data) !== null) && unlendable(data) === null;
   return shares ? fromBlob(data).to(options) : tensor(data, options);
 }
 

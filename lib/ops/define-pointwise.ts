@@ -14,6 +14,8 @@ type PointwiseDefinition<P> = {
   classes?: PointwiseSpec['classes'];
   result?: PointwiseSpec['result'];
   condition?: boolean;
+  /** Why operands of these dtypes or values have no result; null if they have one. */
+  refuses?: (inputs: readonly Tensor[]) => string | null;
   kernelParams?: readonly (keyof P & string)[];
   vjp: OpDefinition<P>['vjp'];
   saves?: OpDefinition<P>['saves'];
@@ -24,7 +26,7 @@ type PointwiseDefinition<P> = {
 
 /** Adds a pointwise op to the table. @internal */
 export function definePointwise<P extends object>(name: string, arity: 1 | 2 | 3, definition: PointwiseDefinition<P>): Op<P> {
-  const { expression, classes = 'F', result = 'SAME', condition = false, kernelParams = [], ...rest } = definition;
+  const { expression, classes = 'F', result = 'SAME', condition = false, kernelParams = [], refuses, ...rest } = definition;
   const spec: PointwiseSpec = { arity, classes, result, condition, expression };
   return defineOp<P>({
     ...rest,
@@ -33,7 +35,13 @@ export function definePointwise<P extends object>(name: string, arity: 1 | 2 | 3
     kernel: snakeCase(name),
     kernelParams,
     pointwise: spec,
-    meta: (inputs) => [pointwiseMeta(name, spec, inputs)],
+    meta: refuses
+      ? (inputs) => {
+          const reason = refuses(inputs);
+          if (reason !== null) throw new DtypeError(`${name}: ${reason}`, { op: name, given: inputs.map((t) => t.dtype.name) });
+          return [pointwiseMeta(name, spec, inputs)];
+        }
+      : (inputs) => [pointwiseMeta(name, spec, inputs)],
     lower: (command, inputs, outputs, params) => {
       lowerPointwise(command, spec, inputs, outputs[0] as Tensor);
       for (const key of kernelParams) command.param(Number(params[key]));

@@ -8,9 +8,9 @@ import { checkSizes, isNonOverlappingAndDense, type Shape } from '../core/shape.
 import { Tensor } from '../core/tensor.js';
 import { dtypeOfArray, encodeValues } from '../core/values.js';
 import { makeFromValues } from './construct.js';
-import { fillWords } from './copy.js';
+import { fillValue, fillWords } from './copy.js';
 import { addMethod } from './method.js';
-import { describe, requireTensor } from './operand.js';
+import { describe, requireOptions, requireTensor } from './operand.js';
 import { finish } from './pinned.js';
 import { installSampleMaker } from './samples.js';
 
@@ -34,7 +34,7 @@ interface FullParams {
   strides: Shape | null;
   dtype: DType;
   device: Device;
-  value: number;
+  value: number | bigint;
 }
 
 const fullOp: Op<FullParams> = defineOp<FullParams>({
@@ -46,7 +46,7 @@ const fullOp: Op<FullParams> = defineOp<FullParams>({
   lower: (command, _inputs, [output], { value, dtype }) => {
     const y = output as Tensor;
     command.outputView(y, [y.numel()], [1]);
-    const [high, low] = fillWords(dtype === bool ? Number(value !== 0) : value, dtype);
+    const [high, low] = fillWords(value, dtype, 'full');
     command.param(high);
     command.param(low);
   },
@@ -61,30 +61,40 @@ function checkDtype(dtype: unknown): void {
   }
 }
 
-function placed(options: TensorOptions): Device {
+function placed(options: TensorOptions, op: string): Device {
+  requireOptions(options, op, '{ dtype: float64 }');
   checkDtype(options.dtype);
   return options.device === undefined ? getDefaultDevice() : deviceOf(options.device);
 }
 
-/** A tensor of the given shape with every element `value`. @throws ArgumentError for bad sizes. */
-export function full(size: Shape, value: number | boolean, options: TensorOptions = {}): Tensor {
-  checkSizes(size, 'full');
-  const dtype = options.dtype ?? (typeof value === 'boolean' ? bool : getDefaultDtype());
-  return finish(dispatchOne(fullOp, [], { shape: [...size], strides: null, dtype, device: placed(options), value: Number(value) }), options);
+/**
+ * A tensor of the given shape with every element `value`: bool for a boolean and int64 for a bigint unless a dtype is given.
+ *
+ * @throws ArgumentError for bad sizes, and for a value that an integer dtype cannot hold
+ */
+export function full(size: Shape, value: number | bigint | boolean, options: TensorOptions = {}): Tensor {
+  return filled('full', size, fillValue(value, 'full'), options, typeof value === 'boolean' ? bool : typeof value === 'bigint' ? int64 : getDefaultDtype());
+}
+
+function filled(name: string, size: Shape, value: number | bigint, options: TensorOptions, otherwise = getDefaultDtype()): Tensor {
+  checkSizes(size, name);
+  const device = placed(options, name);
+  return finish(dispatchOne(fullOp, [], { shape: [...size], strides: null, dtype: options.dtype ?? otherwise, device, value }), options);
 }
 
 /** Zeros. @throws ArgumentError for bad sizes. */
 export function zeros(size: Shape, options: TensorOptions = {}): Tensor {
-  return full(size, 0, { ...options, dtype: options.dtype ?? getDefaultDtype() });
+  return filled('zeros', size, 0, options);
 }
 
 /** Ones. @throws ArgumentError for bad sizes. */
 export function ones(size: Shape, options: TensorOptions = {}): Tensor {
-  return full(size, 1, { ...options, dtype: options.dtype ?? getDefaultDtype() });
+  return filled('ones', size, 1, options);
 }
 
-function fullLike(input: Tensor, value: number, options: TensorOptions, op: string): Tensor {
+function fullLike(input: Tensor, value: number | bigint, options: TensorOptions, op: string): Tensor {
   requireTensor(input, op);
+  requireOptions(options, op, '{ dtype: float64 }');
   const strides = isNonOverlappingAndDense(input.shape, input.strides) ? input.strides : null;
   const device = options.device === undefined ? input.device : deviceOf(options.device);
   checkDtype(options.dtype);
@@ -96,7 +106,7 @@ export const zerosLike = (input: Tensor, options: TensorOptions = {}): Tensor =>
 /** Ones in the shape, dtype and device of `input`. */
 export const onesLike = (input: Tensor, options: TensorOptions = {}): Tensor => fullLike(input, 1, options, 'onesLike');
 /** One value in the shape, dtype and device of `input`. */
-export function fullLikeOf(input: Tensor, value: number, options: TensorOptions = {}): Tensor {
+export function fullLikeOf(input: Tensor, value: number | bigint, options: TensorOptions = {}): Tensor {
   return fullLike(input, value, options, 'fullLike');
 }
 
@@ -121,7 +131,7 @@ const emptyOp: Op<EmptyParams> = defineOp<EmptyParams>({
 /** A tensor whose values are undefined until written. @throws ArgumentError for bad sizes. */
 export function empty(size: Shape, options: TensorOptions = {}): Tensor {
   checkSizes(size, 'empty');
-  const device = placed(options);
+  const device = placed(options, 'empty');
   const pinned = options.pinMemory === true && device.type === 'cpu';
   return finish(dispatchOne(emptyOp, [], { shape: [...size], dtype: options.dtype ?? getDefaultDtype(), device, ...(pinned ? { pinned } : {}) }), options);
 }
@@ -171,14 +181,14 @@ export function arange(...args: (number | TensorOptions | undefined)[]): Tensor 
     throw new ArgumentError(`arange: cannot step from ${start} to ${end} by ${step}`, { op: 'arange', start, end, step });
   }
   const dtype = options.dtype ?? (numbers.every(Number.isInteger) ? int64 : getDefaultDtype());
-  return finish(dispatchOne(arangeOp, [], { size, start, step, dtype, device: placed(options) }), options);
+  return finish(dispatchOne(arangeOp, [], { size, start, step, dtype, device: placed(options, 'arange') }), options);
 }
 
 /** `steps` evenly spaced values from `start` to `end`, both included. @throws ArgumentError for a bad count. */
 export function linspace(start: number, end: number, steps: number, options: TensorOptions = {}): Tensor {
   checkSizes([steps], 'linspace');
   const dtype = options.dtype ?? getDefaultDtype();
-  return finish(dispatchOne(linspaceOp, [], { size: steps, start, step: end, dtype, device: placed(options) }), options);
+  return finish(dispatchOne(linspaceOp, [], { size: steps, start, step: end, dtype, device: placed(options, 'linspace') }), options);
 }
 
 /** The identity matrix, or with `m` a rectangular one of n rows and m columns. */
@@ -211,18 +221,16 @@ export function tensor(data: NestedArray | ArrayBufferView | Tensor, options: Te
   const flat: (number | bigint | boolean)[] = [];
   flatten(data, shape, 0, flat);
   const dtype = options.dtype ?? inferDtype(flat);
-  return finish(makeFromValues(encodeValues(flat, dtype), shape, dtype, placed(options)), options);
+  return finish(makeFromValues(encodeValues(flat, dtype), shape, dtype, placed(options, 'tensor')), options);
 }
 
 function fromTypedArray(data: ArrayBufferView, options: TensorOptions): Tensor {
-  if (data instanceof DataView || data instanceof BigUint64Array || data instanceof Uint32Array) {
-    throw new ArgumentError(`tensor: a ${data.constructor.name} has no matching dtype; convert it to Int32Array or BigInt64Array`, { op: 'tensor' });
-  }
-  const own = dtypeOfArray(data) ?? float32;
+  const own = data instanceof Float32Array ? float32 : dtypeOfArray(data);
+  if (own === null) throw new ArgumentError(`tensor: a ${data.constructor.name} has no matching dtype; convert it to Int32Array, BigInt64Array or Float32Array`, { op: 'tensor' });
   const dtype = options.dtype ?? own;
   const values = data as Float32Array;
-  const raw = dtype === own && !(data instanceof Uint16Array) ? data : encodeValues(values, dtype);
-  return finish(makeFromValues(raw, [values.length], dtype, placed(options)), options);
+  const raw = dtype === own ? data : encodeValues(values, dtype);
+  return finish(makeFromValues(raw, [values.length], dtype, placed(options, 'tensor')), options);
 }
 
 function nestedShape(data: NestedArray): number[] {
@@ -250,11 +258,9 @@ function flatten(data: NestedArray, shape: Shape, depth: number, out: (number | 
 }
 
 function ragged(shape: Shape, depth: number, found: number | null): ShapeError {
-  const what = found === null ? 'a plain number' : `${found} items`;
-  return new ShapeError(`tensor: nested arrays are ragged: expected ${shape[depth] ?? 'a number'} items at depth ${depth}, found ${what}`, {
-    op: 'tensor',
-    depth,
-  });
+  const expected = shape[depth] === undefined ? 'a number' : `an array of ${shape[depth]}`;
+  const given = found === null ? 'a number' : `an array of ${found}`;
+  return new ShapeError(`tensor: nested arrays are ragged: expected ${expected} at depth ${depth}, as in the first one, got ${given}`, { op: 'tensor', depth, expected, given });
 }
 
 function inferDtype(values: readonly (number | bigint | boolean)[]): DType {

@@ -1,4 +1,4 @@
-/** Writing and reading by index, in other ops: take, indexFill, indexCopy, scatterReduce, maskedScatter, diag and their like. */
+/** Writing and reading by index, in other ops: take, indexFill, indexCopy, maskedScatter, diag and their like. */
 import { bool, int64 } from '../core/dtype.js';
 import { DtypeError, ShapeError } from '../core/errors.js';
 import { broadcastShapes, formatShape, type Shape, wrapDim } from '../core/shape.js';
@@ -10,6 +10,7 @@ import { gather, requireIndex, scatter } from './indexing.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
+import type { ScatterReduction } from './scatter-reduce.js';
 import { where } from './where.js';
 
 const matrix = () => sampleTensor([4, 3]);
@@ -62,40 +63,6 @@ export function indexCopy(input: Tensor, dim: number, index: Tensor, source: Ten
 defineComposite('indexCopy', indexCopy, {
   inPlace: true,
   samples: () => [[matrix(), 0, tensor([2, 0], { dtype: int64 }), sampleTensor([2, 3], { seed: 5 })]],
-});
-
-/** How {@link scatterReduce} combines the values of one place. */
-export type ScatterReduction = 'sum' | 'prod' | 'mean' | 'amax' | 'amin';
-
-const neutral: Record<ScatterReduction, number> = { sum: 0, mean: 0, prod: 1, amax: Number.NEGATIVE_INFINITY, amin: Number.POSITIVE_INFINITY };
-const combine = { sum: 'add', mean: 'add', prod: 'multiply', amax: 'amax', amin: 'amin' } as const;
-
-/**
- * The tensor with the values of `source` combined at `index` along a dim; without `includeSelf`, with what was there left out where a value
- * comes. Gradient: both, for sum and mean.
- *
- * @throws ShapeError, IndexError, DtypeError; ArgumentError in backward for the other reductions
- * @see PyTorch `torch.scatter_reduce`
- */
-export function scatterReduce(input: Tensor, dim: number, index: Tensor, source: Tensor, reduce: ScatterReduction, { includeSelf = true } = {}): Tensor {
-  requireTensor(input, 'scatterReduce');
-  const whole = input.dtype.isFloatingPoint ? neutral[reduce] : Math.max(-(2 ** 62), Math.min(2 ** 62, neutral[reduce]));
-  const start = includeSelf ? input : scatter(input, dim, index, whole);
-  const combined = scatter(start, dim, index, source, { reduce: combine[reduce] });
-  if (reduce !== 'mean') return combined;
-  const ones = source.detach().newOnes(index.shape);
-  const counts = input.detach().newFull(input.shape, Number(includeSelf)).scatterAdd(dim, index, ones).clamp({ min: 1 });
-  return input.dtype.isFloatingPoint ? combined.div(counts) : combined.floorDivide(counts);
-}
-defineComposite('scatterReduce', scatterReduce, {
-  inPlace: true,
-  samples: () => {
-    const index = sampleTensor([2, 3], { dtype: int64, low: 0, high: 4 });
-    return [
-      [matrix(), 0, index, sampleTensor([2, 3], { seed: 9 }), 'sum'],
-      [matrix(), 0, index, sampleTensor([2, 3], { seed: 9 }), 'mean', { includeSelf: false }],
-    ];
-  },
 });
 
 /** The elements of `source`, in order, where the mask is true. Gradient: both. @throws DtypeError unless the mask is bool; IndexError for too few */
@@ -190,7 +157,7 @@ declare module '../core/tensor.js' {
     /** This with slices of `source` written where `index` says. Gradient: both. @throws IndexError, DtypeError, ShapeError */
     indexCopy(dim: number, index: Tensor, source: Tensor): Tensor;
     indexCopy_(dim: number, index: Tensor, source: Tensor): this;
-    /** This with values of `source` combined at `index`. Gradient: both, for sum and mean. @throws ShapeError, IndexError, DtypeError */
+    /** This with values of `source` combined at `index`. Gradient: both. @throws ShapeError, IndexError, DtypeError */
     scatterReduce(dim: number, index: Tensor, source: Tensor, reduce: ScatterReduction, options?: { includeSelf?: boolean }): Tensor;
     scatterReduce_(dim: number, index: Tensor, source: Tensor, reduce: ScatterReduction, options?: { includeSelf?: boolean }): this;
     /** The elements of `source`, in order, where the mask is true. Gradient: both. @throws DtypeError, IndexError */

@@ -1,13 +1,13 @@
 /** Indexing with several index tensors or bool masks at once, as `x[i, j]` does in Python: index and indexPut. */
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { bool, int64, uint8 } from '../core/dtype.js';
-import { IndexError, ShapeError } from '../core/errors.js';
+import { ArgumentError, IndexError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { broadcastShapes, formatShape, type Shape, sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { requireIndex } from './indexing.js';
 import { addMethod, NO_PARAMS } from './method.js';
-import { requireTensor } from './operand.js';
+import { describe, requireOptions, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 
 interface IndexParams {
@@ -40,6 +40,7 @@ const indexGetOp: Op<IndexParams> = defineOp<IndexParams>({
 
 const indexPutOp: Op<IndexParams> = defineOp<IndexParams>({
   name: 'indexPut',
+  traits: ['strided-output'],
   doc: 'Values written, or added, at the positions that index tensors name together.',
   updates: 0,
   kernelParams: ['numIndices', 'accumulate'],
@@ -132,6 +133,11 @@ function placeFront(result: Tensor, count: number, position: number): Tensor {
   return result.permute([...before, ...all.slice(0, count), ...all.slice(count + position)]);
 }
 
+/** @throws ArgumentError for an index that is in no list */
+function requireEntries(entries: unknown, op: string): void {
+  if (!Array.isArray(entries)) throw new ArgumentError(`${op}: expected a list of indices such as [rows, null, columns], got ${describe(entries)}`, { op, argument: 'entries' });
+}
+
 function takeFront(values: Tensor, count: number, position: number): Tensor {
   if (position === 0) return values;
   const all = values.shape.map((_, i) => i);
@@ -146,6 +152,7 @@ function takeFront(values: Tensor, count: number, position: number): Tensor {
  */
 export function index(input: Tensor, entries: readonly IndexEntry[]): Tensor {
   requireTensor(input, 'index');
+  requireEntries(entries, 'index');
   const { order, indices, position } = prepare('index', input, entries);
   if (indices.length === 0) return input;
   const front = dispatchOne(indexGetOp, [input.permute(order), ...indices], { numIndices: indices.length, accumulate: 0 });
@@ -154,6 +161,7 @@ export function index(input: Tensor, entries: readonly IndexEntry[]): Tensor {
 
 function indexPutInto(input: Tensor, entries: readonly IndexEntry[], values: Tensor, accumulate: boolean, inPlace: boolean): Tensor {
   requireTensor(values, 'indexPut', 'values');
+  requireEntries(entries, 'indexPut');
   const { order, indices, position } = prepare('indexPut', input, entries);
   if (indices.length === 0) return inPlace ? input.copy_(values) : values.expand(input.shape).clone();
   const shape = (indices[0] as Tensor).shape;
@@ -174,9 +182,10 @@ function indexPutInto(input: Tensor, entries: readonly IndexEntry[], values: Ten
 }
 
 /** `input` with `values` written (or added) at the indices. Gradient: input and values. @throws IndexError, ShapeError */
-export function indexPut(input: Tensor, entries: readonly IndexEntry[], values: Tensor, { accumulate = false } = {}): Tensor {
+export function indexPut(input: Tensor, entries: readonly IndexEntry[], values: Tensor, options: { accumulate?: boolean } = {}): Tensor {
   requireTensor(input, 'indexPut');
-  return indexPutInto(input, entries, values, accumulate, false);
+  requireOptions(options, 'indexPut', '{ accumulate: true }');
+  return indexPutInto(input, entries, values, options.accumulate ?? false, false);
 }
 
 /** The elements where the mask is true, as a vector. Blocks: its size depends on values. Gradient: input. */
@@ -191,8 +200,9 @@ addMethod('index', function (entries: readonly IndexEntry[]) {
 addMethod('indexPut', function (entries: readonly IndexEntry[], values: Tensor, options?: { accumulate?: boolean }) {
   return indexPut(this, entries, values, options);
 });
-addMethod('indexPut_', function (entries: readonly IndexEntry[], values: Tensor, { accumulate = false } = {}) {
-  return indexPutInto(this, entries, values, accumulate, true);
+addMethod('indexPut_', function (entries: readonly IndexEntry[], values: Tensor, options: { accumulate?: boolean } = {}) {
+  requireOptions(options, 'indexPut_', '{ accumulate: true }');
+  return indexPutInto(this, entries, values, options.accumulate ?? false, true);
 });
 addMethod('nonzero', function (options?: { asTuple?: false }) {
   return nonzero(this, options);

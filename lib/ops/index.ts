@@ -39,6 +39,7 @@ export * from './products.js';
 export * from './random.js';
 export type { NestedValues } from './read.js';
 export * from './rearrange.js';
+export { type ScatterReduction, scatterReduce } from './scatter-reduce.js';
 
 import './optimizer-steps.js';
 import './read.js';

@@ -1,8 +1,8 @@
 /** Reading and writing by index tensors: indexSelect, gather, scatter, index, indexPut, embedding, oneHot. */
 import { dispatchOne } from '../core/dispatch.js';
 import { bool, int32, int64 } from '../core/dtype.js';
-import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
-import { defineOp, type Op } from '../core/op.js';
+import { DtypeError, IndexError, ShapeError } from '../core/errors.js';
+import { defineOp, type Op, type OpDefinition } from '../core/op.js';
 import { formatShape, numelOf, type Shape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
@@ -95,12 +95,13 @@ const gatherOp: Op<OneDim> = defineOp<OneDim>({
 export type ScatterReduce = 'set' | 'add' | 'multiply' | 'amax' | 'amin';
 const reduceCodes: Record<ScatterReduce, number> = { set: 0, add: 1, multiply: 2, amax: 3, amin: 4 };
 
-interface Scatter extends OneDim {
+export interface Scatter extends OneDim {
   reduce: ScatterReduce;
 }
-const scatterOp: Op<Scatter> = defineOp<Scatter>({
-  name: 'scatter',
-  doc: 'input[index[i][j]][j] = source[i][j] for dim 0, and so on; or combined by a reduction.',
+/** What the ops that scatter have in common. */
+export const scatterForm = {
+  kernel: 'scatter',
+  traits: ['strided-output'],
   updates: 0,
   kernelParams: ['reduce'],
   meta: ([x]) => [likeInput(x as Tensor)],
@@ -110,10 +111,15 @@ const scatterOp: Op<Scatter> = defineOp<Scatter>({
     writeRows((t, sizes, strides) => command.outputView(t, sizes, strides), output as Tensor, dim);
     command.param(reduceCodes[reduce]);
   },
+} satisfies Partial<OpDefinition<Scatter>>;
+
+const scatterOp: Op<Scatter> = defineOp<Scatter>({
+  ...scatterForm,
+  name: 'scatter',
+  doc: 'input[index[i][j]][j] = source[i][j] for dim 0, and so on; or added to what is there.',
   saves: { inputs: [1] },
   vjp: (ctx, g) => {
     const { dim, reduce } = ctx.params;
-    if (reduce !== 'set' && reduce !== 'add') throw new ArgumentError(`scatter: reduce "${reduce}" has no gradient`, { op: 'scatter', reduce });
     const index = ctx.input(1);
     return [reduce === 'set' ? scatter(g, dim, index, 0) : g, null, ctx.needs(2) ? gather(g, dim, index) : null];
   },
@@ -140,6 +146,12 @@ function indexAddInto(input: Tensor, dim: number, index: Tensor, source: Tensor,
   if (source.shape.length !== expected.length || expected.some((s, i) => s !== source.shape[i])) {
     throw new ShapeError(`indexAdd: expected a source of shape ${formatShape(expected)}, got ${formatShape(source.shape)}`, { op: 'indexAdd' });
   }
+  if (source.dtype !== input.dtype)
+    throw new DtypeError(`indexAdd: expected a source of dtype ${input.dtype.name}, got ${source.dtype.name}`, {
+      op: 'indexAdd',
+      expected: input.dtype.name,
+      given: source.dtype.name,
+    });
   return dispatchOne(indexAddOp, [input, index.reshape(-1).contiguous(), source.contiguous()], { dim: at, alpha }, into);
 }
 
@@ -163,7 +175,8 @@ export function gather(input: Tensor, dim: number, index: Tensor): Tensor {
   return dispatchOne(gatherOp, [input, index], { dim: at });
 }
 
-function scatterInto(input: Tensor, dim: number, index: Tensor, source: Tensor | number, reduce: ScatterReduce, into: Tensor | null): Tensor {
+/** The operands of ops that scatter, with the source cut to the index; `at` is the dim. */
+export function scatterOperands(input: Tensor, dim: number, index: Tensor, source: Tensor | number): { operands: Tensor[]; at: number } {
   const at = checkGather('scatter', input, dim, index);
   const values = typeof source === 'number' ? input.newFull([], source).expand(index.shape) : source;
   const sized = index.shape.every((s, i) => s <= (values.shape[i] as number));
@@ -174,7 +187,16 @@ function scatterInto(input: Tensor, dim: number, index: Tensor, source: Tensor |
   index.shape.forEach((s, i) => {
     if (s !== seen.shape[i]) seen = seen.narrow(i, 0, s);
   });
-  return dispatchOne(scatterOp, [input, index, seen], { dim: at, reduce }, into);
+  return { operands: [input, index, seen], at };
+}
+
+/** Scatters by products and extremes; installed by scatter-reduce.ts, which builds on this file. @internal */
+export const scatterReduceOp: { op: Op<Scatter> | null } = { op: null };
+
+function scatterInto(input: Tensor, dim: number, index: Tensor, source: Tensor | number, reduce: ScatterReduce, into: Tensor | null): Tensor {
+  const { operands, at } = scatterOperands(input, dim, index, source);
+  const op = reduce === 'set' || reduce === 'add' ? scatterOp : (scatterReduceOp.op as Op<Scatter>);
+  return dispatchOne(op, operands, { dim: at, reduce }, into);
 }
 
 /** `input` with `source` written at `index` along a dim. Gradient: input and source. @throws ShapeError, IndexError, DtypeError */

@@ -1,13 +1,13 @@
 /** Several tensors into one: cat, stack; and parts of matrices: tril, triu; and order: flip, roll, repeat. */
 import { dispatchOne } from '../core/dispatch.js';
 import { int64, promoteTypes } from '../core/dtype.js';
-import { ArgumentError, ShapeError } from '../core/errors.js';
+import { ArgumentError, DeviceError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { formatShape, sameShape, wrapDim, wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { arange } from './factories.js';
 import { addMethod } from './method.js';
-import { requireTensor } from './operand.js';
+import { requireOptions, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 
 /**
@@ -19,16 +19,26 @@ export function cat(tensors: readonly Tensor[], dim = 0): Tensor {
   if (tensors.length === 0) throw new ArgumentError('cat: expected at least one tensor', { op: 'cat' });
   for (const t of tensors) requireTensor(t, 'cat');
   const first = tensors.find((t) => !isEmptyVector(t)) ?? (tensors[0] as Tensor);
+  if (first.shape.length === 0) throw new ShapeError('cat: tensors without dims cannot be joined; stack() them', { op: 'cat', given: first.shape });
   const at = wrapDim(dim, first.shape.length, 'cat');
   tensors.forEach((t, i) => {
     const fits = isEmptyVector(t) || (t.shape.length === first.shape.length && t.shape.every((s, d) => d === at || s === first.shape[d]));
-    if (!fits) throw new ShapeError(`cat: tensor ${i} has shape ${formatShape(t.shape)}, tensor 0 has ${formatShape(first.shape)}; only dim ${dim} may differ`, { op: 'cat' });
+    if (!fits) {
+      const place = tensors.indexOf(first);
+      throw new ShapeError(`cat: tensor ${i} has shape ${formatShape(t.shape)}, tensor ${place} has ${formatShape(first.shape)}; only dim ${dim} may differ`, {
+        op: 'cat',
+        tensor: i,
+        expected: first.shape,
+        given: t.shape,
+      });
+    }
+    if (t.device !== first.device)
+      throw new DeviceError(`cat: tensor ${i} is on ${t.device}, tensor 0 on ${first.device}. Move one with .to(device).`, { op: 'cat', tensor: i, given: String(t.device) });
   });
   const dtype = tensors.reduce((d, t) => promoteTypes(d, t.dtype), first.dtype);
-  const { device } = first;
   return dispatchOne(
     catOp,
-    tensors.map((t) => (t.dtype === dtype && t.device === device ? t : t.to({ dtype, device }))),
+    tensors.map((t) => (t.dtype === dtype ? t : t.to(dtype))),
     { dim: at, sizes: tensors.map((t) => (isEmptyVector(t) ? 0 : (t.shape[at] as number))) },
   );
 }
@@ -103,26 +113,31 @@ const triOp: Op<Triangle> = defineOp<Triangle>({
   ],
 });
 
-function triangle(name: string, input: Tensor, diagonal: number, upper: number): Tensor {
+function triangle(name: string, input: Tensor, options: { diagonal?: number }, upper: number): Tensor {
   requireTensor(input, name);
+  requireOptions(options, name, '{ diagonal: -1 }');
+  const { diagonal = 0 } = options;
+  if (!Number.isInteger(diagonal)) throw new ArgumentError(`${name}: expected the diagonal to be an integer, got ${String(diagonal)}`, { op: name, diagonal });
   if (input.shape.length < 2) throw new ShapeError(`${name}: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: name });
   return dispatchOne(triOp, [input], { diagonal, upper });
 }
 
 /** The lower triangle of matrices: elements on and below the given diagonal. Gradient: yes. @throws ShapeError */
-export function tril(input: Tensor, { diagonal = 0 } = {}): Tensor {
-  return triangle('tril', input, diagonal, 0);
+export function tril(input: Tensor, options: { diagonal?: number } = {}): Tensor {
+  return triangle('tril', input, options, 0);
 }
 
 /** The upper triangle of matrices: elements on and above the given diagonal. Gradient: yes. @throws ShapeError */
-export function triu(input: Tensor, { diagonal = 0 } = {}): Tensor {
-  return triangle('triu', input, diagonal, 1);
+export function triu(input: Tensor, options: { diagonal?: number } = {}): Tensor {
+  return triangle('triu', input, options, 1);
 }
 
 /** Dims in reverse order of elements. Gradient: yes. @throws IndexError */
 export function flip(input: Tensor, ...dims: readonly (number | readonly number[])[]): Tensor {
   requireTensor(input, 'flip');
-  const list = wrapDims(dims.flat() as number[], input.shape.length, 'flip');
+  const given = dims.flat() as number[];
+  if (dims.length === 0) throw new ArgumentError('flip: expected the dims to flip', { op: 'flip' });
+  const list = given.length === 0 ? [] : wrapDims(given, input.shape.length, 'flip');
   return list.reduce((t, d) => {
     const size = t.shape[d] as number;
     return t.indexSelect(d, arange(size - 1, -1, -1, { dtype: int64, device: t.device }));
@@ -170,11 +185,11 @@ for (const [name, upper] of [
   ['tril', 0],
   ['triu', 1],
 ] as const) {
-  addMethod(name, function ({ diagonal = 0 } = {}) {
-    return triangle(name, this, diagonal, upper);
+  addMethod(name, function (options: { diagonal?: number } = {}) {
+    return triangle(name, this, options, upper);
   });
-  addMethod(`${name}_`, function ({ diagonal = 0 } = {}) {
-    return this.copy_(triangle(name, this, diagonal, upper));
+  addMethod(`${name}_`, function (options: { diagonal?: number } = {}) {
+    return this.copy_(triangle(name, this, options, upper));
   });
 }
 addMethod('flip', function (...dims: (number | readonly number[])[]) {

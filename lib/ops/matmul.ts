@@ -6,7 +6,7 @@ import { defineOp, type Op } from '../core/op.js';
 import { broadcastShapes, broadcastStrides, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { addMethod } from './method.js';
-import { describe, requireTensor } from './operand.js';
+import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 
 interface Product {
@@ -176,7 +176,8 @@ export function matmul(input: Tensor, other: Tensor): Tensor {
 
 function requireDims(op: string, t: Tensor, ndim: number, argument: string): void {
   requireTensor(t, op, argument);
-  if (t.shape.length !== ndim) throw new ShapeError(`${op}: expected ${argument} to have ${ndim} dims, got ${describe(t.shape)}: ${formatShape(t.shape)}`, { op, shape: t.shape });
+  if (t.shape.length !== ndim)
+    throw new ShapeError(`${op}: expected ${argument} to have ${ndim} dims, got ${t.dtype.name}${formatShape(t.shape)}`, { op, argument, expected: ndim, given: t.shape });
 }
 
 /** Product of two matrices. @throws ShapeError */

@@ -26,6 +26,12 @@ export function operands(a: TensorLike, b: TensorLike, op: string): [Tensor, Ten
   throw new ArgumentError(`${op}: expected at least one tensor, got ${describe(a)} and ${describe(b)}`, { op });
 }
 
+/** @throws ArgumentError unless `options` is an object: PyTorch's positional arguments are options here. */
+export function requireOptions(options: unknown, op: string, example: string): void {
+  if (typeof options === 'object' && options !== null) return;
+  throw new ArgumentError(`${op}: expected options such as ${example}, got ${describe(options)}`, { op, argument: 'options', given: describe(options) });
+}
+
 /** A short name of what was given, for messages. */
 export function describe(value: unknown): string {
   if (value === null || value === undefined) return String(value);

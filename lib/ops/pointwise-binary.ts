@@ -1,10 +1,12 @@
 /** Arithmetic of two operands with broadcasting and promotion; either may be a plain number. */
 import { dispatchOne } from '../core/dispatch.js';
+import { bool } from '../core/dtype.js';
+import { ArgumentError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS } from './method.js';
-import { operand, operands, type TensorLike } from './operand.js';
+import { describe, operand, operands, requireOptions, type TensorLike } from './operand.js';
 import { binarySamples } from './samples.js';
 import { where } from './where.js';
 
@@ -34,6 +36,7 @@ const subOp: Op<Alpha> = definePointwise<Alpha>('sub', 2, {
   doc: 'input - alpha * other.',
   expression: 'x - p0 * y',
   classes: 'A',
+  refuses: ([a, b]) => (a?.dtype === bool && b?.dtype === bool ? 'bool tensors have no difference; use logicalXor' : null),
   kernelParams: ['alpha'],
   vjp: (ctx, g) => [ctx.needs(0) ? g : null, ctx.needs(1) ? scaled(g, -ctx.params.alpha) : null],
   samples: binarySamples({ alpha: 2 }),
@@ -94,6 +97,12 @@ const powOp: Op<None> = definePointwise<None>('pow', 2, {
   doc: 'input to the power of exponent.',
   expression: 'm::pow(x, y)',
   classes: 'A',
+  refuses: ([base, exponent]) => {
+    const isNegative = exponent?.storage === null && exponent.scalarValue < 0;
+    return isNegative && base?.dtype.isFloatingPoint === false && !exponent.dtype.isFloatingPoint
+      ? `integers to a negative power (${exponent.scalarValue}) are no integers; convert the base with .float() first`
+      : null;
+  },
   saves: { inputs: [0, 1], outputs: [0] },
   vjp: (ctx, g) => {
     const base = ctx.input(0);
@@ -167,17 +176,28 @@ function scaled(g: Tensor, factor: number): Tensor {
 }
 
 /** input + alpha * other. @throws ShapeError, DeviceError */
-export function add(input: TensorLike, other: TensorLike, options: { alpha?: number } = ALPHA_ONE): Tensor {
-  return dispatchOne(addOp, operands(input, other, 'add'), alphaOf(options));
+export function add(input: TensorLike, other: TensorLike, options?: { alpha?: number }): Tensor {
+  const both = operands(input, other, 'add');
+  return dispatchOne(addOp, both, options === undefined ? ALPHA_ONE : alphaOf(options, 'add', both));
 }
 
 /** input - alpha * other. @throws ShapeError, DeviceError */
-export function sub(input: TensorLike, other: TensorLike, options: { alpha?: number } = ALPHA_ONE): Tensor {
-  return dispatchOne(subOp, operands(input, other, 'sub'), alphaOf(options));
+export function sub(input: TensorLike, other: TensorLike, options?: { alpha?: number }): Tensor {
+  const both = operands(input, other, 'sub');
+  return dispatchOne(subOp, both, options === undefined ? ALPHA_ONE : alphaOf(options, 'sub', both));
 }
 
-function alphaOf(options: { alpha?: number }): Alpha {
-  return options.alpha === undefined || options.alpha === 1 ? ALPHA_ONE : { alpha: options.alpha };
+/** @throws ArgumentError for other options, and a fraction between integers */
+function alphaOf(options: { alpha?: number }, op: string, [a, b]: readonly [Tensor, Tensor]): Alpha {
+  requireOptions(options, op, '{ alpha: 2 }');
+  const { alpha = 1, ...others } = options;
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined) throw new ArgumentError(`${op}: there is no option ${unknown}; known ones: alpha`, { op, option: unknown });
+  if (typeof alpha !== 'number') throw new ArgumentError(`${op}: expected alpha to be a number, got ${describe(alpha)}`, { op, alpha });
+  if (alpha === 1) return ALPHA_ONE;
+  if (!Number.isInteger(alpha) && !a.dtype.isFloatingPoint && !b.dtype.isFloatingPoint)
+    throw new ArgumentError(`${op}: for ${a.dtype.name} and ${b.dtype.name}, alpha must be an integer, got ${alpha}. Convert one with .float() first.`, { op, alpha });
+  return { alpha };
 }
 
 /** Product, element by element. @throws ShapeError, DeviceError */
@@ -222,10 +242,12 @@ for (const [name, op] of [
   ['sub', subOp],
 ] as const) {
   addMethod(name, function (other: TensorLike, options?: { alpha?: number }) {
-    return dispatchOne(op, [this, operand(other, this.device, name)], options === undefined ? ALPHA_ONE : alphaOf(options));
+    const both: [Tensor, Tensor] = [this, operand(other, this.device, name)];
+    return dispatchOne(op, both, options === undefined ? ALPHA_ONE : alphaOf(options, name, both));
   });
   addMethod(`${name}_`, function (other: TensorLike, options?: { alpha?: number }) {
-    return dispatchOne(op, [this, operand(other, this.device, name)], options === undefined ? ALPHA_ONE : alphaOf(options), this);
+    const both: [Tensor, Tensor] = [this, operand(other, this.device, name)];
+    return dispatchOne(op, both, options === undefined ? ALPHA_ONE : alphaOf(options, `${name}_`, both), this);
   });
 }
 addMethod('div', function (other: TensorLike, options?: { roundingMode?: RoundingMode }) {

@@ -1,8 +1,12 @@
 /** Pointwise ops of one tensor: exponentials, powers, trigonometry, rounding. Gradients in float only, as in PyTorch. */
+import { dispatchOne } from '../core/dispatch.js';
+import { bool } from '../core/dtype.js';
+import { ArgumentError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
-import { NO_PARAMS, unaryFunction } from './method.js';
+import { addMethod, NO_PARAMS, unaryFunction } from './method.js';
+import { requireOptions, requireTensor } from './operand.js';
 import { unarySamples } from './samples.js';
 
 type None = Record<string, never>;
@@ -186,6 +190,7 @@ export const neg = unary('neg', {
   doc: 'Each element with its sign changed.',
   expression: '-x',
   classes: 'A',
+  refuses: ([x]) => (x?.dtype === bool ? 'a bool tensor has no sign; use logicalNot' : null),
   vjp: (_ctx, g) => [g.neg()],
 });
 export const abs = unary('abs', {
@@ -209,7 +214,43 @@ const zeroGradient: Definition['vjp'] = (_ctx, g) => [g.zerosLike()];
 export const sign = unary('sign', { doc: '-1, 0 or 1.', expression: 'm::sign(x)', classes: 'A', vjp: zeroGradient });
 export const floor = unary('floor', { doc: 'The next integer below.', expression: 'm::floor(x)', classes: 'A', vjp: zeroGradient });
 export const ceil = unary('ceil', { doc: 'The next integer above.', expression: 'm::ceil(x)', classes: 'A', vjp: zeroGradient });
-export const round = unary('round', { doc: 'The nearest integer, halves to even.', expression: 'm::round(x)', classes: 'A', vjp: zeroGradient });
+const roundOp = definePointwise<None>('round', 1, {
+  doc: 'The nearest integer, halves to even.',
+  expression: 'm::round(x)',
+  classes: 'A',
+  vjp: zeroGradient,
+  samples: unarySamples(NO_PARAMS as None),
+});
+
+/** Options of {@link round}. */
+export interface RoundOptions {
+  /** Digits after the point; negative ones round to tens, hundreds and so on. */
+  decimals?: number;
+}
+
+/**
+ * The nearest integer, or the nearest number of so many decimals; halves to even. Gradient: 0.
+ *
+ * @throws ArgumentError for decimals that are no integer, or of integers
+ * @see PyTorch `torch.round`
+ */
+export function round(input: Tensor, options: RoundOptions = {}): Tensor {
+  requireTensor(input, 'round');
+  requireOptions(options, 'round', '{ decimals: 2 }');
+  const { decimals = 0 } = options;
+  if (!Number.isInteger(decimals)) throw new ArgumentError(`round: expected decimals to be an integer, got ${String(decimals)}`, { op: 'round', decimals });
+  const whole = (t: Tensor): Tensor => dispatchOne(roundOp, [t], NO_PARAMS);
+  if (decimals === 0) return whole(input);
+  if (!input.dtype.isFloatingPoint) throw new ArgumentError(`round: ${input.dtype.name} has no decimals`, { op: 'round', decimals });
+  const scale = 10 ** Math.abs(decimals);
+  return decimals > 0 ? whole(input.mul(scale)).div(scale) : whole(input.div(scale)).mul(scale);
+}
+addMethod('round', function (options?: RoundOptions) {
+  return round(this, options);
+});
+addMethod('round_', function (options?: RoundOptions) {
+  return options === undefined ? dispatchOne(roundOp, [this], NO_PARAMS, this) : this.copy_(round(this, options));
+});
 export const trunc = unary('trunc', { doc: 'The integer part, towards zero.', expression: 'm::trunc(x)', classes: 'A', vjp: zeroGradient });
 
 export const isnan = unary('isnan', { doc: 'Whether each element is NaN.', expression: 'x != x', classes: 'A', result: 'BOOL', vjp: 'not-differentiable' });
@@ -313,8 +354,8 @@ declare module '../core/tensor.js' {
     ceil(): Tensor;
     ceil_(): this;
     /** The nearest integer, halves to even. */
-    round(): Tensor;
-    round_(): this;
+    round(options?: RoundOptions): Tensor;
+    round_(options?: RoundOptions): this;
     /** The integer part, towards zero. */
     trunc(): Tensor;
     trunc_(): this;

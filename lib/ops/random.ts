@@ -10,7 +10,7 @@ import { broadcastShapes, checkSizes, contiguousStrides, type Shape } from '../c
 import { Tensor } from '../core/tensor.js';
 import type { TensorOptions } from './factories.js';
 import { addMethod } from './method.js';
-import { requireTensor } from './operand.js';
+import { requireOptions, requireTensor } from './operand.js';
 import { finish } from './pinned.js';
 import { sampleTensor } from './samples.js';
 
@@ -30,7 +30,7 @@ function defineRandom(name: string, kernel: string, doc: string, parameters: rea
   return defineOp<Draw>({
     name,
     doc,
-    traits: ['random'],
+    traits: ['random', 'strided-output'],
     kernel,
     kernelParams: ['seedLow', 'seedHigh', 'offset', ...parameters],
     meta: (_inputs, { shape, dtype, device }) => [{ shape, strides: null, dtype, device }],
@@ -83,6 +83,7 @@ export function randn(size: Shape, options: RandomOptions = {}): Tensor {
 export function normal(mean: number, std: number, size: Shape, options?: RandomOptions): Tensor;
 export function normal(mean: Tensor | number, std: Tensor | number, size?: null, options?: Pick<RandomOptions, 'generator'>): Tensor;
 export function normal(mean: Tensor | number, std: Tensor | number, size: Shape | null = null, options: RandomOptions = {}): Tensor {
+  if (typeof std === 'number') requireSpread(std, 'normal');
   if (typeof mean === 'number' && typeof std === 'number') return draw(normalOp, size ?? [], options.dtype ?? getDefaultDtype(), mean, std, options, 'normal');
   const [m, s] = [mean, std].map((t) => (t instanceof Tensor ? t.shape : []));
   const like = (mean instanceof Tensor ? mean : std) as Tensor;
@@ -91,11 +92,26 @@ export function normal(mean: Tensor | number, std: Tensor | number, size: Shape 
     .add(mean);
 }
 
+/** @throws ArgumentError */
+function requireSpread(std: number, op: string): void {
+  if (!(std >= 0)) throw new ArgumentError(`${op}: expected a standard deviation of 0 or more, got ${std}`, { op, std });
+}
+
 /** Integers in [low, high), as int64. @throws ArgumentError if the range is empty */
 export function randint(low: number, high: number, size: Shape, options: RandomOptions = {}): Tensor {
   if (!Number.isSafeInteger(low) || !Number.isSafeInteger(high) || low >= high)
     throw new ArgumentError(`randint: expected integers low < high, got ${low} and ${high}`, { op: 'randint', low, high });
-  return draw(integerOp, size, options.dtype ?? int64, low, high, options, 'randint');
+  const dtype = options.dtype ?? int64;
+  requireRange(dtype, low, high, 'randint');
+  return draw(integerOp, size, dtype, low, high, options, 'randint');
+}
+
+/** @throws ArgumentError where an integer dtype does not hold all of [low, high) */
+function requireRange(dtype: DType, low: number, high: number, op: string): void {
+  if (dtype.isFloatingPoint) return;
+  const { min, max } = dtype === bool ? { min: 0, max: 1 } : iinfo(dtype);
+  if (!(low < high)) throw new ArgumentError(`${op}: expected low < high, got ${low} and ${high}`, { op, low, high });
+  if (low < min || high - 1 > max) throw new ArgumentError(`${op}: ${dtype.name} does not hold all integers from ${low} to ${high - 1}`, { op, low, high, dtype: dtype.name });
 }
 
 /** The integers 0 to n - 1 in random order, as int64. */
@@ -114,24 +130,47 @@ export const randnLike = (input: Tensor, options: RandomOptions = {}): Tensor =>
 /** Integers in [low, high) in the shape, dtype and device of `input`. @throws ArgumentError if the range is empty */
 export const randintLike = (input: Tensor, low: number, high: number, options: RandomOptions = {}): Tensor => randint(low, high, input.shape, like(input, options));
 
-/** Draws 1 with the probability that each element gives, else 0. @throws ArgumentError */
+/**
+ * Draws 1 with the probability that each element gives, else 0.
+ *
+ * @throws ArgumentError for what is no probability, on the CPU, which looks at the values; on a GPU nobody waits for them
+ */
 export function bernoulli(input: Tensor, options: RandomOptions = {}): Tensor {
   requireTensor(input, 'bernoulli');
+  requireOnCpu(input, (p) => p.ge(0).logicalAnd(p.le(1)), 'bernoulli: expected probabilities between 0 and 1');
   return randLike(input, options).lt(input).to(input.dtype);
 }
 
-/** Indices drawn with the given weights (last dim), with replacement by default. Gradient: none. @throws ArgumentError */
-export function multinomial(weights: Tensor, numSamples: number, { replacement = true, generator }: { replacement?: boolean; generator?: Generator } = {}): Tensor {
+/** @throws ArgumentError unless all elements are as they should be. Blocks; tensors of a GPU and of a capture are taken on trust. */
+function requireOnCpu(input: Tensor, isRight: (t: Tensor) => Tensor, message: string): void {
+  if (input.device.type !== 'cpu' || input.isFake || input.numel() === 0) return;
+  const wrong = isRight(input.detach()).logicalNot();
+  if (!wrong.any().item()) return;
+  const [value] = input.detach().maskedSelect(wrong).toTypedArray();
+  throw new ArgumentError(`${message}, got ${String(value)}`, { op: message.slice(0, message.indexOf(':')), given: value });
+}
+
+/**
+ * Indices drawn with the given weights (last dim), each at most once unless `replacement` is set. Gradient: none.
+ *
+ * @throws ArgumentError for counts that are not there and, on the CPU, weights that are negative, not finite or all 0
+ */
+export function multinomial(weights: Tensor, numSamples: number, options: { replacement?: boolean; generator?: Generator } = {}): Tensor {
   requireTensor(weights, 'multinomial');
+  requireOptions(options, 'multinomial', '{ replacement: true }');
+  const { replacement = false, generator } = options;
   const n = weights.shape[weights.shape.length - 1] ?? 0;
   if (numSamples < 1 || (!replacement && numSamples > n)) throw new ArgumentError(`multinomial: cannot draw ${numSamples} of ${n}`, { op: 'multinomial', numSamples });
-  const options = { device: weights.device, ...(generator ? { generator } : {}) };
+  requireOnCpu(weights, (w) => w.ge(0).logicalAnd(w.isfinite()), 'multinomial: expected weights of 0 or more');
+  requireOnCpu(weights.detach().sum(-1), (total) => total.gt(0), 'multinomial: expected a positive sum of weights');
+  if (!replacement) requireOnCpu(weights.detach().gt(0).sum(-1), (count) => count.ge(numSamples), `multinomial: expected ${numSamples} weights above 0 or replacement`);
+  const drawOptions = { device: weights.device, ...(generator ? { generator } : {}) };
   if (!replacement) {
     // The largest of exponential races: u^(1/w) ordered as log(u) / w.
-    return rand(weights.shape, options).log().div(weights.float()).topk(numSamples, -1).indices;
+    return rand(weights.shape, drawOptions).log().div(weights.float()).topk(numSamples, -1).indices;
   }
   const sums = weights.float().cumsum(-1);
-  const drawn = rand([...weights.shape.slice(0, -1), numSamples], options).mul(sums.narrow(-1, n - 1, 1));
+  const drawn = rand([...weights.shape.slice(0, -1), numSamples], drawOptions).mul(sums.narrow(-1, n - 1, 1));
   return sums
     .unsqueeze(-2)
     .le(drawn.unsqueeze(-1))
@@ -185,16 +224,20 @@ export function dropout(input: Tensor, p = 0.5, training = true, { generator = d
 }
 
 addMethod('uniform_', function (low = 0, high = 1, options: RandomOptions = {}) {
+  if (!(low <= high)) throw new ArgumentError(`uniform_: expected low <= high, got ${low} and ${high}`, { op: 'uniform_', low, high });
   return draw(uniformOp, this.shape, this.dtype, low, high, options, 'uniform_', this);
 });
 addMethod('normal_', function (mean = 0, std = 1, options: RandomOptions = {}) {
+  requireSpread(std, 'normal_');
   return draw(normalOp, this.shape, this.dtype, mean, std, options, 'normal_', this);
 });
 addMethod('bernoulli_', function (p = 0.5, options: RandomOptions = {}) {
+  if (!(p >= 0 && p <= 1)) throw new ArgumentError(`bernoulli_: expected a probability between 0 and 1, got ${p}`, { op: 'bernoulli_', p });
   return draw(bernoulliOp, this.shape, this.dtype, p, 0, options, 'bernoulli_', this);
 });
 addMethod('random_', function (low = 0, high: number | null = null, options: RandomOptions = {}) {
   const most = this.dtype.isFloatingPoint ? 2 / finfo(this.dtype).eps : Math.min(2 ** 53, Number(this.dtype === bool ? 1 : iinfo(this.dtype).max) + 1);
+  requireRange(this.dtype, low, high ?? most, 'random_');
   return draw(integerOp, this.shape, this.dtype, low, high ?? most, options, 'random_', this);
 });
 addMethod('exponential_', function (lambd = 1, options: RandomOptions = {}) {

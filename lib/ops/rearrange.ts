@@ -49,6 +49,8 @@ export function repeatInterleave(input: Tensor, repeats: number | Tensor, dim: n
   if (repeats.ndim > 1 || (repeats.numel() !== 1 && repeats.numel() !== size)) {
     throw new ShapeError(`repeatInterleave: ${formatShape(repeats.shape)} counts for ${size} slices`, { op: 'repeatInterleave' });
   }
+  if (outputSize === null && repeats.numel() > 0 && repeats.lt(0).any().item())
+    throw new ArgumentError('repeatInterleave: expected counts of 0 or more, got negative ones', { op: 'repeatInterleave' });
   const ends = repeats.long().expand([size]).cumsum(0);
   const total = outputSize ?? (size === 0 ? 0 : Number(ends.select(0, -1).item()));
   return input.indexSelect(at, searchsorted(ends, arange(total, { device: input.device }), { right: true }));

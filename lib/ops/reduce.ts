@@ -8,8 +8,9 @@ import { DtypeError, IndexError } from '../core/errors.js';
 import { defineOp, type Op, type OpDefinition, type Sample } from '../core/op.js';
 import { formatShape, numelOf, type Shape, wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
+import { cat } from './join.js';
 import { addMethod } from './method.js';
-import { requireTensor } from './operand.js';
+import { requireOptions, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
 
@@ -133,23 +134,36 @@ const meanOp = defineReduction('mean', 'reduce_mean', 'Mean over dims.', same, (
   return [restore(g, shape, ctx.params).div(count)];
 });
 
-const prodOp = defineReduction('prod', 'reduce_prod', 'Product over dims.', widened, (ctx, g) => [prodGradient(g, ctx.input(0), ctx.output(0), ctx.params)], savesBoth, 'float32');
+const prodOp = defineReduction('prod', 'reduce_prod', 'Product over dims.', widened, (ctx, g) => [prodGradient(g, ctx.input(0), ctx.params)], { inputs: [0] }, 'float32');
 
-/** d prod / dx_i is the product of the others: by division, and where zeros are, by products from both sides. */
-function prodGradient(g: Tensor, x: Tensor, product: Tensor, params: Reduction): Tensor {
-  const byDivision = restore(g.mul(product), x.shape, params).div(x);
-  const zero = x.eq(0);
-  const zeros = zero.sum(params.dims, { keepdim: true });
-  const othersProduct = where(zero, 1, x).prod(params.dims[0] as number, { keepdim: true });
-  const alone = zero.logicalAnd(zeros.eq(1));
-  const atZero = restore(g, x.shape, params).mul(othersProduct);
-  return where(zeros.eq(0), byDivision, where(alone, atZero, 0));
+/** d prod / dx_i is the product of the others: of those before it and those after it, since a division would fail at zeros. */
+function prodGradient(g: Tensor, x: Tensor, params: Reduction): Tensor {
+  const { dims } = params;
+  if (x.numel() === 0) return x.zerosLike();
+  const order = [...x.shape.keys()].filter((i) => !dims.includes(i)).concat(dims);
+  const moved = x.permute(order);
+  const rows = moved.reshape([-1, dims.reduce((n, d) => n * (x.shape[d] as number), 1)]);
+  const others = productOfOthers(rows)
+    .reshape(moved.shape)
+    .permute(order.map((_, i) => order.indexOf(i)));
+  return restore(g, x.shape, params).mul(others);
+}
+
+function productOfOthers(rows: Tensor): Tensor {
+  const [count, size] = rows.shape as [number, number];
+  const one = rows.newOnes([count, 1]);
+  const before = cat([one, rows.narrow(1, 0, size - 1)], 1).cumprod(1);
+  const after = cat([one, rows.narrow(1, 1, size - 1).flip([1])], 1)
+    .cumprod(1)
+    .flip([1]);
+  return before.mul(after);
 }
 
 /** The gradient goes to all elements that equal the extremum, in equal parts. */
 const extremumRule: Rule = (ctx, g) => {
   const x = ctx.input(0);
-  const hits = x.eq(restore(ctx.output(0), x.shape, ctx.params)).to(g.dtype);
+  const extremum = restore(ctx.output(0), x.shape, ctx.params);
+  const hits = x.eq(extremum).logicalOr(x.isnan().logicalAnd(extremum.isnan())).to(g.dtype); // a NaN is the extremum
   const share = hits.div(hits.sum(ctx.params.dims, { keepdim: true }));
   return [restore(g, x.shape, ctx.params).mul(share)];
 };
@@ -234,14 +248,21 @@ function normGradient(g: Tensor, x: Tensor, norm: Tensor, params: Norm): Tensor 
   if (order === 1) return spread.mul(x.sign());
   if (order === 2) return where(whole.eq(0), 0, spread.mul(x.div(whole)));
   if (!Number.isFinite(order)) {
-    const hits = x.abs().eq(whole);
+    const hits = x.abs().eq(whole).logicalOr(x.isnan().logicalAnd(whole.isnan()));
     return spread
       .mul(x.sign())
       .mul(hits)
       .div(hits.sum(params.dims, { keepdim: true }));
   }
-  const scaled = x.mul(x.abs().pow(order - 2)).div(whole.pow(order - 1));
-  return where(whole.eq(0), 0, spread.mul(scaled));
+  const magnitude = where(x.eq(0), 0, where(x.eq(0), 1, x.abs()).pow(order - 1)); // infinite at 0 for orders below 1; the gradient there is 0
+  return where(
+    whole.eq(0),
+    0,
+    spread
+      .mul(x.sign())
+      .mul(magnitude)
+      .div(whole.pow(order - 1)),
+  );
 }
 
 /** @throws IndexError for an extremum over nothing. */
@@ -265,9 +286,13 @@ export interface ReduceOptions {
   dtype?: DType;
 }
 
+const NO_OPTIONS = Object.freeze({});
+
 function reduction(op: Op<Reduction>, check: ((input: Tensor, dims: readonly number[], op: string) => void) | null = null) {
-  const fn = (input: Tensor, dim: Dims = null, { keepdim = false, dtype }: ReduceOptions = {}): Tensor => {
+  const fn = (input: Tensor, dim: Dims = null, options: ReduceOptions = NO_OPTIONS): Tensor => {
     requireTensor(input, op.name);
+    if (options !== NO_OPTIONS) requireOptions(options, op.name, '{ keepdim: true }');
+    const { keepdim = false, dtype } = options;
     const given = dtype === undefined ? input : input.to(dtype);
     const dims = wrapDims(dim, input.shape.length, op.name);
     check?.(given, dims, op.name);
@@ -301,8 +326,10 @@ export interface VarianceOptions {
 }
 
 /** Variance and mean over dims, in one pass. Gradient: yes. @throws DtypeError for integers */
-export function varMean(input: Tensor, dim: Dims = null, { correction = 1, keepdim = false }: VarianceOptions = {}): [Tensor, Tensor] {
+export function varMean(input: Tensor, dim: Dims = null, options: VarianceOptions = NO_OPTIONS): [Tensor, Tensor] {
   requireTensor(input, 'var');
+  requireOptions(options, 'var', '{ correction: 0 }');
+  const { correction = 1, keepdim = false } = options;
   requireFloat(input, 'var');
   return dispatch(varMeanOp, [input], { dims: wrapDims(dim, input.shape.length, 'var'), keepdim, correction }) as [Tensor, Tensor];
 }
@@ -316,12 +343,17 @@ export { variance as var };
 
 /** Standard deviation over dims. Gradient: yes. @throws DtypeError for integers */
 export function std(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): Tensor {
-  return variance(input, dim, options).sqrt();
+  const squared = variance(input, dim, options);
+  if (!input.requiresGrad) return squared.sqrt();
+  const constant = squared.eq(0);
+  return where(constant, 0, where(constant, 1, squared).sqrt()); // the slope of the root is infinite at 0; the gradient there is 0
 }
 
 /** The p-norm over dims (all by default): (sum |x|^p)^(1/p); the count of non-zeros for 0. @throws DtypeError for integers */
-export function norm(input: Tensor, p: number | 'fro' = 2, dim: Dims = null, { keepdim = false }: { keepdim?: boolean } = {}): Tensor {
+export function norm(input: Tensor, p: number | 'fro' = 2, dim: Dims = null, options: { keepdim?: boolean } = NO_OPTIONS): Tensor {
   requireTensor(input, 'norm');
+  requireOptions(options, 'norm', '{ keepdim: true }');
+  const { keepdim = false } = options;
   requireFloat(input, 'norm');
   return dispatchOne(normOp, [input], { dims: wrapDims(dim, input.shape.length, 'norm'), keepdim, order: p === 'fro' ? 2 : p });
 }

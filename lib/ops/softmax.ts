@@ -7,7 +7,7 @@ import type { Tensor } from '../core/tensor.js';
 import { overwrite } from './composite.js';
 import { flip } from './join.js';
 import { addMethod } from './method.js';
-import { requireTensor } from './operand.js';
+import { requireOptions, requireTensor } from './operand.js';
 import { lowerRows } from './rows.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
@@ -124,8 +124,10 @@ export interface DtypeOption {
 }
 
 function alongDim(op: Op<OneDim>, floatOnly: boolean) {
-  const fn = (input: Tensor, dim: number, { dtype }: DtypeOption = {}): Tensor => {
+  const fn = (input: Tensor, dim: number, options: DtypeOption = {}): Tensor => {
     requireTensor(input, op.name);
+    requireOptions(options, op.name, '{ dtype: float64 }');
+    const { dtype } = options;
     const given = dtype === undefined ? (floatOnly && !input.dtype.isFloatingPoint ? input.float() : input) : input.to(dtype);
     return dispatchOne(op, [given], { dim: wrapDim(dim, input.shape.length, op.name) });
   };

@@ -6,7 +6,7 @@ import { defineOp, type Op } from '../core/op.js';
 import { formatShape, wrapDim } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
-import { requireTensor } from './operand.js';
+import { requireOptions, requireTensor } from './operand.js';
 import { maximum, minimum } from './pointwise-binary.js';
 import { amax, amin, lowerReduction, type Reduction, reductionSamples } from './reduce.js';
 import { lowerRows } from './rows.js';
@@ -34,8 +34,10 @@ const argmaxOp = argReduction('argmax', 'reduce_argmax', 'Index of the largest e
 const argminOp = argReduction('argmin', 'reduce_argmin', 'Index of the smallest element; the first of several, NaN wins.');
 
 function argFunction(op: Op<Reduction>) {
-  const fn = (input: Tensor, dim: number | null = null, { keepdim = false }: { keepdim?: boolean } = {}): Tensor => {
+  const fn = (input: Tensor, dim: number | null = null, options: { keepdim?: boolean } = {}): Tensor => {
     requireTensor(input, op.name);
+    requireOptions(options, op.name, '{ keepdim: true }');
+    const { keepdim = false } = options;
     const ndim = input.shape.length;
     const dims = dim === null ? input.shape.map((_, i) => i) : ndim === 0 ? [] : [wrapDim(dim, ndim, op.name)];
     if (input.numel() === 0 && dims.some((d) => input.shape[d] === 0)) {
@@ -138,8 +140,10 @@ const topkOp: Op<TopkParams> = defineOp<TopkParams>({
 });
 
 /** Elements of one dim in order, and their indices. Gradient: values. @throws IndexError */
-export function sort(input: Tensor, dim = -1, { descending = false }: { descending?: boolean; stable?: boolean } = {}): ValuesAndIndices {
+export function sort(input: Tensor, dim = -1, options: { descending?: boolean; stable?: boolean } = {}): ValuesAndIndices {
   requireTensor(input, 'sort');
+  requireOptions(options, 'sort', '{ descending: true }');
+  const { descending = false } = options;
   const [values, indices] = dispatch(sortOp, [input], { dim: wrapDim(dim, input.shape.length, 'sort'), descending: Number(descending) });
   return { values: values as Tensor, indices: indices as Tensor };
 }
@@ -150,8 +154,10 @@ export function argsort(input: Tensor, dim = -1, options: { descending?: boolean
 }
 
 /** The k largest elements of one dim in order, and their indices. Gradient: values. @throws ArgumentError, IndexError */
-export function topk(input: Tensor, k: number, dim = -1, { largest = true }: { largest?: boolean } = {}): ValuesAndIndices {
+export function topk(input: Tensor, k: number, dim = -1, options: { largest?: boolean } = {}): ValuesAndIndices {
   requireTensor(input, 'topk');
+  requireOptions(options, 'topk', '{ largest: false }');
+  const { largest = true } = options;
   const at = wrapDim(dim, input.shape.length, 'topk');
   const size = input.shape[at] ?? 1;
   if (!Number.isInteger(k) || k < 0 || k > size)

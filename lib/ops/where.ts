@@ -4,10 +4,11 @@ import { bool } from '../core/dtype.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import type { Op, Sample } from '../core/op.js';
 import { Tensor } from '../core/tensor.js';
+import { holdsIntegers, toInteger } from '../core/values.js';
 import { definePointwise } from './define-pointwise.js';
 import { nonzero } from './index-tensors.js';
 import { addMethod, NO_PARAMS } from './method.js';
-import { operand, requireTensor, type TensorLike } from './operand.js';
+import { describe, operand, requireTensor, type TensorLike } from './operand.js';
 import { sampleTensor, unarySamples } from './samples.js';
 
 type None = Record<string, never>;
@@ -53,6 +54,11 @@ function checkMask(mask: Tensor, op: string): void {
   if (mask.dtype !== bool) throw new DtypeError(`${op}: expected a bool mask, got ${mask.dtype.name}`, { op, dtype: mask.dtype.name });
 }
 
+/** @throws ArgumentError for a number that integers do not hold, which would be taken for another one. */
+function checkFill(input: Tensor, value: TensorLike, op: string): void {
+  if (typeof value === 'number' && holdsIntegers(input.dtype)) toInteger(value, input.dtype, op);
+}
+
 addMethod('where', function (condition: Tensor, other: TensorLike) {
   return where(condition, this, other);
 });
@@ -61,12 +67,14 @@ addMethod('maskedFill', function (mask: Tensor, value: TensorLike) {
 });
 addMethod('maskedFill_', function (mask: Tensor, value: TensorLike) {
   checkMask(mask, 'maskedFill_');
+  checkFill(this, value, 'maskedFill_');
   return dispatchOne(whereOp, [mask, operand(value, this.device, 'maskedFill_'), this], NO_PARAMS, this);
 });
 
 /** `input` with `value` where the mask is true. @throws DtypeError if the mask is not bool. */
 export function maskedFill(input: Tensor, mask: Tensor, value: TensorLike): Tensor {
   checkMask(mask, 'maskedFill');
+  checkFill(input, value, 'maskedFill');
   const filled = where(mask, value, input);
   return filled.dtype === input.dtype ? filled : filled.to(input.dtype);
 }
@@ -106,8 +114,15 @@ function clampInto(input: Tensor, min: TensorLike | null, max: TensorLike | null
     const bounded = max === null ? raised : raised.minimum(max);
     return into === null ? bounded : into.copy_(bounded);
   }
-  const whole = input.dtype.isFloatingPoint ? Number.POSITIVE_INFINITY : 2 ** 62;
-  return dispatchOne(clampOp, [input], { min: Number(min ?? -whole), max: Number(max ?? whole) }, into);
+  for (const bound of [min, max])
+    if (bound !== null && typeof bound !== 'number' && typeof bound !== 'boolean')
+      throw new ArgumentError(`clamp: expected bounds that are numbers or tensors, got ${describe(bound)}`, { op: 'clamp', given: describe(bound) });
+  // No double is a bound that leaves every int64 as it is.
+  if (!input.dtype.isFloatingPoint && (min === null || max === null)) {
+    const bounded = min === null ? input.minimum(max as TensorLike) : input.maximum(min);
+    return into === null ? bounded : into.copy_(bounded);
+  }
+  return dispatchOne(clampOp, [input], { min: Number(min ?? Number.NEGATIVE_INFINITY), max: Number(max ?? Number.POSITIVE_INFINITY) }, into);
 }
 
 addMethod('clamp', function (bounds: { min?: TensorLike | null; max?: TensorLike | null }) {

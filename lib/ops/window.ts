@@ -1,8 +1,9 @@
 /** Views of a part: narrow, select, slice, split, chunk, unbind, diagonal, unfold, asStrided. */
 import { dispatchOne } from '../core/dispatch.js';
+import { int64 } from '../core/dtype.js';
 import { ArgumentError, IndexError, ShapeError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
-import { checkSizes, formatShape, type Shape, wrapDim } from '../core/shape.js';
+import { checkSizes, formatShape, isNonOverlappingAndDense, type Shape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
@@ -129,6 +130,13 @@ interface Strided {
   size: Shape;
   stride: Shape;
   storageOffset: number;
+  /** Where the input itself lies on the storage. */
+  from: { strides: Shape; offset: number };
+}
+
+/** One more than the largest position that a window reaches. */
+function endOf(size: Shape, stride: Shape, offset: number): number {
+  return size.some((s) => s === 0) ? 0 : size.reduce((end, s, i) => end + (s - 1) * (stride[i] as number), offset + 1);
 }
 
 const asStridedOp: Op<Strided> = defineView<Strided>({
@@ -136,25 +144,27 @@ const asStridedOp: Op<Strided> = defineView<Strided>({
   doc: 'Any window on the storage.',
   view: (_input, { size, stride, storageOffset }) => ({ shape: size, strides: stride, offset: storageOffset }),
   vjp: (ctx, g) => {
-    const { size, stride, storageOffset } = ctx.params;
+    const { size, stride, storageOffset, from } = ctx.params;
     const shape = ctx.inputShape(0);
-    // Right for inputs that were row-major from offset 0; others are refused in asStrided itself.
-    const flat = g.newZeros([shape.reduce((a, b) => a * b, 1)]);
+    // As if on a storage of its own; what of it the input does not show has no gradient.
+    const storage = g.newZeros([Math.max(endOf(size, stride, storageOffset), endOf(shape, from.strides, from.offset))]);
     const positions = stridedPositions(size, stride, storageOffset, g);
-    return [flat.indexAdd(0, positions, g.reshape(-1)).reshape(shape)];
+    return [asStrided(storage.indexAdd(0, positions, g.reshape(-1)), shape, from.strides, from.offset)];
   },
-  samples: () => [{ inputs: [sampleTensor([6])], params: { size: [2, 3], stride: [1, 2], storageOffset: 0 } }],
+  samples: () => [
+    { inputs: [sampleTensor([6])], params: { size: [2, 3], stride: [1, 2], storageOffset: 0, from: { strides: [1], offset: 0 } } },
+    { inputs: [sampleTensor([6])], params: { size: [4], stride: [1], storageOffset: 2, from: { strides: [1], offset: 0 } } },
+  ],
 });
 
 function stridedPositions(size: Shape, stride: Shape, offset: number, like: Tensor): Tensor {
-  let positions = like.newFull([1], offset).long();
+  let positions = like.newFull([1], offset, { dtype: int64 });
   size.forEach((n, i) => {
     const steps = like
-      .newOnes([n])
+      .newOnes([n], { dtype: int64 })
       .cumsum(0)
       .sub(1)
-      .mul(stride[i] as number)
-      .long();
+      .mul(stride[i] as number);
     positions = positions.unsqueeze(-1).add(steps).reshape(-1);
   });
   return positions;
@@ -205,6 +215,7 @@ export function select(input: Tensor, dim: number, index: number): Tensor {
 /** Pieces of `size` (or of the sizes listed) along a dim, as views. @throws ShapeError if listed sizes do not add up. */
 export function split(input: Tensor, size: number | readonly number[], dim = 0): Tensor[] {
   requireTensor(input, 'split');
+  if (input.shape.length === 0) throw new ShapeError('split: expected at least one dim, got a tensor without dims', { op: 'split', given: input.shape });
   const at = wrapDim(dim, input.shape.length, 'split');
   const total = input.shape[at] as number;
   const sizes = typeof size === 'number' ? evenSizes(total, size) : size;
@@ -229,6 +240,8 @@ function evenSizes(total: number, size: number): number[] {
 /** At most `chunks` pieces of equal size (the last may be smaller), as views. */
 export function chunk(input: Tensor, chunks: number, dim = 0): Tensor[] {
   if (!Number.isInteger(chunks) || chunks < 1) throw new ArgumentError(`chunk: expected a positive count, got ${chunks}`, { op: 'chunk', chunks });
+  requireTensor(input, 'chunk');
+  if (input.shape.length === 0) throw new ShapeError('chunk: expected at least one dim, got a tensor without dims', { op: 'chunk', given: input.shape });
   const total = input.shape[wrapDim(dim, input.shape.length, 'chunk')] as number;
   // PyTorch gives as many empty pieces as were asked for; a list of billions would end the process.
   if (total === 0 && chunks > 2 ** 20) throw new ArgumentError(`chunk: ${chunks} empty pieces are too many`, { op: 'chunk', chunks });
@@ -268,19 +281,18 @@ export function unfold(input: Tensor, dim: number, size: number, step: number): 
 export function asStrided(input: Tensor, size: Shape, stride: Shape, storageOffset = input.storageOffset): Tensor {
   requireTensor(input, 'asStrided');
   checkSizes(size, 'asStrided');
-  const last = size.some((s) => s === 0) ? -1 : size.reduce((end, s, i) => end + (s - 1) * (stride[i] as number), storageOffset);
   const fits = stride.length === size.length && stride.every((s) => Number.isSafeInteger(s) && s >= 0) && Number.isSafeInteger(storageOffset) && storageOffset >= 0;
-  if (!fits || (last + 1) * input.dtype.itemsize > input.liveStorage('asStrided').nbytes) {
+  if (!fits || endOf(size, stride, storageOffset) * input.dtype.itemsize > input.liveStorage('asStrided').nbytes) {
     throw new ArgumentError(`asStrided: size ${formatShape(size)}, stride ${formatShape(stride)}, offset ${storageOffset} reach outside the storage`, {
       op: 'asStrided',
       size,
       stride,
     });
   }
-  if (input.requiresGrad && (input.storageOffset !== 0 || !input.isContiguous())) {
-    throw new ArgumentError('asStrided: a gradient is only defined for a contiguous input at offset 0; call contiguous() first', { op: 'asStrided' });
+  if (input.requiresGrad && !isNonOverlappingAndDense(input.shape, input.strides)) {
+    throw new ArgumentError('asStrided: a gradient is only defined for an input without gaps and overlaps; call contiguous() first', { op: 'asStrided' });
   }
-  return dispatchOne(asStridedOp, [input], { size: [...size], stride: [...stride], storageOffset });
+  return dispatchOne(asStridedOp, [input], { size: [...size], stride: [...stride], storageOffset, from: { strides: input.strides, offset: input.storageOffset } });
 }
 
 addMethod('narrow', function (dim: number, start: number, length: number) {

@@ -230,7 +230,7 @@ napi_value memory_snapshot(napi_env env, napi_callback_info info) {
 }
 
 napi_value shutdown(napi_env env, napi_callback_info) {
-  ErrorText ignored;
+  Failure ignored;
   for (auto& stream : state_of(env).streams) stream->synchronize(&ignored);
   return nullptr;
 }

@@ -1,5 +1,7 @@
 #include "environment.h"
 
+#include "../runtime/staging.h"
+
 #include <cmath>
 #include <cstring>
 
@@ -41,7 +43,7 @@ void Gate::post(Completion* completion) {
   std::lock_guard<std::mutex> lock(mutex);
   if (!alive) {
     // References of an environment that has ended went with it.
-    if (completion->staging) completion->staging_backend->host_release(completion->staging, completion->bytes);
+    if (completion->staging) give_staging(completion->staging, completion->bytes);
     delete completion;
     return;
   }
@@ -59,11 +61,15 @@ void finish(Environment& state, Completion* completion) {
   napi_open_handle_scope(env, &scope);
   if (completion->staging) {
     if (completion->code == Code::Ok && completion->bytes > 0) std::memcpy(completion->destination, completion->staging, completion->bytes);
-    completion->staging_backend->host_release(completion->staging, completion->bytes);
+    give_staging(completion->staging, completion->bytes);
   }
   napi_value callback = nullptr, receiver = nullptr, argument = nullptr;
   napi_get_reference_value(env, completion->callback, &callback);
   napi_get_global(env, &receiver);
+  Stream* stream = state.stream(completion->stream);
+  ErrorText known;
+  if (completion->code != Code::Ok) state.synchronize(*stream, &known);
+  else stream->verify(completion->sequence);
   if (completion->code == Code::Ok) {
     napi_get_null(env, &argument);
   } else {
@@ -114,12 +120,15 @@ void Environment::close() {
   {
     std::lock_guard<std::mutex> lock(gate->mutex);
     gate->alive = false;
-    for (Completion* each : gate->finished) delete each;
+    for (Completion* each : gate->finished) {
+      if (each->staging) give_staging(each->staging, each->bytes);
+      delete each;
+    }
     gate->finished.clear();
     if (gate->function) napi_release_threadsafe_function(gate->function, napi_tsfn_abort);
   }
   // All are drained before the first goes: commands of one may wait for another.
-  ErrorText ignored;
+  Failure ignored;
   for (auto& each : streams) each->synchronize(&ignored);
   storages.for_each([&](int64_t, StorageEntry& entry) {
     if (entry.block) entry.allocator->free(entry.block, true);
@@ -195,6 +204,51 @@ void Environment::touch(StorageEntry& entry, Stream& stream) {
   entry.last_stream = &stream;
 }
 
+Status Environment::check_adopted(const StorageEntry& entry, ErrorText* error) {
+  napi_value buffer = nullptr;
+  bool detached = false;
+  if (!entry.adopted || napi_get_reference_value(env, static_cast<napi_ref>(entry.adopted), &buffer) != napi_ok) return kOk;
+  napi_is_detached_arraybuffer(env, buffer, &detached);
+  return detached ? fail(error, Code::Closed, "the ArrayBuffer whose memory the tensor shows was transferred away") : kOk;
+}
+
+void Environment::write(StorageEntry& entry, Stream& stream, bool whole) {
+  entry.writer = &stream;
+  entry.written = stream.submitted();
+  if (whole) entry.lost.reset();
+}
+
+Status Environment::synchronize(Stream& stream, ErrorText* error) {
+  Failure failure;
+  const Status status = stream.synchronize(&failure);
+  if (status.ok()) return kOk;
+  lose_results(stream, failure);
+  *error = failure.text;
+  return status;
+}
+
+void Environment::lose_results(Stream& stream, const Failure& failure) {
+  const auto cause = std::make_shared<const std::string>(failure.text.text);
+  std::vector<Stream*> readers;
+  storages.for_each([&](int64_t, StorageEntry& entry) {
+    if (entry.writer != &stream || entry.written < failure.first) return;
+    entry.lost = cause;
+    readers.insert(readers.end(), entry.other_streams.begin(), entry.other_streams.end());
+    readers.push_back(entry.home);
+  });
+  // Other streams went on with what they found: nothing that they wrote since they were last known to be well can be trusted.
+  storages.for_each([&](int64_t, StorageEntry& entry) {
+    for (const Stream* reader : readers)
+      if (reader != &stream && entry.writer == reader && entry.written > reader->verified()) entry.lost = cause;
+  });
+}
+
+Status check_value(const StorageEntry& entry, ErrorText* error) {
+  if (!entry.lost) return kOk;
+  return fail(error, Code::Lost, "the tensor has no value: what should have computed it was skipped after an earlier failure: %.300s",
+              entry.lost->c_str());
+}
+
 namespace {
 
 struct LastUse {
@@ -214,7 +268,7 @@ void when_others_are_done(const StorageEntry& entry, std::function<void()> then)
   for (Stream* each : entry.other_streams) {
     each->enqueue([shared](Stream& s) {
       auto* use = new LastUse(shared);
-      auto done = [](void* context) { static_cast<LastUse*>(context)->done(); };
+      auto done = [](void* context, const Failed*) { static_cast<LastUse*>(context)->done(); };
       ErrorText ignored;
       if (!s.backend()->stream_on_complete(s.native(), done, use, &ignored).ok()) use->done();
     });
@@ -281,7 +335,7 @@ Environment& state_of(napi_env env) {
 
 napi_value throw_error(napi_env env, Code code, const char* message) {
   constexpr const char* names[] = {"SW_OK",     "SW_INVALID",     "SW_OUT_OF_MEMORY", "SW_INDEX",
-                                   "SW_DEVICE", "SW_UNSUPPORTED", "SW_CLOSED"};
+                                   "SW_DEVICE", "SW_UNSUPPORTED", "SW_CLOSED", "SW_LOST"};
   napi_throw_error(env, names[static_cast<int>(code)], message);
   return nullptr;
 }

@@ -21,14 +21,19 @@ constexpr int64_t kWordBytes = 2 << 20;
 
 // Work to be finished on the JavaScript thread: a promise to settle, staging memory to copy out.
 struct Completion {
+  uint32_t stream = 0;
+  uint64_t sequence = 0;               // of its command on the stream
   napi_ref callback = nullptr;
   napi_ref keep_alive = nullptr;       // the destination's ArrayBuffer
-  const Backend* staging_backend = nullptr;
   void* staging = nullptr;
   void* destination = nullptr;
   int64_t bytes = 0;
   Code code = Code::Ok;
   ErrorText error;
+  void fail(const Failed& failed) {
+    code = failed.status.code;
+    error = failed.text;
+  }
 };
 
 // Native threads post completions through this; it outlives the environment, which closes it when it ends.
@@ -52,6 +57,15 @@ struct DroppedRef {
   }
 };
 
+// One token for a few small storages that were made one after the other: a token costs as much as a small kernel, and what a
+// storage is kept for too long is at most this much.
+struct SharedToken {
+  static constexpr int kMost = 4;
+  static constexpr int64_t kMostBytes = 512;
+  int64_t handles[kMost];
+  int count = 0;
+};
+
 struct Environment {
   explicit Environment(napi_env env);
   // When the environment ends. The object itself stays: the engine still finalises tokens after this.
@@ -73,6 +87,7 @@ struct Environment {
   void* decoded = nullptr;              // the command being read; keeps its memory from one to the next
 
   int64_t tokens = 0, token_bytes = 0;
+  SharedToken* shared_token = nullptr;  // the last one made, while JavaScript holds it
   int64_t external_delta = 0;           // to be reported to the engine
   std::deque<DroppedRef> dropped_refs;
 
@@ -84,8 +99,17 @@ struct Environment {
   void release_block(const StorageEntry& entry, bool collected);
   // Orders `stream` after the last use of the storage, and notes this one.
   void touch(StorageEntry& entry, Stream& stream);
+  // Fails where the memory of an adopted ArrayBuffer was transferred away.
+  Status check_adopted(const StorageEntry& entry, ErrorText* error);
+  // Notes that a command of the stream writes to the storage, all of it or a part.
+  void write(StorageEntry& entry, Stream& stream, bool whole);
+  // Waits for the device. What commands that failed or were skipped should have written is marked as lost.
+  Status synchronize(Stream& stream, ErrorText* error);
   void settle_accounts();               // reports external memory, deletes dropped references
   void expect_completion();
+
+ private:
+  void lose_results(Stream& stream, const Failure& failure);
 };
 
 // The process's devices. Device code 0 is the CPU, 1 + n is cuda:n.
@@ -132,6 +156,10 @@ void export_streams(napi_env env, napi_value exports);
 void export_devices(napi_env env, napi_value exports);
 void export_function(napi_env env, napi_value exports, const char* name, napi_callback callback);
 
+// Fails where an earlier failure left the storage without a value.
+Status check_value(const StorageEntry& entry, ErrorText* error);
+// Null when the storage shares the token that was returned last.
+napi_value share_token(Environment& state, int64_t handle, StorageEntry& entry);
 napi_value make_token(Environment& state, int64_t handle, StorageEntry& entry);
 Status allocate_storage(Environment& state, Stream& stream, int64_t bytes, int64_t* handle, ErrorText* error, bool pinned = false);
 

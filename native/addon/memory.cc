@@ -19,6 +19,21 @@ void on_collected(node_api_basic_env, void* data, void* hint) {
   static_cast<Environment*>(hint)->release(reinterpret_cast<int64_t>(data), true);
 }
 
+void on_shared_collected(node_api_basic_env, void* data, void* hint) {
+  auto* shared = static_cast<SharedToken*>(data);
+  auto* state = static_cast<Environment*>(hint);
+  if (state->shared_token == shared) state->shared_token = nullptr;
+  for (int i = 0; i < shared->count; i++) state->release(shared->handles[i], true);
+  delete shared;
+}
+
+void account_token(Environment& state, StorageEntry& entry) {
+  entry.token_bytes = reported(entry);
+  state.tokens++;
+  state.token_bytes += entry.bytes;
+  state.external_delta += entry.token_bytes;
+}
+
 uint32_t pinned_pool(Environment& state) {
   if (state.pinned_pool < 0) state.pinned_pool = Devices::get().pinned_allocator()->open_pool();
   return static_cast<uint32_t>(state.pinned_pool);
@@ -83,9 +98,16 @@ napi_value adopt(napi_env env, napi_callback_info info) {
   void* data;
   size_t length;
   if (napi_get_arraybuffer_info(env, raw[0], &data, &length) != napi_ok)
-    return throw_error(env, Code::Invalid, "adopt: expected an ArrayBuffer");
+    return throw_error(env, Code::Invalid, "expected an array over an ArrayBuffer, got one over other memory (a SharedArrayBuffer?); copy it with tensor()");
+  napi_value resizable = nullptr;
+  bool can_resize = false, detached = false;
+  if (napi_get_named_property(env, raw[0], "resizable", &resizable) == napi_ok) napi_get_value_bool(env, resizable, &can_resize);
+  napi_is_detached_arraybuffer(env, raw[0], &detached);
+  if (can_resize || detached)
+    return throw_error(env, Code::Invalid, detached ? "the ArrayBuffer is detached: its memory was transferred away"
+                                                    : "a resizable ArrayBuffer cannot be shown as a tensor: its memory may go; copy it with tensor()");
   if (args[1] < 0 || args[2] < 0 || static_cast<size_t>(args[1] + args[2]) > length)
-    return throw_error(env, Code::Invalid, "adopt: the range is outside the buffer");
+    return throw_error(env, Code::Invalid, "the range is outside the buffer");
   Environment& state = state_of(env);
   state.settle_accounts();
   ErrorText error;
@@ -226,10 +248,26 @@ napi_value make_token(Environment& state, int64_t handle, StorageEntry& entry) {
   napi_value token = nullptr;
   // Refused in a worker that is being stopped; the storage then goes with its environment.
   if (napi_create_external(state.env, reinterpret_cast<void*>(handle), on_collected, &state, &token) != napi_ok) return nullptr;
-  entry.token_bytes = reported(entry);
-  state.tokens++;
-  state.token_bytes += entry.bytes;
-  state.external_delta += entry.token_bytes;
+  account_token(state, entry);
+  return token;
+}
+
+napi_value share_token(Environment& state, int64_t handle, StorageEntry& entry) {
+  SharedToken*& shared = state.shared_token;
+  if (shared && shared->count < SharedToken::kMost) {
+    shared->handles[shared->count++] = handle;
+    account_token(state, entry);
+    return nullptr;
+  }
+  auto* fresh = new SharedToken;
+  fresh->handles[fresh->count++] = handle;
+  napi_value token = nullptr;
+  if (napi_create_external(state.env, fresh, on_shared_collected, &state, &token) != napi_ok) {
+    delete fresh;
+    return nullptr;
+  }
+  shared = fresh;
+  account_token(state, entry);
   return token;
 }
 

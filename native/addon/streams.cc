@@ -57,7 +57,7 @@ napi_value stream_destroy(napi_env env, napi_callback_info info) {
   Stream* stream = stream_argument(env, id);
   if (stream) {
     ErrorText ignored;
-    stream->synchronize(&ignored);
+    state_of(env).synchronize(*stream, &ignored);
   }
   return nullptr;
 }
@@ -68,7 +68,7 @@ napi_value synchronize(napi_env env, napi_callback_info info) {
   Stream* stream = stream_argument(env, id);
   if (!stream) return nullptr;
   ErrorText error;
-  Status status = stream->synchronize(&error);
+  Status status = state_of(env).synchronize(*stream, &error);
   return status.ok() ? nullptr : throw_error(env, status.code, error.text);
 }
 

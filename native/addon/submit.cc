@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kHeaderWords = 7;
 constexpr int64_t kImmediate = -1, kAllocate = -2, kIndexView = -3;
+constexpr int64_t kMakeTokens = 1, kMayShare = 2;  // flags
 constexpr int64_t kMaxOperands = 4096;
 constexpr int64_t kInlineCost = 16384;
 constexpr int64_t kMaxElements = int64_t{1} << 48;  // as lib/core/shape.ts; products of sizes then stay exact
@@ -83,6 +84,12 @@ Status bad(ErrorText* error, const char* what, int64_t operand) {
   return fail(error, Code::Invalid, "malformed command: %s (operand %lld)", what, static_cast<long long>(operand));
 }
 
+// Whether the kernel does not look at what its outputs held.
+bool overwrites(const Decoded& d) {
+  const char* name = d.stream->backend()->kernels[d.call.kernel].name;
+  return std::strcmp(name, "copy") == 0 || std::strcmp(name, "fill") == 0;
+}
+
 Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, ErrorText* error) {
   TensorView view{};
   const int64_t slot = in.at();
@@ -113,6 +120,11 @@ Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, Error
       if (extent > 0 && needed > static_cast<double>(entry->bytes))
         return fail(error, Code::Invalid, "operand %lld reaches %.0f bytes into a storage of %lld", static_cast<long long>(i), needed,
                     static_cast<long long>(entry->bytes));
+      if (entry->adopted) {
+        const Status status = state.check_adopted(*entry, error);
+        if (!status.ok()) return status;
+      }
+      if (entry->lost && (i < d.call.num_inputs || !overwrites(d))) return check_value(*entry, error);
       if (entry->device != d.stream->device_code()) return fail(error, Code::Device, "operand %lld is on another device than the stream", static_cast<long long>(i));
       handle = kind;
       view.data = extent > 0 ? entry->data + offset * item_size(view.dtype) : entry->data;
@@ -180,6 +192,14 @@ Status allocate_outputs(Environment& state, Decoded& d, ErrorText* error) {
   return kOk;
 }
 
+// A command without outputs changes its inputs.
+void note_writes(Environment& state, Decoded& d) {
+  for (size_t i = d.call.num_outputs > 0 ? static_cast<size_t>(d.call.num_inputs) : 0; i < d.operands.size(); i++) {
+    StorageEntry* entry = d.operands[i].entry;
+    if (entry) state.write(*entry, *d.stream, d.views[i].numel * item_size(d.views[i].dtype) == entry->bytes);
+  }
+}
+
 Status run(Environment& state, Decoded& d, ErrorText* error) {
   Stream& stream = *d.stream;
   for (const Decoded::Operand& operand : d.operands)
@@ -199,20 +219,26 @@ Status run(Environment& state, Decoded& d, ErrorText* error) {
     const uint64_t sequence = stream.submitted();
     for (const Decoded::Operand& operand : d.operands)
       if (operand.entry) operand.entry->last_sequence = sequence;
-    if (status.ok() && state.blocking) status = stream.synchronize(error);
   }
-  return status;
+  if (!status.ok()) return status;
+  note_writes(state, d);
+  return state.blocking ? state.synchronize(stream, error) : kOk;
 }
 
 napi_value tokens_of(Environment& state, Decoded& d) {
   napi_env env = state.env;
-  if (!(d.flags & 1) || d.slots.empty()) return nullptr;
+  if (!(d.flags & kMakeTokens) || d.slots.empty()) return nullptr;
   napi_value result = nullptr;
   if (d.slots.size() > 1) napi_create_array_with_length(env, d.slots.size(), &result);
   for (size_t k = 0; k < d.slots.size(); k++) {
     const Decoded::Operand& operand = d.operands[d.slots[k].operand];
+    if (!(d.flags & kMayShare)) state.shared_token = nullptr;
+    if (d.slots.size() == 1 && operand.entry->bytes <= SharedToken::kMostBytes) return share_token(state, operand.handle, *operand.entry);
     napi_value token = make_token(state, operand.handle, *operand.entry);
-    if (d.slots.size() == 1) return token;
+    if (d.slots.size() == 1) {
+      state.shared_token = nullptr;  // JavaScript holds this one instead
+      return token;
+    }
     napi_set_element(env, result, static_cast<uint32_t>(k), token);
   }
   return result;

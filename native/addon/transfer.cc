@@ -1,7 +1,9 @@
 // Values in and out: write, readSync, readScalar, readAsync, copyBytes.
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "../runtime/staging.h"
 #include "environment.h"
 
 namespace shardwise {
@@ -47,6 +49,12 @@ StorageEntry* range_of(napi_env env, int64_t handle, int64_t offset, int64_t byt
     throw_error(env, Code::Device, "the storage is on another device than the stream");
     return nullptr;
   }
+  ErrorText error;
+  const Status status = state_of(env).check_adopted(*entry, &error);
+  if (!status.ok()) {
+    throw_error(env, status.code, error.text);
+    return nullptr;
+  }
   if (offset < 0 || bytes < 0 || offset + bytes > entry->bytes) {
     throw_error(env, Code::Invalid, ("bytes " + std::to_string(offset) + " to " + std::to_string(offset + bytes) +
                                      " are outside a storage of " + std::to_string(entry->bytes)).c_str());
@@ -61,6 +69,63 @@ void copy_now(Stream& s, void* to, const void* from, int64_t bytes, CopyKind kin
   if (!status.ok()) s.set_error(status.code, text.text);
 }
 
+void wait_for_device(Stream& s) {
+  ErrorText text;
+  const Status status = s.backend()->stream_synchronize(s.native(), &text);
+  if (!status.ok()) s.set_error(status.code, text.text);
+}
+
+// Through pinned memory, a piece at a time, each of which the native thread waits for: what is large would take the JavaScript
+// thread long to copy.
+void copy_in_pieces(Stream& s, char* device, char* host, int64_t bytes, CopyKind kind) {
+  ErrorText text;
+  void* staging = nullptr;
+  const Status status = take_staging(s.backend(), kLargeStaging, &staging, &text);
+  if (!status.ok()) return s.set_error(status.code, text.text);
+  for (int64_t at = 0; at < bytes && !s.skips(nullptr); at += kLargeStaging) {
+    const int64_t piece = bytes - at < kLargeStaging ? bytes - at : kLargeStaging;
+    if (kind == CopyKind::HostToDevice) {
+      std::memcpy(staging, host + at, piece);
+      copy_now(s, device + at, staging, piece, kind);
+      wait_for_device(s);
+    } else {
+      copy_now(s, staging, device + at, piece, kind);
+      wait_for_device(s);
+      std::memcpy(host + at, staging, piece);
+    }
+  }
+  give_staging(staging, kLargeStaging);
+}
+
+// The caller may reuse its array at once, so both take the bytes now.
+Status write_staged(Stream& stream, char* to, const View& source, ErrorText* error) {
+  void* staging = nullptr;
+  const int64_t bytes = source.bytes;
+  const Status status = take_staging(stream.backend(), bytes, &staging, error);
+  if (!status.ok()) return status;
+  std::memcpy(staging, source.data, bytes);
+  stream.enqueue([to, staging, bytes](Stream& s) {
+    copy_now(s, to, staging, bytes, CopyKind::HostToDevice);
+    ErrorText ignored;
+    const auto give = [](void* buffer, const Failed*) { give_staging(buffer, 0); };
+    if (!s.backend()->stream_on_complete(s.native(), give, staging, &ignored).ok()) give(staging, nullptr);
+  });
+  return kOk;
+}
+
+Status write_copied(Stream& stream, char* to, const View& source, ErrorText* error) {
+  const int64_t bytes = source.bytes;
+  auto* copy = static_cast<char*>(std::malloc(bytes));
+  if (!copy) return fail(error, Code::OutOfMemory, "no host memory for %lld bytes", static_cast<long long>(bytes));
+  std::memcpy(copy, source.data, bytes);
+  stream.enqueue([to, copy, bytes](Stream& s) {
+    if (s.backend()->asynchronous) copy_in_pieces(s, to, copy, bytes, CopyKind::HostToDevice);
+    else copy_now(s, to, copy, bytes, CopyKind::HostToHost);
+    std::free(copy);
+  });
+  return kOk;
+}
+
 napi_value write(napi_env env, napi_callback_info info) {
   int64_t args[4];
   napi_value raw[4] = {};
@@ -73,26 +138,18 @@ napi_value write(napi_env env, napi_callback_info info) {
   state.touch(*entry, *stream);
   char* to = entry->data + args[1];
   const Backend* backend = stream->backend();
+  const bool whole = source.bytes == entry->bytes;
   if (!backend->asynchronous && stream->idle()) {
     std::memcpy(to, source.data, source.bytes);
+    state.write(*entry, *stream, whole);
     return nullptr;
   }
-  // The caller may reuse its array at once, so the bytes are taken now.
-  void* staging = nullptr;
   ErrorText error;
-  const Status status = backend->host_allocate(source.bytes, &staging, &error);
+  const Status status = backend->asynchronous && source.bytes <= kSmallStaging ? write_staged(*stream, to, source, &error)
+                                                                               : write_copied(*stream, to, source, &error);
   if (!status.ok()) return throw_error(env, status.code, error.text);
-  std::memcpy(staging, source.data, source.bytes);
-  const int64_t bytes = source.bytes;
-  stream->enqueue([to, staging, bytes, backend](Stream& s) {
-    copy_now(s, to, staging, bytes, backend->asynchronous ? CopyKind::HostToDevice : CopyKind::HostToHost);
-    if (backend->asynchronous) {
-      ErrorText ignored;
-      backend->stream_synchronize(s.native(), &ignored);
-    }
-    backend->host_release(staging, bytes);
-  });
   entry->last_sequence = stream->submitted();
+  state.write(*entry, *stream, whole);
   return nullptr;
 }
 
@@ -101,14 +158,15 @@ bool read_now(napi_env env, StorageEntry& entry, Stream& stream, int64_t offset,
   Environment& state = state_of(env);
   state.touch(entry, stream);
   ErrorText error;
-  Status status = stream.synchronize(&error);
+  Status status = state.synchronize(stream, &error);
+  if (status.ok()) status = check_value(entry, &error);
   if (status.ok() && bytes > 0) {
     const char* from = entry.data + offset;
     if (stream.backend()->asynchronous) {
       stream.enqueue([to, from, bytes](Stream& s) {
         copy_now(s, to, from, bytes, CopyKind::DeviceToHost);
       });
-      status = stream.synchronize(&error);
+      status = state.synchronize(stream, &error);
     } else {
       std::memcpy(to, from, bytes);
     }
@@ -195,29 +253,30 @@ struct Posting {
 // Posts once the device has finished what the stream was given so far.
 void post_when_done(Stream& s, std::shared_ptr<Gate> gate, Completion* completion) {
   auto* posting = new Posting{std::move(gate), completion};
-  auto done = [](void* context) {
+  auto done = [](void* context, const Failed* failed) {
     auto* p = static_cast<Posting*>(context);
+    if (failed) p->completion->fail(*failed);
     p->gate->post(p->completion);
     delete p;
   };
-  ErrorText text;
-  const Status status = s.backend()->stream_on_complete(s.native(), done, posting, &text);
-  if (status.ok()) return;
-  completion->code = status.code;
-  completion->error = text;
-  done(posting);
+  Failed failed;
+  failed.status = s.backend()->stream_on_complete(s.native(), done, posting, &failed.text);
+  if (!failed.status.ok()) done(posting, &failed);
 }
 
-Completion* new_completion(napi_env env, napi_value callback) {
+// Of the next command of the stream.
+Completion* new_completion(napi_env env, const Stream& stream, napi_value callback) {
   auto* completion = new Completion;
+  completion->stream = stream.id();
+  completion->sequence = stream.submitted() + 1;
   napi_create_reference(env, callback, 1, &completion->callback);
   state_of(env).expect_completion();
   return completion;
 }
 
 void fail_if_failed(Stream& s, Completion* completion) {
-  const Status status = s.take_error(&completion->error);
-  if (!status.ok()) completion->code = status.code;
+  Failed failed;
+  if (s.skips(&failed)) completion->fail(failed);
 }
 
 napi_value read_async(napi_env env, napi_callback_info info) {
@@ -235,27 +294,26 @@ napi_value read_async(napi_env env, napi_callback_info info) {
   const int64_t bytes = destination.bytes;
   const Backend* backend = stream->backend();
   ErrorText error;
+  const Status known = check_value(*entry, &error);
+  if (!known.ok()) return throw_error(env, known.code, error.text);
   void* staging = nullptr;
-  if (backend->asynchronous) {
-    const Status status = backend->host_allocate(bytes, &staging, &error);
+  if (backend->asynchronous && bytes <= kSmallStaging) {
+    const Status status = take_staging(backend, bytes, &staging, &error);
     if (!status.ok()) return throw_error(env, status.code, error.text);
   }
-  Completion* completion = new_completion(env, raw[4]);
+  Completion* completion = new_completion(env, *stream, raw[4]);
   napi_create_reference(env, destination.buffer, 1, &completion->keep_alive);
   completion->destination = destination.data;
   completion->bytes = bytes;
   completion->staging = staging;
-  completion->staging_backend = backend;
   auto gate = state.gate;
   stream->enqueue([gate, completion, from, bytes](Stream& s) {
     fail_if_failed(s, completion);
     if (completion->code == Code::Ok && bytes > 0) {
-      if (completion->staging) {
-        copy_now(s, completion->staging, from, bytes, CopyKind::DeviceToHost);
-        fail_if_failed(s, completion);
-      } else {
-        std::memcpy(completion->destination, from, bytes);
-      }
+      if (completion->staging) copy_now(s, completion->staging, from, bytes, CopyKind::DeviceToHost);
+      else if (s.backend()->asynchronous) copy_in_pieces(s, const_cast<char*>(from), static_cast<char*>(completion->destination), bytes, CopyKind::DeviceToHost);
+      else std::memcpy(completion->destination, from, bytes);
+      fail_if_failed(s, completion);
     }
     post_when_done(s, gate, completion);
   });
@@ -271,7 +329,7 @@ napi_value when_done(napi_env env, napi_callback_info info) {
   Environment& state = state_of(env);
   Stream* stream = state.stream(args[0]);
   if (!stream) return throw_error(env, Code::Closed, "the stream is gone");
-  Completion* completion = new_completion(env, raw[1]);
+  Completion* completion = new_completion(env, *stream, raw[1]);
   auto gate = state.gate;
   stream->enqueue([gate, completion](Stream& s) {
     fail_if_failed(s, completion);
@@ -290,6 +348,9 @@ napi_value copy_bytes(napi_env env, napi_callback_info info) {
   if (!from || args[4] == 0) return nullptr;
   const CopyKind kind = to->device == 0 ? (from->device == 0 ? CopyKind::HostToHost : CopyKind::DeviceToHost)
                                         : (from->device == 0 ? CopyKind::HostToDevice : CopyKind::DeviceToDevice);
+  ErrorText error;
+  const Status status = check_value(*from, &error);
+  if (!status.ok()) return throw_error(env, status.code, error.text);
   state.touch(*to, *stream);
   state.touch(*from, *stream);
   char* destination = to->data + args[1];
@@ -299,6 +360,7 @@ napi_value copy_bytes(napi_env env, napi_callback_info info) {
     copy_now(s, destination, source, bytes, kind);
   });
   to->last_sequence = from->last_sequence = stream->submitted();
+  state.write(*to, *stream, bytes == to->bytes);
   return nullptr;
 }
 

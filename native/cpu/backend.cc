@@ -107,8 +107,8 @@ Status stream_create(int32_t, int32_t, void** out, ErrorText*) {
 }
 void stream_destroy(void*) {}
 Status stream_synchronize(void*, ErrorText*) { return kOk; }
-Status stream_on_complete(void*, void (*done)(void*), void* context, ErrorText*) {
-  done(context);
+Status stream_on_complete(void*, OnComplete done, void* context, ErrorText*) {
+  done(context, nullptr);
   return kOk;
 }
 

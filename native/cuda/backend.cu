@@ -198,24 +198,47 @@ Status stream_create(int32_t device, int32_t priority, void** out, ErrorText* er
   return kOk;
 }
 
-// Has a kernel reported a bad index since the last look? Costs a read of host memory when not. `prefix` says when it is found.
-Status take_index_error(Stream& stream, const char* prefix, ErrorText* error) {
+// Has a kernel reported a bad index since it was last taken? Costs a read of host memory when not. `prefix` says when it is found.
+Status peek_index_error(const Stream& stream, const char* prefix, ErrorText* error) {
   const volatile int32_t* ready = &stream.record->ready;
   if (*ready == 0) return kOk;
   std::atomic_thread_fence(std::memory_order_acquire);
   const IndexError e = *stream.record;
-  *const_cast<volatile int32_t*>(&stream.record->ready) = 0;
-  cudaMemsetAsync(stream.claim, 0, sizeof(int32_t), stream.handle);
   return fail(error, Code::Index, "%s%s: index %lld at position %lld is out of range for size %lld", prefix,
               kernel_name(e.kernel), static_cast<long long>(e.value), static_cast<long long>(e.position),
               static_cast<long long>(e.size));
+}
+
+// Kernels that are still queued may meet another bad index; the runtime drops the results of all of them.
+Status take_index_error(Stream& stream, const char* prefix, ErrorText* error) {
+  const Status status = peek_index_error(stream, prefix, error);
+  if (status.ok()) return kOk;
+  cudaStreamSynchronize(stream.handle);
+  *const_cast<volatile int32_t*>(&stream.record->ready) = 0;
+  cudaMemsetAsync(stream.claim, 0, sizeof(int32_t), stream.handle);
+  return status;
+}
+
+// A fault of a kernel: the driver does not say of which, so the last ones are named. Nothing works in this process after it.
+Status kernel_fault(const Stream& stream, cudaError_t code, ErrorText* error) {
+  const uint32_t launches = stream.launches.load();
+  const uint32_t named = launches < Stream::kRecent ? launches : Stream::kRecent;
+  char names[256] = "none";
+  int at = 0;
+  for (uint32_t i = 1; i <= named && at < 200; i++)
+    at += snprintf(names + at, sizeof names - at, "%s%.30s", i == 1 ? "" : ", ", kernel_name(stream.recent[(launches - i) % Stream::kRecent].load()));
+  return fail(error, Code::Device, "%s (CUDA error %d) in %s; the GPU's context is lost with all tensors on it, so the process must be restarted%s",
+              cudaGetErrorString(code), static_cast<int>(code), names,
+              named > 1 ? " (SHARDWISE_BLOCKING=1 finds the one: these are the last launches, the latest first)" : "");
 }
 
 Status stream_synchronize(void* object, ErrorText* error) {
   Stream& stream = *static_cast<Stream*>(object);
   const Status status = use_device(stream.device, error);
   if (!status.ok()) return status;
-  SW_TRY(error, cudaStreamSynchronize(stream.handle));
+  const cudaError_t code = cudaStreamSynchronize(stream.handle);
+  if (code != cudaSuccess) return kernel_fault(stream, code, error);
+  stream.launches.store(0);
   if (stream.scratch_bytes > kKeepScratch) {
     SW_TRY(error, cudaFreeAsync(stream.scratch, stream.handle));
     stream.scratch = nullptr;
@@ -224,12 +247,29 @@ Status stream_synchronize(void* object, ErrorText* error) {
   return take_index_error(stream, "", error);
 }
 
-Status stream_on_complete(void* object, void (*done)(void*), void* context, ErrorText* error) {
+struct Watch {
+  const Stream* stream;
+  OnComplete done;
+  void* context;
+};
+
+// A callback, not a host function: those are not called any more once the context has failed.
+Status stream_on_complete(void* object, OnComplete done, void* context, ErrorText* error) {
   Stream& stream = *static_cast<Stream*>(object);
   const Status status = use_device(stream.device, error);
   if (!status.ok()) return status;
-  SW_TRY(error, cudaLaunchHostFunc(stream.handle, done, context));
-  return kOk;
+  auto* watch = new Watch{&stream, done, context};
+  const auto called = [](cudaStream_t, cudaError_t code, void* data) {
+    const Watch w = *static_cast<Watch*>(data);
+    delete static_cast<Watch*>(data);
+    Failed failed;
+    failed.status = code == cudaSuccess ? peek_index_error(*w.stream, "", &failed.text) : kernel_fault(*w.stream, code, &failed.text);
+    w.done(w.context, failed.status.ok() ? nullptr : &failed);
+  };
+  const cudaError_t code = cudaStreamAddCallback(stream.handle, called, watch, 0);
+  if (code == cudaSuccess) return kOk;
+  delete watch;
+  return kernel_fault(stream, code, error);
 }
 
 // ---- events -----------------------------------------------------------------------------------------------------------
@@ -291,7 +331,11 @@ Status launch(const KernelCall& call) {
   if (!status.ok()) return status;
   if (call.kernel < 0 || call.kernel >= kNumKernels) return fail(call.error, Code::Invalid, "there is no kernel %d", call.kernel);
   status = take_index_error(stream, "not started because of an earlier ", call.error);
-  return status.ok() ? kKernels[call.kernel].run(call) : status;
+  if (!status.ok()) return status;
+  const uint32_t launches = stream.launches.load(std::memory_order_relaxed);
+  stream.recent[launches % Stream::kRecent].store(call.kernel, std::memory_order_relaxed);
+  stream.launches.store(launches + 1, std::memory_order_relaxed);
+  return kKernels[call.kernel].run(call);
 }
 
 Status copy(void* object, void* destination, const void* source, int64_t bytes, CopyKind kind, ErrorText* error) {

@@ -10,6 +10,7 @@
 // It is called on the stream's native thread with the device already current. It must not synchronise and must not allocate
 // but through Stream::workspace.
 #pragma once
+#include <atomic>
 #include <cuda_runtime.h>
 
 #include "../include/kernel_call.h"
@@ -72,6 +73,9 @@ struct Stream {
   IndexErrorSink index_errors(const KernelCall& call) const { return {claim, record_on_device, call.kernel}; }
 
   // The rest belongs to backend.cu.
+  static constexpr uint32_t kRecent = 8;
+  std::atomic<int32_t> recent[kRecent] = {};  // the kernels launched last
+  std::atomic<uint32_t> launches{0};          // since the device was last known to be well
   void* scratch = nullptr;
   int64_t scratch_bytes = 0;
   int32_t* claim = nullptr;

@@ -5,7 +5,7 @@
 
 namespace shardwise {
 
-constexpr uint32_t kBackendAbi = 1;
+constexpr uint32_t kBackendAbi = 2;
 
 struct DeviceInfo {
   char name[128];
@@ -15,6 +15,12 @@ struct DeviceInfo {
   int32_t major, minor;
   int32_t num_cores;  // worker threads of a CPU; multiprocessors of a GPU
 };
+
+struct Failed {
+  Status status;
+  ErrorText text;
+};
+using OnComplete = void (*)(void* context, const Failed* failed);
 
 enum class CopyKind : int32_t { HostToHost = 0, HostToDevice = 1, DeviceToHost = 2, DeviceToDevice = 3 };
 
@@ -39,8 +45,9 @@ struct Backend {
   Status (*stream_create)(int32_t device, int32_t priority, void** out, ErrorText* error);
   void (*stream_destroy)(void* stream);
   Status (*stream_synchronize)(void* stream, ErrorText* error);
-  // Calls `done(context)` from a backend thread once everything launched so far is finished. `done` must not block.
-  Status (*stream_on_complete)(void* stream, void (*done)(void* context), void* context, ErrorText* error);
+  // Calls `done` from a backend thread once everything launched so far is finished, with the failure that was seen by then (null if
+  // none), which stays to be taken by stream_synchronize. `done` must not block.
+  Status (*stream_on_complete)(void* stream, OnComplete done, void* context, ErrorText* error);
 
   Status (*event_create)(int32_t device, bool timing, void** out, ErrorText* error);
   void (*event_destroy)(void* event);

@@ -15,6 +15,7 @@ enum class Code : int32_t {
   Device = 4,       // the device or its driver reported a fault
   Unsupported = 5,  // no kernel for this dtype or device
   Closed = 6,       // freed storage, destroyed stream
+  Lost = 7,         // an operand that an earlier failure left without a value
 };
 
 struct ErrorText {

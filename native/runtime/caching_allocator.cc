@@ -52,7 +52,7 @@ void CachingAllocator::close_pool(uint32_t pool) {
     if (segment->pool != pool) continue;
     for (Block* block = segment->first; block; block = block->next) {
       block->progress = nullptr;
-      block->sequence = 0;  // the next stream counts from 0: it would wait for a number that it may never reach
+      block->sequence = 0;  // of a stream that is gone; the next one to use the pool counts from the start
     }
   }
   closed_.push_back(pool);

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "caching_allocator.h"
@@ -19,7 +20,10 @@ struct StorageEntry {
   Stream* home = nullptr;               // freed memory is reusable on this stream
   Stream* last_stream = nullptr;        // the last command that touched it
   uint64_t last_sequence = 0;
+  Stream* writer = nullptr;             // the last command that wrote to it
+  uint64_t written = 0;
   std::vector<Stream*> other_streams;   // streams beside home that used it
+  std::shared_ptr<const std::string> lost;  // the failure that left it without a value
   void* adopted = nullptr;              // napi_ref of the ArrayBuffer whose memory this is
   int64_t token_bytes = -1;             // reported to the engine; -1 without a token
   uint32_t generation = 0;

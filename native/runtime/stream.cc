@@ -210,7 +210,7 @@ void Stream::process(Record* record) {
     delete record->function;
     return;
   }
-  if (failed()) return;  // results after a failure would be wrong; the next synchronisation reports it
+  if (skips(nullptr)) return;  // its results would be wrong; the next synchronisation reports why
   // A kernel reads a whole parameter struct; the words that were not given are 0.
   double params[kMinParams] = {};
   if (record->call.num_params < kMinParams) {
@@ -242,31 +242,45 @@ void Stream::wait(uint64_t sequence) {
   waiters_.fetch_sub(1);
 }
 
-Status Stream::synchronize(ErrorText* error) {
+Status Stream::synchronize(Failure* failure) {
   wait(submitted_);
   if (backend_->asynchronous && native_) {
     ErrorText text;
     const Status status = backend_->stream_synchronize(native_, &text);
     if (!status.ok()) set_error(status.code, text.text);
   }
-  return take_error(error);
-}
-
-Status Stream::take_error(ErrorText* error) {
-  if (!failed()) return kOk;
-  std::lock_guard<std::mutex> lock(error_mutex_);
-  if (error) *error = error_text_;
-  const Code code = error_code_;
-  error_code_ = Code::Ok;
+  if (!failed()) {
+    verify(submitted_);
+    return kOk;
+  }
+  std::lock_guard<std::mutex> lock(failure_mutex_);
+  skip_until_.store(submitted_);
   failed_.store(false, std::memory_order_release);
-  return Status{code};
+  verify(submitted_);
+  *failure = failure_;
+  return failure_.status;
 }
 
+void Stream::verify(uint64_t sequence) {
+  if (sequence > verified()) verified_.store(sequence, std::memory_order_relaxed);
+}
+
+bool Stream::skips(Failed* why) {
+  const uint64_t current = completed_.load(std::memory_order_relaxed) + 1;
+  if (!failed() && current > skip_until_.load(std::memory_order_relaxed)) return false;
+  std::lock_guard<std::mutex> lock(failure_mutex_);
+  if (why) *why = {failure_.status, failure_.text};
+  return true;
+}
+
+// A GPU tells of a failure some time after it: everything since it was last known to be well may be wrong.
 void Stream::set_error(Code code, const char* text) {
-  std::lock_guard<std::mutex> lock(error_mutex_);
-  if (failed_.load()) return;  // the first failure is the cause
-  error_code_ = code;
-  snprintf(error_text_.text, sizeof error_text_.text, "%s", text);
+  std::lock_guard<std::mutex> lock(failure_mutex_);
+  const uint64_t current = completed_.load(std::memory_order_relaxed) + 1;
+  if (failed_.load() || current <= skip_until_.load()) return;  // the first failure is the cause
+  failure_.status = Status{code};
+  snprintf(failure_.text.text, sizeof failure_.text.text, "%s", text);
+  failure_.first = backend_->asynchronous ? verified() + 1 : current;
   failed_.store(true, std::memory_order_release);
 }
 

@@ -31,6 +31,13 @@ struct Event {
   void wait_recorded(uint64_t count);
 };
 
+// The first failure since the last look, and the first command whose results it took with it.
+struct Failure {
+  Status status;
+  ErrorText text;
+  uint64_t first = 0;
+};
+
 class Stream {
  public:
   Stream(const Backend* backend, int32_t device, uint32_t id, int32_t priority);
@@ -54,11 +61,19 @@ class Stream {
   // Runs fn on the native thread, in order.
   void enqueue(std::function<void(Stream&)> fn);
 
-  void wait(uint64_t sequence);              // until the thread has worked off that many records
-  Status synchronize(ErrorText* error);      // until the device is done; returns and clears the first failure
-  Status take_error(ErrorText* error);
+  void wait(uint64_t sequence);  // until the thread has worked off that many records
+
+  // After a failure every command is skipped until the JavaScript thread has taken it; those submitted by then stay skipped, and
+  // what they should have written has no value.
   void set_error(Code code, const char* text);
   bool failed() const { return failed_.load(std::memory_order_acquire); }
+  // On the native thread: whether the current command is to be skipped, and why.
+  bool skips(Failed* why);
+  // On the JavaScript thread: until the device is done. Takes the failure if there is one.
+  Status synchronize(Failure* failure);
+  // Commands up to this one are known to have succeeded.
+  uint64_t verified() const { return verified_.load(std::memory_order_relaxed); }
+  void verify(uint64_t sequence);
 
   void* native() const { return native_; }
   // Where memory used on this stream comes from; set when it is opened.
@@ -99,9 +114,10 @@ class Stream {
   std::condition_variable wake_, done_;
   std::thread thread_;
 
-  std::mutex error_mutex_;
-  Code error_code_ = Code::Ok;
-  ErrorText error_text_;
+  std::atomic<uint64_t> skip_until_{0};
+  std::atomic<uint64_t> verified_{0};
+  std::mutex failure_mutex_;
+  Failure failure_;
 };
 
 // `index_select(float32[10, 4], int64[3])`: what a failure is reported with.

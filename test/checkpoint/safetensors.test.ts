@@ -1,7 +1,7 @@
 /** Checkpoints: exact round trips, and no file that can do harm. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync, writeSync } from 'node:fs';
+import { freemem, tmpdir } from 'node:os';
 import path from 'node:path';
 import fc from 'fast-check';
 import {
@@ -119,5 +119,26 @@ describe('safetensors', () => {
       }),
       { numRuns: 200 },
     );
+  });
+});
+
+describe('a tensor of more than 2 GiB', () => {
+  it('is read in pieces', async function () {
+    this.timeout(60000);
+    const bytes = 2 ** 31 + 16;
+    if (freemem() < 3 * bytes) this.skip();
+    const large = path.join(folder, 'large.safetensors');
+    const header = Buffer.from(JSON.stringify({ t: { dtype: 'U8', shape: [bytes], data_offsets: [0, bytes] } }));
+    const length = Buffer.alloc(8);
+    length.writeBigUInt64LE(BigInt(header.length));
+    writeFileSync(large, Buffer.concat([length, header]));
+    const start = 8 + header.length;
+    const handle = openSync(large, 'r+');
+    writeSync(handle, Uint8Array.of(1, 2, 3), 0, 3, start + bytes - 3); // the rest is a hole
+    closeSync(handle);
+    const { t } = await loadSafetensors(large);
+    assert.deepEqual(t?.narrow(0, bytes - 4, 4).tolist(), [0, 1, 2, 3]);
+    t?.dispose();
+    rmSync(large);
   });
 });

@@ -18,6 +18,21 @@ describe('scope', () => {
     assert.equal(allocated(), before);
   });
 
+  it('ends with its block where `using` opened it, and frees what scopes inside left open', () => {
+    memory.collect();
+    const before = allocated();
+    const outer = scope();
+    ones([1000]);
+    const kept = keep(ones([1000]));
+    scope();
+    ones([1000]);
+    outer[Symbol.dispose]();
+    outer.dispose();
+    assert.equal(allocated() - before, 4032);
+    kept.dispose();
+    assert.equal(allocated(), before);
+  });
+
   it('says so when a tensor is used after its scope ended', () => {
     let leaked = ones([1]);
     scope(() => {

@@ -50,7 +50,8 @@ function filled(rng: Rng, shape: number[], dtype: DType): Tensor {
   const n = shape.reduce((a, b) => a * b, 1);
   if (n > 400 || rng.chance(0.2)) return full(shape, rng.int(-2, 3)).to(dtype);
   if (rng.chance(0.2)) return arange(n).reshape(shape).to(dtype);
-  const value = (): number => (dtype.isFloatingPoint && rng.chance(0.15) ? rng.pick(awkwardNumbers) : rng.int(-3, 5));
+  const least = dtype === uint8 ? 0 : -3; // tensor() refuses what the dtype does not hold
+  const value = (): number => (dtype.isFloatingPoint && rng.chance(0.15) ? rng.pick(awkwardNumbers) : rng.int(least, 5));
   const data = rng.list(n, value);
   if (n === 0) return ones(shape).to(dtype);
   return tensor(data, { dtype }).reshape(shape);

@@ -31,6 +31,10 @@ describe('the variance', () => {
     near(mixed.add(1e6).var(undefined, { correction: 0 }).item(), 0.25, 1e-6);
   });
 
+  it('does not depend on what comes first', () => {
+    near(tensor([1e8, 1, 2, 3]).std().item(), 49999999, 1e-6);
+  });
+
   it('is infinite or not a number only where it must be', () => {
     near(tensor([3e38, -3e38], { dtype: float64 }).var().item(), 1.8e77, 1e-12);
     near(full([4096], 1e18).mul(arange(4096).float().remainder(2)).var().item(), 2.5e35 * (4096 / 4095), 1e-5);
@@ -108,6 +112,7 @@ describe('a sum of many rows', () => {
   it('loses no more over columns than over rows', () => {
     const n = 1_000_000;
     for (const v of list(full([n, 2], 0.1, { dtype: float64 }).sum(0))) near(v, n * 0.1, 1e-14);
+    for (const v of list(full([2, n], 0.1, { dtype: float64 }).sum(1))) near(v, n * 0.1, 1e-14);
     for (const v of list(full([n, 2], 0.1, { dtype: float64 }).mean(0))) near(v, 0.1, 1e-14);
     for (const v of list(full([100_000, 2], 1 + 1e-9, { dtype: float64 }).prod(0))) near(v, Math.exp(1e5 * Math.log1p(1e-9)), 1e-11);
   });

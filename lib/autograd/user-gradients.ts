@@ -1,0 +1,53 @@
+/** Gradients that user code returns: checked where they come in, since a wrong shape would broadcast its way to wrong numbers. */
+import type { Device } from '../core/device.js';
+import type { DType } from '../core/dtype.js';
+import { AutogradError } from '../core/errors.js';
+import { formatShape, type Shape } from '../core/shape.js';
+import { Tensor } from '../core/tensor.js';
+
+/** What a gradient must look like: the tensor that it belongs to. */
+export interface GradientSlot {
+  readonly shape: Shape;
+  readonly dtype: DType;
+  readonly device: Device;
+}
+
+function describe(value: unknown): string {
+  return value instanceof Tensor ? `${value.dtype.name}${formatShape(value.shape)} on ${value.device}` : `${value === null ? 'null' : typeof value}`;
+}
+
+function refuse(source: string, slot: GradientSlot, given: unknown): AutogradError {
+  const expected = `${slot.dtype.name}${formatShape(slot.shape)} on ${slot.device}`;
+  return new AutogradError(`${source} returned ${describe(given)} as a gradient, expected ${expected}`, { op: source, expected, given: describe(given) });
+}
+
+const isSame = (a: Shape, b: Shape): boolean => a.length === b.length && a.every((size, i) => size === b[i]);
+
+/** Whether `to` broadcasts to `from`, so that a gradient of shape `from` can be summed to it. */
+function isBroadcastOf(from: Shape, to: Shape): boolean {
+  const more = from.length - to.length;
+  return more >= 0 && to.every((size, i) => size === 1 || size === from[i + more]);
+}
+
+/**
+ * A gradient that `backward` of a user's function returned: summed over broadcast dims and cast, as those of our own ops are.
+ *
+ * @throws AutogradError for what is no tensor, or of a shape or device that cannot be brought to the input's.
+ */
+export function fitReturned(given: unknown, slot: GradientSlot, source: string): Tensor {
+  if (!(given instanceof Tensor) || given.device !== slot.device || !isBroadcastOf(given.shape, slot.shape)) throw refuse(source, slot, given);
+  const summed = isSame(given.shape, slot.shape) ? given : given.sumToSize(slot.shape);
+  return summed.dtype === slot.dtype ? summed : summed.to(slot.dtype);
+}
+
+/**
+ * What a hook returned in place of a gradient; undefined and null keep it.
+ *
+ * @throws AutogradError unless it has the shape, dtype and device of the gradient.
+ * @see PyTorch `torch::autograd::check_hook_result`
+ */
+export function fitReplaced(given: unknown, grad: Tensor, source: string): Tensor {
+  if (given === undefined || given === null) return grad;
+  if (!(given instanceof Tensor) || given.device !== grad.device || given.dtype !== grad.dtype || !isSame(given.shape, grad.shape)) throw refuse(source, grad, given);
+  return given;
+}

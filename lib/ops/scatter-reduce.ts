@@ -1,0 +1,92 @@
+/** Combining values that share a place: scatterReduce, and its gradients. */
+import { type DType, int64 } from '../core/dtype.js';
+import { iinfo } from '../core/dtype-info.js';
+import { defineOp, type VjpContext } from '../core/op.js';
+import type { Tensor } from '../core/tensor.js';
+import { defineComposite } from './composite.js';
+import { tensor } from './factories.js';
+import { gather, type Scatter, scatter, scatterForm, scatterReduceOp } from './indexing.js';
+import { requireTensor } from './operand.js';
+import { sampleTensor } from './samples.js';
+import { where } from './where.js';
+
+/** How {@link scatterReduce} combines the values of one place. */
+export type ScatterReduction = 'sum' | 'prod' | 'mean' | 'amax' | 'amin';
+
+/** As scatter; beside it because the gradients of products and extremes read all operands, which scatter need not keep. */
+scatterReduceOp.op = defineOp<Scatter>({
+  ...scatterForm,
+  name: 'scatterReduction',
+  doc: 'Values combined by products or extremes where they share a place, with what is there.',
+  saves: { inputs: [0, 1, 2], outputs: [0] },
+  vjp: (ctx, g) => (ctx.params.reduce === 'multiply' ? productGradients(ctx, g) : extremeGradients(ctx, g)),
+  samples: () =>
+    (['multiply', 'amax', 'amin'] as const).map((reduce) => ({
+      inputs: [sampleTensor([4, 3]), sampleTensor([3, 3], { dtype: int64, low: 0, high: 4 }), sampleTensor([3, 3], { seed: 9 })],
+      params: { dim: 0, reduce },
+    })),
+});
+
+/** The product of the others; a division serves where no factor is 0. */
+function productGradients(ctx: VjpContext<Scatter>, g: Tensor): (Tensor | null)[] {
+  const { dim } = ctx.params;
+  const [input, index, source, result] = [ctx.input(0), ctx.input(1), ctx.input(2), ctx.output(0)];
+  const ofSources = scatter(input.newOnes(input.shape), dim, index, source, { reduce: 'multiply' });
+  const isZero = source.eq(0);
+  const zeros = gather(scatter(input.zerosLike(), dim, index, isZero.to(input.dtype), { reduce: 'add' }).add(input.eq(0)), dim, index);
+  const alone = isZero.logicalAnd(zeros.eq(1));
+  const withoutIt = gather(g.mul(scatter(input, dim, index, where(alone, 1, source), { reduce: 'multiply' })), dim, index);
+  const byDivision = gather(g.mul(result), dim, index).div(where(isZero, 1, source));
+  return [g.mul(ofSources), null, where(alone, withoutIt, byDivision)];
+}
+
+/** Shared in equal parts by all that equal the extreme. */
+function extremeGradients(ctx: VjpContext<Scatter>, g: Tensor): (Tensor | null)[] {
+  const { dim } = ctx.params;
+  const [input, index, source, result] = [ctx.input(0), ctx.input(1), ctx.input(2), ctx.output(0)];
+  const inputHits = input.eq(result).to(g.dtype);
+  const sourceHits = source.eq(gather(result, dim, index)).to(g.dtype);
+  const share = g.div(scatter(inputHits, dim, index, sourceHits, { reduce: 'add' }));
+  return [inputHits.mul(share), null, sourceHits.mul(gather(share, dim, index))];
+}
+
+const combine = { sum: 'add', mean: 'add', prod: 'multiply', amax: 'amax', amin: 'amin' } as const;
+
+/** What changes nothing when it is combined with a value. */
+function neutral(reduce: ScatterReduction, dtype: DType): number | bigint {
+  if (reduce === 'prod') return 1;
+  if (reduce === 'sum' || reduce === 'mean') return 0;
+  if (dtype.isFloatingPoint) return reduce === 'amax' ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
+  return reduce === 'amax' ? iinfo(dtype).min : iinfo(dtype).max;
+}
+
+/**
+ * The tensor with the values of `source` combined at `index` along a dim; without `includeSelf`, with what was there left out where a value
+ * comes. Shapes: `index` has the dims of `input`, `source` covers it. Gradient: both.
+ *
+ * @throws ShapeError, IndexError, DtypeError
+ * @see PyTorch `torch.scatter_reduce`
+ */
+export function scatterReduce(input: Tensor, dim: number, index: Tensor, source: Tensor, reduce: ScatterReduction, { includeSelf = true } = {}): Tensor {
+  requireTensor(input, 'scatterReduce');
+  const { dtype, device } = input;
+  const start = includeSelf ? input : scatter(input, dim, index, tensor(neutral(reduce, dtype), { dtype, device }).expand(index.shape));
+  const combined = scatter(start, dim, index, source, { reduce: combine[reduce] });
+  if (reduce !== 'mean') return combined;
+  const ones = source.detach().newOnes(index.shape);
+  const counts = input.detach().newFull(input.shape, Number(includeSelf)).scatterAdd(dim, index, ones).clamp({ min: 1 });
+  return dtype.isFloatingPoint ? combined.div(counts) : combined.floorDivide(counts);
+}
+defineComposite('scatterReduce', scatterReduce, {
+  inPlace: true,
+  samples: () => {
+    const index = sampleTensor([2, 3], { dtype: int64, low: 0, high: 4 });
+    const values = () => [sampleTensor([4, 3]), 0, index, sampleTensor([2, 3], { seed: 9 })] as const;
+    return [
+      [...values(), 'sum'],
+      [...values(), 'mean', { includeSelf: false }],
+      [...values(), 'prod'],
+      [...values(), 'amax', { includeSelf: false }],
+    ];
+  },
+});

@@ -1,0 +1,86 @@
+/** Views that are changed in place, whose base then gets a gradient in a layout of its own. */
+import assert from 'node:assert/strict';
+import { arange, float64, type Tensor, tensor, zeros } from '../../lib/index.js';
+
+const W = tensor([
+  [1, 2],
+  [3, 4],
+]);
+const leaf = (values: number[] | number[][]): Tensor => tensor(values, { requiresGrad: true });
+
+describe('the gradient of a view that was changed in place', () => {
+  it('goes to the rows that were copied in, whatever the layout in which it arrives', () => {
+    const w = leaf([
+      [1, 2],
+      [3, 4],
+    ]);
+    const q = tensor([
+      [1, 5],
+      [3, 4],
+    ]);
+    const cache = zeros([2, 2]);
+    cache.narrow(0, 0, 1).copy_(w.narrow(0, 0, 1));
+    q.matmul(cache.t()).mul(W).sum().backward();
+    assert.deepEqual(w.grad?.tolist(), [
+      [10, 17],
+      [0, 0],
+    ]);
+  });
+
+  it('of a diagonal is found in a transposed gradient', () => {
+    const w = leaf([1, 2]);
+    w.diag(1).t().mul(arange(9).reshape(3, 3)).sum().backward();
+    assert.deepEqual(w.grad?.tolist(), [3, 7]);
+  });
+
+  it('of a row that was multiplied is found in a transposed gradient', () => {
+    const x = leaf([
+      [1, 2, 3],
+      [4, 5, 6],
+    ]);
+    const b = x.clone();
+    b.select(0, 0).mul_(10);
+    b.t()
+      .mul(
+        tensor([
+          [1, 2],
+          [3, 4],
+          [5, 6],
+        ]),
+      )
+      .sum()
+      .backward();
+    assert.deepEqual(x.grad?.tolist(), [
+      [10, 30, 50],
+      [2, 4, 6],
+    ]);
+  });
+
+  it('of a transposed base is found in a contiguous gradient', () => {
+    const w = tensor([1, 2, 3, 4, 5, 6], { dtype: float64 }).reshape(2, 3).requiresGrad_();
+    const base = w.t().clone(); // keeps the strides of w.t()
+    base.select(0, 1).mul_(10);
+    base
+      .mul(arange(6, { dtype: float64 }).reshape(3, 2))
+      .sum()
+      .backward();
+    assert.deepEqual(w.grad?.tolist(), [
+      [0, 20, 4],
+      [1, 30, 5],
+    ]);
+  });
+
+  it('of a triangle that was cut in a transposed view is that of tril', () => {
+    const w = leaf([
+      [1, 2],
+      [3, 4],
+    ]);
+    const a = w.clone();
+    a.t().tril_();
+    a.mul(W).sum().backward();
+    assert.deepEqual(w.grad?.tolist(), [
+      [1, 2],
+      [0, 4],
+    ]);
+  });
+});

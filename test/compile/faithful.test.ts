@@ -1,0 +1,178 @@
+/** A captured function does what the function does, or says that it cannot be captured: no stale and no half results. */
+import assert from 'node:assert/strict';
+import { autograd, CompileError, compile, enableGrad, inferenceMode, manualSeed, nn, noGrad, ones, rand, type Tensor, tensor, zeros } from '../../lib/index.js';
+
+const leaf = (values: number[]): Tensor => tensor(values, { requiresGrad: true });
+
+/** The result, its requiresGrad and the gradient of the argument, eagerly and at the first and second call of a capture. */
+function assertFaithful(fn: (w: Tensor) => Tensor): void {
+  const compiled = compile(fn, { fullgraph: true });
+  const [expected, ...others] = [fn, compiled, compiled].map((each) => {
+    const w = leaf([1, 2, 3]);
+    const y = each(w);
+    if (y.requiresGrad) y.sum().backward();
+    return [y.tolist(), y.requiresGrad, w.grad === null ? null : w.grad.tolist()];
+  });
+  for (const other of others) assert.deepEqual(other, expected);
+}
+
+describe('a captured function', () => {
+  const functions: Record<string, (w: Tensor) => Tensor> = {
+    'without gradients in a part': (w) => noGrad(() => w.mul(2)).mul(w),
+    'wholly without gradients': (w) => noGrad(() => w.mul(2)),
+    'in inference mode': (w) => inferenceMode(() => w.mul(2)),
+    'with gradients again inside': (w) => noGrad(() => enableGrad(() => w.mul(w))),
+    'that detaches': (w) => w.detach().mul(w),
+    'that changes a leaf in place without gradients': (w) => {
+      noGrad(() => w.mul_(2));
+      return w.mul(w);
+    },
+    'that differentiates inside': (w) => (autograd.grad(w.mul(w).sum(), w)[0] as Tensor).mul(w),
+    'with values of its own': (w) => w.mul(tensor([1, 2, 3])).add(tensor(4)),
+    'with values of its own that it changes': (w) => tensor([1, 1, 1]).add_(w.detach()).mul(w),
+  };
+  for (const [what, fn] of Object.entries(functions)) it(`${what} gives the results and gradients of the function`, () => assertFaithful(fn));
+
+  it('takes versions by how much they change', () => {
+    const fn = (w: Tensor): void => {
+      const version = w._version;
+      noGrad(() => w.mul_(2));
+      autograd.unsafeSetVersionCounter(w, version);
+    };
+    const compiled = compile(fn, { fullgraph: true });
+    const w = zeros([2]);
+    for (let i = 0; i < 3; i++) {
+      w.add_(1);
+      compiled(w);
+      assert.equal(w._version, i + 1);
+    }
+  });
+});
+
+class Triple extends autograd.Function {
+  static forward(_: autograd.FunctionContext, x: Tensor): Tensor {
+    return x.mul(1);
+  }
+  static backward(_: autograd.FunctionContext, g: Tensor): Tensor {
+    return g.mul(100);
+  }
+}
+
+describe('what is no op', () => {
+  const functions: Record<string, (w: Tensor) => Tensor> = {
+    'an autograd.Function': (w) => Triple.apply(w),
+    'a hook': (w) => {
+      const y = w.mul(1);
+      y.registerHook((g) => g.mul(10));
+      return y;
+    },
+    requiresGrad_: (w) => w.detach().requiresGrad_(),
+    backward: (w) => {
+      w.mul(w).sum().backward();
+      return w.mul(1);
+    },
+    seeding: (w) => {
+      manualSeed(3);
+      return w.mul(rand([3]));
+    },
+    'the gradient of an argument': (w) => (w.grad === null ? w.mul(1) : w.mul(2)),
+  };
+  for (const [what, fn] of Object.entries(functions)) {
+    it(`${what} is refused in one graph, and the function runs as it is otherwise`, () => {
+      assert.throws(() => compile(fn, { fullgraph: true })(leaf([1, 2, 3])), CompileError);
+      const [eager, compiled] = [fn, compile(fn)].map((each) => {
+        const w = leaf([1, 2, 3]);
+        const y = each(w);
+        if (y.requiresGrad) y.sum().backward();
+        return [y.tolist(), y.requiresGrad, w.grad?.tolist()];
+      });
+      assert.deepEqual(compiled, eager);
+    });
+  }
+
+  it('an autograd.Function that is not differentiated is captured', () => {
+    const fn = compile((x: Tensor) => Triple.apply(x), { fullgraph: true });
+    assert.deepEqual(fn(ones([2])).tolist(), [1, 1]);
+  });
+});
+
+describe('guards', () => {
+  const x = ones([1]);
+  const run = (fn: (...args: never[]) => Tensor, ...args: unknown[]): unknown => (fn as (...given: unknown[]) => Tensor)(...args).item();
+
+  it('tell strings from lists of strings', () => {
+    const fn = compile((t: Tensor, ...words: string[]) => t.mul(words.length), { fullgraph: true });
+    assert.deepEqual([fn(x, 'a|string:b').item(), fn(x, 'a', 'b').item(), fn(x, '"a"|"b"').item()], [1, 2, 1]);
+  });
+
+  it('see what objects, maps and sets hold', () => {
+    class Scale {
+      by = 2;
+    }
+    const scale = new Scale();
+    const map = new Map([['k', { by: 2 }]]);
+    const fn = compile((t: Tensor, s: Scale, m: Map<string, { by: number }>) => t.mul(s.by).mul(m.get('k')?.by ?? 0), { fullgraph: true });
+    assert.equal(run(fn, x, scale, map), 4);
+    scale.by = 3;
+    assert.equal(run(fn, x, scale, map), 6);
+    map.set('k', { by: 5 });
+    assert.equal(run(fn, x, scale, map), 15);
+  });
+
+  it('see whether two arguments are one tensor', () => {
+    const fn = compile((a: Tensor, b: Tensor) => (a === b ? a.mul(10) : a.add(b)), { fullgraph: true });
+    const [p, q] = [tensor(1), tensor(2)];
+    assert.deepEqual([run(fn, p, q), run(fn, p, p), run(fn, q, p)], [3, 10, 3]);
+  });
+
+  it('see nested attributes of modules and rebound parameters', () => {
+    class Net extends nn.Module {
+      cfg = { s: 2, list: [1, 2] };
+      w = new nn.Parameter(tensor(1));
+      forward(t: Tensor): Tensor {
+        return t
+          .mul(this.cfg.s)
+          .mul(this.cfg.list[0] as number)
+          .mul(this.w);
+      }
+    }
+    const net = new Net();
+    const fn = compile((t: Tensor) => net(t), { fullgraph: true });
+    assert.equal(run(fn, x), 2);
+    net.cfg.s = 3;
+    assert.equal(run(fn, x), 3);
+    net.cfg.list[0] = 4;
+    assert.equal(run(fn, x), 12);
+    net.w = new nn.Parameter(tensor(2));
+    assert.equal(run(fn, x), 24);
+  });
+
+  it('refuse a module that counts its calls in a plain attribute', () => {
+    class Counts extends nn.Module {
+      n = 0;
+      forward(t: Tensor): Tensor {
+        this.n++;
+        return t.mul(this.n);
+      }
+    }
+    assert.throws(() => compile(new Counts(), { fullgraph: true })(x), /Counts changed its own attributes/);
+    const net = new Counts();
+    const fn = compile(net);
+    const first = fn(x).item() as number;
+    assert.deepEqual([fn(x).item(), fn(x).item()], [first + 1, first + 2]);
+  });
+
+  it('see gradients of captured parameters that came or went', () => {
+    const w = new nn.Parameter(tensor(1));
+    const fn = compile((t: Tensor) => (w.grad === null ? t.mul(1) : t.mul(2)), { fullgraph: true });
+    assert.equal(run(fn, x), 1);
+    w.grad = tensor(1);
+    assert.equal(run(fn, x), 2);
+    w.grad = null;
+    assert.equal(run(fn, x), 1);
+  });
+
+  it('refuse options that are not there', () => {
+    assert.throws(() => compile((t: Tensor) => t, { dynamic: true } as object), /no option dynamic/);
+  });
+});

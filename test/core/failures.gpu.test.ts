@@ -1,0 +1,51 @@
+/** A bad index that only the GPU sees: no value that depends on it is ever read. */
+import assert from 'node:assert/strict';
+import { cuda, full, IndexError, int64, KernelError, ones, type Tensor } from '../../lib/index.js';
+
+const device = 'cuda';
+const failsLater = (): Tensor => ones([10], { device }).gather(0, full([20_000], 99, { dtype: int64, device }));
+const isIndexError = (error: unknown): boolean => error instanceof IndexError && /gather/.test(error.message) && /99/.test(error.message);
+const isLost = (error: unknown): boolean => error instanceof KernelError && /has no value/.test(error.message);
+
+describe('after a kernel of a GPU met a bad index', () => {
+  before(function () {
+    if (!cuda.isAvailable()) this.skip();
+  });
+
+  it('a pending read is rejected, small or large', async () => {
+    await assert.rejects(failsLater().narrow(0, 0, 2).read(), isIndexError);
+    await assert.rejects(failsLater().read(), isIndexError);
+    await assert.rejects(failsLater().sum().itemAsync(), isIndexError);
+  });
+
+  it('what was computed since the last look has no value', async () => {
+    const p = ones([100], { device });
+    const good = ones([100], { device });
+    cuda.synchronize();
+    const bad = failsLater();
+    p.mul_(2);
+    assert.throws(() => cuda.synchronize(), isIndexError);
+    assert.throws(() => bad.tolist(), isLost);
+    assert.throws(() => p.tolist(), isLost);
+    await assert.rejects(async () => p.read(), isLost);
+    assert.equal(good.sum().item(), 100);
+    p.fill_(3);
+    assert.equal(p.sum().item(), 300);
+  });
+
+  it('a write in between does not hide it', () => {
+    const bad = failsLater();
+    full([3], 1).to(device);
+    assert.throws(() => bad.sum().item(), isIndexError);
+    assert.equal(ones([4], { device }).sum().item(), 4);
+  });
+
+  it('values go in and out in pieces and whole', async () => {
+    for (const count of [1, 5000, 1 << 20, 5_000_001]) {
+      const x = ones([count]).cumsum(0);
+      const y = x.to(device);
+      assert.deepEqual(await y.read(), await x.read());
+      assert.deepEqual(y.toTypedArray(), x.toTypedArray());
+    }
+  });
+});
