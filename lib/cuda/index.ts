@@ -1,6 +1,6 @@
 /** The `cuda` namespace: whether there is a GPU and why not, memory, streams and events. */
 import { cpu, type Device, deviceByCode, device as deviceOf } from '../core/device.js';
-import { DeviceError } from '../core/errors.js';
+import { ArgumentError, DeviceError, FreedError } from '../core/errors.js';
 import { nativeCall, streamOf, translate, writer } from '../eager/submit.js';
 import type { NativeDeviceInfo, NativeMemoryStats, NativeSegment } from '../native/addon.js';
 import { type CudaStatus, cudaStatus } from './status.js';
@@ -81,15 +81,41 @@ export function synchronize(which?: CudaDevice): void {
   nativeCall(() => writer.addon.synchronize(streamOf(found)), 'synchronize');
 }
 
-/** A queue of work on one device; work of different streams may overlap. Tensors used on several are ordered by themselves. */
+// Each stream has a native thread, and each event an object of the device: those that were not disposed go with the garbage.
+const droppedStreams = new FinalizationRegistry<number>((id) => writer.addon.streamDestroy(id));
+const droppedEvents = new FinalizationRegistry<number>((id) => writer.addon.eventDestroy(id));
+
+/**
+ * A queue of work on one device; work of different streams may overlap. Tensors used on several are ordered by themselves. A stream has a
+ * thread, which ends some time after `dispose()`, or after the stream is garbage; tensors that were made on it stay valid.
+ */
 export class Stream {
   readonly device: Device;
-  /** @internal */
-  readonly id: number;
+  private native = -1;
 
   constructor({ device, priority = 0 }: { device?: CudaDevice | 'cpu'; priority?: number } = {}) {
     this.device = device === 'cpu' ? cpu : cudaDevice(device);
-    this.id = nativeCall(() => writer.addon.streamCreate(this.device.code, priority), 'Stream');
+    this.native = nativeCall(() => writer.addon.streamCreate(this.device.code, priority), 'Stream');
+    droppedStreams.register(this, this.native, this);
+  }
+
+  /** @internal */
+  get id(): number {
+    if (this.native < 0) throw new FreedError('Stream: this stream was disposed', { device: String(this.device) });
+    return this.native;
+  }
+
+  /** Lets go of the stream without waiting: what it was given is still done. */
+  dispose(): void {
+    if (this.native < 0) return;
+    droppedStreams.unregister(this);
+    writer.addon.streamDestroy(this.native);
+    this.native = -1;
+  }
+
+  /** The same as {@link Stream.dispose}. */
+  [Symbol.dispose](): void {
+    this.dispose();
   }
 
   /** Blocks until everything given to the stream is done. @throws KernelError */
@@ -99,8 +125,9 @@ export class Stream {
 
   /** Resolves when everything given to the stream is done. @throws KernelError */
   done(): Promise<void> {
+    const { id } = this;
     return new Promise((resolve, reject) => {
-      writer.addon.whenDone(this.id, (error) => (error ? reject(translate(error, 'Stream.done', [])) : resolve()));
+      writer.addon.whenDone(id, (error) => (error ? reject(translate(error, 'Stream.done', [])) : resolve()));
     });
   }
 
@@ -116,9 +143,12 @@ export class Stream {
 
   /** Work given to this stream from now on waits for what the other one has now. */
   waitStream(other: Stream): void {
-    const event = new Event();
-    event.record(other);
-    this.waitEvent(event);
+    const event = other.recordEvent();
+    try {
+      this.waitEvent(event);
+    } finally {
+      event[Symbol.dispose]();
+    }
   }
 
   /** A new event at the present end of the stream. */
@@ -139,7 +169,10 @@ export class Event {
 
   /** @internal */
   idOn(device: Device): number {
-    if (this.id < 0) this.id = nativeCall(() => writer.addon.eventCreate(device.code, this.enableTiming), 'Event');
+    if (this.id < 0) {
+      this.id = nativeCall(() => writer.addon.eventCreate(device.code, this.enableTiming), 'Event');
+      droppedEvents.register(this, this.id, this);
+    }
     return this.id;
   }
 
@@ -168,18 +201,25 @@ export class Event {
 
   /** Frees the event. */
   [Symbol.dispose](): void {
-    if (this.id >= 0) writer.addon.eventDestroy(this.id);
+    if (this.id < 0) return;
+    droppedEvents.unregister(this);
+    writer.addon.eventDestroy(this.id);
     this.id = -1;
   }
 }
 
-/** Runs `fn` with `s` as the stream that ops of its device go to. */
+/** Runs `fn` with `s` as the stream that ops of its device go to. @throws ArgumentError for async functions. FreedError for a disposed stream */
 export function stream<T>(s: Stream, fn: () => T): T {
   const before = s.device.currentStream;
   s.device.currentStream = s.id;
+  let result: T;
   try {
-    return fn();
+    result = fn();
   } finally {
     s.device.currentStream = before;
   }
+  if (result instanceof Promise) {
+    throw new ArgumentError('cuda.stream: expected a synchronous function, got one that returns a promise: it would leave the stream at its first await', { op: 'cuda.stream' });
+  }
+  return result;
 }

@@ -93,6 +93,7 @@ export interface Addon {
 
   defaultStream(device: number): number;
   streamCreate(device: number, priority: number): number;
+  /** Does not wait: the thread of the stream ends when it has nothing left to do, and the id may be given out again. */
   streamDestroy(stream: number): void;
   /** Blocks; throws the first error that happened on the stream since the last synchronisation. */
   synchronize(stream: number): void;

@@ -42,7 +42,8 @@ napi_value open_backend(napi_env env, napi_callback_info info) {
   napi_get_cb_info(env, info, &argc, &arg, nullptr, nullptr);
   napi_get_null(env, &null_value);
   Devices& devices = Devices::get();
-  if (devices.cuda) return null_value;
+  std::lock_guard<std::mutex> lock(devices.mutex);  // workers may ask at the same time
+  if (devices.cuda.load()) return null_value;
   const std::string path = string_argument(env, arg);
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) return text(env, dlerror());
@@ -60,7 +61,7 @@ napi_value open_backend(napi_env env, napi_callback_info info) {
     backend->device_info(0, &device, &error);
     return text(env, error.text[0] ? error.text : "no CUDA device was found");
   }
-  devices.cuda = backend;
+  devices.cuda.store(backend);
   return null_value;
 }
 
@@ -98,8 +99,8 @@ napi_value device_count(napi_env env, napi_callback_info info) {
   size_t argc = 1;
   napi_get_cb_info(env, info, &argc, &arg, nullptr, nullptr);
   const bool cuda = string_argument(env, arg) == "cuda";
-  const Devices& devices = Devices::get();
-  napi_create_int32(env, cuda ? (devices.cuda ? devices.cuda->device_count() : 0) : 1, &result);
+  const Backend* backend = Devices::get().cuda.load();
+  napi_create_int32(env, cuda ? (backend ? backend->device_count() : 0) : 1, &result);
   return result;
 }
 

@@ -2,6 +2,7 @@
 
 #include "../runtime/staging.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -14,7 +15,8 @@ Devices& Devices::get() {
 
 bool Devices::valid(int64_t code) {
   if (code == 0) return true;
-  return cuda && code > 0 && code < kMaxDevices && code <= cuda->device_count();
+  const Backend* found = cuda.load();
+  return found && code > 0 && code < kMaxDevices && code <= found->device_count();
 }
 
 CachingAllocator* Devices::allocator(int32_t code) {
@@ -33,8 +35,8 @@ CachingAllocator* Devices::pinned_allocator() {
   pinned = *cpu;
   pinned.asynchronous = true;
   pinned.alignment = 512;
-  pinned.allocate = [](int32_t, int64_t bytes, void** out, ErrorText* error) { return get().cuda->host_allocate(bytes, out, error); };
-  pinned.release = [](int32_t, void* pointer, int64_t bytes) { get().cuda->host_release(pointer, bytes); };
+  pinned.allocate = [](int32_t, int64_t bytes, void** out, ErrorText* error) { return get().cuda.load()->host_allocate(bytes, out, error); };
+  pinned.release = [](int32_t, void* pointer, int64_t bytes) { get().cuda.load()->host_release(pointer, bytes); };
   pinned_kept.store(new CachingAllocator(&pinned, 0), std::memory_order_release);
   return pinned_kept.load();
 }
@@ -167,6 +169,26 @@ Stream* Environment::open_stream(int32_t device, int32_t priority, ErrorText* er
   return streams[id].get();
 }
 
+void Environment::park_stream(Stream& stream) {
+  for (auto& [device, id] : default_streams)
+    if (id == stream.id()) return;
+  for (Stream* each : parked) each->reap();
+  if (std::find(parked.begin(), parked.end(), &stream) != parked.end()) return;
+  stream.park();
+  parked.push_back(&stream);
+}
+
+// One with a failure that nobody took stays parked: it skips commands.
+Stream* Environment::reuse_stream(int32_t device, int32_t priority) {
+  for (Stream* each : parked) each->reap();
+  const auto fits = [&](Stream* s) { return s->device_code() == device && s->priority() == priority && s->idle() && !s->failed(); };
+  const auto found = std::find_if(parked.rbegin(), parked.rend(), fits);  // the thread of the last may still be there
+  if (found == parked.rend()) return nullptr;
+  Stream* stream = *found;
+  parked.erase(std::next(found).base());
+  return stream;
+}
+
 void Environment::touch(StorageEntry& entry, Stream& stream) {
   // Before its first use, memory may still be in use by commands of its home that came before: those of whoever had the block before.
   const Block* inherited = !entry.last_stream && entry.block && entry.block->progress ? entry.block : nullptr;
@@ -180,7 +202,9 @@ void Environment::touch(StorageEntry& entry, Stream& stream) {
       event->device = other.device();
       other.enqueue([event](Stream& s) {
         ErrorText ignored;
-        if (event->create(&ignored).ok()) event->backend->event_record(event->handle, s.native(), &ignored);
+        const bool recorded = event->create(&ignored).ok() && event->backend->event_record(event->handle, s.native(), &ignored).ok();
+        // Without an event the others wait until this thread has waited.
+        if (!recorded) s.backend()->stream_synchronize(s.native(), &ignored);
         std::lock_guard<std::mutex> lock(event->mutex);
         event->recorded.store(1);
         event->changed.notify_all();

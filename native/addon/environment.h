@@ -77,6 +77,7 @@ struct Environment {
   StorageTable storages;
   std::vector<std::unique_ptr<Stream>> streams;
   std::unordered_map<int32_t, uint32_t> default_streams;  // by device code
+  std::vector<Stream*> parked;          // streams that JavaScript let go of; storages and blocks may still name them
   std::unordered_map<uint32_t, std::shared_ptr<Event>> events;
   uint32_t next_event = 1;
   std::shared_ptr<Gate> gate;
@@ -94,6 +95,9 @@ struct Environment {
   Stream* stream(int64_t id);
   Stream* default_stream(int32_t device, ErrorText* error);
   Stream* open_stream(int32_t device, int32_t priority, ErrorText* error);
+  // Lets the thread of a stream end, and keeps the stream for reuse_stream: sharing it only orders more than is needed.
+  void park_stream(Stream& stream);
+  Stream* reuse_stream(int32_t device, int32_t priority);
   void release(int64_t handle, bool collected);
   // Gives the block back in the order of its home, once every stream that used it is done. Does not wait.
   void release_block(const StorageEntry& entry, bool collected);
@@ -115,7 +119,7 @@ struct Environment {
 // The process's devices. Device code 0 is the CPU, 1 + n is cuda:n.
 struct Devices {
   const Backend* cpu = shardwise_cpu_backend();
-  const Backend* cuda = nullptr;
+  std::atomic<const Backend*> cuda{nullptr};  // set once, under the mutex, and read by all threads
   static constexpr int32_t kMaxDevices = 65;
   std::mutex mutex;
   std::array<std::atomic<CachingAllocator*>, kMaxDevices> allocators{};  // made on first use, never destroyed
@@ -123,7 +127,7 @@ struct Devices {
   std::atomic<CachingAllocator*> pinned_kept{};
 
   static Devices& get();
-  const Backend* backend(int32_t code) const { return code == 0 ? cpu : cuda; }
+  const Backend* backend(int32_t code) const { return code == 0 ? cpu : cuda.load(); }
   static int32_t index(int32_t code) { return code == 0 ? 0 : code - 1; }
   bool valid(int64_t code);
   CachingAllocator* allocator(int32_t code);

@@ -46,19 +46,17 @@ napi_value stream_create(napi_env env, napi_callback_info info) {
   Environment& state = state_of(env);
   if (!Devices::get().valid(args[0])) return throw_error(env, Code::Device, "there is no such device");
   ErrorText error;
-  Stream* stream = state.open_stream(static_cast<int32_t>(args[0]), static_cast<int32_t>(args[1]), &error);
+  const auto device = static_cast<int32_t>(args[0]), priority = static_cast<int32_t>(args[1]);
+  Stream* stream = state.reuse_stream(device, priority);
+  if (!stream) stream = state.open_stream(device, priority, &error);
   return stream ? number(env, stream->id()) : throw_error(env, Code::Device, error.text);
 }
 
-// The id stays taken: storages may still name the stream as their home.
+// Does not wait. The id stays good: storages may still name the stream as their home.
 napi_value stream_destroy(napi_env env, napi_callback_info info) {
   int64_t id;
   if (!read_integers(env, info, 1, &id)) return nullptr;
-  Stream* stream = stream_argument(env, id);
-  if (stream) {
-    ErrorText ignored;
-    state_of(env).synchronize(*stream, &ignored);
-  }
+  if (Stream* stream = stream_argument(env, id)) state_of(env).park_stream(*stream);
   return nullptr;
 }
 
@@ -97,7 +95,7 @@ napi_value event_create(napi_env env, napi_callback_info info) {
 
 napi_value event_destroy(napi_env env, napi_callback_info info) {
   int64_t id;
-  if (read_integers(env, info, 1, &id)) state_of(env).events.erase(static_cast<uint32_t>(id));
+  if (read_integers(env, info, 1, &id) && id >= 0 && id <= UINT32_MAX) state_of(env).events.erase(static_cast<uint32_t>(id));
   return nullptr;
 }
 

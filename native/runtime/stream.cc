@@ -76,6 +76,14 @@ Status Stream::open(ErrorText* error) {
 
 void Stream::start() {
   AsymmetricFence::prepare();
+  running_ = true;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stop_.store(false);
+    if (thread_.joinable() && !ended_) return;
+    ended_ = false;
+  }
+  if (thread_.joinable()) thread_.join();
   ring_.reset(new char[kRingBytes]);
   thread_ = std::thread([this] {
     if (!backend_->asynchronous) give_way_to_javascript();  // it runs the kernels; that of a GPU only launches them
@@ -83,9 +91,28 @@ void Stream::start() {
   });
 }
 
+void Stream::park() {
+  if (!running_) return;
+  running_ = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stop_.store(true);
+  }
+  wake_.notify_one();
+}
+
+void Stream::reap() {
+  if (running_) return park();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!ended_) return;
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
 // Room for one record, contiguous in the ring; waits while the ring is full.
 void* Stream::reserve(int64_t bytes) {
-  if (!thread_.joinable()) start();
+  if (!running_) start();
   const uint64_t head = head_.load(std::memory_order_relaxed);
   const int64_t at = static_cast<int64_t>(head % kRingBytes);
   const int64_t to_end = kRingBytes - at;
@@ -187,7 +214,11 @@ void Stream::loop() {
         wake_.wait(lock, woken);
       }
       sleeping_.store(false, std::memory_order_relaxed);
-      if (stop_.load()) return;
+      if (stop_.load() && head_.load(std::memory_order_acquire) == tail) {
+        ended_ = true;
+        ring_.reset();
+        return;
+      }
     }
     auto* record = reinterpret_cast<Record*>(ring_.get() + tail % kRingBytes);
     const int64_t bytes = record->bytes;

@@ -75,6 +75,13 @@ class Stream {
   uint64_t verified() const { return verified_.load(std::memory_order_relaxed); }
   void verify(uint64_t sequence);
 
+  // On the JavaScript thread: lets the native thread end when it has nothing left to do. Everything that names the stream stays
+  // valid, and a next command starts the thread again.
+  void park();
+  // Takes back what a parked thread that has ended keeps, without waiting; parks one that was started again.
+  void reap();
+
+  int32_t priority() const { return priority_; }
   void* native() const { return native_; }
   // Where memory used on this stream comes from; set when it is opened.
   CachingAllocator* allocator = nullptr;
@@ -103,12 +110,14 @@ class Stream {
   std::unique_ptr<char[]> ring_;
   alignas(64) std::atomic<uint64_t> head_{0};  // bytes written
   uint64_t submitted_ = 0;
+  bool running_ = false;                       // the native thread is there and not asked to end
   uint64_t known_tail_ = 0;                    // what the writer last saw of tail_
   alignas(64) std::atomic<uint64_t> tail_{0};  // bytes worked off
   std::atomic<uint64_t> completed_{0};
   alignas(64) std::atomic<bool> sleeping_{false};
   std::atomic<int> waiters_{0};
   std::atomic<bool> stop_{false};
+  bool ended_ = false;                         // with mutex_: the native thread will look at nothing any more
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
   std::condition_variable wake_, done_;

@@ -1,6 +1,9 @@
 /** Memory that passes from one stream to another is in order, whoever had it before. */
 import assert from 'node:assert/strict';
-import { cuda, empty, ones, zeros } from '../../lib/index.js';
+import { existsSync, readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ArgumentError, cuda, empty, FreedError, full, memory, ones, type Tensor, zeros } from '../../lib/index.js';
+import { addon } from '../../lib/runtime.js';
 
 describe('a tensor whose first use is on another stream than the one it was made on', () => {
   it('waits for what still reads the memory that it got', () => {
@@ -17,5 +20,112 @@ describe('a tensor whose first use is on another stream than the one it was made
       assert.equal(y.amin().item(), 7);
       for (const t of [product, y]) t.dispose();
     }
+  });
+});
+
+const newStream = (): cuda.Stream => new cuda.Stream({ device: 'cpu' });
+const threads = (): number => Number(/Threads:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]);
+
+/** Waits until no more than `most` threads are there, for two seconds. */
+async function threadsFallTo(most: number, meanwhile = (): void => {}): Promise<void> {
+  for (let i = 0; i < 100 && threads() > most; i++) {
+    meanwhile();
+    await sleep(20);
+  }
+  assert.ok(threads() <= most, `${threads()} threads instead of ${most}`);
+}
+
+/** Gives a stream something that its thread must do. */
+function use(s: cuda.Stream, value: number): Tensor {
+  return cuda.stream(s, () => full([300, 300], value).mul(2));
+}
+
+describe('a stream that is let go of', () => {
+  before(function () {
+    if (!existsSync('/proc/self/status')) this.skip();
+    use(newStream(), 1).dispose();
+  });
+
+  it('ends its thread when it is disposed, and what was made on it stays', async () => {
+    const before = threads();
+    const streams = Array.from({ length: 30 }, newStream);
+    const made = streams.map(use);
+    assert.ok(threads() >= before + 20);
+    for (const s of streams) s.dispose();
+    await threadsFallTo(before + 1);
+    const sums = made.map((t, i) => t.add(i).amax().item());
+    assert.deepEqual(
+      sums,
+      streams.map((_, i) => 3 * i),
+    );
+    for (const t of made) t.mul_(2).dispose();
+  });
+
+  it('ends its thread when it is garbage', async () => {
+    const before = threads();
+    for (let i = 0; i < 30; i++) use(newStream(), i).dispose();
+    await threadsFallTo(before + 1, () => memory.collect());
+  });
+
+  it('does what it was given before, without making anybody wait', async () => {
+    const s = newStream();
+    const x = ones([1200, 1200]);
+    const product = cuda.stream(s, () => x.mm(x).mm(x));
+    s.dispose();
+    assert.equal(product.amax().item(), 1200 * 1200);
+  });
+
+  it('is refused afterwards, and may be disposed again', () => {
+    const s = newStream();
+    s[Symbol.dispose]();
+    s.dispose();
+    assert.throws(() => s.synchronize(), FreedError);
+    assert.throws(() => cuda.stream(s, () => 1), FreedError);
+    assert.throws(() => new cuda.Event().record(s), FreedError);
+  });
+
+  it('leaves its place to the next', () => {
+    const ids = new Set<number>();
+    for (let i = 0; i < 50; i++) {
+      const s = newStream();
+      ids.add(s.id);
+      assert.equal(use(s, i).amin().item(), 2 * i);
+      s.synchronize();
+      s.dispose();
+    }
+    assert.ok(ids.size < 10, `${ids.size} streams`);
+  });
+});
+
+describe('events', () => {
+  it('are freed by whoever made them', () => {
+    const [a, b] = [newStream(), newStream()];
+    let alive = 0;
+    const { eventCreate, eventDestroy } = addon;
+    addon.eventCreate = (...args) => (alive++, eventCreate(...args));
+    addon.eventDestroy = (...args) => (alive--, eventDestroy(...args));
+    try {
+      for (let i = 0; i < 10; i++) a.waitStream(b);
+      assert.equal(alive, 0);
+    } finally {
+      Object.assign(addon, { eventCreate, eventDestroy });
+    }
+  });
+
+  it('stay when another id is destroyed', () => {
+    const id = addon.eventCreate(0, false);
+    addon.eventDestroy(id + 2 ** 32);
+    assert.equal(addon.eventQuery(id), true);
+    addon.eventDestroy(id);
+    assert.throws(() => addon.eventQuery(id), /gone/);
+  });
+});
+
+describe('cuda.stream', () => {
+  it('refuses an asynchronous function, and puts the stream back', async () => {
+    const s = newStream();
+    const before = ones([1]).device.currentStream;
+    assert.throws(() => cuda.stream(s, async () => 1), ArgumentError);
+    assert.equal(ones([1]).device.currentStream, before);
   });
 });
