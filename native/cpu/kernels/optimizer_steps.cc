@@ -88,8 +88,12 @@ inline __attribute__((always_inline)) void sgd(const SgdStepParams& s, T* p, con
 }
 
 // Clones cannot be made of templates.
-SW_CLONES void adam_row(const Adam& a, float* p, const float* g, float* m1, float* m2, float* top, int64_t n) { adam(a, p, g, m1, m2, top, n); }
-SW_CLONES void adam_row(const Adam& a, double* p, const double* g, double* m1, double* m2, double* top, int64_t n) { adam(a, p, g, m1, m2, top, n); }
+SW_CLONES void adam_row(const Adam& a, float* p, const float* g, float* m1, float* m2, float* top, int64_t n) {
+  adam(a, p, g, m1, m2, top, n);
+}
+SW_CLONES void adam_row(const Adam& a, double* p, const double* g, double* m1, double* m2, double* top, int64_t n) {
+  adam(a, p, g, m1, m2, top, n);
+}
 SW_CLONES void sgd_row(const SgdStepParams& s, float* p, const float* g, float* buffer, int64_t n) { sgd(s, p, g, buffer, n); }
 SW_CLONES void sgd_row(const SgdStepParams& s, double* p, const double* g, double* buffer, int64_t n) { sgd(s, p, g, buffer, n); }
 

@@ -13,7 +13,8 @@ struct Moments {
   double count, mean, squares;  // squares: of the distances from the mean, summed
 };
 
-// The deviations of a chunk from a center near its mean, corrected by their sum; chunks are merged by the formula of Chan, Golub and LeVeque.
+// The deviations of a chunk from a center near its mean, corrected by their sum. Chunks are merged by the formula of Chan, Golub and
+// LeVeque.
 template <class T> struct Variance {
   static constexpr bool kColumns = false;
   double correction;
