@@ -40,7 +40,8 @@ function isNeeded() {
   } catch {
     return true;
   }
-  if (newest(path.join(root, 'native')) > fs.statSync(serving).mtimeMs) return true;
+  const changed = Math.max(newest(path.join(root, 'native')), fs.statSync(path.join(root, 'CMakeLists.txt')).mtimeMs);
+  if (changed > fs.statSync(serving).mtimeMs) return true;
   return serving.startsWith(output) && !fs.existsSync(path.join(output, 'cuda-backend.so')) && wantsCuda();
 }
 

@@ -85,6 +85,7 @@ bool reduction(const KernelCall& c) {
     if (!holds(c.output(i), outer)) return false;
   return true;
 }
+bool float_reduction(const KernelCall& c) { return reduction(c) && floats(c.input(0)); }
 
 bool rows(const KernelCall& c) {
   for (int32_t i = 0; i < c.num_inputs; i++)
@@ -235,7 +236,7 @@ constexpr Contract kContracts[] = {
     {"reduce_sum", 1, 1, reduction}, {"reduce_mean", 1, 1, reduction}, {"reduce_prod", 1, 1, reduction},
     {"reduce_amax", 1, 1, reduction}, {"reduce_amin", 1, 1, reduction}, {"reduce_any", 1, 1, reduction},
     {"reduce_all", 1, 1, reduction}, {"reduce_argmax", 1, 1, reduction}, {"reduce_argmin", 1, 1, reduction},
-    {"reduce_var", 1, 2, reduction}, {"reduce_norm", 1, 1, reduction}, {"reduce_logsumexp", 1, 1, reduction},
+    {"reduce_var", 1, 2, float_reduction}, {"reduce_norm", 1, 1, float_reduction}, {"reduce_logsumexp", 1, 1, float_reduction},
     {"cumsum", 1, 1, rows}, {"cumprod", 1, 1, rows}, {"softmax", 1, 1, rows}, {"log_softmax", 1, 1, rows},
     {"softmax_backward", 2, 1, rows}, {"log_softmax_backward", 2, 1, rows}, {"sort", 1, 2, sort}, {"topk", 1, 2, topk},
     {"layer_norm", 3, 3, layer_norm}, {"layer_norm_backward", 5, 3, layer_norm_backward},

@@ -1,6 +1,5 @@
 // Inner loops over one contiguous run, compiled for three instruction sets and chosen when the addon is loaded.
 #pragma once
-#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -33,6 +32,35 @@ inline __attribute__((always_inline)) T fold(int64_t n, T start, Load load, Comb
   return lanes[0];
 }
 
+// How many elements to take the center of n from. The mean of k of them is within sqrt(n / k) standard deviations of that of all, so
+// correcting for it costs no more than log2(n / k) bits: here three.
+constexpr int64_t center_count(int64_t n) { return n < 8 * kLanes ? (n < kLanes ? n : kLanes) : n / 8; }
+
+// Sums of x - center and of its square; the first says how far center is from the mean, which corrects the second.
+template <class A>
+struct Deviations {
+  A sum, squares;
+};
+
+template <class A, class T>
+inline __attribute__((always_inline)) Deviations<A> deviations(const T* x, A center, int64_t n) {
+  A sums[kLanes] = {}, squares[kLanes] = {};
+  const auto take = [&](int64_t k, A away) {
+    sums[k] += away;
+    squares[k] += away * away;
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int64_t k = 0; k < kLanes; k++) take(k, static_cast<A>(x[i + k]) - center);
+  for (int64_t k = 0; i < n; i++, k++) take(k, static_cast<A>(x[i]) - center);
+  for (int64_t half = kLanes / 2; half > 0; half /= 2)
+    for (int64_t k = 0; k < half; k++) {
+      sums[k] += sums[k + half];
+      squares[k] += squares[k + half];
+    }
+  return {sums[0], squares[0]};
+}
+
 #define SW_ROW(type, name, ...) [[maybe_unused]] static type name(__VA_ARGS__)
 
 #define SW_ROW_FUNCTIONS(T)                                                                                              \
@@ -56,15 +84,21 @@ inline __attribute__((always_inline)) T fold(int64_t n, T start, Load load, Comb
   SW_CLONES SW_ROW(T, row_dot, const T* x, const T* y, int64_t n) {                                                      \
     return fold<T>(n, T(0), [=](int64_t i) { return x[i] * y[i]; }, [](T a, T b) { return a + b; });                     \
   }                                                                                                                      \
-  SW_CLONES SW_ROW(T, row_shifted_sum, const T* x, T shift, int64_t n) {                                                 \
-    return fold<T>(n, T(0), [=](int64_t i) { return x[i] - shift; }, [](T a, T b) { return a + b; });                    \
-  }                                                                                                                      \
   SW_CLONES SW_ROW(T, row_square_sum, const T* x, T mean, int64_t n) {                                                   \
     return fold<T>(n, T(0), [=](int64_t i) { return (x[i] - mean) * (x[i] - mean); }, [](T a, T b) { return a + b; });   \
   }                                                                                                                      \
-  SW_CLONES SW_ROW(T, row_abs_sum, const T* x, int64_t n) {                                                              \
-    return fold<T>(n, T(0), [=](int64_t i) { return m::abs(x[i]); }, [](T a, T b) { return a + b; });                    \
-  }                                                                                                                      \
+  /* In double: squares of a float leave its range */                                                                   \
+  SW_CLONES SW_ROW(double, row_wide_sum, const T* x, int64_t n) {                                                       \
+    return fold<double>(n, 0, [=](int64_t i) { return static_cast<double>(x[i]); }, [](double a, double b) { return a + b; });\
+  }                                                                                                                     \
+  SW_CLONES SW_ROW(double, row_wide_square_sum, const T* x, int64_t n) {                                                \
+    const auto square = [=](int64_t i) { return static_cast<double>(x[i]) * static_cast<double>(x[i]); };               \
+    return fold<double>(n, 0, square, [](double a, double b) { return a + b; });                                        \
+  }                                                                                                                     \
+  SW_CLONES SW_ROW(double, row_wide_abs_sum, const T* x, int64_t n) {                                                   \
+    const auto size = [=](int64_t i) { return static_cast<double>(m::abs(x[i])); };                                     \
+    return fold<double>(n, 0, size, [](double a, double b) { return a + b; });                                          \
+  }                                                                                                                     \
   SW_CLONES SW_ROW(T, row_abs_max, const T* x, int64_t n) {                                                              \
     return fold<T>(n, T(0), [=](int64_t i) { return m::abs(x[i]); }, [](T a, T b) { return m::maximum(a, b); });         \
   }                                                                                                                      \
@@ -82,16 +116,16 @@ inline __attribute__((always_inline)) T fold(int64_t n, T start, Load load, Comb
   SW_CLONES SW_ROW(void, row_scale_add, const T* x, T scale, T* y, int64_t n) {                                          \
     for (int64_t i = 0; i < n; i++) y[i] += x[i] * scale;                                                                \
   }                                                                                                                      \
-  /* y = (x - mean) * rstd * w + b, w and b may be null */                                                               \
-  SW_CLONES SW_ROW(void, row_normalize, const T* x, T mean, T rstd, const T* w, const T* b, T* y, int64_t n) {           \
-    if (w && b)                                                                                                          \
-      for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd * w[i] + b[i];                                         \
-    else if (w)                                                                                                          \
-      for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd * w[i];                                                \
-    else if (b)                                                                                                          \
-      for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd + b[i];                                                \
-    else                                                                                                                 \
-      for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd;                                                       \
+  /* y = ((x - mean) * rstd - rest) * w + b, w and b may be null; `rest` is what mean lost when it was rounded, times rstd */\
+  SW_CLONES SW_ROW(void, row_normalize, const T* x, T mean, T rstd, T rest, const T* w, const T* b, T* y, int64_t n) {  \
+    if (w && b)                                                                                                         \
+      for (int64_t i = 0; i < n; i++) y[i] = ((x[i] - mean) * rstd - rest) * w[i] + b[i];                               \
+    else if (w)                                                                                                         \
+      for (int64_t i = 0; i < n; i++) y[i] = ((x[i] - mean) * rstd - rest) * w[i];                                      \
+    else if (b)                                                                                                         \
+      for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd - rest + b[i];                                        \
+    else                                                                                                                \
+      for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd - rest;                                               \
   }
 
 SW_ROW_FUNCTIONS(float)
@@ -100,17 +134,9 @@ SW_ROW_FUNCTIONS(int64_t)
 SW_FLOAT_ROW_FUNCTIONS(float)
 SW_FLOAT_ROW_FUNCTIONS(double)
 
-// Sums are of differences from the first element, so that where all elements are close to each other, however large, what is lost
-// by rounding is small beside their spread.
-template <class T>
-double row_mean(const T* x, int64_t n) {
-  constexpr int64_t kChunk = 2048;
-  if (n == 0) return NAN;
-  const T shift = std::isfinite(x[0]) ? x[0] : T(0);
-  double total = 0;
-  for (int64_t at = 0; at < n; at += kChunk) total += row_shifted_sum(x + at, shift, n - at < kChunk ? n - at : kChunk);
-  return static_cast<double>(shift) + total / static_cast<double>(n);
-}
+SW_CLONES SW_ROW(Deviations<float>, row_deviations, const float* x, float center, int64_t n) { return deviations(x, center, n); }
+SW_CLONES SW_ROW(Deviations<double>, row_deviations, const float* x, double center, int64_t n) { return deviations(x, center, n); }
+SW_CLONES SW_ROW(Deviations<double>, row_deviations, const double* x, double center, int64_t n) { return deviations(x, center, n); }
 
 template <class T>
 void row_scale_add_any(const T* x, T scale, T* y, int64_t n) {

@@ -52,6 +52,30 @@ describe('workers', () => {
     await worker.terminate();
   });
 
+  it('do not wait for what the stream of a worker before them would have done', async () => {
+    const first = await workerThat(`
+      const event = addon.eventCreate(0, false);
+      addon.allocate(stream, 160_000, false);
+      for (let i = 0; i < 3000; i++) addon.eventRecord(event, stream);
+      addon.release(words[0]);`);
+    const second = `
+      addon.allocate(stream, 160_000, false);
+      addon.release(words[0]); // is merged with what the other worker left
+      addon.allocate(stream, 160_000, false);
+      const side = addon.streamCreate(0, 0);
+      addon.write(words[0], 0, new Float32Array(40_000), side);
+      addon.synchronize(side);`;
+    let answered = once(first, 'message');
+    first.postMessage('go');
+    await answered;
+    await first.terminate();
+    const next = await workerThat(second);
+    answered = once(next, 'message', { signal: AbortSignal.timeout(5000) });
+    next.postMessage('go');
+    await answered;
+    await next.terminate();
+  }).timeout(20_000);
+
   it('leave nothing behind that the others would look at', async () => {
     const before = addon.memoryStats(0);
     for (let i = 0; i < 3; i++) {

@@ -34,6 +34,24 @@ describe('optimizers', () => {
     });
   }
 
+  it('SGD without weight decay takes nothing from an infinite parameter', () => {
+    for (const options of [{}, { momentum: 0.9 }]) {
+      const p = parameter(Infinity, 1);
+      new optim.SGD([p], { lr: 0.5, ...options }).step();
+      assert.deepEqual(values(p.detach()), [Infinity, 0.5]);
+    }
+  });
+
+  it('the maximum of AMSGrad keeps NaN', () => {
+    const p = parameter(1, 1);
+    const optimizer = new optim.Adam([p], { lr: 0.1, amsgrad: true });
+    optimizer.step();
+    const largest = optimizer.state.get(p)?.['maxExpAvgSq'] as Tensor;
+    largest.copy_(tensor([Number.NaN, 1]));
+    optimizer.step();
+    assert.deepEqual([values(largest), (values(p.detach()) as number[])[0]], [[Number.NaN, 1], Number.NaN]);
+  });
+
   it('steps each group with its own settings, later groups too', () => {
     const [a, b] = [parameter(1), parameter(1)];
     const optimizer = new optim.SGD([{ params: [a] }], { lr: 0.5 });

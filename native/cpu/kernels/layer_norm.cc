@@ -23,6 +23,25 @@ struct Affine {
 
 constexpr int64_t kBlockRows = 32;
 
+template <class T>
+struct RowStatistics {
+  T mean, rstd, rest;  // `rest`: what mean lost when it was rounded, times rstd
+};
+
+// Deviations from a center near the mean, corrected: the rounded mean of a row that lies far from 0 may be further away than the row is
+// wide.
+template <class T>
+RowStatistics<T> statistics_of(const T* x, int64_t n, double eps) {
+  const int64_t some = center_count(n);
+  const T center = row_sum(x, some) / T(some);
+  const Deviations<T> away = row_deviations(x, center, n);
+  const double shift = static_cast<double>(away.sum) / static_cast<double>(n);
+  const double variance = static_cast<double>(away.squares) / static_cast<double>(n) - shift * shift;
+  const double mean = static_cast<double>(center) + shift;
+  const double rstd = 1 / std::sqrt((variance < 0 ? 0 : variance) + eps);
+  return {T(mean), T(rstd), T((mean - static_cast<double>(T(mean))) * rstd)};
+}
+
 // gx = rstd * (gw - mean(gw) - xhat * mean(gw * xhat)), gw = g * w
 #define SW_LAYER_NORM_ROW(T)                                                                                             \
   SW_CLONES void gradient_row(const T* g, const T* x, const T* w, T mean, T rstd, T* gx, T* gw, T* gb, int64_t n) {      \
@@ -68,12 +87,11 @@ Status layer_norm(const KernelCall& call) {
       for (int64_t row = begin; row < end; row++) {
         const T* in = read_row(x, row, n, memory.data());
         T* out = row_target(y, row, n, memory.data() + n);
-        const T mean = static_cast<T>(row_mean(in, n));
-        const T rstd = T(1 / std::sqrt(static_cast<double>(row_square_sum(in, mean, n)) / static_cast<double>(n) + eps));
-        row_normalize(in, mean, rstd, w.data, b.data, out, n);
+        const RowStatistics<T> s = statistics_of(in, n, eps);
+        row_normalize(in, s.mean, s.rstd, s.rest, w.data, b.data, out, n);
         store_row(y, row, n, out, memory.data() + n);
-        scatter(call.output(1), row, 1, &mean);
-        scatter(call.output(2), row, 1, &rstd);
+        scatter(call.output(1), row, 1, &s.mean);
+        scatter(call.output(2), row, 1, &s.rstd);
       }
     });
   });

@@ -48,44 +48,50 @@ struct Adam {
   bool decoupled, maximize;
 };
 
-#define SW_OPTIMIZER_ROWS(T)                                                                                             \
-  SW_CLONES void adam_row(const Adam& a, T* p, const T* g, T* m1, T* m2, T* largest, int64_t n) {                        \
-    const T beta2 = T(a.beta2), eps = T(a.eps), decay = T(a.weight_decay), step = T(a.step_size);    \
-    const T root2 = T(a.root2), scale = T(a.maximize ? -a.grad_scale : a.grad_scale);                                    \
-    const T keep = T(1 - a.lr * a.weight_decay), rest1 = T(1 - a.beta1), rest2 = T(1 - a.beta2);                         \
-    const bool coupled = !a.decoupled && a.weight_decay != 0, decoupled = a.decoupled && a.weight_decay != 0;            \
-    for (int64_t i = 0; i < n; i++) {                                                                                    \
-      T grad = g[i] * scale;                                                                                             \
-      T param = decoupled ? p[i] * keep : p[i];                                                                          \
-      grad = coupled ? grad + decay * param : grad;                                                                      \
-      const T first = m1[i] + rest1 * (grad - m1[i]);                                                                    \
-      const T second = m2[i] * beta2 + rest2 * grad * grad;                                                              \
-      m1[i] = first;                                                                                                     \
-      m2[i] = second;                                                                                                    \
-      T top = second;                                                                                                    \
-      if (largest) {                                                                                                     \
-        top = m::maximum(largest[i], second);                                                                            \
-        largest[i] = top;                                                                                                \
-      }                                                                                                                  \
-      p[i] = param - step * (first / (m::sqrt(top) / root2 + eps));                                                      \
-    }                                                                                                                    \
-  }                                                                                                                      \
-  SW_CLONES void sgd_row(const SgdStepParams& s, T* p, const T* g, T* buffer, int64_t n) {                               \
-    const T lr = T(s.lr), momentum = T(s.momentum), rest = T(1 - s.dampening), decay = T(s.weight_decay);                \
-    const T sign = s.maximize != 0 ? T(-1) : T(1);                                                                       \
-    const bool first = s.first_step != 0, nesterov = s.nesterov != 0, decays = s.weight_decay != 0;                      \
-    for (int64_t i = 0; i < n; i++) {                                                                                    \
-      T grad = decays ? g[i] * sign + decay * p[i] : g[i] * sign;                                                        \
-      if (buffer) {                                                                                                      \
-        const T moved = first ? grad : momentum * buffer[i] + rest * grad;                                               \
-        buffer[i] = moved;                                                                                               \
-        grad = nesterov ? grad + momentum * moved : moved;                                                               \
-      }                                                                                                                  \
-      p[i] -= lr * grad;                                                                                                 \
-    }                                                                                                                    \
+// `largest`: the greatest second moments of AMSGrad, or null.
+template <class T>
+inline __attribute__((always_inline)) void adam(const Adam& a, T* p, const T* g, T* m1, T* m2, T* largest, int64_t n) {
+  const T beta2 = T(a.beta2), eps = T(a.eps), decay = T(a.weight_decay), step = T(a.step_size);
+  const T root2 = T(a.root2), scale = T(a.maximize ? -a.grad_scale : a.grad_scale);
+  const T keep = T(1 - a.lr * a.weight_decay), rest1 = T(1 - a.beta1), rest2 = T(1 - a.beta2);
+  const bool coupled = !a.decoupled && a.weight_decay != 0, decoupled = a.decoupled && a.weight_decay != 0;
+  for (int64_t i = 0; i < n; i++) {
+    T grad = g[i] * scale;
+    const T param = decoupled ? p[i] * keep : p[i];
+    grad = coupled ? grad + decay * param : grad;
+    const T first = m1[i] + rest1 * (grad - m1[i]);
+    const T second = m2[i] * beta2 + rest2 * grad * grad;
+    m1[i] = first;
+    m2[i] = second;
+    T top = second;
+    if (largest) largest[i] = top = m::maximum(largest[i], second);
+    p[i] = param - step * (first / (m::sqrt(top) / root2 + eps));
   }
-SW_OPTIMIZER_ROWS(float)
-SW_OPTIMIZER_ROWS(double)
+}
+
+// `buffer`: the momentum, or null.
+template <class T>
+inline __attribute__((always_inline)) void sgd(const SgdStepParams& s, T* p, const T* g, T* buffer, int64_t n) {
+  const T lr = T(s.lr), momentum = T(s.momentum), rest = T(1 - s.dampening), decay = T(s.weight_decay);
+  const T sign = s.maximize != 0 ? T(-1) : T(1);
+  const bool first = s.first_step != 0, nesterov = s.nesterov != 0, decays = s.weight_decay != 0;
+  for (int64_t i = 0; i < n; i++) {
+    T grad = g[i] * sign;
+    grad = decays ? grad + decay * p[i] : grad;  // 0 times an infinite parameter would be NaN
+    if (buffer) {
+      const T moved = first ? grad : momentum * buffer[i] + rest * grad;
+      buffer[i] = moved;
+      grad = nesterov ? grad + momentum * moved : moved;
+    }
+    p[i] -= lr * grad;
+  }
+}
+
+// Clones cannot be made of templates.
+SW_CLONES void adam_row(const Adam& a, float* p, const float* g, float* m1, float* m2, float* top, int64_t n) { adam(a, p, g, m1, m2, top, n); }
+SW_CLONES void adam_row(const Adam& a, double* p, const double* g, double* m1, double* m2, double* top, int64_t n) { adam(a, p, g, m1, m2, top, n); }
+SW_CLONES void sgd_row(const SgdStepParams& s, float* p, const float* g, float* buffer, int64_t n) { sgd(s, p, g, buffer, n); }
+SW_CLONES void sgd_row(const SgdStepParams& s, double* p, const double* g, double* buffer, int64_t n) { sgd(s, p, g, buffer, n); }
 
 }  // namespace
 
@@ -196,7 +202,7 @@ Status foreach_norm(const KernelCall& call) {
         using T = decltype(type);
         T buffer[kChunk];
         Chunk<T> x(call.input(piece.tensor), piece, buffer);
-        squares[k] = row_square_sum(x.data, T(0), piece.count);
+        squares[k] = row_wide_square_sum(x.data, piece.count);
       });
     }
   });

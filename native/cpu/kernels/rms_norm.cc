@@ -38,7 +38,7 @@ Status rms_norm(const KernelCall& call) {
         const T* in = read_row(x, row, n, memory.data());
         T* out = row_target(y, row, n, memory.data() + n);
         const T rstd = T(1 / std::sqrt(static_cast<double>(row_square_sum(in, T(0), n)) / static_cast<double>(n) + eps));
-        row_normalize(in, T(0), rstd, w.empty() ? nullptr : w.data(), nullptr, out, n);
+        row_normalize(in, T(0), rstd, T(0), w.empty() ? nullptr : w.data(), nullptr, out, n);
         store_row(y, row, n, out, memory.data() + n);
         scatter(call.output(1), row, 1, &rstd);
       }

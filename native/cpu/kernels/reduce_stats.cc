@@ -1,0 +1,128 @@
+// Variance, norms and log-sum-exp, in one pass over memory: their totals are in double, and what would leave the range or cancel is
+// kept apart.
+#include <cmath>
+
+#include "generated/op_params.h"
+#include "reduce_engine.h"
+
+namespace shardwise::cpu {
+
+namespace {
+
+struct Moments {
+  double count, mean, squares;  // squares: of the distances from the mean, summed
+};
+
+// The deviations of a chunk from a center near its mean, corrected by their sum; chunks are merged by the formula of Chan, Golub and LeVeque.
+template <class T> struct Variance {
+  static constexpr bool kColumns = false;
+  double correction;
+  Moments start() const { return {0, 0, 0}; }
+  Moments chunk(const Moments& a, const T* x, int64_t n) const {
+    const int64_t some = center_count(n);
+    const double count = static_cast<double>(n), center = row_wide_sum(x, some) / static_cast<double>(some);
+    const Deviations<double> away = row_deviations(x, center, n);
+    const double squares = away.squares - away.sum * away.sum / count;
+    return combine(a, {count, center + away.sum / count, squares < 0 ? 0 : squares});
+  }
+  Moments combine(const Moments& a, const Moments& b) const {
+    if (a.count == 0) return b;
+    const double count = a.count + b.count, apart = b.mean - a.mean;
+    return {count, a.mean + apart * (b.count / count), a.squares + b.squares + apart * apart * (a.count * (b.count / count))};
+  }
+  std::array<T, 2> finish(const Moments& a, int64_t n) const {
+    const double divisor = static_cast<double>(n) - correction;
+    return {static_cast<T>(a.squares / (divisor > 0 ? divisor : 0.0)), static_cast<T>(n == 0 ? NAN : a.mean)};
+  }
+};
+
+template <class T> struct EuclideanNorm {
+  static constexpr bool kColumns = false;
+  double start() const { return 0; }
+  double chunk(double a, const T* x, int64_t n) const { return a + row_wide_square_sum(x, n); }
+  double combine(double a, double b) const { return a + b; }
+  std::array<T, 1> finish(double a, int64_t) const { return {static_cast<T>(std::sqrt(a))}; }
+};
+template <class T> struct AbsoluteSum {
+  static constexpr bool kColumns = false;
+  double start() const { return 0; }
+  double chunk(double a, const T* x, int64_t n) const { return a + row_wide_abs_sum(x, n); }
+  double combine(double a, double b) const { return a + b; }
+  std::array<T, 1> finish(double a, int64_t) const { return {static_cast<T>(a)}; }
+};
+template <class T> struct LargestAbsolute {
+  static constexpr bool kColumns = false;
+  T start() const { return 0; }
+  T chunk(T a, const T* x, int64_t n) const { return m::maximum(a, row_abs_max(x, n)); }
+  T combine(T a, T b) const { return m::maximum(a, b); }
+  std::array<T, 1> finish(T a, int64_t) const { return {a}; }
+};
+template <class T> struct SmallestAbsolute {
+  static constexpr bool kColumns = false;
+  T start() const { return static_cast<T>(INFINITY); }
+  T chunk(T a, const T* x, int64_t n) const {
+    for (int64_t i = 0; i < n; i++) a = m::minimum(a, m::abs(x[i]));
+    return a;
+  }
+  T combine(T a, T b) const { return m::minimum(a, b); }
+  std::array<T, 1> finish(T a, int64_t) const { return {a}; }
+};
+template <class T> struct PowerNorm {
+  static constexpr bool kColumns = false;
+  double order;  // 0 counts what is not 0
+  double start() const { return 0; }
+  double chunk(double a, const T* x, int64_t n) const {
+    for (int64_t i = 0; i < n; i++) a += order == 0 ? x[i] != T(0) : std::pow(std::fabs(static_cast<double>(x[i])), order);
+    return a;
+  }
+  double combine(double a, double b) const { return a + b; }
+  std::array<T, 1> finish(double a, int64_t) const { return {static_cast<T>(order == 0 ? a : std::pow(a, 1 / order))}; }
+};
+
+template <class T> struct LogSumExp {
+  static constexpr bool kColumns = false;
+  struct A {
+    T largest;
+    double sum;  // of exp(x - shift_of(largest))
+  };
+  static T shift_of(T largest) { return std::isinf(largest) ? T(0) : largest; }
+  A start() const { return {static_cast<T>(-INFINITY), 0}; }
+  A chunk(const A& a, const T* x, int64_t n) const {
+    const T largest = row_max(x, n);
+    return combine(a, {largest, static_cast<double>(row_exp_sum(x, shift_of(largest), n))});
+  }
+  A combine(const A& a, const A& b) const {
+    const T largest = m::maximum(a.largest, b.largest);
+    const double shift = static_cast<double>(shift_of(largest));
+    const auto moved = [&](const A& part) {
+      return part.sum == 0 ? 0 : part.sum * std::exp(static_cast<double>(shift_of(part.largest)) - shift);
+    };
+    return {largest, moved(a) + moved(b)};
+  }
+  std::array<T, 1> finish(const A& a, int64_t) const {
+    return {static_cast<T>(std::log(a.sum) + static_cast<double>(shift_of(a.largest)))};
+  }
+};
+
+template <template <class> class R, class... P>
+Status reduce_floats(const KernelCall& call, P... parameters) {
+  with_float_type(call.input(0).dtype, [&](auto type) { reduce_with<decltype(type)>(R<decltype(type)>{parameters...}, call); });
+  return kOk;
+}
+
+}  // namespace
+
+Status reduce_var(const KernelCall& call) { return reduce_floats<Variance>(call, call.params_as<ReduceVarParams>().correction); }
+
+Status reduce_norm(const KernelCall& call) {
+  const double order = call.params_as<ReduceNormParams>().order;
+  if (order == 2) return reduce_floats<EuclideanNorm>(call);
+  if (order == 1) return reduce_floats<AbsoluteSum>(call);
+  if (order == INFINITY) return reduce_floats<LargestAbsolute>(call);
+  if (order == -INFINITY) return reduce_floats<SmallestAbsolute>(call);
+  return reduce_floats<PowerNorm>(call, order);
+}
+
+Status reduce_logsumexp(const KernelCall& call) { return reduce_floats<LogSumExp>(call); }
+
+}  // namespace shardwise::cpu

@@ -1,0 +1,20 @@
+/** Normalisation of rows that lie far from 0 in comparison with their spread. */
+import assert from 'node:assert/strict';
+import { arange, float64, full, layerNorm, type Tensor } from '../../lib/index.js';
+
+const largest = (t: Tensor): number => t.abs().amax().item();
+
+describe('layer norm', () => {
+  it('of a constant row is 0', () => {
+    for (const value of [1e6, 10000.3, 3.3]) for (const n of [768, 1000, 8191]) assert.equal(largest(layerNorm(full([2, n], value), [n])), 0, `${value} ${n}`);
+  });
+
+  it('of small steps on a large offset has the digits that its values have', () => {
+    const steps = arange(1000).float().remainder(7).div(256); // exact on the offsets below
+    const expected = layerNorm(steps.to(float64).view([1, 1000]), [1000]);
+    for (const offset of [100, 1e4, 3e4]) {
+      const actual = layerNorm(steps.add(offset).view([1, 1000]), [1000]).to(float64);
+      assert.ok(largest(actual.sub(expected)) < 1e-5, `${largest(actual.sub(expected))} at ${offset}`);
+    }
+  });
+});
