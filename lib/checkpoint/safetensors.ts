@@ -2,7 +2,7 @@
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { cpu, type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import { CheckpointError } from '../core/errors.js';
-import type { Tensor } from '../core/tensor.js';
+import { Tensor } from '../core/tensor.js';
 import { rawArray } from '../core/values.js';
 import { makeFromValues, valueAccess } from '../ops/construct.js';
 import { encodeHeader, type Header, headerLength, parseHeader } from './format.js';
@@ -22,8 +22,15 @@ export interface SaveOptions {
 export async function saveSafetensors(path: string, tensors: Record<string, Tensor>, { metadata = {} }: SaveOptions = {}): Promise<void> {
   const entries = Object.entries(tensors);
   if (Object.hasOwn(tensors, '__metadata__')) throw new CheckpointError(`${path}: the format keeps the name "__metadata__" for itself; rename the tensor`, { file: path });
+  for (const [name, t] of entries)
+    if (!(t instanceof Tensor))
+      throw new CheckpointError(`${path}: "${name}" is no tensor; a state dict of an optimizer holds numbers too: keep those in the metadata`, { file: path, tensor: name });
+  for (const [name, value] of Object.entries(metadata))
+    if (typeof value !== 'string') throw new CheckpointError(`${path}: metadata are strings, "${name}" is of type ${typeof value}`, { file: path, name });
   const temporary = `${path}.${process.pid}.partial`;
-  const file = await open(temporary, 'w');
+  const file = await open(temporary, 'w').catch((error: Error) => {
+    throw new CheckpointError(`${path}: cannot be written: ${error.message}`, { file: path }, { cause: error });
+  });
   try {
     await writeAll(
       file,

@@ -1,5 +1,6 @@
 /** Whether CUDA can be used: opens the backend once, and keeps every reason why a candidate could not be. */
 import { writer } from '../eager/submit.js';
+import { libraryCandidates, libraryNamed } from '../native/libraries.js';
 import { cudaBackendCandidates } from '../native/load.js';
 
 /** CUDA can be used, or why not. */
@@ -14,8 +15,9 @@ export function cudaStatus(): CudaStatus {
 
 function openBackend(): CudaStatus {
   const tried: { path: string; reason: string }[] = [];
+  const cublaslt = libraryCandidates(libraryNamed('cuBLASLt')).join('\n');
   for (const path of cudaBackendCandidates()) {
-    const reason = writer.addon.openBackend(path);
+    const reason = writer.addon.openBackend(path, cublaslt);
     if (reason === null) return { available: true, path };
     tried.push({ path, reason });
   }
@@ -30,7 +32,7 @@ function openBackend(): CudaStatus {
   const driver = tried.some((t) => /driver|no CUDA|35/i.test(t.reason));
   return {
     available: false,
-    reason: tried.map((t) => t.reason).join('; '),
+    reason: [...new Set(tried.map((t) => t.reason))].join('; '),
     tried,
     hints: driver ? ['check that nvidia-smi works', 'install or update the NVIDIA driver to 580 or newer'] : ['rebuild both parts together: npx shardwise-build'],
   };

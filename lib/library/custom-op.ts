@@ -126,6 +126,11 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
     if (this.describe === null)
       throw new CompileError(`${name}: nothing says what its outputs look like. Register it: op.registerFake((...args) => ({ shape, dtype })).`, { op: name });
     const described = this.describe(...(restore(template, inputs) as unknown as A));
+    if (Array.isArray(described) && described.some((each) => typeof each !== 'object'))
+      throw new ArgumentError(
+        `${name}: registerFake must give { shape, dtype, device } for each output, got [${described.join(', ')}]; a shape alone is { shape: [${described.join(', ')}] }`,
+        { op: name },
+      );
     this.gaveList = Array.isArray(described);
     const list = (described === undefined ? [] : Array.isArray(described) ? described : [described]) as readonly OutputDescription[];
     return list.map((each) => {

@@ -55,7 +55,7 @@ export interface Addon {
   readonly kernelNames: string[];
 
   /** Opens cuda-backend.so. Returns null, or the reason why it cannot be used. */
-  openBackend(path: string): string | null;
+  openBackend(path: string, cublasltCandidates: string): string | null;
   /** Tries dlopen of a library by path or soname; returns where it was found and its version, or the reason. */
   probeLibrary(name: string, versionSymbol: string | null): { path: string; version: number } | { reason: string };
   deviceCount(type: 'cpu' | 'cuda'): number;

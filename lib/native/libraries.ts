@@ -1,6 +1,6 @@
 /**
- * Where the optional GPU libraries are looked for, in the order that native/cuda follows too: an environment variable alone where it is
- * set; what the process has open or the system's loader finds; CUDA toolkits; Python wheels. Nothing is opened before it is needed.
+ * Where the optional GPU libraries are looked for: an environment variable alone where it is set; what the process has open or the
+ * system's loader finds; CUDA toolkits; Python wheels. The native side is handed the candidates and opens one when it is needed.
  */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
@@ -62,6 +62,11 @@ export const optionalLibraries: readonly OptionalLibrary[] = [
   },
 ];
 
+/** The entry of {@link optionalLibraries} of that name. */
+export function libraryNamed(name: 'libcuda' | 'cuBLASLt' | 'NCCL' | 'NVRTC'): OptionalLibrary {
+  return optionalLibraries.find((library) => library.name === name) as OptionalLibrary;
+}
+
 export interface LibrarySearch {
   found?: { path: string; version: number };
   tried: { path: string; reason: string }[];
@@ -114,11 +119,12 @@ function toolkitFolders(environment: Environment): string[] {
 function wheelFolders(library: OptionalLibrary, environment: Environment): string[] {
   const home = environment['HOME'] ?? homedir();
   const roots = [environment['VIRTUAL_ENV'], environment['CONDA_PREFIX'], path.join(home, '.local')];
-  const shared = [...entries('/opt').map((name) => `/opt/${name}/.venv`), '/usr/local', '/usr'];
-  return [...roots, ...shared].flatMap((root) => {
+  // Where `python3` is found is where people have installed the wheels that they use.
+  const pythons = (environment['PATH'] ?? '').split(path.delimiter).filter((folder) => folder !== '' && existsSync(path.join(folder, 'python3')));
+  return [...new Set([...roots, ...pythons.map((folder) => path.dirname(folder)), '/usr/local', '/usr'])].flatMap((root) => {
     if (!root) return [];
-    const pythons = entries(path.join(root, 'lib')).filter((name) => name.startsWith('python3'));
-    const sites = pythons.flatMap((python) => ['site-packages', 'dist-packages'].map((site) => path.join(root, 'lib', python, site)));
+    const versions = entries(path.join(root, 'lib')).filter((name) => name.startsWith('python3'));
+    const sites = versions.flatMap((python) => ['site-packages', 'dist-packages'].map((site) => path.join(root, 'lib', python, site)));
     return sites.flatMap((site) => library.wheels.map((wheel) => path.join(site, 'nvidia', wheel)));
   });
 }

@@ -1,7 +1,8 @@
 /** Initialisation of parameters, in place and outside the graph. */
+
 import { noGrad } from '../autograd/grad-mode.js';
 import { float64 } from '../core/dtype.js';
-import { ShapeError } from '../core/errors.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { randn } from '../ops/random.js';
@@ -31,18 +32,27 @@ function fans(t: Tensor): { fanIn: number; fanOut: number } {
   return { fanIn: (t.shape[1] as number) * receptive, fanOut: (t.shape[0] as number) * receptive };
 }
 
+/** @throws ArgumentError for what is no number: these take numbers in order, no options */
+function requireNumbers(op: string, ...values: unknown[]): void {
+  const wrong = values.find((value) => typeof value !== 'number' || Number.isNaN(value));
+  if (wrong !== undefined) throw new ArgumentError(`nn.init.${op}: expected numbers, got ${typeof wrong === 'object' ? 'an object' : String(wrong)}`, { op, given: wrong });
+}
+
 /** Uniform numbers in [low, high). */
 export function uniform_(t: Tensor, low = 0, high = 1): Tensor {
+  requireNumbers('uniform_', low, high);
   return noGrad(() => t.uniform_(low, high));
 }
 
 /** Normal numbers. */
 export function normal_(t: Tensor, mean = 0, std = 1): Tensor {
+  requireNumbers('normal_', mean, std);
   return noGrad(() => t.normal_(mean, std));
 }
 
 /** Normal numbers, drawn again (by clamping the tails' quantiles) outside [low, high]. */
 export function truncNormal_(t: Tensor, mean = 0, std = 1, low = -2, high = 2): Tensor {
+  requireNumbers('truncNormal_', mean, std, low, high);
   return noGrad(() => {
     t.normal_(mean, std);
     for (let i = 0; i < 8; i++) {
@@ -55,6 +65,7 @@ export function truncNormal_(t: Tensor, mean = 0, std = 1, low = -2, high = 2): 
 
 /** One value everywhere. */
 export function constant_(t: Tensor, value: number): Tensor {
+  requireNumbers('constant_', value);
   return noGrad(() => t.fill_(value));
 }
 

@@ -8,6 +8,8 @@ import { Tensor } from '../core/tensor.js';
 export class Parameter extends Tensor {
   constructor(data: Tensor, requiresGrad = true) {
     if (!(data instanceof Tensor)) throw new ArgumentError('nn.Parameter: expected a tensor', { op: 'nn.Parameter' });
+    if (typeof requiresGrad !== 'boolean')
+      throw new ArgumentError(`nn.Parameter: expected requiresGrad to be true or false, got ${typeof requiresGrad}`, { op: 'nn.Parameter', argument: 'requiresGrad' });
     super(data.shape, data.strides, data.storageOffset, data.dtype, data.device, data.liveStorage('nn.Parameter'));
     this.versionCounter = data.sharedVersion();
     keep(this);

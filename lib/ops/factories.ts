@@ -61,8 +61,10 @@ function checkDtype(dtype: unknown): void {
   }
 }
 
+const TENSOR_OPTIONS = ['dtype', 'device', 'requiresGrad', 'pinMemory'];
+
 function placed(options: TensorOptions, op: string): Device {
-  requireOptions(options, op, '{ dtype: float64 }');
+  requireOptions(options, op, '{ dtype: float64 }', TENSOR_OPTIONS);
   checkDtype(options.dtype);
   return options.device === undefined ? getDefaultDevice() : deviceOf(options.device);
 }

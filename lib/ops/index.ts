@@ -48,9 +48,11 @@ export type { Dims, ReduceOptions, VarianceOptions } from './reduce.js';
 export { all, amax, amin, any, logsumexp, mean, norm, prod, std, sum, var, varMean } from './reduce.js';
 export * from './search.js';
 export { cumprod, cumsum, type DtypeOption, logSoftmax, softmax } from './softmax.js';
-export type { ValuesAndIndices } from './sort.js';
-export { argmax, argmin, argsort, max, min, sort, topk } from './sort.js';
+export { argmax, argmin, argsort, max, min, sort, topk, ValuesAndIndices } from './sort.js';
 export * from './statistics.js';
 export { detach, expand, expandAs, flatten, movedim, permute, reshape, squeeze, t, transpose, unflatten, unsqueeze, view } from './view.js';
 export { addcdiv, addcmul, clamp, lerp, maskedFill, where } from './where.js';
 export { asStrided, chunk, diagonal, narrow, select, slice, split, unbind, unfold } from './window.js';
+
+// For its methods: a declaration file keeps no import whose names it does not use.
+import './pinned.js';

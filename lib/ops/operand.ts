@@ -1,17 +1,26 @@
 /** Conversions of arguments that users may give in several forms. */
 import type { Device } from '../core/device.js';
+import { int64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { numberDtype } from '../core/promotion.js';
 import { Tensor, wrapNumber } from '../core/tensor.js';
 
 /** What the second operand of a binary op may be. */
-export type TensorLike = Tensor | number | boolean;
+export type TensorLike = Tensor | number | bigint | boolean;
 
 /** A tensor as it is; a plain number as an immediate on the device of the other operand. @throws ArgumentError */
 export function operand(value: TensorLike, device: Device, op: string): Tensor {
   if (value instanceof Tensor) return value;
   if (typeof value === 'number' || typeof value === 'boolean') return wrapNumber(Number(value), numberDtype(value), device);
+  if (typeof value === 'bigint') return wrapNumber(exactNumber(value, op), int64, device);
   throw new ArgumentError(`${op}: expected a tensor or a number, got ${describe(value)}`, { op });
+}
+
+/** Plain operands travel as doubles. @throws ArgumentError for a bigint that none is equal to */
+function exactNumber(value: bigint, op: string): number {
+  const number = Number(value);
+  if (BigInt(number) === value && Math.abs(number) < 2 ** 63) return number;
+  throw new ArgumentError(`${op}: no double is equal to ${value}; make it a tensor: tensor(${value}n)`, { op, given: value });
 }
 
 /** @throws ArgumentError unless `value` is a tensor. */
@@ -27,8 +36,12 @@ export function operands(a: TensorLike, b: TensorLike, op: string): [Tensor, Ten
 }
 
 /** @throws ArgumentError unless `options` is an object: PyTorch's positional arguments are options here. */
-export function requireOptions(options: unknown, op: string, example: string): void {
-  if (typeof options === 'object' && options !== null) return;
+export function requireOptions(options: unknown, op: string, example: string, known: readonly string[] | null = null): void {
+  if (typeof options === 'object' && options !== null) {
+    if (known === null) return;
+    for (const name in options) if (!known.includes(name)) throw new ArgumentError(`${op}: there is no option ${name}; known ones: ${known.join(', ')}`, { op, option: name });
+    return;
+  }
   throw new ArgumentError(`${op}: expected options such as ${example}, got ${describe(options)}`, { op, argument: 'options', given: describe(options) });
 }
 

@@ -97,8 +97,11 @@ function requireSpread(std: number, op: string): void {
   if (!(std >= 0)) throw new ArgumentError(`${op}: expected a standard deviation of 0 or more, got ${std}`, { op, std });
 }
 
-/** Integers in [low, high), as int64. @throws ArgumentError if the range is empty */
-export function randint(low: number, high: number, size: Shape, options: RandomOptions = {}): Tensor {
+/** Integers in [low, high), or in [0, high) without `low`, as int64. @throws ArgumentError if the range is empty */
+export function randint(low: number, high: number, size: Shape, options?: RandomOptions): Tensor;
+export function randint(high: number, size: Shape, options?: RandomOptions): Tensor;
+export function randint(...args: [number, number, Shape, RandomOptions?] | [number, Shape, RandomOptions?]): Tensor {
+  const [low, high, size, options = {}] = typeof args[1] === 'number' ? (args as [number, number, Shape, RandomOptions?]) : [0, ...(args as [number, Shape, RandomOptions?])];
   if (!Number.isSafeInteger(low) || !Number.isSafeInteger(high) || low >= high)
     throw new ArgumentError(`randint: expected integers low < high, got ${low} and ${high}`, { op: 'randint', low, high });
   const dtype = options.dtype ?? int64;

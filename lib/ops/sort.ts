@@ -54,10 +54,20 @@ function argFunction(op: Op<Reduction>) {
 export const argmax = argFunction(argmaxOp);
 export const argmin = argFunction(argminOp);
 
-/** Values and their indices. */
-export interface ValuesAndIndices {
-  values: Tensor;
-  indices: Tensor;
+/** Values and their indices, by name or in order: `const [values, indices] = x.topk(2)`. */
+export class ValuesAndIndices {
+  readonly values: Tensor;
+  readonly indices: Tensor;
+
+  constructor(values: Tensor, indices: Tensor) {
+    this.values = values;
+    this.indices = indices;
+  }
+
+  *[Symbol.iterator](): Generator<Tensor, void> {
+    yield this.values;
+    yield this.indices;
+  }
 }
 
 function extremum(name: 'max' | 'min', whole: typeof amax, arg: typeof argmax, ofTwo: typeof maximum) {
@@ -70,7 +80,7 @@ function extremum(name: 'max' | 'min', whole: typeof amax, arg: typeof argmax, o
     if (dim instanceof Tensor) return ofTwo(input, dim);
     const indices = arg(input, dim, { keepdim: true });
     const values = input.shape.length === 0 ? input : input.gather(dim, indices);
-    return keepdim || input.shape.length === 0 ? { values, indices } : { values: values.squeeze(dim), indices: indices.squeeze(dim) };
+    return keepdim || input.shape.length === 0 ? new ValuesAndIndices(values, indices) : new ValuesAndIndices(values.squeeze(dim), indices.squeeze(dim));
   }
   addMethod(name, function (dim?: number, options?: { keepdim?: boolean }) {
     return dim === undefined ? fn(this) : fn(this, dim, options);
@@ -145,7 +155,7 @@ export function sort(input: Tensor, dim = -1, options: { descending?: boolean; s
   requireOptions(options, 'sort', '{ descending: true }');
   const { descending = false } = options;
   const [values, indices] = dispatch(sortOp, [input], { dim: wrapDim(dim, input.shape.length, 'sort'), descending: Number(descending) });
-  return { values: values as Tensor, indices: indices as Tensor };
+  return new ValuesAndIndices(values as Tensor, indices as Tensor);
 }
 
 /** Indices that would sort one dim. @throws IndexError */
@@ -163,7 +173,7 @@ export function topk(input: Tensor, k: number, dim = -1, options: { largest?: bo
   if (!Number.isInteger(k) || k < 0 || k > size)
     throw new ArgumentError(`topk: k = ${k} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'topk', k, shape: input.shape });
   const [values, indices] = dispatch(topkOp, [input], { dim: at, k, largest: Number(largest) });
-  return { values: values as Tensor, indices: indices as Tensor };
+  return new ValuesAndIndices(values as Tensor, indices as Tensor);
 }
 
 addMethod('sort', function (dim?: number, options?: { descending?: boolean; stable?: boolean }) {

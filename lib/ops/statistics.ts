@@ -8,7 +8,7 @@ import { cat } from './join.js';
 import { requireTensor } from './operand.js';
 import { type Dims, type ReduceOptions, type VarianceOptions, varMean } from './reduce.js';
 import { sampleTensor } from './samples.js';
-import { sort, type ValuesAndIndices } from './sort.js';
+import { sort, ValuesAndIndices } from './sort.js';
 import { where } from './where.js';
 
 const matrix = () => sampleTensor([3, 5]);
@@ -20,10 +20,10 @@ export function kthvalue(input: Tensor, k: number, dim = -1, { keepdim = false }
   const size = input.shape[at] ?? 1;
   if (!Number.isInteger(k) || k < 1 || k > size)
     throw new ArgumentError(`kthvalue: k = ${k} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'kthvalue', k, shape: input.shape });
-  if (input.ndim === 0) return { values: input.clone(), indices: sort(input).indices };
+  if (input.ndim === 0) return new ValuesAndIndices(input.clone(), sort(input).indices);
   const { values, indices } = sort(input, at);
-  const chosen = { values: values.narrow(at, k - 1, 1), indices: indices.narrow(at, k - 1, 1) };
-  return keepdim ? chosen : { values: chosen.values.squeeze(at), indices: chosen.indices.squeeze(at) };
+  const chosen = new ValuesAndIndices(values.narrow(at, k - 1, 1), indices.narrow(at, k - 1, 1));
+  return keepdim ? chosen : new ValuesAndIndices(chosen.values.squeeze(at), chosen.indices.squeeze(at));
 }
 defineComposite('kthvalue', kthvalue, {
   samples: () => [
@@ -48,7 +48,7 @@ function middle(input: Tensor, dim: number, keepdim: boolean): ValuesAndIndices 
   const found = kthvalue(input, Math.floor((size + 1) / 2), dim, { keepdim });
   if (!input.dtype.isFloatingPoint || input.ndim === 0) return found;
   const spoilt = input.isnan().any(dim, { keepdim });
-  return { values: where(spoilt, Number.NaN, found.values), indices: where(spoilt, input.argmax(dim, { keepdim }), found.indices) };
+  return new ValuesAndIndices(where(spoilt, Number.NaN, found.values), where(spoilt, input.argmax(dim, { keepdim }), found.indices));
 }
 
 /** How a quantile between two elements is found. */

@@ -8,7 +8,7 @@ import { holdsIntegers, toInteger } from '../core/values.js';
 import { definePointwise } from './define-pointwise.js';
 import { nonzero } from './index-tensors.js';
 import { addMethod, NO_PARAMS } from './method.js';
-import { describe, operand, requireTensor, type TensorLike } from './operand.js';
+import { describe, operand, requireOptions, requireTensor, type TensorLike } from './operand.js';
 import { sampleTensor, unarySamples } from './samples.js';
 
 type None = Record<string, never>;
@@ -102,12 +102,14 @@ const clampOp: Op<Bounds> = definePointwise<Bounds>('clamp', 1, {
  *
  * @throws ArgumentError if both are left out.
  */
-export function clamp(input: Tensor, { min = null, max = null }: { min?: TensorLike | null; max?: TensorLike | null }): Tensor {
-  return clampInto(input, min, max, null);
+export function clamp(input: Tensor, bounds: { min?: TensorLike | null; max?: TensorLike | null }): Tensor {
+  return clampInto(input, bounds, 'clamp', null);
 }
 
-function clampInto(input: Tensor, min: TensorLike | null, max: TensorLike | null, into: Tensor | null): Tensor {
-  requireTensor(input, 'clamp');
+function clampInto(input: Tensor, bounds: { min?: TensorLike | null; max?: TensorLike | null }, op: string, into: Tensor | null): Tensor {
+  requireTensor(input, op);
+  requireOptions(bounds, op, '{ min: -1, max: 1 }');
+  const { min = null, max = null } = bounds;
   if (min === null && max === null) throw new ArgumentError('clamp: expected min, max or both', { op: 'clamp' });
   if (min instanceof Tensor || max instanceof Tensor) {
     const raised = min === null ? input : input.maximum(min);
@@ -126,10 +128,10 @@ function clampInto(input: Tensor, min: TensorLike | null, max: TensorLike | null
 }
 
 addMethod('clamp', function (bounds: { min?: TensorLike | null; max?: TensorLike | null }) {
-  return clampInto(this, bounds.min ?? null, bounds.max ?? null, null);
+  return clampInto(this, bounds, 'clamp', null);
 });
 addMethod('clamp_', function (bounds: { min?: TensorLike | null; max?: TensorLike | null }) {
-  return clampInto(this, bounds.min ?? null, bounds.max ?? null, this);
+  return clampInto(this, bounds, 'clamp_', this);
 });
 
 interface Value {

@@ -37,14 +37,14 @@ void set_text(napi_env env, napi_value object, const char* key, const char* valu
 
 // Null, or why the backend cannot be used.
 napi_value open_backend(napi_env env, napi_callback_info info) {
-  napi_value arg = nullptr, null_value = nullptr;
-  size_t argc = 1;
-  napi_get_cb_info(env, info, &argc, &arg, nullptr, nullptr);
+  napi_value args[2] = {}, null_value = nullptr;
+  size_t argc = 2;
+  napi_get_cb_info(env, info, &argc, args, nullptr, nullptr);
   napi_get_null(env, &null_value);
   Devices& devices = Devices::get();
-  std::lock_guard<std::mutex> lock(devices.mutex);  // workers may ask at the same time
+  std::lock_guard<std::mutex> lock(devices.mutex);  // a worker may open it too
   if (devices.cuda.load()) return null_value;
-  const std::string path = string_argument(env, arg);
+  const std::string path = string_argument(env, args[0]), cublaslt = string_argument(env, args[1]);
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) return text(env, dlerror());
   using Entry = const Backend* (*)();
@@ -61,6 +61,7 @@ napi_value open_backend(napi_env env, napi_callback_info info) {
     backend->device_info(0, &device, &error);
     return text(env, error.text[0] ? error.text : "no CUDA device was found");
   }
+  backend->look_at("cuBLASLt", cublaslt.c_str());
   devices.cuda.store(backend);
   return null_value;
 }

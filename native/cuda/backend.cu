@@ -10,6 +10,7 @@
 #include <mutex>
 #include <new>
 
+#include "cublaslt.h"
 #include "stream.h"
 
 namespace shardwise::cuda {
@@ -322,6 +323,10 @@ Status event_elapsed_ms(void* start, void* end, double* ms, ErrorText* error) {
   return kOk;
 }
 
+void look_at(const char* library, const char* candidates) {
+  if (strcmp(library, "cuBLASLt") == 0) lt::look_at(candidates);
+}
+
 // ---- work -------------------------------------------------------------------------------------------------------------
 
 // A bad index that an earlier kernel met fails this launch, which then starts nothing.
@@ -389,7 +394,7 @@ extern "C" __attribute__((visibility("default"))) const shardwise::Backend* shar
       allocate, release, host_allocate, host_release,
       stream_create, stream_destroy, stream_synchronize, stream_on_complete,
       event_create, event_destroy, event_record, event_wait, event_synchronize, event_query, event_elapsed_ms,
-      launch, copy,
+      look_at, launch, copy,
       // clang-format on
   };
   return &backend;

@@ -6,12 +6,11 @@ namespace shardwise::cuda::lt {
 
 enum class State { Ready, Absent, Misconfigured };
 
-// Looks for the library on the first call (later calls return the kept answer). Candidates, in this order:
-//   SHARDWISE_CUBLASLT_PATH, a file or a folder; if set, nothing else is tried and a wrong value is Misconfigured;
-//   the value "off" means Absent
-//   libcublasLt.so.13 and .12 if the process has one open, then through the loader's own search
-//   lib64 and lib of CUDA_HOME, CUDA_PATH, /usr/local/cuda
-//   Python wheels (nvidia/cu13/lib, nvidia/cublas/lib) under VIRTUAL_ENV, CONDA_PREFIX, /opt/*/.venv and the system's Python
+// Paths and names to try, one a line, in order; before the first product. lib/native/libraries.ts knows where to look.
+void look_at(const char* candidates);
+
+// Opens the library on the first call (later calls return the kept answer). With SHARDWISE_CUBLASLT_PATH set, a library that does not
+// open is Misconfigured; the value "off" means Absent.
 State state();
 
 // The path and version found, or one line per candidate with the reason why it was refused.

@@ -57,6 +57,9 @@ struct Backend {
   Status (*event_query)(void* event, bool* done, ErrorText* error);
   Status (*event_elapsed_ms)(void* start, void* end, double* ms, ErrorText* error);
 
+  // Where an optional library may lie: paths and names to try, one a line. Before the first launch.
+  void (*look_at)(const char* library, const char* candidates);
+
   // In stream order. `launch` runs kernels[call.kernel] or says why it cannot.
   Status (*launch)(const KernelCall& call);
   Status (*copy)(void* stream, void* destination, const void* source, int64_t bytes, CopyKind kind, ErrorText* error);

@@ -1,16 +1,11 @@
-/** Every TypeScript block of the README and of docs/ is run as it stands. */
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+/** Every TypeScript block of the README and of docs/ is run as it stands. (test/packaging checks its types as a user's compiler does.) */
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { blocks } from './blocks.js';
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..');
 const folder = path.join(root, '.dev', 'docs');
-const pages = [
-  'README.md',
-  ...readdirSync(path.join(root, 'docs'))
-    .filter((f) => f.endsWith('.md'))
-    .map((f) => path.join('docs', f)),
-];
 
 describe('the documentation', () => {
   const log = console.log;
@@ -23,15 +18,12 @@ describe('the documentation', () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  for (const page of pages) {
-    const blocks = [...readFileSync(path.join(root, page), 'utf8').matchAll(/```ts\n([\s\S]*?)```/g)].map((m) => m[1] as string);
-    blocks.forEach((block, i) => {
-      it(`runs block ${i + 1} of ${page}`, async function () {
-        this.timeout(30000);
-        const file = path.join(folder, `${page.replace(/\W/g, '-')}-${i}.mts`);
-        writeFileSync(file, block.replaceAll("'shardwise'", "'../../lib/index.js'"));
-        await import(pathToFileURL(file).href);
-      });
+  for (const { page, number, code, file } of blocks) {
+    it(`runs block ${number} of ${page}`, async function () {
+      this.timeout(30000);
+      const written = path.join(folder, file);
+      writeFileSync(written, code.replaceAll("'shardwise'", "'../../lib/index.js'"));
+      await import(pathToFileURL(written).href);
     });
   }
 });

@@ -28,8 +28,10 @@ const consumerConfig = {
     types: ['node'] as string[],
     typeRoots: [path.join(root, 'node_modules', '@types')],
   },
-  files: ['consumer.mts', 'consumer.cts'],
+  files: ['consumer.mts', 'consumer.cts', ...blocks.map(({ file }) => file)],
 };
+
+import { blocks } from '../docs/blocks.js';
 
 describe('the packed package', function () {
   this.timeout(240_000);
@@ -46,6 +48,7 @@ describe('the packed package', function () {
     writeFileSync(path.join(folder, 'program.mjs'), program);
     writeFileSync(path.join(folder, 'consumer.mts'), consumer);
     writeFileSync(path.join(folder, 'consumer.cts'), consumer);
+    for (const { file, code } of blocks) writeFileSync(path.join(folder, file), code);
     writeFileSync(path.join(folder, 'tsconfig.json'), JSON.stringify(consumerConfig));
     npm(folder, ['install', '--ignore-scripts', '--prefer-offline', '--no-audit', '--no-fund', tarball], env);
   });
@@ -96,7 +99,7 @@ describe('the packed package', function () {
     assert.ok(bytes <= 40e6, `${bytes} bytes in all`);
   });
 
-  it('has declarations that check, for modules and for CommonJS', () => {
+  it('has declarations that check, for modules, for CommonJS and for the examples of its documentation', () => {
     execFileSync(process.execPath, [path.join(root, 'node_modules', 'typescript', 'bin', 'tsc'), '-p', folder], { encoding: 'utf8' });
   });
 
