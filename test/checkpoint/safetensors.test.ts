@@ -1,6 +1,6 @@
 /** Checkpoints: exact round trips, and no file that can do harm. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import fc from 'fast-check';
@@ -93,6 +93,45 @@ describe('safetensors', () => {
       await assert.rejects(loadSafetensors(file), (error: CheckpointError) => error instanceof CheckpointError && message.test(error.message));
     });
   }
+
+  it('writes the same bytes in small pieces, of tensors that are not contiguous too', async () => {
+    const state = { a: randn([7, 5]).t(), half: randn([3, 3]).to(float16), none: zeros([0]), one: tensor(5), long: tensor([1, 2, 3]).to(int64) };
+    const whole = path.join(folder, 'whole.safetensors');
+    await saveSafetensors(whole, state);
+    for (const chunkBytes of [1, 12, 100]) {
+      await saveSafetensors(file, state, { chunkBytes });
+      assert.deepEqual(readFileSync(file), readFileSync(whole));
+    }
+    assert.deepEqual((await loadSafetensors(file))['a']?.tolist(), state.a.tolist());
+  });
+
+  it('says in a CheckpointError that a file cannot be written, and leaves none behind', async () => {
+    await assert.rejects(saveSafetensors(path.join(folder, 'none', 'x.safetensors'), { a: tensor([1]) }), CheckpointError);
+    await assert.rejects(saveSafetensors(file, { a: [1] as never }), /saveSafetensors: expected a to be a tensor/);
+    await assert.rejects(saveSafetensors(file, { a: tensor([1]) }, { metadata: { step: 7 as never } }), /metadata "step" must be a string, got/);
+    await assert.rejects(loadSafetensors(folder), CheckpointError);
+    const freed = tensor([1]);
+    freed.dispose();
+    const target = path.join(folder, 'freed.safetensors');
+    await assert.rejects(saveSafetensors(target, { freed }));
+    assert.ok(!existsSync(target));
+    assert.deepEqual(
+      readdirSync(folder).filter((name) => name.endsWith('.partial')),
+      [],
+    );
+  });
+
+  it('reads the other tensors of a file with one of a terabyte, and refuses that one', async () => {
+    const huge = 2 ** 40;
+    write({ huge: { dtype: 'U8', shape: [huge], data_offsets: [0, huge] }, last: { dtype: 'U8', shape: [2], data_offsets: [huge, huge + 2] } }, 0);
+    const headerBytes = readFileSync(file).length;
+    await assert.rejects(loadSafetensors(file), (error: Error) => error instanceof CheckpointError && /data section of 0/.test(error.message));
+    truncateSync(file, headerBytes + huge + 2); // sparse: takes no space
+    const opened = await SafetensorsFile.open(file);
+    assert.deepEqual((await opened.get('last')).tolist(), [0, 0]);
+    await assert.rejects(opened.get('huge'), (error: Error) => error instanceof CheckpointError && /no memory for tensor "huge" of 1099511627776 bytes/.test(error.message));
+    await opened.close();
+  });
 
   it('takes any name as a name', async () => {
     const names = ['__proto__', 'constructor', 'toString', ''];
