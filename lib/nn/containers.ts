@@ -11,13 +11,20 @@ function itemAt<T>(kind: string, list: readonly T[], index: number): T {
   return found;
 }
 
+/** Values by name: an object, or pairs (a Map too), which keep the order of names that are whole numbers. */
+export type Named<T> = Readonly<Record<string, T>> | Iterable<readonly [name: string, value: T]>;
+
+function pairsOf<T>(named: Named<T>): readonly (readonly [string, T])[] {
+  return Symbol.iterator in named ? [...(named as Iterable<readonly [string, T]>)] : Object.entries(named);
+}
+
 /** Modules one after another; the first takes the arguments, each next one the result. */
 export class Sequential extends Module {
-  constructor(...modules: Module[] | [Record<string, Module>]) {
+  constructor(...modules: Module[] | [Named<Module>]) {
     super();
     const [first] = modules;
-    const named =
-      first !== undefined && !(first instanceof Module) ? Object.entries(first as Record<string, Module>) : (modules as Module[]).map((m, i) => [String(i), m] as const);
+    const isNamed = typeof first === 'object' && first !== null;
+    const named = isNamed ? pairsOf(first as Named<Module>) : (modules as Module[]).map((m, i) => [String(i), m] as const);
     for (const [name, module] of named) this.registerModule(name, module);
   }
 
@@ -102,7 +109,7 @@ export class ModuleList<M extends AnyModule = Module> extends Module<never, neve
 
 /** Modules by name, without a forward of its own. */
 export class ModuleDict<M extends AnyModule = Module> extends Module<never, never> {
-  constructor(modules: Readonly<Record<string, M>> = {}) {
+  constructor(modules: Named<M> = {}) {
     super();
     this.update(modules);
   }
@@ -118,8 +125,8 @@ export class ModuleDict<M extends AnyModule = Module> extends Module<never, neve
   }
 
   /** Adds or replaces modules. */
-  update(modules: Readonly<Record<string, M>>): this {
-    for (const [name, module] of Object.entries(modules)) this.set(name, module);
+  update(modules: Named<M>): this {
+    for (const [name, module] of pairsOf(modules)) this.set(name, module);
     return this;
   }
 
@@ -202,7 +209,7 @@ export class ParameterList extends Module<never, never> {
 
 /** Parameters by name. */
 export class ParameterDict extends Module<never, never> {
-  constructor(parameters: Readonly<Record<string, Tensor>> = {}) {
+  constructor(parameters: Named<Tensor> = {}) {
     super();
     this.update(parameters);
   }
@@ -218,8 +225,8 @@ export class ParameterDict extends Module<never, never> {
   }
 
   /** Adds or replaces parameters. */
-  update(parameters: Readonly<Record<string, Tensor>>): this {
-    for (const [name, parameter] of Object.entries(parameters)) this.set(name, parameter);
+  update(parameters: Named<Tensor>): this {
+    for (const [name, parameter] of pairsOf(parameters)) this.set(name, parameter);
     return this;
   }
 
