@@ -1,11 +1,21 @@
 /** Learning rate schedules. Each sets the rates of its optimizer's groups at every `step`. */
 import { ArgumentError } from '../core/errors.js';
-import type { Optimizer } from './optimizer.js';
-import { type SchedulerState, stateOf } from './scheduler-state.js';
+import { checkNumber, unexpected } from '../core/options.js';
+import { Optimizer } from './optimizer.js';
+import { type SchedulerState, stateOf, takeUp } from './scheduler-state.js';
 
 type RateGroup = { lr: number; initialLr?: number };
 
 const groupsOf = (optimizer: Optimizer): RateGroup[] => optimizer.paramGroups as unknown as RateGroup[];
+
+/** What every schedule takes. */
+export interface ScheduleOptions {
+  /**
+   * The last step of a run that is gone on from; -1, the default, starts anew. The optimizer must have been given its state before, which holds
+   * the initial rates.
+   */
+  lastEpoch?: number;
+}
 
 /** Base of schedules. @see PyTorch `torch.optim.lr_scheduler.LRScheduler` */
 export abstract class LRScheduler {
@@ -15,17 +25,23 @@ export abstract class LRScheduler {
   protected readonly baseLrs: number[];
   private lastLrs: number[] = [];
 
+  /** @throws ArgumentError if `lastEpoch` says that a run goes on, but the optimizer does not know its initial rates */
   constructor(optimizer: Optimizer, lastEpoch = -1) {
+    if (!(optimizer instanceof Optimizer)) throw unexpected(this.constructor.name, 'optimizer', 'an optimizer', optimizer);
+    checkNumber(this.constructor.name, 'lastEpoch', lastEpoch, { from: -1, whole: true });
     this.optimizer = optimizer;
     this.lastEpoch = lastEpoch;
-    for (const group of groupsOf(optimizer)) group.initialLr ??= group.lr;
+    groupsOf(optimizer).forEach((group, i) => {
+      if (lastEpoch === -1) group.initialLr ??= group.lr;
+      else if (group.initialLr === undefined)
+        throw new ArgumentError(`${this.constructor.name}: group ${i} has no initialLr to go on from step ${lastEpoch}; load the optimizer's state first`, { group: i, lastEpoch });
+    });
     this.baseLrs = groupsOf(optimizer).map((g) => g.initialLr as number);
   }
 
   /** Moves on by one step and sets the rates. */
   step(): void {
-    this.lastEpoch++;
-    this.apply(this.rates());
+    this.advance(false);
   }
 
   /** The rates set last, one for each group. */
@@ -38,28 +54,54 @@ export abstract class LRScheduler {
     return stateOf(this);
   }
 
-  /** Takes up a position and settings. */
+  /** Takes up a position and settings. @throws ArgumentError for what is not the state of such a schedule */
   loadStateDict(state: SchedulerState): void {
-    Object.assign(this, state);
+    takeUp(this, state);
   }
 
-  /** The rates of the present step. */
-  protected abstract rates(): number[];
+  /** The rates of the present step; `initial` for the first of a run that starts or goes on. */
+  protected abstract rates(initial: boolean): number[];
 
   protected current(): number[] {
     return groupsOf(this.optimizer).map((g) => g.lr);
   }
 
-  protected apply(rates: readonly number[]): void {
+  /** Sets the initial rates, for a schedule that begins elsewhere than the optimizer. */
+  protected startFrom(rates: readonly number[]): void {
     groupsOf(this.optimizer).forEach((group, i) => {
-      group.lr = rates[i] as number;
+      group.initialLr = rates[i] as number;
     });
-    this.lastLrs = [...rates];
+    this.baseLrs.splice(0, this.baseLrs.length, ...rates);
   }
 
-  /** First rates; called by each constructor once its settings are there. */
-  protected begin(): void {
-    this.step();
+  /** First rates; called by each constructor once its settings are there. @internal */
+  begin(): void {
+    this.advance(true);
+  }
+
+  /** Takes back the step that the constructor took, so that another schedule can decide when it begins. @internal */
+  undo(): void {
+    this.lastEpoch--;
+  }
+
+  /** Goes back to before step 0. @internal */
+  restart(): void {
+    this.lastEpoch = -1;
+  }
+
+  private advance(initial: boolean): void {
+    this.lastEpoch++;
+    const rates = this.rates(initial);
+    rates.forEach((rate, i) => {
+      if (!Number.isFinite(rate))
+        throw new ArgumentError(`${this.constructor.name}: the rate of group ${i} at step ${this.lastEpoch} is ${rate}`, { group: i, step: this.lastEpoch, rate });
+    });
+    const groups = groupsOf(this.optimizer);
+    // Groups that the optimizer got after the schedule was made may have no rate; they keep theirs.
+    rates.slice(0, groups.length).forEach((rate, i) => {
+      (groups[i] as RateGroup).lr = rate;
+    });
+    this.lastLrs = this.current();
   }
 }
 
@@ -68,8 +110,10 @@ export type LrLambda = ((epoch: number) => number) | readonly ((epoch: number) =
 
 function lambdasOf(optimizer: Optimizer, lrLambda: LrLambda): ((epoch: number) => number)[] {
   const groups = groupsOf(optimizer).length;
+  if (typeof lrLambda !== 'function' && !Array.isArray(lrLambda)) throw unexpected('lrLambda', 'it', 'a function, or one for each group', lrLambda);
   const list = typeof lrLambda === 'function' ? Array.from({ length: groups }, () => lrLambda) : [...lrLambda];
   if (list.length !== groups) throw new ArgumentError(`lrLambda: expected ${groups} functions, one for each group, got ${list.length}`);
+  for (const each of list) if (typeof each !== 'function') throw unexpected('lrLambda', 'each', 'a function', each);
   return list;
 }
 
@@ -77,8 +121,8 @@ function lambdasOf(optimizer: Optimizer, lrLambda: LrLambda): ((epoch: number) =
 export class LambdaLR extends LRScheduler {
   private readonly lambdas: ((epoch: number) => number)[];
 
-  constructor(optimizer: Optimizer, { lrLambda }: { lrLambda: LrLambda }) {
-    super(optimizer);
+  constructor(optimizer: Optimizer, { lrLambda, lastEpoch }: { lrLambda: LrLambda } & ScheduleOptions) {
+    super(optimizer, lastEpoch);
     this.lambdas = lambdasOf(optimizer, lrLambda);
     this.begin();
   }
@@ -92,14 +136,14 @@ export class LambdaLR extends LRScheduler {
 export class MultiplicativeLR extends LRScheduler {
   private readonly lambdas: ((epoch: number) => number)[];
 
-  constructor(optimizer: Optimizer, { lrLambda }: { lrLambda: LrLambda }) {
-    super(optimizer);
+  constructor(optimizer: Optimizer, { lrLambda, lastEpoch }: { lrLambda: LrLambda } & ScheduleOptions) {
+    super(optimizer, lastEpoch);
     this.lambdas = lambdasOf(optimizer, lrLambda);
     this.begin();
   }
 
-  protected rates(): number[] {
-    return this.current().map((lr, i) => (this.lastEpoch > 0 ? lr * (this.lambdas[i] as (epoch: number) => number)(this.lastEpoch) : lr));
+  protected rates(initial: boolean): number[] {
+    return this.current().map((lr, i) => (!initial && this.lastEpoch > 0 ? lr * (this.lambdas[i] as (epoch: number) => number)(this.lastEpoch) : lr));
   }
 }
 
@@ -108,8 +152,10 @@ export class StepLR extends LRScheduler {
   readonly stepSize: number;
   readonly gamma: number;
 
-  constructor(optimizer: Optimizer, { stepSize, gamma = 0.1 }: { stepSize: number; gamma?: number }) {
-    super(optimizer);
+  constructor(optimizer: Optimizer, { stepSize, gamma = 0.1, lastEpoch }: { stepSize: number; gamma?: number } & ScheduleOptions) {
+    super(optimizer, lastEpoch);
+    checkNumber('StepLR', 'stepSize', stepSize, { from: 1, whole: true });
+    checkNumber('StepLR', 'gamma', gamma);
     this.stepSize = stepSize;
     this.gamma = gamma;
     this.begin();
@@ -126,9 +172,12 @@ export class MultiStepLR extends LRScheduler {
   readonly milestones: readonly number[];
   readonly gamma: number;
 
-  constructor(optimizer: Optimizer, { milestones, gamma = 0.1 }: { milestones: readonly number[]; gamma?: number }) {
-    super(optimizer);
-    this.milestones = milestones;
+  constructor(optimizer: Optimizer, { milestones, gamma = 0.1, lastEpoch }: { milestones: readonly number[]; gamma?: number } & ScheduleOptions) {
+    super(optimizer, lastEpoch);
+    if (!Array.isArray(milestones)) throw unexpected('MultiStepLR', 'milestones', 'a list of steps', milestones);
+    for (const each of milestones) checkNumber('MultiStepLR', 'each milestone', each, { from: 0, whole: true });
+    checkNumber('MultiStepLR', 'gamma', gamma);
+    this.milestones = [...milestones];
     this.gamma = gamma;
     this.begin();
   }
@@ -144,8 +193,10 @@ export class ConstantLR extends LRScheduler {
   readonly factor: number;
   readonly totalIters: number;
 
-  constructor(optimizer: Optimizer, { factor = 1 / 3, totalIters = 5 }: { factor?: number; totalIters?: number } = {}) {
-    super(optimizer);
+  constructor(optimizer: Optimizer, { factor = 1 / 3, totalIters = 5, lastEpoch }: { factor?: number; totalIters?: number } & ScheduleOptions = {}) {
+    super(optimizer, lastEpoch);
+    checkNumber('ConstantLR', 'factor', factor, { from: 0, to: 1 });
+    checkNumber('ConstantLR', 'totalIters', totalIters, { from: 0, whole: true });
     this.factor = factor;
     this.totalIters = totalIters;
     this.begin();
@@ -153,8 +204,17 @@ export class ConstantLR extends LRScheduler {
 
   protected rates(): number[] {
     if (this.lastEpoch === 0) return this.current().map((lr) => lr * this.factor);
-    return this.current().map((lr) => (this.lastEpoch === this.totalIters ? lr / this.factor : lr));
+    if (this.lastEpoch !== this.totalIters) return this.current();
+    // A rate of 0 says nothing about the one before.
+    return this.factor === 0 ? [...this.baseLrs] : this.current().map((lr) => lr / this.factor);
   }
+}
+
+/** Options of {@link LinearLR}. */
+export interface LinearOptions extends ScheduleOptions {
+  startFactor?: number;
+  endFactor?: number;
+  totalIters?: number;
 }
 
 /** A factor that goes linearly from one to another. */
@@ -163,18 +223,21 @@ export class LinearLR extends LRScheduler {
   readonly endFactor: number;
   readonly totalIters: number;
 
-  constructor(optimizer: Optimizer, { startFactor = 1 / 3, endFactor = 1, totalIters = 5 }: { startFactor?: number; endFactor?: number; totalIters?: number } = {}) {
-    super(optimizer);
+  constructor(optimizer: Optimizer, { startFactor = 1 / 3, endFactor = 1, totalIters = 5, lastEpoch }: LinearOptions = {}) {
+    super(optimizer, lastEpoch);
+    checkNumber('LinearLR', 'startFactor', startFactor, { above: 0, to: 1 });
+    checkNumber('LinearLR', 'endFactor', endFactor, { from: 0, to: 1 });
+    checkNumber('LinearLR', 'totalIters', totalIters, { from: 0, whole: true });
     this.startFactor = startFactor;
     this.endFactor = endFactor;
     this.totalIters = totalIters;
     this.begin();
   }
 
-  protected rates(): number[] {
+  protected rates(initial: boolean): number[] {
     const { startFactor: from, endFactor: to, totalIters: total, lastEpoch: at } = this;
     if (at === 0) return this.current().map((lr) => lr * from);
-    if (at > total) return this.current();
+    if (initial || at > total) return this.current();
     return this.current().map((lr) => lr * (1 + (to - from) / (total * from + (at - 1) * (to - from))));
   }
 }
@@ -183,14 +246,15 @@ export class LinearLR extends LRScheduler {
 export class ExponentialLR extends LRScheduler {
   readonly gamma: number;
 
-  constructor(optimizer: Optimizer, { gamma }: { gamma: number }) {
-    super(optimizer);
+  constructor(optimizer: Optimizer, { gamma, lastEpoch }: { gamma: number } & ScheduleOptions) {
+    super(optimizer, lastEpoch);
+    checkNumber('ExponentialLR', 'gamma', gamma);
     this.gamma = gamma;
     this.begin();
   }
 
-  protected rates(): number[] {
-    return this.current().map((lr) => (this.lastEpoch === 0 ? lr : lr * this.gamma));
+  protected rates(initial: boolean): number[] {
+    return this.current().map((lr) => (initial || this.lastEpoch === 0 ? lr : lr * this.gamma));
   }
 }
 
@@ -199,15 +263,17 @@ export class PolynomialLR extends LRScheduler {
   readonly totalIters: number;
   readonly power: number;
 
-  constructor(optimizer: Optimizer, { totalIters = 5, power = 1 }: { totalIters?: number; power?: number } = {}) {
-    super(optimizer);
+  constructor(optimizer: Optimizer, { totalIters = 5, power = 1, lastEpoch }: { totalIters?: number; power?: number } & ScheduleOptions = {}) {
+    super(optimizer, lastEpoch);
+    checkNumber('PolynomialLR', 'totalIters', totalIters, { from: 0, whole: true });
+    checkNumber('PolynomialLR', 'power', power, { from: 0 });
     this.totalIters = totalIters;
     this.power = power;
     this.begin();
   }
 
-  protected rates(): number[] {
-    if (this.lastEpoch === 0 || this.lastEpoch > this.totalIters) return this.current();
+  protected rates(initial: boolean): number[] {
+    if (initial || this.lastEpoch === 0 || this.lastEpoch > this.totalIters) return this.current();
     const factor = ((1 - this.lastEpoch / this.totalIters) / (1 - (this.lastEpoch - 1) / this.totalIters)) ** this.power;
     return this.current().map((lr) => lr * factor);
   }
@@ -218,18 +284,21 @@ export class CosineAnnealingLR extends LRScheduler {
   readonly TMax: number;
   readonly etaMin: number;
 
-  constructor(optimizer: Optimizer, { TMax, etaMin = 0 }: { TMax: number; etaMin?: number }) {
-    super(optimizer);
+  constructor(optimizer: Optimizer, { TMax, etaMin = 0, lastEpoch }: { TMax: number; etaMin?: number } & ScheduleOptions) {
+    super(optimizer, lastEpoch);
+    checkNumber('CosineAnnealingLR', 'TMax', TMax, { from: 1, whole: true });
+    checkNumber('CosineAnnealingLR', 'etaMin', etaMin);
     this.TMax = TMax;
     this.etaMin = etaMin;
     this.begin();
   }
 
-  protected rates(): number[] {
+  protected rates(initial: boolean): number[] {
     const { TMax, etaMin, lastEpoch: at } = this;
-    if (at === 0) return this.current();
+    if (initial || at === 0) return this.current();
     if ((at - 1 - TMax) % (2 * TMax) === 0) {
-      return this.current().map((lr, i) => lr + (((this.baseLrs[i] as number) - etaMin) * (1 - Math.cos(Math.PI / TMax))) / 2);
+      const lrs = this.current();
+      return this.baseLrs.map((base, i) => (lrs[i] as number) + ((base - etaMin) * (1 - Math.cos(Math.PI / TMax))) / 2);
     }
     const factor = (1 + Math.cos((Math.PI * at) / TMax)) / (1 + Math.cos((Math.PI * (at - 1)) / TMax));
     return this.current().map((lr) => factor * (lr - etaMin) + etaMin);
@@ -242,10 +311,11 @@ export class CosineAnnealingWarmRestarts extends LRScheduler {
   readonly TMult: number;
   readonly etaMin: number;
 
-  constructor(optimizer: Optimizer, { T0, TMult = 1, etaMin = 0 }: { T0: number; TMult?: number; etaMin?: number }) {
-    super(optimizer);
-    if (!Number.isInteger(T0) || T0 < 1 || !Number.isInteger(TMult) || TMult < 1)
-      throw new ArgumentError(`CosineAnnealingWarmRestarts: T0 and TMult must be positive integers, got ${T0} and ${TMult}`);
+  constructor(optimizer: Optimizer, { T0, TMult = 1, etaMin = 0, lastEpoch }: { T0: number; TMult?: number; etaMin?: number } & ScheduleOptions) {
+    super(optimizer, lastEpoch);
+    checkNumber('CosineAnnealingWarmRestarts', 'T0', T0, { from: 1, whole: true });
+    checkNumber('CosineAnnealingWarmRestarts', 'TMult', TMult, { from: 1, whole: true });
+    checkNumber('CosineAnnealingWarmRestarts', 'etaMin', etaMin);
     this.T0 = T0;
     this.TMult = TMult;
     this.etaMin = etaMin;

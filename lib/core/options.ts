@@ -1,0 +1,46 @@
+/** Checks of options. Every error names who asks, which option it is, what was expected and what was given. */
+import { ArgumentError } from './errors.js';
+
+/** Bounds of a number, which is finite in any case. */
+export interface NumberRule {
+  /** Least value. */
+  from?: number;
+  /** Greatest value. */
+  to?: number;
+  /** The value must be greater. */
+  above?: number;
+  /** The value must be less. */
+  below?: number;
+  whole?: boolean;
+}
+
+/** @throws ArgumentError unless `value` is a finite number within bounds */
+export function checkNumber(op: string, name: string, value: unknown, rule: NumberRule = {}): asserts value is number {
+  const { from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY, above = Number.NEGATIVE_INFINITY, below = Number.POSITIVE_INFINITY, whole = false } = rule;
+  const fits = typeof value === 'number' && value >= from && value <= to && value > above && value < below;
+  if (!fits || (whole && !Number.isSafeInteger(value))) throw unexpected(op, name, described(rule), value);
+}
+
+/** @throws ArgumentError unless `value` is one of the strings */
+export function checkOneOf(op: string, name: string, value: unknown, allowed: readonly string[]): void {
+  if (typeof value !== 'string' || !allowed.includes(value)) throw unexpected(op, name, `one of ${allowed.map((a) => `'${a}'`).join(', ')}`, value);
+}
+
+/** The error for an option that is not what it should be. */
+export function unexpected(op: string, name: string, expected: string, value: unknown): ArgumentError {
+  return new ArgumentError(`${op}: expected ${name} to be ${expected}, got ${shown(value)}`, { op, argument: name, expected, value });
+}
+
+function described({ from, to, above, below, whole }: NumberRule): string {
+  const low = above !== undefined ? `above ${above}` : from !== undefined ? `from ${from}` : '';
+  const high = below !== undefined ? `below ${below}` : to !== undefined ? (above === undefined && from !== undefined ? `to ${to}` : `up to ${to}`) : '';
+  const both = [low, high].filter((part) => part !== '').join(' ');
+  return `a ${whole ? 'whole' : 'finite'} number${both === '' ? '' : ` ${both}`}`;
+}
+
+function shown(value: unknown): string {
+  if (typeof value === 'string') return `'${value}'`;
+  if (Array.isArray(value)) return `[${value.map(shown).join(', ')}]`;
+  if (typeof value === 'object' && value !== null) return `a ${value.constructor?.name ?? 'plain object'}`;
+  return typeof value === 'function' ? 'a function' : String(value);
+}
