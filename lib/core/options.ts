@@ -44,3 +44,19 @@ function shown(value: unknown): string {
   if (typeof value === 'object' && value !== null) return `a ${value.constructor?.name ?? 'plain object'}`;
   return typeof value === 'function' ? 'a function' : String(value);
 }
+
+/** @throws ArgumentError unless `value` is a boolean, or null where that is allowed */
+export function checkFlag(op: string, name: string, value: unknown, { orNull = false } = {}): void {
+  if (typeof value !== 'boolean' && !(orNull && value === null)) throw unexpected(op, name, orNull ? 'true, false or null' : 'true or false', value);
+}
+
+/** Defaults with what was given in their place; undefined counts as not given. @throws ArgumentError for a name that is not among the defaults */
+export function withDefaults<T extends object>(op: string, defaults: T, given: Partial<T>): T {
+  if (typeof given !== 'object' || given === null) throw unexpected(op, 'options', 'an object', given);
+  const complete = { ...defaults };
+  for (const [name, value] of Object.entries(given)) {
+    if (!Object.hasOwn(defaults, name)) throw new ArgumentError(`${op}: there is no option "${name}"; options are ${Object.keys(defaults).join(', ')}`, { op, argument: name });
+    if (value !== undefined) (complete as Record<string, unknown>)[name] = value;
+  }
+  return complete;
+}

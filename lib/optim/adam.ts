@@ -1,7 +1,10 @@
 /** Adam and AdamW. */
+import { ArgumentError } from '../core/errors.js';
+import { checkFlag, checkNumber, unexpected, withDefaults } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { adamStep } from '../ops/optimizer-steps.js';
-import { checkRange, checkStepMode, type Hyperparameters, Optimizer, type ParamGroup, type ParamState, type Params, type StepMode, withGradients } from './optimizer.js';
+import { checkStepMode, type Hyperparameters, isPlainLoop, Optimizer, type ParamGroup, type ParamState, type Params, type StepMode, withGradients } from './optimizer.js';
+import { checkParamState, type PlacedState } from './optimizer-state.js';
 
 /** Options of {@link Adam} and {@link AdamW}. */
 export interface AdamOptions extends StepMode {
@@ -21,11 +24,17 @@ abstract class AdamBase extends Optimizer<Group> {
   protected override checkGroup(group: ParamGroup<Group>): void {
     const name = this.constructor.name;
     checkStepMode(name, group);
-    checkRange(name, 'lr', group.lr, 0);
-    checkRange(name, 'eps', group.eps, 0);
-    checkRange(name, 'betas[0]', group.betas[0], 0, 1);
-    checkRange(name, 'betas[1]', group.betas[1], 0, 1);
-    checkRange(name, 'weightDecay', group.weightDecay, 0);
+    checkNumber(name, 'lr', group.lr, { from: 0 });
+    checkNumber(name, 'eps', group.eps, { from: 0 });
+    if (!Array.isArray(group.betas) || group.betas.length !== 2) throw unexpected(name, 'betas', 'two numbers', group.betas);
+    checkNumber(name, 'betas[0]', group.betas[0], { from: 0, below: 1 });
+    checkNumber(name, 'betas[1]', group.betas[1], { from: 0, below: 1 });
+    checkNumber(name, 'weightDecay', group.weightDecay, { from: 0 });
+    for (const flag of ['amsgrad', 'maximize', 'capturable', 'decoupled'] as const) checkFlag(name, flag, group[flag]);
+  }
+
+  protected override checkState(op: string, state: PlacedState): void {
+    checkParamState(op, state, { step: true, required: ['expAvg', 'expAvgSq'], optional: ['maxExpAvgSq'] });
   }
 
   protected stepGroup(group: ParamGroup<Group>): void {
@@ -45,9 +54,13 @@ abstract class AdamBase extends Optimizer<Group> {
     let state = this.state.get(p);
     if (state === undefined) {
       state = { step: 0, expAvg: this.zerosFor(p), expAvgSq: this.zerosFor(p) };
-      if (amsgrad) state['maxExpAvgSq'] = this.zerosFor(p);
       this.state.set(p, state);
     }
+    for (const name of ['step', 'expAvg', 'expAvgSq']) {
+      if (state[name] === undefined) throw new ArgumentError(`${this.constructor.name}: the state of a parameter has no ${name}`, { name });
+    }
+    // Switched on later, the largest so far begins at 0.
+    if (amsgrad) state['maxExpAvgSq'] ??= this.zerosFor(p);
     return state;
   }
 
@@ -59,7 +72,7 @@ abstract class AdamBase extends Optimizer<Group> {
     const grads = params.map((p) => p.gradTensor as Tensor);
     const largest = group.amsgrad ? of('maxExpAvgSq') : null;
     const { lr, eps, weightDecay } = group;
-    if (group.foreach === false && !group.fused) {
+    if (isPlainLoop(group)) {
       const [first, second] = [of('expAvg'), of('expAvgSq')];
       params.forEach((p, i) => {
         plainStep(group, p, grads[i] as Tensor, first[i] as Tensor, second[i] as Tensor, largest?.[i] ?? null, biasCorrection1, biasCorrection2);
@@ -85,22 +98,18 @@ function plainStep(group: ParamGroup<Group>, p: Tensor, gradient: Tensor, first:
   p.addcdiv_(first, denominator, { value: -group.lr / correction1 });
 }
 
-function defaults(options: AdamOptions, decoupled: boolean): Group {
-  return {
-    lr: 1e-3,
-    betas: [0.9, 0.999],
-    eps: 1e-8,
-    weightDecay: decoupled ? 1e-2 : 0,
-    amsgrad: false,
-    maximize: false,
-    foreach: null,
-    fused: null,
-    capturable: false,
-    differentiable: false,
-    ...options,
-    decoupled,
-  } as Group;
-}
+const defaults: Required<AdamOptions> = {
+  lr: 1e-3,
+  betas: [0.9, 0.999],
+  eps: 1e-8,
+  weightDecay: 0,
+  amsgrad: false,
+  maximize: false,
+  foreach: null,
+  fused: null,
+  capturable: false,
+  differentiable: false,
+};
 
 /**
  * Adam: steps by running means of gradients and their squares.
@@ -109,7 +118,7 @@ function defaults(options: AdamOptions, decoupled: boolean): Group {
  */
 export class Adam extends AdamBase {
   constructor(params: Params<Group>, options: AdamOptions = {}) {
-    super(params, defaults(options, false));
+    super(params, { ...withDefaults('Adam', defaults, options), decoupled: false });
   }
 }
 
@@ -120,6 +129,6 @@ export class Adam extends AdamBase {
  */
 export class AdamW extends AdamBase {
   constructor(params: Params<Group>, options: AdamOptions = {}) {
-    super(params, defaults(options, true));
+    super(params, { ...withDefaults('AdamW', { ...defaults, weightDecay: 1e-2 }, options), decoupled: true });
   }
 }

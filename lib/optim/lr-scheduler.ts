@@ -36,7 +36,10 @@ export abstract class LRScheduler {
       else if (group.initialLr === undefined)
         throw new ArgumentError(`${this.constructor.name}: group ${i} has no initialLr to go on from step ${lastEpoch}; load the optimizer's state first`, { group: i, lastEpoch });
     });
-    this.baseLrs = groupsOf(optimizer).map((g) => g.initialLr as number);
+    this.baseLrs = groupsOf(optimizer).map(({ initialLr }, i) => {
+      checkNumber(this.constructor.name, `initialLr of group ${i}`, initialLr);
+      return initialLr;
+    });
   }
 
   /** Moves on by one step and sets the rates. */

@@ -3,8 +3,10 @@ import { enableGrad, noGrad } from '../autograd/grad-mode.js';
 import type { HookHandle } from '../autograd/node.js';
 import { ArgumentError } from '../core/errors.js';
 import { keep } from '../core/keep.js';
+import { checkFlag, unexpected } from '../core/options.js';
 import { scope } from '../core/scope.js';
 import { setGrad, Tensor } from '../core/tensor.js';
+import { copyState, type PlacedState, placeStates } from './optimizer-state.js';
 
 /** Hyperparameters of a group, beside its parameters. */
 export type Hyperparameters = Record<string, unknown>;
@@ -44,6 +46,8 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
   constructor(params: Params<H>, defaults: H) {
     this.defaults = defaults;
     if (params instanceof Tensor) throw new ArgumentError(`${this.constructor.name}: expected a list of parameters or of groups, got one tensor`);
+    if (typeof params?.[Symbol.iterator] !== 'function' || typeof params === 'string')
+      throw unexpected(this.constructor.name, 'params', 'a list of parameters or of groups', params);
     const list = [...(params as Iterable<Tensor | (Partial<H> & { params: Iterable<Tensor> })>)];
     if (list.length === 0) throw new ArgumentError(`${this.constructor.name}: the list of parameters is empty`);
     const grouped = !(list[0] instanceof Tensor);
@@ -52,15 +56,19 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
   }
 
   /** Adds parameters with hyperparameters of their own. @throws ArgumentError */
-  addParamGroup(group: Partial<H> & { params: Iterable<Tensor> }): void {
-    const params = [...group.params];
+  addParamGroup(group: Partial<H> & { params: Tensor | Iterable<Tensor> }): void {
+    const given: unknown = group?.params;
+    if (typeof (given as Iterable<Tensor> | undefined)?.[Symbol.iterator] !== 'function') throw unexpected(this.constructor.name, 'the group', 'an object with params', group);
+    // A tensor can be iterated over too, so it is asked for first.
+    const params = given instanceof Tensor ? [given] : [...(given as Iterable<Tensor>)];
     const known = new Set(this.paramGroups.flatMap((g) => g.params));
     params.forEach((p, i) => {
       if (!(p instanceof Tensor) || !p.isLeaf) throw new ArgumentError(`${this.constructor.name}: parameter ${i} is not a leaf tensor; only leaves can be optimized`);
       if (known.has(p)) throw new ArgumentError(`${this.constructor.name}: parameter ${i} of the group is in the optimizer already`);
       known.add(p);
     });
-    const complete = { ...this.defaults, ...group, params } as ParamGroup<H>;
+    const own = Object.entries(group).filter(([, value]) => value !== undefined);
+    const complete = { ...this.defaults, ...Object.fromEntries(own), params } as ParamGroup<H>;
     this.checkGroup(complete);
     this.paramGroups.push(complete);
   }
@@ -69,6 +77,7 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
   step(): void;
   step<T>(closure: () => T): T;
   step<T>(closure?: () => T): T | undefined {
+    if (closure !== undefined && typeof closure !== 'function') throw unexpected(`${this.constructor.name}.step`, 'closure', 'a function', closure);
     for (const hook of this.preHooks.values()) hook(this);
     const loss = closure === undefined ? undefined : enableGrad(closure);
     noGrad(() => {
@@ -110,26 +119,22 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     return { state, paramGroups: this.paramGroups.map(({ params, ...rest }) => ({ ...rest, params: params.map((p) => index.get(p) as number) })) };
   }
 
-  /** Copies a state in; tensors are converted to each parameter's device. @throws ArgumentError if groups do not match */
+  /**
+   * Copies a state in; tensors are converted to each parameter's device, floating ones to its dtype. Nothing is changed if any of it is refused.
+   *
+   * @throws ArgumentError if groups do not match, for hyperparameters out of range, and for states that are not those of the parameters
+   */
   loadStateDict(given: OptimizerStateDict): void {
-    const sizes = (groups: readonly { params: readonly unknown[] }[]): string => groups.map((g) => g.params.length).join(', ');
-    if (sizes(given.paramGroups) !== sizes(this.paramGroups)) {
-      throw new ArgumentError(`loadStateDict: the state has groups of ${sizes(given.paramGroups)} parameters, the optimizer of ${sizes(this.paramGroups)}`);
-    }
-    const own = this.paramGroups.flatMap((g) => g.params);
-    const order = given.paramGroups.flatMap((g) => g.params);
+    const op = `${this.constructor.name}.loadStateDict`;
+    const states = placeStates(op, given, this.paramGroups);
+    const groups = given.paramGroups.map(({ params: _params, ...rest }, i) => ({ ...this.paramGroups[i], ...rest }) as ParamGroup<H>);
+    for (const group of groups) this.checkGroup(group);
+    for (const state of states) this.checkState(op, state);
+    const copies = states.map((state) => [state.param, copyState(state)] as const);
     this.state.clear();
-    order.forEach((id, i) => {
-      const values = given.state[id];
-      const p = own[i] as Tensor;
-      if (values !== undefined)
-        this.state.set(
-          p,
-          noGrad(() => copyState(values, p)),
-        );
-    });
-    given.paramGroups.forEach(({ params: _params, ...rest }, i) => {
-      Object.assign(this.paramGroups[i] as object, rest);
+    for (const [param, values] of copies) this.state.set(param, values);
+    groups.forEach((group, i) => {
+      Object.assign(this.paramGroups[i] as object, group);
     });
   }
 
@@ -138,6 +143,9 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
 
   /** @throws ArgumentError for hyperparameters out of range */
   protected checkGroup(_group: ParamGroup<H>): void {}
+
+  /** @throws ArgumentError for a state that is not one of this optimizer */
+  protected checkState(_op: string, _state: PlacedState): void {}
 
   /** Zeros like a parameter that live as long as the optimizer. */
   protected zerosFor(p: Tensor): Tensor {
@@ -153,27 +161,17 @@ function addStepHook(hooks: Map<number, StepHook>, hook: StepHook): HookHandle {
   return { remove: () => void hooks.delete(id) };
 }
 
-function copyState(values: ParamState, p: Tensor): ParamState {
-  return Object.fromEntries(
-    Object.entries(values).map(([name, value]) => [
-      name,
-      value instanceof Tensor ? (value.ndim === 0 && name === 'step' ? Number(value.item()) : keep(value.detach().clone().to(p.device))) : value,
-    ]),
-  );
-}
-
-/** @throws ArgumentError naming the hyperparameter */
-export function checkRange(optimizer: string, name: string, value: unknown, low: number, high = Number.POSITIVE_INFINITY): void {
-  if (typeof value !== 'number' || !(value >= low && value < high)) {
-    throw new ArgumentError(`${optimizer}: ${name} must be a number from ${low} to ${high}, got ${String(value)}`, { [name]: value });
-  }
-}
-
-/** How a step is computed. */
+/**
+ * How a step is computed; all ways give the same values up to rounding.
+ *
+ * `fused` and `foreach` are PyTorch's names for two ways of stepping many parameters at once. Here both are one kernel for all parameters of a
+ * dtype and device, which reads each value once; without either it is used too. The loop in plain ops is for debugging, and for graphs that
+ * show each op.
+ */
 export interface StepMode {
-  /** False: one parameter at a time in plain ops. */
+  /** True: all parameters at once; false: one parameter at a time in plain ops, unless `fused`. Null, the default, leaves it to `fused`. */
   foreach?: boolean | null;
-  /** One command for all parameters; the default. */
+  /** True: all parameters at once; false: as PyTorch, one at a time unless `foreach`. Null, the default, leaves it to `foreach`. */
   fused?: boolean | null;
   /** Not supported: steps are not recorded. */
   differentiable?: boolean;
@@ -181,8 +179,16 @@ export interface StepMode {
 
 /** @throws ArgumentError for a step that is to be differentiated, or for both `fused` and `foreach` */
 export function checkStepMode(optimizer: string, { foreach, fused, differentiable }: StepMode): void {
+  checkFlag(optimizer, 'foreach', foreach, { orNull: true });
+  checkFlag(optimizer, 'fused', fused, { orNull: true });
+  checkFlag(optimizer, 'differentiable', differentiable);
   if (differentiable) throw new ArgumentError(`${optimizer}: differentiable is not supported; write the update with tensors to differentiate through it`, { differentiable });
   if (fused && foreach) throw new ArgumentError(`${optimizer}: fused and foreach cannot both be true`, { fused, foreach });
+}
+
+/** Whether a step goes through the parameters one by one, in plain ops. */
+export function isPlainLoop({ foreach, fused }: StepMode): boolean {
+  return !fused && !foreach && (foreach === false || fused === false);
 }
 
 /** Parameters that have a gradient, in groups that one command can take: of one dtype and device. */

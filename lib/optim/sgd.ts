@@ -1,9 +1,11 @@
 /** Stochastic gradient descent with momentum. */
 
 import { ArgumentError } from '../core/errors.js';
+import { checkFlag, checkNumber, withDefaults } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { sgdStep } from '../ops/optimizer-steps.js';
-import { checkRange, checkStepMode, type Hyperparameters, Optimizer, type ParamGroup, type Params, type StepMode, withGradients } from './optimizer.js';
+import { checkStepMode, type Hyperparameters, isPlainLoop, Optimizer, type ParamGroup, type Params, type StepMode, withGradients } from './optimizer.js';
+import { checkParamState, type PlacedState } from './optimizer-state.js';
 
 /** Options of {@link SGD}. */
 export interface SGDOptions extends StepMode {
@@ -37,21 +39,28 @@ const defaults: Required<SGDOptions> = {
  */
 export class SGD extends Optimizer<Group> {
   constructor(params: Params<Group>, options: SGDOptions = {}) {
-    super(params, { ...defaults, ...options } as Group);
+    super(params, withDefaults('SGD', defaults, options) as Group);
   }
 
   protected override checkGroup(group: ParamGroup<Group>): void {
     checkStepMode('SGD', group);
-    checkRange('SGD', 'lr', group.lr, 0);
-    checkRange('SGD', 'momentum', group.momentum, 0);
-    checkRange('SGD', 'weightDecay', group.weightDecay, 0);
+    checkNumber('SGD', 'lr', group.lr, { from: 0 });
+    checkNumber('SGD', 'momentum', group.momentum, { from: 0 });
+    checkNumber('SGD', 'dampening', group.dampening);
+    checkNumber('SGD', 'weightDecay', group.weightDecay, { from: 0 });
+    for (const flag of ['nesterov', 'maximize'] as const) checkFlag('SGD', flag, group[flag]);
     if (group.nesterov && (group.momentum <= 0 || group.dampening !== 0)) throw new ArgumentError('SGD: nesterov needs a momentum above 0 and a dampening of 0');
+  }
+
+  protected override checkState(op: string, state: PlacedState): void {
+    checkParamState(op, state, { step: false, required: [], optional: ['momentumBuffer'] });
   }
 
   protected stepGroup(group: ParamGroup<Group>): void {
     for (const params of withGradients(group.params)) {
-      const fresh = params.filter((p) => !this.state.has(p));
-      const started = params.filter((p) => this.state.has(p));
+      const isStarted = (p: Tensor): boolean => this.state.get(p)?.['momentumBuffer'] !== undefined;
+      const started = params.filter(isStarted);
+      const fresh = params.filter((p) => !isStarted(p));
       if (group.momentum === 0) this.run(group, params, null, false);
       else {
         if (started.length) this.run(group, started, this.buffers(started), false);
@@ -64,16 +73,17 @@ export class SGD extends Optimizer<Group> {
     return params.map((p) => {
       let state = this.state.get(p);
       if (state === undefined) {
-        state = { momentumBuffer: this.zerosFor(p) };
+        state = {};
         this.state.set(p, state);
       }
+      state['momentumBuffer'] ??= this.zerosFor(p);
       return state['momentumBuffer'] as Tensor;
     });
   }
 
   private run(group: ParamGroup<Group>, params: readonly Tensor[], buffers: readonly Tensor[] | null, first: boolean): void {
     const grads = params.map((p) => p.gradTensor as Tensor);
-    if (group.foreach === false && !group.fused) {
+    if (isPlainLoop(group)) {
       params.forEach((p, i) => {
         plainStep(group, p, grads[i] as Tensor, buffers?.[i] ?? null, first);
       });

@@ -1,0 +1,129 @@
+/** What optimizers refuse: options out of range, groups that are none, states of other parameters. */
+import assert from 'node:assert/strict';
+import { ArgumentError, float64, nn, ones, optim, type Tensor, tensor, zeros } from '../../lib/index.js';
+
+function parameter(...values: number[]): nn.Parameter {
+  const p = new nn.Parameter(tensor(values));
+  p.grad = ones([values.length]);
+  return p;
+}
+const refuses = (make: () => unknown, message: RegExp): void => assert.throws(make, (error: Error) => error instanceof ArgumentError && message.test(error.message));
+const makers: Record<string, (options: object) => optim.Optimizer> = {
+  SGD: (options) => new optim.SGD([parameter(1, 2)], options) as optim.Optimizer,
+  Adam: (options) => new optim.Adam([parameter(1, 2)], options) as optim.Optimizer,
+  AdamW: (options) => new optim.AdamW([parameter(1, 2)], options) as optim.Optimizer,
+};
+
+const common: [object, RegExp][] = [
+  [{ lr: -1 }, /expected lr to be a finite number from 0, got -1/],
+  [{ lr: Number.NaN }, /got NaN/],
+  [{ lr: '0.1' }, /got '0.1'/],
+  [{ lr: null }, /got null/],
+  [{ weightDecay: -0.1 }, /weightDecay/],
+  [{ maximize: 'no' }, /expected maximize to be true or false, got 'no'/],
+  [{ foreach: 1 }, /expected foreach to be true, false or null, got 1/],
+  [{ fused: true, foreach: true }, /fused and foreach cannot both be true/],
+  [{ learningRate: 1 }, /there is no option "learningRate"; options are lr, /],
+];
+const adam: [object, RegExp][] = [
+  [{ eps: -1 }, /eps/],
+  [{ betas: [0.9, 1] }, /betas\[1\] to be a finite number from 0 below 1, got 1/],
+  [{ betas: 0.9 }, /betas to be two numbers, got 0.9/],
+  [{ amsgrad: 1 }, /amsgrad/],
+];
+const refused: Record<string, [object, RegExp][]> = {
+  SGD: [...common, [{ momentum: -1 }, /momentum/], [{ dampening: Number.NaN }, /dampening/], [{ nesterov: true }, /nesterov needs a momentum/]],
+  Adam: [...common, ...adam],
+  AdamW: [...common, ...adam],
+};
+
+describe('options of optimizers', () => {
+  for (const [name, list] of Object.entries(refused)) {
+    const make = makers[name] as (typeof makers)[string];
+    for (const [options, message] of list) it(`${name} refuses ${JSON.stringify(options)}: ${message.source}`, () => refuses(() => make(options), message));
+
+    it(`${name} takes undefined as not given`, () => {
+      assert.equal(make({ lr: undefined }).paramGroups[0]?.['lr'], 1e-3);
+    });
+
+    it(`${name} refuses groups out of range in a state, and stays as it was`, () => {
+      const optimizer = make({ lr: 0.5 });
+      optimizer.step();
+      const state = optimizer.stateDict();
+      const [group] = state.paramGroups;
+      refuses(() => optimizer.loadStateDict({ ...state, paramGroups: [{ ...group, lr: -5 } as never] }), /expected lr to be a finite number from 0, got -5/);
+      refuses(() => optimizer.loadStateDict({ ...state, paramGroups: [{ ...group, params: [] } as never] }), /groups of 0 parameters, the optimizer of 1/);
+      refuses(() => optimizer.loadStateDict({ ...state, state: { 1: {} } }), /state for parameter 1, which no group has/);
+      refuses(() => optimizer.loadStateDict({ ...state, state: { 0: { more: 1 } } }), /the state of parameter 0 has "more", which is none of/);
+      refuses(() => optimizer.loadStateDict({} as never), /state and paramGroups/);
+      refuses(() => optimizer.loadStateDict(null as never), /got null/);
+      assert.equal(optimizer.paramGroups[0]?.['lr'], 0.5);
+      assert.deepEqual(optimizer.stateDict(), state);
+    });
+  }
+
+  it('refuses lists and groups that are none, and takes one tensor in a group', () => {
+    refuses(() => new optim.SGD(undefined as never), /params to be a list of parameters or of groups, got undefined/);
+    refuses(() => new optim.SGD([3 as never]), /the group to be an object with params, got 3/);
+    refuses(() => new optim.SGD([{ lr: 1 } as never]), /object with params/);
+    refuses(() => new optim.SGD([parameter(1)]).step(3 as never), /closure to be a function, got 3/);
+    const p = parameter(1, 2);
+    assert.deepEqual(new optim.SGD([{ params: p }]).paramGroups[0]?.params, [p]);
+  });
+});
+
+describe('states of optimizers', () => {
+  const stepped = (options: object = {}): optim.Adam => {
+    const optimizer = new optim.Adam([parameter(1, 2)], options);
+    optimizer.step();
+    return optimizer;
+  };
+  type State = Record<string, Tensor | number>;
+  const stateOf = (optimizer: optim.Optimizer | optim.Adam): State => [...optimizer.state.values()][0] as State;
+
+  it('Adam refuses what is missing, of another shape, or no count', () => {
+    const optimizer = stepped();
+    const load = (change: (state: State) => void): void => {
+      const given = stepped().stateDict();
+      change(given.state[0] as State);
+      optimizer.loadStateDict(given);
+    };
+    refuses(() => load((s) => delete s['expAvg']), /expAvg in the state of parameter 0 to be a tensor, got undefined/);
+    refuses(() => load((s) => Object.assign(s, { expAvgSq: zeros([3]) })), /expAvgSq in the state of parameter 0 to be of shape \[2\], got \[3\]/);
+    refuses(() => load((s) => Object.assign(s, { step: -1 })), /step in the state of parameter 0/);
+    refuses(() => load((s) => delete s['step']), /step/);
+    load((s) => Object.assign(s, { step: tensor(7), expAvg: zeros([2], { dtype: float64 }) }));
+    assert.equal(stateOf(optimizer)['step'], 7);
+    assert.equal((stateOf(optimizer)['expAvg'] as Tensor).dtype.name, 'float32');
+    delete stateOf(optimizer)['expAvg'];
+    refuses(() => optimizer.step(), /Adam: the state of a parameter has no expAvg/);
+  });
+
+  it('amsgrad may be switched on later: the largest so far begins at 0', () => {
+    const [plain, later] = [stepped(), stepped()];
+    (later.paramGroups[0] as { amsgrad: boolean }).amsgrad = true;
+    for (const optimizer of [plain, later]) optimizer.step();
+    assert.deepEqual((stateOf(later)['maxExpAvgSq'] as Tensor).tolist(), (stateOf(later)['expAvgSq'] as Tensor).tolist());
+    const other = stepped({ amsgrad: true });
+    other.loadStateDict({ ...plain.stateDict(), paramGroups: other.stateDict().paramGroups });
+    other.step();
+    assert.ok(stateOf(other)['maxExpAvgSq']);
+  });
+
+  it('SGD begins its momentum where a state has none', () => {
+    const [p, q] = [parameter(1), parameter(1)];
+    const [a, b] = [new optim.SGD([p], { lr: 1, momentum: 0.5 }), new optim.SGD([q], { lr: 1, momentum: 0.5 })];
+    b.loadStateDict({ ...b.stateDict(), state: { 0: { momentumBuffer: null as never } } });
+    for (const optimizer of [a, b, a, b]) optimizer.step();
+    assert.equal(q.item(), p.item());
+    refuses(() => b.loadStateDict({ ...b.stateDict(), state: { 0: { momentumBuffer: zeros([2]) } } }), /momentumBuffer .* of shape \[1\], got \[2\]/);
+  });
+
+  it('a state that is loaded is a copy', () => {
+    const [a, b] = [stepped(), stepped()];
+    b.loadStateDict(a.stateDict());
+    a.step();
+    assert.equal(stateOf(b)['step'], 1);
+    assert.notDeepEqual((stateOf(a)['expAvg'] as Tensor).tolist(), (stateOf(b)['expAvg'] as Tensor).tolist());
+  });
+});
