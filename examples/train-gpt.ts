@@ -3,91 +3,22 @@
  *
  *   npm start -- [--steps N] [--batch N] [--device cpu|cuda] [--resume] [--json] [--out runs/gpt]
  */
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { performance } from 'node:perf_hooks';
 import cliProgress from 'cli-progress';
-import { Command } from 'commander';
-import {
-  crossEntropy,
-  cuda,
-  type DeviceName,
-  loadSafetensors,
-  manualSeed,
-  memory,
-  multinomial,
-  nn,
-  noGrad,
-  optim,
-  saveSafetensors,
-  scope,
-  type Tensor,
-  tensor,
-} from '../lib/index.js';
+import { crossEntropy, type DeviceName, manualSeed, memory, multinomial, nn, noGrad, optim, scope, type Tensor, tensor } from '../lib/index.js';
+import { loadCheckpoint, type Progress, saveCheckpoint } from './gpt/checkpoint.js';
 import { lossCurveSvg } from './gpt/loss-curve.js';
 import { Gpt, type GptConfig } from './gpt/model.js';
-import { bigramLoss, loadText, makeRandom, sampleBatch, type Text } from './gpt/text.js';
-
-interface Options {
-  steps: number;
-  batch: number;
-  device: DeviceName;
-  resume: boolean;
-  json: boolean;
-  out: string;
-  lr: number;
-  seed: number;
-}
+import { DEFAULT_STEPS, type Options, parseOptions, UserError } from './gpt/options.js';
+import { bigramLoss, evaluationStarts, loadText, makeRandom, sampleBatch, type Text, windowsAt } from './gpt/text.js';
 
 const config: GptConfig = { vocabSize: 256, contextLength: 128, numLayers: 4, numHeads: 4, dModel: 128 };
 
-function parseOptions(): Options {
-  const count = (value: string): number => {
-    const n = Number(value);
-    if (!Number.isInteger(n) || n < 1) throw new Error(`expected a positive integer, got ${value}`);
-    return n;
-  };
-  const program = new Command('train-gpt')
-    .option('--steps <n>', 'training steps in all', count, 600)
-    .option('--batch <n>', 'sequences a step', count, 16)
-    .option('--device <name>', 'cpu, cuda or cuda:1', cuda.isAvailable() ? 'cuda' : 'cpu')
-    .option('--lr <rate>', 'highest learning rate', Number, 2e-3)
-    .option('--seed <n>', 'of weights and batches', count, 1337)
-    .option('--resume', 'go on from the last checkpoint', false)
-    .option('--json', 'one JSON object a step instead of a progress bar', false)
-    .option('--out <folder>', 'for the checkpoint and the loss curve', path.join('runs', 'gpt'));
-  return program.parse().opts<Options>();
-}
-
-/** Parameters and optimizer state in one file, the position in its metadata. */
-async function saveCheckpoint(file: string, model: Gpt, optimizer: optim.AdamW, step: number): Promise<void> {
-  const tensors: Record<string, Tensor> = {};
-  for (const [name, t] of Object.entries(model.stateDict())) tensors[`model.${name}`] = t;
-  const { state } = optimizer.stateDict();
-  for (const [id, values] of Object.entries(state)) {
-    for (const [name, value] of Object.entries(values)) if (typeof value !== 'number') tensors[`optimizer.${id}.${name}`] = value;
-  }
-  await saveSafetensors(file, tensors, { metadata: { step: String(step) } });
-}
-
-async function loadCheckpoint(file: string, model: Gpt, optimizer: optim.AdamW, device: DeviceName): Promise<void> {
-  const tensors = await loadSafetensors(file, { device });
-  const ofModel = Object.entries(tensors).filter(([name]) => name.startsWith('model.'));
-  model.loadStateDict(Object.fromEntries(ofModel.map(([name, t]) => [name.slice('model.'.length), t])));
-  const step = Number(JSON.parse(await readFile(`${file}.json`, 'utf8')).step);
-  const state: Record<number, Record<string, Tensor | number>> = {};
-  for (const [key, t] of Object.entries(tensors)) {
-    const [kind, id, name] = key.split('.');
-    if (kind !== 'optimizer') continue;
-    state[Number(id)] ??= { step };
-    (state[Number(id)] as Record<string, Tensor | number>)[name as string] = t;
-  }
-  optimizer.loadStateDict({ ...optimizer.stateDict(), state });
-}
-
 /** Warms up linearly, then falls along half a cosine to a tenth. */
-function learningRate(step: number, { steps, lr }: Options): number {
-  const warmup = Math.min(20, steps / 10);
+function learningRate(step: number, steps: number, lr: number): number {
+  const warmup = Math.min(20, Math.floor(steps / 10));
   if (step < warmup) return (lr * (step + 1)) / warmup;
   return lr * (0.1 + 0.45 * (1 + Math.cos((Math.PI * (step - warmup)) / Math.max(1, steps - warmup))));
 }
@@ -96,17 +27,18 @@ function lossOf(model: Gpt, [inputs, targets]: [Tensor, Tensor]): Tensor {
   return crossEntropy(model(inputs).reshape(-1, config.vocabSize), targets.reshape(-1));
 }
 
-/** Mean loss over windows spread evenly over the held-out text. */
-async function validate(model: Gpt, { validation }: Text, { device, batch }: Options): Promise<number> {
-  const random = makeRandom(99);
+/** Mean loss over the held-out text, on the windows on which the bigram model is judged too. */
+async function validate(model: Gpt, { validation }: Text, device: DeviceName): Promise<number> {
+  const starts = evaluationStarts(validation, config.contextLength);
+  const rows = 16;
   let total = 0;
-  const rounds = 8;
-  for (let i = 0; i < rounds; i++) {
-    const loss = noGrad(() => scope(() => lossOf(model, sampleBatch(validation, batch, config.contextLength, random, device))));
-    total += await loss.itemAsync();
+  for (let i = 0; i < starts.length; i += rows) {
+    const some = starts.slice(i, i + rows);
+    const loss = noGrad(() => scope(() => lossOf(model, windowsAt(validation, some, config.contextLength, device))));
+    total += (await loss.itemAsync()) * some.length;
     loss.dispose();
   }
-  return total / rounds;
+  return total / starts.length;
 }
 
 /** Continues a prompt, byte by byte, at temperature 0.8. */
@@ -129,30 +61,45 @@ async function sampleText(model: Gpt, prompt: string, length: number, device: De
   return new TextDecoder().decode(Uint8Array.from(bytes));
 }
 
-async function main(): Promise<void> {
-  const options = parseOptions();
-  const { steps, batch, device, json, out } = options;
-  const checkpoint = path.join(out, 'checkpoint.safetensors');
-  await mkdir(out, { recursive: true });
-  manualSeed(options.seed);
-  const text = loadText();
-  const bigram = bigramLoss(text);
+/** A run in the making. */
+interface Run {
+  options: Options;
+  text: Text;
+  model: Gpt;
+  optimizer: optim.AdamW;
+  /** Steps done before, and in all. */
+  first: number;
+  steps: number;
+  losses: number[];
+}
+
+const peakBytes = (device: DeviceName): number => memory.stats(device).peakAllocatedBytes;
+
+async function prepare(options: Options, checkpoint: string): Promise<Run> {
+  const { device, lr, out, resume, seed } = options;
+  await mkdir(out, { recursive: true }).catch((error: Error) => {
+    throw new UserError(`--out ${out} cannot be used: ${error.message}`);
+  });
+  manualSeed(seed);
   const model = new Gpt(config).to(device);
-  const optimizer = new optim.AdamW(model.parameters(), { lr: options.lr, betas: [0.9, 0.95], weightDecay: 0.1 });
-  let first = 0;
-  let losses: { step: number; loss: number }[] = [];
-  if (options.resume) {
-    await loadCheckpoint(checkpoint, model, optimizer, device);
-    ({ step: first, losses } = JSON.parse(await readFile(`${checkpoint}.json`, 'utf8')));
-  }
-  const random = makeRandom(options.seed + first);
+  const optimizer = new optim.AdamW(model.parameters(), { lr, betas: [0.9, 0.95], weightDecay: 0.1 });
+  const { step: first, losses }: Progress = resume ? await loadCheckpoint(checkpoint, model, optimizer, device) : { step: 0, losses: [] };
+  const steps = options.steps ?? first + DEFAULT_STEPS;
+  if (steps <= first) throw new UserError(`the checkpoint is at step ${first} already; give --steps more than that`);
+  return { options, text: loadText(), model, optimizer, first, steps, losses };
+}
+
+/** Trains to the last step. Returns tokens per second. */
+async function train({ options, text, model, optimizer, first, steps, losses }: Run): Promise<number> {
+  const { batch, device, json, lr, seed } = options;
+  const random = makeRandom(seed + first);
   const bar = json ? null : new cliProgress.SingleBar({ format: '{bar} {value}/{total} | loss {loss} | {rate} tokens/s | {memory} MiB | {eta} s left', etaBuffer: 50 });
   bar?.start(steps, first, { loss: '-', rate: '-', memory: '-' });
   const began = performance.now();
-  const peakBytes = (): number => memory.stats(device).peakAllocatedBytes;
   let tokensPerSecond = 0;
   for (let step = first; step < steps; step++) {
-    for (const group of optimizer.paramGroups) group.lr = learningRate(step, options);
+    const rate = learningRate(step, steps, lr);
+    for (const group of optimizer.paramGroups) group.lr = rate;
     const loss = scope(() => {
       const value = lossOf(model, sampleBatch(text.train, batch, config.contextLength, random, device));
       value.backward();
@@ -163,28 +110,29 @@ async function main(): Promise<void> {
     });
     const value = await loss.itemAsync();
     loss.dispose();
-    losses.push({ step, loss: value });
+    losses.push(value);
     tokensPerSecond = ((step + 1 - first) * batch * config.contextLength * 1000) / (performance.now() - began);
-    if (json) console.log(JSON.stringify({ step, loss: value, lr: learningRate(step, options), tokensPerSecond, memoryBytes: memory.stats(device).allocatedBytes }));
-    bar?.update(step + 1, { loss: value.toFixed(3), rate: tokensPerSecond.toFixed(0), memory: (peakBytes() / 2 ** 20).toFixed(0) });
+    if (json) console.log(JSON.stringify({ step, loss: value, lr: rate, tokensPerSecond, memoryBytes: memory.stats(device).allocatedBytes }));
+    bar?.update(step + 1, { loss: value.toFixed(3), rate: tokensPerSecond.toFixed(0), memory: (peakBytes(device) / 2 ** 20).toFixed(0) });
   }
   bar?.stop();
-  const validationLoss = await validate(model, text, options);
-  await saveCheckpoint(checkpoint, model, optimizer, steps);
-  await writeFile(`${checkpoint}.json`, JSON.stringify({ step: steps, losses }));
+  return tokensPerSecond;
+}
+
+async function main(): Promise<void> {
+  const options = parseOptions();
+  const { device, json, out } = options;
+  const checkpoint = path.join(out, 'checkpoint.safetensors');
+  const run = await prepare(options, checkpoint);
+  const { losses, model, optimizer, steps, text } = run;
+  const bigram = bigramLoss(text, config.contextLength);
+  const tokensPerSecond = await train(run);
+  const validationLoss = await validate(model, text, device);
+  await saveCheckpoint(checkpoint, model, optimizer, { step: steps, losses });
   await writeFile(path.join(out, 'loss.svg'), lossCurveSvg(losses, bigram));
   if (json) {
-    console.log(
-      JSON.stringify({
-        done: true,
-        firstLoss: losses[0]?.loss,
-        lastLoss: losses[losses.length - 1]?.loss,
-        validationLoss,
-        bigramLoss: bigram,
-        tokensPerSecond,
-        peakMemoryBytes: peakBytes(),
-      }),
-    );
+    const [firstLoss, lastLoss] = [losses[0], losses[losses.length - 1]];
+    console.log(JSON.stringify({ done: true, firstLoss, lastLoss, validationLoss, bigramLoss: bigram, tokensPerSecond, peakMemoryBytes: peakBytes(device) }));
     return;
   }
   console.log(`\n${await sampleText(model, 'Call me ', 240, device)}\n`);
@@ -192,4 +140,10 @@ async function main(): Promise<void> {
   console.log(`checkpoint: ${checkpoint} (go on with: npm start -- --resume --steps ${steps * 2})\nloss curve: ${path.join(out, 'loss.svg')}`);
 }
 
-await main();
+try {
+  await main();
+} catch (error) {
+  if (!(error instanceof UserError)) throw error;
+  console.error(`train-gpt: ${error.message}`);
+  process.exitCode = 1;
+}

@@ -7,14 +7,12 @@ const HEIGHT = 360;
 const MARGIN = { left: 48, right: 16, top: 28, bottom: 36 };
 
 /** Draws training losses by step, and the bigram model's loss as a dashed line. */
-export function lossCurveSvg(losses: readonly { step: number; loss: number }[], bigram: number): string {
-  const x = scaleLinear([losses[0]?.step ?? 0, losses[losses.length - 1]?.step ?? 1], [MARGIN.left, WIDTH - MARGIN.right]);
-  const values = losses.map((l) => l.loss);
-  const y = scaleLinear([Math.min(bigram, ...values) - 0.1, Math.max(bigram, ...values) + 0.1], [HEIGHT - MARGIN.bottom, MARGIN.top]).nice();
-  const path = line<{ step: number; loss: number }>(
-    (d) => x(d.step),
-    (d) => y(d.loss),
-  )(losses as { step: number; loss: number }[]);
+export function lossCurveSvg(losses: readonly number[], bigram: number): string {
+  const x = scaleLinear([0, Math.max(1, losses.length - 1)], [MARGIN.left, WIDTH - MARGIN.right]);
+  const lowest = losses.reduce((a, b) => Math.min(a, b), bigram);
+  const highest = losses.reduce((a, b) => Math.max(a, b), bigram);
+  const y = scaleLinear([lowest - 0.1, highest + 0.1], [HEIGHT - MARGIN.bottom, MARGIN.top]).nice();
+  const path = line<number>((_, step) => x(step), y)([...losses]);
   const yTicks = y
     .ticks(6)
     .map(

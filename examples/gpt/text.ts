@@ -29,22 +29,35 @@ export function makeRandom(seed: number): () => number {
   };
 }
 
-/** Random windows: inputs `[batch, length]` and the same moved on by one byte. */
-export function sampleBatch(bytes: Uint8Array, batch: number, length: number, random: () => number, device: DeviceName): [Tensor, Tensor] {
-  const inputs = new BigInt64Array(batch * length);
-  const targets = new BigInt64Array(batch * length);
-  for (let b = 0; b < batch; b++) {
-    const start = Math.floor(random() * (bytes.length - length - 1));
+/** Windows that begin at `starts`: inputs `[starts, length]` and the same moved on by one byte. */
+export function windowsAt(bytes: Uint8Array, starts: readonly number[], length: number, device: DeviceName): [Tensor, Tensor] {
+  const inputs = new BigInt64Array(starts.length * length);
+  const targets = new BigInt64Array(starts.length * length);
+  starts.forEach((start, row) => {
     for (let t = 0; t < length; t++) {
-      inputs[b * length + t] = BigInt(bytes[start + t] as number);
-      targets[b * length + t] = BigInt(bytes[start + t + 1] as number);
+      inputs[row * length + t] = BigInt(bytes[start + t] as number);
+      targets[row * length + t] = BigInt(bytes[start + t + 1] as number);
     }
-  }
-  return [inputs, targets].map((ids) => tensor(ids, { device }).reshape(batch, length)) as [Tensor, Tensor];
+  });
+  return [inputs, targets].map((ids) => tensor(ids, { device }).reshape(starts.length, length)) as [Tensor, Tensor];
 }
 
-/** Mean negative log likelihood, in nats a byte, of a bigram model with add-one smoothing fitted on the training part. */
-export function bigramLoss({ train, validation }: Text): number {
+/** Random windows to learn from. */
+export function sampleBatch(bytes: Uint8Array, batch: number, length: number, random: () => number, device: DeviceName): [Tensor, Tensor] {
+  const starts = Array.from({ length: batch }, () => Math.floor(random() * (bytes.length - length - 1)));
+  return windowsAt(bytes, starts, length, device);
+}
+
+/** Where the windows begin on which models are compared: side by side, so that each byte after the first is a target once. */
+export function evaluationStarts(bytes: Uint8Array, length: number): number[] {
+  return Array.from({ length: Math.floor((bytes.length - 1) / length) }, (_, i) => i * length);
+}
+
+/**
+ * Mean negative log likelihood, in nats a byte, of a bigram model with add-one smoothing fitted on the training part, of the targets of the
+ * windows of {@link evaluationStarts}.
+ */
+export function bigramLoss({ train, validation }: Text, length: number): number {
   const counts = new Float64Array(256 * 256).fill(1);
   const totals = new Float64Array(256).fill(256);
   for (let i = 1; i < train.length; i++) {
@@ -54,9 +67,12 @@ export function bigramLoss({ train, validation }: Text): number {
     totals[before] = (totals[before] as number) + 1;
   }
   let loss = 0;
-  for (let i = 1; i < validation.length; i++) {
-    const before = validation[i - 1] as number;
-    loss -= Math.log((counts[before * 256 + (validation[i] as number)] as number) / (totals[before] as number));
+  const starts = evaluationStarts(validation, length);
+  for (const start of starts) {
+    for (let i = start + 1; i <= start + length; i++) {
+      const before = validation[i - 1] as number;
+      loss -= Math.log((counts[before * 256 + (validation[i] as number)] as number) / (totals[before] as number));
+    }
   }
-  return loss / (validation.length - 1);
+  return loss / (starts.length * length);
 }

@@ -1,49 +1,50 @@
 /** Saving and loading tensors in safetensors files, a tensor at a time. */
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { cpu, type Device, type DeviceName, device as deviceOf } from '../core/device.js';
-import { CheckpointError } from '../core/errors.js';
-import { Tensor } from '../core/tensor.js';
+import { ArgumentError, CheckpointError } from '../core/errors.js';
+import type { Tensor } from '../core/tensor.js';
 import { rawArray } from '../core/values.js';
 import { makeFromValues, valueAccess } from '../ops/construct.js';
-import { encodeHeader, type Header, headerLength, parseHeader } from './format.js';
+import { describe, requireTensor } from '../ops/operand.js';
+import { CHUNK_BYTES, readFully, writeFully } from './chunks.js';
+import { encodeHeader, type Header, headerLength, parseHeader, type TensorEntry } from './format.js';
 
 /** Options of {@link saveSafetensors}. */
 export interface SaveOptions {
   /** Strings kept in the header. */
   metadata?: Record<string, string>;
+  /** @internal */
+  chunkBytes?: number;
 }
 
 /**
- * Writes tensors to a file, streaming: at most one tensor is in host memory at a time. The file appears under its name only
+ * Writes tensors to a file, streaming: at most 64 MiB are copied to host memory at a time. The file appears under its name only
  * when it is complete.
  *
+ * @throws CheckpointError if the file cannot be written
  * @see https://github.com/huggingface/safetensors for the format
  */
-export async function saveSafetensors(path: string, tensors: Record<string, Tensor>, { metadata = {} }: SaveOptions = {}): Promise<void> {
+export async function saveSafetensors(path: string, tensors: Record<string, Tensor>, { metadata = {}, chunkBytes = CHUNK_BYTES }: SaveOptions = {}): Promise<void> {
   const entries = Object.entries(tensors);
   if (Object.hasOwn(tensors, '__metadata__')) throw new CheckpointError(`${path}: the format keeps the name "__metadata__" for itself; rename the tensor`, { file: path });
-  for (const [name, t] of entries)
-    if (!(t instanceof Tensor))
-      throw new CheckpointError(`${path}: "${name}" is no tensor; a state dict of an optimizer holds numbers too: keep those in the metadata`, { file: path, tensor: name });
-  for (const [name, value] of Object.entries(metadata))
-    if (typeof value !== 'string') throw new CheckpointError(`${path}: metadata are strings, "${name}" is of type ${typeof value}`, { file: path, name });
+  for (const [name, t] of entries) requireTensor(t, 'saveSafetensors', name);
+  for (const [key, value] of Object.entries(metadata)) {
+    if (typeof value !== 'string') throw new ArgumentError(`saveSafetensors: metadata "${key}" must be a string, got ${describe(value)}`, { key, value });
+  }
   const temporary = `${path}.${process.pid}.partial`;
   const file = await open(temporary, 'w').catch((error: Error) => {
     throw new CheckpointError(`${path}: cannot be written: ${error.message}`, { file: path }, { cause: error });
   });
   try {
-    await writeAll(
-      file,
-      encodeHeader(
-        entries.map(([name, t]) => ({ name, dtype: t.dtype, shape: t.shape, bytes: t.nbytes })),
-        metadata,
-      ),
+    const header = encodeHeader(
+      entries.map(([name, t]) => ({ name, dtype: t.dtype, shape: t.shape, bytes: t.nbytes })),
+      metadata,
     );
+    await writeFully(file, path, 0, header);
+    let at = header.length;
     for (const [, t] of entries) {
-      const raw = rawArray(t.dtype, t.numel());
-      if (raw.byteLength === 0) continue;
-      await valueAccess().read(t.detach().contiguous(), raw);
-      await writeAll(file, new Uint8Array(raw.buffer, raw.byteOffset, raw.byteLength));
+      await writeTensor(file, path, at, t, chunkBytes);
+      at += t.nbytes;
     }
     await file.sync();
   } catch (error) {
@@ -53,6 +54,20 @@ export async function saveSafetensors(path: string, tensors: Record<string, Tens
   }
   await file.close();
   await rename(temporary, path);
+}
+
+/** Writes the elements of a tensor in row-major order, a piece at a time. */
+async function writeTensor(file: FileHandle, path: string, at: number, t: Tensor, chunkBytes: number): Promise<void> {
+  const { itemsize } = t.dtype;
+  const flat = t.detach().contiguous().reshape(-1);
+  const most = Math.max(1, Math.floor(chunkBytes / itemsize));
+  const raw = rawArray(t.dtype, Math.min(most, flat.numel()));
+  for (let done = 0; done < flat.numel(); done += most) {
+    const count = Math.min(most, flat.numel() - done);
+    const piece = raw.subarray(0, count);
+    await valueAccess().read(flat.narrow(0, done, count), piece);
+    await writeFully(file, path, at + done * itemsize, new Uint8Array(piece.buffer, piece.byteOffset, piece.byteLength));
+  }
 }
 
 /** A safetensors file whose tensors are read when asked for. */
@@ -96,12 +111,26 @@ export class SafetensorsFile {
     const entry = this.header.tensors.get(name);
     if (entry === undefined) throw new CheckpointError(`${this.path}: there is no tensor "${name}"`, { file: this.path, tensor: name, names: this.names });
     const numel = entry.shape.reduce((a, b) => a * b, 1);
-    const raw = rawArray(entry.dtype, numel);
+    const raw = this.allocate(name, entry, numel);
     const bytes = new Uint8Array(raw.buffer, raw.byteOffset, raw.byteLength);
-    await readInto(this.file, this.path, this.header.dataStart + entry.begin, bytes);
+    await readFully(this.file, this.path, this.header.dataStart + entry.begin, bytes);
     const target = deviceOf(device);
     if (target === cpu && numel > 0) return valueAccess().adopt(raw, entry.shape, entry.dtype);
     return makeFromValues(raw, entry.shape, entry.dtype, target);
+  }
+
+  /** Host memory for a tensor. A sparse file claims any size, and JavaScript's own error names neither file nor tensor. */
+  private allocate(name: string, { dtype, begin, end }: TensorEntry, numel: number): ReturnType<typeof rawArray> {
+    try {
+      return rawArray(dtype, numel);
+    } catch (error) {
+      const bytes = end - begin;
+      throw new CheckpointError(
+        `${this.path}: no memory for tensor "${name}" of ${bytes} bytes: ${(error as Error).message}`,
+        { file: this.path, tensor: name, bytes },
+        { cause: error },
+      );
+    }
   }
 
   close(): Promise<void> {
@@ -115,26 +144,8 @@ export class SafetensorsFile {
 
 async function readAt(file: FileHandle, path: string, at: number, length: number): Promise<Uint8Array> {
   const bytes = new Uint8Array(length);
-  await readInto(file, path, at, bytes);
+  await readFully(file, path, at, bytes);
   return bytes;
-}
-
-/** The system takes at most 2 GiB in one call, and Node aborts on more. */
-const MOST_AT_ONCE = 2 ** 30;
-
-async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<void> {
-  for (let done = 0; done < bytes.length; ) {
-    const { bytesWritten } = await file.write(bytes, done, Math.min(bytes.length - done, MOST_AT_ONCE));
-    done += bytesWritten;
-  }
-}
-
-async function readInto(file: FileHandle, path: string, at: number, bytes: Uint8Array): Promise<void> {
-  for (let done = 0; done < bytes.length; ) {
-    const { bytesRead } = await file.read(bytes, done, Math.min(bytes.length - done, MOST_AT_ONCE), at + done);
-    if (bytesRead === 0) throw new CheckpointError(`${path}: the file ends at byte ${at + done}, ${bytes.length - done} more were expected`, { file: path });
-    done += bytesRead;
-  }
 }
 
 /** Reads all tensors of a file. @throws CheckpointError for a damaged or hostile file */

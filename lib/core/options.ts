@@ -60,3 +60,13 @@ export function withDefaults<T extends object>(op: string, defaults: T, given: P
   }
   return complete;
 }
+
+/** @throws ArgumentError unless each of the sizes, by their names, is a whole number from 0, or from `least` */
+export function checkSizesOf(op: string, sizes: Readonly<Record<string, unknown>>, least = 0): void {
+  for (const [name, size] of Object.entries(sizes)) checkNumber(op, name, size, { from: least, whole: true });
+}
+
+/** @throws ArgumentError unless `p` is a number from 0 to 1 */
+export function checkProbability(op: string, name: string, p: unknown): void {
+  checkNumber(op, name, p, { from: 0, to: 1 });
+}

@@ -1,4 +1,5 @@
 /** Activation functions as modules. Those with `inplace` overwrite their input instead of allocating. */
+import { checkNumber, checkOneOf, checkSizesOf, unexpected } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { type GeluApproximate, gelu, softplus } from '../ops/activation.js';
 import { celu, glu, hardshrink, hardtanh, logsigmoid, prelu, softshrink, softsign, tanhshrink, threshold } from '../ops/activation-composites.js';
@@ -50,6 +51,7 @@ export class LeakyReLU extends InPlaceActivation {
 
   constructor(negativeSlope = 0.01, options: InPlaceOption = {}) {
     super(options);
+    checkNumber('LeakyReLU', 'negativeSlope', negativeSlope);
     this.negativeSlope = negativeSlope;
   }
 
@@ -69,6 +71,8 @@ export class PReLU extends Module {
 
   constructor(numParameters = 1, { init = 0.25, ...options }: LayerOptions & { init?: number } = {}) {
     super();
+    checkSizesOf('PReLU', { numParameters }, 1);
+    checkNumber('PReLU', 'init', init);
     this.weight = new Parameter(full([numParameters], init, options));
   }
 
@@ -87,6 +91,7 @@ export class ELU extends InPlaceActivation {
 
   constructor(alpha = 1, options: InPlaceOption = {}) {
     super(options);
+    checkNumber('ELU', 'alpha', alpha);
     this.alpha = alpha;
   }
 
@@ -106,6 +111,8 @@ export class CELU extends InPlaceActivation {
 
   constructor(alpha = 1, options: InPlaceOption = {}) {
     super(options);
+    checkNumber('CELU', 'alpha', alpha);
+    if (alpha === 0) throw unexpected('CELU', 'alpha', 'other than 0', alpha);
     this.alpha = alpha;
   }
 
@@ -132,6 +139,7 @@ export class GELU extends Module {
 
   constructor({ approximate = 'none' }: { approximate?: GeluApproximate } = {}) {
     super();
+    checkOneOf('GELU', 'approximate', approximate, ['none', 'tanh']);
     this.approximate = approximate;
   }
 
@@ -200,6 +208,8 @@ export class Hardtanh extends InPlaceActivation {
 
   constructor(minVal = -1, maxVal = 1, options: InPlaceOption = {}) {
     super(options);
+    checkNumber('Hardtanh', 'minVal', minVal);
+    checkNumber('Hardtanh', 'maxVal', maxVal, { above: minVal });
     this.minVal = minVal;
     this.maxVal = maxVal;
   }
@@ -221,6 +231,8 @@ export class Softplus extends Module {
 
   constructor(beta = 1, limit = 20) {
     super();
+    checkNumber('Softplus', 'beta', beta);
+    checkNumber('Softplus', 'threshold', limit);
     this.beta = beta;
     this.threshold = limit;
   }
@@ -254,6 +266,7 @@ export class Hardshrink extends Module {
 
   constructor(lambd = 0.5) {
     super();
+    checkNumber('Hardshrink', 'lambd', lambd);
     this.lambd = lambd;
   }
 
@@ -272,6 +285,7 @@ export class Softshrink extends Module {
 
   constructor(lambd = 0.5) {
     super();
+    checkNumber('Softshrink', 'lambd', lambd, { from: 0 });
     this.lambd = lambd;
   }
 
@@ -291,6 +305,8 @@ export class Threshold extends Module {
 
   constructor(limit: number, value: number) {
     super();
+    checkNumber('Threshold', 'threshold', limit);
+    checkNumber('Threshold', 'value', value);
     this.threshold = limit;
     this.value = value;
   }
@@ -310,6 +326,7 @@ export class GLU extends Module {
 
   constructor(dim = -1) {
     super();
+    checkNumber('GLU', 'dim', dim, { whole: true });
     this.dim = dim;
   }
 
@@ -328,6 +345,7 @@ abstract class AlongDim extends Module {
 
   constructor(dim = -1) {
     super();
+    checkNumber(this.constructor.name, 'dim', dim, { whole: true });
     this.dim = dim;
   }
 

@@ -1,7 +1,9 @@
 /** Multi-head attention with PyTorch's parameter layout. */
 import { bool } from '../core/dtype.js';
-import { ArgumentError } from '../core/errors.js';
-import type { Tensor } from '../core/tensor.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
+import { checkProbability, checkSizesOf, unexpected } from '../core/options.js';
+import { formatShape } from '../core/shape.js';
+import { Tensor } from '../core/tensor.js';
 import { scaledDotProductAttention } from '../ops/attention.js';
 import { empty } from '../ops/factories.js';
 import { linear } from '../ops/matmul.js';
@@ -60,6 +62,8 @@ export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, valu
     { dropout: p = 0, bias = true, batchFirst = false, kdim = embedDim, vdim = embedDim, ...options }: MultiheadAttentionOptions = {},
   ) {
     super();
+    checkSizesOf('MultiheadAttention', { embedDim, numHeads, kdim, vdim }, 1);
+    checkProbability('MultiheadAttention', 'dropout', p);
     if (embedDim % numHeads !== 0) throw new ArgumentError(`MultiheadAttention: ${embedDim} features do not divide into ${numHeads} heads`, { embedDim, numHeads });
     this.embedDim = embedDim;
     this.numHeads = numHeads;
@@ -84,6 +88,7 @@ export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, valu
 
   forward(query: Tensor, key: Tensor, value: Tensor, options: MultiheadAttentionCall = {}): [Tensor, Tensor | null] {
     const { keyPaddingMask = null, attnMask = null, needWeights = true, averageAttnWeights = true, isCausal = false } = options;
+    this.checkInputs({ query, key, value });
     const single = query.ndim === 2;
     const batched = single ? [query, key, value].map((t) => t.unsqueeze(this.batchFirst ? 0 : 1)) : [query, key, value];
     const [q, k, v] = batched.map((t) => (this.batchFirst ? t : t.transpose(0, 1))) as [Tensor, Tensor, Tensor]; // [N, S, E]
@@ -98,6 +103,21 @@ export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, valu
     const out = this.batchFirst ? projected : projected.transpose(0, 1);
     const shown = weights === null ? null : averageAttnWeights ? weights.mean(1) : weights;
     return single ? [out.squeeze(this.batchFirst ? 0 : 1), shown?.squeeze(0) ?? null] : [out, shown];
+  }
+
+  /** @throws ShapeError unless all are batches, or all are not, of features of their sizes */
+  private checkInputs(inputs: { query: Tensor; key: Tensor; value: Tensor }): void {
+    const { query } = inputs;
+    for (const [name, t] of Object.entries(inputs)) {
+      if (!(t instanceof Tensor)) throw unexpected('MultiheadAttention', name, 'a tensor', t);
+      if ((t.ndim !== 2 && t.ndim !== 3) || t.ndim !== query.ndim)
+        throw new ShapeError(`MultiheadAttention: expected query, key and value of 3 dims, or of 2 without a batch, got ${name} of shape ${formatShape(t.shape)}`, {
+          argument: name,
+        });
+    }
+    if (query.shape[query.ndim - 1] !== this.embedDim) {
+      throw new ShapeError(`MultiheadAttention: expected a query of ${this.embedDim} features, got shape ${formatShape(query.shape)}`, { shape: query.shape });
+    }
   }
 
   /** One product where all three inputs are the same tensor. */

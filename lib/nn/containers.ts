@@ -1,7 +1,6 @@
 /** Containers of modules and parameters. What they hold are properties named by position or key, as in PyTorch. */
 import { ArgumentError } from '../core/errors.js';
 import type { Tensor } from '../core/tensor.js';
-import { type Named, pairsOf } from './member-order.js';
 import { type AnyModule, Module } from './module.js';
 import { Parameter } from './parameter.js';
 
@@ -12,13 +11,20 @@ function itemAt<T>(kind: string, list: readonly T[], index: number): T {
   return found;
 }
 
+/** Values by name: an object, or pairs (a Map too), which keep the order of names that are whole numbers. */
+export type Named<T> = Readonly<Record<string, T>> | Iterable<readonly [name: string, value: T]>;
+
+function pairsOf<T>(named: Named<T>): readonly (readonly [string, T])[] {
+  return Symbol.iterator in named ? [...(named as Iterable<readonly [string, T]>)] : Object.entries(named);
+}
+
 /** Modules one after another; the first takes the arguments, each next one the result. */
 export class Sequential extends Module {
-  constructor(...modules: Module[] | [Record<string, Module>]) {
+  constructor(...modules: Module[] | [Named<Module>]) {
     super();
     const [first] = modules;
-    const named =
-      first !== undefined && !(first instanceof Module) ? Object.entries(first as Record<string, Module>) : (modules as Module[]).map((m, i) => [String(i), m] as const);
+    const isNamed = typeof first === 'object' && first !== null;
+    const named = isNamed ? pairsOf(first as Named<Module>) : (modules as Module[]).map((m, i) => [String(i), m] as const);
     for (const [name, module] of named) this.registerModule(name, module);
   }
 

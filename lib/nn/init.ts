@@ -1,8 +1,8 @@
 /** Initialisation of parameters, in place and outside the graph. */
-
 import { noGrad } from '../autograd/grad-mode.js';
 import { float64 } from '../core/dtype.js';
-import { ArgumentError, ShapeError } from '../core/errors.js';
+import { ShapeError } from '../core/errors.js';
+import { checkNumber, checkOneOf, unexpected } from '../core/options.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { randn } from '../ops/random.js';
@@ -10,8 +10,11 @@ import { randn } from '../ops/random.js';
 /** Activation that follows a layer; decides its gain. */
 export type Nonlinearity = 'linear' | 'sigmoid' | 'tanh' | 'relu' | 'leaky_relu' | 'selu';
 
+const nonlinearities: readonly Nonlinearity[] = ['linear', 'sigmoid', 'tanh', 'relu', 'leaky_relu', 'selu'];
+
 /** The factor that keeps the variance through an activation. @see PyTorch `nn.init.calculate_gain` */
 export function calculateGain(nonlinearity: Nonlinearity, slope = 0.01): number {
+  checkOneOf('nn.init.calculateGain', 'nonlinearity', nonlinearity, nonlinearities);
   switch (nonlinearity) {
     case 'tanh':
       return 5 / 3;
@@ -32,27 +35,27 @@ function fans(t: Tensor): { fanIn: number; fanOut: number } {
   return { fanIn: (t.shape[1] as number) * receptive, fanOut: (t.shape[0] as number) * receptive };
 }
 
-/** @throws ArgumentError for what is no number: these take numbers in order, no options */
-function requireNumbers(op: string, ...values: unknown[]): void {
-  const wrong = values.find((value) => typeof value !== 'number' || Number.isNaN(value));
-  if (wrong !== undefined) throw new ArgumentError(`nn.init.${op}: expected numbers, got ${typeof wrong === 'object' ? 'an object' : String(wrong)}`, { op, given: wrong });
-}
-
-/** Uniform numbers in [low, high). */
+/** Uniform numbers in [low, high). @throws ArgumentError unless low <= high */
 export function uniform_(t: Tensor, low = 0, high = 1): Tensor {
-  requireNumbers('uniform_', low, high);
+  if (!(low <= high)) throw unexpected('nn.init.uniform_', '[low, high)', 'a range', [low, high]);
   return noGrad(() => t.uniform_(low, high));
 }
 
-/** Normal numbers. */
+/** Normal numbers. @throws ArgumentError for a negative standard deviation */
 export function normal_(t: Tensor, mean = 0, std = 1): Tensor {
-  requireNumbers('normal_', mean, std);
+  checkNormal('nn.init.normal_', mean, std);
   return noGrad(() => t.normal_(mean, std));
+}
+
+function checkNormal(op: string, mean: unknown, std: unknown): void {
+  checkNumber(op, 'mean', mean);
+  checkNumber(op, 'std', std, { from: 0 });
 }
 
 /** Normal numbers, drawn again (by clamping the tails' quantiles) outside [low, high]. */
 export function truncNormal_(t: Tensor, mean = 0, std = 1, low = -2, high = 2): Tensor {
-  requireNumbers('truncNormal_', mean, std, low, high);
+  checkNormal('nn.init.truncNormal_', mean, std);
+  if (!(low <= high)) throw unexpected('nn.init.truncNormal_', '[low, high]', 'a range', [low, high]);
   return noGrad(() => {
     t.normal_(mean, std);
     for (let i = 0; i < 8; i++) {
@@ -65,7 +68,6 @@ export function truncNormal_(t: Tensor, mean = 0, std = 1, low = -2, high = 2): 
 
 /** One value everywhere. */
 export function constant_(t: Tensor, value: number): Tensor {
-  requireNumbers('constant_', value);
   return noGrad(() => t.fill_(value));
 }
 
@@ -96,6 +98,7 @@ export interface KaimingOptions {
 }
 
 function kaimingStd(t: Tensor, { a = 0, mode = 'fan_in', nonlinearity = 'leaky_relu' }: KaimingOptions): number {
+  checkOneOf('nn.init', 'mode', mode, ['fan_in', 'fan_out']);
   const fan = mode === 'fan_in' ? fans(t).fanIn : fans(t).fanOut;
   return fan === 0 ? 0 : calculateGain(nonlinearity, a) / Math.sqrt(fan);
 }

@@ -2,6 +2,7 @@
 import type { Device, DeviceName } from '../core/device.js';
 import type { DType } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
+import { checkNumber, checkProbability, checkSizesOf, unexpected } from '../core/options.js';
 import { formatShape, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { empty } from '../ops/factories.js';
@@ -33,6 +34,7 @@ export class Linear extends Module {
 
   constructor(inFeatures: number, outFeatures: number, { bias = true, ...options }: LayerOptions & { bias?: boolean } = {}) {
     super();
+    checkSizesOf('Linear', { inFeatures, outFeatures });
     this.inFeatures = inFeatures;
     this.outFeatures = outFeatures;
     this.weight = makeParameter([outFeatures, inFeatures], options);
@@ -66,6 +68,8 @@ export class Bilinear extends Module<[input1: Tensor, input2: Tensor]> {
 
   constructor(in1Features: number, in2Features: number, outFeatures: number, { bias = true, ...options }: LayerOptions & { bias?: boolean } = {}) {
     super();
+    checkSizesOf('Bilinear', { in1Features }, 1);
+    checkSizesOf('Bilinear', { in2Features, outFeatures });
     this.in1Features = in1Features;
     this.in2Features = in2Features;
     this.outFeatures = outFeatures;
@@ -106,7 +110,8 @@ export class Embedding extends Module {
   /** @throws ArgumentError for a padding index out of range */
   constructor(numEmbeddings: number, embeddingDim: number, { paddingIdx = null, ...options }: EmbeddingOptions = {}) {
     super();
-    if (paddingIdx !== null && !(paddingIdx >= -numEmbeddings && paddingIdx < numEmbeddings))
+    checkSizesOf('Embedding', { numEmbeddings, embeddingDim });
+    if (paddingIdx !== null && !(Number.isInteger(paddingIdx) && paddingIdx >= -numEmbeddings && paddingIdx < numEmbeddings))
       throw new ArgumentError(`Embedding: paddingIdx ${paddingIdx} is out of range for ${numEmbeddings} rows`, { paddingIdx, numEmbeddings });
     this.numEmbeddings = numEmbeddings;
     this.embeddingDim = embeddingDim;
@@ -146,7 +151,7 @@ export class Dropout extends Module {
   /** @throws ArgumentError unless 0 <= p <= 1 */
   constructor(p = 0.5) {
     super();
-    if (!(p >= 0 && p <= 1)) throw new ArgumentError(`Dropout: expected a probability between 0 and 1, got ${p}`, { p });
+    checkProbability('Dropout', 'p', p);
     this.p = p;
   }
 
@@ -173,6 +178,8 @@ export class Flatten extends Module {
 
   constructor(startDim = 1, endDim = -1) {
     super();
+    checkNumber('Flatten', 'startDim', startDim, { whole: true });
+    checkNumber('Flatten', 'endDim', endDim, { whole: true });
     this.startDim = startDim;
     this.endDim = endDim;
   }
@@ -193,6 +200,9 @@ export class Unflatten extends Module {
 
   constructor(dim: number, unflattenedSize: Shape) {
     super();
+    checkNumber('Unflatten', 'dim', dim, { whole: true });
+    if (!Array.isArray(unflattenedSize)) throw unexpected('Unflatten', 'unflattenedSize', 'a list of sizes', unflattenedSize);
+    for (const size of unflattenedSize) checkNumber('Unflatten', 'each size', size, { from: -1, whole: true });
     this.dim = dim;
     this.unflattenedSize = [...unflattenedSize];
   }
@@ -213,6 +223,8 @@ export class CosineSimilarity extends Module<[x1: Tensor, x2: Tensor]> {
 
   constructor({ dim = 1, eps = 1e-8 }: { dim?: number; eps?: number } = {}) {
     super();
+    checkNumber('CosineSimilarity', 'dim', dim, { whole: true });
+    checkNumber('CosineSimilarity', 'eps', eps);
     this.dim = dim;
     this.eps = eps;
   }
@@ -228,6 +240,9 @@ export class PairwiseDistance extends Module<[x1: Tensor, x2: Tensor]> {
 
   constructor(options: { p?: number; eps?: number; keepdim?: boolean } = {}) {
     super();
+    const { p = 2, eps = 1e-6 } = options;
+    if (typeof p !== 'number' || Number.isNaN(p)) throw unexpected('PairwiseDistance', 'p', 'a number', p);
+    checkNumber('PairwiseDistance', 'eps', eps);
     this.options = options;
   }
 

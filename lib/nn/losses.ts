@@ -1,4 +1,5 @@
 /** Losses as modules; each has the options of the function of its name. */
+import { checkNumber, checkOneOf, type NumberRule, unexpected } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import {
   binaryCrossEntropyWithLogits,
@@ -27,6 +28,19 @@ import { Module } from './module.js';
 
 type Pair = [input: Tensor, target: Tensor];
 
+const reductions = ['none', 'mean', 'sum'];
+
+/** Bounds of the numbers among the options, as in PyTorch. */
+const numberRules: Readonly<Record<string, NumberRule>> = {
+  labelSmoothing: { from: 0, to: 1 },
+  ignoreIndex: { whole: true },
+  beta: { from: 0 },
+  delta: { above: 0 },
+  margin: {},
+  eps: {},
+  p: {},
+};
+
 /** A loss of an input and a target, with options that hold no tensors. */
 abstract class Loss<O extends object, Args extends readonly unknown[] = Pair> extends Module<Args> {
   readonly options: O;
@@ -34,6 +48,20 @@ abstract class Loss<O extends object, Args extends readonly unknown[] = Pair> ex
   constructor(options: O = {} as O) {
     super();
     this.options = options;
+    this.checkOptions(options as Readonly<Record<string, unknown>>);
+  }
+
+  /** Checks options here already, where they are written, and not only at the first call. */
+  private checkOptions(options: Readonly<Record<string, unknown>>): void {
+    const op = this.constructor.name;
+    if (typeof options !== 'object' || options === null) throw unexpected(op, 'options', 'an object', options);
+    const allowed = this instanceof KLDivLoss ? [...reductions, 'batchmean'] : reductions;
+    for (const [name, value] of Object.entries(options)) {
+      if (value === undefined) continue;
+      if (name === 'reduction') checkOneOf(op, name, value, allowed);
+      const rule = this instanceof TripletMarginLoss && name === 'margin' ? { above: 0 } : numberRules[name];
+      if (rule !== undefined) checkNumber(op, name, value, rule);
+    }
   }
 }
 

@@ -11,8 +11,9 @@ import { ArgumentError } from '../core/errors.js';
 import { swapData } from '../core/swap-data.js';
 import { setGrad, Tensor } from '../core/tensor.js';
 import { moduleWatch } from '../core/watch.js';
+import { describe, requireTensor } from '../ops/operand.js';
 import { describeModule } from './describe.js';
-import { membersOf, type NumericPlaces, notePlace } from './member-order.js';
+import { members, setMember } from './members.js';
 import {
   addHook,
   type BackwardHook,
@@ -60,8 +61,8 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   readonly hooks!: ModuleHooks;
   /** @internal */
   readonly bufferNames!: Map<string, boolean>;
-  /** @internal */
-  readonly numericPlaces!: NumericPlaces;
+  /** @internal names in order of registration, where JavaScript's order is another */
+  memberOrder!: string[] | null;
 
   constructor() {
     const self = ((...args: Args): Result => callModule(self, args as unknown as never[]) as Result) as unknown as this;
@@ -72,8 +73,8 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     hide(self, 'trainingFlag', true);
     hide(self, 'compiled', null);
     hide(self, 'hooks', makeHooks());
+    hide(self, 'memberOrder', null);
     hide(self, 'bufferNames', new Map<string, boolean>());
-    hide(self, 'numericPlaces', new Map<string, number>());
     // biome-ignore lint/correctness/noConstructorReturn: this is what makes modules callable.
     return self;
   }
@@ -93,24 +94,25 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 
   /** Adds a tensor that is part of the state but not trained; with `persistent: false` it is left out of the state dict. */
   registerBuffer(name: string, tensor: Tensor | null, { persistent = true } = {}): void {
-    this.addMember(name, tensor);
+    if (tensor !== null) requireTensor(tensor, 'registerBuffer', name);
+    setMember(this, name, tensor);
     this.bufferNames.set(name, persistent);
-  }
-
-  private addMember(name: string, value: unknown): void {
-    checkName(this, name);
-    notePlace(this, this.numericPlaces, name);
-    (this as Record<string, unknown>)[name] = value;
   }
 
   /** Adds a parameter by name, as assigning the property does. */
   registerParameter(name: string, parameter: Parameter | null): void {
-    this.addMember(name, parameter);
+    if (parameter !== null && !(parameter instanceof Parameter))
+      throw new ArgumentError(`registerParameter: expected "${name}" to be an nn.Parameter or null, got ${describe(parameter)}`, { name });
+    setMember(this, name, parameter);
   }
 
-  /** Adds a child by name, as assigning the property does. */
+  /**
+   * Adds a child by name, as assigning the property does. A name that is a whole number keeps its place among the others only this way:
+   * JavaScript puts such properties first.
+   */
   registerModule(name: string, module: AnyModule): void {
-    this.addMember(name, module);
+    if (!(module instanceof Module)) throw new ArgumentError(`registerModule: expected "${name}" to be a module, got ${describe(module)}`, { name });
+    setMember(this, name, module);
   }
 
   /** As {@link Module.registerModule}. */
@@ -120,7 +122,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 
   /** Direct children with their names. */
   *namedChildren(): Generator<[string, AnyModule]> {
-    for (const [name, value] of membersOf(this, this.numericPlaces)) if (value instanceof Module) yield [name, value];
+    for (const [name, value] of members(this)) if (value instanceof Module) yield [name, value];
   }
 
   *children(): Generator<AnyModule> {
@@ -143,7 +145,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   *namedParameters(prefix = '', { recurse = true, removeDuplicate = true } = {}): Generator<[string, Parameter]> {
     const seen = new Set<Tensor>();
     for (const [path, module] of recurse ? this.namedModules(prefix) : [[prefix, this] as const]) {
-      for (const [name, value] of membersOf(module, module.numericPlaces)) {
+      for (const [name, value] of members(module)) {
         if (!(value instanceof Parameter) || (removeDuplicate && seen.has(value))) continue;
         seen.add(value);
         yield [join(path, name), value];
@@ -361,10 +363,4 @@ function hide(target: object, key: string, value: unknown): void {
 
 function join(prefix: string, name: string): string {
   return prefix === '' ? name : `${prefix}.${name}`;
-}
-
-function checkName(module: object, name: string): void {
-  if (name === '' || name.includes('.')) throw new ArgumentError(`a parameter, buffer or module name must not be empty or contain a dot, got "${name}"`, { name });
-  if (name in module && !Object.prototype.propertyIsEnumerable.call(module, name))
-    throw new ArgumentError(`"${name}" is a member of ${module.constructor.name} and cannot name a parameter, buffer or module`, { name });
 }

@@ -2,16 +2,25 @@
 
 import { noGrad } from '../autograd/grad-mode.js';
 import { int64 } from '../core/dtype.js';
-import { ArgumentError } from '../core/errors.js';
-import type { Shape } from '../core/shape.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
+import { checkNumber, checkSizesOf } from '../core/options.js';
+import { formatShape, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { ones, zeros } from '../ops/factories.js';
 import { layerNorm, rmsNorm } from '../ops/norm.js';
 import { batchNorm, groupNorm } from '../ops/norm-composites.js';
+import { requireTensor } from '../ops/operand.js';
 import { ones_, zeros_ } from './init.js';
 import { type LayerOptions, makeParameter } from './layers.js';
 import { Module } from './module.js';
 import type { Parameter } from './parameter.js';
+
+/** A size or sizes as a list. @throws ArgumentError */
+function checkShape(op: string, shape: number | Shape): Shape {
+  const sizes = Array.isArray(shape) ? [...(shape as Shape)] : [shape as number];
+  for (const size of sizes) checkSizesOf(op, { normalizedShape: size });
+  return sizes;
+}
 
 /** Options of {@link LayerNorm}. */
 export interface LayerNormOptions extends LayerOptions {
@@ -29,7 +38,8 @@ export class LayerNorm extends Module {
 
   constructor(normalizedShape: number | Shape, { eps = 1e-5, elementwiseAffine = true, bias = true, ...options }: LayerNormOptions = {}) {
     super();
-    this.normalizedShape = typeof normalizedShape === 'number' ? [normalizedShape] : [...normalizedShape];
+    this.normalizedShape = checkShape('LayerNorm', normalizedShape);
+    checkNumber('LayerNorm', 'eps', eps);
     this.eps = eps;
     this.weight = elementwiseAffine ? makeParameter(this.normalizedShape, options) : null;
     this.bias = elementwiseAffine && bias ? makeParameter(this.normalizedShape, options) : null;
@@ -66,7 +76,8 @@ export class RMSNorm extends Module {
 
   constructor(normalizedShape: number | Shape, { eps = null, elementwiseAffine = true, ...options }: RMSNormOptions = {}) {
     super();
-    this.normalizedShape = typeof normalizedShape === 'number' ? [normalizedShape] : [...normalizedShape];
+    this.normalizedShape = checkShape('RMSNorm', normalizedShape);
+    if (eps !== null) checkNumber('RMSNorm', 'eps', eps);
     this.eps = eps;
     this.weight = elementwiseAffine ? makeParameter(this.normalizedShape, options) : null;
     this.resetParameters();
@@ -97,6 +108,9 @@ export class GroupNorm extends Module {
   /** @throws ArgumentError if the channels do not divide into the groups */
   constructor(numGroups: number, numChannels: number, { eps = 1e-5, affine = true, ...options }: LayerOptions & { eps?: number; affine?: boolean } = {}) {
     super();
+    checkSizesOf('GroupNorm', { numGroups }, 1);
+    checkSizesOf('GroupNorm', { numChannels });
+    checkNumber('GroupNorm', 'eps', eps);
     if (numChannels % numGroups !== 0) throw new ArgumentError(`GroupNorm: ${numChannels} channels do not divide into ${numGroups} groups`, { numGroups, numChannels });
     this.numGroups = numGroups;
     this.numChannels = numChannels;
@@ -143,6 +157,9 @@ export class BatchNorm1d extends Module {
 
   constructor(numFeatures: number, { eps = 1e-5, momentum = 0.1, affine = true, trackRunningStats = true, ...options }: BatchNormLayerOptions = {}) {
     super();
+    checkSizesOf('BatchNorm1d', { numFeatures });
+    checkNumber('BatchNorm1d', 'eps', eps);
+    if (momentum !== null) checkNumber('BatchNorm1d', 'momentum', momentum);
     this.numFeatures = numFeatures;
     this.eps = eps;
     this.momentum = momentum;
@@ -161,7 +178,10 @@ export class BatchNorm1d extends Module {
   }
 
   forward(input: Tensor): Tensor {
-    const { weight, bias, eps, running_mean, running_var } = this;
+    const { weight, bias, eps, numFeatures, running_mean, running_var } = this;
+    requireTensor(input, 'BatchNorm1d');
+    if ((input.ndim !== 2 && input.ndim !== 3) || input.shape[1] !== numFeatures)
+      throw new ShapeError(`BatchNorm1d: expected shape [N, ${numFeatures}] or [N, ${numFeatures}, L], got ${formatShape(input.shape)}`, { shape: input.shape });
     const training = this.training || running_mean === null;
     const momentum = this.training ? this.nextMomentum() : 0;
     return batchNorm(input, running_mean, running_var, { weight, bias, eps, training, momentum });

@@ -3,11 +3,11 @@ import { noGrad } from '../autograd/grad-mode.js';
 import { CheckpointError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
-import { membersOf } from './member-order.js';
+import { members } from './members.js';
 import type { AnyModule } from './module.js';
 import { Parameter } from './parameter.js';
 
-/** Tensors by dotted name, in the order of the module tree. */
+/** Tensors by dotted name, in the order of the module tree. Names without a dot that are whole numbers come first, as in any object. */
 export type StateDict = Record<string, Tensor>;
 
 /** Names that did not match. */
@@ -19,8 +19,7 @@ export interface LoadResult {
 /** Parameters and persistent buffers; a shared one appears under each of its names. */
 function* stateEntries(root: AnyModule): Generator<[string, Tensor]> {
   const walk = function* (module: AnyModule, prefix: string): Generator<[string, Tensor]> {
-    const entries = membersOf(module, module.numericPlaces);
-    for (const [name, value] of entries) if (value instanceof Parameter) yield [prefix + name, value];
+    for (const [name, value] of members(module)) if (value instanceof Parameter) yield [prefix + name, value];
     for (const [name, persistent] of module.bufferNames) {
       const value = (module as unknown as Record<string, Tensor | null>)[name];
       if (persistent && value) yield [prefix + name, value];

@@ -1,6 +1,7 @@
 /** The transformer of "Attention is all you need", numerically PyTorch's given the same weights. */
 import { float32 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
+import { checkOneOf, checkSizesOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { gelu, relu } from '../ops/activation.js';
 import { full, type TensorOptions } from '../ops/factories.js';
@@ -49,6 +50,8 @@ function settingsOf({
   bias = true,
   ...place
 }: TransformerLayerOptions): Settings {
+  checkSizesOf('TransformerLayer', { dimFeedforward });
+  if (typeof activation !== 'function') checkOneOf('TransformerLayer', 'activation', activation, Object.keys(activations));
   return {
     dimFeedforward,
     dropout,
@@ -199,6 +202,7 @@ export class TransformerEncoder extends Module<[src: Tensor, masks?: EncoderMask
   constructor(makeLayer: () => TransformerEncoderLayer, numLayers: number, norm: LayerNorm | null = null) {
     super();
     requireMaker(makeLayer, 'TransformerEncoder');
+    checkSizesOf('TransformerEncoder', { numLayers });
     this.layers = new ModuleList(Array.from({ length: numLayers }, () => makeLayer()));
     this.norm = norm;
   }
@@ -219,6 +223,7 @@ export class TransformerDecoder extends Module<[tgt: Tensor, memory: Tensor, mas
   constructor(makeLayer: () => TransformerDecoderLayer, numLayers: number, norm: LayerNorm | null = null) {
     super();
     requireMaker(makeLayer, 'TransformerDecoder');
+    checkSizesOf('TransformerDecoder', { numLayers });
     this.layers = new ModuleList(Array.from({ length: numLayers }, () => makeLayer()));
     this.norm = norm;
   }

@@ -1,6 +1,7 @@
 /** Gradient clipping, and parameters as one vector. */
 import { noGrad } from '../autograd/grad-mode.js';
 import { ArgumentError, AutogradError, ShapeError } from '../core/errors.js';
+import { unexpected } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
 import { tensor } from '../ops/factories.js';
 import { cat, stack } from '../ops/join.js';
@@ -17,6 +18,11 @@ export interface ClipOptions {
 /** A tensor can be iterated over too, so it is asked for first. */
 function listOf(parameters: Tensor | Iterable<Tensor>): Tensor[] {
   return parameters instanceof Tensor ? [parameters] : [...parameters];
+}
+
+/** A limit may be infinite. */
+function checkLimit(op: string, name: string, value: unknown): void {
+  if (typeof value !== 'number' || Number.isNaN(value)) throw unexpected(op, name, 'a number', value);
 }
 
 function gradientsOf(parameters: Tensor | Iterable<Tensor>): Tensor[] {
@@ -38,6 +44,8 @@ export function getTotalNorm(tensors: readonly Tensor[], normType = 2): Tensor {
  * @see PyTorch `torch.nn.utils.clip_grad_norm_`
  */
 export function clipGradNorm_(parameters: Tensor | Iterable<Tensor>, maxNorm: number, { normType = 2, errorIfNonfinite = false }: ClipOptions = {}): Tensor {
+  checkLimit('clipGradNorm_', 'maxNorm', maxNorm);
+  checkLimit('clipGradNorm_', 'normType', normType);
   const grads = gradientsOf(parameters);
   return noGrad(() => {
     if (grads.length === 0) return tensor(0);
@@ -51,6 +59,7 @@ export function clipGradNorm_(parameters: Tensor | Iterable<Tensor>, maxNorm: nu
 
 /** Limits each element of the gradients to [-clipValue, clipValue], in place. */
 export function clipGradValue_(parameters: Tensor | Iterable<Tensor>, clipValue: number): void {
+  checkLimit('clipGradValue_', 'clipValue', clipValue);
   noGrad(() => {
     for (const g of gradientsOf(parameters)) g.clamp_({ min: -clipValue, max: clipValue });
   });

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -44,6 +45,7 @@ class Pool {
     if (count < 1) count = 1;
     if (count > 256) count = 256;
     threads_ = count;
+    shares_.reset(new Share[count]);
   }
 
   int threads() const { return threads_; }
@@ -63,13 +65,16 @@ class Pool {
     start_workers();
     job_ = {fn, context, count, pieces};
     done_.store(0, std::memory_order_relaxed);
-    const uint64_t generation = (claims_.load(std::memory_order_relaxed) >> kGenerationShift) + 1;
-    claims_.store(generation << kGenerationShift | static_cast<uint64_t>(pieces) << kPiecesShift, std::memory_order_seq_cst);
+    for (int t = 0; t < threads_; t++) {
+      const auto first = static_cast<uint64_t>(pieces * t / threads_), end = static_cast<uint64_t>(pieces * (t + 1) / threads_);
+      shares_[t].word.store(end << kEndShift | first, std::memory_order_release);
+    }
+    regions_.fetch_add(1, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) > 0) {
       std::lock_guard<std::mutex> lock(mutex_);
       wake_.notify_all();
     }
-    work();
+    work(0);
     // Workers that did not come in time are not waited for, only pieces that somebody is at.
     for (int spins = 0; done_.load(std::memory_order_acquire) < pieces; spins++) {
       if (spins < kSpinsBeforeYield) SW_PAUSE();
@@ -88,10 +93,18 @@ class Pool {
     int64_t count, pieces;
   };
 
-  // Four pieces a thread even out interruptions, and large regions have short pieces, so that turns are given between them.
+  // The pieces that a thread takes first: the end of the range and the next one in one word, so that one addition claims a piece of
+  // exactly one region. A claim beyond the end (at most one a thread and region) is none.
+  struct alignas(64) Share {
+    std::atomic<uint64_t> word{0};
+  };
+
+  // Four pieces a thread even out interruptions, and large regions have short pieces, so that turns are given between them. With
+  // fewer than four, each thread gets as many as any other.
   int64_t pieces_of(int64_t most) const {
     const int64_t few = 4 * threads_, short_ones = std::min(most / kPieceGrains, kMaxPieces);
-    return std::min(most, std::max(few, short_ones));
+    if (most >= few) return std::max(few, short_ones);
+    return most >= threads_ ? most / threads_ * threads_ : most;
   }
 
   static void run_alone(void (*fn)(void*, int64_t, int64_t), void* context, int64_t count, int64_t pieces) {
@@ -105,23 +118,31 @@ class Pool {
   void start_workers() {
     if (started_) return;
     started_ = true;
-    for (int i = 1; i < threads_; i++) std::thread([this] { loop(); }).detach();
+    for (int i = 1; i < threads_; i++) std::thread([this, i] { loop(i); }).detach();
   }
 
-  // Takes pieces until none is left; returns the generation that was seen last.
-  uint64_t work() {
+  // The pieces of the thread's own share, whose memory its cache may still hold from the region before, then what others have left.
+  void work(int thread) {
     const InsideRegion inside;
+    for (int t = thread; t < threads_; t++) take(shares_[t]);
+    for (int t = 0; t < thread; t++) take(shares_[t]);
+  }
+
+  void take(Share& share) {
     for (;;) {
-      const uint64_t claim = claims_.fetch_add(1, std::memory_order_acq_rel);
-      const auto piece = static_cast<int64_t>(claim & kFieldMask), pieces = static_cast<int64_t>(claim >> kPiecesShift & kFieldMask);
-      if (piece >= pieces) return claim >> kGenerationShift;
+      if (!has_more(share.word.load(std::memory_order_relaxed))) return;
+      const uint64_t claim = share.word.fetch_add(1, std::memory_order_acq_rel);
+      if (!has_more(claim)) return;
       // The region cannot end before this piece is done, so the job stays what it is.
-      const int64_t begin = job_.count * piece / pieces, end = job_.count * (piece + 1) / pieces;
+      const auto piece = static_cast<int64_t>(claim & kFieldMask);
+      const int64_t begin = job_.count * piece / job_.pieces, end = job_.count * (piece + 1) / job_.pieces;
       if (begin < end) run_piece(begin, end);
       give_turn();
       done_.fetch_add(1, std::memory_order_release);
     }
   }
+
+  static bool has_more(uint64_t word) { return (word & kFieldMask) < word >> kEndShift; }
 
   // An exception (no memory for a row) must neither end a worker nor leave a region that others still work on.
   void run_piece(int64_t begin, int64_t end) {
@@ -133,10 +154,10 @@ class Pool {
     }
   }
 
-  void loop() {
+  void loop(int thread) {
     give_way_to_javascript();
     uint64_t seen = 0;
-    const auto nothing_new = [&] { return claims_.load(std::memory_order_seq_cst) >> kGenerationShift == seen; };
+    const auto nothing_new = [&] { return regions_.load(std::memory_order_seq_cst) == seen; };
     for (;;) {
       int spins = 0;
       while (nothing_new()) {
@@ -150,21 +171,21 @@ class Pool {
         wake_.wait(lock, [&] { return !nothing_new(); });
         sleepers_.fetch_sub(1, std::memory_order_seq_cst);
       }
-      seen = work();
+      seen = regions_.load(std::memory_order_acquire);
+      work(thread);
     }
   }
 
-  // One word holds the region's generation, its number of pieces and the next piece, so that one addition claims a piece of
-  // exactly one region. Claims beyond the last piece (one a worker and region) have room in their field.
-  static constexpr int kPiecesShift = 20, kGenerationShift = 40;
-  static constexpr uint64_t kFieldMask = (uint64_t{1} << 20) - 1;
+  static constexpr int kEndShift = 32;
+  static constexpr uint64_t kFieldMask = (uint64_t{1} << 32) - 1;
 
   int threads_ = 1;
   bool started_ = false;
   std::mutex busy_, mutex_;
   std::exception_ptr failure_;  // the first of the region
   std::condition_variable wake_;
-  alignas(64) std::atomic<uint64_t> claims_{0};
+  std::unique_ptr<Share[]> shares_;
+  alignas(64) std::atomic<uint64_t> regions_{0};  // begun so far
   alignas(64) std::atomic<int64_t> done_{0};
   alignas(64) std::atomic<int> sleepers_{0};
   Job job_{};

@@ -1,0 +1,60 @@
+/** The command line of the example. */
+import path from 'node:path';
+import { Command, InvalidArgumentError } from 'commander';
+import { cuda, type DeviceName } from '../../lib/index.js';
+
+export interface Options {
+  /** Training steps in all; null: the default, from where the run begins. */
+  steps: number | null;
+  batch: number;
+  device: DeviceName;
+  resume: boolean;
+  json: boolean;
+  out: string;
+  lr: number;
+  seed: number;
+}
+
+export const DEFAULT_STEPS = 600;
+
+/** Something to say to the user in one line, without a stack. */
+export class UserError extends Error {}
+
+function count(least: number): (value: string) => number {
+  return (value) => {
+    const n = value.trim() === '' ? Number.NaN : Number(value);
+    if (!Number.isSafeInteger(n) || n < least) throw new InvalidArgumentError(`expected a whole number from ${least}`);
+    return n;
+  };
+}
+
+function rate(value: string): number {
+  const n = Number(value);
+  if (!Number.isFinite(n) || n <= 0) throw new InvalidArgumentError('expected a number above 0');
+  return n;
+}
+
+function deviceName(value: string): DeviceName {
+  if (value === 'cpu') return value;
+  const match = /^cuda(?::(\d{1,3}))?$/.exec(value);
+  if (match === null) throw new InvalidArgumentError("expected 'cpu', 'cuda' or such as 'cuda:1'");
+  const missing = cuda.whyUnavailable();
+  if (missing !== null) throw new InvalidArgumentError(`CUDA is not available: ${missing.reason}`);
+  if (Number(match[1] ?? 0) >= cuda.deviceCount()) throw new InvalidArgumentError(`there are ${cuda.deviceCount()} CUDA devices, counted from 0`);
+  return value as DeviceName;
+}
+
+/** Reads the command line; what is wrong with it is printed, and ends the process with 1. */
+export function parseOptions(): Options {
+  const program = new Command('train-gpt')
+    .option('--steps <n>', `training steps in all (default: ${DEFAULT_STEPS}; with --resume, so many more)`, count(1))
+    .option('--batch <n>', 'sequences a step', count(1), 16)
+    .option('--device <name>', 'cpu, cuda or cuda:1', deviceName, cuda.isAvailable() ? 'cuda' : 'cpu')
+    .option('--lr <rate>', 'highest learning rate', rate, 2e-3)
+    .option('--seed <n>', 'of weights and batches', count(0), 1337)
+    .option('--resume', 'go on from the last checkpoint', false)
+    .option('--json', 'one JSON object a step instead of a progress bar', false)
+    .option('--out <folder>', 'for the checkpoint and the loss curve', path.join('runs', 'gpt'));
+  const { steps = null, ...options } = program.parse().opts<Omit<Options, 'steps'> & { steps?: number }>();
+  return { ...options, steps };
+}

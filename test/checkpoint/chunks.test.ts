@@ -1,0 +1,56 @@
+/** Byte ranges of files in pieces, with files that do less than they are asked for. */
+import assert from 'node:assert/strict';
+import type { FileHandle } from 'node:fs/promises';
+import { readFully, writeFully } from '../../lib/checkpoint/chunks.js';
+import { CheckpointError } from '../../lib/index.js';
+
+/** A file of so many bytes that moves at most `most` at a call, and notes how many it was asked for. */
+function slowFile(size: number, most: number) {
+  const content = Uint8Array.from({ length: size }, (_, i) => i + 1);
+  const asked: number[] = [];
+  const move = (at: number, length: number): number => {
+    asked.push(length);
+    return Math.max(0, Math.min(length, most, size - at));
+  };
+  return {
+    content,
+    asked,
+    read: (async (bytes: Uint8Array, offset: number, length: number, at: number) => {
+      const bytesRead = move(at, length);
+      bytes.set(content.subarray(at, at + bytesRead), offset);
+      return { bytesRead, buffer: bytes };
+    }) as unknown as FileHandle['read'],
+    write: (async (bytes: Uint8Array, offset: number, length: number, at: number) => {
+      const bytesWritten = move(at, length);
+      content.set(bytes.subarray(offset, offset + bytesWritten), at);
+      return { bytesWritten, buffer: bytes };
+    }) as unknown as FileHandle['write'],
+  };
+}
+
+describe('chunks of files', () => {
+  it('asks for no more than a chunk at a time', async () => {
+    const file = slowFile(10, 100);
+    const bytes = new Uint8Array(8);
+    await readFully(file, 'f', 2, bytes, 3);
+    assert.deepEqual([...bytes], [3, 4, 5, 6, 7, 8, 9, 10]);
+    await writeFully(file, 'f', 1, bytes, 3);
+    assert.deepEqual([...file.content], [1, 3, 4, 5, 6, 7, 8, 9, 10, 10]);
+    assert.deepEqual(file.asked, [3, 3, 2, 3, 3, 2]);
+  });
+
+  it('goes on where a call did less', async () => {
+    const file = slowFile(10, 2);
+    const bytes = new Uint8Array(5);
+    await readFully(file, 'f', 0, bytes, 4);
+    assert.deepEqual([...bytes], [1, 2, 3, 4, 5]);
+    await writeFully(file, 'f', 5, bytes, 4);
+    assert.deepEqual([...file.content], [1, 2, 3, 4, 5, 1, 2, 3, 4, 5]);
+  });
+
+  it('refuses a file that ends, or takes no more', async () => {
+    const refused = (message: RegExp) => (error: Error) => error instanceof CheckpointError && message.test(error.message);
+    await assert.rejects(readFully(slowFile(4, 9), 'f', 0, new Uint8Array(6)), refused(/ends at byte 4, 2 more were expected/));
+    await assert.rejects(writeFully(slowFile(4, 9), 'f', 0, new Uint8Array(6)), refused(/stopped at byte 4, 2 more were to follow/));
+  });
+});
