@@ -2,6 +2,7 @@
 import { ArgumentError, AutogradError, ShapeError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
+import { captureWatch } from '../core/watch.js';
 import { runBackward } from './engine.js';
 import { type Edge, edgeOf, type HookHandle, type Node, register, type TensorHook } from './node.js';
 
@@ -22,6 +23,7 @@ export interface BackwardOptions {
  * walked through. @throws InPlaceError if a saved tensor was overwritten.
  */
 export function backward(tensors: Tensor | readonly Tensor[], gradTensors?: Tensor | readonly (Tensor | null)[] | null, options: BackwardOptions = {}): void {
+  captureWatch.unsupported?.('backward() was called');
   const roots = asList(tensors);
   const grads = gradTensors instanceof Tensor ? [gradTensors] : (gradTensors ?? []);
   const { createGraph = false, retainGraph = createGraph, inputs } = options;
@@ -56,6 +58,7 @@ export interface GradOptions {
 export function grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options: GradOptions & { allowUnused: true }): (Tensor | null)[];
 export function grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options?: GradOptions): Tensor[];
 export function grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options: GradOptions = {}): (Tensor | null)[] {
+  captureWatch.unsupported?.('autograd.grad() was called');
   const { gradOutputs, createGraph = false, retainGraph = createGraph, allowUnused = false } = options;
   const roots = asList(outputs);
   const grads = gradOutputs instanceof Tensor ? [gradOutputs] : (gradOutputs ?? []);
@@ -126,6 +129,7 @@ const methods = {
     return register(this.postAccumulateHooks, hook);
   },
   retainGrad(this: Tensor): void {
+    captureWatch.unsupported?.('retainGrad() was called');
     const { node, outputNr } = hookTarget(this, 'retainGrad');
     if (this.isLeaf) return;
     node.retained ??= [];
@@ -134,6 +138,7 @@ const methods = {
 };
 /** @throws AutogradError for a view */
 function detachInPlace(this: Tensor): Tensor {
+  captureWatch.unsupported?.('detach_() was called');
   if (this.base !== null) throw new AutogradError('detach_: a view cannot be cut off in place from what it views; use detach()', { op: 'detach_' });
   this.node = null;
   this.outputNr = 0;

@@ -1,6 +1,7 @@
 /** `autograd.Function`: differentiable operations that users define. */
 import { AutogradError, InPlaceError } from '../core/errors.js';
 import { Tensor } from '../core/tensor.js';
+import { captureWatch } from '../core/watch.js';
 import { isGradEnabled, noGrad } from './grad-mode.js';
 import { alreadyReleased, edgeOf, type Gradients, Node } from './node.js';
 import { SavedTensor } from './saved-tensor.js';
@@ -129,6 +130,7 @@ export abstract class Function {
     const tensors = (args as unknown[]).map((a) => (a instanceof Tensor ? a : null));
     ctx.needsInputGrad = tensors.map((t) => t?.requiresGrad ?? false);
     const tracked = isGradEnabled() && ctx.needsInputGrad.includes(true);
+    if (tracked) captureWatch.unsupported?.(`the autograd.Function ${implementation.name} was applied`);
     const result = noGrad(() => implementation.forward(ctx, ...(args as unknown[])));
     const outputs = (Array.isArray(result) ? result : [result]) as Tensor[];
     checkDirty(ctx, outputs, implementation.name);

@@ -1,8 +1,7 @@
 /** The graph of a traced function: ops of the op table in execution order. */
-import { dispatch } from '../core/dispatch.js';
-import { CompileError } from '../core/errors.js';
+import type { GradMode } from '../autograd/grad-mode.js';
 import type { AnyOp } from '../core/op.js';
-import { defaultGenerator } from '../core/random.js';
+import type { Generator } from '../core/random.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 
@@ -27,6 +26,10 @@ export class Node {
   readonly tensor: Tensor | null;
   /** What an effect does to the real tensors. */
   readonly effect: ((...tensors: Tensor[]) => void) | null;
+  /** The grad mode that the function set for this call; null is that of whoever runs the graph. */
+  readonly mode: GradMode | null;
+  /** Where a random call draws anew at every run. */
+  readonly generator: Generator | null;
 
   constructor(fields: {
     kind: NodeKind;
@@ -37,6 +40,8 @@ export class Node {
     metas?: readonly string[];
     tensor?: Tensor;
     effect?: (...tensors: Tensor[]) => void;
+    mode?: GradMode | null;
+    generator?: Generator | null;
   }) {
     this.kind = fields.kind;
     this.name = fields.name;
@@ -46,6 +51,8 @@ export class Node {
     this.metas = fields.metas ?? [];
     this.tensor = fields.tensor ?? null;
     this.effect = fields.effect ?? null;
+    this.mode = fields.mode ?? null;
+    this.generator = fields.generator ?? null;
   }
 }
 
@@ -61,14 +68,17 @@ export class Graph {
 
   /** The graph as text, one node a line. */
   toString(): string {
-    const lines = this.nodes.map((n) => {
-      if (n.kind === 'placeholder') return `%${n.name}: ${n.metas[0]} = input`;
-      if (n.kind === 'constant') return `%${n.name}: ${n.metas[0]} = constant`;
-      const call = `${n.op?.name ?? n.name}${n.into ? '_' : ''}(${[...(n.into ? [show(n.into)] : []), ...n.inputs.map(show)].join(', ')})`;
-      return n.kind === 'effect' ? call : `%${n.name}: ${n.metas.join(', ')} = ${call}${formatParams(n.params)}`;
-    });
-    return [...lines, `return ${this.outputs.map(show).join(', ')}`].join('\n');
+    return [...this.nodes.map(showNode), `return ${this.outputs.map(show).join(', ')}`].join('\n');
   }
+}
+
+function showNode(n: Node): string {
+  if (n.kind === 'placeholder') return `%${n.name}: ${n.metas[0]} = input`;
+  if (n.kind === 'constant') return `%${n.name}: ${n.metas[0]} = constant`;
+  const call = `${n.op?.name ?? n.name}${n.into ? '_' : ''}(${[...(n.into ? [show(n.into)] : []), ...n.inputs.map(show)].join(', ')})`;
+  if (n.kind === 'effect') return call;
+  const mode = n.mode === null ? '' : `  under ${n.mode.enabled ? 'enableGrad' : n.mode.inference ? 'inferenceMode' : 'noGrad'}`;
+  return `%${n.name}: ${n.metas.join(', ')} = ${call}${formatParams(n.params)}${mode}`;
 }
 
 function show(value: Value): string {
@@ -79,57 +89,4 @@ function show(value: Value): string {
 function formatParams(params: object): string {
   const shown = Object.entries(params).filter(([, v]) => ['number', 'boolean', 'string'].includes(typeof v) || Array.isArray(v));
   return shown.length ? `  { ${shown.map(([k, v]) => `${k}: ${Array.isArray(v) ? formatShape(v) : v}`).join(', ')} }` : '';
-}
-
-/** A graph that can be called. Edits take effect at {@link GraphModule.recompile}. */
-export class GraphModule {
-  readonly graph: Graph;
-  private plan: readonly Node[] = [];
-  private results: readonly Value[] = [];
-  private text = '';
-
-  constructor(graph: Graph) {
-    this.graph = graph;
-    this.recompile();
-  }
-
-  /** The compiled form as text. */
-  get code(): string {
-    return this.text;
-  }
-
-  /** Takes over edits of the graph. @throws CompileError if a node uses one that does not come before it */
-  recompile(): void {
-    const known = new Set<Node>();
-    for (const node of this.graph.nodes) {
-      for (const value of [...node.inputs, ...(node.into ? [node.into] : [])]) {
-        if ('node' in value && !known.has(value.node)) throw new CompileError(`node %${node.name} uses %${value.node.name}, which does not come before it`);
-      }
-      known.add(node);
-    }
-    this.plan = [...this.graph.nodes];
-    this.results = [...this.graph.outputs];
-    this.text = this.graph.toString();
-  }
-
-  /** Runs the graph on real tensors, one for each placeholder, with autograd as usual. */
-  forward(...inputs: readonly Tensor[]): Tensor[] {
-    const values = new Map<Node, readonly Tensor[]>();
-    const read = (value: Value): Tensor => ('number' in value ? value.number : ((values.get(value.node) as readonly Tensor[])[value.output] as Tensor));
-    let next = 0;
-    for (const node of this.plan) {
-      if (node.kind === 'placeholder') values.set(node, [inputs[next++] as Tensor]);
-      else if (node.kind === 'constant') values.set(node, [node.tensor as Tensor]);
-      else if (node.kind === 'effect') node.effect?.(...node.inputs.map(read));
-      else values.set(node, runCall(node, node.inputs.map(read), node.into === null ? null : read(node.into)));
-    }
-    return this.results.map(read);
-  }
-}
-
-/** Random ops draw anew at every run. */
-function runCall(node: Node, inputs: readonly Tensor[], into: Tensor | null): readonly Tensor[] {
-  const op = node.op as AnyOp;
-  const params = op.traits.includes('random') ? { ...node.params, ...defaultGenerator.next() } : node.params;
-  return dispatch(op, inputs, params, into);
 }

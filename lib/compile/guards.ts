@@ -1,15 +1,16 @@
-/** Guards: what must be equal for a compiled graph to be used again. */
-import { isGradEnabled, isInferenceMode } from '../autograd/grad-mode.js';
+/** The key under which captures are kept: modes, and the arguments down to their plain values. */
+import { gradMode } from '../autograd/grad-mode.js';
 import { getDefaultDevice } from '../core/device.js';
 import { getDefaultDtype } from '../core/dtype.js';
-import { Tensor } from '../core/tensor.js';
-import { isPlain } from './tree.js';
+import { listOf } from './state.js';
 
 const identities = new WeakMap<object, number>();
+/** Symbols may not be keys of a WeakMap; programs have few. */
+const symbols = new Map<symbol, number>();
 let nextIdentity = 0;
 
 /** A number for each object, the same as long as it lives. */
-export function identityOf(value: object): number {
+function identityOf(value: object): number {
   let id = identities.get(value);
   if (id === undefined) {
     id = nextIdentity++;
@@ -20,8 +21,8 @@ export function identityOf(value: object): number {
 
 /** Modes that change what a function does, each as a string; layers above add theirs. */
 const ambient: (() => string)[] = [
-  () => (isGradEnabled() ? 'grad' : 'no-grad'),
-  () => (isInferenceMode() ? 'inference' : ''),
+  () => (gradMode().enabled ? 'grad' : 'no-grad'),
+  () => (gradMode().inference ? 'inference' : ''),
   () => getDefaultDtype().name,
   () => String(getDefaultDevice()),
 ];
@@ -31,28 +32,32 @@ export function addAmbientGuard(state: () => string): void {
   ambient.push(state);
 }
 
-/**
- * A key of the modes and the arguments: tensors by metadata, plain values and objects by value, modules by identity and training flag,
- * everything else by identity.
- */
+/** The modes that hold now. */
+export function ambientKey(): string {
+  return ambient.map((state) => state()).join();
+}
+
+/** A key of the modes and the arguments, see {@link Walk.argument}. Equal keys mean that a capture may be used again. */
 export function guardKey(args: readonly unknown[]): string {
-  return `${ambient.map((state) => state()).join()}|${args.map(keyOf).join('|')}`;
+  return `${ambientKey()}|${listOf((walk) => walk.argument(args))
+    .map(token)
+    .join()}`;
 }
 
-/** Metadata of a tensor that a graph depends on. */
-export function tensorKey(t: Tensor): string {
-  const kind = t.isLeaf ? 'leaf' : 'node';
-  const empty = t.storage !== null && t.storage.nbytes === 0 ? ' freed' : '';
-  return `${t.dtype.name}[${t.shape.join()}]/${t.strides.join()}@${t.device}${t.requiresGrad ? ` grad ${kind}` : ''}${empty}`;
-}
-
-function keyOf(value: unknown): string {
-  if (value instanceof Tensor) return tensorKey(value);
-  if (Array.isArray(value)) return `[${value.map(keyOf).join()}]`;
-  if (isPlain(value)) return `{${Object.entries(value).map(([k, v]) => `${JSON.stringify(k)}:${keyOf(v)}`)}}`;
-  if (typeof value === 'function' || (typeof value === 'object' && value !== null)) {
-    const training = (value as { training?: boolean }).training;
-    return `#${identityOf(value)}${training === undefined ? '' : training ? ' training' : ' eval'}`;
+/** Text that no other item has: strings are quoted, objects numbered. */
+function token(item: unknown): string {
+  switch (typeof item) {
+    case 'string':
+      return JSON.stringify(item);
+    case 'bigint':
+      return `${item}n`;
+    case 'symbol':
+      if (!symbols.has(item)) symbols.set(item, symbols.size);
+      return `@${symbols.get(item)}`;
+    case 'object':
+    case 'function':
+      return item === null ? 'null' : `#${identityOf(item)}`;
+    default:
+      return Object.is(item, -0) ? '-0' : String(item);
   }
-  return `${typeof value}:${Object.is(value, -0) ? '-0' : String(value)}`;
 }

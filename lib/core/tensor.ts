@@ -7,6 +7,7 @@ import type { DType } from './dtype.js';
 import { AutogradError, ShapeError } from './errors.js';
 import { contiguousStrides, isContiguousLayout, numelOf, type Shape, sameShape, wrapDim } from './shape.js';
 import { FAKE_HANDLE, freedError, Storage } from './storage.js';
+import { captureWatch } from './watch.js';
 
 /** What core knows of a node of the autograd graph. */
 export interface GradFn {
@@ -102,6 +103,7 @@ export class Tensor {
 
   /** The gradient accumulated by `backward`, or null. */
   get grad(): Tensor | null {
+    captureWatch.readsGrad?.(this);
     this.gradExposed = true;
     return this.gradTensor;
   }
@@ -113,6 +115,12 @@ export class Tensor {
 
   /** How often this tensor or one that shares its memory was changed in place. */
   get _version(): number {
+    captureWatch.unsupported?.('the _version of a tensor was read');
+    return this.currentVersion;
+  }
+
+  /** @internal `_version` for layers, whose reads no graph depends on */
+  get currentVersion(): number {
     return this.versionCounter === null ? 0 : this.versionCounter.value;
   }
 
@@ -222,6 +230,7 @@ export class Tensor {
     if (value && !this.dtype.isFloatingPoint) {
       throw new AutogradError(`requiresGrad_: only floating point tensors can require gradients, this one is ${this.dtype.name}`, { dtype: this.dtype.name });
     }
+    if (value !== this.leafRequiresGrad) captureWatch.unsupported?.('requiresGrad_() changed a tensor, or a Parameter was made,');
     this.leafRequiresGrad = value;
     return this;
   }
@@ -273,6 +282,7 @@ disposedStorage.freedBy = 'dispose() was called on this tensor';
 
 /** Replaces `.grad`. One that user code never saw is freed at once. @internal */
 export function setGrad(tensor: Tensor, value: Tensor | null): void {
+  captureWatch.unsupported?.('the .grad of a tensor was set');
   const before = tensor.gradTensor;
   if (before === value) return;
   if (value !== null) {

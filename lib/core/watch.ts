@@ -1,4 +1,16 @@
-/** What a capture watches: modules whose flags are read or that are called, so that `compile` can guard on them. */
+/** What a capture watches beside ops, so that `compile` can guard on it or refuse it. Everything is null while no capture runs. */
+import type { Generator } from './random.js';
+import type { Tensor } from './tensor.js';
 
-/** The watcher of the capture that runs now, if one does. @internal */
+/** Told of modules whose flags are read or that are called. @internal */
 export const moduleWatch: { saw: ((module: object) => void) | null } = { saw: null };
+
+/** @internal */
+export const captureWatch: {
+  /** Something that no graph repeats is about to happen: a hook, a seed, a backward pass. Throws, so that it does not happen. */
+  unsupported: ((what: string) => never) | null;
+  /** A generator is about to draw. */
+  draws: ((generator: Generator) => void) | null;
+  /** `.grad` of a tensor is about to be read. */
+  readsGrad: ((t: Tensor) => void) | null;
+} = { unsupported: null, draws: null, readsGrad: null };

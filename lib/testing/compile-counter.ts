@@ -1,6 +1,7 @@
 /** Compiler backends that count. */
 import type { CompileBackend, CompiledGraph } from '../compile/compile.js';
-import type { Graph, GraphModule } from '../compile/graph.js';
+import type { Graph } from '../compile/graph.js';
+import type { GraphModule } from '../compile/graph-module.js';
 
 /** What a counting backend has seen; it is itself the backend to pass to `compile`. */
 export interface CompileCounter extends CompileBackend {
