@@ -98,7 +98,7 @@ export class Tracer {
   readsGrad(t: Tensor): void {
     const owner = this.reals.get(t) ?? (t.isFake ? null : t);
     if (owner === null) return;
-    if ((typeof owner === 'number' ? (this.inputs[owner] as Tensor) : owner).gradTensor !== null) this.unsupported('the .grad of a tensor was read');
+    if ((typeof owner === 'number' ? (this.inputs[owner] as Tensor) : owner).gradTensor !== null) this.unsupported('a .grad that is not null was read');
     this.watcher.foundNoGrad(owner);
   }
 
