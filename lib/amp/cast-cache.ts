@@ -1,34 +1,48 @@
 /** Weights in low precision, kept while a region lasts: a weight that is used several times is converted once. */
 import type { DType } from '../core/dtype.js';
 import type { Tensor } from '../core/tensor.js';
+import { captureWatch } from '../core/watch.js';
 
 interface Kept {
   converted: Tensor;
   version: number;
 }
 
+type KeptByLeaf = Map<Tensor, Map<string, Kept>>;
+
 export class CastCache {
   /** By leaf, then by the window of the leaf that is seen (a transposed weight is another view at every use) and dtype. */
-  private readonly kept = new Map<Tensor, Map<string, Kept>>();
+  private readonly kept: KeptByLeaf = new Map();
+  /** What a capture converts is part of its graph, and what was converted before is not: each has its own. */
+  private captured: { capture: unknown; kept: KeptByLeaf } | null = null;
 
   /** `t` in another dtype. Leaves that require a gradient, and views of them, are converted once. */
   get(t: Tensor, dtype: DType): Tensor {
     const leaf = t.base ?? t;
     if (!leaf.leafRequiresGrad) return t.to(dtype);
-    let views = this.kept.get(leaf);
+    const kept = this.keptNow();
+    let views = kept.get(leaf);
     if (views === undefined) {
       views = new Map();
-      this.kept.set(leaf, views);
+      kept.set(leaf, views);
     }
     const key = `${t.shape.join()}/${t.strides.join()}+${t.storageOffset}:${dtype.name}`;
     const before = views.get(key);
-    if (before !== undefined && before.version === t._version && before.converted.storage?.handle !== 0) return before.converted;
+    if (before !== undefined && before.version === t.currentVersion && before.converted.storage?.handle !== 0) return before.converted;
     const converted = t.to(dtype);
-    views.set(key, { converted, version: t._version });
+    views.set(key, { converted, version: t.currentVersion });
     return converted;
   }
 
   clear(): void {
     this.kept.clear();
+    this.captured = null;
+  }
+
+  private keptNow(): KeptByLeaf {
+    const capture = captureWatch.unsupported;
+    if (capture === null) return this.kept;
+    if (this.captured?.capture !== capture) this.captured = { capture, kept: new Map() };
+    return this.captured.kept;
   }
 }

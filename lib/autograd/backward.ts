@@ -23,7 +23,7 @@ export interface BackwardOptions {
  * walked through. @throws InPlaceError if a saved tensor was overwritten.
  */
 export function backward(tensors: Tensor | readonly Tensor[], gradTensors?: Tensor | readonly (Tensor | null)[] | null, options: BackwardOptions = {}): void {
-  captureWatch.effect?.('backward(), which accumulates into .grad (autograd.grad can be captured)');
+  captureWatch.unsupported?.('backward() was called');
   const roots = asList(tensors);
   if (gradTensors !== undefined && gradTensors !== null && !(gradTensors instanceof Tensor) && !Array.isArray(gradTensors))
     throw new ArgumentError('backward: expected the gradient to be a tensor; options come after it: backward(null, { retainGraph: true })', {
@@ -63,6 +63,7 @@ export interface GradOptions {
 export function grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options: GradOptions & { allowUnused: true }): (Tensor | null)[];
 export function grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options?: GradOptions): Tensor[];
 export function grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options: GradOptions = {}): (Tensor | null)[] {
+  captureWatch.unsupported?.('autograd.grad() was called');
   const { gradOutputs, createGraph = false, retainGraph = createGraph, allowUnused = false } = options;
   const roots = asList(outputs);
   const grads = gradOutputs instanceof Tensor ? [gradOutputs] : (gradOutputs ?? []);
@@ -122,7 +123,6 @@ const methods = {
     backward(this, gradient === undefined || gradient === null ? null : gradient, options);
   },
   registerHook(this: Tensor, hook: TensorHook): HookHandle {
-    captureWatch.effect?.('registerHook()');
     const { node, outputNr } = hookTarget(this, 'registerHook');
     return node.addTensorHook(outputNr, hook);
   },
@@ -130,20 +130,20 @@ const methods = {
     if (!this.isLeaf || !this.leafRequiresGrad) {
       throw new AutogradError('registerPostAccumulateGradHook: only leaf tensors that require a gradient accumulate one');
     }
-    captureWatch.effect?.('registerPostAccumulateGradHook()');
     this.postAccumulateHooks ??= new Map();
     return register(this.postAccumulateHooks, hook);
   },
   retainGrad(this: Tensor): void {
+    captureWatch.unsupported?.('retainGrad() was called');
     const { node, outputNr } = hookTarget(this, 'retainGrad');
     if (this.isLeaf) return;
-    captureWatch.effect?.('retainGrad()');
     node.retained ??= [];
     node.retained[outputNr] = this;
   },
 };
 /** @throws AutogradError for a view */
 function detachInPlace(this: Tensor): Tensor {
+  captureWatch.unsupported?.('detach_() was called');
   if (this.base !== null) throw new AutogradError('detach_: a view cannot be cut off in place from what it views; use detach()', { op: 'detach_' });
   this.node = null;
   this.outputNr = 0;

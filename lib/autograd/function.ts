@@ -151,7 +151,7 @@ export abstract class Function {
     const tensors = (args as unknown[]).map((a) => (a instanceof Tensor ? a : null));
     ctx.needsInputGrad = tensors.map((t) => t?.requiresGrad ?? false);
     const tracked = isGradEnabled() && ctx.needsInputGrad.includes(true);
-    if (tracked) captureWatch.effect?.(`the backward of ${this.name}, an autograd.Function,`);
+    if (tracked) captureWatch.unsupported?.(`the autograd.Function ${implementation.name} was applied`);
     const result = noGrad(() => implementation.forward(ctx, ...(args as unknown[])));
     const outputs = (Array.isArray(result) ? result : [result]) as Tensor[];
     checkDirty(ctx, outputs, implementation.name);

@@ -21,6 +21,25 @@ export function setGradEnabled(value: boolean): boolean {
   return before;
 }
 
+/** Both modes as one value: one object for each combination. @internal */
+export interface GradMode {
+  readonly enabled: boolean;
+  readonly inference: boolean;
+}
+
+const [off, on, inferenceOff, inferenceOn]: readonly GradMode[] = [false, true].flatMap((infer) => [false, true].map((record) => ({ enabled: record, inference: infer })));
+
+/** The modes that hold now. @internal */
+export function gradMode(): GradMode {
+  return (inference ? (enabled ? inferenceOn : inferenceOff) : enabled ? on : off) as GradMode;
+}
+
+/** Sets both modes until they are set again. @internal */
+export function setGradMode(mode: GradMode): void {
+  enabled = mode.enabled;
+  inference = mode.inference;
+}
+
 function withMode<T>(value: boolean, infer: boolean, fn: () => T): T {
   const before = enabled;
   const beforeInference = inference;

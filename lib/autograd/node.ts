@@ -5,6 +5,7 @@ import { AutogradError } from '../core/errors.js';
 import type { AnyOp, VjpContext } from '../core/op.js';
 import type { Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
+import { captureWatch } from '../core/watch.js';
 import { SavedTensor } from './saved-tensor.js';
 
 export type Gradients = (Tensor | null)[];
@@ -41,6 +42,7 @@ let hookId = 0;
 
 /** @internal */
 export function register<F>(hooks: Map<number, F>, hook: F): HookHandle {
+  captureWatch.unsupported?.('a hook was registered on a tensor or a node');
   const id = hookId++;
   hooks.set(id, hook);
   return { remove: () => void hooks.delete(id) };

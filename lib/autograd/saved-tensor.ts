@@ -2,6 +2,7 @@
 import { InPlaceError } from '../core/errors.js';
 import type { Storage } from '../core/storage.js';
 import { type GradFn, Tensor } from '../core/tensor.js';
+import { captureWatch } from '../core/watch.js';
 
 /** What replaces saved tensors, see {@link savedTensorsHooks}. */
 export interface SavedTensorsHooks {
@@ -18,6 +19,7 @@ let hooks: SavedTensorsHooks | null = null;
  * @see PyTorch `torch.autograd.graph.saved_tensors_hooks`
  */
 export function savedTensorsHooks<T, P>(pack: (t: Tensor) => P, unpack: (packed: P) => Tensor, fn: () => T): T {
+  captureWatch.unsupported?.('savedTensorsHooks() was called');
   const before = hooks;
   hooks = { pack, unpack: unpack as (packed: unknown) => Tensor };
   try {
@@ -40,11 +42,16 @@ export class SavedTensor {
 
   /** `maker` is the node itself when an output is saved: kept out, so that it is found again at unpacking. */
   constructor(t: Tensor, maker: GradFn | null) {
-    this.version = t._version;
+    this.version = t.currentVersion;
     this.isOutput = maker !== null;
     this.node = maker === null ? t.gradFn : null;
     this.outputNr = t.outputNr;
     this.storage = maker === null ? null : t.storage;
+    // The history that a capture makes is never walked: it owns nothing.
+    if (captureWatch.unsupported !== null) {
+      this.tensor = null;
+      return;
+    }
     if (hooks !== null && t.storage !== null) {
       this.unpackHook = hooks.unpack;
       this.packed = hooks.pack(t);

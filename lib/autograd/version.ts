@@ -2,10 +2,15 @@
 import { ArgumentError } from '../core/errors.js';
 import type { Tensor } from '../core/tensor.js';
 
-/** How the counter is set; tracing replaces it to record the effect. @internal */
+/** How the counter is set and kept; tracing replaces both to record the effect. @internal */
 export const versionOverride = {
   set(t: Tensor, version: number): void {
     t.sharedVersion().value = version;
+  },
+  /** Remembers the counter as it is; what it returns puts it back. */
+  keep(t: Tensor): () => void {
+    const version = t.currentVersion;
+    return () => versionOverride.set(t, version);
   },
 };
 
@@ -22,12 +27,10 @@ export function unsafeSetVersionCounter(t: Tensor, version: number): void {
 /** Runs `fn` and puts the version counters of the tensors back as they were. */
 export function unsafePreserveVersionCounter<T>(tensors: Tensor | readonly Tensor[], fn: () => T): T {
   const list = Array.isArray(tensors) ? (tensors as readonly Tensor[]) : [tensors as Tensor];
-  const versions = list.map((t) => t._version);
+  const putBack = list.map((t) => versionOverride.keep(t));
   try {
     return fn();
   } finally {
-    list.forEach((t, i) => {
-      versionOverride.set(t, versions[i] as number);
-    });
+    for (const restore of putBack) restore();
   }
 }

@@ -100,7 +100,7 @@ export function rebaseView(view: Tensor, node: OpNode, selfIndex: number): void 
 
 function refresh(view: Tensor): void {
   const base = view.base as Tensor;
-  view.nodeVersion = view._version;
+  view.nodeVersion = view.currentVersion;
   if (base.node === null) return;
   view.node = new ViewOfChanged(base, windowOn(base, view));
   view.outputNr = 0;

@@ -4,4 +4,5 @@ import '../runtime.js';
 export { type CompilableModule, type CompileBackend, type CompiledGraph, type CompileOptions, compile, disable, graphBreak, isCompiling, reset } from './compile.js';
 export * as compiler from './compiler.js';
 export { FakeTensorMode } from './fake-tensor-mode.js';
-export { Graph, GraphModule, Node, type NodeKind, type Value } from './graph.js';
+export { Graph, Node, type NodeKind, type Value } from './graph.js';
+export { GraphModule } from './graph-module.js';

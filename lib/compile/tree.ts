@@ -12,11 +12,14 @@ export function mapTensors(value: unknown, replace: (t: Tensor) => unknown): unk
 /** All tensors of a value, in order. */
 export function tensorsIn(value: unknown): Tensor[] {
   const found: Tensor[] = [];
-  mapTensors(value, (t) => {
-    found.push(t);
-    return t;
-  });
+  collect(value, found);
   return found;
+}
+
+function collect(value: unknown, found: Tensor[]): void {
+  if (value instanceof Tensor) found.push(value);
+  else if (Array.isArray(value)) for (const item of value) collect(item, found);
+  else if (isPlain(value)) for (const name of Object.keys(value)) collect(value[name], found);
 }
 
 export function isPlain(value: unknown): value is Record<string, unknown> {

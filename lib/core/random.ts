@@ -13,7 +13,7 @@ export class Generator {
 
   /** Starts again from `seed`, an integer below 2^53. @throws ArgumentError */
   manualSeed(seed: number): this {
-    captureWatch.effect?.('manualSeed()');
+    captureWatch.unsupported?.('a random generator was seeded');
     this.seedValue = checkSeed(seed);
     this.used = 0;
     return this;
@@ -35,13 +35,14 @@ export class Generator {
   }
 
   setState(state: { seed: number; offset: number }): void {
-    captureWatch.effect?.('setState() of a generator');
+    captureWatch.unsupported?.('the state of a random generator was set');
     this.seedValue = checkSeed(state.seed);
     this.used = state.offset;
   }
 
   /** @internal the params of one draw; the counter moves on */
   next(): { seedLow: number; seedHigh: number; offset: number } {
+    captureWatch.draws?.(this);
     const high = Math.floor(this.seedValue / 2 ** 32);
     return { seedLow: this.seedValue - high * 2 ** 32, seedHigh: high, offset: this.used++ };
   }
@@ -62,6 +63,7 @@ export function manualSeed(seed: number): Generator {
 
 /** The seed of the default generator. */
 export function initialSeed(): number {
+  captureWatch.unsupported?.('the seed was read');
   return defaultGenerator.seed;
 }
 
@@ -74,6 +76,7 @@ export function seed(): number {
 
 /** Where the default generator stands. */
 export function getRngState(): { seed: number; offset: number } {
+  captureWatch.unsupported?.('the state of the random generator was read');
   return defaultGenerator.getState();
 }
 

@@ -39,7 +39,7 @@ export const storageSwap = {
   run(target: Tensor, source: Tensor, counts: boolean): void {
     const node = target.gradFn; // refreshed while the tensor still is a view of its base
     swapData(target, source);
-    target.versionCounter = { value: target._version + (counts ? 1 : 0) };
+    target.versionCounter = { value: target.currentVersion + (counts ? 1 : 0) };
     target.base = null;
     target.node = node;
     target.inPlaceForbidden = null;

@@ -109,19 +109,24 @@ export class Tensor {
 
   /** The gradient accumulated by `backward`, or null. */
   get grad(): Tensor | null {
+    captureWatch.readsGrad?.(this);
     this.gradExposed = true;
-    captureWatch.gradRead?.(this);
     return this.gradTensor;
   }
 
   set grad(value: Tensor | null) {
-    captureWatch.effect?.('assigning .grad');
     setGrad(this, value);
     this.gradExposed = true;
   }
 
   /** How often this tensor or one that shares its memory was changed in place. */
   get _version(): number {
+    captureWatch.unsupported?.('the _version of a tensor was read');
+    return this.currentVersion;
+  }
+
+  /** @internal `_version` for layers, whose reads no graph depends on */
+  get currentVersion(): number {
     return this.versionCounter === null ? 0 : this.versionCounter.value;
   }
 
@@ -224,7 +229,6 @@ export class Tensor {
    * @throws AutogradError for a tensor that is not a leaf, or not of a floating point type.
    */
   requiresGrad_(value = true): this {
-    captureWatch.effect?.('requiresGrad_()');
     if (this.gradFn !== null) {
       if (value) return this;
       throw new AutogradError('requiresGrad_: only leaf tensors can stop requiring a gradient; use detach() on a computed one');
@@ -232,6 +236,7 @@ export class Tensor {
     if (value && !this.dtype.isFloatingPoint) {
       throw new AutogradError(`requiresGrad_: only floating point tensors can require gradients, this one is ${this.dtype.name}`, { dtype: this.dtype.name });
     }
+    if (value !== this.leafRequiresGrad) captureWatch.unsupported?.('requiresGrad_() changed a tensor, or a Parameter was made,');
     this.leafRequiresGrad = value;
     return this;
   }
@@ -283,6 +288,7 @@ disposedStorage.freedBy = 'dispose() was called on this tensor';
 
 /** Replaces `.grad`. One that user code never saw is freed at once. @internal */
 export function setGrad(tensor: Tensor, value: Tensor | null): void {
+  captureWatch.unsupported?.('the .grad of a tensor was set');
   const before = tensor.gradTensor;
   if (before === value) return;
   if (value !== null) {

@@ -1,13 +1,16 @@
-/** What a capture is told of, so that `compile` can guard on it or end the graph; null while nothing is captured. */
+/** What a capture watches beside ops, so that `compile` can guard on it or refuse it. Everything is null while no capture runs. */
+import type { Generator } from './random.js';
 import type { Tensor } from './tensor.js';
 
-/** The watcher of modules whose flags are read or that are called. @internal */
+/** Told of modules whose flags are read or that are called. @internal */
 export const moduleWatch: { saw: ((module: object) => void) | null } = { saw: null };
 
-/** What happens below or beside the ops of the table. @internal */
+/** @internal */
 export const captureWatch: {
-  /** Something is about to happen that a graph of ops does not hold; throws where the function must be one graph. */
-  effect: ((what: string) => void) | null;
-  /** The gradient of a tensor was read. */
-  gradRead: ((t: Tensor) => void) | null;
-} = { effect: null, gradRead: null };
+  /** Something that no graph repeats is about to happen: a hook, a seed, a backward pass. Throws, so that it does not happen. */
+  unsupported: ((what: string) => never) | null;
+  /** A generator is about to draw. */
+  draws: ((generator: Generator) => void) | null;
+  /** `.grad` of a tensor is about to be read. */
+  readsGrad: ((t: Tensor) => void) | null;
+} = { unsupported: null, draws: null, readsGrad: null };

@@ -1,6 +1,7 @@
 /** Compiler backends that count. */
-import type { CompileBackend, CompiledGraph } from '../compile/compile.js';
-import type { Graph, GraphModule } from '../compile/graph.js';
+import { type BackendName, backendOf, type CompileBackend, type CompiledGraph } from '../compile/backends.js';
+import type { Graph } from '../compile/graph.js';
+import type { GraphModule } from '../compile/graph-module.js';
 
 /** What a counting backend has seen; it is itself the backend to pass to `compile`. */
 export interface CompileCounter extends CompileBackend {
@@ -13,12 +14,23 @@ export interface CompileCounter extends CompileBackend {
 
 /** A backend that runs graphs eagerly and counts frames and ops. @see PyTorch `torch._dynamo.testing.CompileCounter` */
 export function CompileCounter(): CompileCounter {
-  const counter = ((module: GraphModule): CompiledGraph => {
+  return CompileCounterWithBackend('eager');
+}
+
+/**
+ * A backend that counts, and hands the graphs to another one.
+ *
+ * @throws ArgumentError for an unknown name
+ * @see PyTorch `torch._dynamo.testing.CompileCounterWithBackend`
+ */
+export function CompileCounterWithBackend(backend: BackendName | CompileBackend): CompileCounter {
+  const compiler = backendOf(backend, 'CompileCounterWithBackend');
+  const counter = ((module: GraphModule, exampleInputs): CompiledGraph => {
     counter.frameCount++;
     counter.opCount += module.graph.callNodes.length;
     counter.graphs.push(module.graph);
-    return (...inputs) => module.forward(...inputs);
-  }) as unknown as CompileCounter;
+    return compiler(module, exampleInputs);
+  }) as CompileCounter;
   counter.frameCount = 0;
   counter.opCount = 0;
   (counter as { graphs: Graph[] }).graphs = [];

@@ -1,2 +1,3 @@
-/** `shardwise/testing`: counters for compiled functions. */
-export { CompileCounter } from './compile-counter.js';
+/** `shardwise/testing`: counters for compiled functions, and checks of texts. */
+export { CompileCounter, CompileCounterWithBackend } from './compile-counter.js';
+export { FileCheck } from './file-check.js';

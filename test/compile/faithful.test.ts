@@ -27,26 +27,10 @@ describe('a captured function', () => {
       noGrad(() => w.mul_(2));
       return w.mul(w);
     },
-    'that differentiates inside': (w) => (autograd.grad(w.mul(w).sum(), w)[0] as Tensor).mul(w),
     'with values of its own': (w) => w.mul(tensor([1, 2, 3])).add(tensor(4)),
     'with values of its own that it changes': (w) => tensor([1, 1, 1]).add_(w.detach()).mul(w),
   };
   for (const [what, fn] of Object.entries(functions)) it(`${what} gives the results and gradients of the function`, () => assertFaithful(fn));
-
-  it('takes versions by how much they change', () => {
-    const fn = (w: Tensor): void => {
-      const version = w._version;
-      noGrad(() => w.mul_(2));
-      autograd.unsafeSetVersionCounter(w, version);
-    };
-    const compiled = compile(fn, { fullgraph: true });
-    const w = zeros([2]);
-    for (let i = 0; i < 3; i++) {
-      w.add_(1);
-      compiled(w);
-      assert.equal(w._version, i + 1);
-    }
-  });
 });
 
 class Triple extends autograd.Function {
@@ -75,7 +59,6 @@ describe('what is no op', () => {
       manualSeed(3);
       return w.mul(rand([3]));
     },
-    'the gradient of an argument': (w) => (w.grad === null ? w.mul(1) : w.mul(2)),
   };
   for (const [what, fn] of Object.entries(functions)) {
     it(`${what} is refused in one graph, and the function runs as it is otherwise`, () => {
@@ -155,24 +138,14 @@ describe('guards', () => {
         return t.mul(this.n);
       }
     }
-    assert.throws(() => compile(new Counts(), { fullgraph: true })(x), /Counts changed its own attributes/);
+    assert.throws(() => compile(new Counts(), { fullgraph: true })(x), /changes Counts.n/);
     const net = new Counts();
     const fn = compile(net);
     const first = fn(x).item() as number;
     assert.deepEqual([fn(x).item(), fn(x).item()], [first + 1, first + 2]);
   });
 
-  it('see gradients of captured parameters that came or went', () => {
-    const w = new nn.Parameter(tensor(1));
-    const fn = compile((t: Tensor) => (w.grad === null ? t.mul(1) : t.mul(2)), { fullgraph: true });
-    assert.equal(run(fn, x), 1);
-    w.grad = tensor(1);
-    assert.equal(run(fn, x), 2);
-    w.grad = null;
-    assert.equal(run(fn, x), 1);
-  });
-
   it('refuse options that are not there', () => {
-    assert.throws(() => compile((t: Tensor) => t, { dynamic: true } as object), /no option dynamic/);
+    assert.throws(() => compile((t: Tensor) => t, { dynamic: true } as object), /dynamic can be false, got true/);
   });
 });
