@@ -1,6 +1,6 @@
 /** A captured function does what the function does, or says that it cannot be captured: no stale and no half results. */
 import assert from 'node:assert/strict';
-import { autograd, CompileError, compile, enableGrad, inferenceMode, manualSeed, nn, noGrad, ones, rand, type Tensor, tensor, zeros } from '../../lib/index.js';
+import { autograd, CompileError, compile, enableGrad, inferenceMode, manualSeed, nn, noGrad, ones, rand, type Tensor, tensor } from '../../lib/index.js';
 
 const leaf = (values: number[]): Tensor => tensor(values, { requiresGrad: true });
 
