@@ -1,5 +1,7 @@
 /** Saving and loading tensors in safetensors files, a tensor at a time. */
+
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { totalmem } from 'node:os';
 import { cpu, type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import { ArgumentError, CheckpointError } from '../core/errors.js';
 import type { Tensor } from '../core/tensor.js';
@@ -121,15 +123,15 @@ export class SafetensorsFile {
 
   /** Host memory for a tensor. A sparse file claims any size, and JavaScript's own error names neither file nor tensor. */
   private allocate(name: string, { dtype, begin, end }: TensorEntry, numel: number): ReturnType<typeof rawArray> {
+    const bytes = end - begin;
+    const refused = (reason: string, cause?: unknown): CheckpointError =>
+      new CheckpointError(`${this.path}: no memory for tensor "${name}" of ${bytes} bytes: ${reason}`, { file: this.path, tensor: name, bytes }, { cause });
+    // The system may promise more than it has, and end the process when that is filled.
+    if (bytes > totalmem()) throw refused(`this machine has ${totalmem()} bytes`);
     try {
       return rawArray(dtype, numel);
     } catch (error) {
-      const bytes = end - begin;
-      throw new CheckpointError(
-        `${this.path}: no memory for tensor "${name}" of ${bytes} bytes: ${(error as Error).message}`,
-        { file: this.path, tensor: name, bytes },
-        { cause: error },
-      );
+      throw refused((error as Error).message, error);
     }
   }
 

@@ -6,6 +6,8 @@ export class ShardwiseError extends Error {
   readonly code: string;
   /** The values that the message quotes. */
   readonly details: Readonly<Record<string, unknown>>;
+  /** Where in a model it was thrown: the name of the innermost module, as in `namedModules`. */
+  modulePath: string | undefined;
 
   constructor(code: string, message: string, details: Record<string, unknown> = {}, options?: ErrorOptions) {
     super(message, options);

@@ -4,6 +4,7 @@ import { isGradEnabled } from '../autograd/grad-mode.js';
 import type { HookHandle, Node } from '../autograd/node.js';
 import { Tensor } from '../core/tensor.js';
 import { moduleWatch } from '../core/watch.js';
+import { callLocated } from './locate-error.js';
 import type { AnyModule } from './module.js';
 
 type Gradients = readonly (Tensor | null)[];
@@ -53,8 +54,11 @@ export function addHook<F>(hooks: Hooks<F>, hook: F, { prepend = false }: HookOp
 
 /** What a call of a module does: its compiled form if it has one, else its hooks and `forward`. */
 export function callModule(module: AnyModule, args: never[]): unknown {
-  const { compiled } = module;
-  return compiled === null ? callWithHooks(module, args) : compiled(...args);
+  return callLocated(module.compiled === null ? callWithHooks : callCompiled, module, args);
+}
+
+function callCompiled(module: AnyModule, args: never[]): unknown {
+  return (module.compiled as NonNullable<AnyModule['compiled']>)(...args);
 }
 
 /** Runs `forward` with whatever hooks the module has. */

@@ -65,9 +65,11 @@ class Pool {
     start_workers();
     job_ = {fn, context, count, pieces};
     done_.store(0, std::memory_order_relaxed);
+    few_.store(pieces < 4 * threads_, std::memory_order_relaxed);
     for (int t = 0; t < threads_; t++) {
-      const auto first = static_cast<uint64_t>(pieces * t / threads_), end = static_cast<uint64_t>(pieces * (t + 1) / threads_);
-      shares_[t].word.store(end << kEndShift | first, std::memory_order_release);
+      const int64_t first = pieces < threads_ ? std::min<int64_t>(t, pieces) : pieces * t / threads_;
+      const int64_t end = pieces < threads_ ? std::min<int64_t>(t + 1, pieces) : pieces * (t + 1) / threads_;
+      shares_[t].word.store(static_cast<uint64_t>(end) << kEndShift | static_cast<uint64_t>(first), std::memory_order_release);
     }
     regions_.fetch_add(1, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) > 0) {
@@ -122,9 +124,12 @@ class Pool {
   }
 
   // The pieces of the thread's own share, whose memory its cache may still hold from the region before, then what others have left.
+  // Where there are few pieces only the caller does that, lest workers race for each other's, and wait for memory instead of working.
   void work(int thread) {
     const InsideRegion inside;
-    for (int t = thread; t < threads_; t++) take(shares_[t]);
+    take(shares_[thread]);
+    if (thread > 0 && few_.load(std::memory_order_relaxed)) return;
+    for (int t = thread + 1; t < threads_; t++) take(shares_[t]);
     for (int t = 0; t < thread; t++) take(shares_[t]);
   }
 
@@ -186,6 +191,7 @@ class Pool {
   std::condition_variable wake_;
   std::unique_ptr<Share[]> shares_;
   alignas(64) std::atomic<uint64_t> regions_{0};  // begun so far
+  std::atomic<bool> few_{false};
   alignas(64) std::atomic<int64_t> done_{0};
   alignas(64) std::atomic<int> sleepers_{0};
   Job job_{};

@@ -253,7 +253,7 @@ describe('what a graph cannot repeat', () => {
     it(`${what}: refused with fullgraph, naming the place; without, the function runs as it is`, () => {
       assert.throws(
         () => compile(fn, { fullgraph: true })(leaf([1.5, 2.5])),
-        (error: Error) => error instanceof CompileError && name.test(error.message) && /effects\.test\.ts:\d+/.test(error.message),
+        (error: Error) => error instanceof CompileError && name.test(error.message) && /effects\.test\.[jt]s:\d+/.test(error.message),
       );
       assertEqualGradients(fn, false);
     });
