@@ -25,7 +25,8 @@ namespace shardwise::cpu {
 
 namespace {
 
-constexpr int kSpins = 4000;
+constexpr int kMany = 8;
+constexpr int kSpins = 8000;
 constexpr int kSpinsBeforeYield = 1000;
 constexpr int64_t kPieceGrains = 8;
 constexpr int64_t kMaxPieces = int64_t{1} << 16;
@@ -40,11 +41,12 @@ struct InsideRegion {
 class Pool {
  public:
   Pool() {
+    // Of many processors one is left to JavaScript: a thread too many keeps all the others waiting for the one that cannot run.
     const char* wanted = std::getenv("SHARDWISE_NUM_THREADS");
-    int count = wanted ? std::atoi(wanted) : static_cast<int>(std::thread::hardware_concurrency());
-    if (count < 1) count = 1;
-    if (count > 256) count = 256;
+    const auto processors = static_cast<int>(std::thread::hardware_concurrency());
+    const int count = std::clamp(wanted ? std::atoi(wanted) : processors >= kMany ? processors - 1 : processors, 1, 256);
     threads_ = count;
+    yields_ = count >= processors;
     shares_.reset(new Share[count]);
   }
 
@@ -167,8 +169,8 @@ class Pool {
       int spins = 0;
       while (nothing_new()) {
         if (++spins < kSpins) {
-          if (spins % 64) SW_PAUSE();
-          else std::this_thread::yield();
+          if (yields_ && spins % 64 == 0) std::this_thread::yield();
+          else SW_PAUSE();
           continue;
         }
         std::unique_lock<std::mutex> lock(mutex_);
@@ -185,6 +187,7 @@ class Pool {
   static constexpr uint64_t kFieldMask = (uint64_t{1} << 32) - 1;
 
   int threads_ = 1;
+  bool yields_ = false;  // while they wait, since others have no processor of their own
   bool started_ = false;
   std::mutex busy_, mutex_;
   std::exception_ptr failure_;  // the first of the region
