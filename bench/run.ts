@@ -41,9 +41,15 @@ function python(): string {
   return candidates.find((each) => spawnSync(each, ['-c', 'import torch']).status === 0) ?? 'python3';
 }
 
-function rowsOf({ command, args }: Program): Row[] {
-  const { status, stdout } = spawnSync(command, args, { encoding: 'utf8' });
-  if (status !== 0 || !stdout) return [];
+/** A side that is not there leaves its columns out, with a word; without ours there is nothing to show. */
+function rowsOf({ by, command, args }: Program): Row[] {
+  const { status, stdout, stderr, error } = spawnSync(command, args, { encoding: 'utf8' });
+  if (status !== 0 || !stdout) {
+    const reason = `${by}: ${[command, ...args].join(' ')} failed: ${error?.message ?? stderr.trim().split('\n').pop() ?? status}`;
+    if (by === 'ours') throw new Error(reason);
+    console.error(reason);
+    return [];
+  }
   const lines = stdout.split('\n').filter((line) => line.startsWith('{"name"'));
   return lines.map((line) => JSON.parse(line) as Row);
 }
@@ -96,7 +102,10 @@ function keep(device: string, rounds: number, results: ReadonlyMap<string, Reado
   const machine = `${os.cpus()[0]?.model ?? 'unknown'}, ${os.cpus().length} threads, Node ${process.version}${gpu}`;
   const python3 = spawnSync(python(), ['-c', 'import torch; print(torch.__version__)'], { encoding: 'utf8' });
   const rows = Object.fromEntries([...results].map(([by, list]) => [by, [...list.values()]]));
-  const target = path.join(process.env['BENCH_RESULTS'] ?? path.join(folder, 'results'), `${date}-${device}.json`);
+  // In the checkout, not beside the compiled programs; by machine, of which there may be several on one day.
+  const kept = process.env['BENCH_RESULTS'] ?? path.join(process.cwd(), 'bench', 'results');
+  const cores = `${os.cpus().length}-cores`;
+  const target = path.join(kept, `${date}-${device === 'cuda' ? cuda.getDeviceProperties().name.replace(/\W+/g, '-').toLowerCase() : cores}-${device}.json`);
   writeFileSync(target, `${JSON.stringify({ machine, date, commit, rounds, torch: python3.stdout?.trim(), rows }, null, 2)}\n`);
   console.log(`kept in ${path.relative(process.cwd(), target)}`);
 }
