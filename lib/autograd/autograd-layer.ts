@@ -5,7 +5,7 @@ import type { AnyOp } from '../core/op.js';
 import type { Tensor } from '../core/tensor.js';
 import { anomalyStack } from './anomaly.js';
 import { isGradEnabled } from './grad-mode.js';
-import { OpNode } from './node.js';
+import { hasGradient, OpNode } from './node.js';
 import { checkViewChange, rebaseView } from './view-history.js';
 
 export function autogradLayer(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
@@ -31,7 +31,7 @@ function record(op: AnyOp, inputs: readonly Tensor[], outputs: readonly Tensor[]
   node.saveInputs(inputs, null);
   for (let i = 0; i < outputs.length; i++) {
     const output = outputs[i] as Tensor;
-    if (!output.dtype.isFloatingPoint || op.differentiable?.includes(i) === false) continue;
+    if (!hasGradient(op, output, i)) continue;
     output.node = node;
     output.outputNr = i;
   }

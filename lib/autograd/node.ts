@@ -176,7 +176,10 @@ export class OpNode extends Node implements VjpContext<object> {
     const wanted = this.op.savesOutputs;
     if (wanted.length === 0) return;
     this.savedOutputs = [];
-    for (const i of wanted === 'all' ? outputs.keys() : wanted) this.savedOutputs[i] = new SavedTensor(outputs[i] as Tensor, this);
+    for (const i of wanted === 'all' ? outputs.keys() : wanted) {
+      const output = outputs[i] as Tensor;
+      this.savedOutputs[i] = new SavedTensor(output, this, hasGradient(this.op, output, i));
+    }
   }
 
   needs(i: number): boolean {
@@ -228,6 +231,11 @@ export class OpNode extends Node implements VjpContext<object> {
     if (saved === undefined) throw new AutogradError(`${this.name}: its gradient rule reads ${role} ${i}, which the op does not save`);
     return saved.unpack(this.name, `${role} ${i}`, this);
   }
+}
+
+/** Whether output `i` of an op has a gradient: masks, indices and statistics have none. @internal */
+export function hasGradient(op: AnyOp, output: Tensor, i: number): boolean {
+  return output.dtype.isFloatingPoint && op.differentiable?.includes(i) !== false;
 }
 
 /** A gradient in the shape and dtype of the input it belongs to: broadcast dims summed, promotion undone. */

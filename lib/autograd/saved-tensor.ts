@@ -38,10 +38,13 @@ export class SavedTensor {
   private readonly unpackHook: ((packed: unknown) => Tensor) | null = null;
   private packed: unknown = null;
 
-  /** `maker` is the node itself when an output is saved: kept out, so that it is found again at unpacking. */
-  constructor(t: Tensor, maker: GradFn | null) {
+  /**
+   * `maker` is the node itself when an output is saved: kept out, so that it is found again at unpacking. An output that has no gradient (a
+   * mask, indices, statistics) comes back without history.
+   */
+  constructor(t: Tensor, maker: GradFn | null, hasGradient = true) {
     this.version = t._version;
-    this.isOutput = maker !== null;
+    this.isOutput = maker !== null && hasGradient;
     this.node = maker === null ? t.gradFn : null;
     this.outputNr = t.outputNr;
     this.storage = maker === null ? null : t.storage;
