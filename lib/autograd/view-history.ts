@@ -37,19 +37,21 @@ export function checkViewChange(op: AnyOp, into: Tensor): void {
 class CopySlices extends Node {
   readonly name = 'CopySlices';
   private readonly window: Window;
+  private readonly base: { shape: Shape; strides: Shape };
   private readonly inner: OpNode;
   private readonly selfIndex: number;
 
   constructor(base: Tensor, window: Window, inner: OpNode, selfIndex: number) {
     super(1, [edgeOf(base), ...inner.edges.map((edge, i) => (i === selfIndex ? null : edge))]);
     this.window = window;
+    this.base = { shape: base.shape, strides: base.strides };
     this.inner = inner;
     this.selfIndex = selfIndex;
   }
 
   apply([grad]: Gradients): Gradients {
     if (!grad) return this.edges.map(() => null);
-    const whole = emptyStridedLike(grad);
+    const whole = emptyStridedLike(grad, this.base.shape, this.base.strides);
     whole.copy_(grad);
     const part = whole.asStrided(this.window.shape, this.window.strides, this.window.offset);
     const results = this.inner.apply([part.clone()]);
