@@ -68,7 +68,8 @@ function changeInPlace(op: AnyOp, inputs: readonly Tensor[], params: object, int
   const node = tracking && into.dtype.isFloatingPoint && op.vjp !== null ? new OpNode(op, inputs, params, 1) : null;
   if (node !== null) {
     node.forwardStack = anomalyStack();
-    node.saveInputs(inputs, (t) => (t.storage !== null && t.storage === into.storage ? t.detach().clone() : t));
+    // Copies keep the history, which second derivatives follow.
+    node.saveInputs(inputs, (t) => (t.storage !== null && t.storage === into.storage ? t.clone() : t));
   }
   belowAutograd(op, inputs, params, into);
   into.bumpVersion();
