@@ -208,7 +208,9 @@ export class OpNode extends Node implements VjpContext<object> {
 
   apply(grads: Gradients): Gradients {
     if (this.released) throw alreadyReleased(this.name);
-    const rule = this.op.vjp as NonNullable<AnyOp['vjp']>;
+    const rule = this.op.vjp;
+    // A change in place to what depends on no input, such as the result of a comparison.
+    if (rule === null) return this.edges.map(() => null);
     const results = (grads.length === 1 ? rule(this, grads[0] as Tensor) : rule(this, ...(grads as Tensor[]))) as Gradients;
     const fitted = new Array<Tensor | null>(results.length);
     for (let i = 0; i < results.length; i++) {

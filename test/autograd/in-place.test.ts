@@ -1,6 +1,7 @@
 /** In-place changes under autograd: the gradients, also the second ones, are those of the same ops without changes in place. */
 import assert from 'node:assert/strict';
-import { autograd, float64, type Tensor, tensor } from '../../lib/index.js';
+import { autograd, float64, noGrad, type Tensor, tensor } from '../../lib/index.js';
+import { foreachMul_ } from '../../lib/ops/optimizer-steps.js';
 
 const input = (): Tensor => tensor([0.3, 0.7, 1.2], { dtype: float64 }).requiresGrad_();
 
@@ -34,4 +35,27 @@ describe('a change in place', () => {
       assert.ok(autograd.gradgradcheck(fn, [input()]));
     });
   }
+});
+
+describe('a change in place by an op without a gradient', () => {
+  it('cuts off the history that a tensor had', () => {
+    const x = input();
+    const y = x.mul(2).logicalNot_();
+    y.mul(x).sum().backward();
+    assert.deepEqual(x.grad?.tolist(), [0, 0, 0]);
+  });
+
+  it('cuts off the history of the window of a view', () => {
+    const x = input();
+    const y = x.mul(2);
+    y.narrow(0, 0, 2).logicalNot_();
+    y.sum().backward();
+    assert.deepEqual(x.grad?.tolist(), [0, 0, 2]);
+  });
+
+  it('is refused by ops over many tensors', () => {
+    const y = input().mul(2);
+    assert.throws(() => foreachMul_([y], 3), { code: 'ERR_IN_PLACE', message: /foreachMul: it has no gradient/ });
+    noGrad(() => foreachMul_([y], 3));
+  });
 });
