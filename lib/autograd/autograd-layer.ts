@@ -5,7 +5,7 @@ import type { AnyOp } from '../core/op.js';
 import type { Tensor } from '../core/tensor.js';
 import { anomalyStack } from './anomaly.js';
 import { isGradEnabled } from './grad-mode.js';
-import { OpNode } from './node.js';
+import { hasGradient, OpNode } from './node.js';
 import { checkViewChange, rebaseView } from './view-history.js';
 
 export function autogradLayer(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
@@ -31,7 +31,7 @@ function record(op: AnyOp, inputs: readonly Tensor[], outputs: readonly Tensor[]
   node.saveInputs(inputs, null);
   for (let i = 0; i < outputs.length; i++) {
     const output = outputs[i] as Tensor;
-    if (!output.dtype.isFloatingPoint || op.differentiable?.includes(i) === false) continue;
+    if (!hasGradient(op, output, i)) continue;
     output.node = node;
     output.outputNr = i;
   }
@@ -53,7 +53,7 @@ function linkView(op: AnyOp, input: Tensor, output: Tensor): void {
 /** Optimizer steps and their like: no gradient, versions of what they overwrite go up. */
 function mutateInputs(op: AnyOp, inputs: readonly Tensor[], params: object): Tensor[] {
   const changed = (op.mutates as NonNullable<AnyOp['mutates']>)(inputs, params);
-  if (isGradEnabled()) for (const i of changed) checkLeaf(op, inputs[i] as Tensor);
+  if (isGradEnabled()) for (const i of changed) checkWithoutHistory(op, inputs[i] as Tensor);
   const outputs = belowAutograd(op, inputs, params, null);
   for (const i of changed) (inputs[i] as Tensor).bumpVersion();
   return outputs;
@@ -65,10 +65,13 @@ function changeInPlace(op: AnyOp, inputs: readonly Tensor[], params: object, int
     checkLeaf(op, into);
     checkViewChange(op, into);
   }
-  const node = tracking && into.dtype.isFloatingPoint && op.vjp !== null ? new OpNode(op, inputs, params, 1) : null;
+  // Without a rule, the op cuts off the history that the tensor had.
+  const records = op.vjp !== null || into.requiresGrad;
+  const node = tracking && into.dtype.isFloatingPoint && records ? new OpNode(op, inputs, params, 1) : null;
   if (node !== null) {
     node.forwardStack = anomalyStack();
-    node.saveInputs(inputs, (t) => (t.storage !== null && t.storage === into.storage ? t.detach().clone() : t));
+    // Copies keep the history, which second derivatives follow.
+    node.saveInputs(inputs, (t) => (t.storage !== null && t.storage === into.storage ? t.clone() : t));
   }
   belowAutograd(op, inputs, params, into);
   into.bumpVersion();
@@ -82,6 +85,16 @@ function changeInPlace(op: AnyOp, inputs: readonly Tensor[], params: object, int
     node.saveOutputs([into]);
   }
   return into;
+}
+
+/** @throws InPlaceError for a tensor that would keep the gradient that it had before the change. */
+function checkWithoutHistory(op: AnyOp, changed: Tensor): void {
+  checkLeaf(op, changed);
+  if (!changed.requiresGrad) return;
+  throw new InPlaceError(`${op.name}: it has no gradient, so it cannot change a tensor that was computed from one that requires a gradient. Change it inside noGrad(() => ...).`, {
+    op: op.name,
+    shape: changed.shape,
+  });
 }
 
 function checkLeaf(op: AnyOp, into: Tensor): void {

@@ -25,13 +25,18 @@ type Differentiable = (...inputs: Tensor[]) => Tensor | readonly Tensor[];
  * @see PyTorch `torch.autograd.gradcheck`
  */
 export function gradcheck(fn: Differentiable, inputs: readonly Tensor[], options: GradcheckOptions = {}): boolean {
+  return check(fn, inputs, options, 'skipped');
+}
+
+/** `cutOff` says what an output is that requires no gradient: not looked at, or a constant. */
+function check(fn: Differentiable, inputs: readonly Tensor[], options: GradcheckOptions, cutOff: 'skipped' | 'constant'): boolean {
   const { eps = 1e-6, atol = 1e-5, rtol = 1e-3, raiseException = true } = options;
   const checked = inputs.flatMap((t, i) => (t.requiresGrad ? [i] : []));
   if (checked.length === 0) throw new ArgumentError('gradcheck: no input requires a gradient');
   for (const i of checked) if ((inputs[i] as Tensor).dtype !== float64) throw new ArgumentError(`gradcheck: input ${i} must be float64, it is ${(inputs[i] as Tensor).dtype.name}`);
   const outputs = listOf(fn(...inputs));
   for (const [o, output] of outputs.entries()) {
-    if (!output.requiresGrad) continue;
+    if (!output.requiresGrad && cutOff === 'skipped') continue;
     for (const i of checked) {
       const problem = compareJacobians(fn, inputs, o, i, output, { eps, atol, rtol });
       if (problem === null) continue;
@@ -42,17 +47,23 @@ export function gradcheck(fn: Differentiable, inputs: readonly Tensor[], options
   return true;
 }
 
-/** As {@link gradcheck}, for second derivatives: checks the gradients of the gradients. */
+/**
+ * As {@link gradcheck}, for second derivatives: checks the gradients of the gradients, for the inputs and for the gradients of the outputs. A
+ * gradient that is cut off from the graph counts as constant.
+ */
 export function gradgradcheck(fn: Differentiable, inputs: readonly Tensor[], options: GradcheckOptions = {}): boolean {
-  const checked = inputs.filter((t) => t.requiresGrad);
+  const outputs = listOf(fn(...inputs)).filter((t) => t.requiresGrad);
+  if (outputs.length === 0 || !inputs.some((t) => t.requiresGrad)) return true;
+  // Weights that differ by element, so that no derivative cancels.
+  const weights = outputs.map((t) => weightsLike(t).requiresGrad_());
   const first = (...given: Tensor[]): Tensor[] => {
-    const outputs = listOf(fn(...given)).filter((t) => t.requiresGrad);
-    const wanted = given.filter((t) => t.requiresGrad);
-    // Weights that differ by element, so that no derivative cancels.
-    const weights = outputs.map((t) => weightsLike(t));
-    return grad(outputs, wanted, { gradOutputs: weights, createGraph: true, allowUnused: true }).filter((g): g is Tensor => g?.requiresGrad === true);
+    const own = given.slice(0, inputs.length);
+    const wanted = own.filter((t) => t.requiresGrad);
+    const roots = listOf(fn(...own)).filter((t) => t.requiresGrad);
+    const grads = grad(roots, wanted, { gradOutputs: given.slice(inputs.length), createGraph: true, allowUnused: true });
+    return grads.map((g, i) => g ?? (wanted[i] as Tensor).detach().zerosLike());
   };
-  return checked.length === 0 || first(...inputs).length === 0 || gradcheck(first, inputs, options);
+  return check(first, [...inputs, ...weights], options, 'constant');
 }
 
 function listOf(value: Tensor | readonly Tensor[]): readonly Tensor[] {
@@ -86,6 +97,7 @@ function compareJacobians(
 }
 
 function analyticalJacobian(output: Tensor, input: Tensor): number[][] {
+  if (!output.requiresGrad) return [];
   return Array.from({ length: output.numel() }, (_, row) => {
     const direction = output.detach().newZeros([output.numel()]);
     direction.select(0, row).fill_(1);

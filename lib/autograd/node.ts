@@ -178,7 +178,10 @@ export class OpNode extends Node implements VjpContext<object> {
     const wanted = this.op.savesOutputs;
     if (wanted.length === 0) return;
     this.savedOutputs = [];
-    for (const i of wanted === 'all' ? outputs.keys() : wanted) this.savedOutputs[i] = new SavedTensor(outputs[i] as Tensor, this);
+    for (const i of wanted === 'all' ? outputs.keys() : wanted) {
+      const output = outputs[i] as Tensor;
+      this.savedOutputs[i] = new SavedTensor(output, this, hasGradient(this.op, output, i));
+    }
   }
 
   needs(i: number): boolean {
@@ -207,7 +210,9 @@ export class OpNode extends Node implements VjpContext<object> {
 
   apply(grads: Gradients): Gradients {
     if (this.released) throw alreadyReleased(this.name);
-    const rule = this.op.vjp as NonNullable<AnyOp['vjp']>;
+    const rule = this.op.vjp;
+    // A change in place to what depends on no input, such as the result of a comparison.
+    if (rule === null) return this.edges.map(() => null);
     const results = (grads.length === 1 ? rule(this, grads[0] as Tensor) : rule(this, ...(grads as Tensor[]))) as Gradients;
     const fitted = new Array<Tensor | null>(results.length);
     for (let i = 0; i < results.length; i++) {
@@ -230,6 +235,11 @@ export class OpNode extends Node implements VjpContext<object> {
     if (saved === undefined) throw new AutogradError(`${this.name}: its gradient rule reads ${role} ${i}, which the op does not save`);
     return saved.unpack(this.name, `${role} ${i}`, this);
   }
+}
+
+/** Whether output `i` of an op has a gradient: masks, indices and statistics have none. @internal */
+export function hasGradient(op: AnyOp, output: Tensor, i: number): boolean {
+  return output.dtype.isFloatingPoint && op.differentiable?.includes(i) !== false;
 }
 
 /** A gradient in the shape and dtype of the input it belongs to: broadcast dims summed, promotion undone. */

@@ -39,11 +39,16 @@ export class SavedTensor {
   private readonly storage: Storage | null;
   private readonly unpackHook: ((packed: unknown) => Tensor) | null = null;
   private packed: unknown = null;
+  /** The leaf that was packed: what is unpacked passes its gradient to it. */
+  private leaf: Tensor | null = null;
 
-  /** `maker` is the node itself when an output is saved: kept out, so that it is found again at unpacking. */
-  constructor(t: Tensor, maker: GradFn | null) {
+  /**
+   * `maker` is the node itself when an output is saved: kept out, so that it is found again at unpacking. An output that has no gradient (a
+   * mask, indices, statistics) comes back without history.
+   */
+  constructor(t: Tensor, maker: GradFn | null, hasGradient = true) {
     this.version = t.currentVersion;
-    this.isOutput = maker !== null;
+    this.isOutput = maker !== null && hasGradient;
     this.node = maker === null ? t.gradFn : null;
     this.outputNr = t.outputNr;
     this.storage = maker === null ? null : t.storage;
@@ -55,6 +60,7 @@ export class SavedTensor {
     if (hooks !== null && t.storage !== null) {
       this.unpackHook = hooks.unpack;
       this.packed = hooks.pack(t);
+      this.leaf = t.leafRequiresGrad ? t : null;
       this.tensor = null;
       return;
     }
@@ -65,14 +71,21 @@ export class SavedTensor {
 
   /** The saved value with its history. @throws InPlaceError if it was overwritten since. */
   unpack(op: string, role: string, maker: GradFn): Tensor {
-    if (this.unpackHook !== null) return this.unpackHook(this.packed);
+    if (this.unpackHook !== null) return this.unpackHooked(this.unpackHook(this.packed), maker);
     const t = this.tensor as Tensor;
     if (t.storage === null) return t;
     if (t._version !== this.version) throw overwritten(op, role, t, this.version);
     if (this.storage !== null && this.storage !== t.storage && !t.disposed) throw swappedAway(op, role, t);
     const node = this.isOutput ? maker : this.node;
     if (!t.disposed && t.node === node) return t;
-    return withHistory(t, this.storage ?? t.storage, node, this.outputNr);
+    return withHistory(t, t, this.storage ?? t.storage, node, this.outputNr);
+  }
+
+  /** The user's tensor with the history of the saved one, whatever its own is. */
+  private unpackHooked(t: Tensor, maker: GradFn): Tensor {
+    const node = this.isOutput ? maker : this.node;
+    if (t === this.leaf || (this.leaf === null && t.node === node && !t.leafRequiresGrad)) return t;
+    return withHistory(t, this.leaf, t.storage, node, this.outputNr);
   }
 
   release(): void {
@@ -80,18 +93,19 @@ export class SavedTensor {
     else if (this.tensor !== null && this.storage.handle !== 0) this.storage.unhold();
     this.tensor = null;
     this.packed = null;
+    this.leaf = null;
   }
 }
 
-/** Another tensor object on the same memory: the saved one was disposed, or has a new history from an in-place change. */
-function withHistory(t: Tensor, storage: Storage | null, node: GradFn | null, outputNr: number): Tensor {
+/** Another tensor object on the same memory: the saved one was disposed, came from a hook, or has a new history from an in-place change. */
+function withHistory(t: Tensor, leaf: Tensor | null, storage: Storage | null, node: GradFn | null, outputNr: number): Tensor {
   const alias = new Tensor(t.shape, t.strides, t.storageOffset, t.dtype, t.device, storage);
   alias.versionCounter = t.versionCounter;
   alias.node = node;
   alias.outputNr = outputNr;
-  if (node === null) {
-    alias.leafRequiresGrad = t.leafRequiresGrad;
-    alias.gradAccumulator = t.gradAccumulator;
+  if (node === null && leaf !== null) {
+    alias.leafRequiresGrad = leaf.leafRequiresGrad;
+    alias.gradAccumulator = leaf.gradAccumulator;
   }
   return alias;
 }

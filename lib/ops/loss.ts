@@ -112,7 +112,9 @@ export function crossEntropy(logits: Tensor, target: Tensor, options: CrossEntro
   if (target.dtype.isFloatingPoint) return probabilityCrossEntropy(input, target, options);
   const { rows: inputRows, labels, shape } = toRows('crossEntropy', input, target);
   const classWeight = weight === null ? wrapNumber(0, input.dtype, input.device) : weight.to(input.dtype).contiguous();
-  const rows = dispatch(crossEntropyOp, [inputRows, labels, classWeight], { ignoreIndex, labelSmoothing })[0] as Tensor;
+  // The fused gradient is of the logits only: a weight that is learned gets its own by the parts.
+  const run = weight?.requiresGrad === true ? (crossEntropyOp.decompose as NonNullable<typeof crossEntropyOp.decompose>) : dispatch.bind(null, crossEntropyOp);
+  const rows = run([inputRows, labels, classWeight], { ignoreIndex, labelSmoothing })[0] as Tensor;
   return reduceRows(rows, labels, shape, weight, ignoreIndex, reduction).to(input.dtype);
 }
 

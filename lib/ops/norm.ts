@@ -63,7 +63,7 @@ const layerNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
     const [variance, mean] = [input.var(1, { correction: 0, keepdim: true }), input.mean(1, { keepdim: true })];
     const rstd = variance.add(params.eps).rsqrt();
     const normal = input.sub(mean).mul(rstd);
-    const scaled = isAbsent(weight as Tensor) ? dy : dy.mul(weight as Tensor);
+    const scaled = isAbsent(weight as Tensor) ? dy : dy.mul((weight as Tensor).reshape(-1));
     const inner = scaled.sub(scaled.mean(1, { keepdim: true })).sub(normal.mul(scaled.mul(normal).mean(1, { keepdim: true })));
     return [inner.mul(rstd).reshape((x as Tensor).shape), dy.mul(normal).sum(0), dy.sum(0)];
   },

@@ -31,7 +31,9 @@ function checkGradient({ fn }: Composite, args: readonly unknown[]): void {
     let next = 0;
     return tensorsOf(fn(...given.map((a) => (a instanceof Tensor && a.requiresGrad ? inputs[next++] : a)))).filter((t) => t.dtype.isFloatingPoint);
   };
-  if (run(...leaves).some((t) => t.requiresGrad)) assert.ok(autograd.gradcheck(run, leaves));
+  if (!run(...leaves).some((t) => t.requiresGrad)) return;
+  assert.ok(autograd.gradcheck(run, leaves));
+  assert.ok(autograd.gradgradcheck(run, leaves));
 }
 
 function call(name: string, target: Tensor, rest: readonly unknown[]): unknown {

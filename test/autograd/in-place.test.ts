@@ -1,0 +1,61 @@
+/** In-place changes under autograd: the gradients, also the second ones, are those of the same ops without changes in place. */
+import assert from 'node:assert/strict';
+import { autograd, float64, noGrad, type Tensor, tensor } from '../../lib/index.js';
+import { foreachMul_ } from '../../lib/ops/optimizer-steps.js';
+
+const input = (): Tensor => tensor([0.3, 0.7, 1.2], { dtype: float64 }).requiresGrad_();
+
+/** Changes that read what they overwrite, on a tensor that has a history. */
+const changes: Record<string, (y: Tensor) => Tensor> = {
+  pow_: (y) => y.pow_(3),
+  square_: (y) => y.square_(),
+  'mul_ by itself': (y) => y.mul_(y),
+  exp_: (y) => y.exp_(),
+  sin_: (y) => y.sin_(),
+  clamp_: (y) => y.clamp_({ max: 0.9 }).square_(),
+  'addcmul_ of itself': (y) => y.addcmul_(y, y),
+  'lerp_ with itself': (y) => y.lerp_(y.mul(2), y),
+};
+
+describe('a change in place', () => {
+  for (const [name, change] of Object.entries(changes)) {
+    it(`has the gradients of its op: ${name}`, () => {
+      const fn = (x: Tensor): Tensor => change(x.mul(1));
+      assert.ok(autograd.gradcheck(fn, [input()]));
+      assert.ok(autograd.gradgradcheck(fn, [input()]));
+    });
+
+    it(`has the gradients of its op on a view: ${name}`, () => {
+      const fn = (x: Tensor): Tensor => {
+        const y = x.mul(x);
+        change(y.narrow(0, 1, 2));
+        return y.mul(x);
+      };
+      assert.ok(autograd.gradcheck(fn, [input()]));
+      assert.ok(autograd.gradgradcheck(fn, [input()]));
+    });
+  }
+});
+
+describe('a change in place by an op without a gradient', () => {
+  it('cuts off the history that a tensor had', () => {
+    const x = input();
+    const y = x.mul(2).logicalNot_();
+    y.mul(x).sum().backward();
+    assert.deepEqual(x.grad?.tolist(), [0, 0, 0]);
+  });
+
+  it('cuts off the history of the window of a view', () => {
+    const x = input();
+    const y = x.mul(2);
+    y.narrow(0, 0, 2).logicalNot_();
+    y.sum().backward();
+    assert.deepEqual(x.grad?.tolist(), [0, 0, 2]);
+  });
+
+  it('is refused by ops over many tensors', () => {
+    const y = input().mul(2);
+    assert.throws(() => foreachMul_([y], 3), { code: 'ERR_IN_PLACE', message: /foreachMul: it has no gradient/ });
+    noGrad(() => foreachMul_([y], 3));
+  });
+});

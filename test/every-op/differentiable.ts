@@ -1,0 +1,28 @@
+/** What the gradient tests of the table share: which entries they drive, and how a sample is run in float64. */
+import { dispatch } from '../../lib/core/dispatch.js';
+import { type AnyOp, allOps, type Sample } from '../../lib/core/op.js';
+import { float64, type Tensor } from '../../lib/index.js';
+
+/** Entries with a gradient rule and samples. */
+export function differentiableOps(): AnyOp[] {
+  return allOps().filter((op) => op.vjp !== null && op.samples().length > 0);
+}
+
+/** The samples of an op that hold elements and a floating tensor, in float64. */
+export function float64Samples(op: AnyOp): Sample<object>[] {
+  const samples = (op.samples() as Sample<object>[]).map(({ inputs, params }) => ({
+    inputs: inputs.map((t) => (t.storage !== null && t.dtype.isFloatingPoint ? t.detach().to(float64) : t)),
+    params,
+  }));
+  return samples.filter(({ inputs }) => inputs.some((t) => t.storage !== null && t.dtype.isFloatingPoint) && inputs.every((t) => t.numel() > 0));
+}
+
+/** Whether a gradient can flow into this operand: a tensor (no plain number) of a floating dtype. */
+export function isVariable(t: Tensor): boolean {
+  return t.storage !== null && t.dtype.isFloatingPoint;
+}
+
+/** The outputs that have a gradient. */
+export function outputsOf(op: AnyOp, inputs: readonly Tensor[], params: object): Tensor[] {
+  return dispatch(op, inputs, params).filter((t) => t.requiresGrad);
+}
