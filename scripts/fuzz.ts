@@ -37,7 +37,7 @@ function run(command: string, args: string[]): void {
 
 function build(jobs: number): void {
   const options = ['SHARDWISE_SANITIZE=ON', 'SHARDWISE_CUDA=OFF', 'CMAKE_BUILD_TYPE=Release', `SHARDWISE_OUTPUT=${path.join(folder, 'build')}`];
-  run('cmake', ['-S', '.', '-B', folder, '-G', 'Ninja', ...options.map((option) => `-D${option}`)]);
+  run('cmake', ['-S', '.', '-B', folder, ...options.map((option) => `-D${option}`)]);
   run('cmake', ['--build', folder, '--parallel', String(jobs)]);
 }
 
