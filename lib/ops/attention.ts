@@ -58,7 +58,11 @@ const attentionBackward: Op<Attention> = defineOp<Attention>({
       .mul(params.scale);
     return [inner.matmul(keys), sumHeads(inner.transpose(-2, -1).matmul(q as Tensor), keyHeads), sumHeads(weights.transpose(-2, -1).matmul(g as Tensor), keyHeads)];
   },
-  samples: () => [],
+  samples: () =>
+    attentionOp.samples().map(({ inputs, params }) => {
+      const [out, lse] = dispatch(attentionOp, inputs, params) as [Tensor, Tensor];
+      return { inputs: [sampleTensor(out.shape, { seed: 9 }), ...inputs, out, lse], params };
+    }),
 });
 
 /** Keys and values of grouped heads, one for each query head. */
@@ -120,9 +124,13 @@ const attentionOp: Op<Attention> = defineOp<Attention>({
   samples: () => {
     const make = (seed: number, s: number): Tensor => sampleTensor([2, 3, s, 4], { seed });
     const q = make(1, 5);
+    const shared = (seed: number, d: number): Tensor => sampleTensor([2, 1, 6, d], { seed });
+    const mask = sampleTensor([5, 6], { seed: 4, low: 0, high: 2, dtype: bool });
     return [
       { inputs: [q, make(2, 6), make(3, 6), wrapNumber(0, q.dtype, q.device)], params: { scale: 0.5, causal: 0, dropout: 0, seedLow: 0, seedHigh: 0, offset: 0 } },
       { inputs: [q, make(2, 5), make(3, 5), wrapNumber(0, q.dtype, q.device)], params: { scale: 0.5, causal: 1, dropout: 0, seedLow: 0, seedHigh: 0, offset: 0 } },
+      // One key head for three query heads, values of another size, and a mask that broadcasts.
+      { inputs: [q, shared(2, 4), shared(3, 2), mask], params: { scale: 0.3, causal: 0, dropout: 0, seedLow: 0, seedHigh: 0, offset: 0 } },
     ];
   },
 });

@@ -61,6 +61,10 @@ const indexPutOp: Op<IndexParams> = defineOp<IndexParams>({
       inputs: [sampleTensor([4, 3]), sampleTensor([5, 3], { seed: 8 }), sampleTensor([5], { dtype: int64, low: 0, high: 4 })],
       params: { numIndices: 1, accumulate: 1 },
     },
+    {
+      inputs: [sampleTensor([4, 3]), sampleTensor([4], { seed: 8 }), sampleTensor([4], { seed: 2 }).argsort(0), sampleTensor([4], { dtype: int64, low: 0, high: 3 })],
+      params: { numIndices: 2, accumulate: 0 },
+    },
   ],
 });
 

@@ -128,6 +128,11 @@ const scatterOp: Op<Scatter> = defineOp<Scatter>({
       inputs: [sampleTensor([4, 3]), sampleTensor([2, 3], { dtype: int64, low: 0, high: 4 }), sampleTensor([2, 3], { seed: 9 })],
       params: { dim: 0, reduce: 'add' as const },
     },
+    {
+      // No position twice: which value would stay is not defined.
+      inputs: [sampleTensor([3, 4]), sampleTensor([3, 3], { seed: 3 }).argsort(1), sampleTensor([3, 3], { seed: 9 })],
+      params: { dim: 1, reduce: 'set' as const },
+    },
   ],
 });
 

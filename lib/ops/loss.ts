@@ -41,7 +41,12 @@ const crossEntropyBackward: Op<CrossEntropy> = defineOp<CrossEntropy>({
     const rows = p.mul(smooth.sum(1, { keepdim: true })).sub(smooth);
     return [where(counted.unsqueeze(1), rows.mul((g as Tensor).unsqueeze(1)).to(x.dtype), 0)];
   },
-  samples: () => [],
+  samples: () =>
+    crossEntropyOp.samples().map(({ inputs: [logits, target, weight], params }) => {
+      const x = logits as Tensor;
+      const lse = dispatch(crossEntropyOp, [x, target as Tensor, weight as Tensor], params)[1] as Tensor;
+      return { inputs: [sampleTensor(lse.shape, { seed: 9 }), x, lse, target as Tensor, weight as Tensor], params };
+    }),
 });
 
 /** One loss for each row; reduction is composed above. */
@@ -77,6 +82,10 @@ const crossEntropyOp: Op<CrossEntropy> = defineOp<CrossEntropy>({
     {
       inputs: ((x) => [x, sampleTensor([4], { dtype: int64, low: 0, high: 5 }), wrapNumber(0, x.dtype, x.device)])(sampleTensor([4, 5])),
       params: { ignoreIndex: -100, labelSmoothing: 0.1 },
+    },
+    {
+      inputs: ((x) => [x, sampleTensor([5], { dtype: int64, low: 0, high: 3 }), wrapNumber(0, x.dtype, x.device)])(sampleTensor([5, 3])),
+      params: { ignoreIndex: 1, labelSmoothing: 0 },
     },
   ],
 });

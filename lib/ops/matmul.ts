@@ -88,10 +88,11 @@ const matmulOp: Op<Product> = defineOp<Product>({
         [5, 3, 2],
       ],
     ];
-    return pairs.map(([a, b]) => {
+    const products = pairs.map(([a, b]) => {
       const [x, y] = [sampleTensor(a), sampleTensor(b, { seed: 4 })];
       return { inputs: [x, y, absent(x)], params: PLAIN };
     });
+    return [...products, { inputs: [sampleTensor([3, 4]), sampleTensor([4, 2], { seed: 4 }), sampleTensor([2], { seed: 6 })], params: { alpha: 0.5, beta: 2 } }];
   },
 });
 

@@ -67,7 +67,11 @@ const layerNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
     const inner = scaled.sub(scaled.mean(1, { keepdim: true })).sub(normal.mul(scaled.mul(normal).mean(1, { keepdim: true })));
     return [inner.mul(rstd).reshape((x as Tensor).shape), dy.mul(normal).sum(0), dy.sum(0)];
   },
-  samples: () => [],
+  samples: () =>
+    layerNormOp.samples().map(({ inputs: [x, weight, bias], params }) => {
+      const [out, mean, rstd] = dispatch(layerNormOp, [x, weight, bias] as Tensor[], params) as [Tensor, Tensor, Tensor];
+      return { inputs: [sampleTensor(out.shape, { seed: 9 }), x as Tensor, mean, rstd, weight as Tensor], params: { ...params, needs: [true, true, true] } };
+    }),
 });
 
 const layerNormOp: Op<NormParams> = defineOp<NormParams>({
@@ -111,6 +115,7 @@ const layerNormOp: Op<NormParams> = defineOp<NormParams>({
   samples: () => [
     { inputs: [sampleTensor([3, 5]), sampleTensor([5], { seed: 2 }), sampleTensor([5], { seed: 3 })], params: { width: 5, eps: 1e-5 } },
     { inputs: [sampleTensor([2, 3, 7]), sampleTensor([7], { seed: 2 }), sampleTensor([7], { seed: 3 })], params: { width: 7, eps: 1e-3 } },
+    { inputs: ((x) => [x, optional(null, x), optional(null, x)])(sampleTensor([2, 4])), params: { width: 4, eps: 1e-5 } },
   ],
 });
 
@@ -139,7 +144,11 @@ const rmsNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
     const inner = scaled.sub(normal.mul(scaled.mul(normal).mean(1, { keepdim: true })));
     return [inner.mul(rstd).reshape((x as Tensor).shape), dy.mul(normal).sum(0)];
   },
-  samples: () => [],
+  samples: () =>
+    rmsNormOp.samples().map(({ inputs: [x, weight], params }) => {
+      const [out, rstd] = dispatch(rmsNormOp, [x, weight] as Tensor[], params) as [Tensor, Tensor];
+      return { inputs: [sampleTensor(out.shape, { seed: 9 }), x as Tensor, rstd, weight as Tensor], params: { ...params, needs: [true, true] } };
+    }),
 });
 
 const rmsNormOp: Op<NormParams> = defineOp<NormParams>({
@@ -170,7 +179,10 @@ const rmsNormOp: Op<NormParams> = defineOp<NormParams>({
     const scaled = isAbsent(weight as Tensor) ? normal : normal.mul((weight as Tensor).reshape(-1));
     return [scaled.reshape((x as Tensor).shape), rstd.reshape(-1)];
   },
-  samples: () => [{ inputs: [sampleTensor([3, 5]), sampleTensor([5], { seed: 2 })], params: { width: 5, eps: 1e-5 } }],
+  samples: () => [
+    { inputs: [sampleTensor([3, 5]), sampleTensor([5], { seed: 2 })], params: { width: 5, eps: 1e-5 } },
+    { inputs: ((x) => [x, optional(null, x)])(sampleTensor([2, 4])), params: { width: 4, eps: 1e-5 } },
+  ],
 });
 
 function checkNormalised([first, ...weights]: readonly Tensor[], normalizedShape: Shape, op: string): void {

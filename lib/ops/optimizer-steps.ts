@@ -4,6 +4,8 @@ import { float32, float64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
+import { stack } from './join.js';
+import { sampleTensor } from './samples.js';
 
 /** Tensors of one command; more are split over several. */
 const MAX_TENSORS = 64;
@@ -84,7 +86,8 @@ const foreachNormOp: Op<Count> = defineOp<Count>({
     return [{ shape: [count], strides: null, dtype: dtype === float64 ? float64 : float32, device }];
   },
   vjp: 'not-differentiable',
-  samples: () => [],
+  decompose: (inputs) => [stack(inputs.map((t) => (t.dtype === float64 ? t : t.float()).norm()))],
+  samples: () => [{ inputs: [sampleTensor([3, 4]), sampleTensor([5], { seed: 2 })], params: { count: 2 } }],
 });
 
 /** Calls `run` with at most {@link MAX_TENSORS} tensors of each list at a time. */

@@ -1,4 +1,4 @@
-/** Pinned host memory, and copies that the GPU does by itself. */
+/** Pinned host memory, and copies that the GPU does by itself: the op toDevice. */
 import assert from 'node:assert/strict';
 import { arange, cuda, DeviceError, empty, float64, memory, ones, rand, scope, type Tensor, tensor, zeros } from '../../lib/index.js';
 

@@ -1,0 +1,56 @@
+/** Being in the table means being tested: every entry has samples, or names the test that stands in for them. */
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { allOps } from '../../lib/core/op.js';
+import '../../lib/index.js';
+import { root } from '../../scripts/check-tree.js';
+
+/** Ops without samples, why they have none, and where they are tested. */
+const elsewhere: Record<string, { why: string; file: string }> = {
+  nonzero: { why: 'how many rows of its result count depends on values', file: 'test/ops/search-and-index.test.ts' },
+  toDevice: { why: 'it needs a second device, or pinned memory', file: 'test/core/pinned.gpu.test.ts' },
+  randomUniform: { why: 'no operands; its values are tested by their distribution', file: 'test/ops/random.test.ts' },
+  randomNormal: { why: 'no operands; its values are tested by their distribution', file: 'test/ops/random.test.ts' },
+  randomInteger: { why: 'no operands; its values are tested by their distribution', file: 'test/ops/random.test.ts' },
+  randomBernoulli: { why: 'no operands; its values are tested by their distribution', file: 'test/ops/random.test.ts' },
+  full: { why: 'no operands', file: 'test/ops/factories.test.ts' },
+  empty: { why: 'no operands, and no values', file: 'test/ops/factories.test.ts' },
+  arange: { why: 'no operands', file: 'test/ops/factories.test.ts' },
+  linspace: { why: 'no operands', file: 'test/ops/factories.test.ts' },
+  sgdStep: { why: 'it overwrites its operands', file: 'test/ops/optimizer-steps.test.ts' },
+  adamStep: { why: 'it overwrites its operands', file: 'test/ops/optimizer-steps.test.ts' },
+  foreachAdd: { why: 'it overwrites its operands', file: 'test/ops/optimizer-steps.test.ts' },
+  foreachMul: { why: 'it overwrites its operands', file: 'test/ops/optimizer-steps.test.ts' },
+};
+
+describe('every op in the table', () => {
+  // Other tests of this process may have defined ops of users, such as "mylib::scaled".
+  const ops = allOps().filter((op) => !op.name.includes('::'));
+
+  it('has samples, or a test elsewhere', () => {
+    const without = ops.filter((op) => op.samples().length === 0).map((op) => op.name);
+    assert.deepEqual(without.sort(), Object.keys(elsewhere).sort());
+  });
+
+  it('has a gradient rule, a decomposition, or recorded values to compare with', () => {
+    const folder = path.join(root, 'test/golden');
+    const recorded = readdirSync(folder)
+      .filter((name) => name.startsWith('cases_'))
+      .map((name) => readFileSync(path.join(folder, name), 'utf8'))
+      .join('\n');
+    const compared = new Set([...recorded.matchAll(/"(\w+)"/g)].map(([, name]) => name));
+    const untested = ops.filter((op) => op.vjp === null && op.decompose === null && !(op.name in elsewhere) && !compared.has(op.name));
+    // test/autograd/detach.test.ts
+    assert.deepEqual(
+      untested.map((op) => op.name),
+      ['detach'],
+    );
+  });
+
+  for (const [name, { why, file }] of Object.entries(elsewhere)) {
+    it(`is tested elsewhere: ${name}, because of this: ${why}`, () => {
+      assert.match(readFileSync(path.join(root, file), 'utf8'), new RegExp(`\\b${name}\\b`));
+    });
+  }
+});

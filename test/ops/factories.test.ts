@@ -1,0 +1,51 @@
+/** Tensors from nothing: full, empty, arange, linspace. Values of PyTorch are compared in test/golden. */
+import assert from 'node:assert/strict';
+import { arange, bool, empty, float64, full, int64, linspace, onesLike, tensor, uint8, zerosLike } from '../../lib/index.js';
+
+describe('a factory', () => {
+  it('fills with one value: full', () => {
+    assert.deepEqual(full([2, 2], 1.5).tolist(), [
+      [1.5, 1.5],
+      [1.5, 1.5],
+    ]);
+    assert.deepEqual((full([2], 2 ** 53 - 1, { dtype: int64 }).tolist() as unknown[]).map(Number), [2 ** 53 - 1, 2 ** 53 - 1]);
+    assert.deepEqual(full([1], 0.5, { dtype: bool }).tolist(), [true]);
+    assert.deepEqual(full([1], 7.9, { dtype: uint8 }).tolist(), [7]);
+    assert.deepEqual(full([0, 3], 1).shape, [0, 3]);
+  });
+
+  it('keeps a dense layout: full like another', () => {
+    const t = tensor([
+      [1, 2, 3],
+      [4, 5, 6],
+    ]).t();
+    for (const like of [zerosLike(t), onesLike(t)]) assert.deepEqual([like.shape, like.strides], [t.shape, t.strides]);
+    assert.deepEqual(onesLike(t.select(0, 0).expand([2, 2])).strides, [2, 1]);
+  });
+
+  it('reserves memory that takes values: empty', () => {
+    const t = empty([2, 3], { dtype: float64 });
+    assert.deepEqual([t.shape, t.strides, t.dtype], [[2, 3], [3, 1], float64]);
+    assert.deepEqual(t.fill_(2).sum().item(), 12);
+    assert.equal(empty([0]).numel(), 0);
+  });
+
+  it('counts by steps: arange', () => {
+    assert.deepEqual(arange(2, 9, 3, { dtype: float64 }).tolist(), [2, 5, 8]);
+    assert.deepEqual(arange(9, 2, -3, { dtype: float64 }).tolist(), [9, 6, 3]);
+    const tenths = arange(0, 1, 0.1, { dtype: float64 }).tolist() as number[];
+    assert.deepEqual(
+      tenths,
+      Array.from({ length: 10 }, (_, i) => i * 0.1),
+    );
+  });
+
+  it('spaces evenly, with both ends: linspace', () => {
+    const values = linspace(-3, 10, 131, { dtype: float64 }).tolist() as number[];
+    assert.deepEqual([values.length, values[0], values[130]], [131, -3, 10]);
+    values.forEach((v, i) => {
+      assert.ok(Math.abs(v - (-3 + (i * 13) / 130)) < 1e-13, `${i}: ${v}`);
+    });
+    assert.deepEqual([linspace(3, 4, 1).tolist(), linspace(3, 4, 0).tolist()], [[3], []]);
+  });
+});
