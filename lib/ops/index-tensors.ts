@@ -167,7 +167,11 @@ function indexPutInto(input: Tensor, entries: readonly IndexEntry[], values: Ten
   requireTensor(values, 'indexPut', 'values');
   requireEntries(entries, 'indexPut');
   const { order, indices, position } = prepare('indexPut', input, entries);
-  if (indices.length === 0) return inPlace ? input.copy_(values) : values.expand(input.shape).clone();
+  if (indices.length === 0) {
+    const whole = values.to(input.dtype).expand(input.shape);
+    if (inPlace) return accumulate ? input.add_(whole) : input.copy_(whole);
+    return accumulate ? input.add(whole) : whole.clone();
+  }
   const shape = (indices[0] as Tensor).shape;
   const seen = input.permute(order);
   const rest = seen.shape.slice(indices.length);

@@ -112,7 +112,9 @@ function clampInto(input: Tensor, bounds: { min?: TensorLike | null; max?: Tenso
   const { min = null, max = null } = bounds;
   if (min === null && max === null) throw new ArgumentError('clamp: expected min, max or both', { op: 'clamp' });
   if (min instanceof Tensor || max instanceof Tensor) {
-    const raised = min === null ? input : input.maximum(min);
+    // The gradient reads what is about to be overwritten.
+    const given = into?.requiresGrad ? input.clone() : input;
+    const raised = min === null ? given : given.maximum(min);
     const bounded = max === null ? raised : raised.minimum(max);
     return into === null ? bounded : into.copy_(bounded);
   }

@@ -13,6 +13,7 @@ const changes: Record<string, (y: Tensor) => Tensor> = {
   exp_: (y) => y.exp_(),
   sin_: (y) => y.sin_(),
   clamp_: (y) => y.clamp_({ max: 0.9 }).square_(),
+  'clamp_ between tensors': (y) => y.clamp_({ min: y.mul(0.5).add(0.3), max: y.mul(-1).add(2) }),
   'addcmul_ of itself': (y) => y.addcmul_(y, y),
   'lerp_ with itself': (y) => y.lerp_(y.mul(2), y),
 };

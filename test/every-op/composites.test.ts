@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { FakeTensorMode } from '../../lib/compile/index.js';
 import { autograd, float64, Tensor } from '../../lib/index.js';
 import { allComposites, type Composite } from '../../lib/ops/composite.js';
+import { stepped, transposed } from './differentiable.js';
 
 type Method = (...args: unknown[]) => unknown;
 
@@ -36,6 +37,26 @@ function checkGradient({ fn }: Composite, args: readonly unknown[]): void {
   assert.ok(autograd.gradgradcheck(run, leaves));
 }
 
+/** Values and gradients do not depend on how the arguments lie in memory. */
+function checkLayouts({ name, fn }: Composite, args: readonly unknown[]): void {
+  const run = (arrange: (t: Tensor) => Tensor): (Tensor | null)[] => {
+    const given = replaced(args, (t) => (t.dtype.isFloatingPoint ? arrange(t.detach().to(float64)).detach().requiresGrad_() : arrange(t)));
+    const outputs = tensorsOf(fn(...given));
+    const leaves = given.filter((a): a is Tensor => a instanceof Tensor && a.requiresGrad);
+    const losses = outputs.filter((t) => t.requiresGrad).map((t) => t.sin().sum());
+    return [...outputs, ...(losses.length === 0 ? [] : autograd.grad(losses, leaves, { allowUnused: true }))];
+  };
+  const expected = run((t) => t.contiguous());
+  for (const layout of [transposed, stepped]) {
+    // Refused, as the view that it is.
+    if (name === 'viewAs') continue;
+    run(layout).forEach((t, i) => {
+      const other = expected[i] as Tensor | null;
+      assert.ok(t === null || other === null ? t === other : t.allclose(other, { rtol: 1e-12, atol: 1e-12, equalNan: true }), `${layout.name} arguments, result ${i}`);
+    });
+  }
+}
+
 function call(name: string, target: Tensor, rest: readonly unknown[]): unknown {
   return ((target as unknown as Record<string, Method>)[name] as Method).call(target, ...rest);
 }
@@ -57,6 +78,7 @@ describe('every composition', () => {
       this.timeout(60_000);
       for (const args of composite.samples()) {
         checkGradient(composite, args);
+        checkLayouts(composite, args);
         const [input, ...rest] = args as [Tensor, ...unknown[]];
         if (method) assertSame(call(name, input, rest), fn(...args));
         if (inPlace) checkTwin(composite, args);

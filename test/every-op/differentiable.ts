@@ -26,3 +26,19 @@ export function isVariable(t: Tensor): boolean {
 export function outputsOf(op: AnyOp, inputs: readonly Tensor[], params: object): Tensor[] {
   return dispatch(op, inputs, params).filter((t) => t.requiresGrad);
 }
+
+/** The strides of the transpose. */
+export function transposed(t: Tensor): Tensor {
+  const reversed = t.shape.map((_, i) => t.ndim - 1 - i);
+  return t.permute(reversed).contiguous().permute(reversed);
+}
+
+/** Every second element of a larger tensor, from an offset. */
+export function stepped(t: Tensor): Tensor {
+  if (t.ndim === 0) return t.newZeros([3]).fill_(t).select(0, 1);
+  const size = t.shape[t.ndim - 1] as number;
+  const wide = t.newZeros([...t.shape.slice(0, -1), 2 * size + 1]);
+  const window = wide.slice(-1, 1, null, 2);
+  window.copy_(t);
+  return window;
+}

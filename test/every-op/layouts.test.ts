@@ -2,26 +2,10 @@
 import assert from 'node:assert/strict';
 import type { AnyOp, Sample } from '../../lib/core/op.js';
 import { autograd, type Tensor } from '../../lib/index.js';
-import { differentiableOps, float64Samples, isVariable, outputsOf } from './differentiable.js';
+import { differentiableOps, float64Samples, isVariable, outputsOf, stepped, transposed } from './differentiable.js';
 
 /** Another layout of a tensor. Values stay, except where a stride of 0 makes neighbours equal. */
 type Layout = (t: Tensor) => Tensor;
-
-/** The strides of the transpose. */
-const transposed: Layout = (t) => {
-  const reversed = t.shape.map((_, i) => t.ndim - 1 - i);
-  return t.permute(reversed).contiguous().permute(reversed);
-};
-
-/** Every second element of a larger tensor, from an offset. */
-const stepped: Layout = (t) => {
-  if (t.ndim === 0) return t.newZeros([3]).fill_(t).select(0, 1);
-  const size = t.shape[t.ndim - 1] as number;
-  const wide = t.newZeros([...t.shape.slice(0, -1), 2 * size + 1]);
-  const window = wide.slice(-1, 1, null, 2);
-  window.copy_(t);
-  return window;
-};
 
 /** The first row for all rows, with a stride of 0. */
 const expanded: Layout = (t) => (t.ndim === 0 ? t : t.narrow(0, 0, 1).contiguous().expand(t.shape));
