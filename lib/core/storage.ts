@@ -14,6 +14,7 @@ export interface MemoryInterface {
   makeToken(handle: number): object;
   resize(handle: number, bytes: number, device: Device): void;
   isPinned(handle: number): boolean;
+  recordStream(handle: number, stream: number): void;
 }
 
 let memory: MemoryInterface;
@@ -76,6 +77,12 @@ export class Storage {
   isPinned(): boolean {
     this.checkAlive('isPinned');
     return this.handle !== FAKE_HANDLE && memory.isPinned(this.handle);
+  }
+
+  /** @internal the memory is not used again before what the stream has been given is done */
+  recordStream(stream: number): void {
+    this.checkAlive('recordStream');
+    if (this.handle !== FAKE_HANDLE) memory.recordStream(this.handle, stream);
   }
 
   /** @internal */

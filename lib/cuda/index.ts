@@ -131,9 +131,9 @@ export class Stream {
     });
   }
 
-  /** Whether the stream has nothing left to hand to the device. */
+  /** Whether everything given to the stream is done. @throws DeviceError if the device was lost */
   query(): boolean {
-    return writer.addon.streamQuery(this.id);
+    return nativeCall(() => writer.addon.streamQuery(this.id), 'Stream.query');
   }
 
   /** Work given to this stream from now on waits for the event. */

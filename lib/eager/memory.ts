@@ -90,6 +90,9 @@ export const nativeMemory: MemoryInterface = {
   isPinned(handle) {
     return writer.addon.isPinned(handle);
   },
+  recordStream(handle, stream) {
+    nativeCall(() => writer.addon.recordStream(handle, stream), 'recordStream');
+  },
   resize(handle, bytes, device) {
     allocatingCall(() => writer.addon.resize(handle, bytes, streamOf(device)), 'resize_', device);
   },

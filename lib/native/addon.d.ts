@@ -36,6 +36,8 @@ export interface NativeMemoryStats {
   tokens: number;
   tokenBytes: number;
   outOfMemoryRetries: number;
+  /** Of the reserved bytes: what the kernels of each stream work in. Not in the allocated bytes. */
+  scratchBytes: number;
   /** Pinned host memory in tensors, and taken from the driver; counted here for the CPU and in no other number. */
   pinnedBytes: number;
   pinnedReservedBytes: number;
@@ -45,7 +47,8 @@ export interface NativeSegment {
   address: number;
   bytes: number;
   stream: number;
-  blocks: { offset: number; bytes: number; state: 'allocated' | 'free' | 'pending' }[];
+  /** `pending`: free for its stream, and still used by commands in flight. `scratch`: what kernels of a stream work in. */
+  blocks: { offset: number; bytes: number; state: 'allocated' | 'scratch' | 'pending' | 'free' }[];
 }
 
 export interface Addon {

@@ -56,3 +56,4 @@ export { asStrided, chunk, diagonal, narrow, select, slice, split, unbind, unfol
 
 // For its methods: a declaration file keeps no import whose names it does not use.
 import './pinned.js';
+import './record-stream.js';

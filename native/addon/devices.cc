@@ -167,7 +167,7 @@ napi_value memory_stats(napi_env env, napi_callback_info info) {
       {"peakReservedBytes", stats.peak_reserved}, {"liveBlocks", stats.live_blocks}, {"allocations", stats.allocations},
       {"frees", stats.frees}, {"segments", stats.segments}, {"cachedBytes", stats.cached}, {"largestFreeBlock", stats.largest_free},
       {"tokens", tokens}, {"tokenBytes", token_bytes}, {"outOfMemoryRetries", stats.retries},
-      {"pinnedBytes", pinned.allocated}, {"pinnedReservedBytes", pinned.reserved}};
+      {"scratchBytes", stats.scratch}, {"pinnedBytes", pinned.allocated}, {"pinnedReservedBytes", pinned.reserved}};
   for (auto& [key, value] : fields) set_number(env, result, key, static_cast<double>(value));
   return result;
 }
@@ -222,7 +222,7 @@ napi_value memory_snapshot(napi_env env, napi_callback_info info) {
       napi_create_object(env, &entry);
       set_number(env, entry, "offset", static_cast<double>(block.offset));
       set_number(env, entry, "bytes", static_cast<double>(block.bytes));
-      set_text(env, entry, "state", block.allocated ? "allocated" : "free");
+      set_text(env, entry, "state", block.state);
       napi_set_element(env, blocks, k++, entry);
     }
     napi_set_named_property(env, item, "blocks", blocks);

@@ -135,10 +135,8 @@ void Environment::close() {
   storages.for_each([&](int64_t, StorageEntry& entry) {
     if (entry.block) entry.allocator->free(entry.block, true);
   });
-  // The allocators belong to the process: nothing in them may point to a stream of this environment any more.
-  for (auto& each : streams) each->allocator->close_pool(each->pool);
   if (pinned_pool >= 0) Devices::get().pinned_allocator()->close_pool(static_cast<uint32_t>(pinned_pool));
-  streams.clear();
+  streams.clear();  // closes their pools: the allocators belong to the process, and keep nothing that points here
 }
 
 Stream* Environment::stream(int64_t id) {
@@ -162,9 +160,7 @@ Stream* Environment::open_stream(int32_t device, int32_t priority, ErrorText* er
   }
   const auto id = static_cast<uint32_t>(streams.size());
   auto stream = std::make_unique<Stream>(Devices::get().backend(device), Devices::index(device), id, priority);
-  if (!stream->open(error).ok()) return nullptr;
-  stream->allocator = Devices::get().allocator(device);
-  stream->pool = stream->allocator->open_pool();
+  if (!stream->open(*Devices::get().allocator(device), error).ok()) return nullptr;
   streams.push_back(std::move(stream));
   return streams[id].get();
 }

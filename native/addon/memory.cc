@@ -46,8 +46,8 @@ Status allocate_bytes(Environment& state, StorageEntry& entry, Stream& stream, i
   entry.home = &stream;
   entry.pinned = pinned;
   if (bytes == 0) return kOk;
-  entry.allocator = pinned ? Devices::get().pinned_allocator() : stream.allocator;
-  const uint32_t pool = pinned ? pinned_pool(state) : stream.pool;
+  entry.allocator = pinned ? Devices::get().pinned_allocator() : stream.allocator();
+  const uint32_t pool = pinned ? pinned_pool(state) : stream.pool();
   Status status = entry.allocator->allocate(bytes, pool, &entry.block, error);
   if (status.code == Code::OutOfMemory && !stream.idle()) {
     // Freed blocks that commands in flight still use can be returned once those are done.

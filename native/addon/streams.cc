@@ -74,7 +74,12 @@ napi_value stream_query(napi_env env, napi_callback_info info) {
   int64_t id;
   if (!read_integers(env, info, 1, &id)) return nullptr;
   Stream* stream = stream_argument(env, id);
-  return stream ? boolean(env, stream->idle()) : nullptr;
+  if (!stream) return nullptr;
+  if (!stream->idle()) return boolean(env, false);
+  bool done = true;
+  ErrorText error;
+  const Status status = stream->backend()->stream_query(stream->native(), &done, &error);
+  return status.ok() ? boolean(env, done) : throw_error(env, status.code, error.text);
 }
 
 napi_value event_create(napi_env env, napi_callback_info info) {

@@ -100,12 +100,16 @@ Status host_allocate(int64_t bytes, void** out, ErrorText* error) {
 
 void host_release(void* pointer, int64_t) { std::free(pointer); }
 
-Status stream_create(int32_t, int32_t, void** out, ErrorText*) {
+Status stream_create(int32_t, int32_t, const ScratchSource&, void** out, ErrorText*) {
   static char any_stream;
   *out = &any_stream;
   return kOk;
 }
 void stream_destroy(void*) {}
+Status stream_query(void*, bool* done, ErrorText*) {
+  *done = true;
+  return kOk;
+}
 Status stream_synchronize(void*, ErrorText*) { return kOk; }
 Status stream_on_complete(void*, OnComplete done, void* context, ErrorText*) {
   done(context, nullptr);
@@ -157,7 +161,7 @@ constexpr Backend kBackend = {
     static_cast<int32_t>(sizeof kKernels / sizeof *kKernels), kKernels,
     device_count,    device_info,    allocate,     release,
     host_allocate,   host_release,   stream_create, stream_destroy,
-    stream_synchronize, stream_on_complete, event_create, event_destroy,
+    stream_query,    stream_synchronize, stream_on_complete, event_create, event_destroy,
     event_record,    event_wait,     event_synchronize, event_query,
     event_elapsed_ms, look_at,       launch,       copy,
 };

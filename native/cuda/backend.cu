@@ -160,7 +160,7 @@ void stream_destroy(void* object) {
   if (!stream) return;
   if (use_device(stream->device, nullptr).ok()) {
     if (stream->handle) cudaStreamSynchronize(stream->handle);
-    if (stream->scratch) cudaFreeAsync(stream->scratch, stream->handle);
+    stream->set_scratch(0, nullptr);
     if (stream->handle) cudaStreamDestroy(stream->handle);
     if (stream->claim) cudaFree(stream->claim);
     if (stream->record) cudaFreeHost(stream->record);
@@ -184,12 +184,13 @@ Status fill_stream(Stream& stream, int32_t priority, ErrorText* error) {
   return kOk;
 }
 
-Status stream_create(int32_t device, int32_t priority, void** out, ErrorText* error) {
+Status stream_create(int32_t device, int32_t priority, const ScratchSource& scratch, void** out, ErrorText* error) {
   Status status = use_device(device, error);
   if (!status.ok()) return status;
   Stream* stream = new (std::nothrow) Stream;
   if (!stream) return fail(error, Code::OutOfMemory, "no host memory for a stream");
   stream->device = device;
+  stream->scratch_source = scratch;
   status = fill_stream(*stream, priority, error);
   if (!status.ok()) {
     stream_destroy(stream);
@@ -240,12 +241,17 @@ Status stream_synchronize(void* object, ErrorText* error) {
   const cudaError_t code = cudaStreamSynchronize(stream.handle);
   if (code != cudaSuccess) return kernel_fault(stream, code, error);
   stream.launches.store(0);
-  if (stream.scratch_bytes > kKeepScratch) {
-    SW_TRY(error, cudaFreeAsync(stream.scratch, stream.handle));
-    stream.scratch = nullptr;
-    stream.scratch_bytes = 0;
-  }
+  if (stream.scratch_bytes > kKeepScratch) stream.set_scratch(0, nullptr);
   return take_index_error(stream, "", error);
+}
+
+Status stream_query(void* object, bool* done, ErrorText* error) {
+  const Stream& stream = *static_cast<Stream*>(object);
+  const Status status = use_device(stream.device, error);
+  if (!status.ok()) return status;
+  const cudaError_t code = cudaStreamQuery(stream.handle);
+  *done = code != cudaErrorNotReady;
+  return *done && code != cudaSuccess ? kernel_fault(stream, code, error) : kOk;
 }
 
 struct Watch {
@@ -360,21 +366,20 @@ Status copy(void* object, void* destination, const void* source, int64_t bytes, 
 
 void* Stream::workspace(int64_t bytes, const KernelCall& call) {
   if (bytes <= scratch_bytes) return scratch;
-  // In stream order: kernels launched earlier may still be using the old block.
-  if (scratch) cudaFreeAsync(scratch, handle);
-  scratch = nullptr;
-  scratch_bytes = 0;
   int64_t size = round_up(bytes, int64_t(1) << 20);
   if (size < kMinScratch) size = kMinScratch;
   if (size <= kKeepScratch / 2) size *= 2;
-  const cudaError_t code = cudaMallocAsync(&scratch, static_cast<size_t>(size), handle);
-  if (code != cudaSuccess) {
-    cuda_failure(call.error, code, "scratch memory");
-    scratch = nullptr;
-    return nullptr;
-  }
-  scratch_bytes = size;
+  // Better a tight fit than none.
+  if (!set_scratch(size, call.error).ok()) set_scratch(bytes, call.error);
   return scratch;
+}
+
+Status Stream::set_scratch(int64_t bytes, ErrorText* error) {
+  scratch = nullptr;
+  scratch_bytes = 0;
+  const Status status = scratch_source.give(scratch_source.context, bytes, &scratch, error);
+  if (status.ok()) scratch_bytes = bytes;
+  return status;
 }
 
 Status cuda_failure(ErrorText* error, cudaError_t code, const char* what) {
@@ -392,7 +397,7 @@ extern "C" __attribute__((visibility("default"))) const shardwise::Backend* shar
       shardwise::kBackendAbi, "cuda", true, 512, kNumKernels, kKernels,
       device_count, device_info,
       allocate, release, host_allocate, host_release,
-      stream_create, stream_destroy, stream_synchronize, stream_on_complete,
+      stream_create, stream_destroy, stream_query, stream_synchronize, stream_on_complete,
       event_create, event_destroy, event_record, event_wait, event_synchronize, event_query, event_elapsed_ms,
       look_at, launch, copy,
       // clang-format on

@@ -13,7 +13,7 @@
 #include <atomic>
 #include <cuda_runtime.h>
 
-#include "../include/kernel_call.h"
+#include "../include/backend.h"
 
 namespace shardwise::cuda {
 
@@ -73,9 +73,11 @@ struct Stream {
   IndexErrorSink index_errors(const KernelCall& call) const { return {claim, record_on_device, call.kernel}; }
 
   // The rest belongs to backend.cu.
+  Status set_scratch(int64_t bytes, ErrorText* error);  // 0 gives it back
   static constexpr uint32_t kRecent = 8;
   std::atomic<int32_t> recent[kRecent] = {};  // the kernels launched last
   std::atomic<uint32_t> launches{0};          // since the device was last known to be well
+  ScratchSource scratch_source;
   void* scratch = nullptr;
   int64_t scratch_bytes = 0;
   int32_t* claim = nullptr;

@@ -5,7 +5,7 @@
 
 namespace shardwise {
 
-constexpr uint32_t kBackendAbi = 2;
+constexpr uint32_t kBackendAbi = 3;
 
 struct DeviceInfo {
   char name[128];
@@ -21,6 +21,13 @@ struct Failed {
   ErrorText text;
 };
 using OnComplete = void (*)(void* context, const Failed* failed);
+
+// Where a stream's kernels get scratch memory from. `give` makes at least `bytes` of it; what it gave before is taken back, for use by
+// what is launched later. 0 bytes: only takes back. From the stream's native thread, or from another while nothing is launched.
+struct ScratchSource {
+  void* context = nullptr;
+  Status (*give)(void* context, int64_t bytes, void** out, ErrorText* error) = nullptr;
+};
 
 enum class CopyKind : int32_t { HostToHost = 0, HostToDevice = 1, DeviceToHost = 2, DeviceToDevice = 3 };
 
@@ -42,8 +49,9 @@ struct Backend {
   void (*host_release)(void* pointer, int64_t bytes);
 
   // Streams and events are opaque. Calls on one stream come from one thread: that stream's native thread.
-  Status (*stream_create)(int32_t device, int32_t priority, void** out, ErrorText* error);
+  Status (*stream_create)(int32_t device, int32_t priority, const ScratchSource& scratch, void** out, ErrorText* error);
   void (*stream_destroy)(void* stream);
+  Status (*stream_query)(void* stream, bool* done, ErrorText* error);
   Status (*stream_synchronize)(void* stream, ErrorText* error);
   // Calls `done` from a backend thread once everything launched so far is finished, with the failure that was seen by then (null if
   // none), which stays to be taken by stream_synchronize. `done` must not block.

@@ -27,6 +27,12 @@ void forbid(const Backend*, const char*, int64_t) {}
 void permit(const Backend*, const char*, int64_t) {}
 #endif
 
+const char* state_of(const Block& block) {
+  if (block.scratch) return "scratch";
+  if (block.allocated) return "allocated";
+  return block.settled() ? "free" : "pending";
+}
+
 }  // namespace
 
 int64_t CachingAllocator::round(int64_t bytes) const {
@@ -67,8 +73,8 @@ Status CachingAllocator::allocate(int64_t bytes, uint32_t pool, Block** out, Err
   if (wanted <= kQuickLimit && (block = from.quick[wanted / 64])) {
     from.quick[wanted / 64] = block->next_quick;
     block->quick = false;
-  } else if (!(block = take_cached(from, wanted))) {
-    Status status = grow(from, wanted, pool, &block, error);
+  } else {
+    const Status status = take_out(wanted, from, pool, &block, error);
     if (!status.ok()) return status;
   }
   if (block->settled()) forbid(backend_, block->data, block->bytes);
@@ -80,6 +86,28 @@ Status CachingAllocator::allocate(int64_t bytes, uint32_t pool, Block** out, Err
   if (stats_.allocated > stats_.peak_allocated) stats_.peak_allocated = stats_.allocated;
   *out = block;
   return kOk;
+}
+
+Status CachingAllocator::take_out(int64_t bytes, Pool& from, uint32_t id, Block** out, ErrorText* error) {
+  *out = take_cached(from, bytes);
+  return *out ? kOk : grow(from, bytes, id, out, error);
+}
+
+Status CachingAllocator::allocate_scratch(int64_t bytes, uint32_t pool, Block** out, ErrorText* error) {
+  std::lock_guard<SpinLock> lock(mutex_);
+  take_in_late();
+  const Status status = take_out(round(bytes), *pools_[pool], pool, out, error);
+  if (!status.ok()) return status;
+  (*out)->allocated = (*out)->scratch = true;
+  stats_.scratch += (*out)->bytes;
+  return kOk;
+}
+
+void CachingAllocator::free_scratch(Block* block) {
+  std::lock_guard<SpinLock> lock(mutex_);
+  stats_.scratch -= block->bytes;
+  block->scratch = false;
+  put_back(block);
 }
 
 // Best fit; a large block is only taken where little of it would be left unused.
@@ -198,24 +226,30 @@ void CachingAllocator::take_in(Block* block, bool collected, const std::atomic<u
   block->progress = progress;
   block->sequence = sequence;
   if (block->settled()) forbid(backend_, block->data, block->bytes);
-  Pool& to = *pools_[block->segment->pool];
-  block->allocated = false;
   stats_.allocated -= block->bytes;
   stats_.live_blocks--;
   stats_.frees++;
   if (block->bytes <= kQuickLimit) {
+    Pool& to = *pools_[block->segment->pool];
+    block->allocated = false;
     block->quick = true;
     block->next_quick = to.quick[block->bytes / 64];
     to.quick[block->bytes / 64] = block;
     return;
   }
-  block->freed_at = Clock::now();
-  block = merge(to, block);
-  bin(to, block).insert(block);
+  put_back(block);
   if (!backend_->asynchronous) {
     const int64_t floor = stats_.peak_allocated / 2 > kHostCacheFloor ? stats_.peak_allocated / 2 : kHostCacheFloor;
     trim_host(collected ? kCollectedCache : floor);
   }
+}
+
+void CachingAllocator::put_back(Block* block) {
+  Pool& to = *pools_[block->segment->pool];
+  block->allocated = false;
+  block->freed_at = Clock::now();
+  block = merge(to, block);
+  bin(to, block).insert(block);
 }
 
 // Free host segments above the limit go back at once: resident memory is what users of a laptop see.
@@ -292,7 +326,7 @@ MemoryStats CachingAllocator::stats() {
   std::lock_guard<SpinLock> lock(mutex_);
   take_in_late();
   MemoryStats out = stats_;
-  out.cached = out.reserved - out.allocated;
+  out.cached = out.reserved - out.allocated - out.scratch;
   for (auto& each : pools_)
     for (auto* blocks : {&each->small, &each->large})
       if (!blocks->empty() && (*blocks->rbegin())->bytes > out.largest_free) out.largest_free = (*blocks->rbegin())->bytes;
@@ -311,7 +345,7 @@ std::vector<CachingAllocator::SegmentInfo> CachingAllocator::snapshot() {
   std::vector<SegmentInfo> out;
   for (auto& [data, segment] : segments_) {
     SegmentInfo info{segment->data, segment->bytes, segment->pool, {}};
-    for (Block* b = segment->first; b; b = b->next) info.blocks.push_back({b->data - segment->data, b->bytes, b->allocated});
+    for (Block* b = segment->first; b; b = b->next) info.blocks.push_back({b->data - segment->data, b->bytes, state_of(*b)});
     out.push_back(std::move(info));
   }
   return out;

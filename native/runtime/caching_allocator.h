@@ -27,6 +27,7 @@ struct Block {
   Block* next_quick = nullptr;
   bool allocated = false;
   bool quick = false;
+  bool scratch = false;
   std::chrono::steady_clock::time_point freed_at{};
   // Commands in flight may still touch a free block: it is reusable on its stream at once, but memory only goes back to the
   // system when the stream has worked off `sequence` commands.
@@ -45,6 +46,7 @@ struct Segment {
 
 struct MemoryStats {
   int64_t allocated = 0, reserved = 0, peak_allocated = 0, peak_reserved = 0;
+  int64_t scratch = 0;  // of the reserved bytes: what kernels use within a call
   int64_t live_blocks = 0, allocations = 0, frees = 0, segments = 0, cached = 0, largest_free = 0, retries = 0;
 };
 
@@ -59,7 +61,10 @@ class CachingAllocator {
   Status allocate(int64_t bytes, uint32_t pool, Block** out, ErrorText* error);
   // `collected`: the garbage collector let go of it; large CPU blocks then go back to the system sooner.
   void free(Block* block, bool collected, const std::atomic<uint64_t>* progress = nullptr, uint64_t sequence = 0);
-  // The same from a thread of a backend, which must not wait: whoever is inside this allocator may be giving memory back, and that waits
+  // Memory of a stream's kernels, from a pool that only the stream's native thread takes from. It is no tensor's: not in `allocated`.
+  Status allocate_scratch(int64_t bytes, uint32_t pool, Block** out, ErrorText* error);
+  void free_scratch(Block* block);
+  // As free() from a thread of a backend, which must not wait: whoever is inside this allocator may be giving memory back, and that waits
   // for the device. The next call takes the block in.
   void free_later(Block* block, const std::atomic<uint64_t>* progress, uint64_t sequence);
   // Returns free segments that have been idle for at least this long.
@@ -73,7 +78,7 @@ class CachingAllocator {
 
   struct BlockInfo {
     int64_t offset, bytes;
-    bool allocated;
+    const char* state;  // allocated, scratch, pending (free on its stream, in use by commands in flight), free
   };
   struct SegmentInfo {
     const void* address;
@@ -111,6 +116,8 @@ class CachingAllocator {
 
   int64_t round(int64_t bytes) const;
   // With mutex_ held:
+  Status take_out(int64_t bytes, Pool& pool, uint32_t id, Block** out, ErrorText* error);
+  void put_back(Block* block);
   void take_in(Block* block, bool collected, const std::atomic<uint64_t>* progress, uint64_t sequence);
   void take_in_late();
   Block* take_cached(Pool& pool, int64_t bytes);

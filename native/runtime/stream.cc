@@ -14,6 +14,7 @@
 
 #include "../include/thread_priority.h"
 #include "asymmetric_fence.h"
+#include "caching_allocator.h"
 
 namespace shardwise {
 
@@ -67,11 +68,30 @@ Stream::~Stream() {
     wake_.notify_one();
     thread_.join();
   }
-  if (native_) backend_->stream_destroy(native_);
+  if (!native_) return;
+  backend_->stream_destroy(native_);
+  allocator_->close_pool(pool_);
+  allocator_->close_pool(scratch_pool_);
 }
 
-Status Stream::open(ErrorText* error) {
-  return native_ ? kOk : backend_->stream_create(device_, priority_, &native_, error);
+Status Stream::open(CachingAllocator& allocator, ErrorText* error) {
+  const auto give = [](void* self, int64_t bytes, void** out, ErrorText* e) { return static_cast<Stream*>(self)->give_scratch(bytes, out, e); };
+  const Status status = backend_->stream_create(device_, priority_, {this, give}, &native_, error);
+  if (!status.ok()) return status;
+  allocator_ = &allocator;
+  pool_ = allocator.open_pool();
+  scratch_pool_ = allocator.open_pool();
+  return kOk;
+}
+
+Status Stream::give_scratch(int64_t bytes, void** out, ErrorText* error) {
+  if (scratch_) allocator_->free_scratch(scratch_);
+  scratch_ = nullptr;
+  *out = nullptr;
+  if (bytes == 0) return kOk;
+  const Status status = allocator_->allocate_scratch(bytes, scratch_pool_, &scratch_, error);
+  if (status.ok()) *out = scratch_->data;
+  return status;
 }
 
 void Stream::start() {

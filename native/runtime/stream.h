@@ -15,6 +15,7 @@
 namespace shardwise {
 
 class CachingAllocator;
+struct Block;
 
 // An event that streams of any backend can wait for. Recorded once each time it is used.
 struct Event {
@@ -83,12 +84,12 @@ class Stream {
 
   int32_t priority() const { return priority_; }
   void* native() const { return native_; }
-  // Where memory used on this stream comes from; set when it is opened.
-  CachingAllocator* allocator = nullptr;
-  uint32_t pool = 0;
+  // Where memory used on this stream comes from.
+  CachingAllocator* allocator() const { return allocator_; }
+  uint32_t pool() const { return pool_; }
   // Called on the native thread when it has had nothing to do for a while; set before the first command.
   std::function<void()> on_idle;
-  Status open(ErrorText* error);             // makes the backend's stream; called before first use
+  Status open(CachingAllocator& allocator, ErrorText* error);  // makes the backend's stream; called before first use
 
  private:
   struct Record;
@@ -97,6 +98,7 @@ class Stream {
   void start();
   void loop();
   void process(Record* record);
+  Status give_scratch(int64_t bytes, void** out, ErrorText* error);
 
   static constexpr int64_t kRingBytes = 4 << 20;
 
@@ -105,6 +107,11 @@ class Stream {
   uint32_t id_;
   int32_t priority_;
   void* native_ = nullptr;
+  CachingAllocator* allocator_ = nullptr;
+  // Tensors come from the first, on the JavaScript thread, and are free for later commands as soon as they are freed there. Scratch is
+  // taken by the native thread for a command that may be much earlier, so it has a pool of its own.
+  uint32_t pool_ = 0, scratch_pool_ = 0;
+  Block* scratch_ = nullptr;
 
   // Each group of fields has cache lines of its own: what one thread writes all the time must not slow the other.
   std::unique_ptr<char[]> ring_;

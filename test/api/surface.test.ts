@@ -45,7 +45,7 @@ const both = list(`
 const methods = list(`
   size stride dim ndimension numel nelement elementSize isContiguous isFloatingPoint isSigned isSetTo isSameSize untypedStorage
   item tolist toTypedArray read itemAsync to type typeAs float double half bfloat16 int long short char byte bool cpu cuda contiguous
-  pinMemory isPinned backward requiresGrad_ registerHook registerPostAccumulateGradHook retainGrad detach_ dispose
+  pinMemory isPinned recordStream backward requiresGrad_ registerHook registerPostAccumulateGradHook retainGrad detach_ dispose
   newTensor newEmpty newZeros newOnes newFull viewAs reshapeAs sumToSize
   copy_ set_ fill_ zero_ fillDiagonal_ uniform_ normal_ bernoulli_ random_ exponential_`);
 const properties = list(`

@@ -1,5 +1,6 @@
 /** The memory promises on a GPU. */
-import { cuda } from '../../lib/index.js';
+import assert from 'node:assert/strict';
+import { cuda, type memory } from '../../lib/index.js';
 import { runProgram } from '../run-program.js';
 import { assertFlat } from './flat-memory.js';
 
@@ -11,5 +12,47 @@ describe('the garbage collector, CUDA', () => {
   it('keeps an eager training loop of 20,000 steps without scopes flat', async function () {
     this.timeout(120000);
     assertFlat(await runProgram('core/programs/training-loop', 'cuda', '20000'));
+  });
+});
+
+describe('scratch memory of CUDA kernels', () => {
+  interface Report {
+    error: { name: string; message: string; details: Record<string, unknown> } | null;
+    before: memory.MemorySnapshot['stats'];
+    emptied: memory.MemorySnapshot['stats'];
+    after: memory.MemorySnapshot['stats'];
+    sum: number[];
+    scratchBlocks: { bytes: number }[];
+  }
+  const GIB = 2 ** 30;
+  let report: Report;
+
+  before(async function () {
+    this.timeout(120000);
+    if (!cuda.isAvailable()) this.skip();
+    report = await runProgram('core/programs/scratch-memory');
+  });
+
+  it('is an OutOfMemoryError with the op and the numbers where tensors hold the device', () => {
+    const { error } = report;
+    assert.equal(error?.name, 'OutOfMemoryError', error?.message);
+    assert.match(error.message, /index_add\(.*out of memory: \d+ bytes were requested; allocated \d+, reserved \d+, free on the device/s);
+    assert.ok((error.details.requestedBytes as number) >= 2 * GIB, error.message);
+  });
+
+  it('comes from what the cache gives back', () => {
+    assert.ok(report.emptied.cachedBytes > 4 * GIB);
+    assert.deepEqual(report.sum.slice(0, 5), [0, 0, 0, 2 ** 27, 0]);
+    assert.ok(report.after.reservedBytes < report.emptied.reservedBytes);
+    assert.ok(report.after.outOfMemoryRetries > report.before.outOfMemoryRetries);
+  });
+
+  it('is in the statistics, and is not memory of tensors', () => {
+    assert.ok(report.after.scratchBytes >= 2 * GIB, String(report.after.scratchBytes));
+    assert.equal(report.after.allocatedBytes, report.emptied.allocatedBytes);
+    assert.equal(
+      report.scratchBlocks.reduce((sum, block) => sum + block.bytes, 0),
+      report.after.scratchBytes,
+    );
   });
 });

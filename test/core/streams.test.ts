@@ -23,6 +23,36 @@ describe('a tensor whose first use is on another stream than the one it was made
   });
 });
 
+describe('recordStream', () => {
+  it('keeps the memory of a freed tensor until the stream is done with it', () => {
+    const side = new cuda.Stream({ device: 'cpu' });
+    const matrix = ones([1500, 1500]);
+    const x = ones([2 ** 22]);
+    memory.collect();
+    const kept = memory.stats().allocatedBytes;
+    const product = cuda.stream(side, () => matrix.mm(matrix)); // takes milliseconds
+    x.recordStream(side);
+    product.dispose();
+    x.dispose();
+    const MIB = 2 ** 20;
+    assert.ok(memory.stats().allocatedBytes > kept - MIB);
+    assert.equal(side.query(), false);
+    side.synchronize();
+    assert.equal(side.query(), true);
+    assert.ok(memory.stats().allocatedBytes <= kept - 16 * MIB);
+  });
+
+  it('refuses what is no stream, and tensors and streams that were disposed', () => {
+    const x = ones([2]);
+    assert.throws(() => x.recordStream(3 as never), ArgumentError);
+    const gone = new cuda.Stream({ device: 'cpu' });
+    gone.dispose();
+    assert.throws(() => x.recordStream(gone), FreedError);
+    x.dispose();
+    assert.throws(() => x.recordStream(new cuda.Stream({ device: 'cpu' })), FreedError);
+  });
+});
+
 const newStream = (): cuda.Stream => new cuda.Stream({ device: 'cpu' });
 const threads = (): number => Number(/Threads:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]);
 

@@ -7,6 +7,7 @@
 //
 // Needs no other kernels: names of generated/kernel_table.def that are not linked stay null.
 #include "harness.h"
+#include "scratch.h"
 
 namespace shardwise::cuda {
 
@@ -51,7 +52,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   printf("%s, %s\n", info.name, info.detail);
-  if (!backend->stream_create(0, 0, &stream, &error).ok()) {
+  static selftest::Scratch scratch{*backend};
+  if (!backend->stream_create(0, 0, scratch.source(), &stream, &error).ok()) {
     printf("no stream: %s\n", error.text);
     return 2;
   }

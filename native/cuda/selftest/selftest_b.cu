@@ -7,6 +7,8 @@
 // Arguments: `quick` for small shapes only, `time` for timings only, and any of softmax norms entropy matmul attention.
 #include "selftest_b.h"
 
+#include "scratch.h"
+
 extern "C" const shardwise::Backend* shardwise_backend_v1();
 
 int main(int count, char** arguments) {
@@ -14,7 +16,8 @@ int main(int count, char** arguments) {
   Context& c = context();
   c.backend = shardwise_backend_v1();
   ErrorText error;
-  if (!c.backend->stream_create(0, 0, &c.stream, &error).ok()) {
+  static selftest::Scratch scratch{*c.backend};
+  if (!c.backend->stream_create(0, 0, scratch.source(), &c.stream, &error).ok()) {
     printf("no stream: %s\n", error.text);
     return 2;
   }

@@ -1,0 +1,40 @@
+/** What happens to a kernel that needs scratch memory while the cache of the allocator holds nearly all of the device, and then tensors do. */
+import { cuda, full, int32, int64, memory, ones, type Tensor, zeros } from '../../../lib/index.js';
+
+const GIB = 2 ** 30;
+const COUNT = 2 ** 27; // 2 GiB of scratch to sort their indices
+const ROOM = 0.75 * GIB; // that is left outside the cache
+
+const table = zeros([16], { dtype: int32, device: 'cuda' });
+const index = full([COUNT], 3, { dtype: int64, device: 'cuda' });
+const source = ones([1], { dtype: int32, device: 'cuda' }).expand([COUNT]);
+cuda.synchronize();
+
+/** Tensors of a GiB until little is left outside them. */
+function fill(): Tensor[] {
+  const filling: Tensor[] = [];
+  while (cuda.getDeviceProperties().freeBytes > ROOM + GIB) filling.push(zeros([GIB / 4], { device: 'cuda' }));
+  return filling;
+}
+
+let error: unknown = null;
+const filling = fill();
+const before = memory.stats('cuda');
+try {
+  table.indexAdd_(0, index, source);
+  cuda.synchronize();
+} catch (caught) {
+  const { name, message, details } = caught as Error & { details: unknown };
+  error = { name, message, details };
+}
+for (const t of filling) t.dispose();
+const emptied = memory.stats('cuda');
+table.zero_();
+table.indexAdd_(0, index, source);
+const sum = table.tolist() as number[];
+const after = memory.stats('cuda');
+const scratchBlocks = memory
+  .snapshot('cuda')
+  .segments.flatMap((segment) => segment.blocks)
+  .filter((block) => block.state === 'scratch');
+process.stdout.write(`${JSON.stringify({ error, before, emptied, after, sum, scratchBlocks })}\n`);
