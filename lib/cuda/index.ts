@@ -78,7 +78,7 @@ export function emptyCache(): void {
 /** Blocks until the device has done everything it was given on its current stream. @throws KernelError of an op before */
 export function synchronize(which?: CudaDevice): void {
   const found = cudaDevice(which);
-  nativeCall(() => writer.addon.synchronize(streamOf(found)), 'synchronize');
+  nativeCall(() => writer.addon.synchronize(streamOf(found)), 'synchronize', [], found);
 }
 
 // Each stream has a native thread, and each event an object of the device: those that were not disposed go with the garbage.
@@ -120,14 +120,14 @@ export class Stream {
 
   /** Blocks until everything given to the stream is done. @throws KernelError */
   synchronize(): void {
-    nativeCall(() => writer.addon.synchronize(this.id), 'Stream.synchronize');
+    nativeCall(() => writer.addon.synchronize(this.id), 'Stream.synchronize', [], this.device);
   }
 
   /** Resolves when everything given to the stream is done. @throws KernelError */
   done(): Promise<void> {
     const { id } = this;
     return new Promise((resolve, reject) => {
-      writer.addon.whenDone(id, (error) => (error ? reject(translate(error, 'Stream.done', [])) : resolve()));
+      writer.addon.whenDone(id, (error) => (error ? reject(translate(error, 'Stream.done', [], this.device)) : resolve()));
     });
   }
 

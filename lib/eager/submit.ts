@@ -73,11 +73,11 @@ export function submitCommand(op: AnyOp, kernel: number, device: Device, inputs:
  * Calls the addon and rethrows its errors as the library's. Never again after a failure: a call that waits reports the failure of
  * work before it, once, and would then succeed on results that were never computed.
  */
-export function nativeCall<T>(call: () => T, op: string, inputs: readonly Tensor[] = []): T {
+export function nativeCall<T>(call: () => T, op: string, inputs: readonly Tensor[] = [], device: Device | undefined = inputs[0]?.device): T {
   try {
     return call();
   } catch (error) {
-    throw translate(error, op, inputs);
+    throw translate(error, op, inputs, device);
   }
 }
 
@@ -101,17 +101,18 @@ function codeOf(error: unknown): NativeErrorCode | undefined {
 }
 
 function outOfMemory(message: string, details: Record<string, unknown>, cause: Error, device: Device | undefined): OutOfMemoryError {
-  if (device === undefined) return new OutOfMemoryError(message, details, { cause });
+  const known = { ...details, ...numbersOf(cause.message) };
+  if (device === undefined) return new OutOfMemoryError(message, known, { cause });
   const { total, holders } = largestHolders(writer.addon, device);
-  return new OutOfMemoryError(`${message}\n${describeHolders(device, total, holders)}`, { ...details, ...numbersOf(cause.message, device) }, { cause }, holders);
+  return new OutOfMemoryError(`${message}\n${describeHolders(device, total, holders)}`, { ...known, device: String(device) }, { cause }, holders);
 }
 
 /** The numbers of the allocator's message, as data: it may be the device's, or that of pinned memory. */
-function numbersOf(message: string, device: Device): Record<string, unknown> {
+function numbersOf(message: string): Record<string, unknown> {
   const found = /(\d+) bytes were requested; allocated (\d+), reserved (\d+), free on the device (\d+) of (\d+)/.exec(message);
   if (found === null) return {};
   const [requestedBytes, allocatedBytes, reservedBytes, freeBytes, totalBytes] = found.slice(1).map(Number);
-  return { device: String(device), requestedBytes, allocatedBytes, reservedBytes, freeBytes, totalBytes };
+  return { requestedBytes, allocatedBytes, reservedBytes, freeBytes, totalBytes };
 }
 
 /** The library's error for a native one, with the operands that the op was given; `device` is the one whose memory may have run out. */

@@ -1,5 +1,5 @@
 /** What happens to a kernel that needs scratch memory while the cache of the allocator holds nearly all of the device, and then tensors do. */
-import { cuda, full, int32, int64, memory, ones, type Tensor, zeros } from '../../../lib/index.js';
+import { cuda, full, int32, int64, memory, ones, scope, type Tensor, zeros } from '../../../lib/index.js';
 
 const GIB = 2 ** 30;
 const COUNT = 2 ** 27; // 2 GiB of scratch to sort their indices
@@ -21,20 +21,23 @@ let error: unknown = null;
 const filling = fill();
 const before = memory.stats('cuda');
 try {
-  table.indexAdd_(0, index, source);
+  scope(() => table.indexAdd_(0, index, source));
   cuda.synchronize();
 } catch (caught) {
-  const { name, message, details } = caught as Error & { details: unknown };
-  error = { name, message, details };
+  const { code, message, details } = caught as Error & { code: string; details: unknown };
+  error = { code, message, details };
 }
 for (const t of filling) t.dispose();
 const emptied = memory.stats('cuda');
 table.zero_();
-table.indexAdd_(0, index, source);
+scope(() => table.indexAdd_(0, index, source));
 const sum = table.tolist() as number[];
-const after = memory.stats('cuda');
+const large = memory.stats('cuda'); // given back by the synchronisation
+scope(() => table.indexAdd_(0, index.narrow(0, 0, 1000), source.narrow(0, 0, 1000)));
+cuda.synchronize();
+const after = memory.stats('cuda'); // small enough to be kept
 const scratchBlocks = memory
   .snapshot('cuda')
   .segments.flatMap((segment) => segment.blocks)
   .filter((block) => block.state === 'scratch');
-process.stdout.write(`${JSON.stringify({ error, before, emptied, after, sum, scratchBlocks })}\n`);
+process.stdout.write(`${JSON.stringify({ error, before, emptied, large, after, sum, scratchBlocks })}\n`);
