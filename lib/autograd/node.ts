@@ -6,6 +6,7 @@ import type { AnyOp, VjpContext } from '../core/op.js';
 import type { Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { captureWatch } from '../core/watch.js';
+import { isGradEnabled } from './grad-mode.js';
 import { SavedTensor } from './saved-tensor.js';
 
 export type Gradients = (Tensor | null)[];
@@ -206,6 +207,10 @@ export class OpNode extends Node implements VjpContext<object> {
 
   inputDevice(i: number): Device {
     return this.inputDevices[i] as Device;
+  }
+
+  createsGraph(): boolean {
+    return isGradEnabled();
   }
 
   apply(grads: Gradients): Gradients {

@@ -41,6 +41,8 @@ export interface VjpContext<P> {
   inputShape(i: number): Shape;
   inputDtype(i: number): DType;
   inputDevice(i: number): Device;
+  /** Whether what the rule does is recorded: its result must then be right in a neighbourhood, not only where it is. */
+  createsGraph(): boolean;
 }
 
 /** Vector-Jacobian product: from the outputs' gradients (null where undefined) to the inputs', written in ops. */

@@ -1,6 +1,7 @@
 /** Combining values that share a place: scatterReduce, and its gradients. */
 import { type DType, int64 } from '../core/dtype.js';
 import { iinfo } from '../core/dtype-info.js';
+import { AutogradError } from '../core/errors.js';
 import { defineOp, type VjpContext } from '../core/op.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
@@ -34,10 +35,20 @@ function productGradients(ctx: VjpContext<Scatter>, g: Tensor): (Tensor | null)[
   const ofSources = scatter(input.newOnes(input.shape), dim, index, source, { reduce: 'multiply' });
   const isZero = source.eq(0);
   const zeros = gather(scatter(input.zerosLike(), dim, index, isZero.to(input.dtype), { reduce: 'add' }).add(input.eq(0)), dim, index);
+  if (ctx.createsGraph()) checkSingleZeros(isZero.logicalAnd(zeros.gt(1)));
   const alone = isZero.logicalAnd(zeros.eq(1));
   const withoutIt = gather(g.mul(scatter(input, dim, index, where(alone, 1, source), { reduce: 'multiply' })), dim, index);
   const byDivision = gather(g.mul(result), dim, index).div(where(isZero, 1, source));
   return [g.mul(ofSources), null, where(alone, withoutIt, byDivision)];
+}
+
+/** What is 0 here because of another 0 still has a second gradient, which this rule does not find. */
+function checkSingleZeros(several: Tensor): void {
+  if (several.isFake || !several.any().item()) return;
+  throw new AutogradError(
+    'scatterReduce: the gradient of a product with more than one 0 in the same place cannot be recorded for a second derivative. Leave createGraph out, or use prod over a dim.',
+    { op: 'scatterReduce' },
+  );
 }
 
 /** Shared in equal parts by all that equal the extreme. */

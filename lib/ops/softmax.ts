@@ -5,7 +5,7 @@ import { defineOp, type Op } from '../core/op.js';
 import { wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { overwrite } from './composite.js';
-import { flip } from './join.js';
+import { cat, flip } from './join.js';
 import { addMethod } from './method.js';
 import { requireOptions, requireTensor } from './operand.js';
 import { lowerRows } from './rows.js';
@@ -97,7 +97,11 @@ const cumprodOp: Op<OneDim> = defineOp<OneDim>({
   meta: cumsumOp.meta,
   lower,
   saves: { inputs: [0], outputs: [0] },
-  vjp: (ctx, g) => [cumprodGradient(g, ctx.input(0), ctx.output(0), ctx.params.dim)],
+  vjp: (ctx, g) => {
+    const { dim } = ctx.params;
+    if (ctx.inputShape(0).length === 0) return [g];
+    return [ctx.createsGraph() ? cumprodGradientOfAnyOrder(g, ctx.input(0), dim) : cumprodGradient(g, ctx.input(0), ctx.output(0), dim)];
+  },
   samples: () => [{ inputs: [sampleTensor([3, 5], { low: 0.5, high: 2 })], params: { dim: 1 } }],
 });
 
@@ -105,6 +109,25 @@ const cumprodOp: Op<OneDim> = defineOp<OneDim>({
 function reverseCumsum(g: Tensor, dim: number): Tensor {
   if (g.shape.length === 0) return g;
   return flip(flip(g, dim).cumsum(dim), dim);
+}
+
+/**
+ * The product of the elements before k, times what follows from it: r_k = g_k + x_(k+1) r_(k+1). It divides by nothing and looks at no
+ * value, so that its own gradients hold at zeros too. The recurrence is solved in log2(n) steps (Kogge and Stone 1973).
+ */
+function cumprodGradientOfAnyOrder(g: Tensor, x: Tensor, dim: number): Tensor {
+  const size = x.shape[dim] as number;
+  if (size === 0) return g;
+  const fromLater = (t: Tensor, by: number): Tensor => cat([t.narrow(dim, by, size - by), t.narrow(dim, 0, by).zerosLike()], dim);
+  let [factor, following] = [fromLater(x, 1), g];
+  for (let step = 1; step < size; step *= 2) {
+    following = following.add(factor.mul(fromLater(following, step)));
+    factor = factor.mul(fromLater(factor, step));
+  }
+  const first = x.narrow(dim, 0, 1);
+  return cat([x.newOnes(first.shape), x.narrow(dim, 0, size - 1)], dim)
+    .cumprod(dim)
+    .mul(following);
 }
 
 /** By division before the first zero; at it by the products without it; behind it every product holds the zero. */

@@ -52,6 +52,56 @@ describe('the second gradient', () => {
   }
 });
 
+describe('the gradients of products, of every order', () => {
+  const rows = [
+    [2, 3, 0.5, 1.5, -1],
+    [2, 0, 3, 0.5, 4],
+    [0, 2, 0, 3, 1],
+    [0, 0, 0, 2, 3],
+    [1, 2, 3, 4, 0],
+  ];
+  const slope = (fn: (x: Tensor) => Tensor) => (x: Tensor) => autograd.grad(fn(x).sin().sum(), x, { createGraph: true })[0] as Tensor;
+
+  for (const dim of [0, 1]) {
+    it(`of cumprod over dim ${dim} are right where factors are 0`, () => {
+      const fn = (x: Tensor): Tensor => x.cumprod(dim);
+      const x = tensor(rows, { dtype: float64 }).requiresGrad_();
+      assert.ok(autograd.gradcheck(fn, [x]));
+      assert.ok(autograd.gradgradcheck(fn, [x]));
+      assert.ok(autograd.gradgradcheck(slope(fn), [x]));
+    });
+  }
+
+  it('of prod are right where factors are 0', () => {
+    const fn = (x: Tensor): Tensor => x.prod(1);
+    const x = tensor(rows, { dtype: float64 }).requiresGrad_();
+    assert.ok(autograd.gradgradcheck(fn, [x]));
+    assert.ok(autograd.gradgradcheck(slope(fn), [x]));
+  });
+
+  it('of scatterReduce by products are right at single zeros, and refused where several share a place', () => {
+    const index = tensor([0, 0, 1, 1, 1], { dtype: int64 });
+    const fn = (self: Tensor, source: Tensor): Tensor => self.scatterReduce(0, index, source, 'prod');
+    const self = tensor([2, 3], { dtype: float64 }).requiresGrad_();
+    assert.ok(autograd.gradgradcheck(fn, [self, tensor([2, 0, 1, 3, 0], { dtype: float64 }).requiresGrad_()]));
+    const twice = tensor([2, 1, 0, 3, 0], { dtype: float64 }).requiresGrad_();
+    assert.ok(autograd.gradcheck(fn, [self, twice]));
+    const sum = fn(self, twice).sum();
+    assert.throws(() => autograd.grad(sum, twice, { createGraph: true }), /more than one 0 in the same place/);
+  });
+
+  it('of cumprod are the same whether they are recorded or not', () => {
+    const x = randn([3, 37], { dtype: float64 }).requiresGrad_();
+    for (const shape of [[111], [3, 37], [3, 1, 37]]) {
+      const y = x.reshape(shape).cumprod(-1).sum();
+      const [plain] = autograd.grad(y, x, { retainGraph: true });
+      const [recorded] = autograd.grad(y, x, { createGraph: true });
+      assert.ok(plain?.allclose(recorded as Tensor));
+    }
+    assert.equal(autograd.grad(tensor(3, { dtype: float64 }).requiresGrad_().cumprod(0), [], {}).length, 0);
+  });
+});
+
 describe('the class weight of crossEntropy', () => {
   for (const reduction of ['none', 'sum', 'mean'] as const) {
     it(`gets a gradient where it requires one, with reduction ${reduction}`, () => {
