@@ -1,0 +1,68 @@
+/** One description, three ways to build it: cmake-js, node-gyp through binding.gyp, and prebuildify give the same addon. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdirSync, readdirSync, symlinkSync } from 'node:fs';
+import path from 'node:path';
+import { after, before, describe, it } from 'mocha';
+import { npm, removeTemporaryFolders, root, temporaryFolder } from './package.js';
+
+// The CPU part alone: the two builds from nothing take about 40 seconds each on two cores.
+const environment = { ...process.env, SHARDWISE_CUDA: 'OFF' };
+const tool = (name: string, ...args: string[]) => execFileSync(name, args, { encoding: 'utf8', maxBuffer: 2 ** 28 });
+
+/** Names and sizes of what the file holds in memory. */
+function sections(file: string): Map<string, string> {
+  const rows = tool('size', '-A', file).matchAll(/^(\.\S+)\s+(\d+)/gm);
+  return new Map([...rows].map(([, name, bytes]) => [name, bytes] as [string, string]).filter(([name]) => /^\.(text|rodata|data|data\.rel\.ro|bss|dynsym|init_array)$/.test(name)));
+}
+
+/** Names and sizes; addresses follow the order in which the generator links. */
+const symbols = (file: string): string[] =>
+  tool('nm', '-S', '--defined-only', file)
+    .split('\n')
+    .map((line) => line.split(' ').slice(1).join(' '))
+    .sort();
+
+describe('the addon built from the sources', function () {
+  this.timeout(600_000);
+  if (process.platform !== 'linux') return;
+  const built: Record<'cmakeJs' | 'nodeGyp' | 'prebuildify', string> = { cmakeJs: '', nodeGyp: '', prebuildify: '' };
+
+  before(() => {
+    const checkout = temporaryFolder('builders');
+    for (const entry of ['CMakeLists.txt', 'binding.gyp', 'package.json', 'native', 'scripts']) cpSync(path.join(root, entry), path.join(checkout, entry), { recursive: true });
+    symlinkSync(path.join(root, 'node_modules'), path.join(checkout, 'node_modules'));
+    const keep = (from: string, name: keyof typeof built): void => {
+      built[name] = path.join(checkout, 'kept', `${name}.node`);
+      cpSync(path.join(checkout, from), built[name]);
+    };
+    mkdirSync(path.join(checkout, 'kept'));
+    npm(checkout, ['run', 'build:gyp'], environment);
+    keep('build/Release/shardwise.node', 'nodeGyp');
+    npm(checkout, ['run', 'build:native'], environment);
+    keep('build/Release/shardwise.node', 'cmakeJs');
+    npm(checkout, ['run', 'prebuild'], environment);
+    const folder = `prebuilds/${process.platform}-${process.arch}`;
+    const [file] = readdirSync(path.join(checkout, folder)).filter((name) => name.endsWith('.node'));
+    keep(path.join(folder, String(file)), 'prebuildify');
+  });
+  after(removeTemporaryFolders);
+
+  it('has the same functions, of the same sizes, by cmake-js and by node-gyp', () => {
+    const [first, second] = [symbols(built.cmakeJs), symbols(built.nodeGyp)];
+    assert.ok(first.length > 1000, `${first.length} symbols`);
+    assert.deepEqual(first, second);
+  });
+
+  it('has the same code and data by prebuildify', () => {
+    assert.ok(Number(sections(built.prebuildify).get('.text')) > 1e6);
+    assert.deepEqual(sections(built.prebuildify), sections(built.cmakeJs));
+  });
+
+  it('loads, whoever built it', () => {
+    for (const file of Object.values(built)) {
+      const program = `const addon = require(${JSON.stringify(file)}); console.log(addon.kernelNames.length)`;
+      assert.ok(Number(tool(process.execPath, '-e', program)) > 100, file);
+    }
+  });
+});
