@@ -1,5 +1,6 @@
 /** Element types and PyTorch's promotion rules. Codes equal those of native/include/dtype.h. */
 import { DtypeError } from './errors.js';
+import { unexpected } from './options.js';
 
 export type DTypeName = 'float32' | 'float64' | 'float16' | 'bfloat16' | 'int64' | 'int32' | 'int16' | 'int8' | 'uint8' | 'bool';
 
@@ -88,6 +89,7 @@ export function getDefaultDtype(): DType {
 
 /** @throws DtypeError if `dtype` is not a floating point type. */
 export function setDefaultDtype(dtype: DType): void {
+  if (!(dtype instanceof DType)) throw unexpected('setDefaultDtype', 'dtype', 'a floating point dtype such as float64', dtype);
   if (!dtype.isFloatingPoint) throw new DtypeError(`setDefaultDtype: expected a floating point dtype, got ${dtype.name}`, { op: 'setDefaultDtype', dtype: dtype.name });
   defaultDtype = dtype;
 }
