@@ -155,8 +155,8 @@ export interface AttentionOptions {
  * Shapes: query `[..., S, D]`, key `[..., T, D]`, value `[..., T, Dv]`, result `[..., S, Dv]`; leading dims are equal, the last of them heads.
  * Dtypes: equal floating types, kept; accumulates in float32 (float64 for float64). Gradient: query, key, value, and a mask that requires it.
  *
- * @throws ShapeError for fewer than 2 dims or sizes that do not fit; DtypeError for dtypes that differ or do not fit the mask's;
- * ArgumentError for `attnMask` with `isCausal`, for what is no tensor, and in a second derivative with dropout
+ * @throws ShapeError for fewer than 2 dims, or sizes of query, key and value that do not fit; DtypeError for dtypes that differ or do not fit the
+ * mask's; ArgumentError for `attnMask` with `isCausal`, for what is no tensor, and in a second derivative with dropout
  * @see PyTorch `torch.nn.functional.scaled_dot_product_attention`; Vaswani et al., arXiv:1706.03762; Dao et al., arXiv:2205.14135;
  * Ainslie et al., arXiv:2305.13245 for grouped heads
  */
