@@ -188,7 +188,7 @@ export function threshold(input: Tensor, limit: number, value: number): Tensor {
 defineComposite('threshold', threshold, { samples: () => [[sampleTensor([3, 4]), 0.1, 5]] });
 
 /**
- * softmax of -x along a dim. Shapes: any, kept. Dtypes: floating, kept; integers give the default floating type. Gradient: yes.
+ * softmax of -x along a dim. Shapes: any, kept. Dtypes: floating, kept; integers give float32. Gradient: yes.
  *
  * @throws IndexError for a dim out of range; DtypeError for bools
  * @see PyTorch `torch.nn.functional.softmin`
