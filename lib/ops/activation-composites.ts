@@ -16,14 +16,24 @@ defineComposite('leakyRelu', leakyRelu, withTwin);
 defineComposite('elu', elu, withTwin);
 defineComposite('softplus', softplus, { samples });
 
-/** log(sigmoid(x)), without overflow. Gradient: yes. */
+/**
+ * log(sigmoid(x)), without overflow. Shapes: any, kept. Dtypes: floating, kept; integers give the default floating type. Gradient: yes.
+ *
+ * @throws ArgumentError unless `input` is a tensor; DtypeError for bools
+ * @see PyTorch `torch.nn.functional.logsigmoid`
+ */
 export function logsigmoid(input: Tensor): Tensor {
   requireTensor(input, 'logsigmoid');
   return softplus(input.neg()).neg();
 }
 defineComposite('logsigmoid', logsigmoid, { samples });
 
-/** Each element moved into [minVal, maxVal]. Gradient: yes, 0 outside. @throws ArgumentError */
+/**
+ * Each element moved into [minVal, maxVal], by default [-1, 1]. Shapes: any, kept. Dtypes: any, kept. Gradient: yes, 0 outside.
+ *
+ * @throws ArgumentError if minVal is above maxVal or either is NaN, and unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.hardtanh`
+ */
 export function hardtanh(input: Tensor, { minVal = -1, maxVal = 1 } = {}): Tensor {
   requireTensor(input, 'hardtanh');
   if (!(minVal <= maxVal)) throw new ArgumentError(`hardtanh: minVal ${minVal} is above maxVal ${maxVal}`, { op: 'hardtanh', minVal, maxVal });
@@ -31,25 +41,43 @@ export function hardtanh(input: Tensor, { minVal = -1, maxVal = 1 } = {}): Tenso
 }
 defineComposite('hardtanh', hardtanh, withTwin);
 
-/** min(max(x, 0), 6). Gradient: yes. */
+/**
+ * min(max(x, 0), 6). Shapes: any, kept. Dtypes: any, kept. Gradient: yes, 0 outside [0, 6].
+ *
+ * @throws ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.relu6`
+ */
 export function relu6(input: Tensor): Tensor {
   return hardtanh(input, { minVal: 0, maxVal: 6 });
 }
 defineComposite('relu6', relu6, withTwin);
 
-/** relu6(x + 3) / 6. Gradient: yes. */
+/**
+ * relu6(x + 3) / 6. Shapes: any, kept. Dtypes: floating, kept; integers and bools give the default floating type. Gradient: yes.
+ *
+ * @see PyTorch `torch.nn.functional.hardsigmoid`
+ */
 export function hardsigmoid(input: Tensor): Tensor {
   return relu6(input.add(3)).div(6);
 }
 defineComposite('hardsigmoid', hardsigmoid, withTwin);
 
-/** x relu6(x + 3) / 6. Gradient: yes. @see Howard et al., arXiv:1905.02244 */
+/**
+ * x relu6(x + 3) / 6. Shapes and dtypes as {@link hardsigmoid}. Gradient: yes.
+ *
+ * @see PyTorch `torch.nn.functional.hardswish`; Howard et al., arXiv:1905.02244
+ */
 export function hardswish(input: Tensor): Tensor {
   return hardsigmoid(input).mul(input);
 }
 defineComposite('hardswish', hardswish, withTwin);
 
-/** x tanh(softplus(x)). Gradient: yes. @see Misra, arXiv:1908.08681 */
+/**
+ * x tanh(softplus(x)). Shapes and dtypes as {@link hardsigmoid}. Gradient: yes.
+ *
+ * @throws ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.mish`; Misra, arXiv:1908.08681
+ */
 export function mish(input: Tensor): Tensor {
   return softplus(input).tanh().mul(input);
 }
@@ -58,13 +86,23 @@ defineComposite('mish', mish, withTwin);
 const SELU_ALPHA = 1.6732632423543772;
 const SELU_SCALE = 1.0507009873554805;
 
-/** The elu that keeps mean 0 and variance 1. Gradient: yes. @see Klambauer et al., arXiv:1706.02515 */
+/**
+ * The elu, scaled, with the alpha that keeps mean 0 and variance 1 from layer to layer. Shapes and dtypes as {@link hardsigmoid}. Gradient: yes.
+ *
+ * @throws ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.selu`; Klambauer et al., arXiv:1706.02515
+ */
 export function selu(input: Tensor): Tensor {
   return elu(input, { alpha: SELU_ALPHA }).mul(SELU_SCALE);
 }
 defineComposite('selu', selu, withTwin);
 
-/** x above 0, alpha (exp(x / alpha) - 1) below. Gradient: yes. @see Barron, arXiv:1704.07483 */
+/**
+ * x above 0, alpha (exp(x / alpha) - 1) below; alpha is 1 by default. Shapes and dtypes as {@link hardsigmoid}. Gradient: yes.
+ *
+ * @throws ArgumentError for an alpha of 0, and unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.celu`; Barron, arXiv:1704.07483
+ */
 export function celu(input: Tensor, { alpha = 1 } = {}): Tensor {
   requireTensor(input, 'celu');
   if (alpha === 0) throw new ArgumentError('celu: alpha must not be 0', { op: 'celu', alpha });
@@ -73,7 +111,13 @@ export function celu(input: Tensor, { alpha = 1 } = {}): Tensor {
 }
 defineComposite('celu', celu, withTwin);
 
-/** The first half along a dim times the sigmoid of the second. Gradient: yes. @throws ShapeError for an odd size */
+/**
+ * The first half along a dim (the last by default) times the sigmoid of the second. Shapes: `[..., 2n, ...]` to `[..., n, ...]`.
+ * Dtypes as {@link hardsigmoid}. Gradient: yes.
+ *
+ * @throws ShapeError for an odd size or no dims; IndexError for a dim out of range; ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.glu`; Dauphin et al., arXiv:1612.08083
+ */
 export function glu(input: Tensor, dim = -1): Tensor {
   requireTensor(input, 'glu');
   const size = input.shape[wrapDim(dim, input.ndim, 'glu')] ?? 1;
@@ -83,52 +127,83 @@ export function glu(input: Tensor, dim = -1): Tensor {
 }
 defineComposite('glu', glu, { samples: () => [[sampleTensor([3, 4])], [sampleTensor([6, 3]), 0]] });
 
-/** x / (1 + |x|). Gradient: yes. */
+/**
+ * x / (1 + |x|). Shapes and dtypes as {@link hardsigmoid}. Gradient: yes.
+ *
+ * @throws ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.softsign`
+ */
 export function softsign(input: Tensor): Tensor {
   requireTensor(input, 'softsign');
   return input.div(input.abs().add(1));
 }
 defineComposite('softsign', softsign, { samples });
 
-/** x - tanh(x). Gradient: yes. */
+/**
+ * x - tanh(x). Shapes and dtypes as {@link hardsigmoid}. Gradient: yes.
+ *
+ * @throws ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.tanhshrink`
+ */
 export function tanhshrink(input: Tensor): Tensor {
   requireTensor(input, 'tanhshrink');
   return input.sub(input.tanh());
 }
 defineComposite('tanhshrink', tanhshrink, { samples });
 
-/** 0 within [-lambd, lambd], x outside. Gradient: yes. */
+/**
+ * 0 within [-lambd, lambd], x outside; lambd is 0.5 by default. Shapes: any, kept. Dtypes: numbers, kept. Gradient: yes, 0 within.
+ *
+ * @throws ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.hardshrink`
+ */
 export function hardshrink(input: Tensor, { lambd = 0.5 } = {}): Tensor {
   requireTensor(input, 'hardshrink');
   return where(input.abs().le(lambd), 0, input);
 }
 defineComposite('hardshrink', hardshrink, { samples });
 
-/** 0 within [-lambd, lambd], x moved by lambd towards 0 outside. Gradient: yes. */
+/**
+ * 0 within [-lambd, lambd], x moved by lambd towards 0 outside; lambd is 0.5 by default. Shapes: any, kept. Dtypes: floating, kept. Gradient: yes.
+ *
+ * @throws ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.softshrink`
+ */
 export function softshrink(input: Tensor, { lambd = 0.5 } = {}): Tensor {
   requireTensor(input, 'softshrink');
   return input.sub(input.clamp({ min: -lambd, max: lambd }));
 }
 defineComposite('softshrink', softshrink, { samples });
 
-/** x above the threshold, `value` else. Gradient: yes. */
+/**
+ * x above `limit`, `value` elsewhere. Shapes: any, kept. Dtypes: any, kept unless `value` is of a higher category. Gradient: yes, 0 elsewhere.
+ *
+ * @throws ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.threshold`
+ */
 export function threshold(input: Tensor, limit: number, value: number): Tensor {
   requireTensor(input, 'threshold');
   return where(input.gt(limit), input, value);
 }
 defineComposite('threshold', threshold, { samples: () => [[sampleTensor([3, 4]), 0.1, 5]] });
 
-/** softmax of -x along a dim. Gradient: yes. */
+/**
+ * softmax of -x along a dim. Shapes: any, kept. Dtypes: floating, kept; integers give float32. Gradient: yes.
+ *
+ * @throws IndexError for a dim out of range; DtypeError for bools
+ * @see PyTorch `torch.nn.functional.softmin`
+ */
 export function softmin(input: Tensor, dim: number): Tensor {
   return input.neg().softmax(dim);
 }
 defineComposite('softmin', softmin, { samples: () => [[sampleTensor([3, 4]), 1]] });
 
 /**
- * x above 0, weight x below. The weight has one element, or one for each channel: dim 1 (dim 0 of a vector). Gradient: both.
+ * x above 0, weight x elsewhere. Shapes: input `[N, C, ...]`, or `[C]`, or `[]`; weight `[C]`, or `[1]` or `[]` for all channels; the result
+ * has the input's. Dtypes: promoted; floating for a gradient. Gradient: both.
  *
- * @throws ShapeError
- * @see He et al., arXiv:1502.01852
+ * @throws ShapeError if the weight does not fit the channels; DeviceError for tensors on different devices; ArgumentError unless both are tensors
+ * @see PyTorch `torch.nn.functional.prelu`; He et al., arXiv:1502.01852
  */
 export function prelu(input: Tensor, weight: Tensor): Tensor {
   requireTensor(input, 'prelu');
@@ -150,13 +225,21 @@ defineComposite('prelu', prelu, {
 
 /** Options of {@link gumbelSoftmax}. */
 export interface GumbelSoftmaxOptions extends Pick<RandomOptions, 'generator'> {
+  /** Temperature: the lower, the nearer to ones and zeros. 1 by default. */
   tau?: number;
-  /** Ones and zeros in the forward pass, the soft values' gradient in the backward pass. */
+  /** Ones and zeros in the forward pass, the soft values' gradient in the backward pass. False by default. */
   hard?: boolean;
+  /** The dim of the categories, the last by default. */
   dim?: number;
 }
 
-/** Samples of a categorical distribution with a gradient. Gradient: yes. @see Jang et al., arXiv:1611.01144 */
+/**
+ * Samples of a categorical distribution that have a gradient: softmax of (logits + Gumbel noise) / tau along a dim. Shapes: any, kept.
+ * Dtypes: floating, kept. Gradient: yes. Draws from `generator`, by default the default one.
+ *
+ * @throws IndexError for a dim out of range; ArgumentError unless `logits` is a tensor
+ * @see PyTorch `torch.nn.functional.gumbel_softmax`; Jang et al., arXiv:1611.01144; Maddison et al., arXiv:1611.00712
+ */
 export function gumbelSoftmax(logits: Tensor, { tau = 1, hard = false, dim = -1, generator }: GumbelSoftmaxOptions = {}): Tensor {
   requireTensor(logits, 'gumbelSoftmax', 'logits');
   const uniform = rand(logits.shape, { dtype: logits.dtype, device: logits.device, ...(generator ? { generator } : {}) });
@@ -170,52 +253,61 @@ export function gumbelSoftmax(logits: Tensor, { tau = 1, hard = false, dim = -1,
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** x above 0, negativeSlope * x below. Gradient: yes. */
+    /** x above 0, negativeSlope * x (default 0.01) elsewhere. The same as {@link leakyRelu}. */
     leakyRelu(options?: { negativeSlope?: number }): Tensor;
+    /** {@link leakyRelu} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
     leakyRelu_(options?: { negativeSlope?: number }): this;
-    /** x above 0, alpha (exp(x) - 1) below. Gradient: yes. */
+    /** x above 0, alpha (exp(x) - 1) elsewhere. The same as {@link elu}. */
     elu(options?: { alpha?: number }): Tensor;
+    /** {@link elu} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
     elu_(options?: { alpha?: number }): this;
-    /** log(1 + exp(beta x)) / beta. Gradient: yes. */
+    /** log(1 + exp(beta x)) / beta. The same as {@link softplus}. */
     softplus(options?: { beta?: number; threshold?: number }): Tensor;
-    /** log(sigmoid(x)). Gradient: yes. */
+    /** log(sigmoid(x)). The same as {@link logsigmoid}. */
     logsigmoid(): Tensor;
-    /** Each element moved into [minVal, maxVal]. Gradient: yes. @throws ArgumentError */
+    /** Each element moved into [minVal, maxVal]. The same as {@link hardtanh}. */
     hardtanh(options?: { minVal?: number; maxVal?: number }): Tensor;
+    /** {@link hardtanh} in place. @throws ArgumentError if minVal is above maxVal; InPlaceError as {@link Tensor.relu_} */
     hardtanh_(options?: { minVal?: number; maxVal?: number }): this;
-    /** min(max(x, 0), 6). Gradient: yes. */
+    /** min(max(x, 0), 6). The same as {@link relu6}. */
     relu6(): Tensor;
+    /** {@link relu6} in place. @throws InPlaceError as {@link Tensor.relu_} */
     relu6_(): this;
-    /** relu6(x + 3) / 6. Gradient: yes. */
+    /** relu6(x + 3) / 6. The same as {@link hardsigmoid}. */
     hardsigmoid(): Tensor;
+    /** {@link hardsigmoid} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
     hardsigmoid_(): this;
-    /** x relu6(x + 3) / 6. Gradient: yes. */
+    /** x relu6(x + 3) / 6. The same as {@link hardswish}. */
     hardswish(): Tensor;
+    /** {@link hardswish} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
     hardswish_(): this;
-    /** x tanh(softplus(x)). Gradient: yes. */
+    /** x tanh(softplus(x)). The same as {@link mish}. */
     mish(): Tensor;
+    /** {@link mish} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
     mish_(): this;
-    /** The elu that keeps mean 0 and variance 1. Gradient: yes. */
+    /** The elu that keeps mean 0 and variance 1. The same as {@link selu}. */
     selu(): Tensor;
+    /** {@link selu} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
     selu_(): this;
-    /** x above 0, alpha (exp(x / alpha) - 1) below. Gradient: yes. */
+    /** x above 0, alpha (exp(x / alpha) - 1) below. The same as {@link celu}. */
     celu(options?: { alpha?: number }): Tensor;
+    /** {@link celu} in place. @throws ArgumentError for an alpha of 0; DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
     celu_(options?: { alpha?: number }): this;
-    /** The first half along a dim times the sigmoid of the second. Gradient: yes. @throws ShapeError */
+    /** The first half along a dim times the sigmoid of the second. The same as {@link glu}. */
     glu(dim?: number): Tensor;
-    /** x / (1 + |x|). Gradient: yes. */
+    /** x / (1 + |x|). The same as {@link softsign}. */
     softsign(): Tensor;
-    /** x - tanh(x). Gradient: yes. */
+    /** x - tanh(x). The same as {@link tanhshrink}. */
     tanhshrink(): Tensor;
-    /** 0 within [-lambd, lambd], x outside. Gradient: yes. */
+    /** 0 within [-lambd, lambd], x outside. The same as {@link hardshrink}. */
     hardshrink(options?: { lambd?: number }): Tensor;
-    /** 0 within [-lambd, lambd], moved towards 0 outside. Gradient: yes. */
+    /** 0 within [-lambd, lambd], moved by lambd towards 0 outside. The same as {@link softshrink}. */
     softshrink(options?: { lambd?: number }): Tensor;
-    /** x above the threshold, `value` else. Gradient: yes. */
+    /** x above `limit`, `value` elsewhere. The same as {@link threshold}. */
     threshold(limit: number, value: number): Tensor;
-    /** softmax of -x along a dim. Gradient: yes. */
+    /** softmax of -x along a dim. The same as {@link softmin}. */
     softmin(dim: number): Tensor;
-    /** x above 0, weight x below. Gradient: both. @throws ShapeError */
+    /** x above 0, weight x elsewhere. The same as {@link prelu}. */
     prelu(weight: Tensor): Tensor;
   }
 }

@@ -181,33 +181,78 @@ const eluOp = definePointwise<Alpha>('elu', 1, {
   samples: unarySamples({ alpha: 0.7 }),
 });
 
+/**
+ * max(x, 0); NaN stays. Shapes: any, kept. Dtypes: any, kept. Gradient: yes, 0 at 0.
+ *
+ * @throws ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.relu`
+ */
 export const relu = unaryFunction('relu', reluOp);
+/**
+ * 1 / (1 + exp(-x)). Shapes: any, kept. Dtypes: floating, kept; integers and bools give the default floating type. Gradient: yes.
+ *
+ * @throws ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.sigmoid`
+ */
 export const sigmoid = unaryFunction('sigmoid', sigmoidOp);
+/**
+ * Hyperbolic tangent. Shapes and dtypes as {@link sigmoid}. Gradient: yes.
+ *
+ * @throws ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.tanh`
+ */
 export const tanh = unaryFunction('tanh', tanhOp);
+/**
+ * x * sigmoid(x), also called swish. Shapes and dtypes as {@link sigmoid}. Gradient: yes.
+ *
+ * @throws ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.silu`; Elfwing et al., arXiv:1702.03118
+ */
 export const silu = unaryFunction('silu', siluOp);
 
-/** How `gelu` computes the normal distribution function. */
+/** How `gelu` computes the normal distribution function: `'none'` by erf, `'tanh'` by a polynomial within tanh, off by less than 0.001. */
 export type GeluApproximate = 'none' | 'tanh';
 
-/** x times the normal distribution function of x. @see Hendrycks and Gimpel, arXiv:1606.08415 */
+/**
+ * x times the normal distribution function of x, exactly by default. Shapes and dtypes as {@link sigmoid}. Gradient: yes.
+ *
+ * @throws ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.gelu`; Hendrycks and Gimpel, arXiv:1606.08415
+ */
 export function gelu(input: Tensor, { approximate = 'none' }: { approximate?: GeluApproximate } = {}): Tensor {
   requireTensor(input, 'gelu');
   return dispatchOne(approximate === 'tanh' ? geluTanhOp : geluOp, [input], NO_PARAMS);
 }
 
-/** log(1 + exp(beta x)) / beta, and x itself where beta x exceeds the threshold. */
+/**
+ * log(1 + exp(beta x)) / beta, and x itself where beta x exceeds the threshold (beta 1 and threshold 20 by default).
+ * Shapes and dtypes as {@link sigmoid}. Gradient: yes.
+ *
+ * @throws ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.softplus`
+ */
 export function softplus(input: Tensor, { beta = 1, threshold = 20 } = {}): Tensor {
   requireTensor(input, 'softplus');
   return dispatchOne(softplusOp, [input], { beta, threshold });
 }
 
-/** x above 0, negativeSlope * x below. */
+/**
+ * x above 0, negativeSlope * x (0.01 x by default) elsewhere. Shapes and dtypes as {@link sigmoid}. Gradient: yes, the slope at 0.
+ *
+ * @throws ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.leaky_relu`
+ */
 export function leakyRelu(input: Tensor, { negativeSlope = 0.01 } = {}): Tensor {
   requireTensor(input, 'leakyRelu');
   return dispatchOne(leakyReluOp, [input], { negativeSlope });
 }
 
-/** x above 0, alpha (exp(x) - 1) below. */
+/**
+ * x above 0, alpha (exp(x) - 1) elsewhere; alpha is 1 by default. Shapes and dtypes as {@link sigmoid}. Gradient: yes.
+ *
+ * @throws ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.elu`; Clevert et al., arXiv:1511.07289
+ */
 export function elu(input: Tensor, { alpha = 1 } = {}): Tensor {
   requireTensor(input, 'elu');
   return dispatchOne(eluOp, [input], { alpha });
@@ -219,19 +264,23 @@ addMethod('gelu', function (options?: { approximate?: GeluApproximate }) {
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** max(x, 0). Gradient: yes. */
+    /** max(x, 0). The same as {@link relu}. */
     relu(): Tensor;
+    /** {@link relu} in place. @throws InPlaceError for a leaf that requires a gradient, or elements that share memory */
     relu_(): this;
-    /** 1 / (1 + exp(-x)). Gradient: yes. */
+    /** 1 / (1 + exp(-x)). The same as {@link sigmoid}. */
     sigmoid(): Tensor;
+    /** {@link sigmoid} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
     sigmoid_(): this;
-    /** Hyperbolic tangent. Gradient: yes. */
+    /** Hyperbolic tangent. The same as {@link tanh}. */
     tanh(): Tensor;
+    /** {@link tanh} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
     tanh_(): this;
-    /** x * sigmoid(x). Gradient: yes. */
+    /** x * sigmoid(x). The same as {@link silu}. */
     silu(): Tensor;
+    /** {@link silu} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
     silu_(): this;
-    /** x times the normal distribution function of x. Gradient: yes. */
+    /** x times the normal distribution function of x. The same as {@link gelu}. */
     gelu(options?: { approximate?: GeluApproximate }): Tensor;
   }
 }

@@ -61,15 +61,19 @@ declare module '../core/tensor.js' {
   interface Tensor {
     /** As {@link Tensor.abs}. */
     absolute: Tensor['abs'];
+    /** As {@link Tensor.abs_}. */
     absolute_: Tensor['abs_'];
     /** As {@link Tensor.clamp}. */
     clip: Tensor['clamp'];
+    /** As {@link Tensor.clamp_}. */
     clip_: Tensor['clamp_'];
     /** As {@link Tensor.div}. */
     divide: Tensor['div'];
+    /** As {@link Tensor.div_}. */
     divide_: Tensor['div_'];
     /** As {@link Tensor.div}. */
     trueDivide: Tensor['div'];
+    /** As {@link Tensor.div_}. */
     trueDivide_: Tensor['div_'];
     /** As {@link Tensor.gt}. */
     greater: Tensor['gt'];
@@ -83,14 +87,17 @@ declare module '../core/tensor.js' {
     moveaxis: Tensor['movedim'];
     /** As {@link Tensor.mul}. */
     multiply: Tensor['mul'];
+    /** As {@link Tensor.mul_}. */
     multiply_: Tensor['mul_'];
     /** As {@link Tensor.ne}. */
     notEqual: Tensor['ne'];
     /** As {@link Tensor.neg}. */
     negative: Tensor['neg'];
+    /** As {@link Tensor.neg_}. */
     negative_: Tensor['neg_'];
     /** As {@link Tensor.sub}. */
     subtract: Tensor['sub'];
+    /** As {@link Tensor.sub_}. */
     subtract_: Tensor['sub_'];
     /** As {@link Tensor.transpose}. */
     swapaxes: Tensor['transpose'];

@@ -137,25 +137,28 @@ const attentionOp: Op<Attention> = defineOp<Attention>({
 
 /** Options of {@link scaledDotProductAttention}. */
 export interface AttentionOptions {
-  /** Bool (true: look) or added to the scores; broadcasts to `[B, H, S, T]`. Gets no gradient. */
+  /** Broadcasts to `[..., S, T]`: bool (true: look), or of the query's dtype and added to the scores. Gets a gradient if it requires one. */
   attnMask?: Tensor | null;
+  /** Probability with which a weight is dropped, the others scaled up: whenever it is above 0, in training or not. 0 by default. */
   dropoutP?: number;
-  /** Position i sees positions up to i. */
+  /** Position i sees positions up to i, counted from the first of both. False by default; not together with `attnMask`. */
   isCausal?: boolean;
-  /** Default: one over the square root of the head size. */
+  /** Factor of the scores; by default one over the square root of the head size. */
   scale?: number | null;
-  /** Let several query heads share a key and value head. */
+  /** Let several query heads share a key and value head: their number is a multiple, heads are the third dim from the end. False by default. */
   enableGqa?: boolean;
 }
 
 /**
- * Attention of queries over keys and values.
+ * softmax(scale q k^T + mask) v, without writing the scores. A row that sees nothing gives 0.
  *
- * Shapes: query `[..., S, D]`, key `[..., T, D]`, value `[..., T, Dv]`, result `[..., S, Dv]`; with four dims the second is heads.
- * Dtypes: equal floating types; accumulates in float32. Gradient: query, key, value.
+ * Shapes: query `[..., S, D]`, key `[..., T, D]`, value `[..., T, Dv]`, result `[..., S, Dv]`; leading dims are equal, the last of them heads.
+ * Dtypes: equal floating types, kept; accumulates in float32 (float64 for float64). Gradient: query, key, value, and a mask that requires it.
  *
- * @throws ShapeError, DtypeError, ArgumentError
- * @see Vaswani et al., arXiv:1706.03762; Dao et al., arXiv:2205.14135
+ * @throws ShapeError for fewer than 2 dims, or sizes of query, key and value that do not fit; DtypeError for dtypes that differ or do not fit the
+ * mask's; ArgumentError for `attnMask` with `isCausal`, for what is no tensor, and in a second derivative with dropout
+ * @see PyTorch `torch.nn.functional.scaled_dot_product_attention`; Vaswani et al., arXiv:1706.03762; Dao et al., arXiv:2205.14135;
+ * Ainslie et al., arXiv:2305.13245 for grouped heads
  */
 export function scaledDotProductAttention(query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions = {}): Tensor {
   const { attnMask = null } = options;
@@ -233,7 +236,7 @@ addMethod('scaledDotProductAttention', function (key: Tensor, value: Tensor, opt
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Attention of this, the queries, over keys and values. Gradient: all. @throws ShapeError, DtypeError, ArgumentError */
+    /** Attention of this, the queries, over keys and values. The same as {@link scaledDotProductAttention}. */
     scaledDotProductAttention(key: Tensor, value: Tensor, options?: AttentionOptions): Tensor;
   }
 }

@@ -32,19 +32,55 @@ function define(name: string, doc: string, expression: string, spec: Pick<Pointw
 const compares = { classes: 'A', result: 'BOOL' } as const;
 const bitwise = { classes: 'I', result: 'SAME' } as const;
 
+/**
+ * Whether elements are equal; NaN equals nothing. Shapes: broadcast. Dtypes: any, compared in the promoted type; the result is bool.
+ * Gradient: none.
+ *
+ * @throws ShapeError if the shapes do not broadcast; DeviceError for tensors on different devices; ArgumentError unless one operand is a tensor
+ * and the other a tensor or a number
+ * @see PyTorch `torch.eq`
+ */
 export const eq = define('eq', 'Whether elements are equal.', 'x == y', compares);
+/** Whether elements differ, NaN from everything. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see PyTorch `torch.ne` */
 export const ne = define('ne', 'Whether elements differ.', 'x != y', compares);
+/** Whether `input` is less than `other`. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see PyTorch `torch.lt` */
 export const lt = define('lt', 'Whether input is less than other.', 'x < y', compares);
+/** Whether `input` is at most `other`. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see PyTorch `torch.le` */
 export const le = define('le', 'Whether input is at most other.', 'x <= y', compares);
+/** Whether `input` is greater than `other`. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see PyTorch `torch.gt` */
 export const gt = define('gt', 'Whether input is greater than other.', 'x > y', compares);
+/** Whether `input` is at least `other`. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see PyTorch `torch.ge` */
 export const ge = define('ge', 'Whether input is at least other.', 'x >= y', compares);
+/** Whether both are not 0. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see PyTorch `torch.logical_and` */
 export const logicalAnd = define('logicalAnd', 'Whether both are not 0.', '(x != T(0)) & (y != T(0))', compares);
+/** Whether at least one is not 0. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see PyTorch `torch.logical_or` */
 export const logicalOr = define('logicalOr', 'Whether one is not 0.', '(x != T(0)) | (y != T(0))', compares);
+/** Whether exactly one is not 0. Shapes, dtypes and errors as {@link eq}. Gradient: none. @see PyTorch `torch.logical_xor` */
 export const logicalXor = define('logicalXor', 'Whether exactly one is not 0.', '(x != T(0)) != (y != T(0))', compares);
+/**
+ * Bits set in both. Shapes: broadcast. Dtypes: integers and bools, promoted. Gradient: none.
+ *
+ * @throws DtypeError for floating operands; ShapeError, DeviceError, ArgumentError as {@link eq}
+ * @see PyTorch `torch.bitwise_and`
+ */
 export const bitwiseAnd = define('bitwiseAnd', 'Bits set in both.', 'x & y', bitwise);
+/** Bits set in at least one. Shapes, dtypes and errors as {@link bitwiseAnd}. Gradient: none. @see PyTorch `torch.bitwise_or` */
 export const bitwiseOr = define('bitwiseOr', 'Bits set in one of both.', 'x | y', bitwise);
+/** Bits set in exactly one. Shapes, dtypes and errors as {@link bitwiseAnd}. Gradient: none. @see PyTorch `torch.bitwise_xor` */
 export const bitwiseXor = define('bitwiseXor', 'Bits set in exactly one.', 'x ^ y', bitwise);
+/**
+ * Bits of `input` moved up by `other`; 0 where that is negative or as large as the dtype is wide. Shapes, dtypes and errors as
+ * {@link bitwiseAnd}. Gradient: none.
+ *
+ * @see PyTorch `torch.bitwise_left_shift`
+ */
 export const bitwiseLeftShift = define('bitwiseLeftShift', 'Bits moved up.', 'm::shift_left(x, y)', bitwise);
+/**
+ * Bits of `input` moved down by `other`, sign kept; only the sign is left where that is negative or as large as the dtype is wide. Shapes,
+ * dtypes and errors as {@link bitwiseAnd}. Gradient: none.
+ *
+ * @see PyTorch `torch.bitwise_right_shift`
+ */
 export const bitwiseRightShift = define('bitwiseRightShift', 'Bits moved down, sign kept.', 'm::shift_right(x, y)', bitwise);
 
 const bitwiseNotOp: Op<None> = definePointwise<None>('bitwiseNot', 1, {
@@ -55,7 +91,12 @@ const bitwiseNotOp: Op<None> = definePointwise<None>('bitwiseNot', 1, {
   samples: unarySamples(NO_PARAMS as None, { dtype: int64, low: -4, high: 4 }),
 });
 
-/** All bits turned over; for bool the opposite. @throws DtypeError for floating point tensors */
+/**
+ * All bits turned over; for bool the opposite. Shapes: any, kept. Dtypes: integers and bool, kept. Gradient: none.
+ *
+ * @throws DtypeError for floating point tensors
+ * @see PyTorch `torch.bitwise_not`
+ */
 export function bitwiseNot(input: Tensor): Tensor {
   return input.dtype === bool ? input.logicalNot() : dispatchOne(bitwiseNotOp, [input], NO_PARAMS);
 }
@@ -66,15 +107,22 @@ addMethod('bitwiseNot_', function () {
   return this.dtype === bool ? this.logicalNot_() : dispatchOne(bitwiseNotOp, [this], NO_PARAMS, this);
 });
 
-/** Whether two tensors have the same shape and equal elements. Blocks until the values are known. */
+/**
+ * Whether two tensors have the same shape and equal elements, NaN never; dtypes may differ. Blocks until the values are known. Gradient: none.
+ *
+ * @throws DeviceError for tensors of one shape on different devices
+ * @see PyTorch `torch.equal`
+ */
 export function equal(input: Tensor, other: Tensor): boolean {
   const sameSizes = input.shape.length === other.shape.length && input.shape.every((size, i) => size === other.shape[i]);
   return sameSizes && Boolean(eq(input, other).all().item());
 }
 
 /**
- * Whether elements are close: |input - other| <= atol + rtol * |other|.
+ * Whether elements are close: |input - other| <= atol + rtol * |other| (atol 1e-8 and rtol 1e-5 by default). Infinities are close to
+ * themselves alone, NaN to NaN with `equalNan`. Shapes: broadcast. Dtypes: any, promoted; the result is bool. Gradient: none.
  *
+ * @throws ShapeError if the shapes do not broadcast; DeviceError for tensors on different devices
  * @see PyTorch `torch.isclose`
  */
 export function isclose(input: Tensor, other: Tensor, { rtol = 1e-5, atol = 1e-8, equalNan = false } = {}): Tensor {
@@ -84,7 +132,11 @@ export function isclose(input: Tensor, other: Tensor, { rtol = 1e-5, atol = 1e-8
   return equalNan ? close.logicalOr(input.isnan().logicalAnd(other.isnan())) : close;
 }
 
-/** Whether all elements are close; see {@link isclose}. Blocks until the values are known. */
+/**
+ * Whether all elements are close; see {@link isclose} for options, shapes, dtypes and errors. Blocks until the values are known. Gradient: none.
+ *
+ * @see PyTorch `torch.allclose`
+ */
 export function allclose(input: Tensor, other: Tensor, options: { rtol?: number; atol?: number; equalNan?: boolean } = {}): boolean {
   return Boolean(isclose(input, other, options).all().item());
 }
@@ -98,54 +150,69 @@ addMethod('allclose', function (other: Tensor, options?: { rtol?: number; atol?:
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Whether elements are equal, as a bool tensor. */
+    /** Whether elements are equal, as bool. The same as {@link eq}. */
     eq(other: TensorLike): Tensor;
+    /** {@link eq} in place, as ones and zeros. @throws ShapeError unless `other` broadcasts to this shape; InPlaceError as {@link Tensor.relu_} */
     eq_(other: TensorLike): this;
-    /** Whether elements differ. */
+    /** Whether elements differ, as bool. The same as {@link ne}. */
     ne(other: TensorLike): Tensor;
+    /** {@link ne} in place; as {@link Tensor.eq_}. */
     ne_(other: TensorLike): this;
-    /** Whether this is less than other. */
+    /** Whether this is less than `other`, as bool. The same as {@link lt}. */
     lt(other: TensorLike): Tensor;
+    /** {@link lt} in place; as {@link Tensor.eq_}. */
     lt_(other: TensorLike): this;
-    /** Whether this is at most other. */
+    /** Whether this is at most `other`, as bool. The same as {@link le}. */
     le(other: TensorLike): Tensor;
+    /** {@link le} in place; as {@link Tensor.eq_}. */
     le_(other: TensorLike): this;
-    /** Whether this is greater than other. */
+    /** Whether this is greater than `other`, as bool. The same as {@link gt}. */
     gt(other: TensorLike): Tensor;
+    /** {@link gt} in place; as {@link Tensor.eq_}. */
     gt_(other: TensorLike): this;
-    /** Whether this is at least other. */
+    /** Whether this is at least `other`, as bool. The same as {@link ge}. */
     ge(other: TensorLike): Tensor;
+    /** {@link ge} in place; as {@link Tensor.eq_}. */
     ge_(other: TensorLike): this;
-    /** Whether both are not 0. */
+    /** Whether both are not 0, as bool. The same as {@link logicalAnd}. */
     logicalAnd(other: TensorLike): Tensor;
+    /** {@link logicalAnd} in place; as {@link Tensor.eq_}. */
     logicalAnd_(other: TensorLike): this;
-    /** Whether one is not 0. */
+    /** Whether at least one is not 0, as bool. The same as {@link logicalOr}. */
     logicalOr(other: TensorLike): Tensor;
+    /** {@link logicalOr} in place; as {@link Tensor.eq_}. */
     logicalOr_(other: TensorLike): this;
-    /** Whether exactly one is not 0. */
+    /** Whether exactly one is not 0, as bool. The same as {@link logicalXor}. */
     logicalXor(other: TensorLike): Tensor;
+    /** {@link logicalXor} in place; as {@link Tensor.eq_}. */
     logicalXor_(other: TensorLike): this;
-    /** Bits set in both; integers and bools. */
+    /** Bits set in both. The same as {@link bitwiseAnd}. */
     bitwiseAnd(other: TensorLike): Tensor;
+    /** {@link bitwiseAnd} in place. @throws DtypeError for floating operands, or an integer `other` where this is bool; else as {@link Tensor.eq_} */
     bitwiseAnd_(other: TensorLike): this;
-    /** Bits set in one of both; integers and bools. */
+    /** Bits set in at least one. The same as {@link bitwiseOr}. */
     bitwiseOr(other: TensorLike): Tensor;
+    /** {@link bitwiseOr} in place; as {@link Tensor.bitwiseAnd_}. */
     bitwiseOr_(other: TensorLike): this;
-    /** Bits set in exactly one; integers and bools. */
+    /** Bits set in exactly one. The same as {@link bitwiseXor}. */
     bitwiseXor(other: TensorLike): Tensor;
+    /** {@link bitwiseXor} in place; as {@link Tensor.bitwiseAnd_}. */
     bitwiseXor_(other: TensorLike): this;
-    /** Bits moved up. */
+    /** Bits moved up by `other`. The same as {@link bitwiseLeftShift}. */
     bitwiseLeftShift(other: TensorLike): Tensor;
+    /** {@link bitwiseLeftShift} in place; as {@link Tensor.bitwiseAnd_}. */
     bitwiseLeftShift_(other: TensorLike): this;
-    /** Bits moved down, sign kept. */
+    /** Bits moved down by `other`, sign kept. The same as {@link bitwiseRightShift}. */
     bitwiseRightShift(other: TensorLike): Tensor;
+    /** {@link bitwiseRightShift} in place; as {@link Tensor.bitwiseAnd_}. */
     bitwiseRightShift_(other: TensorLike): this;
-    /** All bits turned over; for bool the opposite. */
+    /** All bits turned over; for bool the opposite. The same as {@link bitwiseNot}. */
     bitwiseNot(): Tensor;
+    /** {@link bitwiseNot} in place. @throws DtypeError for floating point tensors; InPlaceError for elements that share memory */
     bitwiseNot_(): this;
-    /** Whether shapes and all elements are equal. Blocks. */
+    /** Whether shapes and all elements are equal. Blocks. The same as {@link equal}. */
     equal(other: Tensor): boolean;
-    /** Whether all elements are close. Blocks. */
+    /** Whether all elements are close. Blocks. The same as {@link allclose}. */
     allclose(other: Tensor, options?: { rtol?: number; atol?: number; equalNan?: boolean }): boolean;
   }
 }

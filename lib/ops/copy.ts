@@ -84,13 +84,15 @@ function convert(input: Tensor, dtype: DType, device: Device, forceCopy: boolean
   return moved.dtype === dtype ? moved : dispatchOne(copyOp, [moved], { dtype, preserve: true });
 }
 
-/** What `to` takes. */
+/** What {@link Tensor.to} takes. */
 export interface ToOptions {
+  /** Element type; the tensor's own by default. */
   dtype?: DType;
+  /** Where the result is, such as `'cpu'` or `'cuda:1'`; where the tensor is by default. */
   device?: DeviceName | Device;
-  /** Copy even if nothing changes. */
+  /** Copy even if nothing changes. False by default. */
   copy?: boolean;
-  /** Let the GPU copy by itself: a result on the CPU is pinned memory. What uses it waits for the copy, as after every copy. */
+  /** Let the GPU copy by itself: a result on the CPU is pinned memory. What uses it waits for the copy, as after every copy. False by default. */
   nonBlocking?: boolean;
 }
 
@@ -144,7 +146,11 @@ addMethod('copy_', function (source: TensorLike, { nonBlocking = false }: { nonB
   return dispatchOne(copyOp, [seen], { dtype: this.dtype }, this);
 });
 
-/** A copy of the elements in new memory, in the same layout if it is dense. Gradient: yes. */
+/**
+ * A copy of the elements in new memory, in the same layout if it is dense. Shapes and dtypes: any, kept. Gradient: yes.
+ *
+ * @see PyTorch `torch.clone`
+ */
 export function clone(input: Tensor): Tensor {
   return dispatchOne(copyOp, [input], { preserve: true });
 }
@@ -204,53 +210,66 @@ export { copyOp };
 declare module '../core/tensor.js' {
   interface Tensor {
     /**
-     * The tensor in another dtype or on another device; itself if nothing changes. Gradient: yes.
+     * The tensor in another dtype, on another device, or in and on those of another tensor; itself if nothing changes, unless `copy` is set.
+     * Shapes: kept, and the layout if it is dense. Dtypes: any; integers are cut off towards zero (what they cannot hold is not defined), bool
+     * is whether an element is not 0. Gradient: yes, in this dtype and on this device.
      *
-     * @throws DeviceError if the device is not there.
+     * @throws DeviceError if the name is none or the device is not there
+     * @see PyTorch `torch.Tensor.to`
      */
     to(target: DType | DeviceName | Device | Tensor | ToOptions, options?: DType | ToOptions): Tensor;
-    /** The dtype, or with one given the tensor in it. Gradient: yes. */
+    /** The dtype. */
     type(): DType;
+    /** The tensor in another dtype, as {@link Tensor.to}. @see PyTorch `torch.Tensor.type` */
     type(dtype: DType): Tensor;
-    /** In the dtype and on the device of `other`. Gradient: yes. */
+    /** In the dtype and on the device of `other`, as {@link Tensor.to}. Gradient: yes. */
     typeAs(other: Tensor): Tensor;
-    /** As float32. Gradient: yes. */
+    /** As float32; itself if it is. Gradient: yes, as of all casts to floating types; see {@link Tensor.to}. */
     float(): Tensor;
-    /** As float64. Gradient: yes. */
+    /** As float64; itself if it is. Gradient: yes. */
     double(): Tensor;
-    /** As float16. Gradient: yes. */
+    /** As float16, to nearest; itself if it is. Gradient: yes. */
     half(): Tensor;
-    /** As bfloat16. Gradient: yes. */
+    /** As bfloat16, to nearest; itself if it is. Gradient: yes. */
     bfloat16(): Tensor;
-    /** As int32, towards zero. */
+    /** As int32, towards zero; itself if it is. Gradient: none, as of all casts to integers; see {@link Tensor.to}. */
     int(): Tensor;
-    /** As int64, towards zero. */
+    /** As int64, towards zero; itself if it is. Gradient: none. */
     long(): Tensor;
-    /** As int16, towards zero. */
+    /** As int16, towards zero; itself if it is. Gradient: none. */
     short(): Tensor;
-    /** As int8, towards zero. */
+    /** As int8, towards zero; itself if it is. Gradient: none. */
     char(): Tensor;
-    /** As uint8, towards zero. */
+    /** As uint8, towards zero; itself if it is. Gradient: none. */
     byte(): Tensor;
-    /** As bool: whether each element is not 0. */
+    /** As bool: true for all but 0, for NaN too; itself if it is. Gradient: none. */
     bool(): Tensor;
-    /** On the CPU. Gradient: yes. */
+    /** On the CPU, waiting for the copy; itself if it is there. Gradient: yes. */
     cpu(): Tensor;
-    /** On a CUDA device. Gradient: yes. @throws DeviceError if it is not there */
+    /** On a CUDA device, the first by default; itself if it is there. Gradient: yes. @throws DeviceError if the device is not there */
     cuda(index?: number, options?: { nonBlocking?: boolean }): Tensor;
-    /** A copy in new memory. Gradient: yes. */
+    /** A copy in new memory. The same as {@link clone}. */
     clone(): Tensor;
-    /** The tensor in row-major layout; itself if it is already. Gradient: yes. */
+    /** The tensor in row-major layout; itself if it is already. Gradient: yes. @see PyTorch `torch.Tensor.contiguous` */
     contiguous(): Tensor;
     /**
-     * Copies `source`, broadcast and converted, into this tensor's memory. Between a GPU and pinned memory of the same layout the GPU copies
-     * by itself; with `nonBlocking`, it does so too where elements are converted on their way to the CPU. What uses the tensors waits for the
-     * copy in any case. Gradient: yes.
+     * Copies `source`, broadcast and converted as by {@link Tensor.to}, into this tensor's memory. Between a GPU and pinned memory of the same
+     * layout the GPU copies by itself; with `nonBlocking` (false by default) also where elements are converted on their way to the CPU. What uses
+     * the tensors waits for the copy in any case. Gradient: of the source.
+     *
+     * @throws ShapeError unless the source broadcasts to this shape; ArgumentError for a number that an integer dtype cannot hold, and for what is
+     * neither tensor nor number; InPlaceError for a leaf that requires a gradient, or elements that share memory
+     * @see PyTorch `torch.Tensor.copy_`
      */
     copy_(source: TensorLike, options?: { nonBlocking?: boolean }): this;
-    /** Sets every element to one value. */
+    /**
+     * Sets every element to one value; a tensor is copied, broadcast. Gradient: of a tensor given, 0 for what was there.
+     *
+     * @throws ArgumentError for a number that an integer dtype cannot hold, and for what is none; InPlaceError as {@link Tensor.copy_}
+     * @see PyTorch `torch.Tensor.fill_`
+     */
     fill_(value: number | bigint | boolean | Tensor): this;
-    /** Sets every element to 0. */
+    /** Sets every element to 0. Gradient: 0 for what was there. @throws InPlaceError as {@link Tensor.copy_} @see PyTorch `torch.Tensor.zero_` */
     zero_(): this;
   }
 }

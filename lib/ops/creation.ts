@@ -26,10 +26,12 @@ function unlendable({ buffer }: ArrayBufferView): string | null {
 }
 
 /**
- * A CPU tensor over the memory of a typed array, without a copy: changes are seen on both sides. Once the array's buffer is transferred
- * away, using the tensor throws FreedError; do not transfer it while work on the tensor is pending. Without `size`, a vector.
+ * A CPU tensor over the memory of a typed array, without a copy: changes are seen on both sides. Once the array's buffer is transferred away,
+ * using the tensor throws FreedError; do not transfer it while work on the tensor is pending. Shapes: `size`, or a vector. Dtypes: the array's
+ * (Float32Array, Float64Array, BigInt64Array, Int32Array, Int16Array, Int8Array, Uint8Array). Gradient: none, it is a leaf.
  *
- * @throws ArgumentError for an array type without a dtype, and memory that may be resized, is shared or gone. @throws ShapeError if the sizes do not fit
+ * @throws ArgumentError for another array type, bad sizes, and memory that may be resized, is shared or gone; ShapeError if the sizes do not fit
+ * @see PyTorch `torch.from_numpy`, and `torch::from_blob` of its C++ library
  * @example const t = fromBlob(new Float32Array([1, 2, 3, 4]), [2, 2]);
  */
 export function fromBlob(data: ArrayBufferView, size?: Shape): Tensor {
@@ -45,7 +47,13 @@ export function fromBlob(data: ArrayBufferView, size?: Shape): Tensor {
   return valueAccess().adopt(data, [...shape], known);
 }
 
-/** A tensor of the data: the tensor itself where dtype and device are right already, the memory of a typed array where it can be shared, else a copy. */
+/**
+ * A tensor of the data: the tensor itself where dtype and device are right already, the memory of a typed array where it can be shared, else a
+ * copy. Shapes and dtypes as {@link tensor}, or `dtype`. Gradient: yes, of a tensor.
+ *
+ * @throws ArgumentError, ShapeError, DeviceError, DtypeError as {@link tensor}
+ * @see PyTorch `torch.as_tensor`
+ */
 export function asTensor(data: NestedArray | ArrayBufferView | Tensor, { dtype, device }: Pick<TensorOptions, 'dtype' | 'device'> = {}): Tensor {
   const options = { ...(dtype ? { dtype } : {}), ...(device ? { device } : {}) };
   if (data instanceof Tensor) return data.to(options);
@@ -53,12 +61,23 @@ export function asTensor(data: NestedArray | ArrayBufferView | Tensor, { dtype, 
   return shares ? fromBlob(data).to(options) : tensor(data, options);
 }
 
-/** A tensor without dims. */
+/**
+ * A tensor without dims: `[]`, of the default floating type, or bool for a boolean. Gradient: none, it is a leaf.
+ *
+ * @throws ArgumentError, DeviceError, DtypeError, AutogradError for bad options; see {@link TensorOptions}
+ * @see PyTorch `torch.scalar_tensor`
+ */
 export function scalarTensor(value: number | boolean, options: TensorOptions = {}): Tensor {
   return tensor(value, options);
 }
 
-/** `steps` values from `base ** start` to `base ** end`, evenly spaced in their logarithms. @throws ArgumentError for a bad count */
+/**
+ * `steps` values from `base ** start` to `base ** end`, both included, evenly spaced in their logarithms; `base` is positive, 10 by default.
+ * Shapes: `[steps]`. Dtypes: a floating one, the default type unless given. Gradient: none, it is a leaf.
+ *
+ * @throws ArgumentError for a count that is no integer or negative; else for bad options, see {@link TensorOptions}
+ * @see PyTorch `torch.logspace`
+ */
 export function logspace(start: number, end: number, steps: number, { base = 10, ...options }: TensorOptions & { base?: number } = {}): Tensor {
   const { requiresGrad, pinMemory, ...rest } = options;
   const exponents = linspace(start, end, steps, rest);
@@ -66,22 +85,28 @@ export function logspace(start: number, end: number, steps: number, { base = 10,
   return finish(powers, { ...(requiresGrad ? { requiresGrad } : {}), ...(pinMemory ? { pinMemory } : {}) });
 }
 
-/** Whether a value is a tensor. */
+/** Whether a value is a tensor. @see PyTorch `torch.is_tensor` */
 export function isTensor(value: unknown): value is Tensor {
   return value instanceof Tensor;
 }
 
-/** Whether the elements are floating point numbers. */
+/** Whether the elements are floating point numbers. @see PyTorch `torch.is_floating_point` */
 export function isFloatingPoint(input: Tensor): boolean {
   return input.dtype.isFloatingPoint;
 }
 
-/** Number of elements. */
+/** Number of elements. @see PyTorch `torch.numel` */
 export function numel(input: Tensor): number {
   return input.numel();
 }
 
-/** The dtype in which two operands meet, as PyTorch promotes. @see PyTorch `torch.result_type` */
+/**
+ * The dtype in which two operands meet: tensors with dims decide, those without dims and plain numbers only by a higher category (bool, integer,
+ * floating).
+ *
+ * @throws ArgumentError for what is neither tensor nor number
+ * @see PyTorch `torch.result_type`
+ */
 export function resultType(a: TensorLike, b: TensorLike): DType {
   const place: Device = a instanceof Tensor ? a.device : b instanceof Tensor ? b.device : deviceOf('cpu');
   return promotedType([operand(a, place, 'resultType'), operand(b, place, 'resultType')]);
@@ -110,15 +135,15 @@ addMethod(Symbol.iterator, function* () {
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** A tensor of this dtype and device from values (copied). */
+    /** A tensor of this dtype and on this device, unless options say otherwise, from values (copied). Shapes and errors as {@link tensor}. */
     newTensor(data: NestedArray | ArrayBufferView, options?: TensorOptions): Tensor;
-    /** A tensor of this dtype and device whose values are undefined. */
+    /** A tensor of this dtype and on this device, unless options say otherwise, whose values are undefined. Errors as {@link empty}. */
     newEmpty(size: Shape, options?: TensorOptions): Tensor;
-    /** Whether the dtype has negative numbers. */
+    /** Whether the dtype has negative numbers: all but uint8 and bool. @see PyTorch `torch.Tensor.is_signed` */
     isSigned(): boolean;
-    /** Whether both are the same window on the same memory. */
+    /** Whether both are the same window on the same memory: storage, offset, shape and strides. @see PyTorch `torch.Tensor.is_set_to` */
     isSetTo(other: Tensor): boolean;
-    /** The slices of dim 0, as views. Gradient: yes. @throws ShapeError for a tensor without dims */
+    /** The slices of dim 0, `[n, ...]` to n times `[...]`, as views. Gradient: yes. @throws ShapeError for a tensor without dims */
     [Symbol.iterator](): Generator<Tensor>;
   }
 }

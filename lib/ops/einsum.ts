@@ -9,9 +9,13 @@ interface Labelled {
 }
 
 /**
- * Sum of products over named dims, as `torch.einsum`: letters, `...`, implicit or explicit output. Gradient: all.
+ * Sum of products over named dims. Shapes: one letter for each dim of an operand, `...` for any number of dims that broadcast; letters that the
+ * output lacks are summed, without `->` those that occur more than once. Sizes of a letter are equal or 1; a letter twice in an operand is its diagonal.
+ * Dtypes: equal ones, kept (a single operand of integers sums to int64). Gradient: all. Operands are multiplied from left to right.
  *
- * @throws ArgumentError for a malformed equation. @throws ShapeError if sizes of one letter differ.
+ * @throws ArgumentError for a malformed equation, an unknown or repeated output letter, or another number of operands; ShapeError if labels or
+ * sizes do not fit; DtypeError, DeviceError if operands differ in dtype or device
+ * @see PyTorch `torch.einsum`
  * @example einsum('bij,bjk->bik', a, b)
  */
 export function einsum(equation: string, ...tensors: Tensor[]): Tensor {

@@ -14,15 +14,18 @@ import { describe, requireOptions, requireTensor } from './operand.js';
 import { finish } from './pinned.js';
 import { installSampleMaker } from './samples.js';
 
-/** Options of every factory. */
+/**
+ * Options of every factory. Bad ones throw: DtypeError for a dtype that is none, DeviceError for a device that is none, or (as `pinMemory`) not
+ * there, AutogradError for `requiresGrad` of integers or bools, and ArgumentError for an option that does not exist.
+ */
 export interface TensorOptions {
   /** Element type; by default the current floating type, or what the values suggest. */
   dtype?: DType;
   /** Where the memory is; by default the current device. */
   device?: DeviceName | Device;
-  /** Whether to put it in pinned host memory; for CPU tensors, where CUDA can be used. */
+  /** Whether to put it in pinned host memory; for CPU tensors, where CUDA can be used. False by default. */
   pinMemory?: boolean;
-  /** Whether to record operations on it. */
+  /** Whether to record operations on it; for floating types. False by default. */
   requiresGrad?: boolean;
 }
 
@@ -70,9 +73,11 @@ function placed(options: TensorOptions, op: string): Device {
 }
 
 /**
- * A tensor of the given shape with every element `value`: bool for a boolean and int64 for a bigint unless a dtype is given.
+ * A tensor with every element `value`. Shapes: `size`. Dtypes: bool for a boolean, int64 for a bigint, else the default floating type, unless
+ * given. Gradient: none, it is a leaf.
  *
- * @throws ArgumentError for bad sizes, and for a value that an integer dtype cannot hold
+ * @throws ArgumentError for bad sizes, what is no number, and a value that an integer dtype cannot hold; else for bad options, see {@link TensorOptions}
+ * @see PyTorch `torch.full`
  */
 export function full(size: Shape, value: number | bigint | boolean, options: TensorOptions = {}): Tensor {
   return filled('full', size, fillValue(value, 'full'), options, typeof value === 'boolean' ? bool : typeof value === 'bigint' ? int64 : getDefaultDtype());
@@ -84,12 +89,22 @@ function filled(name: string, size: Shape, value: number | bigint, options: Tens
   return finish(dispatchOne(fullOp, [], { shape: [...size], strides: null, dtype: options.dtype ?? otherwise, device, value }), options);
 }
 
-/** Zeros. @throws ArgumentError for bad sizes. */
+/**
+ * Zeros. Shapes: `size`. Dtypes: the default floating type unless given. Gradient: none, it is a leaf.
+ *
+ * @throws ArgumentError for bad sizes; else for bad options, see {@link TensorOptions}
+ * @see PyTorch `torch.zeros`
+ */
 export function zeros(size: Shape, options: TensorOptions = {}): Tensor {
   return filled('zeros', size, 0, options);
 }
 
-/** Ones. @throws ArgumentError for bad sizes. */
+/**
+ * Ones. Shapes: `size`. Dtypes: the default floating type unless given. Gradient: none, it is a leaf.
+ *
+ * @throws ArgumentError for bad sizes; else for bad options, see {@link TensorOptions}
+ * @see PyTorch `torch.ones`
+ */
 export function ones(size: Shape, options: TensorOptions = {}): Tensor {
   return filled('ones', size, 1, options);
 }
@@ -103,11 +118,16 @@ function fullLike(input: Tensor, value: number | bigint, options: TensorOptions,
   return finish(dispatchOne(fullOp, [], { shape: input.shape, strides, dtype: options.dtype ?? input.dtype, device, value }), options);
 }
 
-/** Zeros in the shape, dtype and device of `input`. */
+/**
+ * Zeros in the shape, dtype, device and dense layout of `input`, unless options say otherwise. Gradient: none, it is a leaf.
+ *
+ * @throws ArgumentError unless `input` is a tensor; else for bad options, see {@link TensorOptions}
+ * @see PyTorch `torch.zeros_like`
+ */
 export const zerosLike = (input: Tensor, options: TensorOptions = {}): Tensor => fullLike(input, 0, options, 'zerosLike');
-/** Ones in the shape, dtype and device of `input`. */
+/** Ones, else as {@link zerosLike}. @see PyTorch `torch.ones_like` */
 export const onesLike = (input: Tensor, options: TensorOptions = {}): Tensor => fullLike(input, 1, options, 'onesLike');
-/** One value in the shape, dtype and device of `input`. */
+/** One value, else as {@link zerosLike}. @throws ArgumentError also for a value that an integer dtype cannot hold @see PyTorch `torch.full_like` */
 export function fullLikeOf(input: Tensor, value: number | bigint, options: TensorOptions = {}): Tensor {
   return fullLike(input, value, options, 'fullLike');
 }
@@ -130,7 +150,13 @@ const emptyOp: Op<EmptyParams> = defineOp<EmptyParams>({
   samples: () => [],
 });
 
-/** A tensor whose values are undefined until written. @throws ArgumentError for bad sizes. */
+/**
+ * A tensor whose values are undefined until written: no kernel runs. Shapes: `size`. Dtypes: the default floating type unless given.
+ * Gradient: none, it is a leaf.
+ *
+ * @throws ArgumentError for bad sizes; else for bad options, see {@link TensorOptions}
+ * @see PyTorch `torch.empty`
+ */
 export function empty(size: Shape, options: TensorOptions = {}): Tensor {
   checkSizes(size, 'empty');
   const device = placed(options, 'empty');
@@ -138,7 +164,11 @@ export function empty(size: Shape, options: TensorOptions = {}): Tensor {
   return finish(dispatchOne(emptyOp, [], { shape: [...size], dtype: options.dtype ?? getDefaultDtype(), device, ...(pinned ? { pinned } : {}) }), options);
 }
 
-/** A tensor like `input` whose values are undefined. */
+/**
+ * A row-major tensor in the shape, dtype and device of `input`, unless options say otherwise, whose values are undefined. Errors as {@link empty}.
+ *
+ * @see PyTorch `torch.empty_like`
+ */
 export function emptyLike(input: Tensor, options: TensorOptions = {}): Tensor {
   return empty(input.shape, { dtype: input.dtype, device: input.device, ...options });
 }
@@ -170,9 +200,17 @@ function rangeOp(name: string, kernel: string, second: string, doc: string): Op<
 const arangeOp = rangeOp('arange', 'arange', 'step', 'start, start + step, ... below end.');
 const linspaceOp = rangeOp('linspace', 'linspace', 'end', 'Evenly spaced values, both ends included.');
 
-/** `start`, `start + step`, ... below `end`; with one argument, 0 to `end`. @throws ArgumentError if step leads away from end. */
+/**
+ * `start`, `start + step`, ... below `end` (above it for a negative step); with one argument, 0 to `end`. Shapes: `[ceil((end - start) / step)]`.
+ * Dtypes: int64 if all arguments are integers, else the default floating type, unless given. Gradient: none, it is a leaf.
+ *
+ * @throws ArgumentError for a step of 0 or one that leads away from `end`; else for bad options, see {@link TensorOptions}
+ * @see PyTorch `torch.arange`
+ */
 export function arange(end: number, options?: TensorOptions): Tensor;
+/** `start`, `start + 1`, ... below `end`. */
 export function arange(start: number, end: number, options?: TensorOptions): Tensor;
+/** `start`, `start + step`, ... below `end`, or above it. */
 export function arange(start: number, end: number, step: number, options?: TensorOptions): Tensor;
 export function arange(...args: (number | TensorOptions | undefined)[]): Tensor {
   const numbers = args.filter((a): a is number => typeof a === 'number');
@@ -186,14 +224,25 @@ export function arange(...args: (number | TensorOptions | undefined)[]): Tensor 
   return finish(dispatchOne(arangeOp, [], { size, start, step, dtype, device: placed(options, 'arange') }), options);
 }
 
-/** `steps` evenly spaced values from `start` to `end`, both included. @throws ArgumentError for a bad count. */
+/**
+ * `steps` evenly spaced values from `start` to `end`, both included; one step gives `start`. Shapes: `[steps]`. Dtypes: the default floating type
+ * unless given; integers are cut off. Gradient: none, it is a leaf.
+ *
+ * @throws ArgumentError for a count that is no integer or negative; else for bad options, see {@link TensorOptions}
+ * @see PyTorch `torch.linspace`
+ */
 export function linspace(start: number, end: number, steps: number, options: TensorOptions = {}): Tensor {
   checkSizes([steps], 'linspace');
   const dtype = options.dtype ?? getDefaultDtype();
   return finish(dispatchOne(linspaceOp, [], { size: steps, start, step: end, dtype, device: placed(options, 'linspace') }), options);
 }
 
-/** The identity matrix, or with `m` a rectangular one of n rows and m columns. */
+/**
+ * Ones on the diagonal, zeros elsewhere. Shapes: `[n, n]`, or with `m` `[n, m]`. Dtypes: the default floating type unless given. Gradient: none.
+ *
+ * @throws ArgumentError for bad sizes; else for bad options, see {@link TensorOptions}
+ * @see PyTorch `torch.eye`
+ */
 export function eye(n: number, m: number | TensorOptions = n, options: TensorOptions = {}): Tensor {
   const columns = typeof m === 'number' ? m : n;
   const given = typeof m === 'number' ? options : m;
@@ -203,10 +252,13 @@ export function eye(n: number, m: number | TensorOptions = n, options: TensorOpt
 }
 
 /**
- * A tensor from a number, nested arrays, or a typed array (copied). The dtype follows the values unless given: a typed
- * array's own type, else float for fractions, int64 for bigints, bool for booleans, and the default floating type for numbers.
+ * A tensor from a number, nested arrays, a typed array, or another tensor; always a copy, and a leaf. Shapes: `[]` for a number, one dim for each
+ * level of arrays, a vector for a typed array, the tensor's own. Dtypes: `dtype`, else a typed array's or tensor's own, the default floating
+ * type if there are numbers, int64 for bigints, bool for booleans. Gradient: none.
  *
- * @throws ShapeError for ragged arrays. @throws ArgumentError for values that are not numbers.
+ * @throws ShapeError for ragged arrays; ArgumentError for what is no number, for numbers that an integer dtype cannot hold, and array types
+ * without a dtype; else for bad options, see {@link TensorOptions}
+ * @see PyTorch `torch.tensor`
  * @example tensor([[1, 2], [3, 4]])
  */
 export function tensor(data: NestedArray | ArrayBufferView | Tensor, options: TensorOptions = {}): Tensor {
@@ -291,13 +343,13 @@ export { fullLikeOf as fullLike };
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Zeros in this shape, dtype and device. */
+    /** Zeros in this shape, dtype and device. The same as {@link zerosLike}. */
     zerosLike(): Tensor;
-    /** Zeros of this dtype and device. */
+    /** Zeros of this dtype and on this device, unless options say otherwise. Shapes and errors as {@link zeros}. */
     newZeros(size: Shape, options?: TensorOptions): Tensor;
-    /** Ones of this dtype and device. */
+    /** Ones of this dtype and on this device, unless options say otherwise. Shapes and errors as {@link ones}. */
     newOnes(size: Shape, options?: TensorOptions): Tensor;
-    /** One value, of this dtype and device. */
+    /** One value, of this dtype and on this device, unless options say otherwise. Shapes and errors as {@link full}. */
     newFull(size: Shape, value: number, options?: TensorOptions): Tensor;
   }
 }

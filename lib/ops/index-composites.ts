@@ -16,7 +16,13 @@ import { where } from './where.js';
 const matrix = () => sampleTensor([4, 3]);
 const rows = (n = 2) => sampleTensor([n], { dtype: int64, low: 0, high: 4, seed: 3 });
 
-/** Elements by their position in the flattened tensor, in the shape of `index`; negative ones count from the end. Gradient: input. */
+/**
+ * Elements by their position in the flattened tensor, negative ones from the end. Shapes: input any; the result has that of `index`.
+ * Dtypes: any, kept; `index` int64 or int32. Gradient: input.
+ *
+ * @throws IndexError for a position out of range, possibly not before values are read; DtypeError for another index; ArgumentError unless tensors
+ * @see PyTorch `torch.take`
+ */
 export function take(input: Tensor, index: Tensor): Tensor {
   requireTensor(input, 'take');
   requireIndex(index, 'take');
@@ -25,7 +31,14 @@ export function take(input: Tensor, index: Tensor): Tensor {
 }
 defineComposite('take', take, { samples: () => [[matrix(), sampleTensor([2, 2], { dtype: int64, low: -12, high: 12 })]] });
 
-/** Elements at `indices` along a dim; other dims broadcast. Without `dim`, of the flattened tensor. Gradient: input. @throws ShapeError, DtypeError */
+/**
+ * Elements at `indices` along a dim, as `argsort` gives them. Shapes: as many dims in both; other dims broadcast, the dim has the size of the
+ * indices. Without `dim`: of the flattened tensor, `[indices.numel()]`. Dtypes: any, kept; indices int64 or int32. Gradient: input.
+ *
+ * @throws ShapeError if other dims do not broadcast; IndexError for a dim or index out of range, the latter possibly not before values are read;
+ * DtypeError for other indices; ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.take_along_dim`
+ */
 export function takeAlongDim(input: Tensor, indices: Tensor, dim: number | null = null): Tensor {
   requireTensor(input, 'takeAlongDim');
   if (dim === null) return gather(input.reshape(-1), 0, indices.reshape(-1));
@@ -45,7 +58,14 @@ function spreadIndex(op: string, index: Tensor, shape: Shape, at: number): Tenso
   return index.reshape(shape.map((_, i) => (i === at ? n : 1))).expand(shape.map((s, i) => (i === at ? n : s)));
 }
 
-/** The tensor with the slices that `index` lists set to one value. Gradient: input. @throws IndexError, DtypeError, ShapeError */
+/**
+ * The tensor with the slices of a dim that `index` lists set to one value. Shapes: index `[k]`, value a number or `[]`; the result has the
+ * input's. Dtypes: any, kept, the value is converted; `index` int64 or int32. Gradient: input, 0 where filled, and a value that is a tensor.
+ *
+ * @throws IndexError for a dim or index out of range, the latter possibly not before values are read; ShapeError for an index of several dims;
+ * DtypeError for another index; ArgumentError unless tensors, and for a number that an integer dtype cannot hold
+ * @see PyTorch `torch.index_fill`
+ */
 export function indexFill(input: Tensor, dim: number, index: Tensor, value: number | Tensor): Tensor {
   requireTensor(input, 'indexFill');
   const at = wrapDim(dim, input.ndim, 'indexFill');
@@ -54,7 +74,14 @@ export function indexFill(input: Tensor, dim: number, index: Tensor, value: numb
 }
 defineComposite('indexFill', indexFill, { inPlace: true, samples: () => [[matrix(), 0, rows(), 7]] });
 
-/** The tensor with slices of `source` written where `index` says. Gradient: both. @throws IndexError, DtypeError, ShapeError */
+/**
+ * The tensor with slices of `source` written along a dim where `index` says; which of two for one place stays is not defined. Shapes: index `[k]`,
+ * source as the input with k slices, the result as the input. Dtypes: equal, kept; `index` int64 or int32. Gradient: both.
+ *
+ * @throws IndexError for a dim or index out of range, the latter possibly not before values are read; ShapeError for an index of several dims, or
+ * too small a source; DtypeError for another index, or a source of another dtype; ArgumentError unless tensors
+ * @see PyTorch `torch.index_copy`
+ */
 export function indexCopy(input: Tensor, dim: number, index: Tensor, source: Tensor): Tensor {
   requireTensor(input, 'indexCopy');
   const at = wrapDim(dim, input.ndim, 'indexCopy');
@@ -65,7 +92,14 @@ defineComposite('indexCopy', indexCopy, {
   samples: () => [[matrix(), 0, tensor([2, 0], { dtype: int64 }), sampleTensor([2, 3], { seed: 5 })]],
 });
 
-/** The elements of `source`, in order, where the mask is true. Gradient: both. @throws DtypeError unless the mask is bool; IndexError for too few */
+/**
+ * The tensor with the elements of `source`, in order, where the mask is true. Shapes: the mask broadcasts to the input's, which the result has;
+ * source any with enough elements. Dtypes: input and source equal; the mask bool. Gradient: both.
+ *
+ * @throws DtypeError unless the mask is bool; ShapeError if it does not broadcast, or the source is empty; IndexError for too few elements,
+ * possibly not before values are read; ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.Tensor.masked_scatter`
+ */
 export function maskedScatter(input: Tensor, mask: Tensor, source: Tensor): Tensor {
   requireTensor(input, 'maskedScatter');
   if (mask.dtype !== bool) throw new DtypeError(`maskedScatter: expected a bool mask, got ${mask.dtype.name}`, { op: 'maskedScatter' });
@@ -81,13 +115,24 @@ defineComposite('maskedScatter', maskedScatter, {
   samples: () => [[matrix(), sampleTensor([4, 3], { seed: 2 }).gt(0).detach(), sampleTensor([12], { seed: 5 })]],
 });
 
-/** Indices of the elements that are not 0, one row each. Blocks. */
+/**
+ * Indices of the elements that are not 0, one row each: `[n, ndim]` of int64. Dtypes: any. Blocks. Gradient: none.
+ *
+ * @throws ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.argwhere`
+ */
 export function argwhere(input: Tensor): Tensor {
   return nonzero(input);
 }
 defineComposite('argwhere', argwhere, { readsValues: true, samples: () => [[matrix().gt(0).detach()]] });
 
-/** The vectors of the last dim on the diagonal of matrices, zeros elsewhere. Gradient: yes. @throws IndexError */
+/**
+ * The vectors of the last dim on the diagonals of matrices, zeros elsewhere. Shapes: `[..., n]` to `[..., m, m]` with m = n + |offset|; the
+ * matrices are in dims `dim1` and `dim2` of the result. Above the main diagonal for a positive offset. Dtypes: any, kept. Gradient: yes.
+ *
+ * @throws IndexError for a dim out of range, or a tensor without dims; ArgumentError for equal dims, a bad offset, or what is no tensor
+ * @see PyTorch `torch.diag_embed`
+ */
 export function diagEmbed(input: Tensor, offset = 0, dim1 = -2, dim2 = -1): Tensor {
   requireTensor(input, 'diagEmbed');
   const ndim = input.ndim + 1;
@@ -101,7 +146,13 @@ export function diagEmbed(input: Tensor, offset = 0, dim1 = -2, dim2 = -1): Tens
 }
 defineComposite('diagEmbed', diagEmbed, { samples: () => [[sampleTensor([3])], [sampleTensor([2, 3]), 1], [sampleTensor([2, 3]), -1, 0, 2]] });
 
-/** A matrix with the vector on its diagonal, or the diagonal of a matrix. Gradient: yes. @throws ShapeError for other numbers of dims */
+/**
+ * A matrix with the vector on its diagonal, or a copy of the diagonal of a matrix. Shapes: `[n]` to `[m, m]` with m = n + |diagonal|, `[r, c]` to
+ * `[k]`, which is empty for a diagonal outside. Dtypes: any, kept. Gradient: yes.
+ *
+ * @throws ShapeError unless the tensor has one or two dims; ArgumentError for a diagonal that is no integer, or what is no tensor
+ * @see PyTorch `torch.diag`
+ */
 export function diag(input: Tensor, diagonal = 0): Tensor {
   requireTensor(input, 'diag');
   if (input.ndim === 1) return diagEmbed(input, diagonal);
@@ -110,7 +161,12 @@ export function diag(input: Tensor, diagonal = 0): Tensor {
 }
 defineComposite('diag', diag, { samples: () => [[sampleTensor([3]), 1], [matrix()]] });
 
-/** A matrix with all elements on its diagonal. Gradient: yes. */
+/**
+ * A matrix with all elements on its diagonal, zeros elsewhere. Shapes: any to `[m, m]`, m = numel + |offset|. Dtypes: any, kept. Gradient: yes.
+ *
+ * @throws ArgumentError for an offset that is no integer
+ * @see PyTorch `torch.diagflat`
+ */
 export function diagflat(input: Tensor, offset = 0): Tensor {
   return diagEmbed(input.reshape(-1), offset);
 }
@@ -128,12 +184,18 @@ function triangleIndices(row: number, col: number, inside: (i: number, j: number
   return tensor([is, js], { dtype: int64, ...options });
 }
 
-/** Row and column indices of the upper triangle of a matrix, `[2, n]`. */
+/**
+ * Row and column indices of the elements on and above a diagonal (`offset` 0: the main one) of a matrix, row by row. Shapes: `[2, n]`.
+ * Dtypes: int64 unless given. Gradient: none.
+ *
+ * @throws ArgumentError, DtypeError, DeviceError, AutogradError for bad options, see {@link TensorOptions}
+ * @see PyTorch `torch.triu_indices`
+ */
 export function triuIndices(row: number, col: number, { offset = 0, ...options }: TensorOptions & { offset?: number } = {}): Tensor {
   return triangleIndices(row, col, (i, j) => j - i >= offset, options);
 }
 
-/** Row and column indices of the lower triangle of a matrix, `[2, n]`. */
+/** Row and column indices of the elements on and below a diagonal of a matrix; else as {@link triuIndices}. @see PyTorch `torch.tril_indices` */
 export function trilIndices(row: number, col: number, { offset = 0, ...options }: TensorOptions & { offset?: number } = {}): Tensor {
   return triangleIndices(row, col, (i, j) => j - i <= offset, options);
 }
@@ -147,31 +209,40 @@ addMethod('fillDiagonal_', function (value: number) {
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Elements by their position in the flattened tensor. Gradient: yes. @throws IndexError, DtypeError */
+    /** Elements by their position in the flattened tensor. The same as {@link take}. */
     take(index: Tensor): Tensor;
-    /** Elements at `indices` along a dim; other dims broadcast. Gradient: yes. @throws ShapeError, DtypeError */
+    /** Elements at `indices` along a dim; other dims broadcast. The same as {@link takeAlongDim}. */
     takeAlongDim(indices: Tensor, dim?: number | null): Tensor;
-    /** This with the slices that `index` lists set to one value. Gradient: yes. @throws IndexError, DtypeError, ShapeError */
+    /** This with the slices that `index` lists set to one value. The same as {@link indexFill}. */
     indexFill(dim: number, index: Tensor, value: number | Tensor): Tensor;
+    /** {@link indexFill} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
     indexFill_(dim: number, index: Tensor, value: number | Tensor): this;
-    /** This with slices of `source` written where `index` says. Gradient: both. @throws IndexError, DtypeError, ShapeError */
+    /** This with slices of `source` written where `index` says. The same as {@link indexCopy}. */
     indexCopy(dim: number, index: Tensor, source: Tensor): Tensor;
+    /** {@link indexCopy} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
     indexCopy_(dim: number, index: Tensor, source: Tensor): this;
-    /** This with values of `source` combined at `index`. Gradient: both. @throws ShapeError, IndexError, DtypeError */
+    /** This with values of `source` combined at `index`. The same as the function `scatterReduce`. */
     scatterReduce(dim: number, index: Tensor, source: Tensor, reduce: ScatterReduction, options?: { includeSelf?: boolean }): Tensor;
+    /** The function `scatterReduce` in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
     scatterReduce_(dim: number, index: Tensor, source: Tensor, reduce: ScatterReduction, options?: { includeSelf?: boolean }): this;
-    /** The elements of `source`, in order, where the mask is true. Gradient: both. @throws DtypeError, IndexError */
+    /** The elements of `source`, in order, where the mask is true. The same as {@link maskedScatter}. */
     maskedScatter(mask: Tensor, source: Tensor): Tensor;
+    /** {@link maskedScatter} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
     maskedScatter_(mask: Tensor, source: Tensor): this;
-    /** Indices of the elements that are not 0, one row each. Blocks. */
+    /** Indices of the elements that are not 0, one row each. Blocks. The same as {@link argwhere}. */
     argwhere(): Tensor;
-    /** The vectors of the last dim on the diagonal of matrices. Gradient: yes. @throws IndexError */
+    /** The vectors of the last dim on the diagonals of matrices. The same as {@link diagEmbed}. */
     diagEmbed(offset?: number, dim1?: number, dim2?: number): Tensor;
-    /** A matrix with this vector on its diagonal, or the diagonal of this matrix. Gradient: yes. @throws ShapeError */
+    /** A matrix with this vector on its diagonal, or the diagonal of this matrix. The same as {@link diag}. */
     diag(diagonal?: number): Tensor;
-    /** A matrix with all elements on its diagonal. Gradient: yes. */
+    /** A matrix with all elements on its diagonal. The same as {@link diagflat}. */
     diagflat(offset?: number): Tensor;
-    /** Sets the diagonal of a matrix. @throws ShapeError */
+    /**
+     * Sets the diagonal of a matrix `[r, c]` to one value. Gradient: 0 on the diagonal.
+     *
+     * @throws ShapeError unless it has two dims; ArgumentError for a value that an integer dtype cannot hold; InPlaceError as {@link Tensor.relu_}
+     * @see PyTorch `torch.Tensor.fill_diagonal_`
+     */
     fillDiagonal_(value: number): this;
   }
 }

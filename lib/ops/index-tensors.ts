@@ -83,8 +83,15 @@ const nonzeroOp: Op<Record<string, never>> = defineOp<Record<string, never>>({
   samples: () => [],
 });
 
-/** Indices of the elements that are not 0, one row each; with `asTuple`, one vector for each dim. Blocks: its shape depends on values. */
+/**
+ * Indices of the elements that are not 0, in row-major order: `[n, ndim]`, or with `asTuple` (false by default) ndim vectors `[n]`, as `index` takes
+ * them. Dtypes: any; the result is int64. Blocks: its shape depends on values. Gradient: none.
+ *
+ * @throws ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nonzero`
+ */
 export function nonzero(input: Tensor, options: { asTuple: true }): Tensor[];
+/** Indices of the elements that are not 0, one row each: `[n, ndim]`. */
 export function nonzero(input: Tensor, options?: { asTuple?: false }): Tensor;
 export function nonzero(input: Tensor, { asTuple = false }: { asTuple?: boolean } = {}): Tensor | Tensor[] {
   requireTensor(input, 'nonzero');
@@ -93,7 +100,7 @@ export function nonzero(input: Tensor, { asTuple = false }: { asTuple?: boolean 
   return asTuple ? found.unbind(1) : found;
 }
 
-/** One entry of an index: a tensor, a mask, or null for a whole dim. */
+/** One entry of an index: a tensor of indices (int64 or int32), a mask (bool or uint8) over as many dims as it has, or null for a whole dim. */
 export type IndexEntry = Tensor | null;
 
 interface Prepared {
@@ -149,9 +156,13 @@ function takeFront(values: Tensor, count: number, position: number): Tensor {
 }
 
 /**
- * `input[i, j, ...]` with index tensors, masks, and null for a whole dim. Gradient: input.
+ * `input[i, j, ...]` with index tensors, masks, and null for a whole dim; negative indices count from the end. Shapes: the indices broadcast to
+ * one shape, which takes the place of the indexed dims, or comes first where these are not neighbours; a mask counts as the indices of its true
+ * elements (which blocks). Dtypes: any, kept. Gradient: input.
  *
- * @throws IndexError, ShapeError
+ * @throws IndexError for more entries than dims, or an index out of range, possibly not before values are read; ShapeError if indices do not
+ * broadcast, or a mask does not cover its dims; DtypeError for an index of another dtype; ArgumentError unless `entries` is a list of tensors and null
+ * @see PyTorch `torch.Tensor.__getitem__` with tensors; NumPy calls it advanced indexing
  * @example index(x, [tensor([0, 2], { dtype: int64 }), null])
  */
 export function index(input: Tensor, entries: readonly IndexEntry[]): Tensor {
@@ -189,14 +200,26 @@ function indexPutInto(input: Tensor, entries: readonly IndexEntry[], values: Ten
   return dispatchOne(indexPutOp, [seen, front, ...indices], params).permute(inverse);
 }
 
-/** `input` with `values` written (or added) at the indices. Gradient: input and values. @throws IndexError, ShapeError */
+/**
+ * `input` with `values` written at the indices, or added with `accumulate` (false by default: which of two for one place stays is not defined).
+ * Shapes: values broadcast to what {@link index} gives; the result has the input's. Dtypes: any, kept; values are converted. Gradient: both.
+ *
+ * @throws ShapeError if values do not broadcast; ArgumentError for options that are none, and unless both are tensors; else as {@link index}
+ * @see PyTorch `torch.Tensor.index_put`
+ */
 export function indexPut(input: Tensor, entries: readonly IndexEntry[], values: Tensor, options: { accumulate?: boolean } = {}): Tensor {
   requireTensor(input, 'indexPut');
   requireOptions(options, 'indexPut', '{ accumulate: true }');
   return indexPutInto(input, entries, values, options.accumulate ?? false, false);
 }
 
-/** The elements where the mask is true, as a vector. Blocks: its size depends on values. Gradient: input. */
+/**
+ * The elements where the mask is true, in row-major order. Shapes: input and mask broadcast; the result is a vector `[n]`. Dtypes: any, kept; the
+ * mask is bool. Blocks: its size depends on values. Gradient: input.
+ *
+ * @throws ShapeError if the shapes do not broadcast; DtypeError for a floating mask
+ * @see PyTorch `torch.masked_select`
+ */
 export function maskedSelect(input: Tensor, mask: Tensor): Tensor {
   const shape = broadcastShapes(input.shape, mask.shape, 'maskedSelect');
   return index(input.expand(shape), [mask.expand(shape)]);
@@ -221,15 +244,17 @@ addMethod('maskedSelect', function (mask: Tensor) {
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** `this[i, j, ...]` with index tensors, masks, and null for a whole dim. Gradient: yes. @throws IndexError, ShapeError */
+    /** `this[i, j, ...]` with index tensors, masks, and null for a whole dim. The same as {@link index}. */
     index(entries: readonly IndexEntry[]): Tensor;
-    /** This with `values` written (or added) at the indices. Gradient: both. @throws IndexError, ShapeError */
+    /** This with `values` written, or added, at the indices. The same as {@link indexPut}. */
     indexPut(entries: readonly IndexEntry[], values: Tensor, options?: { accumulate?: boolean }): Tensor;
+    /** {@link indexPut} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
     indexPut_(entries: readonly IndexEntry[], values: Tensor, options?: { accumulate?: boolean }): this;
-    /** Indices of the elements that are not 0, one row each; with `asTuple`, one vector for each dim. Blocks. */
+    /** Indices of the elements that are not 0, one vector for each dim. Blocks. The same as {@link nonzero}. */
     nonzero(options: { asTuple: true }): Tensor[];
+    /** Indices of the elements that are not 0, one row each. Blocks. The same as {@link nonzero}. */
     nonzero(options?: { asTuple?: false }): Tensor;
-    /** The elements where the mask is true, as a vector. Blocks. Gradient: yes. */
+    /** The elements where the mask is true, as a vector. Blocks. The same as {@link maskedSelect}. */
     maskedSelect(mask: Tensor): Tensor;
   }
 }

@@ -91,7 +91,7 @@ const gatherOp: Op<OneDim> = defineOp<OneDim>({
   samples: () => [{ inputs: [sampleTensor([4, 3]), sampleTensor([2, 3], { dtype: int64, low: 0, high: 4 })], params: { dim: 0 } }],
 });
 
-/** How `scatter` combines a value with what is there. */
+/** How `scatter` combines a value with what is there: `'set'` overwrites, the others add, multiply, or keep the larger or smaller. */
 export type ScatterReduce = 'set' | 'add' | 'multiply' | 'amax' | 'amin';
 const reduceCodes: Record<ScatterReduce, number> = { set: 0, add: 1, multiply: 2, amax: 3, amin: 4 };
 
@@ -136,7 +136,14 @@ const scatterOp: Op<Scatter> = defineOp<Scatter>({
   ],
 });
 
-/** The slices of one dim that `index` lists. @throws IndexError (when the values are known), DtypeError, ShapeError */
+/**
+ * The slices of one dim that `index` lists. Shapes: index `[k]` (or `[]` for one); the result is the input's with k in place of the dim.
+ * Dtypes: any, kept; `index` int64 or int32. Gradient: input.
+ *
+ * @throws IndexError for a dim out of range, and for an index outside [0, size), possibly not before values are read; ShapeError for an index of
+ * several dims; DtypeError for another index; ArgumentError unless both are tensors
+ * @see PyTorch `torch.index_select`
+ */
 export function indexSelect(input: Tensor, dim: number, index: Tensor): Tensor {
   requireTensor(input, 'indexSelect');
   requireIndex(index, 'indexSelect');
@@ -160,7 +167,14 @@ function indexAddInto(input: Tensor, dim: number, index: Tensor, source: Tensor,
   return dispatchOne(indexAddOp, [input, index.reshape(-1).contiguous(), source.contiguous()], { dim: at, alpha }, into);
 }
 
-/** `input` with slices of `source` added where `index` says. Gradient: input and source. @throws ShapeError, IndexError */
+/**
+ * `input` with slices of `source`, times `alpha` (1 by default), added along a dim where `index` says. Shapes: index `[k]`, source as the input with k
+ * slices; the result has the input's. Dtypes: equal, kept; `index` int64 or int32. Gradient: input and source.
+ *
+ * @throws IndexError as {@link indexSelect}; ShapeError for a source of another shape; DtypeError for a source of another dtype, or another
+ * index; ArgumentError unless `index` is a tensor
+ * @see PyTorch `torch.index_add`
+ */
 export function indexAdd(input: Tensor, dim: number, index: Tensor, source: Tensor, { alpha = 1 } = {}): Tensor {
   return indexAddInto(input, dim, index, source, alpha, null);
 }
@@ -174,7 +188,13 @@ function checkGather(op: string, input: Tensor, dim: number, index: Tensor): num
   return at;
 }
 
-/** Elements at `index` along a dim. Gradient: input. @throws ShapeError, IndexError, DtypeError */
+/**
+ * Elements at `index` along a dim: out[i][j] = input[index[i][j]][j] for dim 0. Shapes: index with as many dims as the input, in the other dims
+ * not larger; the result has the index's. Dtypes: any, kept; `index` int64 or int32. Gradient: input.
+ *
+ * @throws IndexError as {@link indexSelect}; ShapeError for an index that does not fit; DtypeError for another index; ArgumentError unless tensors
+ * @see PyTorch `torch.gather`
+ */
 export function gather(input: Tensor, dim: number, index: Tensor): Tensor {
   const at = checkGather('gather', input, dim, index);
   return dispatchOne(gatherOp, [input, index], { dim: at });
@@ -204,20 +224,35 @@ function scatterInto(input: Tensor, dim: number, index: Tensor, source: Tensor |
   return dispatchOne(op, operands, { dim: at, reduce }, into);
 }
 
-/** `input` with `source` written at `index` along a dim. Gradient: input and source. @throws ShapeError, IndexError, DtypeError */
+/**
+ * `input` with `source` written at `index` along a dim: out[index[i][j]][j] = source[i][j] for dim 0; or combined with what is there, by `reduce`
+ * (`'set'` by default: which of two for one place stays is not defined). Shapes: index as for {@link gather}, source a number or at least as large
+ * as the index; the result has the input's. Dtypes: equal, kept; `index` int64 or int32. Gradient: input and source.
+ *
+ * @throws IndexError as {@link indexSelect}; ShapeError for an index or source that does not fit; DtypeError for a source of another dtype, or
+ * another index; ArgumentError unless input and index are tensors, and for a number that an integer dtype cannot hold
+ * @see PyTorch `torch.scatter`
+ */
 export function scatter(input: Tensor, dim: number, index: Tensor, source: Tensor | number, { reduce = 'set' }: { reduce?: ScatterReduce } = {}): Tensor {
   return scatterInto(input, dim, index, source, reduce, null);
 }
 
-/** `input` with `source` added at `index` along a dim, in a fixed order. Gradient: input and source. */
+/**
+ * `input` with `source` added at `index` along a dim, in a fixed order. Gradient: input and source. Shapes, dtypes and errors as {@link scatter}.
+ *
+ * @see PyTorch `torch.scatter_add`
+ */
 export function scatterAdd(input: Tensor, dim: number, index: Tensor, source: Tensor): Tensor {
   return scatterInto(input, dim, index, source, 'add', null);
 }
 
 /**
- * Rows of `weight` by index. Shapes: input `[...]`, weight `[n, d]`, result `[..., d]`. With `paddingIdx`, that row gets no gradient.
+ * Rows of `weight` by index. Shapes: input `[...]`, weight `[n, d]`, result `[..., d]`. Dtypes: input int64 or int32, weight any, kept.
+ * Gradient: weight, but not its row `paddingIdx` (none by default; a negative one counts from the end).
  *
- * @throws IndexError when an index is not in [0, n)
+ * @throws IndexError for a `paddingIdx` out of range, and an index outside [0, n), possibly not before values are read; ShapeError unless the
+ * weight is a matrix; DtypeError for another index; ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.embedding`
  */
 export function embedding(input: Tensor, weight: Tensor, { paddingIdx = null }: { paddingIdx?: number | null } = {}): Tensor {
   requireIndex(input, 'embedding');
@@ -236,7 +271,13 @@ function withoutGradient(weight: Tensor, row: number): Tensor {
   return weight.detach().where(mask, weight);
 }
 
-/** Zeros with a one at each index, as int64. Without `numClasses` it is one more than the largest index (which blocks). */
+/**
+ * Zeros with a one at each index. Shapes: `[...]` to `[..., numClasses]`; without `numClasses`, one more than the largest index (which blocks).
+ * Dtypes: int64 or int32 to int64. Gradient: none.
+ *
+ * @throws IndexError for an index outside [0, numClasses), possibly not before values are read; DtypeError, ArgumentError for another index
+ * @see PyTorch `torch.nn.functional.one_hot`
+ */
 export function oneHot(input: Tensor, numClasses = -1): Tensor {
   requireIndex(input, 'oneHot');
   const classes = numClasses >= 0 ? numClasses : input.numel() === 0 ? 0 : Number(input.amax().item()) + 1;
@@ -279,22 +320,25 @@ export { requireIndex };
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Rows of `weight` by this index. Gradient: weight. @throws IndexError, DtypeError, ShapeError */
+    /** Rows of `weight` by this index. The same as {@link embedding}. */
     embedding(weight: Tensor, options?: { paddingIdx?: number | null }): Tensor;
-    /** Zeros with a one at each index, as int64. Blocks without `numClasses`. */
+    /** Zeros with a one at each index, as int64. Blocks without `numClasses`. The same as {@link oneHot}. */
     oneHot(numClasses?: number): Tensor;
-    /** The slices of one dim that `index` lists. Gradient: yes. @throws IndexError, DtypeError */
+    /** The slices of one dim that `index` lists. The same as {@link indexSelect}. */
     indexSelect(dim: number, index: Tensor): Tensor;
-    /** This with slices of `source` added where `index` says. Gradient: both. */
+    /** This with slices of `source` added where `index` says. The same as {@link indexAdd}. */
     indexAdd(dim: number, index: Tensor, source: Tensor, options?: { alpha?: number }): Tensor;
+    /** {@link indexAdd} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
     indexAdd_(dim: number, index: Tensor, source: Tensor, options?: { alpha?: number }): this;
-    /** Elements at `index` along a dim. Gradient: yes. @throws IndexError, ShapeError */
+    /** Elements at `index` along a dim. The same as {@link gather}. */
     gather(dim: number, index: Tensor): Tensor;
-    /** This with `source` written at `index` along a dim. Gradient: both. @throws IndexError, ShapeError */
+    /** This with `source` written at `index` along a dim. The same as {@link scatter}. */
     scatter(dim: number, index: Tensor, source: Tensor | number, options?: { reduce?: ScatterReduce }): Tensor;
+    /** {@link scatter} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
     scatter_(dim: number, index: Tensor, source: Tensor | number, options?: { reduce?: ScatterReduce }): this;
-    /** This with `source` added at `index` along a dim. Gradient: both. */
+    /** This with `source` added at `index` along a dim. The same as {@link scatterAdd}. */
     scatterAdd(dim: number, index: Tensor, source: Tensor): Tensor;
+    /** {@link scatterAdd} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
     scatterAdd_(dim: number, index: Tensor, source: Tensor): this;
   }
 }

@@ -11,9 +11,12 @@ import { requireOptions, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 
 /**
- * Joins tensors along a dim; other sizes must agree. Promotes dtypes. Gradient: all.
+ * Joins tensors along a dim. Shapes: equal but for the dim, whose sizes add up; an empty vector `[0]` joins with anything. Dtypes: promoted.
+ * Gradient: all.
  *
- * @throws ShapeError, ArgumentError for an empty list
+ * @throws ShapeError for other sizes that differ, or tensors without dims; IndexError for a dim out of range; DeviceError for tensors on different
+ * devices; ArgumentError for an empty list, or what is no tensor
+ * @see PyTorch `torch.cat`
  */
 export function cat(tensors: readonly Tensor[], dim = 0): Tensor {
   if (tensors.length === 0) throw new ArgumentError('cat: expected at least one tensor', { op: 'cat' });
@@ -78,7 +81,12 @@ const catOp: Op<Cat> = defineOp<Cat>({
   samples: () => [{ inputs: [sampleTensor([2, 3]), sampleTensor([1, 3], { seed: 4 }), sampleTensor([0, 3])], params: { dim: 0, sizes: [2, 1, 0] } }],
 });
 
-/** Joins tensors of one shape along a new dim. Gradient: all. @throws ShapeError, ArgumentError */
+/**
+ * Joins tensors along a new dim. Shapes: k times `[...]` to `[..., k, ...]`, `dim` counted in the result. Dtypes: promoted. Gradient: all.
+ *
+ * @throws ShapeError for shapes that differ; IndexError, DeviceError, ArgumentError as {@link cat}
+ * @see PyTorch `torch.stack`
+ */
 export function stack(tensors: readonly Tensor[], dim = 0): Tensor {
   if (tensors.length === 0) throw new ArgumentError('stack: expected at least one tensor', { op: 'stack' });
   const first = tensors[0] as Tensor;
@@ -122,17 +130,28 @@ function triangle(name: string, input: Tensor, options: { diagonal?: number }, u
   return dispatchOne(triOp, [input], { diagonal, upper });
 }
 
-/** The lower triangle of matrices: elements on and below the given diagonal. Gradient: yes. @throws ShapeError */
+/**
+ * The lower triangle of matrices, zeros elsewhere: elements on and below `diagonal` (0 by default, positive ones lie above it).
+ * Shapes: `[..., r, c]`, kept. Dtypes: any, kept. Gradient: yes.
+ *
+ * @throws ShapeError for fewer than two dims; ArgumentError for a diagonal that is no integer, options that are none, or what is no tensor
+ * @see PyTorch `torch.tril`
+ */
 export function tril(input: Tensor, options: { diagonal?: number } = {}): Tensor {
   return triangle('tril', input, options, 0);
 }
 
-/** The upper triangle of matrices: elements on and above the given diagonal. Gradient: yes. @throws ShapeError */
+/** The upper triangle of matrices, zeros elsewhere: elements on and above `diagonal`; else as {@link tril}. @see PyTorch `torch.triu` */
 export function triu(input: Tensor, options: { diagonal?: number } = {}): Tensor {
   return triangle('triu', input, options, 1);
 }
 
-/** Dims in reverse order of elements. Gradient: yes. @throws IndexError */
+/**
+ * Elements in reverse order along the dims given. Shapes: any, kept. Dtypes: any, kept. Gradient: yes.
+ *
+ * @throws IndexError for a dim out of range or given twice; ArgumentError for no dims at all, or what is no tensor
+ * @see PyTorch `torch.flip`
+ */
 export function flip(input: Tensor, ...dims: readonly (number | readonly number[])[]): Tensor {
   requireTensor(input, 'flip');
   const given = dims.flat() as number[];
@@ -145,9 +164,12 @@ export function flip(input: Tensor, ...dims: readonly (number | readonly number[
 }
 
 /**
- * Elements moved along dims, those that fall off come back at the other end; without `dims`, along the flattened tensor. Gradient: yes.
+ * Elements moved along dims, those that fall off come back at the other end; without `dims`, along the flattened tensor. Shapes: any, kept.
+ * Dtypes: any, kept. Gradient: yes.
  *
- * @throws ArgumentError if there are not as many dims as shifts
+ * @throws ArgumentError unless there are as many dims as shifts, or for what is no tensor; IndexError for a dim out of range, or a shift that is
+ * no integer
+ * @see PyTorch `torch.roll`
  */
 export function roll(input: Tensor, shifts: number | readonly number[], dims: number | readonly number[] | null = null): Tensor {
   requireTensor(input, 'roll');
@@ -168,7 +190,13 @@ function rollDim(input: Tensor, shift: number, dim: number): Tensor {
   return by === 0 ? input.clone() : cat([input.narrow(dim, size - by, by), input.narrow(dim, 0, size - by)], dim);
 }
 
-/** The tensor repeated along each dim. Gradient: yes. @throws ShapeError for too few counts */
+/**
+ * The tensor repeated along each dim. Shapes: `[a, b]` with counts `[m, n]` to `[m a, n b]`; more counts than dims add dims in front.
+ * Dtypes: any, kept. Gradient: yes.
+ *
+ * @throws ShapeError for fewer counts than dims; ArgumentError for a count that is negative or no integer
+ * @see PyTorch `torch.Tensor.repeat`
+ */
 export function repeat(input: Tensor, counts: readonly number[]): Tensor {
   const lead = counts.length - input.shape.length;
   if (lead < 0) throw new ShapeError(`repeat: ${counts.length} counts for a tensor of ${input.shape.length} dims`, { op: 'repeat' });
@@ -204,18 +232,21 @@ addMethod('repeat', function (...counts: (number | readonly number[])[]) {
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** The lower triangle of matrices. Gradient: yes. @throws ShapeError */
+    /** The lower triangle of matrices. The same as {@link tril}. */
     tril(options?: { diagonal?: number }): Tensor;
+    /** {@link tril} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
     tril_(options?: { diagonal?: number }): this;
-    /** The upper triangle of matrices. Gradient: yes. @throws ShapeError */
+    /** The upper triangle of matrices. The same as {@link triu}. */
     triu(options?: { diagonal?: number }): Tensor;
+    /** {@link triu} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
     triu_(options?: { diagonal?: number }): this;
-    /** Dims in reverse order of elements. Gradient: yes. */
+    /** Elements in reverse order along dims. The same as {@link flip}. */
     flip(...dims: readonly (number | readonly number[])[]): Tensor;
-    /** Elements moved along dims, around the end; without `dims`, of the flattened tensor. Gradient: yes. @throws ArgumentError */
+    /** Elements moved along dims, around the end. The same as {@link roll}. */
     roll(shifts: number | readonly number[], dims?: number | readonly number[] | null): Tensor;
-    /** The tensor repeated along each dim. Gradient: yes. */
+    /** The tensor repeated along each dim. The same as {@link repeat}. */
     repeat(counts: readonly number[]): Tensor;
+    /** The tensor repeated along each dim. The same as {@link repeat}. */
     repeat(...counts: number[]): Tensor;
   }
 }

@@ -30,7 +30,14 @@ function checkPair(op: string, input: Tensor, target: Tensor, reduction: LossRed
   broadcastShapes(input.shape, target.shape, op);
 }
 
-/** Squares below `beta`, absolute differences above. Gradient: both. @throws ShapeError, ArgumentError @see Girshick, arXiv:1504.08083 */
+/**
+ * 0.5 d^2 / beta where the absolute difference d is below `beta` (1 by default), d - beta / 2 elsewhere; the absolute difference for beta 0.
+ * Shapes: broadcast; the result is `[]`, or the broadcast shape for `'none'`. Dtypes: floating, promoted. Gradient: both.
+ *
+ * @throws ShapeError if the shapes do not broadcast; DeviceError for tensors on different devices; ArgumentError for a negative beta, an unknown
+ * reduction, or what is no tensor
+ * @see PyTorch `torch.nn.functional.smooth_l1_loss`; Girshick, arXiv:1504.08083
+ */
 export function smoothL1Loss(input: Tensor, target: Tensor, { reduction = 'mean', beta = 1 }: LossOptions & { beta?: number } = {}): Tensor {
   checkPair('smoothL1Loss', input, target, reduction);
   const [x, y] = autocastOperands('float32 on cuda', [input, target] as const);
@@ -41,7 +48,13 @@ export function smoothL1Loss(input: Tensor, target: Tensor, { reduction = 'mean'
 }
 defineComposite('smoothL1Loss', smoothL1Loss, { method: false, samples: () => [pair(), [...pair(), { beta: 0.5, reduction: 'sum' }]] });
 
-/** Half squares below `delta`, delta times the rest above. Gradient: both. @throws ShapeError, ArgumentError */
+/**
+ * 0.5 d^2 where the absolute difference d is below `delta` (1 by default), delta (d - delta / 2) elsewhere. Shapes and dtypes as
+ * {@link smoothL1Loss}. Gradient: both.
+ *
+ * @throws ArgumentError unless delta is above 0; else as {@link smoothL1Loss}
+ * @see PyTorch `torch.nn.functional.huber_loss`
+ */
 export function huberLoss(input: Tensor, target: Tensor, { reduction = 'mean', delta = 1 }: LossOptions & { delta?: number } = {}): Tensor {
   checkPair('huberLoss', input, target, reduction);
   if (!(delta > 0)) throw new ArgumentError(`huberLoss: delta must be above 0, got ${delta}`, { op: 'huberLoss', delta });
@@ -51,13 +64,20 @@ defineComposite('huberLoss', huberLoss, { method: false, samples: () => [[...pai
 
 /** Options of {@link klDiv}. */
 export interface KlDivOptions {
-  /** `'batchmean'` is the divergence by its definition: the sum over the first size. */
+  /** `'batchmean'` is the divergence by its definition: the sum over the first size of the input. `'mean'`, over all elements, by default. */
   reduction?: LossReduction | 'batchmean';
-  /** The target holds log probabilities. */
+  /** The target holds log probabilities. False by default. */
   logTarget?: boolean;
 }
 
-/** The Kullback-Leibler divergence of log probabilities from a target distribution. Gradient: both. @throws ShapeError, ArgumentError */
+/**
+ * The Kullback-Leibler divergence of a distribution, given by log probabilities, from a target: target (log target - input), 0 where the target is 0.
+ * Shapes: broadcast; the result is `[]`, or the broadcast shape for `'none'`. Dtypes: floating, promoted. Gradient: both.
+ *
+ * @throws ShapeError if the shapes do not broadcast; DeviceError for tensors on different devices; ArgumentError for an unknown reduction, or what
+ * is no tensor
+ * @see PyTorch `torch.nn.functional.kl_div`
+ */
 export function klDiv(input: Tensor, target: Tensor, { reduction = 'mean', logTarget = false }: KlDivOptions = {}): Tensor {
   checkPair('klDiv', input, target, reduction === 'batchmean' ? 'sum' : reduction);
   const [x, y] = autocastOperands('float32', [input, target] as const);
@@ -74,11 +94,18 @@ defineComposite('klDiv', klDiv, {
 
 /** Options of {@link binaryCrossEntropy}. */
 export interface BinaryCrossEntropyOptions extends LossOptions {
-  /** A factor for each element; broadcast. */
+  /** A factor for each element; broadcast. None by default. */
   weight?: Tensor | null;
 }
 
-/** Binary cross entropy of probabilities; logarithms are at least -100. Gradient: both. @throws ShapeError, ArgumentError */
+/**
+ * Binary cross entropy of probabilities and labels, both in [0, 1]; logarithms are at least -100. Shapes: broadcast; the result is `[]`, or the
+ * broadcast shape for `'none'`. Dtypes: floating, promoted. Gradient: both. For logits, {@link binaryCrossEntropyWithLogits} is safer.
+ *
+ * @throws ShapeError if the shapes do not broadcast; DtypeError for bools; DeviceError for tensors on different devices; ArgumentError for an
+ * unknown reduction, or what is no tensor
+ * @see PyTorch `torch.nn.functional.binary_cross_entropy`
+ */
 export function binaryCrossEntropy(input: Tensor, target: Tensor, { weight = null, reduction = 'mean' }: BinaryCrossEntropyOptions = {}): Tensor {
   checkPair('binaryCrossEntropy', input, target, reduction);
   const log = (t: Tensor): Tensor => t.log().clamp({ min: -100 });
@@ -100,17 +127,32 @@ defineComposite('binaryCrossEntropy', binaryCrossEntropy, {
 
 /** Options of losses with a margin. */
 export interface MarginOptions extends LossOptions {
+  /** By how much the one must beat the other for a loss of 0. Default: 1 for `tripletMarginLoss`, else 0. */
   margin?: number;
 }
 
-/** max(0, -target (input1 - input2) + margin): which of two should be larger. Gradient: inputs. @throws ShapeError, ArgumentError */
+/**
+ * max(0, -target (input1 - input2) + margin): target 1 says that the first should be larger, -1 the second. Shapes: broadcast; the result is `[]`,
+ * or the broadcast shape for `'none'`. Dtypes: promoted; floating for the mean. Gradient: all.
+ *
+ * @throws ShapeError if the shapes do not broadcast; DtypeError for the mean of integers; DeviceError for tensors on different devices;
+ * ArgumentError for an unknown reduction, or inputs that are no tensors
+ * @see PyTorch `torch.nn.functional.margin_ranking_loss`
+ */
 export function marginRankingLoss(input1: Tensor, input2: Tensor, target: Tensor, { margin = 0, reduction = 'mean' }: MarginOptions = {}): Tensor {
   checkPair('marginRankingLoss', input1, input2, reduction);
   return reduceElements(input1.sub(input2).mul(target).neg().add(margin).clamp({ min: 0 }), reduction);
 }
 defineComposite('marginRankingLoss', marginRankingLoss, { method: false, samples: () => [[...pair(), sampleTensor([3, 4], { seed: 5 }).sign().detach()]] });
 
-/** 1 - cos of pairs with target 1, max(0, cos - margin) of those with -1. Gradient: inputs. @throws ShapeError, ArgumentError */
+/**
+ * 1 - cos of pairs of vectors with target 1, max(0, cos - margin) of those with -1. Shapes: inputs `[N, D]` or `[D]`, target `[N]` or `[]`; the
+ * result is `[]`, or the target's shape for `'none'`. Dtypes: inputs floating, promoted; target any. Gradient: inputs.
+ *
+ * @throws ShapeError if the shapes do not fit; DtypeError for inputs of integers; DeviceError for tensors on different devices; ArgumentError for an
+ * unknown reduction, or inputs that are no tensors
+ * @see PyTorch `torch.nn.functional.cosine_embedding_loss`
+ */
 export function cosineEmbeddingLoss(input1: Tensor, input2: Tensor, target: Tensor, { margin = 0, reduction = 'mean' }: MarginOptions = {}): Tensor {
   checkPair('cosineEmbeddingLoss', input1, input2, reduction);
   const cosine = cosineSimilarity(input1, input2, { dim: -1 });
@@ -118,7 +160,14 @@ export function cosineEmbeddingLoss(input1: Tensor, input2: Tensor, target: Tens
 }
 defineComposite('cosineEmbeddingLoss', cosineEmbeddingLoss, { method: false, samples: () => [[...pair(), sampleTensor([3], { seed: 5 }).sign().detach()]] });
 
-/** max(0, |anchor - positive| - |anchor - negative| + margin), with p-norms of rows. Gradient: all. @throws ShapeError, ArgumentError */
+/**
+ * max(0, |anchor - positive| - |anchor - negative| + margin), with p-norms over the last dim (by default p 2, margin 1, and eps 1e-6 added to each
+ * difference). Shapes: `[..., D]`, broadcast; the result is `[]`, or `[...]` for `'none'`. Dtypes: floating, promoted. Gradient: all.
+ *
+ * @throws ShapeError if the shapes do not broadcast; DeviceError for tensors on different devices; ArgumentError for an unknown reduction, or
+ * an anchor or positive that is no tensor
+ * @see PyTorch `torch.nn.functional.triplet_margin_loss`; Schroff et al., arXiv:1503.03832
+ */
 export function tripletMarginLoss(
   anchor: Tensor,
   positive: Tensor,
@@ -133,13 +182,13 @@ defineComposite('tripletMarginLoss', tripletMarginLoss, { method: false, samples
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Mean of squared differences. Gradient: both. @throws ShapeError */
+    /** Mean of squared differences. The same as {@link mseLoss}. */
     mseLoss(target: Tensor, options?: LossOptions): Tensor;
-    /** Mean of absolute differences. Gradient: both. @throws ShapeError */
+    /** Mean of absolute differences. The same as {@link l1Loss}. */
     l1Loss(target: Tensor, options?: LossOptions): Tensor;
-    /** Cross entropy of logits and class indices (or probabilities). Gradient: this. @throws ShapeError, DtypeError, IndexError */
+    /** Cross entropy of these logits and class indices, or probabilities. The same as {@link crossEntropy}. */
     crossEntropy(target: Tensor, options?: Parameters<typeof crossEntropy>[2]): Tensor;
-    /** Negative log likelihood of log probabilities and class indices. Gradient: this. @throws ShapeError, DtypeError, IndexError */
+    /** Negative log likelihood of these log probabilities and class indices. The same as {@link nllLoss}. */
     nllLoss(target: Tensor, options?: Parameters<typeof nllLoss>[2]): Tensor;
   }
 }

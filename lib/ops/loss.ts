@@ -90,26 +90,31 @@ const crossEntropyOp: Op<CrossEntropy> = defineOp<CrossEntropy>({
   ],
 });
 
-/** How losses of elements become one. */
+/** How losses of elements become one: kept as they are, averaged, or added. */
 export type LossReduction = 'none' | 'mean' | 'sum';
 
 /** Options of {@link crossEntropy}. */
 export interface CrossEntropyOptions {
-  /** A factor for each class. */
+  /** A factor for each class, `[C]`; none by default. The mean is divided by the factors of the targets that count. */
   weight?: Tensor | null;
-  /** Targets of this value do not count. */
+  /** Targets of this value do not count: loss 0, no gradient. -100 by default; not for class probabilities. */
   ignoreIndex?: number;
+  /** `'mean'` by default, over the targets that count. */
   reduction?: LossReduction;
+  /** The share of the target that goes to all classes alike, in [0, 1]. 0 by default. */
   labelSmoothing?: number;
 }
 
 /**
- * Cross entropy of logits and class indices (or class probabilities).
+ * Cross entropy of logits and class indices, or class probabilities; softmax included, so pass logits.
  *
- * Shapes: input `[N, C]`, `[C]` or `[N, C, ...]`; target int64 `[N]`, `[]` or `[N, ...]`, or floating in the input's shape.
- * The softmax is computed in float32 for low precision. Gradient: input.
+ * Shapes: input `[N, C]`, `[C]` or `[N, C, ...]`; target `[N]`, `[]` or `[N, ...]`, or probabilities in the input's shape. The result is `[]`, or
+ * the target's shape without the classes for `'none'`. The mean of no targets is NaN. Dtypes: input floating, kept, computed in float32 for low
+ * precision; target int64, or floating for probabilities. Gradient: input, a weight that requires it, and probabilities.
  *
- * @throws ShapeError, DtypeError; IndexError when a target is not a class
+ * @throws ShapeError for shapes that do not fit; DtypeError for integer logits or another target dtype; IndexError for a target that is no class,
+ * possibly not before values are read; ArgumentError for an unknown reduction, smoothing outside [0, 1], or what is no tensor
+ * @see PyTorch `torch.nn.functional.cross_entropy`; Szegedy et al., arXiv:1512.00567 for label smoothing
  */
 export function crossEntropy(logits: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor {
   const { weight = null, ignoreIndex = -100, reduction = 'mean', labelSmoothing = 0 } = options;
@@ -180,7 +185,13 @@ export function checkReduction(op: string, reduction: LossReduction): void {
 /** Options of {@link nllLoss}. */
 export type NllLossOptions = Omit<CrossEntropyOptions, 'labelSmoothing'>;
 
-/** Negative log likelihood of log probabilities `[N, C]` and class indices. Gradient: input. @throws ShapeError, DtypeError, IndexError */
+/**
+ * Negative log likelihood of log probabilities and class indices: minus the input at the target. Shapes: as {@link crossEntropy} with indices.
+ * Dtypes: input floating, kept; target int64. Gradient: input, and a weight that requires it.
+ *
+ * @throws ShapeError, DtypeError, IndexError, ArgumentError as {@link crossEntropy}
+ * @see PyTorch `torch.nn.functional.nll_loss`
+ */
 export function nllLoss(input: Tensor, target: Tensor, { weight = null, ignoreIndex = -100, reduction = 'mean' }: NllLossOptions = {}): Tensor {
   requireTensor(input, 'nllLoss');
   requireTensor(target, 'nllLoss', 'target');
@@ -201,10 +212,18 @@ export function reduceElements(losses: Tensor, reduction: LossReduction): Tensor
 
 /** Options of losses of elements. */
 export interface LossOptions {
+  /** `'mean'` by default, over all elements of the broadcast shape. */
   reduction?: LossReduction;
 }
 
-/** Mean of squared differences. Gradient: both. @throws ShapeError */
+/**
+ * Mean of squared differences. Shapes: broadcast; the result is `[]`, or the broadcast shape for `'none'`. Dtypes: promoted; floating for the mean.
+ * Gradient: both.
+ *
+ * @throws ShapeError if the shapes do not broadcast; DtypeError for the mean of integers; DeviceError for tensors on different devices;
+ * ArgumentError for an unknown reduction, or what is no tensor
+ * @see PyTorch `torch.nn.functional.mse_loss`
+ */
 export function mseLoss(input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor {
   requireTensor(input, 'mseLoss');
   requireTensor(target, 'mseLoss', 'target');
@@ -213,7 +232,11 @@ export function mseLoss(input: Tensor, target: Tensor, { reduction = 'mean' }: L
   return reduceElements(x.sub(y).square(), reduction);
 }
 
-/** Mean of absolute differences. Gradient: both. @throws ShapeError */
+/**
+ * Mean of absolute differences. Shapes, dtypes and errors as {@link mseLoss}. Gradient: both, 0 where they are equal.
+ *
+ * @see PyTorch `torch.nn.functional.l1_loss`
+ */
 export function l1Loss(input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor {
   requireTensor(input, 'l1Loss');
   requireTensor(target, 'l1Loss', 'target');
@@ -224,13 +247,20 @@ export function l1Loss(input: Tensor, target: Tensor, { reduction = 'mean' }: Lo
 
 /** Options of {@link binaryCrossEntropyWithLogits}. */
 export interface LogitsLossOptions extends LossOptions {
-  /** A factor for each element; broadcast. */
+  /** A factor for each element; broadcast. None by default. */
   weight?: Tensor | null;
-  /** A factor for the positive part of each class; broadcast. */
+  /** A factor for the part of the loss where the label is 1, such as one for each class; broadcast. None by default. */
   posWeight?: Tensor | null;
 }
 
-/** Binary cross entropy of logits, without overflow. Gradient: both. @throws ShapeError, ArgumentError */
+/**
+ * Binary cross entropy of logits and labels in [0, 1], without overflow; the sigmoid is included. Shapes: broadcast; the result is `[]`, or the
+ * broadcast shape for `'none'`. Dtypes: floating, promoted. Gradient: logits, labels and factors.
+ *
+ * @throws ShapeError if the shapes do not broadcast; DtypeError for bool labels; DeviceError for tensors on different devices; ArgumentError for an
+ * unknown reduction, or what is no tensor
+ * @see PyTorch `torch.nn.functional.binary_cross_entropy_with_logits`
+ */
 export function binaryCrossEntropyWithLogits(logits: Tensor, labels: Tensor, { weight = null, posWeight = null, reduction = 'mean' }: LogitsLossOptions = {}): Tensor {
   requireTensor(logits, 'binaryCrossEntropyWithLogits');
   requireTensor(labels, 'binaryCrossEntropyWithLogits', 'target');

@@ -153,12 +153,14 @@ function product(a: Tensor, b: Tensor, c: Tensor | null = null, params: Product 
 const NO_BATCH: Shape = Object.freeze([]);
 
 /**
- * Matrix product with PyTorch's rules for vectors and batches.
+ * Matrix product with PyTorch's rules for vectors and batches. Gradient: both.
  *
- * Shapes: `[..., m, k]` with `[..., k, n]` gives `[..., m, n]`, leading dims broadcast; a vector counts as one row on the left
- * or one column on the right. Dtypes: equal; low precision accumulates in float32.
+ * Shapes: `[..., m, k]` by `[..., k, n]` to `[..., m, n]`, leading dims broadcast; a vector counts as one row on the left or one column on the
+ * right, and that dim falls away again. Dtypes: equal, kept; low precision accumulates in float32, integers wrap around.
  *
- * @throws ShapeError, DtypeError, DeviceError
+ * @throws ShapeError for tensors without dims, inner sizes that differ, or leading dims that do not broadcast; DtypeError for dtypes that differ;
+ * DeviceError for tensors on different devices; ArgumentError for what is no tensor
+ * @see PyTorch `torch.matmul`
  * @example tensor([[1, 2]]).matmul(tensor([[3], [4]])) // [[11]]
  */
 export function matmul(input: Tensor, other: Tensor): Tensor {
@@ -181,14 +183,24 @@ function requireDims(op: string, t: Tensor, ndim: number, argument: string): voi
     throw new ShapeError(`${op}: expected ${argument} to have ${ndim} dims, got ${t.dtype.name}${formatShape(t.shape)}`, { op, argument, expected: ndim, given: t.shape });
 }
 
-/** Product of two matrices. @throws ShapeError */
+/**
+ * Product of two matrices. Shapes: `[m, k]` by `[k, n]` to `[m, n]`. Dtypes as {@link matmul}. Gradient: both.
+ *
+ * @throws ShapeError for other numbers of dims, or inner sizes that differ; DtypeError, DeviceError, ArgumentError as {@link matmul}
+ * @see PyTorch `torch.mm`
+ */
 export function mm(input: Tensor, mat2: Tensor): Tensor {
   requireDims('mm', input, 2, 'input');
   requireDims('mm', mat2, 2, 'mat2');
   return product(input, mat2);
 }
 
-/** Products of two batches of matrices. @throws ShapeError */
+/**
+ * Products of two batches of matrices. Shapes: `[b, m, k]` by `[b, k, n]` to `[b, m, n]`. Dtypes as {@link matmul}. Gradient: both.
+ *
+ * @throws ShapeError for other numbers of dims, batch or inner sizes that differ; DtypeError, DeviceError, ArgumentError as {@link matmul}
+ * @see PyTorch `torch.bmm`
+ */
 export function bmm(input: Tensor, mat2: Tensor): Tensor {
   requireDims('bmm', input, 3, 'input');
   requireDims('bmm', mat2, 3, 'mat2');
@@ -196,7 +208,12 @@ export function bmm(input: Tensor, mat2: Tensor): Tensor {
   return product(input, mat2);
 }
 
-/** Product of a matrix and a vector. @throws ShapeError */
+/**
+ * Product of a matrix and a vector. Shapes: `[m, k]` by `[k]` to `[m]`. Dtypes as {@link matmul}. Gradient: both.
+ *
+ * @throws ShapeError for other numbers of dims, or inner sizes that differ; DtypeError, DeviceError, ArgumentError as {@link matmul}
+ * @see PyTorch `torch.mv`
+ */
 export function mv(input: Tensor, vec: Tensor): Tensor {
   requireDims('mv', input, 2, 'input');
   requireDims('mv', vec, 1, 'vec');
@@ -205,7 +222,9 @@ export function mv(input: Tensor, vec: Tensor): Tensor {
 
 /** Factors of the `add` variants. */
 export interface AddProductOptions {
+  /** Factor of the input; 1 by default. With 0 the input is not read: its NaN does not matter. */
   beta?: number;
+  /** Factor of the product; 1 by default. */
   alpha?: number;
 }
 
@@ -217,14 +236,26 @@ function addProduct(op: string, input: Tensor, a: Tensor, b: Tensor, { beta = 1,
   return product(a, b, input, { alpha, beta });
 }
 
-/** beta * input + alpha * mat1 mat2. @throws ShapeError, DtypeError */
+/**
+ * beta * input + alpha * mat1 mat2. Shapes: `[m, k]` by `[k, n]`, the input broadcast to `[m, n]`, the result. Dtypes: all equal, kept.
+ * Gradient: all.
+ *
+ * @throws ShapeError for sizes that do not fit, or an input that does not broadcast; DtypeError, DeviceError, ArgumentError as {@link matmul}
+ * @see PyTorch `torch.addmm`
+ */
 export function addmm(input: Tensor, mat1: Tensor, mat2: Tensor, options: AddProductOptions = {}): Tensor {
   requireDims('addmm', mat1, 2, 'mat1');
   requireDims('addmm', mat2, 2, 'mat2');
   return addProduct('addmm', input, mat1, mat2, options);
 }
 
-/** beta * input + alpha * batch1 batch2. @throws ShapeError, DtypeError */
+/**
+ * beta * input + alpha * batch1 batch2. Shapes: `[b, m, k]` by `[b, k, n]`, the input broadcast to `[b, m, n]`, the result. Dtypes: all equal,
+ * kept. Gradient: all.
+ *
+ * @throws ShapeError, DtypeError, DeviceError, ArgumentError as {@link addmm}
+ * @see PyTorch `torch.baddbmm`
+ */
 export function baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, options: AddProductOptions = {}): Tensor {
   requireDims('baddbmm', batch1, 3, 'batch1');
   requireDims('baddbmm', batch2, 3, 'batch2');
@@ -232,9 +263,11 @@ export function baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, options: 
 }
 
 /**
- * input weight^T + bias. Shapes: input `[..., k]`, weight `[n, k]` (or `[k]`), bias `[n]`.
+ * input weight^T + bias. Shapes: input `[..., k]`, weight `[n, k]`, bias `[n]` to `[..., n]`; weight `[k]` to `[...]`. Dtypes: all equal, kept.
+ * Gradient: all.
  *
- * @throws ShapeError, DtypeError, DeviceError
+ * @throws ShapeError for sizes that do not fit; DtypeError, DeviceError, ArgumentError as {@link matmul}
+ * @see PyTorch `torch.nn.functional.linear`
  */
 export function linear(input: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor {
   requireTensor(input, 'linear');
@@ -252,7 +285,12 @@ export function linear(input: Tensor, weight: Tensor, bias: Tensor | null = null
   return input.shape.length === 2 ? out : out.reshape([...input.shape.slice(0, -1), weight.shape[0] as number]);
 }
 
-/** Sum of products of two vectors. @throws ShapeError */
+/**
+ * Sum of products of two vectors. Shapes: `[n]` by `[n]` to `[]`. Dtypes as {@link matmul}. Gradient: both.
+ *
+ * @throws ShapeError for other numbers of dims, or sizes that differ; DtypeError, DeviceError, ArgumentError as {@link matmul}
+ * @see PyTorch `torch.dot`
+ */
 export function dot(input: Tensor, other: Tensor): Tensor {
   requireDims('dot', input, 1, 'input');
   requireDims('dot', other, 1, 'other');
@@ -260,7 +298,12 @@ export function dot(input: Tensor, other: Tensor): Tensor {
   return product(input.unsqueeze(0), other.unsqueeze(1)).reshape([]);
 }
 
-/** All products of the elements of two vectors. @throws ShapeError */
+/**
+ * All products of the elements of two vectors. Shapes: `[m]` by `[n]` to `[m, n]`. Dtypes: any, promoted. Gradient: both.
+ *
+ * @throws ShapeError for other numbers of dims; DeviceError for tensors on different devices; ArgumentError for what is no tensor
+ * @see PyTorch `torch.outer`
+ */
 export function outer(input: Tensor, vec2: Tensor): Tensor {
   requireDims('outer', input, 1, 'input');
   requireDims('outer', vec2, 1, 'vec2');
@@ -283,22 +326,23 @@ addMethod('addmm_', function (a: Tensor, b: Tensor, options?: AddProductOptions)
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Matrix product with PyTorch's rules for vectors and batches. Gradient: both. @throws ShapeError, DtypeError, DeviceError */
+    /** Matrix product with PyTorch's rules for vectors and batches. The same as {@link matmul}. */
     matmul(other: Tensor): Tensor;
-    /** Product of two matrices. @throws ShapeError */
+    /** Product of two matrices. The same as {@link mm}. */
     mm(mat2: Tensor): Tensor;
-    /** Products of two batches of matrices. @throws ShapeError */
+    /** Products of two batches of matrices. The same as {@link bmm}. */
     bmm(mat2: Tensor): Tensor;
-    /** Product of a matrix and a vector. @throws ShapeError */
+    /** Product of a matrix and a vector. The same as {@link mv}. */
     mv(vec: Tensor): Tensor;
-    /** Sum of products of two vectors. @throws ShapeError */
+    /** Sum of products of two vectors. The same as {@link dot}. */
     dot(other: Tensor): Tensor;
-    /** All products of the elements of two vectors. @throws ShapeError */
+    /** All products of the elements of two vectors. The same as {@link outer}. */
     outer(vec2: Tensor): Tensor;
-    /** beta * this + alpha * mat1 mat2. @throws ShapeError, DtypeError */
+    /** beta * this + alpha * mat1 mat2. The same as {@link addmm}. */
     addmm(mat1: Tensor, mat2: Tensor, options?: AddProductOptions): Tensor;
+    /** {@link addmm} in place, with its errors; this has the shape of the product. @throws InPlaceError as {@link Tensor.relu_} */
     addmm_(mat1: Tensor, mat2: Tensor, options?: AddProductOptions): this;
-    /** beta * this + alpha * batch1 batch2. @throws ShapeError, DtypeError */
+    /** beta * this + alpha * batch1 batch2. The same as {@link baddbmm}. */
     baddbmm(batch1: Tensor, batch2: Tensor, options?: AddProductOptions): Tensor;
   }
 }

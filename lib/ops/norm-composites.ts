@@ -19,10 +19,12 @@ function affine(normal: Tensor, weight: Tensor | null, bias: Tensor | null): Ten
 }
 
 /**
- * Normalisation of groups of channels. Shapes: input `[N, C, ...]`, weight and bias `[C]`. Gradient: all.
+ * Normalisation of groups of channels, each by its own mean and variance (plus eps, 1e-5 by default), times weight plus bias where given.
+ * Shapes: input `[N, C, ...]`, kept; weight and bias `[C]`. Dtypes: floating, promoted with weight and bias. Gradient: input, weight, bias.
  *
- * @throws ShapeError if the channels do not divide into groups
- * @see Wu and He, arXiv:1803.08494
+ * @throws ShapeError if the channels do not divide into groups, for fewer than two dims, and for weights that do not fit; DtypeError for integers;
+ * ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.group_norm`; Wu and He, arXiv:1803.08494
  */
 export function groupNorm(input: Tensor, numGroups: number, weight: Tensor | null = null, bias: Tensor | null = null, eps = 1e-5): Tensor {
   requireTensor(input, 'groupNorm');
@@ -37,19 +39,25 @@ defineComposite('groupNorm', groupNorm, { method: false, samples: () => [[sample
 
 /** Options of {@link batchNorm}. */
 export interface BatchNormOptions {
+  /** A factor for each channel, `[C]`; none by default. */
   weight?: Tensor | null;
+  /** Added to each channel, `[C]`; none by default. */
   bias?: Tensor | null;
-  /** Normalise by the batch's own statistics, and move the running ones towards them. */
+  /** Normalise by the batch's own statistics, and move the running ones towards them. False by default. */
   training?: boolean;
+  /** The share of the batch in the new running statistics; 0.1 by default. */
   momentum?: number;
+  /** Added to the variance; 1e-5 by default. */
   eps?: number;
 }
 
 /**
- * Normalisation of channels over the batch. Shapes: input `[N, C, ...]`, the others `[C]`. Gradient: input, weight, bias.
+ * Normalisation of channels over the batch and the dims after them, by running statistics, or in training by the batch's own; the running variance
+ * takes the unbiased one. Shapes: input `[N, C, ...]`, kept; the others `[C]`. Dtypes: floating, promoted. Gradient: input, weight, bias.
  *
- * @throws ArgumentError where running statistics are needed and not there, or a batch has one value a channel
- * @see Ioffe and Szegedy, arXiv:1502.03167
+ * @throws ArgumentError where running statistics are needed and not there, a batch in training has one value a channel, or input is no tensor;
+ * ShapeError for fewer than two dims, and for vectors that do not fit; DtypeError for integers in training
+ * @see PyTorch `torch.nn.functional.batch_norm`; Ioffe and Szegedy, arXiv:1502.03167
  */
 export function batchNorm(
   input: Tensor,

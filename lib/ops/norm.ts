@@ -205,12 +205,14 @@ function checkNormalised([first, ...weights]: readonly Tensor[], normalizedShape
 }
 
 /**
- * Layer normalisation over the last dims.
+ * Layer normalisation over the last dims: (x - mean) / sqrt(variance + eps), times weight plus bias where given; eps is 1e-5 by default.
  *
- * Shapes: input `[..., *normalizedShape]`, weight and bias `normalizedShape`. Statistics are float32 for low precision.
+ * Shapes: input `[..., *normalizedShape]`, kept; weight and bias `normalizedShape`. Dtypes: equal floating types, kept; statistics are float32 for
+ * low precision. Gradient: input, weight, bias.
  *
- * @throws ShapeError, DtypeError
- * @see Ba et al., arXiv:1607.06450
+ * @throws ShapeError unless the last dims, the weight and the bias have the normalised shape, of one dim or more; DtypeError for integers, and for
+ * weights of another dtype; ArgumentError unless `input` is a tensor
+ * @see PyTorch `torch.nn.functional.layer_norm`; Ba et al., arXiv:1607.06450
  */
 export function layerNorm(input: Tensor, normalizedShape: Shape, weight: Tensor | null = null, bias: Tensor | null = null, eps = 1e-5): Tensor {
   requireTensor(input, 'layerNorm');
@@ -224,10 +226,11 @@ export function layerNorm(input: Tensor, normalizedShape: Shape, weight: Tensor 
 const epsilon = { float32: 2 ** -23, float64: 2 ** -52 };
 
 /**
- * RMS normalisation over the last dims. Without `eps`, the machine epsilon of the input's dtype.
+ * RMS normalisation over the last dims: x / sqrt(mean of x^2 + eps), times weight where given. Without `eps` it is the machine epsilon of float32,
+ * or of float64 for such an input. Shapes and dtypes as {@link layerNorm}. Gradient: input, weight.
  *
- * @throws ShapeError, DtypeError
- * @see Zhang and Sennrich, arXiv:1910.07467
+ * @throws ShapeError, DtypeError, ArgumentError as {@link layerNorm}
+ * @see PyTorch `torch.nn.functional.rms_norm`; Zhang and Sennrich, arXiv:1910.07467
  */
 export function rmsNorm(input: Tensor, normalizedShape: Shape, weight: Tensor | null = null, eps: number | null = null): Tensor {
   requireTensor(input, 'rmsNorm');
@@ -247,9 +250,9 @@ addMethod('rmsNorm', function (shape: Shape, weight?: Tensor | null, eps?: numbe
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Layer normalisation over the last dims. Gradient: input, weight, bias. @throws ShapeError, DtypeError */
+    /** Layer normalisation over the last dims. The same as {@link layerNorm}. */
     layerNorm(normalizedShape: Shape, weight?: Tensor | null, bias?: Tensor | null, eps?: number): Tensor;
-    /** RMS normalisation over the last dims. Gradient: input, weight. @throws ShapeError, DtypeError */
+    /** RMS normalisation over the last dims. The same as {@link rmsNorm}. */
     rmsNorm(normalizedShape: Shape, weight?: Tensor | null, eps?: number | null): Tensor;
   }
 }
