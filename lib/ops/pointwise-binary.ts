@@ -2,8 +2,8 @@
  * Arithmetic of two operands, element by element, with broadcasting and promotion; either may be a plain number, one must be a tensor.
  *
  * Shapes: the one that both broadcast to. Dtypes: all, promoted; plain numbers and zero-dim tensors only count by category (bool < integer < floating).
- * All throw ShapeError if shapes do not broadcast, DeviceError for tensors on two devices, ArgumentError for what is neither tensor nor number and for
- * a bigint that no double equals. Names with an underscore write into the tensor; their errors are those of `add_`.
+ * All throw ShapeError if shapes do not broadcast, DeviceError for tensors with dims on two devices, ArgumentError for what is neither tensor nor number, and
+ * for a bigint that no double equals. Names with an underscore write into the tensor; their errors are those of `add_`.
  */
 import { dispatchOne } from '../core/dispatch.js';
 import { bool } from '../core/dtype.js';
