@@ -381,7 +381,7 @@ declare module '../core/tensor.js' {
     /** Without dims of size 1; the same as {@link squeeze}. */ squeeze(dim?: number | readonly number[]): Tensor;
     /** Neighbouring dims merged into one; the same as {@link flatten}. */ flatten(startDim?: number, endDim?: number): Tensor;
     /** One dim split into several; the same as {@link unflatten}. */ unflatten(dim: number, sizes: Shape): Tensor;
-    /** Dims moved to other places; the same as {@link movedim}. */ movedim(source: number | readonly number[], destination: number | readonly number[]): Tensor;
+    /** Dims moved elsewhere; the same as {@link movedim}. */ movedim(source: number | readonly number[], destination: number | readonly number[]): Tensor;
     /**
      * Summed over the dims that broadcasting from `size` added or stretched: `[2, 3]` to `[3]` or `[1, 3]`; itself of its own size. Gradient: yes.
      *
