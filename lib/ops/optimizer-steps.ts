@@ -122,17 +122,24 @@ export function adamStep(
   inChunks([params, grads, first, second, largest ?? absentLike(params)], (inputs, count) => dispatch(adamStepOp, inputs, { ...step, count }));
 }
 
-/** y += alpha * x for each pair, in place. */
+/**
+ * y += alpha * x for each pair, in place, many in one command; `alpha` is 1. Shapes: equal in each pair. Gradient: none.
+ *
+ * @throws ArgumentError for lists of two lengths; InPlaceError for targets that require a gradient, outside noGrad; KernelError for sizes that differ
+ */
 export function foreachAdd_(targets: readonly Tensor[], sources: readonly Tensor[], { alpha = 1 } = {}): void {
   inChunks([targets, sources], (inputs, count) => dispatch(foreachAddOp, inputs, { count, alpha }));
 }
 
-/** y *= scalar for each tensor, in place. */
+/** y *= scalar for each tensor, in place, many in one command. Gradient: none. @throws InPlaceError as {@link foreachAdd_} */
 export function foreachMul_(targets: readonly Tensor[], scalar: number): void {
   inChunks([targets], (inputs, count) => dispatch(foreachMulOp, inputs, { count, scalar }));
 }
 
-/** The 2-norm of each tensor, as one vector. */
+/**
+ * The 2-norm of each tensor, in vectors of at most 64 norms to be joined with `cat`: float64 if the first of each 64 tensors is, else float32.
+ * Gradient: yes, as of the norms one by one. @throws ArgumentError
+ */
 export function foreachNorm(tensors: readonly Tensor[]): Tensor[] {
   const norms: Tensor[] = [];
   inChunks([tensors], (inputs, count) => {

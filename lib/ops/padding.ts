@@ -10,14 +10,18 @@ import { cat } from './join.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 
-/** What stands in the new places: a value, the mirrored elements, the edge, or the other end. */
+/** What stands in the new places: a value, the mirrored elements (without the edge), the edge, or the other end. */
 export type PadMode = 'constant' | 'reflect' | 'replicate' | 'circular';
 
 /**
- * The tensor with elements added (or, for negative counts, taken away) at both ends of its last dims: `pad` lists two counts for the last dim,
- * then two for the one before, and so on. Gradient: yes.
+ * The tensor with elements added (or, for negative counts, taken away) at both ends of its last dims: `padding` lists two counts for the last dim,
+ * then two for the one before, and so on. A copy, also of nothing added. Options: `mode` (constant), `value` (0) for constant.
  *
- * @throws ArgumentError for an odd list, too many counts, or counts that a mode cannot fill. @throws ShapeError for a negative size
+ * Shapes: `[..., n]` with `[before, after]` gives `[..., before + n + after]`. Dtypes: all, kept. Gradient: yes.
+ *
+ * @throws ArgumentError for an odd list, more pairs than dims, a count that is no integer, or one that the mode cannot fill: reflect at most n - 1,
+ * circular at most n, and none of reflect, replicate and circular less than 0; for a value that an integer dtype cannot hold; for no tensor
+ * @throws ShapeError if less than nothing is left of a dim
  * @see PyTorch `torch.nn.functional.pad`
  */
 export function pad(input: Tensor, padding: readonly number[], { mode = 'constant', value = 0 }: { mode?: PadMode; value?: number } = {}): Tensor {

@@ -1,4 +1,10 @@
-/** Arithmetic of two operands with broadcasting and promotion; either may be a plain number. */
+/**
+ * Arithmetic of two operands, element by element, with broadcasting and promotion; either may be a plain number, one must be a tensor.
+ *
+ * Shapes: the one that both broadcast to. Dtypes: all, promoted; plain numbers and zero-dim tensors only count by category (bool < integer < floating).
+ * All throw ShapeError if shapes do not broadcast, DeviceError for tensors with dims on two devices, ArgumentError for what is neither tensor nor number, and
+ * for a bigint that no double equals. Names with an underscore write into the tensor; their errors are those of `add_`.
+ */
 import { dispatchOne } from '../core/dispatch.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
@@ -175,13 +181,24 @@ function scaled(g: Tensor, factor: number): Tensor {
   return factor === 1 ? g : g.mul(factor);
 }
 
-/** input + alpha * other. @throws ShapeError, DeviceError */
+/**
+ * input + alpha * other; of bools, whether one is true. Shapes: both broadcast. Dtypes: promoted. Gradient: both.
+ *
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for no tensor, another option than alpha (1 by default), or a
+ * fractional alpha where both are integers
+ * @see PyTorch `torch.add`
+ */
 export function add(input: TensorLike, other: TensorLike, options?: { alpha?: number }): Tensor {
   const both = operands(input, other, 'add');
   return dispatchOne(addOp, both, options === undefined ? ALPHA_ONE : alphaOf(options, 'add', both));
 }
 
-/** input - alpha * other. @throws ShapeError, DeviceError */
+/**
+ * input - alpha * other. Shapes: both broadcast. Dtypes: promoted; two bools have no difference. Gradient: both.
+ *
+ * @throws DtypeError for two bools; ShapeError, DeviceError and ArgumentError as {@link add}
+ * @see PyTorch `torch.sub`
+ */
 export function sub(input: TensorLike, other: TensorLike, options?: { alpha?: number }): Tensor {
   const both = operands(input, other, 'sub');
   return dispatchOne(subOp, both, options === undefined ? ALPHA_ONE : alphaOf(options, 'sub', both));
@@ -200,12 +217,17 @@ function alphaOf(options: { alpha?: number }, op: string, [a, b]: readonly [Tens
   return { alpha };
 }
 
-/** Product, element by element. @throws ShapeError, DeviceError */
+/**
+ * input * other; of bools, whether both are true. Shapes: both broadcast. Dtypes: promoted. Gradient: both.
+ *
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for no tensor
+ * @see PyTorch `torch.mul`
+ */
 export function mul(input: TensorLike, other: TensorLike): Tensor {
   return dispatchOne(mulOp, operands(input, other, 'mul'), NO_PARAMS);
 }
 
-/** How `div` rounds: not at all, towards zero, or down. */
+/** How `div` rounds: not at all (null), towards zero (trunc), or down (floor). */
 export type RoundingMode = 'trunc' | 'floor' | null;
 
 function divOpOf(options?: { roundingMode?: RoundingMode }): Op<None> {
@@ -213,7 +235,12 @@ function divOpOf(options?: { roundingMode?: RoundingMode }): Op<None> {
   return mode === null ? trueDivOp : mode === 'floor' ? floorDivideOp : truncDivideOp;
 }
 
-/** Quotient; in floating point unless a rounding mode is given. @throws ShapeError, DeviceError */
+/**
+ * input / other. Shapes: both broadcast. Dtypes: floating, the default one for integers; with a rounding mode, promoted. Gradient: both, 0 if rounded.
+ *
+ * @throws ShapeError, DeviceError, ArgumentError as {@link mul}; KernelError where rounded integers are divided by 0 on the CPU
+ * @see PyTorch `torch.div`
+ */
 export function div(input: TensorLike, other: TensorLike, options?: { roundingMode?: RoundingMode }): Tensor {
   return dispatchOne(divOpOf(options), operands(input, other, 'div'), NO_PARAMS);
 }
@@ -228,12 +255,54 @@ function binary(name: string, op: Op<None>): (input: TensorLike, other: TensorLi
   return (input, other) => dispatchOne(op, operands(input, other, name), NO_PARAMS);
 }
 
+/**
+ * input / other, rounded down; dtypes promoted, integers stay integers. Gradient: 0.
+ *
+ * @throws ShapeError, DeviceError, ArgumentError as {@link mul}; KernelError for integers by 0 on the CPU
+ * @see PyTorch `torch.floor_divide`
+ */
 export const floorDivide = binary('floorDivide', floorDivideOp);
+/**
+ * What {@link floorDivide} leaves: of the sign of the divisor, as in Python. Dtypes: promoted. Gradient: both.
+ *
+ * @throws ShapeError, DeviceError, ArgumentError as {@link mul}; KernelError for integers by 0 on the CPU
+ * @see PyTorch `torch.remainder`
+ */
 export const remainder = binary('remainder', remainderOp);
+/**
+ * What division towards zero leaves: of the sign of the dividend, as in C. Dtypes: promoted. Gradient: both.
+ *
+ * @throws ShapeError, DeviceError, ArgumentError as {@link mul}; KernelError for integers by 0 on the CPU
+ * @see PyTorch `torch.fmod`
+ */
 export const fmod = binary('fmod', fmodOp);
+/**
+ * input to the power of other. Dtypes: promoted; an integer tensor of negative exponents gives 0 but for bases 1 and -1. Gradient: both.
+ *
+ * @throws DtypeError for integers to a negative plain integer; ShapeError, DeviceError, ArgumentError as {@link mul}
+ * @see PyTorch `torch.pow`
+ */
 export const pow = binary('pow', powOp);
+/**
+ * The larger of two elements; NaN wins. Shapes: both broadcast. Dtypes: promoted. Gradient: both, halved on ties.
+ *
+ * @throws ShapeError, DeviceError, ArgumentError as {@link mul}
+ * @see PyTorch `torch.maximum`
+ */
 export const maximum = binary('maximum', maximumOp);
+/**
+ * The smaller of two elements; NaN wins. Shapes: both broadcast. Dtypes: promoted. Gradient: both, halved on ties.
+ *
+ * @throws ShapeError, DeviceError, ArgumentError as {@link mul}
+ * @see PyTorch `torch.minimum`
+ */
 export const minimum = binary('minimum', minimumOp);
+/**
+ * The angle of the point (other, input) in radians, from -pi to pi. Dtypes: floating, the default one for integers. Gradient: both.
+ *
+ * @throws ShapeError, DeviceError, ArgumentError as {@link mul}
+ * @see PyTorch `torch.atan2`
+ */
 export const atan2 = binary('atan2', atan2Op);
 binary('mul', mulOp);
 
@@ -259,38 +328,54 @@ addMethod('div_', function (other: TensorLike, options?: { roundingMode?: Roundi
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** this + alpha * other, with broadcasting and promotion. Gradient: both. @throws ShapeError, DeviceError */
+    /** this + alpha * other; the same as {@link add}. */
     add(other: TensorLike, options?: { alpha?: number }): Tensor;
+    /**
+     * {@link add} in place: into this tensor, which keeps its shape and dtype, as all methods whose name ends with an underscore. Gradient: as `add`.
+     *
+     * @throws InPlaceError for a leaf that requires a gradient (outside noGrad) and for expanded memory; ShapeError if the result is larger; DtypeError if
+     * it is of a higher category (floating into integers); and what `add` throws
+     */
     add_(other: TensorLike, options?: { alpha?: number }): this;
-    /** this - alpha * other, with broadcasting and promotion. Gradient: both. @throws ShapeError, DeviceError */
+    /** this - alpha * other; the same as {@link sub}. */
     sub(other: TensorLike, options?: { alpha?: number }): Tensor;
+    /** {@link sub} in place; see {@link Tensor.add_}. */
     sub_(other: TensorLike, options?: { alpha?: number }): this;
-    /** Product, element by element. Gradient: both. @throws ShapeError, DeviceError */
+    /** this * other; the same as {@link mul}. */
     mul(other: TensorLike): Tensor;
+    /** {@link mul} in place; see {@link Tensor.add_}. */
     mul_(other: TensorLike): this;
-    /** Quotient; in floating point unless a rounding mode is given. Gradient: both. @throws ShapeError, DeviceError */
+    /** this / other, in floating point unless a rounding mode is given; the same as {@link div}. */
     div(other: TensorLike, options?: { roundingMode?: RoundingMode }): Tensor;
+    /** {@link div} in place; see {@link Tensor.add_}. */
     div_(other: TensorLike, options?: { roundingMode?: RoundingMode }): this;
-    /** Quotient rounded down. */
+    /** this / other, rounded down; the same as {@link floorDivide}. */
     floorDivide(other: TensorLike): Tensor;
+    /** {@link floorDivide} in place; see {@link Tensor.add_}. */
     floorDivide_(other: TensorLike): this;
-    /** Remainder with the sign of the divisor, as in Python. */
+    /** Remainder with the sign of the divisor; the same as {@link remainder}. */
     remainder(other: TensorLike): Tensor;
+    /** {@link remainder} in place; see {@link Tensor.add_}. */
     remainder_(other: TensorLike): this;
-    /** Remainder with the sign of the dividend, as in C. */
+    /** Remainder with the sign of the dividend; the same as {@link fmod}. */
     fmod(other: TensorLike): Tensor;
+    /** {@link fmod} in place; see {@link Tensor.add_}. */
     fmod_(other: TensorLike): this;
-    /** This to the power of `exponent`. Gradient: both. */
+    /** This to the power of `exponent`; the same as {@link pow}. */
     pow(exponent: TensorLike): Tensor;
+    /** {@link pow} in place; see {@link Tensor.add_}. */
     pow_(exponent: TensorLike): this;
-    /** The larger of two elements; NaN wins. Gradient: both, halved on ties. */
+    /** The larger of two elements; NaN wins; the same as {@link maximum}. */
     maximum(other: TensorLike): Tensor;
+    /** {@link maximum} in place; see {@link Tensor.add_}. */
     maximum_(other: TensorLike): this;
-    /** The smaller of two elements; NaN wins. Gradient: both, halved on ties. */
+    /** The smaller of two elements; NaN wins; the same as {@link minimum}. */
     minimum(other: TensorLike): Tensor;
+    /** {@link minimum} in place; see {@link Tensor.add_}. */
     minimum_(other: TensorLike): this;
-    /** The angle of the point (other, this), in radians. Gradient: both. */
+    /** The angle of the point (other, this), in radians; the same as {@link atan2}. */
     atan2(other: TensorLike): Tensor;
+    /** {@link atan2} in place; see {@link Tensor.add_}. */
     atan2_(other: TensorLike): this;
   }
 }

@@ -1,4 +1,9 @@
-/** Pointwise ops written in others: logaddexp, hypot, nanToNum, logit, clampMin and their like. */
+/**
+ * Pointwise ops written in others: logaddexp, hypot, nanToNum, logit, clampMin and their like.
+ *
+ * Shapes: of the input, or the one that both operands broadcast to. Dtypes: promoted; integers give the default floating dtype where the result is no
+ * integer. All throw ShapeError if shapes do not broadcast, DeviceError for two devices, ArgumentError for what is no tensor where one is asked for.
+ */
 import { bfloat16, float16, float32, float64 } from '../core/dtype.js';
 import { DtypeError } from '../core/errors.js';
 import { Tensor } from '../core/tensor.js';
@@ -15,14 +20,25 @@ const two = () => [
   [sampleTensor([5]), sampleTensor([5], { seed: 7 })],
 ];
 
-/** The fractional part, with the sign of the element. Gradient: yes. */
+/**
+ * The fractional part, with the sign of the element; 0 for integers. Shape and dtype stay. Gradient: yes.
+ *
+ * @throws DtypeError for bool; ArgumentError for no tensor
+ * @see PyTorch `torch.frac`
+ */
 export function frac(input: Tensor): Tensor {
   requireTensor(input, 'frac');
   return input.sub(input.trunc());
 }
 defineComposite('frac', frac, { inPlace: true, samples: one(0.1, 0.9) });
 
-/** log(x / (1 - x)); with `eps`, elements are moved into [eps, 1 - eps] first. Gradient: yes. */
+/**
+ * log(x / (1 - x)), the inverse of sigmoid; with `eps` (null), elements are moved into [eps, 1 - eps] first. NaN outside [0, 1]. Dtypes: floating stay,
+ * integers give the default one. Gradient: yes.
+ *
+ * @throws DtypeError for bool; ArgumentError for no tensor
+ * @see PyTorch `torch.logit`
+ */
 export function logit(input: Tensor, { eps = null }: { eps?: number | null } = {}): Tensor {
   requireTensor(input, 'logit');
   const x = eps === null ? input : input.clamp({ min: eps, max: 1 - eps });
@@ -30,14 +46,14 @@ export function logit(input: Tensor, { eps = null }: { eps?: number | null } = {
 }
 defineComposite('logit', logit, { inPlace: true, samples: one(0.1, 0.9) });
 
-/** Degrees as radians. Gradient: yes. */
+/** Degrees as radians. Dtypes: floating stay, others give the default one. Gradient: yes. @throws ArgumentError @see PyTorch `torch.deg2rad` */
 export function deg2rad(input: Tensor): Tensor {
   requireTensor(input, 'deg2rad');
   return input.mul(Math.PI / 180);
 }
 defineComposite('deg2rad', deg2rad, { inPlace: true, samples: one(-90, 90) });
 
-/** Radians as degrees. Gradient: yes. */
+/** Radians as degrees. Dtypes: floating stay, others give the default one. Gradient: yes. @throws ArgumentError @see PyTorch `torch.rad2deg` */
 export function rad2deg(input: Tensor): Tensor {
   requireTensor(input, 'rad2deg');
   return input.mul(180 / Math.PI);
@@ -46,6 +62,7 @@ defineComposite('rad2deg', rad2deg, { inPlace: true, samples: one(-2, 2) });
 
 /** Which numbers stand in for those that are not finite. */
 export interface NanToNumOptions {
+  /** For NaN; 0 if not given. */
   nan?: number;
   /** For infinity; the largest number of the dtype if not given. */
   posinf?: number | null;
@@ -60,7 +77,12 @@ const largest = new Map([
   [float64, Number.MAX_VALUE],
 ]);
 
-/** NaN and infinities replaced by numbers. Gradient: yes, 0 where an element was replaced. */
+/**
+ * NaN and infinities replaced by numbers; integers and bools are copied. Shape and dtype stay. Gradient: yes, 0 where an element was replaced.
+ *
+ * @throws ArgumentError for no tensor
+ * @see PyTorch `torch.nan_to_num`
+ */
 export function nanToNum(input: Tensor, { nan = 0, posinf = null, neginf = null }: NanToNumOptions = {}): Tensor {
   requireTensor(input, 'nanToNum');
   const limit = largest.get(input.dtype);
@@ -71,7 +93,12 @@ export function nanToNum(input: Tensor, { nan = 0, posinf = null, neginf = null 
 }
 defineComposite('nanToNum', nanToNum, { inPlace: true, samples: one(-2, 2) });
 
-/** log(exp(input) + exp(other)) without overflow. Gradient: both. @throws ShapeError */
+/**
+ * log(exp(input) + exp(other)) without overflow. Shapes: broadcast. Dtypes: promoted, integers give the default floating one. Gradient: both.
+ *
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; DtypeError for two bools; ArgumentError for no tensor
+ * @see PyTorch `torch.logaddexp`
+ */
 export function logaddexp(input: Tensor, other: Tensor): Tensor {
   requireTensor(input, 'logaddexp');
   requireTensor(other, 'logaddexp', 'other');
@@ -81,13 +108,24 @@ export function logaddexp(input: Tensor, other: Tensor): Tensor {
 }
 defineComposite('logaddexp', logaddexp, { inPlace: true, samples: two });
 
-/** log2(2^input + 2^other) without overflow. Gradient: both. @throws ShapeError */
+/**
+ * log2(2^input + 2^other) without overflow. Shapes: broadcast. Dtypes: promoted, integers give the default floating one. Gradient: both.
+ *
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
+ * @see PyTorch `torch.logaddexp2`
+ */
 export function logaddexp2(input: Tensor, other: Tensor): Tensor {
   return logaddexp(input.mul(Math.LN2), other.mul(Math.LN2)).div(Math.LN2);
 }
 defineComposite('logaddexp2', logaddexp2, { inPlace: true, samples: two });
 
-/** The length of the hypotenuse, without overflow. Gradient: both, 0 where both are 0. @throws ShapeError */
+/**
+ * The length of the hypotenuse of a right triangle with these legs, without overflow. Shapes: broadcast. Dtypes: promoted, integers give the default
+ * floating one. Gradient: both, 0 where both are 0.
+ *
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for no tensor
+ * @see PyTorch `torch.hypot`
+ */
 export function hypot(input: Tensor, other: Tensor): Tensor {
   requireTensor(input, 'hypot');
   requireTensor(other, 'hypot', 'other');
@@ -99,7 +137,13 @@ export function hypot(input: Tensor, other: Tensor): Tensor {
 }
 defineComposite('hypot', hypot, { inPlace: true, samples: two });
 
-/** input * log(other), and 0 where input is 0 and other is not NaN. Gradient: both, as in PyTorch log(other) where input is 0. @throws ShapeError */
+/**
+ * input * log(other), and 0 where input is 0 and other is not NaN; the input may be a number. Shapes: broadcast. Dtypes: promoted, integers give the
+ * default floating one. Gradient: both, as in PyTorch log(other) where input is 0.
+ *
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError if `other` is no tensor
+ * @see PyTorch `torch.xlogy`
+ */
 export function xlogy(input: TensorLike, other: Tensor): Tensor {
   requireTensor(other, 'xlogy', 'other');
   const x = input instanceof Tensor ? input : other.detach().newFull([], Number(input));
@@ -109,38 +153,65 @@ export function xlogy(input: TensorLike, other: Tensor): Tensor {
 }
 defineComposite('xlogy', xlogy, { inPlace: true, samples: () => [[sampleTensor([3, 4]), sampleTensor([4], { seed: 7, low: 0.3, high: 2 })]] });
 
-/** The larger of two elements; a number wins over NaN. Gradient: both. @throws ShapeError */
+/**
+ * The larger of two elements; a number wins over NaN. Shapes: broadcast. Dtypes: promoted. Gradient: both, halved on ties.
+ *
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
+ * @see PyTorch `torch.fmax`
+ */
 export function fmax(input: Tensor, other: Tensor): Tensor {
   return where(other.isnan(), input, where(input.isnan(), other, maximum(input, other)));
 }
 defineComposite('fmax', fmax, { samples: two });
 
-/** The smaller of two elements; a number wins over NaN. Gradient: both. @throws ShapeError */
+/**
+ * The smaller of two elements; a number wins over NaN. Shapes: broadcast. Dtypes: promoted. Gradient: both, halved on ties.
+ *
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
+ * @see PyTorch `torch.fmin`
+ */
 export function fmin(input: Tensor, other: Tensor): Tensor {
   return where(other.isnan(), input, where(input.isnan(), other, minimum(input, other)));
 }
 defineComposite('fmin', fmin, { samples: two });
 
-/** Each element, or `min` where it is smaller. Gradient: yes. */
+/**
+ * Each element, or `min` where it is smaller: {@link clamp} with one bound, a number or a tensor that broadcasts. Dtypes: promoted for integers and
+ * tensors. Gradient: yes, and of a tensor as bound.
+ *
+ * @throws ArgumentError for null or no tensor; ShapeError, DeviceError for a tensor as bound
+ * @see PyTorch `torch.clamp_min`
+ */
 export function clampMin(input: Tensor, min: TensorLike): Tensor {
   return clamp(input, { min });
 }
 defineComposite('clampMin', clampMin, { inPlace: true, samples: () => [[sampleTensor([3, 4]), -0.5]] });
 
-/** Each element, or `max` where it is larger. Gradient: yes. */
+/**
+ * Each element, or `max` where it is larger: {@link clamp} with one bound, a number or a tensor that broadcasts. Dtypes: promoted for integers and
+ * tensors. Gradient: yes, and of a tensor as bound.
+ *
+ * @throws ArgumentError for null or no tensor; ShapeError, DeviceError for a tensor as bound
+ * @see PyTorch `torch.clamp_max`
+ */
 export function clampMax(input: Tensor, max: TensorLike): Tensor {
   return clamp(input, { max });
 }
 defineComposite('clampMax', clampMax, { inPlace: true, samples: () => [[sampleTensor([3, 4]), 0.5]] });
 
-/** other - alpha * input. Gradient: both. @throws ShapeError */
+/**
+ * other - alpha * input, with `alpha` 1. Shapes: broadcast. Dtypes: promoted, with alpha. Gradient: both.
+ *
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for no tensor
+ * @see PyTorch `torch.rsub`
+ */
 export function rsub(input: Tensor, other: TensorLike, { alpha = 1 } = {}): Tensor {
   requireTensor(input, 'rsub');
   return input.mul(-alpha).add(other);
 }
 defineComposite('rsub', rsub, { samples: () => [[sampleTensor([3, 4]), 2, { alpha: 3 }]] });
 
-/** The tensor itself. @throws DtypeError for bool */
+/** The tensor itself. Gradient: yes. @throws DtypeError for bool; ArgumentError for no tensor @see PyTorch `torch.positive` */
 export function positive(input: Tensor): Tensor {
   requireTensor(input, 'positive');
   if (input.dtype.category === 0) throw new DtypeError('positive: a bool tensor has no sign', { op: 'positive' });
@@ -148,19 +219,24 @@ export function positive(input: Tensor): Tensor {
 }
 defineComposite('positive', positive, { samples: one(-2, 2) });
 
-/** Whether each element is infinity. */
+/** Whether each element is infinity, as bool; never for integers. Gradient: none. @see PyTorch `torch.isposinf` */
 export function isposinf(input: Tensor): Tensor {
   return input.eq(Number.POSITIVE_INFINITY);
 }
 defineComposite('isposinf', isposinf, { samples: one(-2, 2) });
 
-/** Whether each element is minus infinity. */
+/** Whether each element is minus infinity, as bool; never for integers. Gradient: none. @see PyTorch `torch.isneginf` */
 export function isneginf(input: Tensor): Tensor {
   return input.eq(Number.NEGATIVE_INFINITY);
 }
 defineComposite('isneginf', isneginf, { samples: one(-2, 2) });
 
-/** 0 below 0, 1 above it, and `values` at it. */
+/**
+ * 0 below 0, 1 above it, and `values` at it; 0 for NaN. Shapes: broadcast. Dtypes: as `values`. Gradient: values.
+ *
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
+ * @see PyTorch `torch.heaviside`
+ */
 export function heaviside(input: Tensor, values: Tensor): Tensor {
   return where(input.eq(0), values, input.gt(0).to(values.dtype));
 }
@@ -170,55 +246,67 @@ defineComposite('isclose', isclose, { samples: two });
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** The fractional part. Gradient: yes. */
+    /** The fractional part; the same as {@link frac}. */
     frac(): Tensor;
+    /** {@link frac} in place; see {@link Tensor.add_}. */
     frac_(): this;
-    /** log(x / (1 - x)). Gradient: yes. */
+    /** log(x / (1 - x)); the same as {@link logit}. */
     logit(options?: { eps?: number | null }): Tensor;
+    /** {@link logit} in place; see {@link Tensor.add_}. */
     logit_(options?: { eps?: number | null }): this;
-    /** Degrees as radians. Gradient: yes. */
+    /** Degrees as radians; the same as {@link deg2rad}. */
     deg2rad(): Tensor;
+    /** {@link deg2rad} in place; see {@link Tensor.add_}. */
     deg2rad_(): this;
-    /** Radians as degrees. Gradient: yes. */
+    /** Radians as degrees; the same as {@link rad2deg}. */
     rad2deg(): Tensor;
+    /** {@link rad2deg} in place; see {@link Tensor.add_}. */
     rad2deg_(): this;
-    /** NaN and infinities replaced by numbers. Gradient: yes. */
+    /** NaN and infinities replaced by numbers; the same as {@link nanToNum}. */
     nanToNum(options?: NanToNumOptions): Tensor;
+    /** {@link nanToNum} in place; see {@link Tensor.add_}. */
     nanToNum_(options?: NanToNumOptions): this;
-    /** log(exp(this) + exp(other)) without overflow. Gradient: both. @throws ShapeError */
+    /** log(exp(this) + exp(other)) without overflow; the same as {@link logaddexp}. */
     logaddexp(other: Tensor): Tensor;
+    /** {@link logaddexp} in place; see {@link Tensor.add_}. */
     logaddexp_(other: Tensor): this;
-    /** log2(2^this + 2^other) without overflow. Gradient: both. @throws ShapeError */
+    /** log2(2^this + 2^other) without overflow; the same as {@link logaddexp2}. */
     logaddexp2(other: Tensor): Tensor;
+    /** {@link logaddexp2} in place; see {@link Tensor.add_}. */
     logaddexp2_(other: Tensor): this;
-    /** The length of the hypotenuse. Gradient: both. @throws ShapeError */
+    /** The length of the hypotenuse; the same as {@link hypot}. */
     hypot(other: Tensor): Tensor;
+    /** {@link hypot} in place; see {@link Tensor.add_}. */
     hypot_(other: Tensor): this;
-    /** this * log(other), 0 where this is 0. Gradient: both. @throws ShapeError */
+    /** this * log(other), 0 where this is 0; the same as {@link xlogy}. */
     xlogy(other: Tensor): Tensor;
+    /** {@link xlogy} in place; see {@link Tensor.add_}. */
     xlogy_(other: Tensor): this;
-    /** The larger of two elements; a number wins over NaN. Gradient: both. @throws ShapeError */
+    /** The larger of two elements; a number wins over NaN; the same as {@link fmax}. */
     fmax(other: Tensor): Tensor;
-    /** The smaller of two elements; a number wins over NaN. Gradient: both. @throws ShapeError */
+    /** The smaller of two elements; a number wins over NaN; the same as {@link fmin}. */
     fmin(other: Tensor): Tensor;
-    /** Each element, or `min` where it is smaller. Gradient: yes. */
+    /** Each element, or `min` where it is smaller; the same as {@link clampMin}. */
     clampMin(min: TensorLike): Tensor;
+    /** {@link clampMin} in place; see {@link Tensor.add_}. */
     clampMin_(min: TensorLike): this;
-    /** Each element, or `max` where it is larger. Gradient: yes. */
+    /** Each element, or `max` where it is larger; the same as {@link clampMax}. */
     clampMax(max: TensorLike): Tensor;
+    /** {@link clampMax} in place; see {@link Tensor.add_}. */
     clampMax_(max: TensorLike): this;
-    /** other - alpha * this. Gradient: both. @throws ShapeError */
+    /** other - alpha * this; the same as {@link rsub}. */
     rsub(other: TensorLike, options?: { alpha?: number }): Tensor;
-    /** The tensor itself. @throws DtypeError for bool */
+    /** The tensor itself; the same as {@link positive}. */
     positive(): Tensor;
-    /** Whether each element is infinity. */
+    /** Whether each element is infinity; the same as {@link isposinf}. */
     isposinf(): Tensor;
-    /** Whether each element is minus infinity. */
+    /** Whether each element is minus infinity; the same as {@link isneginf}. */
     isneginf(): Tensor;
-    /** 0 below 0, 1 above it, `values` at it. */
+    /** 0 below 0, 1 above it, `values` at it; the same as {@link heaviside}. */
     heaviside(values: Tensor): Tensor;
+    /** {@link heaviside} in place; see {@link Tensor.add_}. */
     heaviside_(values: Tensor): this;
-    /** Whether elements are close; see the function. */
+    /** Whether elements are close; the same as {@link isclose}. */
     isclose(other: Tensor, options?: { rtol?: number; atol?: number; equalNan?: boolean }): Tensor;
   }
 }

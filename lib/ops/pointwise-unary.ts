@@ -1,4 +1,10 @@
-/** Pointwise ops of one tensor: exponentials, powers, trigonometry, rounding. Gradients in float only, as in PyTorch. */
+/**
+ * Pointwise ops of one tensor: exponentials, powers, trigonometry, rounding. Shapes: as the input. Each is the op of that name in PyTorch.
+ *
+ * Dtypes: all. `exp` to `erfc` keep floating dtypes and give the default one for integers and bools; `neg` to `trunc` keep every dtype; `isnan` to
+ * `logicalNot` give bool. Gradient: yes where nothing else is said, in floating point only. All throw ArgumentError for what is no tensor. In place,
+ * errors are those of `add_`: DtypeError for integers where the result is floating.
+ */
 import { dispatchOne } from '../core/dispatch.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
@@ -23,6 +29,7 @@ const savesOutput = { outputs: [0] } as const;
 const positive = { low: 0.1, high: 3 };
 const inUnit = { low: -0.9, high: 0.9 };
 
+/** e to the power of each element. Gradient: yes. @see PyTorch `torch.exp` */
 export const exp = unary('exp', {
   autocast: 'float32 on cuda',
   doc: 'e to the power of each element.',
@@ -30,12 +37,14 @@ export const exp = unary('exp', {
   saves: savesOutput,
   vjp: (ctx, g) => [g.mul(ctx.output(0))],
 });
+/** 2 to the power of each element. Gradient: yes. @see PyTorch `torch.exp2` */
 export const exp2 = unary('exp2', {
   doc: '2 to the power of each element.',
   expression: 'm::exp2(x)',
   saves: savesOutput,
   vjp: (ctx, g) => [g.mul(ctx.output(0)).mul(Math.LN2)],
 });
+/** exp(x) - 1, exact for small x. Gradient: yes. @see PyTorch `torch.expm1` */
 export const expm1 = unary('expm1', {
   autocast: 'float32 on cuda',
   doc: 'exp(x) - 1, exact for small x.',
@@ -43,6 +52,7 @@ export const expm1 = unary('expm1', {
   saves: savesOutput,
   vjp: (ctx, g) => [g.mul(ctx.output(0).add(1))],
 });
+/** Natural logarithm; NaN for negative elements, -infinity for 0. Gradient: yes. @see PyTorch `torch.log` */
 export const log = unary('log', {
   autocast: 'float32 on cuda',
   doc: 'Natural logarithm.',
@@ -51,6 +61,7 @@ export const log = unary('log', {
   saves: savesInput,
   vjp: (ctx, g) => [g.div(ctx.input(0))],
 });
+/** Logarithm to base 2. Gradient: yes. @see PyTorch `torch.log2` */
 export const log2 = unary('log2', {
   autocast: 'float32 on cuda',
   doc: 'Logarithm to base 2.',
@@ -59,6 +70,7 @@ export const log2 = unary('log2', {
   saves: savesInput,
   vjp: (ctx, g) => [g.div(ctx.input(0).mul(Math.LN2))],
 });
+/** Logarithm to base 10. Gradient: yes. @see PyTorch `torch.log10` */
 export const log10 = unary('log10', {
   autocast: 'float32 on cuda',
   doc: 'Logarithm to base 10.',
@@ -67,6 +79,7 @@ export const log10 = unary('log10', {
   saves: savesInput,
   vjp: (ctx, g) => [g.div(ctx.input(0).mul(Math.LN10))],
 });
+/** log(1 + x), exact for small x. Gradient: yes. @see PyTorch `torch.log1p` */
 export const log1p = unary('log1p', {
   autocast: 'float32 on cuda',
   doc: 'log(1 + x), exact for small x.',
@@ -75,6 +88,7 @@ export const log1p = unary('log1p', {
   saves: savesInput,
   vjp: (ctx, g) => [g.div(ctx.input(0).add(1))],
 });
+/** Square root; NaN for negative elements. Gradient: yes, infinite at 0. @see PyTorch `torch.sqrt` */
 export const sqrt = unary('sqrt', {
   doc: 'Square root; NaN for negative elements.',
   expression: 'm::sqrt(x)',
@@ -82,6 +96,7 @@ export const sqrt = unary('sqrt', {
   saves: savesOutput,
   vjp: (ctx, g) => [g.div(ctx.output(0).mul(2))],
 });
+/** One over the square root; infinity for 0. Gradient: yes. @see PyTorch `torch.rsqrt` */
 export const rsqrt = unary('rsqrt', {
   autocast: 'float32 on cuda',
   doc: 'One over the square root.',
@@ -90,6 +105,7 @@ export const rsqrt = unary('rsqrt', {
   saves: savesOutput,
   vjp: (ctx, g) => [g.mul(ctx.output(0).pow(3)).mul(-0.5)],
 });
+/** One over each element; infinity for 0. Gradient: yes. @see PyTorch `torch.reciprocal` */
 export const reciprocal = unary('reciprocal', {
   autocast: 'float32 on cuda',
   doc: 'One over each element.',
@@ -98,18 +114,21 @@ export const reciprocal = unary('reciprocal', {
   saves: savesOutput,
   vjp: (ctx, g) => [g.mul(ctx.output(0).square()).neg()],
 });
+/** Sine, of radians. Gradient: yes. @see PyTorch `torch.sin` */
 export const sin = unary('sin', {
   doc: 'Sine, of radians.',
   expression: 'm::sin(x)',
   saves: savesInput,
   vjp: (ctx, g) => [g.mul(ctx.input(0).cos())],
 });
+/** Cosine, of radians. Gradient: yes. @see PyTorch `torch.cos` */
 export const cos = unary('cos', {
   doc: 'Cosine, of radians.',
   expression: 'm::cos(x)',
   saves: savesInput,
   vjp: (ctx, g) => [g.mul(ctx.input(0).sin().neg())],
 });
+/** Tangent, of radians. Gradient: yes. @see PyTorch `torch.tan` */
 export const tan = unary('tan', {
   autocast: 'float32 on cuda',
   doc: 'Tangent, of radians.',
@@ -118,6 +137,7 @@ export const tan = unary('tan', {
   saves: savesOutput,
   vjp: (ctx, g) => [g.mul(ctx.output(0).square().add(1))],
 });
+/** Inverse sine, in radians; NaN outside [-1, 1]. Gradient: yes. @see PyTorch `torch.asin` */
 export const asin = unary('asin', {
   autocast: 'float32 on cuda',
   doc: 'Inverse sine, in radians.',
@@ -126,6 +146,7 @@ export const asin = unary('asin', {
   saves: savesInput,
   vjp: (ctx, g) => [g.mul(ctx.input(0).square().neg().add(1).rsqrt())],
 });
+/** Inverse cosine, in radians; NaN outside [-1, 1]. Gradient: yes. @see PyTorch `torch.acos` */
 export const acos = unary('acos', {
   autocast: 'float32 on cuda',
   doc: 'Inverse cosine, in radians.',
@@ -134,12 +155,14 @@ export const acos = unary('acos', {
   saves: savesInput,
   vjp: (ctx, g) => [g.mul(ctx.input(0).square().neg().add(1).rsqrt()).neg()],
 });
+/** Inverse tangent, in radians. Gradient: yes. @see PyTorch `torch.atan` */
 export const atan = unary('atan', {
   doc: 'Inverse tangent, in radians.',
   expression: 'm::atan(x)',
   saves: savesInput,
   vjp: (ctx, g) => [g.div(ctx.input(0).square().add(1))],
 });
+/** Hyperbolic sine. Gradient: yes. @see PyTorch `torch.sinh` */
 export const sinh = unary('sinh', {
   autocast: 'float32 on cuda',
   doc: 'Hyperbolic sine.',
@@ -147,6 +170,7 @@ export const sinh = unary('sinh', {
   saves: savesInput,
   vjp: (ctx, g) => [g.mul(ctx.input(0).cosh())],
 });
+/** Hyperbolic cosine. Gradient: yes. @see PyTorch `torch.cosh` */
 export const cosh = unary('cosh', {
   autocast: 'float32 on cuda',
   doc: 'Hyperbolic cosine.',
@@ -154,12 +178,14 @@ export const cosh = unary('cosh', {
   saves: savesInput,
   vjp: (ctx, g) => [g.mul(ctx.input(0).sinh())],
 });
+/** Inverse hyperbolic sine. Gradient: yes. @see PyTorch `torch.asinh` */
 export const asinh = unary('asinh', {
   doc: 'Inverse hyperbolic sine.',
   expression: 'm::asinh(x)',
   saves: savesInput,
   vjp: (ctx, g) => [g.mul(ctx.input(0).square().add(1).rsqrt())],
 });
+/** Inverse hyperbolic cosine; NaN below 1. Gradient: yes. @see PyTorch `torch.acosh` */
 export const acosh = unary('acosh', {
   doc: 'Inverse hyperbolic cosine.',
   expression: 'm::acosh(x)',
@@ -167,6 +193,7 @@ export const acosh = unary('acosh', {
   saves: savesInput,
   vjp: (ctx, g) => [g.mul(ctx.input(0).square().sub(1).rsqrt())],
 });
+/** Inverse hyperbolic tangent; NaN outside [-1, 1]. Gradient: yes. @see PyTorch `torch.atanh` */
 export const atanh = unary('atanh', {
   doc: 'Inverse hyperbolic tangent.',
   expression: 'm::atanh(x)',
@@ -174,18 +201,21 @@ export const atanh = unary('atanh', {
   saves: savesInput,
   vjp: (ctx, g) => [g.div(ctx.input(0).square().neg().add(1))],
 });
+/** Error function. Gradient: yes. @see PyTorch `torch.erf` */
 export const erf = unary('erf', {
   doc: 'Error function.',
   expression: 'm::erf(x)',
   saves: savesInput,
   vjp: (ctx, g) => [g.mul(ctx.input(0).square().neg().exp()).mul(2 / Math.sqrt(Math.PI))],
 });
+/** One minus the error function. Gradient: yes. @see PyTorch `torch.erfc` */
 export const erfc = unary('erfc', {
   doc: 'One minus the error function.',
   expression: 'm::erfc(x)',
   saves: savesInput,
   vjp: (ctx, g) => [g.mul(ctx.input(0).square().neg().exp()).mul(-2 / Math.sqrt(Math.PI))],
 });
+/** Each element with its sign changed; unsigned ones wrap around. Gradient: yes. @throws DtypeError for bool @see PyTorch `torch.neg` */
 export const neg = unary('neg', {
   doc: 'Each element with its sign changed.',
   expression: '-x',
@@ -193,6 +223,7 @@ export const neg = unary('neg', {
   refuses: ([x]) => (x?.dtype === bool ? 'a bool tensor has no sign; use logicalNot' : null),
   vjp: (_ctx, g) => [g.neg()],
 });
+/** Absolute value. Gradient: yes, 0 at 0. @see PyTorch `torch.abs` */
 export const abs = unary('abs', {
   doc: 'Absolute value; its gradient at 0 is 0.',
   expression: 'm::abs(x)',
@@ -200,6 +231,7 @@ export const abs = unary('abs', {
   saves: savesInput,
   vjp: (ctx, g) => [g.mul(ctx.input(0).sign())],
 });
+/** Each element times itself. Gradient: yes. @see PyTorch `torch.square` */
 export const square = unary('square', {
   doc: 'Each element times itself.',
   expression: 'x * x',
@@ -211,8 +243,11 @@ export const square = unary('square', {
 /** The ops whose gradient is zero almost everywhere. */
 const zeroGradient: Definition['vjp'] = (_ctx, g) => [g.zerosLike()];
 
+/** -1, 0 or 1. Gradient: 0. @see PyTorch `torch.sign` */
 export const sign = unary('sign', { doc: '-1, 0 or 1.', expression: 'm::sign(x)', classes: 'A', vjp: zeroGradient });
+/** The largest integer not above each element, in the same dtype. Gradient: 0. @see PyTorch `torch.floor` */
 export const floor = unary('floor', { doc: 'The next integer below.', expression: 'm::floor(x)', classes: 'A', vjp: zeroGradient });
+/** The smallest integer not below each element, in the same dtype. Gradient: 0. @see PyTorch `torch.ceil` */
 export const ceil = unary('ceil', { doc: 'The next integer above.', expression: 'm::ceil(x)', classes: 'A', vjp: zeroGradient });
 const roundOp = definePointwise<None>('round', 1, {
   doc: 'The nearest integer, halves to even.',
@@ -229,9 +264,9 @@ export interface RoundOptions {
 }
 
 /**
- * The nearest integer, or the nearest number of so many decimals; halves to even. Gradient: 0.
+ * The nearest integer, or with `decimals` (0) the nearest number of so many digits; halves to even. Shape and dtype stay. Gradient: 0.
  *
- * @throws ArgumentError for decimals that are no integer, or of integers
+ * @throws ArgumentError for decimals that are no integer, or not 0 where the dtype is not floating; for what is no tensor
  * @see PyTorch `torch.round`
  */
 export function round(input: Tensor, options: RoundOptions = {}): Tensor {
@@ -251,10 +286,14 @@ addMethod('round', function (options?: RoundOptions) {
 addMethod('round_', function (options?: RoundOptions) {
   return options === undefined ? dispatchOne(roundOp, [this], NO_PARAMS, this) : this.copy_(round(this, options));
 });
+/** The integer part, towards zero, in the same dtype. Gradient: 0. @see PyTorch `torch.trunc` */
 export const trunc = unary('trunc', { doc: 'The integer part, towards zero.', expression: 'm::trunc(x)', classes: 'A', vjp: zeroGradient });
 
+/** Whether each element is NaN, as bool. Gradient: none. @see PyTorch `torch.isnan` */
 export const isnan = unary('isnan', { doc: 'Whether each element is NaN.', expression: 'x != x', classes: 'A', result: 'BOOL', vjp: 'not-differentiable' });
+/** Whether each element is infinite, of either sign, as bool. Gradient: none. @see PyTorch `torch.isinf` */
 export const isinf = unary('isinf', { doc: 'Whether each element is infinite.', expression: 'm::is_inf(x)', classes: 'A', result: 'BOOL', vjp: 'not-differentiable' });
+/** Whether each element is neither infinite nor NaN, as bool. Gradient: none. @see PyTorch `torch.isfinite` */
 export const isfinite = unary('isfinite', {
   doc: 'Whether each element is neither infinite nor NaN.',
   expression: 'm::is_finite(x)',
@@ -262,111 +301,77 @@ export const isfinite = unary('isfinite', {
   result: 'BOOL',
   vjp: 'not-differentiable',
 });
+/** Whether each element is 0, as bool. Gradient: none. @see PyTorch `torch.logical_not` */
 export const logicalNot = unary('logicalNot', { doc: 'Whether each element is 0.', expression: 'x == T(0)', classes: 'A', result: 'BOOL', vjp: 'not-differentiable' });
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** e to the power of each element. Gradient: yes. */
-    exp(): Tensor;
-    exp_(): this;
-    /** 2 to the power of each element. Gradient: yes. */
-    exp2(): Tensor;
-    exp2_(): this;
-    /** exp(x) - 1, exact for small x. Gradient: yes. */
-    expm1(): Tensor;
-    expm1_(): this;
-    /** Natural logarithm. Gradient: yes. */
-    log(): Tensor;
-    log_(): this;
-    /** Logarithm to base 2. Gradient: yes. */
-    log2(): Tensor;
-    log2_(): this;
-    /** Logarithm to base 10. Gradient: yes. */
-    log10(): Tensor;
-    log10_(): this;
-    /** log(1 + x), exact for small x. Gradient: yes. */
-    log1p(): Tensor;
-    log1p_(): this;
-    /** Square root; NaN for negative elements. Gradient: yes. */
-    sqrt(): Tensor;
-    sqrt_(): this;
-    /** One over the square root. Gradient: yes. */
-    rsqrt(): Tensor;
-    rsqrt_(): this;
-    /** One over each element. Gradient: yes. */
-    reciprocal(): Tensor;
-    reciprocal_(): this;
-    /** Sine, of radians. Gradient: yes. */
-    sin(): Tensor;
-    sin_(): this;
-    /** Cosine, of radians. Gradient: yes. */
-    cos(): Tensor;
-    cos_(): this;
-    /** Tangent, of radians. Gradient: yes. */
-    tan(): Tensor;
-    tan_(): this;
-    /** Inverse sine, in radians. Gradient: yes. */
-    asin(): Tensor;
-    asin_(): this;
-    /** Inverse cosine, in radians. Gradient: yes. */
-    acos(): Tensor;
-    acos_(): this;
-    /** Inverse tangent, in radians. Gradient: yes. */
-    atan(): Tensor;
-    atan_(): this;
-    /** Hyperbolic sine. Gradient: yes. */
-    sinh(): Tensor;
-    sinh_(): this;
-    /** Hyperbolic cosine. Gradient: yes. */
-    cosh(): Tensor;
-    cosh_(): this;
-    /** Inverse hyperbolic sine. Gradient: yes. */
-    asinh(): Tensor;
-    asinh_(): this;
-    /** Inverse hyperbolic cosine. Gradient: yes. */
-    acosh(): Tensor;
-    acosh_(): this;
-    /** Inverse hyperbolic tangent. Gradient: yes. */
-    atanh(): Tensor;
-    atanh_(): this;
-    /** Error function. Gradient: yes. */
-    erf(): Tensor;
-    erf_(): this;
-    /** One minus the error function. Gradient: yes. */
-    erfc(): Tensor;
-    erfc_(): this;
-    /** Each element with its sign changed. Gradient: yes. */
-    neg(): Tensor;
-    neg_(): this;
-    /** Absolute value. Gradient: yes, 0 at 0. */
-    abs(): Tensor;
-    abs_(): this;
-    /** Each element times itself. Gradient: yes. */
-    square(): Tensor;
-    square_(): this;
-    /** -1, 0 or 1. */
-    sign(): Tensor;
-    sign_(): this;
-    /** The next integer below. */
-    floor(): Tensor;
-    floor_(): this;
-    /** The next integer above. */
-    ceil(): Tensor;
-    ceil_(): this;
-    /** The nearest integer, halves to even. */
-    round(options?: RoundOptions): Tensor;
-    round_(options?: RoundOptions): this;
-    /** The integer part, towards zero. */
-    trunc(): Tensor;
-    trunc_(): this;
-    /** Whether each element is NaN. */
-    isnan(): Tensor;
-    /** Whether each element is infinite. */
-    isinf(): Tensor;
-    /** Whether each element is neither infinite nor NaN. */
-    isfinite(): Tensor;
-    /** Whether each element is 0. */
-    logicalNot(): Tensor;
-    logicalNot_(): this;
+    /** {@link exp}: e to the power of each element. */ exp(): Tensor;
+    /** {@link exp} in place; see {@link Tensor.add_}. */ exp_(): this;
+    /** {@link exp2}: 2 to the power of each element. */ exp2(): Tensor;
+    /** {@link exp2} in place; see {@link Tensor.add_}. */ exp2_(): this;
+    /** {@link expm1}: exp(x) - 1, exact for small x. */ expm1(): Tensor;
+    /** {@link expm1} in place; see {@link Tensor.add_}. */ expm1_(): this;
+    /** {@link log}: natural logarithm. */ log(): Tensor;
+    /** {@link log} in place; see {@link Tensor.add_}. */ log_(): this;
+    /** {@link log2}: logarithm to base 2. */ log2(): Tensor;
+    /** {@link log2} in place; see {@link Tensor.add_}. */ log2_(): this;
+    /** {@link log10}: logarithm to base 10. */ log10(): Tensor;
+    /** {@link log10} in place; see {@link Tensor.add_}. */ log10_(): this;
+    /** {@link log1p}: log(1 + x), exact for small x. */ log1p(): Tensor;
+    /** {@link log1p} in place; see {@link Tensor.add_}. */ log1p_(): this;
+    /** {@link sqrt}: square root. */ sqrt(): Tensor;
+    /** {@link sqrt} in place; see {@link Tensor.add_}. */ sqrt_(): this;
+    /** {@link rsqrt}: one over the square root. */ rsqrt(): Tensor;
+    /** {@link rsqrt} in place; see {@link Tensor.add_}. */ rsqrt_(): this;
+    /** {@link reciprocal}: one over each element. */ reciprocal(): Tensor;
+    /** {@link reciprocal} in place; see {@link Tensor.add_}. */ reciprocal_(): this;
+    /** {@link sin}: sine, of radians. */ sin(): Tensor;
+    /** {@link sin} in place; see {@link Tensor.add_}. */ sin_(): this;
+    /** {@link cos}: cosine, of radians. */ cos(): Tensor;
+    /** {@link cos} in place; see {@link Tensor.add_}. */ cos_(): this;
+    /** {@link tan}: tangent, of radians. */ tan(): Tensor;
+    /** {@link tan} in place; see {@link Tensor.add_}. */ tan_(): this;
+    /** {@link asin}: inverse sine, in radians. */ asin(): Tensor;
+    /** {@link asin} in place; see {@link Tensor.add_}. */ asin_(): this;
+    /** {@link acos}: inverse cosine, in radians. */ acos(): Tensor;
+    /** {@link acos} in place; see {@link Tensor.add_}. */ acos_(): this;
+    /** {@link atan}: inverse tangent, in radians. */ atan(): Tensor;
+    /** {@link atan} in place; see {@link Tensor.add_}. */ atan_(): this;
+    /** {@link sinh}: hyperbolic sine. */ sinh(): Tensor;
+    /** {@link sinh} in place; see {@link Tensor.add_}. */ sinh_(): this;
+    /** {@link cosh}: hyperbolic cosine. */ cosh(): Tensor;
+    /** {@link cosh} in place; see {@link Tensor.add_}. */ cosh_(): this;
+    /** {@link asinh}: inverse hyperbolic sine. */ asinh(): Tensor;
+    /** {@link asinh} in place; see {@link Tensor.add_}. */ asinh_(): this;
+    /** {@link acosh}: inverse hyperbolic cosine. */ acosh(): Tensor;
+    /** {@link acosh} in place; see {@link Tensor.add_}. */ acosh_(): this;
+    /** {@link atanh}: inverse hyperbolic tangent. */ atanh(): Tensor;
+    /** {@link atanh} in place; see {@link Tensor.add_}. */ atanh_(): this;
+    /** {@link erf}: error function. */ erf(): Tensor;
+    /** {@link erf} in place; see {@link Tensor.add_}. */ erf_(): this;
+    /** {@link erfc}: one minus the error function. */ erfc(): Tensor;
+    /** {@link erfc} in place; see {@link Tensor.add_}. */ erfc_(): this;
+    /** {@link neg}: each element with its sign changed. */ neg(): Tensor;
+    /** {@link neg} in place; see {@link Tensor.add_}. */ neg_(): this;
+    /** {@link abs}: absolute value. */ abs(): Tensor;
+    /** {@link abs} in place; see {@link Tensor.add_}. */ abs_(): this;
+    /** {@link square}: each element times itself. */ square(): Tensor;
+    /** {@link square} in place; see {@link Tensor.add_}. */ square_(): this;
+    /** {@link sign}: -1, 0 or 1. */ sign(): Tensor;
+    /** {@link sign} in place; see {@link Tensor.add_}. */ sign_(): this;
+    /** {@link floor}: the largest integer not above each element, in the same dtype. */ floor(): Tensor;
+    /** {@link floor} in place; see {@link Tensor.add_}. */ floor_(): this;
+    /** {@link ceil}: the smallest integer not below each element, in the same dtype. */ ceil(): Tensor;
+    /** {@link ceil} in place; see {@link Tensor.add_}. */ ceil_(): this;
+    /** {@link round}: the nearest integer, halves to even. */ round(options?: RoundOptions): Tensor;
+    /** {@link round} in place; see {@link Tensor.add_}. */ round_(options?: RoundOptions): this;
+    /** {@link trunc}: the integer part, towards zero, in the same dtype. */ trunc(): Tensor;
+    /** {@link trunc} in place; see {@link Tensor.add_}. */ trunc_(): this;
+    /** {@link isnan}: whether each element is NaN, as bool. */ isnan(): Tensor;
+    /** {@link isinf}: whether each element is infinite, of either sign, as bool. */ isinf(): Tensor;
+    /** {@link isfinite}: whether each element is neither infinite nor NaN, as bool. */ isfinite(): Tensor;
+    /** {@link logicalNot}: whether each element is 0, as bool. */ logicalNot(): Tensor;
+    /** {@link logicalNot} in place; see {@link Tensor.add_}. */ logicalNot_(): this;
   }
 }

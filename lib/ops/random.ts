@@ -1,4 +1,9 @@
-/** Random tensors. Numbers depend on seed, draw and global element index only: the same on every device and mesh. */
+/**
+ * Random tensors. Numbers depend on seed, draw and global element index only: the same on every device and mesh.
+ *
+ * Factories take a shape and {@link RandomOptions}: `dtype` (the default floating one), `device` (the default one), `generator`, `requiresGrad`, `pinMemory`.
+ * Methods that fill keep shape, dtype and device; integers get numbers rounded towards zero. Their gradient is 0: nothing flows to what was there.
+ */
 import { type Device, device as deviceOf, getDefaultDevice } from '../core/device.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { bool, type DType, getDefaultDtype, int64 } from '../core/dtype.js';
@@ -64,23 +69,36 @@ function draw(op: Op<Draw>, shape: Shape, dtype: DType, first: number, second: n
   return finish(t, options);
 }
 
-/** Uniform numbers in [0, 1). @throws ArgumentError for bad sizes */
+/**
+ * Uniform numbers in [0, 1). Shapes: `size`. Dtypes: the default floating one, or `dtype`. Gradient: none.
+ *
+ * @throws ArgumentError for bad sizes; DeviceError for a device that is not there; AutogradError for requiresGrad of integers
+ * @see PyTorch `torch.rand`
+ */
 export function rand(size: Shape, options: RandomOptions = {}): Tensor {
   return draw(uniformOp, size, options.dtype ?? getDefaultDtype(), 0, 1, options, 'rand');
 }
 
-/** Standard normal numbers. @throws ArgumentError for bad sizes */
+/**
+ * Normal numbers of mean 0 and standard deviation 1. Shapes: `size`. Dtypes: the default floating one, or `dtype`. Gradient: none.
+ *
+ * @throws ArgumentError for bad sizes; DeviceError for a device that is not there; AutogradError for requiresGrad of integers
+ * @see PyTorch `torch.randn`
+ */
 export function randn(size: Shape, options: RandomOptions = {}): Tensor {
   return draw(normalOp, size, options.dtype ?? getDefaultDtype(), 0, 1, options, 'randn');
 }
 
 /**
- * Normal numbers of a given mean and standard deviation; either may be a tensor that gives one for each element, and then its shape (or the
- * shape both broadcast to) is the result's. Gradient: none for numbers, both for tensors.
+ * Normal numbers of a given mean and standard deviation; either may be a tensor that gives one for each element. Shapes: `size` (`[]`) for numbers, else
+ * the one that both broadcast to. Dtypes: the default floating one or `dtype`; of tensors, that of the mean or else of `std`. Gradient: none for numbers,
+ * both for tensors.
  *
- * @throws ArgumentError for bad sizes
+ * @throws ArgumentError for bad sizes and a number below 0 (or NaN) as `std`; ShapeError, DeviceError for tensors that do not meet
+ * @see PyTorch `torch.normal`
  */
 export function normal(mean: number, std: number, size: Shape, options?: RandomOptions): Tensor;
+/** {@link normal} of which one is a tensor. */
 export function normal(mean: Tensor | number, std: Tensor | number, size?: null, options?: Pick<RandomOptions, 'generator'>): Tensor;
 export function normal(mean: Tensor | number, std: Tensor | number, size: Shape | null = null, options: RandomOptions = {}): Tensor {
   if (typeof std === 'number') requireSpread(std, 'normal');
@@ -97,8 +115,14 @@ function requireSpread(std: number, op: string): void {
   if (!(std >= 0)) throw new ArgumentError(`${op}: expected a standard deviation of 0 or more, got ${std}`, { op, std });
 }
 
-/** Integers in [low, high), or in [0, high) without `low`, as int64. @throws ArgumentError if the range is empty */
+/**
+ * Integers in [low, high), or in [0, high) without `low`. Shapes: `size`. Dtypes: int64, or `dtype`, also a floating one. Gradient: none.
+ *
+ * @throws ArgumentError for bad sizes, bounds that are no integers or not low < high, and an integer dtype that does not hold them; DeviceError
+ * @see PyTorch `torch.randint`
+ */
 export function randint(low: number, high: number, size: Shape, options?: RandomOptions): Tensor;
+/** {@link randint} from 0. */
 export function randint(high: number, size: Shape, options?: RandomOptions): Tensor;
 export function randint(...args: [number, number, Shape, RandomOptions?] | [number, Shape, RandomOptions?]): Tensor {
   const [low, high, size, options = {}] = typeof args[1] === 'number' ? (args as [number, number, Shape, RandomOptions?]) : [0, ...(args as [number, Shape, RandomOptions?])];
@@ -117,7 +141,12 @@ function requireRange(dtype: DType, low: number, high: number, op: string): void
   if (low < min || high - 1 > max) throw new ArgumentError(`${op}: ${dtype.name} does not hold all integers from ${low} to ${high - 1}`, { op, low, high, dtype: dtype.name });
 }
 
-/** The integers 0 to n - 1 in random order, as int64. */
+/**
+ * The integers 0 to n - 1 in random order. Shapes: `[n]`. Dtypes: int64, or `dtype`. Gradient: none.
+ *
+ * @throws ArgumentError if `n` is no non-negative integer; DeviceError for a device that is not there; AutogradError for requiresGrad
+ * @see PyTorch `torch.randperm`
+ */
 export function randperm(n: number, options: RandomOptions = {}): Tensor {
   const keys = randint(0, 2 ** 52, [n], { ...options, dtype: int64 });
   const order = keys.argsort(0);
@@ -125,18 +154,24 @@ export function randperm(n: number, options: RandomOptions = {}): Tensor {
 }
 
 const like = (input: Tensor, options: RandomOptions): RandomOptions => ({ dtype: input.dtype, device: input.device, ...options });
-/** Uniform numbers in the shape, dtype and device of `input`. */
+/** {@link rand} in the shape, dtype and device of `input`, unless options say others. @see PyTorch `torch.rand_like` */
 export const randLike = (input: Tensor, options: RandomOptions = {}): Tensor => rand(input.shape, like(input, options));
-/** Standard normal numbers in the shape, dtype and device of `input`. */
+/** {@link randn} in the shape, dtype and device of `input`, unless options say others. @see PyTorch `torch.randn_like` */
 export const randnLike = (input: Tensor, options: RandomOptions = {}): Tensor => randn(input.shape, like(input, options));
 
-/** Integers in [low, high) in the shape, dtype and device of `input`. @throws ArgumentError if the range is empty */
+/**
+ * {@link randint} in [low, high), in the shape, dtype and device of `input`, unless options say others.
+ *
+ * @throws ArgumentError if the range is empty, or the dtype does not hold it
+ * @see PyTorch `torch.randint_like`
+ */
 export const randintLike = (input: Tensor, low: number, high: number, options: RandomOptions = {}): Tensor => randint(low, high, input.shape, like(input, options));
 
 /**
- * Draws 1 with the probability that each element gives, else 0.
+ * 1 with the probability that each element gives, else 0. Shape and dtype of the input. Options: `generator`. Gradient: none.
  *
- * @throws ArgumentError for what is no probability, on the CPU, which looks at the values; on a GPU nobody waits for them
+ * @throws ArgumentError for what is no probability, on the CPU, which looks at the values (and blocks); on a GPU nobody waits for them
+ * @see PyTorch `torch.bernoulli`
  */
 export function bernoulli(input: Tensor, options: RandomOptions = {}): Tensor {
   requireTensor(input, 'bernoulli');
@@ -154,9 +189,13 @@ function requireOnCpu(input: Tensor, isRight: (t: Tensor) => Tensor, message: st
 }
 
 /**
- * Indices drawn with the given weights (last dim), each at most once unless `replacement` is set. Gradient: none.
+ * Indices drawn with the weights of the last dim, which need not add up to 1; each at most once unless `replacement` (false) is set.
  *
- * @throws ArgumentError for counts that are not there and, on the CPU, weights that are negative, not finite or all 0
+ * Shapes: `[..., n]` gives `[..., numSamples]`. Dtypes: any weights (computed in float32), int64 result. Gradient: none.
+ *
+ * @throws ArgumentError for a count below 1, or above n without replacement; and on the CPU, which looks at the values (and blocks), for weights that are
+ * negative, not finite, all 0, or too few above 0
+ * @see PyTorch `torch.multinomial`
  */
 export function multinomial(weights: Tensor, numSamples: number, options: { replacement?: boolean; generator?: Generator } = {}): Tensor {
   requireTensor(weights, 'multinomial');
@@ -213,10 +252,12 @@ const dropoutOp: Op<Dropout> = defineOp<Dropout>({
 });
 
 /**
- * With `training`, sets elements to 0 with probability `p` and scales the others by 1 / (1 - p); else returns the input.
+ * With `training` (true), sets elements to 0 with probability `p` (0.5) and scales the others by 1 / (1 - p); else, or for p = 0, returns the input itself.
  *
- * @throws ArgumentError unless 0 <= p <= 1
- * @see Srivastava et al., JMLR 15 (2014)
+ * Shape and dtype stay. Gradient: yes, the same mask and scale.
+ *
+ * @throws ArgumentError unless 0 <= p <= 1, or for no tensor
+ * @see PyTorch `torch.nn.functional.dropout`; Srivastava et al., JMLR 15 (2014)
  */
 export function dropout(input: Tensor, p = 0.5, training = true, { generator = defaultGenerator }: { generator?: Generator } = {}): Tensor {
   requireTensor(input, 'dropout');
@@ -260,21 +301,30 @@ addMethod('dropout', function (p?: number, training?: boolean, options?: { gener
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Fills with uniform numbers in [low, high). */
+    /** Fills with uniform numbers in [low, high), by default [0, 1). @throws ArgumentError unless low <= high; InPlaceError as {@link Tensor.add_} */
     uniform_(low?: number, high?: number, options?: RandomOptions): this;
-    /** Fills with normal numbers. */
+    /** Fills with normal numbers of mean 0 and standard deviation 1 if not given. @throws ArgumentError for std below 0; InPlaceError as {@link Tensor.add_} */
     normal_(mean?: number, std?: number, options?: RandomOptions): this;
-    /** Fills with ones, with probability p, and zeros. */
+    /** Fills with ones, with probability p (0.5, a number), and zeros. @throws ArgumentError unless 0 <= p <= 1; InPlaceError as {@link Tensor.add_} */
     bernoulli_(p?: number, options?: RandomOptions): this;
-    /** Fills with integers in [low, high); without `high`, with all that the dtype holds exactly. */
+    /**
+     * Fills with integers in [low, high), from 0; without `high`, up to all that the dtype holds exactly (at most 2^53).
+     *
+     * @throws ArgumentError for integers, unless low < high and the dtype holds them; KernelError for floating dtypes unless low < high; InPlaceError as
+     * {@link Tensor.add_}
+     */
     random_(low?: number, high?: number | null, options?: RandomOptions): this;
-    /** Fills with exponentially distributed numbers of the given rate. @throws ArgumentError */
+    /**
+     * Fills with exponentially distributed numbers of rate `lambd` (1), of mean 1 / lambd.
+     *
+     * @throws ArgumentError unless the rate is above 0; InPlaceError as {@link Tensor.add_}
+     */
     exponential_(lambd?: number, options?: RandomOptions): this;
-    /** Ones with the probability that each element gives, else zeros. */
+    /** Ones with the probability that each element gives, else zeros; the same as {@link bernoulli}. */
     bernoulli(options?: RandomOptions): Tensor;
-    /** Indices drawn with the weights of the last dim. @throws ArgumentError */
+    /** Indices drawn with the weights of the last dim; the same as {@link multinomial}. */
     multinomial(numSamples: number, options?: { replacement?: boolean; generator?: Generator }): Tensor;
-    /** Elements set to 0 with probability p, others scaled by 1 / (1 - p). Gradient: yes. @throws ArgumentError */
+    /** Elements set to 0 with probability p, others scaled by 1 / (1 - p); the same as {@link dropout}. */
     dropout(p?: number, training?: boolean, options?: { generator?: Generator }): Tensor;
   }
 }

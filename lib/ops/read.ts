@@ -1,4 +1,4 @@
-/** Values out of tensors: item, tolist, toTypedArray (blocking); read, itemAsync (not blocking). */
+/** Values out of tensors: item, tolist, toTypedArray (blocking); read, itemAsync (not blocking). Any shape, layout, dtype and device; no gradient. */
 import { bool } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
 import { formatShape, type Shape } from '../core/shape.js';
@@ -81,19 +81,30 @@ addMethod('tolist', function () {
 declare module '../core/tensor.js' {
   interface Tensor {
     /**
-     * The value of a tensor of one element: a boolean for bool, a bigint for an int64 that no number holds exactly. Blocks until
-     * it is known.
+     * The value of a tensor of one element, of any number of dims: a boolean for bool, a bigint for an int64 that no number holds exactly, else a number.
+     * Blocks until it is known.
      *
-     * @throws ShapeError; KernelError of an op before it
+     * @throws ShapeError for any other number of elements; KernelError of an op before it; FreedError if the memory was freed
+     * @see PyTorch `torch.Tensor.item`
      */
     item<T extends number | bigint | boolean = number>(): T;
-    /** The values in nested arrays. Blocks until they are known. */
+    /**
+     * The values in arrays nested as the dims, each as {@link Tensor.item} gives it; of no dims, the value. Blocks until they are known.
+     *
+     * @throws KernelError of an op before it; FreedError if the memory was freed
+     * @see PyTorch `torch.Tensor.tolist`
+     */
     tolist(): NestedValues;
-    /** The elements, row-major; 16-bit floats widened to float32, int64 as BigInt64Array. Blocks until they are known. */
+    /**
+     * The elements, row-major, in an array of their own: 16-bit floats widened to Float32Array, int64 as BigInt64Array, bool as Uint8Array of 0 and 1.
+     * Blocks until they are known.
+     *
+     * @throws KernelError of an op before it; FreedError if the memory was freed
+     */
     toTypedArray(): TypedArray;
-    /** The elements, row-major, without blocking the event loop. @throws KernelError of an op before it */
+    /** {@link Tensor.toTypedArray} without blocking the event loop. The promise is rejected with what that throws. */
     read(): Promise<TypedArray>;
-    /** The value of a tensor of one element, without blocking the event loop. @throws ShapeError */
+    /** {@link Tensor.item} without blocking the event loop. The promise is rejected with what that throws. */
     itemAsync<T extends number | bigint | boolean = number>(): Promise<T>;
   }
 }

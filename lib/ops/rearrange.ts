@@ -1,4 +1,8 @@
-/** Shapes put together and taken apart, in views and joins: tile, repeatInterleave, rot90, hstack, tensorSplit, meshgrid and their like. */
+/**
+ * Shapes put together and taken apart, in views and joins: tile, repeatInterleave, rot90, hstack, tensorSplit, meshgrid and their like.
+ *
+ * Dtypes: all, kept; joins promote. Gradient: yes, to all tensors. Dims may be negative, from the end; one out of range is an IndexError.
+ */
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { broadcastShapes as broadcastPair, formatShape, type Shape, sameShape, wrapDim } from '../core/shape.js';
@@ -13,7 +17,13 @@ import { expand, reshape } from './view.js';
 
 const matrix = () => sampleTensor([3, 4]);
 
-/** The tensor repeated; missing counts are 1 in front. Gradient: yes. */
+/**
+ * The tensor repeated, a copy; of too few counts the missing ones are 1 in front, of more the tensor gets dims in front. Shapes: `[n]` with 2 gives
+ * `[2 n]`; `[m, n]` with 2 gives `[m, 2 n]`. Gradient: yes.
+ *
+ * @throws ArgumentError for a count that is no non-negative integer, or for no tensor
+ * @see PyTorch `torch.tile`
+ */
 export function tile(input: Tensor, ...counts: readonly (number | readonly number[])[]): Tensor {
   requireTensor(input, 'tile');
   const list = counts.flat() as number[];
@@ -28,10 +38,13 @@ defineComposite('tile', tile, {
 });
 
 /**
- * Each element (or slice of `dim`) repeated, next to itself. A tensor of counts gives each its own; then the size of the result must be
- * read unless `outputSize` says it. Without `dim` the input is flattened. Gradient: yes.
+ * Each element (or slice of `dim`) repeated, next to itself. A tensor of counts (one, or one for each; fractions are cut off) gives each its own; then the
+ * size of the result must be read, which blocks, unless `outputSize` says it. Without `dim` the input is flattened.
  *
- * @throws ArgumentError for a negative count. @throws ShapeError if counts and sizes differ
+ * Shapes: `[..., n, ...]` gives `[..., n * repeats, ...]`, or the sum of the counts. Gradient: yes.
+ *
+ * @throws ArgumentError for a negative count; ShapeError if counts and sizes differ; IndexError for the dim, and an outputSize above the sum of counts
+ * @see PyTorch `torch.repeat_interleave`
  */
 export function repeatInterleave(input: Tensor, repeats: number | Tensor, dim: number | null = null, { outputSize = null }: { outputSize?: number | null } = {}): Tensor {
   requireTensor(input, 'repeatInterleave');
@@ -63,7 +76,13 @@ defineComposite('repeatInterleave', repeatInterleave, {
   ],
 });
 
-/** A quarter turn in the plane of two dims, `k` times. Gradient: yes. @throws ArgumentError */
+/**
+ * Quarter turns in the plane of two dims, from the first towards the second, `k` (1) times; a negative k turns back. Shapes: sizes of the two dims
+ * exchanged for odd k. Gradient: yes.
+ *
+ * @throws ArgumentError for two equal dims or no tensor; IndexError for a dim out of range
+ * @see PyTorch `torch.rot90`
+ */
 export function rot90(input: Tensor, k = 1, dims: readonly [number, number] = [0, 1]): Tensor {
   requireTensor(input, 'rot90');
   const [a, b] = [wrapDim(dims[0], input.ndim, 'rot90'), wrapDim(dims[1], input.ndim, 'rot90')];
@@ -75,19 +94,25 @@ export function rot90(input: Tensor, k = 1, dims: readonly [number, number] = [0
 }
 defineComposite('rot90', rot90, { samples: () => [[matrix()], [matrix(), 2], [matrix(), -1, [0, 1]]] });
 
-/** Columns in reverse order. Gradient: yes. */
+/** Columns (dim 1) in reverse order, as a copy. Gradient: yes. @throws IndexError for fewer than two dims @see PyTorch `torch.fliplr` */
 export function fliplr(input: Tensor): Tensor {
   return flip(input, 1);
 }
 defineComposite('fliplr', fliplr, { samples: () => [[matrix()]] });
 
-/** Rows in reverse order. Gradient: yes. */
+/** Rows (dim 0) in reverse order, as a copy. Gradient: yes. @throws ArgumentError for no tensor @see PyTorch `torch.flipud` */
 export function flipud(input: Tensor): Tensor {
   return flip(input, 0);
 }
 defineComposite('flipud', flipud, { samples: () => [[matrix()]] });
 
-/** Pieces along a dim: `sections` of almost equal size, or cut at the indices given. Views. Gradient: yes. */
+/**
+ * Pieces along a dim (0), as views: `sections` of almost equal size (the first ones larger by 1), or cut at the indices given, which may be negative or
+ * beyond the end. Gradient: yes.
+ *
+ * @throws ArgumentError for a count that is no positive integer or no tensor; ShapeError, IndexError for a tensor without dims; IndexError for the dim
+ * @see PyTorch `torch.tensor_split`
+ */
 export function tensorSplit(input: Tensor, sections: number | readonly number[], dim = 0): Tensor[] {
   requireTensor(input, 'tensorSplit');
   const size = input.size(dim);
@@ -109,27 +134,27 @@ defineComposite('tensorSplit', tensorSplit, {
   ],
 });
 
-/** {@link tensorSplit} along dim 1, or dim 0 of a vector. */
+/** {@link tensorSplit} along dim 1, or dim 0 of a vector; sizes need not be divisible. @see PyTorch `torch.hsplit` */
 export function hsplit(input: Tensor, sections: number | readonly number[]): Tensor[] {
   return tensorSplit(input, sections, input.ndim === 1 ? 0 : 1);
 }
 defineComposite('hsplit', hsplit, { samples: () => [[matrix(), 2]] });
 
-/** {@link tensorSplit} along dim 0. */
+/** {@link tensorSplit} along dim 0; sizes need not be divisible. @see PyTorch `torch.vsplit` */
 export function vsplit(input: Tensor, sections: number | readonly number[]): Tensor[] {
   return tensorSplit(input, sections, 0);
 }
 defineComposite('vsplit', vsplit, { samples: () => [[matrix(), [1]]] });
 
-/** The tensor with at least one dim. A view. */
+/** The tensor with at least one dim: `[]` gives `[1]`, others themselves. A view. Gradient: yes. @see PyTorch `torch.atleast_1d` */
 export function atleast1d(input: Tensor): Tensor {
   return input.ndim >= 1 ? input : input.reshape([1]);
 }
-/** The tensor with at least two dims, new ones in front. A view. */
+/** The tensor with at least two dims: `[n]` gives `[1, n]`. A view. Gradient: yes. @see PyTorch `torch.atleast_2d` */
 export function atleast2d(input: Tensor): Tensor {
   return input.ndim >= 2 ? input : atleast1d(input).unsqueeze(0);
 }
-/** The tensor with at least three dims. A view. */
+/** The tensor with at least three dims: `[n]` gives `[1, n, 1]`, `[m, n]` gives `[m, n, 1]`. A view. Gradient: yes. @see PyTorch `torch.atleast_3d` */
 export function atleast3d(input: Tensor): Tensor {
   return input.ndim >= 3 ? input : atleast2d(input).unsqueeze(-1);
 }
@@ -137,20 +162,40 @@ defineComposite('atleast1d', atleast1d, { method: false, samples: () => [[sample
 defineComposite('atleast2d', atleast2d, { method: false, samples: () => [[sampleTensor([3])]] });
 defineComposite('atleast3d', atleast3d, { method: false, samples: () => [[sampleTensor([3])]] });
 
-/** Joins along dim 1, vectors along dim 0. Gradient: all. @throws ShapeError */
+/**
+ * Joins along dim 1, vectors along dim 0; dtypes promoted. Shapes: `[m, a]` and `[m, b]` give `[m, a + b]`. Gradient: all.
+ *
+ * @throws ShapeError if other sizes differ; DeviceError for two devices; ArgumentError for an empty list
+ * @see PyTorch `torch.hstack`
+ */
 export function hstack(tensors: readonly Tensor[]): Tensor {
   const list = tensors.map(atleast1d);
   return cat(list, list[0]?.ndim === 1 ? 0 : 1);
 }
-/** Joins along dim 0, vectors as rows. Gradient: all. @throws ShapeError */
+/**
+ * Joins along dim 0, vectors as rows; dtypes promoted. Shapes: `[a, n]` and `[n]` give `[a + 1, n]`. Gradient: all.
+ *
+ * @throws ShapeError if other sizes differ; DeviceError for two devices; ArgumentError for an empty list
+ * @see PyTorch `torch.vstack`
+ */
 export function vstack(tensors: readonly Tensor[]): Tensor {
   return cat(tensors.map(atleast2d), 0);
 }
-/** Joins along dim 2. Gradient: all. @throws ShapeError */
+/**
+ * Joins along dim 2, after {@link atleast3d}; dtypes promoted. Shapes: `[m, n]` twice gives `[m, n, 2]`. Gradient: all.
+ *
+ * @throws ShapeError if other sizes differ; DeviceError for two devices; ArgumentError for an empty list
+ * @see PyTorch `torch.dstack`
+ */
 export function dstack(tensors: readonly Tensor[]): Tensor {
   return cat(tensors.map(atleast3d), 2);
 }
-/** Joins along dim 1, vectors as columns. Gradient: all. @throws ShapeError */
+/**
+ * Joins along dim 1, vectors as columns; dtypes promoted. Shapes: `[m]` and `[m, b]` give `[m, 1 + b]`. Gradient: all.
+ *
+ * @throws ShapeError if other sizes differ; DeviceError for two devices; ArgumentError for an empty list
+ * @see PyTorch `torch.column_stack`
+ */
 export function columnStack(tensors: readonly Tensor[]): Tensor {
   return cat(
     tensors.map((t) => (t.ndim <= 1 ? t.reshape([t.numel(), 1]) : t)),
@@ -158,49 +203,55 @@ export function columnStack(tensors: readonly Tensor[]): Tensor {
   );
 }
 
-/** The shape that all broadcast to. @throws ShapeError */
+/** The shape that all broadcast to; of none, `[]`. @throws ShapeError where sizes differ and none is 1 @see PyTorch `torch.broadcast_shapes` */
 export function broadcastShapes(...shapes: readonly Shape[]): Shape {
   return shapes.reduce<Shape>((all, shape) => broadcastPair(all, shape, 'broadcastShapes'), []);
 }
 
-/** All tensors in their common shape, as views. Gradient: all. @throws ShapeError */
+/** All tensors in the shape that they broadcast to, as views; dtypes stay. Gradient: all. @throws ShapeError @see PyTorch `torch.broadcast_tensors` */
 export function broadcastTensors(...tensors: readonly Tensor[]): Tensor[] {
   const shape = tensors.reduce<Shape>((all, t) => broadcastPair(all, t.shape, 'broadcastTensors'), []);
   return tensors.map((t) => expand(t, shape));
 }
 
-/** Stretched to a shape, as a view. Gradient: yes. @throws ShapeError */
+/** {@link expand}: sizes of 1 stretched to a shape, as a view. Gradient: yes. @throws ShapeError, ArgumentError @see PyTorch `torch.broadcast_to` */
 export function broadcastTo(input: Tensor, size: Shape): Tensor {
   return expand(input, size);
 }
 defineComposite('broadcastTo', broadcastTo, { samples: () => [[sampleTensor([3, 1]), [2, 3, 4]]] });
 
-/** All elements in one dim: a view where possible. Gradient: yes. */
+/** All elements in one dim: a view where possible, else a copy. Gradient: yes. @throws ArgumentError for no tensor @see PyTorch `torch.ravel` */
 export function ravel(input: Tensor): Tensor {
   return reshape(input, [-1]);
 }
 defineComposite('ravel', ravel, { samples: () => [[matrix()], [matrix().t()]] });
 
-/** In the shape of `other`, as a view. Gradient: yes. @throws ShapeError */
+/** In the shape of `other`, as a view. Gradient: yes. @throws ShapeError if it holds another number of elements, or needs a copy */
 function viewAs(input: Tensor, other: Tensor): Tensor {
   return input.view(other.shape);
 }
 defineComposite('viewAs', viewAs, { samples: () => [[matrix(), sampleTensor([2, 6]).detach()]] });
 
-/** In the shape of `other`. Gradient: yes. @throws ShapeError */
+/** In the shape of `other`: a view where possible, else a copy. Gradient: yes. @throws ShapeError if it holds another number of elements */
 function reshapeAs(input: Tensor, other: Tensor): Tensor {
   return reshape(input, other.shape);
 }
 defineComposite('reshapeAs', reshapeAs, { samples: () => [[matrix().t(), sampleTensor([2, 6]).detach()]] });
 
-/** The last two dims exchanged: a view. Gradient: yes. @throws ShapeError for fewer than two dims */
+/** The last two dims exchanged, as a view: `[..., m, n]` gives `[..., n, m]`. Gradient: yes. @throws ShapeError for fewer dims @see PyTorch `torch.adjoint` */
 export function adjoint(input: Tensor): Tensor {
   if (input.ndim < 2) throw new ShapeError(`adjoint: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: 'adjoint' });
   return input.transpose(-2, -1);
 }
 defineComposite('adjoint', adjoint, { samples: () => [[matrix()]] });
 
-/** Grids of coordinates from vectors: `'ij'` counts rows first, `'xy'` columns. Gradient: all. @throws ShapeError */
+/**
+ * Grids of coordinates from vectors, as views: one for each, in its dtype, all of one shape. `indexing` is `ij` (the first vector varies along dim 0) or
+ * `xy` (along dim 1). Shapes: `[m]` and `[n]` give `[m, n]` twice, or with `xy` `[n, m]`. Gradient: all.
+ *
+ * @throws ShapeError for more than one dim
+ * @see PyTorch `torch.meshgrid`
+ */
 export function meshgrid(tensors: readonly Tensor[], { indexing = 'ij' }: { indexing?: 'ij' | 'xy' } = {}): Tensor[] {
   for (const t of tensors) if (t.ndim > 1) throw new ShapeError(`meshgrid: expected vectors, got shape ${formatShape(t.shape)}`, { op: 'meshgrid' });
   const swap = indexing === 'xy' && tensors.length > 1;
@@ -210,7 +261,12 @@ export function meshgrid(tensors: readonly Tensor[], { indexing = 'ij' }: { inde
   return swap ? [grids[1] as Tensor, grids[0] as Tensor, ...grids.slice(2)] : grids;
 }
 
-/** All combinations of elements of vectors, one row each; of one vector, itself. Gradient: all. */
+/**
+ * All combinations of elements of vectors, one row each; of one vector, itself. Shapes: `[m]` and `[n]` give `[m n, 2]`. Dtypes: promoted. Gradient: all.
+ *
+ * @throws ShapeError for more than one dim; ArgumentError for none; DeviceError for two devices
+ * @see PyTorch `torch.cartesian_prod`
+ */
 export function cartesianProd(...tensors: readonly Tensor[]): Tensor {
   if (tensors.length === 1) return tensors[0] as Tensor;
   return stack(
@@ -219,7 +275,13 @@ export function cartesianProd(...tensors: readonly Tensor[]): Tensor {
   );
 }
 
-/** Matrices along the diagonal of a larger one. Gradient: all. @throws ShapeError */
+/**
+ * Matrices (vectors as rows) along the diagonal of a larger one, zeros elsewhere. Shapes: `[a, b]` and `[c, d]` give `[a + c, b + d]`. Dtypes: promoted.
+ * Gradient: all.
+ *
+ * @throws ShapeError for more than two dims; ArgumentError for none; DeviceError for two devices
+ * @see PyTorch `torch.block_diag`
+ */
 export function blockDiag(...tensors: readonly Tensor[]): Tensor {
   const blocks = tensors.map(atleast2d);
   const columns = blocks.reduce((n, b) => n + (b.shape[1] as number), 0);
@@ -234,7 +296,7 @@ export function blockDiag(...tensors: readonly Tensor[]): Tensor {
   return cat(rows);
 }
 
-/** Whether two tensors have one shape. */
+/** Whether two tensors have one shape. @see PyTorch `torch.is_same_size` */
 export function isSameSize(input: Tensor, other: Tensor): boolean {
   return sameShape(input.shape, other.shape);
 }
@@ -245,37 +307,37 @@ addProperty('mT', adjoint);
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** All dims in reverse order, as a view. Gradient: yes. */
+    /** All dims in reverse order, as a view. Gradient: yes. @see PyTorch `torch.Tensor.T` */
     readonly T: Tensor;
-    /** The last two dims exchanged, as a view. Gradient: yes. @throws ShapeError for fewer than two dims */
+    /** The last two dims exchanged, as a view; the same as {@link adjoint}. */
     readonly mT: Tensor;
-    /** The last two dims exchanged, as a view. Gradient: yes. @throws ShapeError */
+    /** The last two dims exchanged, as a view; the same as {@link adjoint}. */
     adjoint(): Tensor;
-    /** The tensor repeated; missing counts are 1 in front. Gradient: yes. */
+    /** The tensor repeated; the same as {@link tile}. */
     tile(...counts: readonly (number | readonly number[])[]): Tensor;
-    /** Each element (or slice of `dim`) repeated, next to itself. Gradient: yes. @throws ArgumentError, ShapeError */
+    /** Each element (or slice of `dim`) repeated, next to itself; the same as {@link repeatInterleave}. */
     repeatInterleave(repeats: number | Tensor, dim?: number | null, options?: { outputSize?: number | null }): Tensor;
-    /** Quarter turns in the plane of two dims. Gradient: yes. @throws ArgumentError */
+    /** Quarter turns in the plane of two dims; the same as {@link rot90}. */
     rot90(k?: number, dims?: readonly [number, number]): Tensor;
-    /** Columns in reverse order. Gradient: yes. */
+    /** Columns in reverse order; the same as {@link fliplr}. */
     fliplr(): Tensor;
-    /** Rows in reverse order. Gradient: yes. */
+    /** Rows in reverse order; the same as {@link flipud}. */
     flipud(): Tensor;
-    /** Pieces of almost equal size, or cut at indices, as views. Gradient: yes. */
+    /** Pieces of almost equal size, or cut at indices, as views; the same as {@link tensorSplit}. */
     tensorSplit(sections: number | readonly number[], dim?: number): Tensor[];
-    /** Pieces along dim 1 (0 of a vector), as views. Gradient: yes. */
+    /** Pieces along dim 1 (0 of a vector), as views; the same as {@link hsplit}. */
     hsplit(sections: number | readonly number[]): Tensor[];
-    /** Pieces along dim 0, as views. Gradient: yes. */
+    /** Pieces along dim 0, as views; the same as {@link vsplit}. */
     vsplit(sections: number | readonly number[]): Tensor[];
-    /** Stretched to a shape, as a view. Gradient: yes. @throws ShapeError */
+    /** Stretched to a shape, as a view; the same as {@link broadcastTo}. */
     broadcastTo(size: Shape): Tensor;
-    /** All elements in one dim. Gradient: yes. */
+    /** All elements in one dim; the same as {@link ravel}. */
     ravel(): Tensor;
-    /** In the shape of `other`, as a view. Gradient: yes. @throws ShapeError */
+    /** In the shape of `other`, as a view. Gradient: yes. @throws ShapeError if {@link Tensor.view} to it is impossible @see PyTorch `torch.Tensor.view_as` */
     viewAs(other: Tensor): Tensor;
-    /** In the shape of `other`. Gradient: yes. @throws ShapeError */
+    /** {@link reshape} to the shape of `other`. Gradient: yes. @throws ShapeError for another number of elements @see PyTorch `torch.Tensor.reshape_as` */
     reshapeAs(other: Tensor): Tensor;
-    /** Whether two tensors have one shape. */
+    /** Whether two tensors have one shape; the same as {@link isSameSize}. */
     isSameSize(other: Tensor): boolean;
   }
 }

@@ -1,5 +1,9 @@
-/** Reductions over dims: sum, mean, prod, amax, amin, any, all, var, std, norm, logsumexp. */
-
+/**
+ * Reductions over dims: sum, mean, prod, amax, amin, any, all, var, std, norm, logsumexp. Names and semantics are those of PyTorch.
+ *
+ * Shapes: the input's without the dims, or with size 1 there (`keepdim`). All throw ArgumentError for no tensor, dims or options of a wrong kind (PyTorch's
+ * positional keepdim and dtype are options), IndexError for a dim out of range or given twice.
+ */
 import type { AutocastPolicy } from '../core/autocast.js';
 import type { CommandWriter } from '../core/command.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
@@ -20,7 +24,7 @@ export interface Reduction {
   keepdim: boolean;
 }
 
-/** What the user may give. */
+/** Dims to reduce, negative ones from the end: one, several, or all (null or an empty list). */
 export type Dims = number | readonly number[] | null;
 
 function reducedShape(shape: Shape, dims: readonly number[], keepdim: boolean): number[] {
@@ -280,7 +284,7 @@ function requireFloat(input: Tensor, op: string): void {
 
 /** Options of reductions. */
 export interface ReduceOptions {
-  /** Keep reduced dims with size 1. */
+  /** Keep reduced dims with size 1; by default they fall away. */
   keepdim?: boolean;
   /** Convert to this dtype first. */
   dtype?: DType;
@@ -304,28 +308,35 @@ function reduction(op: Op<Reduction>, check: ((input: Tensor, dims: readonly num
   return fn;
 }
 
+/** Sum over dims; 0 of nothing. Dtypes: floating stay, integers and bools sum to int64. Gradient: yes. @see PyTorch `torch.sum` */
 export const sum = reduction(sumOp);
+/** Mean over dims; NaN of nothing. Floating dtypes, kept. Gradient: yes. @throws DtypeError for others, without `dtype` @see PyTorch `torch.mean` */
 export const mean = reduction(meanOp, (input, _dims, op) => requireFloat(input, op));
+/** Largest element over dims; NaN wins. Any dtype, kept. Gradient: shared by ties. @throws IndexError over nothing @see PyTorch `torch.amax` */
 export const amax = reduction(amaxOp, checkNotEmpty);
+/** Smallest element over dims; NaN wins. Any dtype, kept. Gradient: shared by ties. @throws IndexError over nothing @see PyTorch `torch.amin` */
 export const amin = reduction(aminOp, checkNotEmpty);
+/** Whether some element is not 0; false of nothing. Any dtype; bool, of uint8 uint8. Gradient: none. @see PyTorch `torch.any` */
 export const any = reduction(anyOp);
+/** Whether no element is 0; true of nothing. Any dtype; bool, of uint8 uint8. Gradient: none. @see PyTorch `torch.all` */
 export const all = reduction(allOp);
+/** log of the sum of exponentials, without overflow. Floating dtypes, kept. Gradient: yes. @throws DtypeError for others @see PyTorch `torch.logsumexp` */
 export const logsumexp = reduction(logsumexpOp, (input, _dims, op) => requireFloat(input, op));
 const prodAll = reduction(prodOp);
 
-/** Product over one dim, or of all elements. Integers multiply to int64. Gradient: yes. */
+/** Product over one dim, or of all elements (then without `keepdim`); 1 of nothing. Integers and bools give int64. Gradient: yes. @see PyTorch `torch.prod` */
 export function prod(input: Tensor, dim: number | null = null, options: ReduceOptions = {}): Tensor {
   return dim === null ? prodAll(input.reshape(-1), 0, { ...options, keepdim: false }) : prodAll(input, dim, options);
 }
 
 /** Options of `var` and `std`. */
 export interface VarianceOptions {
-  /** Subtracted from the count: 1 for the sample variance, 0 for the population's. */
+  /** Subtracted from the count: 1, the default, for the sample variance, 0 for the population's. */
   correction?: number;
-  keepdim?: boolean;
+  /** As in {@link ReduceOptions}. */ keepdim?: boolean;
 }
 
-/** Variance and mean over dims, in one pass. Gradient: yes. @throws DtypeError for integers */
+/** {@link variance | var} and mean over dims, in one pass. Gradient: yes, of both. @throws DtypeError unless floating @see PyTorch `torch.var_mean` */
 export function varMean(input: Tensor, dim: Dims = null, options: VarianceOptions = NO_OPTIONS): [Tensor, Tensor] {
   requireTensor(input, 'var');
   requireOptions(options, 'var', '{ correction: 0 }');
@@ -334,14 +345,14 @@ export function varMean(input: Tensor, dim: Dims = null, options: VarianceOption
   return dispatch(varMeanOp, [input], { dims: wrapDims(dim, input.shape.length, 'var'), keepdim, correction }) as [Tensor, Tensor];
 }
 
-/** Variance over dims. Gradient: yes. @throws DtypeError for integers */
+/** Variance over dims; NaN of too few. Floating dtypes, kept. Gradient: yes. @throws DtypeError for others @see PyTorch `torch.var` */
 function variance(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): Tensor {
   return varMean(input, dim, options)[0];
 }
 
 export { variance as var };
 
-/** Standard deviation over dims. Gradient: yes. @throws DtypeError for integers */
+/** Standard deviation over dims: the root of {@link variance | var}. Gradient: yes, 0 where all are equal. @throws DtypeError @see PyTorch `torch.std` */
 export function std(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): Tensor {
   const squared = variance(input, dim, options);
   if (!input.requiresGrad) return squared.sqrt();
@@ -349,7 +360,7 @@ export function std(input: Tensor, dim: Dims = null, options: VarianceOptions = 
   return where(constant, 0, where(constant, 1, squared).sqrt()); // the slope of the root is infinite at 0; the gradient there is 0
 }
 
-/** The p-norm over dims (all by default): (sum |x|^p)^(1/p); the count of non-zeros for 0. @throws DtypeError for integers */
+/** (sum |x|^p)^(1/p) over dims; 0 counts non-zeros, Infinity takes the largest. Gradient: yes. @throws DtypeError unless floating @see PyTorch `torch.norm` */
 export function norm(input: Tensor, p: number | 'fro' = 2, dim: Dims = null, options: { keepdim?: boolean } = NO_OPTIONS): Tensor {
   requireTensor(input, 'norm');
   requireOptions(options, 'norm', '{ keepdim: true }');
@@ -373,27 +384,16 @@ addMethod('norm', function (p?: number | 'fro', dim?: Dims, options?: { keepdim?
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Sum over dims (all by default); integers and bools sum to int64. Gradient: yes. */
-    sum(dim?: Dims, options?: ReduceOptions): Tensor;
-    /** Mean over dims. Gradient: yes. @throws DtypeError for integers */
-    mean(dim?: Dims, options?: ReduceOptions): Tensor;
-    /** Product over one dim, or of all. Gradient: yes. */
-    prod(dim?: number | null, options?: ReduceOptions): Tensor;
-    /** Largest element over dims. Gradient: shared by ties. @throws IndexError over nothing */
-    amax(dim?: Dims, options?: ReduceOptions): Tensor;
-    /** Smallest element over dims. Gradient: shared by ties. @throws IndexError over nothing */
-    amin(dim?: Dims, options?: ReduceOptions): Tensor;
-    /** Whether some element is not 0. */
-    any(dim?: Dims, options?: ReduceOptions): Tensor;
-    /** Whether no element is 0. */
-    all(dim?: Dims, options?: ReduceOptions): Tensor;
-    /** log of the sum of exponentials. Gradient: yes. */
-    logsumexp(dim?: Dims, options?: ReduceOptions): Tensor;
-    /** Variance over dims. Gradient: yes. @throws DtypeError for integers */
-    var(dim?: Dims, options?: VarianceOptions): Tensor;
-    /** Standard deviation over dims. Gradient: yes. @throws DtypeError for integers */
-    std(dim?: Dims, options?: VarianceOptions): Tensor;
-    /** The p-norm over dims. Gradient: yes. @throws DtypeError for integers */
-    norm(p?: number | 'fro', dim?: Dims, options?: { keepdim?: boolean }): Tensor;
+    /** Sum over dims (all by default); integers and bools sum to int64; the same as {@link sum}. */ sum(dim?: Dims, options?: ReduceOptions): Tensor;
+    /** Mean over dims; the same as {@link mean}. */ mean(dim?: Dims, options?: ReduceOptions): Tensor;
+    /** Product over one dim, or of all; the same as {@link prod}. */ prod(dim?: number | null, options?: ReduceOptions): Tensor;
+    /** Largest element over dims; the same as {@link amax}. */ amax(dim?: Dims, options?: ReduceOptions): Tensor;
+    /** Smallest element over dims; the same as {@link amin}. */ amin(dim?: Dims, options?: ReduceOptions): Tensor;
+    /** Whether some element is not 0; the same as {@link any}. */ any(dim?: Dims, options?: ReduceOptions): Tensor;
+    /** Whether no element is 0; the same as {@link all}. */ all(dim?: Dims, options?: ReduceOptions): Tensor;
+    /** log of the sum of exponentials; the same as {@link logsumexp}. */ logsumexp(dim?: Dims, options?: ReduceOptions): Tensor;
+    /** Variance over dims; the same as {@link variance | var}. */ var(dim?: Dims, options?: VarianceOptions): Tensor;
+    /** Standard deviation over dims; the same as {@link std}. */ std(dim?: Dims, options?: VarianceOptions): Tensor;
+    /** The p-norm over dims; the same as {@link norm}. */ norm(p?: number | 'fro', dim?: Dims, options?: { keepdim?: boolean }): Tensor;
   }
 }

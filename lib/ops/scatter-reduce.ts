@@ -72,10 +72,14 @@ function neutral(reduce: ScatterReduction, dtype: DType): number | bigint {
 }
 
 /**
- * The tensor with the values of `source` combined at `index` along a dim; without `includeSelf`, with what was there left out where a value
- * comes. Shapes: `index` has the dims of `input`, `source` covers it. Gradient: both.
+ * The tensor with the values of `source` combined at `index` along a dim; without `includeSelf` (true), with what was there left out where a value comes.
+ * Means of integers are rounded down.
  *
- * @throws ShapeError, IndexError, DtypeError
+ * Shapes: `index` has the dims of `input`, at most its sizes but along `dim`; `source` covers it; result as `input`. Dtypes: all, equal; index int64 or
+ * int32. Gradient: input and source, shared by ties of amax and amin.
+ *
+ * @throws ShapeError if index or source do not fit; DtypeError for a source of another dtype, an index that is none, or bools with amax or amin without self;
+ * IndexError for a dim out of range and, when the values are known, an index outside [0, n)
  * @see PyTorch `torch.scatter_reduce`
  */
 export function scatterReduce(input: Tensor, dim: number, index: Tensor, source: Tensor, reduce: ScatterReduction, { includeSelf = true } = {}): Tensor {

@@ -1,4 +1,7 @@
-/** Looking values up: searchsorted, bucketize, isin, unique, bincount, histc. */
+/**
+ * Looking values up: searchsorted, bucketize, isin, unique, bincount, histc. Only the weights of bincount have a gradient. What blocks reads values, on
+ * which the size or range of the result depends.
+ */
 import { int32, int64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
@@ -11,18 +14,19 @@ import { where } from './where.js';
 
 /** Options of {@link searchsorted} and {@link bucketize}. */
 export interface SearchOptions {
-  /** Behind equal elements instead of in front of them. */
+  /** Behind equal elements instead of in front of them; false by default. */
   right?: boolean;
-  /** Indices as int32 instead of int64. */
+  /** Indices as int32 instead of int64; false by default. */
   outInt32?: boolean;
 }
 
 /**
- * Where each value would go in a sorted sequence, so that it stays sorted. Bisection, one pass for each doubling of the length.
+ * Where each value would go in a sorted sequence (last dim), so that it stays sorted. Bisection, one pass for each doubling of the length.
  *
- * Shapes: a vector with values of any shape, or `[..., n]` with values `[..., m]`; the result has the shape of the values.
+ * Shapes: a vector with values of any shape (a number gives `[]`), or `[..., n]` with values `[..., m]`; the result has the shape of the values. Dtypes: all,
+ * promoted to compare; int64 result (or int32). Gradient: none.
  *
- * @throws ShapeError
+ * @throws ShapeError if leading dims differ; DeviceError for two devices; ArgumentError if the sequence is no tensor or has no dims
  * @see PyTorch `torch.searchsorted`
  */
 export function searchsorted(sortedSequence: Tensor, values: Tensor | number, { right = false, outInt32 = false }: SearchOptions = {}): Tensor {
@@ -52,13 +56,19 @@ defineComposite('searchsorted', searchsorted, {
   samples: () => [[sampleTensor([9]).sort().values.detach(), sampleTensor([2, 3], { seed: 8 }).detach()]],
 });
 
-/** The bucket of each element between sorted boundaries; see {@link searchsorted}. */
+/** The bucket of each element between sorted boundaries: {@link searchsorted}, arguments exchanged, in the input's shape. @see PyTorch `torch.bucketize` */
 export function bucketize(input: Tensor, boundaries: Tensor, options: SearchOptions = {}): Tensor {
   return searchsorted(boundaries, input, options);
 }
 defineComposite('bucketize', bucketize, { method: false, samples: () => [[sampleTensor([2, 3]).detach(), sampleTensor([9]).sort().values.detach()]] });
 
-/** Whether each element is among the test elements, as a bool tensor. */
+/**
+ * Whether each element is among the test elements (or not, with `invert`); NaN never is. Shapes: any; as `elements`. Dtypes: all, promoted to compare; bool
+ * result. Gradient: none.
+ *
+ * @throws ArgumentError if `elements` is no tensor; DeviceError for two devices
+ * @see PyTorch `torch.isin`
+ */
 export function isin(elements: Tensor, testElements: Tensor | number, { invert = false }: { assumeUnique?: boolean; invert?: boolean } = {}): Tensor {
   requireTensor(elements, 'isin', 'elements');
   const found = testElements instanceof Tensor ? amongSorted(elements, testElements.detach().reshape(-1).sort().values) : elements.eq(testElements);
@@ -77,16 +87,26 @@ function amongSorted(elements: Tensor, sorted: Tensor): Tensor {
 export interface UniqueOptions {
   /** Accepted for PyTorch's sake: the values are always sorted. */
   sorted?: boolean;
-  /** Also where each element went. */
+  /** Also where each element went, in the shape of the input. */
   returnInverse?: boolean;
   /** Also how often each value occurs. */
   returnCounts?: boolean;
 }
 
-/** The different values of a tensor in order, then (where asked for) the index of each element's value and the counts. Blocks. */
+/**
+ * The different values of a tensor in rising order, then (where asked for) the index of each element's value and the counts. Each NaN is its own. Blocks.
+ *
+ * Shapes: any, flattened; `[k]`, the input's, `[k]`. Dtypes: all; values keep theirs, the others are int64. Gradient: none.
+ *
+ * @throws ArgumentError for no tensor
+ * @see PyTorch `torch.unique`
+ */
 export function unique(input: Tensor): Tensor;
+/** {@link unique} with inverse and counts. */
 export function unique(input: Tensor, options: UniqueOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
+/** {@link unique} with inverse or counts. */
 export function unique(input: Tensor, options: UniqueOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
+/** {@link unique} with options known later. */
 export function unique(input: Tensor, options?: UniqueOptions): Tensor | Tensor[];
 export function unique(input: Tensor, { returnInverse = false, returnCounts = false }: UniqueOptions = {}): Tensor | Tensor[] {
   requireTensor(input, 'unique');
@@ -97,10 +117,18 @@ export function unique(input: Tensor, { returnInverse = false, returnCounts = fa
 }
 defineComposite('unique', unique, { readsValues: true, samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 4 }), { returnInverse: true, returnCounts: true }]] });
 
-/** As {@link unique}, of values that follow one another: without sorting. Blocks. */
+/**
+ * The first value of each run of equal ones: as {@link unique} in results, shapes and dtypes, without sorting. Blocks.
+ *
+ * @throws ArgumentError for no tensor
+ * @see PyTorch `torch.unique_consecutive`
+ */
 export function uniqueConsecutive(input: Tensor): Tensor;
+/** {@link uniqueConsecutive} with inverse and counts. */
 export function uniqueConsecutive(input: Tensor, options: UniqueOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
+/** {@link uniqueConsecutive} with inverse or counts. */
 export function uniqueConsecutive(input: Tensor, options: UniqueOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
+/** {@link uniqueConsecutive} with options known later. */
 export function uniqueConsecutive(input: Tensor, options?: UniqueOptions): Tensor | Tensor[];
 export function uniqueConsecutive(input: Tensor, { returnInverse = false, returnCounts = false }: UniqueOptions = {}): Tensor | Tensor[] {
   requireTensor(input, 'uniqueConsecutive');
@@ -130,7 +158,10 @@ function bincountOf(index: Tensor, size: number): Tensor {
 /**
  * How often each number from 0 on occurs (or the sum of its weights). Blocks: its size depends on the largest number.
  *
- * @throws DtypeError for a tensor that is not of integers. @throws ShapeError unless it is a vector. @throws ArgumentError for negative numbers
+ * Shapes: `[n]`, weights `[n]`; `[max + 1]`, or `[minlength]` if that is more. Dtypes: integers; int64, or that of the weights. Gradient: weights.
+ *
+ * @throws DtypeError for bools and floats; ShapeError unless it is a vector that the weights cover; ArgumentError for negative numbers or no tensor
+ * @see PyTorch `torch.bincount`
  */
 export function bincount(input: Tensor, weights: Tensor | null = null, minlength = 0): Tensor {
   requireTensor(input, 'bincount');
@@ -144,7 +175,16 @@ export function bincount(input: Tensor, weights: Tensor | null = null, minlength
 }
 defineComposite('bincount', bincount, { readsValues: true, samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 4 }), null, 6]] });
 
-/** Counts of elements in `bins` equal parts of [min, max] (of all elements' range if both are 0); others do not count. */
+/**
+ * Counts of elements in `bins` (100) equal parts of [min, max]; the last holds max too, others and NaN do not count. If both are 0, the range is that of
+ * all elements, which blocks; an empty range is widened by 1 at both ends.
+ *
+ * Shapes: any; `[bins]`. Dtypes: floating, as the input. Gradient: none.
+ *
+ * @throws DtypeError for integers; ArgumentError for bins that are no positive integer, min above max, or no tensor; IndexError for infinite elements without
+ * a range
+ * @see PyTorch `torch.histc`
+ */
 export function histc(input: Tensor, bins = 100, { min = 0, max = 0 }: { min?: number; max?: number } = {}): Tensor {
   requireTensor(input, 'histc');
   if (!input.dtype.isFloatingPoint) throw new DtypeError(`histc: expected a floating point tensor, got ${input.dtype.name}`, { op: 'histc' });
@@ -164,19 +204,25 @@ defineComposite('histc', histc, { readsValues: true, samples: () => [[sampleTens
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** The different values in order, and where asked for the inverse indices and counts. Blocks. */
+    /** The different values in order, and where asked for the inverse indices and counts; the same as {@link unique}. Blocks. */
     unique(): Tensor;
+    /** {@link unique} with inverse and counts. */
     unique(options: UniqueOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
+    /** {@link unique} with inverse or counts. */
     unique(options: UniqueOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
+    /** {@link unique} with options known later. */
     unique(options?: UniqueOptions): Tensor | Tensor[];
-    /** The values of runs of equal elements, and where asked for the inverse indices and counts. Blocks. */
+    /** The values of runs of equal elements, and where asked for the inverse indices and counts; the same as {@link uniqueConsecutive}. Blocks. */
     uniqueConsecutive(): Tensor;
+    /** {@link uniqueConsecutive} with inverse and counts. */
     uniqueConsecutive(options: UniqueOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
+    /** {@link uniqueConsecutive} with inverse or counts. */
     uniqueConsecutive(options: UniqueOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
+    /** {@link uniqueConsecutive} with options known later. */
     uniqueConsecutive(options?: UniqueOptions): Tensor | Tensor[];
-    /** How often each number from 0 on occurs, or the sum of its weights. Blocks. @throws DtypeError, ShapeError, ArgumentError */
+    /** How often each number from 0 on occurs, or the sum of its weights; the same as {@link bincount}. Blocks. */
     bincount(weights?: Tensor | null, minlength?: number): Tensor;
-    /** Counts of elements in equal parts of a range. @throws DtypeError, ArgumentError */
+    /** Counts of elements in equal parts of a range; the same as {@link histc}. */
     histc(bins?: number, options?: { min?: number; max?: number }): Tensor;
   }
 }

@@ -1,4 +1,7 @@
-/** softmax and logSoftmax along a dim, cumulative sums and products. */
+/**
+ * softmax and logSoftmax along a dim, cumulative sums and products. The shape stays. All throw IndexError for a dim out of range, ArgumentError for what is
+ * no tensor, dim or options object (PyTorch's positional dtype is an option).
+ */
 import { dispatchOne } from '../core/dispatch.js';
 import { type DType, int64 } from '../core/dtype.js';
 import { defineOp, type Op } from '../core/op.js';
@@ -166,22 +169,49 @@ for (const op of [cumsumOp, cumprodOp]) {
   });
 }
 
+/**
+ * exp(x) over its sum along a dim, without overflow; computed in float32 for 16-bit floats. Shapes: `[...]` gives the same. Dtypes: floating stay, others give
+ * float32; or `dtype`, converted to first. Gradient: yes.
+ *
+ * @throws IndexError for a dim out of range; ArgumentError
+ * @see PyTorch `torch.softmax`
+ */
 export const softmax = alongDim(softmaxOp, true);
+/**
+ * log of {@link softmax} along a dim, with its shapes and dtypes and without its loss of precision. Gradient: yes.
+ *
+ * @throws IndexError for a dim out of range; ArgumentError
+ * @see PyTorch `torch.log_softmax`
+ */
 export const logSoftmax = alongDim(logSoftmaxOp, true);
+/**
+ * Running sums along a dim. Shapes: `[...]` gives the same. Dtypes: floating stay, integers and bools give int64; `dtype` is converted to first. Gradient: yes.
+ *
+ * @throws IndexError for a dim out of range; ArgumentError
+ * @see PyTorch `torch.cumsum`
+ */
 export const cumsum = alongDim(cumsumOp, false);
+/**
+ * Running products along a dim, with the shapes and dtypes of {@link cumsum}. Gradient: yes, right at zeros too.
+ *
+ * @throws IndexError for a dim out of range; ArgumentError
+ * @see PyTorch `torch.cumprod`
+ */
 export const cumprod = alongDim(cumprodOp, false);
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** exp(x) over its sum along a dim; float32 inside for low precision. Gradient: yes. */
+    /** exp(x) over its sum along a dim; the same as {@link softmax}. */
     softmax(dim: number, options?: DtypeOption): Tensor;
-    /** log of softmax along a dim. Gradient: yes. */
+    /** log of softmax along a dim; the same as {@link logSoftmax}. */
     logSoftmax(dim: number, options?: DtypeOption): Tensor;
-    /** Running sums along a dim. Gradient: yes. */
+    /** Running sums along a dim; the same as {@link cumsum}. */
     cumsum(dim: number, options?: DtypeOption): Tensor;
+    /** {@link cumsum} in place, without `dtype`; integers keep theirs. @throws DtypeError for bool; InPlaceError as {@link Tensor.add_} */
     cumsum_(dim: number): this;
-    /** Running products along a dim. Gradient: yes. */
+    /** Running products along a dim; the same as {@link cumprod}. */
     cumprod(dim: number, options?: DtypeOption): Tensor;
+    /** {@link cumprod} in place, without `dtype`; integers keep theirs. @throws DtypeError for bool; InPlaceError as {@link Tensor.add_} */
     cumprod_(dim: number): this;
   }
 }

@@ -1,4 +1,7 @@
-/** Order: argmax, argmin, max, min, sort, argsort, topk. */
+/**
+ * Order: argmax, argmin, max, min, sort, argsort, topk. Dtypes: all, kept by values; indices are int64. Along a dim `[..., n, ...]`. All throw IndexError for a
+ * dim out of range, ArgumentError for what is no tensor, dim or options object.
+ */
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, IndexError } from '../core/errors.js';
@@ -51,7 +54,23 @@ function argFunction(op: Op<Reduction>) {
   return fn;
 }
 
+/**
+ * Index of the largest element along a dim, or without one of all elements in row-major order; the first of several, NaN wins.
+ *
+ * Shapes: the input's without the dim, or with size 1 there (`keepdim`, false). Dtypes: all; int64. Gradient: none.
+ *
+ * @throws IndexError over nothing, or for a dim out of range; ArgumentError
+ * @see PyTorch `torch.argmax`
+ */
 export const argmax = argFunction(argmaxOp);
+/**
+ * Index of the smallest element along a dim, or without one of all elements in row-major order; the first of several, NaN wins.
+ *
+ * Shapes: the input's without the dim, or with size 1 there (`keepdim`, false). Dtypes: all; int64. Gradient: none.
+ *
+ * @throws IndexError over nothing, or for a dim out of range; ArgumentError
+ * @see PyTorch `torch.argmin`
+ */
 export const argmin = argFunction(argminOp);
 
 /** Values and their indices, by name or in order: `const [values, indices] = x.topk(2)`. */
@@ -88,9 +107,21 @@ function extremum(name: 'max' | 'min', whole: typeof amax, arg: typeof argmax, o
   return fn;
 }
 
-/** The largest element of all; with another tensor, the larger of two; with `dim`, the largest along it and their indices. Gradient: values. */
+/**
+ * The largest element of all, as {@link amax}; with another tensor, the larger of two, as {@link maximum}; with `dim`, the largest along it and
+ * their indices (the first of several, NaN wins), of shapes as {@link argmax}. Dtypes: all, kept. Gradient: values; without `dim`, shared by ties.
+ *
+ * @throws IndexError over nothing, or for a dim out of range; ArgumentError for no tensor
+ * @see PyTorch `torch.max`
+ */
 export const max = extremum('max', amax, argmax, maximum);
-/** The smallest element of all; with another tensor, the smaller of two; with `dim`, the smallest along it and their indices. Gradient: values. */
+/**
+ * The smallest element of all, as {@link amin}; with another tensor, the smaller of two, as {@link minimum}; with `dim`, the smallest along it and
+ * their indices (the first of several, NaN wins), of shapes as {@link argmax}. Dtypes: all, kept. Gradient: values; without `dim`, shared by ties.
+ *
+ * @throws IndexError over nothing, or for a dim out of range; ArgumentError for no tensor
+ * @see PyTorch `torch.min`
+ */
 export const min = extremum('min', amin, argmin, minimum);
 
 interface SortParams {
@@ -149,7 +180,13 @@ const topkOp: Op<TopkParams> = defineOp<TopkParams>({
   samples: () => [{ inputs: [sampleTensor([3, 7])], params: { dim: 1, k: 3, largest: 1 } }],
 });
 
-/** Elements of one dim in order, and their indices. Gradient: values. @throws IndexError */
+/**
+ * Elements of one dim (the last) in rising order, or falling with `descending`, and their indices. Always stable; NaN counts as largest. Shapes: as the input.
+ * Dtypes: all, kept; indices int64. Gradient: values.
+ *
+ * @throws IndexError for a dim out of range; ArgumentError for no tensor or options object
+ * @see PyTorch `torch.sort`
+ */
 export function sort(input: Tensor, dim = -1, options: { descending?: boolean; stable?: boolean } = {}): ValuesAndIndices {
   requireTensor(input, 'sort');
   requireOptions(options, 'sort', '{ descending: true }');
@@ -158,12 +195,18 @@ export function sort(input: Tensor, dim = -1, options: { descending?: boolean; s
   return new ValuesAndIndices(values as Tensor, indices as Tensor);
 }
 
-/** Indices that would sort one dim. @throws IndexError */
+/** The indices of {@link sort}, int64, as the input in shape. Gradient: none. @throws IndexError, ArgumentError as that @see PyTorch `torch.argsort` */
 export function argsort(input: Tensor, dim = -1, options: { descending?: boolean; stable?: boolean } = {}): Tensor {
   return sort(input, dim, options).indices;
 }
 
-/** The k largest elements of one dim in order, and their indices. Gradient: values. @throws ArgumentError, IndexError */
+/**
+ * The k largest elements of one dim (the last) in falling order, or the smallest in rising order with `largest: false`, and their indices. NaN counts as
+ * largest. Shapes: size k at the dim. Dtypes: all, kept; indices int64. Gradient: values.
+ *
+ * @throws ArgumentError unless k is an integer from 0 to the size, or for no tensor or options object; IndexError for a dim out of range
+ * @see PyTorch `torch.topk`
+ */
 export function topk(input: Tensor, k: number, dim = -1, options: { largest?: boolean } = {}): ValuesAndIndices {
   requireTensor(input, 'topk');
   requireOptions(options, 'topk', '{ largest: false }');
@@ -188,23 +231,27 @@ addMethod('topk', function (k: number, dim?: number, options?: { largest?: boole
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Index of the largest element, along one dim or of all. @throws IndexError over nothing */
+    /** Index of the largest element, along one dim or of all; the same as {@link argmax}. */
     argmax(dim?: number | null, options?: { keepdim?: boolean }): Tensor;
-    /** Index of the smallest element, along one dim or of all. @throws IndexError over nothing */
+    /** Index of the smallest element, along one dim or of all; the same as {@link argmin}. */
     argmin(dim?: number | null, options?: { keepdim?: boolean }): Tensor;
-    /** The largest element of all, the larger of two, or with `dim` the largest along it and their indices. Gradient: values. */
+    /** The largest element of all; see {@link max}. */
     max(): Tensor;
+    /** The larger of two, element by element; the same as {@link maximum}. */
     max(other: Tensor): Tensor;
+    /** The largest along a dim and their indices; see {@link max}. */
     max(dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
-    /** The smallest element of all, the smaller of two, or with `dim` the smallest along it and their indices. Gradient: values. */
+    /** The smallest element of all; see {@link min}. */
     min(): Tensor;
+    /** The smaller of two, element by element; the same as {@link minimum}. */
     min(other: Tensor): Tensor;
+    /** The smallest along a dim and their indices; see {@link min}. */
     min(dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
-    /** Elements of one dim in order, and their indices. Stable; NaN counts as largest. Gradient: values. */
+    /** Elements of one dim in order, and their indices; the same as {@link sort}. */
     sort(dim?: number, options?: { descending?: boolean; stable?: boolean }): ValuesAndIndices;
-    /** Indices that would sort one dim. */
+    /** Indices that would sort one dim; the same as {@link argsort}. */
     argsort(dim?: number, options?: { descending?: boolean; stable?: boolean }): Tensor;
-    /** The k largest elements of one dim in order, and their indices. Gradient: values. @throws ArgumentError */
+    /** The k largest elements of one dim in order, and their indices; the same as {@link topk}. */
     topk(k: number, dim?: number, options?: { largest?: boolean }): ValuesAndIndices;
   }
 }

@@ -1,4 +1,9 @@
-/** Order statistics and sums that skip NaN: median, kthvalue, quantile, nansum, nanmean, aminmax, diff and their like. */
+/**
+ * Order statistics and sums that skip NaN: median, kthvalue, quantile, nansum, nanmean, aminmax, diff and their like.
+ *
+ * Shapes of what reduces: the input's without the dim, or with size 1 there (`keepdim`, false). All throw IndexError for a dim out of range, ArgumentError for
+ * what is no tensor.
+ */
 import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
 import { formatShape, wrapDim } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
@@ -13,7 +18,13 @@ import { where } from './where.js';
 
 const matrix = () => sampleTensor([3, 5]);
 
-/** The k-th smallest element of one dim (counted from 1), and its index. Gradient: values. @throws ArgumentError, IndexError */
+/**
+ * The k-th smallest element of one dim (the last), counted from 1, and its index; NaN counts as largest. Shapes: without the dim, or size 1 there with
+ * `keepdim`. Dtypes: all, kept; index int64. Gradient: values.
+ *
+ * @throws ArgumentError unless k is an integer from 1 to the size; IndexError for a dim out of range
+ * @see PyTorch `torch.kthvalue`
+ */
 export function kthvalue(input: Tensor, k: number, dim = -1, { keepdim = false } = {}): ValuesAndIndices {
   requireTensor(input, 'kthvalue');
   const at = wrapDim(dim, input.ndim, 'kthvalue');
@@ -32,8 +43,15 @@ defineComposite('kthvalue', kthvalue, {
   ],
 });
 
-/** The middle element (of two, the lower one) of all, or with `dim` along it with its index. NaN wins. Gradient: values. @throws IndexError over nothing */
+/**
+ * The middle element (of two, the lower one) of all, or with `dim` along it with its index. NaN wins. Shapes: `[]`, or as {@link kthvalue}. Dtypes: all,
+ * kept; index int64. Gradient: values.
+ *
+ * @throws IndexError over nothing, or for a dim out of range
+ * @see PyTorch `torch.median`
+ */
 export function median(input: Tensor): Tensor;
+/** {@link median} along a dim, with its index. */
 export function median(input: Tensor, dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
 export function median(input: Tensor, dim?: number, { keepdim = false }: { keepdim?: boolean } = {}): Tensor | ValuesAndIndices {
   requireTensor(input, 'median');
@@ -51,19 +69,25 @@ function middle(input: Tensor, dim: number, keepdim: boolean): ValuesAndIndices 
   return new ValuesAndIndices(where(spoilt, Number.NaN, found.values), where(spoilt, input.argmax(dim, { keepdim }), found.indices));
 }
 
-/** How a quantile between two elements is found. */
+/** How a quantile between two elements is found: on the line between them, one of them, the middle, or the nearer one (at halves of even rank). */
 export type Interpolation = 'linear' | 'lower' | 'higher' | 'midpoint' | 'nearest';
 
 /** Options of {@link quantile}. */
 export interface QuantileOptions {
+  /** Keep the reduced dim with size 1; false by default. */
   keepdim?: boolean;
+  /** Between two elements; linear by default. */
   interpolation?: Interpolation;
 }
 
 /**
- * Quantiles of all elements or along a dim; several give a new first dim. NaN wins. Gradient: input.
+ * Quantiles `q` (from 0 to 1) of all elements or along a dim, NaN where an element is. `interpolation` is linear.
  *
- * @throws DtypeError unless floating. @throws ArgumentError for a number outside [0, 1]
+ * Shapes: as {@link kthvalue}, without `dim` `[]`; a vector of k quantiles gives a new first dim of size k. Dtypes: floating, kept. Gradient: input, and a
+ * tensor of quantiles where it is linear.
+ *
+ * @throws DtypeError unless floating; ArgumentError for a number outside [0, 1] (in a tensor, IndexError); ShapeError for quantiles of more than one dim;
+ * IndexError over nothing, or for a dim out of range
  * @see PyTorch `torch.quantile`
  */
 export function quantile(input: Tensor, q: number | Tensor, dim: number | null = null, { keepdim = false, interpolation = 'linear' }: QuantileOptions = {}): Tensor {
@@ -101,14 +125,19 @@ function between(sorted: Tensor, ranks: Tensor, interpolation: Interpolation): T
   return pick(low).lerp(pick(high), weight.reshape([-1, ...sorted.shape.slice(1).map(() => 1)]));
 }
 
-/** Sum over dims that counts NaN as 0. Gradient: yes. */
+/** {@link Tensor.sum} over dims that counts NaN as 0; integers and bools give int64. Gradient: yes, 0 at NaN. @throws as that @see PyTorch `torch.nansum` */
 export function nansum(input: Tensor, dim: Dims = null, options: ReduceOptions = {}): Tensor {
   requireTensor(input, 'nansum');
   return where(input.isnan(), 0, input).sum(dim, options);
 }
 defineComposite('nansum', nansum, { samples: () => [[matrix()], [matrix(), 1]] });
 
-/** Mean over dims of the elements that are not NaN. Gradient: yes. @throws DtypeError for integers */
+/**
+ * Mean over dims (all) of the elements that are not NaN; NaN of none. Dtypes: floating, kept. Gradient: yes, 0 at NaN.
+ *
+ * @throws DtypeError for integers and bools; IndexError for a dim out of range or given twice
+ * @see PyTorch `torch.nanmean`
+ */
 export function nanmean(input: Tensor, dim: Dims = null, { keepdim = false }: { keepdim?: boolean } = {}): Tensor {
   requireTensor(input, 'nanmean');
   if (!input.dtype.isFloatingPoint) throw new DtypeError(`nanmean: expected a floating point tensor, got ${input.dtype.name}`, { op: 'nanmean' });
@@ -116,21 +145,36 @@ export function nanmean(input: Tensor, dim: Dims = null, { keepdim = false }: { 
 }
 defineComposite('nanmean', nanmean, { samples: () => [[matrix()], [matrix(), 0, { keepdim: true }]] });
 
-/** How many elements are not 0, over dims. */
+/**
+ * How many elements are not 0 (NaN counts), over dims (all), which fall away. Dtypes: all; int64. Gradient: none.
+ *
+ * @throws IndexError for a dim out of range or given twice; ArgumentError for no tensor
+ * @see PyTorch `torch.count_nonzero`
+ */
 export function countNonzero(input: Tensor, dim: Dims = null): Tensor {
   requireTensor(input, 'countNonzero');
   return input.ne(0).sum(dim);
 }
 defineComposite('countNonzero', countNonzero, { samples: () => [[matrix().detach(), 1]] });
 
-/** Standard deviation and mean over dims. Gradient: yes. @throws DtypeError for integers */
+/**
+ * Standard deviation and mean over dims (all), as {@link varMean}. Gradient: yes.
+ *
+ * @throws DtypeError for other than floating dtypes; IndexError for a dim out of range or given twice
+ * @see PyTorch `torch.std_mean`
+ */
 export function stdMean(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): [Tensor, Tensor] {
   const [variance, mean] = varMean(input, dim, options);
   return [variance.sqrt(), mean];
 }
 defineComposite('stdMean', stdMean, { method: false, samples: () => [[matrix(), 1]] });
 
-/** The smallest and the largest element, of all or along a dim. Gradient: both. @throws IndexError over nothing */
+/**
+ * The smallest and the largest element, of all or along a dim; NaN wins. Dtypes: all, kept. Gradient: both, shared by ties.
+ *
+ * @throws IndexError over nothing, or for a dim out of range
+ * @see PyTorch `torch.aminmax`
+ */
 export function aminmax(input: Tensor, { dim = null, keepdim = false }: { dim?: number | null; keepdim?: boolean } = {}): { min: Tensor; max: Tensor } {
   return { min: input.amin(dim, { keepdim }), max: input.amax(dim, { keepdim }) };
 }
@@ -138,11 +182,19 @@ defineComposite('aminmax', aminmax, { samples: () => [[matrix()], [matrix(), { d
 
 /** Options of {@link diff}. */
 export interface DiffOptions {
+  /** Joined in front along the dim, first. */
   prepend?: Tensor | null;
+  /** Joined behind along the dim, first. */
   append?: Tensor | null;
 }
 
-/** Differences of neighbours along a dim, `n` times. Gradient: yes. @throws ArgumentError, ShapeError */
+/**
+ * Differences of neighbours along a dim (the last), `n` (1) times; of bools, whether they differ. Shapes: `[..., m]` gives `[..., max(m - n, 0)]`. Dtypes: all,
+ * kept, promoted with what is joined. Gradient: yes.
+ *
+ * @throws ArgumentError unless n is an integer of 0 or more; ShapeError without dims, or for what cannot be joined; IndexError for a dim out of range
+ * @see PyTorch `torch.diff`
+ */
 export function diff(input: Tensor, n = 1, dim = -1, { prepend = null, append = null }: DiffOptions = {}): Tensor {
   requireTensor(input, 'diff');
   if (!Number.isInteger(n) || n < 0) throw new ArgumentError(`diff: expected n of 0 or more, got ${n}`, { op: 'diff', n });
@@ -165,22 +217,23 @@ defineComposite('diff', diff, { samples: () => [[matrix()], [matrix(), 2, 1], [m
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** The k-th smallest element of one dim, and its index. Gradient: values. @throws ArgumentError, IndexError */
+    /** The k-th smallest element of one dim, and its index; the same as {@link kthvalue}. */
     kthvalue(k: number, dim?: number, options?: { keepdim?: boolean }): ValuesAndIndices;
-    /** The middle element of all, or with `dim` along it with its index. Gradient: values. @throws IndexError over nothing */
+    /** The middle element of all; see {@link median}. */
     median(): Tensor;
+    /** {@link median} along a dim, with its index. */
     median(dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
-    /** Quantiles of all elements or along a dim. Gradient: yes. @throws DtypeError, ArgumentError */
+    /** Quantiles of all elements or along a dim; the same as {@link quantile}. */
     quantile(q: number | Tensor, dim?: number | null, options?: QuantileOptions): Tensor;
-    /** Sum over dims that counts NaN as 0. Gradient: yes. */
+    /** Sum over dims that counts NaN as 0; the same as {@link nansum}. */
     nansum(dim?: Dims, options?: ReduceOptions): Tensor;
-    /** Mean over dims of the elements that are not NaN. Gradient: yes. @throws DtypeError for integers */
+    /** Mean over dims of the elements that are not NaN; the same as {@link nanmean}. */
     nanmean(dim?: Dims, options?: { keepdim?: boolean }): Tensor;
-    /** How many elements are not 0, over dims. */
+    /** How many elements are not 0, over dims; the same as {@link countNonzero}. */
     countNonzero(dim?: Dims): Tensor;
-    /** The smallest and the largest element, of all or along a dim. Gradient: both. @throws IndexError over nothing */
+    /** The smallest and the largest element, of all or along a dim; the same as {@link aminmax}. */
     aminmax(options?: { dim?: number | null; keepdim?: boolean }): { min: Tensor; max: Tensor };
-    /** Differences of neighbours along a dim. Gradient: yes. @throws ArgumentError, ShapeError */
+    /** Differences of neighbours along a dim; the same as {@link diff}. */
     diff(n?: number, dim?: number, options?: DiffOptions): Tensor;
   }
 }

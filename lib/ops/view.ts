@@ -1,4 +1,7 @@
-/** Views: other shapes of the same memory, without copies. A change in place through one is seen in all. */
+/**
+ * Views: other shapes of the same memory, without copies. A change in place through one is seen in all. Dtypes: all, kept. Gradient: yes, of all but detach.
+ * All throw ArgumentError for what is no tensor or dim, FreedError where the memory was freed. Dims may be negative, from the end.
+ */
 import { dispatchOne } from '../core/dispatch.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op, type OpDefinition, type ViewMeta } from '../core/op.js';
@@ -169,7 +172,7 @@ const detachOp: Op<None> = defineView<None>({
 /** The same elements, sharing memory and version, without history. @internal for layers */
 export { detachOp };
 
-/** The same memory without history: no gradient flows through it. In-place changes are shared. */
+/** The same memory without history: no gradient flows through it; in-place changes are shared. @throws FreedError @see PyTorch `torch.Tensor.detach` */
 export function detach(input: Tensor): Tensor {
   requireTensor(input, 'detach');
   return dispatchOne(detachOp, [input], NO_PARAMS);
@@ -179,13 +182,23 @@ function sizesOf(args: readonly (number | Shape)[]): Shape {
   return Array.isArray(args[0]) ? (args[0] as Shape) : (args as readonly number[]);
 }
 
-/** Another shape of the same memory; one size may be -1. @throws ShapeError where that needs a copy. */
+/**
+ * Another shape of the same memory; one size may be -1, which is found. Shapes: as many elements, in the same order. Gradient: yes.
+ *
+ * @throws ShapeError where that needs a copy, for another number of elements or several -1; ArgumentError for a size that is no integer of 0 or more
+ * @see PyTorch `torch.Tensor.view`
+ */
 export function view(input: Tensor, size: Shape): Tensor {
   requireTensor(input, 'view');
   return dispatchOne(viewOp, [input], { size: inferSize(size, input.numel(), 'view') });
 }
 
-/** Another shape: a view where possible, else a copy; one size may be -1. @throws ShapeError if the sizes do not fit. */
+/**
+ * Another shape of the same elements in row-major order: itself if it is the same, a view where possible, else a copy; one size may be -1. Gradient: yes.
+ *
+ * @throws ShapeError for another number of elements or several -1; ArgumentError for a size that is no integer of 0 or more
+ * @see PyTorch `torch.reshape`
+ */
 export function reshape(input: Tensor, shape: Shape): Tensor {
   requireTensor(input, 'reshape');
   const size = inferSize(shape, input.numel(), 'reshape');
@@ -194,7 +207,12 @@ export function reshape(input: Tensor, shape: Shape): Tensor {
   return dispatchOne(viewOp, [strided], { size });
 }
 
-/** Dims in another order. @throws IndexError, ShapeError if the list is not a permutation. */
+/**
+ * All dims in the order listed, as a view: `[a, b, c]` with `[2, 0, 1]` gives `[c, a, b]`. Gradient: yes.
+ *
+ * @throws ShapeError unless there are as many dims; IndexError for one out of range or given twice
+ * @see PyTorch `torch.permute`
+ */
 export function permute(input: Tensor, dims: readonly number[]): Tensor {
   requireTensor(input, 'permute');
   if (dims.length !== input.shape.length) {
@@ -203,7 +221,7 @@ export function permute(input: Tensor, dims: readonly number[]): Tensor {
   return dispatchOne(permuteOp, [input], { dims: dims.length ? wrapDims(dims, input.shape.length, 'permute') : [] });
 }
 
-/** Two dims exchanged. @throws IndexError */
+/** Two dims exchanged, as a view; without dims, the tensor itself. Gradient: yes. @throws IndexError for a dim out of range @see PyTorch `torch.transpose` */
 export function transpose(input: Tensor, dim0: number, dim1: number): Tensor {
   requireTensor(input, 'transpose');
   const ndim = input.shape.length;
@@ -211,14 +229,19 @@ export function transpose(input: Tensor, dim0: number, dim1: number): Tensor {
   return ndim === 0 ? input : dispatchOne(transposeOp, [input], pair);
 }
 
-/** The transpose of a matrix; itself for fewer dims. @throws ShapeError for more than two dims. */
+/** The transpose of a matrix, as a view: `[m, n]` gives `[n, m]`; itself for fewer dims. Gradient: yes. @throws ShapeError for more @see PyTorch `torch.t` */
 export function t(input: Tensor): Tensor {
   requireTensor(input, 't');
   if (input.shape.length > 2) throw new ShapeError(`t: expected at most 2 dims, got shape ${formatShape(input.shape)}; use transpose(dim0, dim1)`, { op: 't' });
   return input.shape.length < 2 ? input : transpose(input, 0, 1);
 }
 
-/** Dims of size 1 stretched to `size` without copying; -1 keeps a size. @throws ShapeError */
+/**
+ * Dims of size 1 stretched to `size` without copying, and new ones in front; -1 keeps a size. Do not write into the result. Gradient: yes, the sum.
+ *
+ * @throws ShapeError where another size differs, or there are fewer; ArgumentError for a size that is no integer of 0 or more
+ * @see PyTorch `torch.Tensor.expand`
+ */
 export function expand(input: Tensor, size: Shape): Tensor {
   requireTensor(input, 'expand');
   const lead = size.length - input.shape.length;
@@ -227,19 +250,29 @@ export function expand(input: Tensor, size: Shape): Tensor {
   return dispatchOne(expandOp, [input], { size: target });
 }
 
-/** A new dim of size 1 at `dim`. @throws IndexError */
+/** A new dim of size 1 at `dim`, from -ndim - 1 to ndim, as a view. Gradient: yes. @throws IndexError for others @see PyTorch `torch.unsqueeze` */
 export function unsqueeze(input: Tensor, dim: number): Tensor {
   requireTensor(input, 'unsqueeze');
   return dispatchOne(unsqueezeOp, [input], { dim: wrapDim(dim, input.shape.length + 1, 'unsqueeze') });
 }
 
-/** Without dims of size 1; with `dim`, only those. @throws IndexError */
+/**
+ * Without dims of size 1, as a view; with `dim`, without those of the listed that have it. Gradient: yes.
+ *
+ * @throws IndexError for a dim out of range or given twice
+ * @see PyTorch `torch.squeeze`
+ */
 export function squeeze(input: Tensor, dim?: number | readonly number[]): Tensor {
   requireTensor(input, 'squeeze');
   return dispatchOne(squeezeOp, [input], { dims: wrapDims(dim, input.shape.length, 'squeeze') });
 }
 
-/** Dims `startDim` to `endDim` merged into one. @throws IndexError */
+/**
+ * Dims `startDim` (0) to `endDim` (-1) merged into one: `[a, b, c]` gives `[a b c]`; a view where possible, else a copy. Of no dims, `[1]`. Gradient: yes.
+ *
+ * @throws IndexError for a dim out of range; ArgumentError if the end comes before the start
+ * @see PyTorch `torch.flatten`
+ */
 export function flatten(input: Tensor, startDim = 0, endDim = -1): Tensor {
   requireTensor(input, 'flatten');
   const ndim = input.shape.length;
@@ -251,7 +284,12 @@ export function flatten(input: Tensor, startDim = 0, endDim = -1): Tensor {
   return reshape(input, [...input.shape.slice(0, start), merged, ...input.shape.slice(end + 1)]);
 }
 
-/** One dim split into several; one of `sizes` may be -1. @throws ShapeError */
+/**
+ * One dim split into several: `[a, n]` with dim 1 and `[-1, c]` gives `[a, n / c, c]`; one size may be -1. A view where possible. Gradient: yes.
+ *
+ * @throws ShapeError if the sizes do not multiply to that of the dim; IndexError for a dim out of range; ArgumentError for a bad size
+ * @see PyTorch `torch.unflatten`
+ */
 export function unflatten(input: Tensor, dim: number, sizes: Shape): Tensor {
   requireTensor(input, 'unflatten');
   const at = wrapDim(dim, input.shape.length, 'unflatten');
@@ -259,7 +297,12 @@ export function unflatten(input: Tensor, dim: number, sizes: Shape): Tensor {
   return reshape(input, [...input.shape.slice(0, at), ...parts, ...input.shape.slice(at + 1)]);
 }
 
-/** Dims moved to other places; the others keep their order. Gradient: yes. @throws IndexError, ArgumentError if the lists differ in length */
+/**
+ * Dims moved to other places, as a view; the others keep their order: `[a, b, c]` from 0 to 2 gives `[b, c, a]`. Gradient: yes.
+ *
+ * @throws IndexError for a dim out of range or given twice; ArgumentError if the lists differ in length
+ * @see PyTorch `torch.movedim`
+ */
 export function movedim(input: Tensor, source: number | readonly number[], destination: number | readonly number[]): Tensor {
   requireTensor(input, 'movedim');
   const ndim = input.shape.length;
@@ -273,7 +316,7 @@ export function movedim(input: Tensor, source: number | readonly number[], desti
   );
 }
 
-/** Stretched to the shape of `other`, as a view. Gradient: yes. @throws ShapeError */
+/** {@link expand} to the shape of `other`. Gradient: yes. @throws ShapeError if it does not stretch to that @see PyTorch `torch.Tensor.expand_as` */
 export function expandAs(input: Tensor, other: Tensor): Tensor {
   return expand(input, other.shape);
 }
@@ -323,37 +366,29 @@ addMethod('detach', function () {
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Another shape of the same memory; one size may be -1. Gradient: yes. @throws ShapeError where that needs a copy. */
-    view(size: Shape): Tensor;
-    view(...size: number[]): Tensor;
-    /** Another shape: a view where possible, else a copy; one size may be -1. Gradient: yes. @throws ShapeError */
-    reshape(size: Shape): Tensor;
-    reshape(...size: number[]): Tensor;
-    /** Dims in another order, as a view. Gradient: yes. */
-    permute(dims: Shape): Tensor;
-    permute(...dims: number[]): Tensor;
-    /** Dims of size 1 stretched without copying; -1 keeps a size. Gradient: yes. */
-    expand(size: Shape): Tensor;
-    expand(...size: number[]): Tensor;
-    /** Stretched to the shape of `other`. */
-    expandAs(other: Tensor): Tensor;
-    /** Two dims exchanged, as a view. Gradient: yes. */
-    transpose(dim0: number, dim1: number): Tensor;
-    /** The transpose of a matrix, as a view. Gradient: yes. */
-    t(): Tensor;
-    /** A new dim of size 1. Gradient: yes. */
-    unsqueeze(dim: number): Tensor;
-    /** Without dims of size 1. Gradient: yes. */
-    squeeze(dim?: number | readonly number[]): Tensor;
-    /** Neighbouring dims merged into one. Gradient: yes. */
-    flatten(startDim?: number, endDim?: number): Tensor;
-    /** One dim split into several. Gradient: yes. */
-    unflatten(dim: number, sizes: Shape): Tensor;
-    /** Dims moved to other places. Gradient: yes. @throws IndexError, ArgumentError */
-    movedim(source: number | readonly number[], destination: number | readonly number[]): Tensor;
-    /** Summed over broadcast dims down to `size`. Gradient: yes. */
+    /** Another shape of the same memory; the same as {@link view}. */ view(size: Shape): Tensor;
+    /** {@link view}, listed. */ view(...size: number[]): Tensor;
+    /** Another shape: a view where possible, else a copy; the same as {@link reshape}. */ reshape(size: Shape): Tensor;
+    /** {@link reshape}, listed. */ reshape(...size: number[]): Tensor;
+    /** Dims in another order, as a view; the same as {@link permute}. */ permute(dims: Shape): Tensor;
+    /** {@link permute}, listed. */ permute(...dims: number[]): Tensor;
+    /** Dims of size 1 stretched without copying; the same as {@link expand}. */ expand(size: Shape): Tensor;
+    /** {@link expand}, listed. */ expand(...size: number[]): Tensor;
+    /** Stretched to the shape of `other`; the same as {@link expandAs}. */ expandAs(other: Tensor): Tensor;
+    /** Two dims exchanged, as a view; the same as {@link transpose}. */ transpose(dim0: number, dim1: number): Tensor;
+    /** The transpose of a matrix, as a view; the same as {@link t}. */ t(): Tensor;
+    /** A new dim of size 1; the same as {@link unsqueeze}. */ unsqueeze(dim: number): Tensor;
+    /** Without dims of size 1; the same as {@link squeeze}. */ squeeze(dim?: number | readonly number[]): Tensor;
+    /** Neighbouring dims merged into one; the same as {@link flatten}. */ flatten(startDim?: number, endDim?: number): Tensor;
+    /** One dim split into several; the same as {@link unflatten}. */ unflatten(dim: number, sizes: Shape): Tensor;
+    /** Dims moved elsewhere; the same as {@link movedim}. */ movedim(source: number | readonly number[], destination: number | readonly number[]): Tensor;
+    /**
+     * Summed over the dims that broadcasting from `size` added or stretched: `[2, 3]` to `[3]` or `[1, 3]`; itself of its own size. Gradient: yes.
+     *
+     * @throws ShapeError for some sizes that do not broadcast to this shape; not all are noticed
+     * @see PyTorch `torch.Tensor.sum_to_size`
+     */
     sumToSize(size: Shape): Tensor;
-    /** The same memory without history: no gradient flows through it. In-place changes are shared. */
-    detach(): Tensor;
+    /** The same memory without history; the same as {@link detach}. */ detach(): Tensor;
   }
 }

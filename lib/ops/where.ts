@@ -1,4 +1,7 @@
-/** Choice and mixing of elements: where, maskedFill, clamp, addcmul, addcdiv, lerp. */
+/**
+ * Choice and mixing of elements: where, maskedFill, clamp, addcmul, addcdiv, lerp. Shapes broadcast. All throw ShapeError where they do not, DeviceError for
+ * tensors on two devices, ArgumentError for what is no tensor (or number, where one may be).
+ */
 import { dispatchOne } from '../core/dispatch.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
@@ -34,12 +37,16 @@ const whereOp: Op<None> = definePointwise<None>('where', 3, {
 });
 
 /**
- * Elements of `input` where `condition` is true, else of `other`. All broadcast. With the condition alone, the indices of its elements that
- * are not 0, one vector for each dim (which blocks).
+ * Elements of `input` where `condition` is not 0, else of `other`; both may be numbers. With the condition alone, the indices of its elements that are not 0,
+ * one int64 vector for each dim (which blocks).
  *
- * @throws ShapeError
+ * Shapes: all three broadcast. Dtypes: condition any, the others promoted. Gradient: input and other.
+ *
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for what is neither tensor nor number
+ * @see PyTorch `torch.where`
  */
 export function where(condition: Tensor): Tensor[];
+/** {@link where} with both choices. */
 export function where(condition: Tensor, input: TensorLike, other: TensorLike): Tensor;
 export function where(condition: Tensor, input?: TensorLike, other?: TensorLike): Tensor | Tensor[] {
   requireTensor(condition, 'where', 'condition');
@@ -71,7 +78,13 @@ addMethod('maskedFill_', function (mask: Tensor, value: TensorLike) {
   return dispatchOne(whereOp, [mask, operand(value, this.device, 'maskedFill_'), this], NO_PARAMS, this);
 });
 
-/** `input` with `value` where the mask is true. @throws DtypeError if the mask is not bool. */
+/**
+ * `input` with `value` where the mask is true. Shapes: all broadcast. Dtypes: bool mask; the input's, to which the value is converted. Gradient: input,
+ * 0 where filled, and a tensor as value.
+ *
+ * @throws DtypeError if the mask is not bool; ArgumentError for a number that integers of the dtype do not hold; ShapeError, DeviceError as {@link where}
+ * @see PyTorch `torch.Tensor.masked_fill`
+ */
 export function maskedFill(input: Tensor, mask: Tensor, value: TensorLike): Tensor {
   checkMask(mask, 'maskedFill');
   checkFill(input, value, 'maskedFill');
@@ -98,9 +111,13 @@ const clampOp: Op<Bounds> = definePointwise<Bounds>('clamp', 1, {
 });
 
 /**
- * Each element moved into `[min, max]`; either bound may be left out.
+ * Each element moved into `[min, max]` (max, if that is less); either bound may be left out. Bounds are numbers, or tensors that broadcast.
  *
- * @throws ArgumentError if both are left out.
+ * Shapes: as the input, or broadcast. Dtypes: all; kept with two plain bounds and for floating ones, else promoted. Gradient: yes, 0 outside; of tensors as
+ * bounds too, halved on ties.
+ *
+ * @throws ArgumentError if both are left out, or are neither number nor tensor; ShapeError, DeviceError for tensors that do not meet
+ * @see PyTorch `torch.clamp`
  */
 export function clamp(input: Tensor, bounds: { min?: TensorLike | null; max?: TensorLike | null }): Tensor {
   return clampInto(input, bounds, 'clamp', null);
@@ -178,17 +195,33 @@ const lerpOp: Op<None> = definePointwise<None>('lerp', 3, {
   samples: ternarySamples(NO_PARAMS as None),
 });
 
-/** input + value * tensor1 * tensor2. */
+/**
+ * input + value * tensor1 * tensor2, with `value` 1. Shapes: all broadcast. Dtypes: promoted; integers stay, and cut off the fraction of value. Gradient: all.
+ *
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
+ * @see PyTorch `torch.addcmul`
+ */
 export function addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, { value = 1 } = {}): Tensor {
   return dispatchOne(addcmulOp, [input, tensor1, tensor2], { value });
 }
 
-/** input + value * tensor1 / tensor2. */
+/**
+ * input + value * tensor1 / tensor2, with `value` 1. Shapes: all broadcast. Dtypes: promoted; integers give the default floating one. Gradient: all.
+ *
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
+ * @see PyTorch `torch.addcdiv`
+ */
 export function addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, { value = 1 } = {}): Tensor {
   return dispatchOne(addcdivOp, [input, tensor1, tensor2], { value });
 }
 
-/** input + weight * (end - input). */
+/**
+ * input + weight * (end - input): a number or tensor of weights from 0 (input) to 1 (end), or outside. Shapes: all broadcast. Dtypes: promoted; integers give
+ * the default floating one. Gradient: all.
+ *
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for a weight that is neither tensor nor number
+ * @see PyTorch `torch.lerp`
+ */
 export function lerp(input: Tensor, end: Tensor, weight: TensorLike): Tensor {
   return dispatchOne(lerpOp, [input, end, operand(weight, input.device, 'lerp')], NO_PARAMS);
 }
@@ -213,22 +246,27 @@ addMethod('lerp_', function (end: Tensor, weight: TensorLike) {
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** This where the condition is true, else `other`. Gradient: this and other. */
+    /** This where the condition is not 0, else `other`; the same as {@link where} of (condition, this, other). */
     where(condition: Tensor, other: TensorLike): Tensor;
-    /** This with `value` where the mask is true. @throws DtypeError if the mask is not bool. */
+    /** This with `value` where the mask is true; the same as {@link maskedFill}. */
     maskedFill(mask: Tensor, value: TensorLike): Tensor;
+    /** {@link maskedFill} in place; the mask must broadcast to this. @throws DtypeError for a value of a higher category; see {@link Tensor.add_} */
     maskedFill_(mask: Tensor, value: TensorLike): this;
-    /** Each element moved into [min, max]. Gradient: yes, 0 outside. */
+    /** Each element moved into [min, max]; the same as {@link clamp}. */
     clamp(bounds: { min?: TensorLike | null; max?: TensorLike | null }): Tensor;
+    /** {@link clamp} in place; see {@link Tensor.add_}. */
     clamp_(bounds: { min?: TensorLike | null; max?: TensorLike | null }): this;
-    /** this + value * tensor1 * tensor2. */
+    /** this + value * tensor1 * tensor2; the same as {@link addcmul}. */
     addcmul(tensor1: Tensor, tensor2: Tensor, options?: { value?: number }): Tensor;
+    /** {@link addcmul} in place; see {@link Tensor.add_}. */
     addcmul_(tensor1: Tensor, tensor2: Tensor, options?: { value?: number }): this;
-    /** this + value * tensor1 / tensor2. */
+    /** this + value * tensor1 / tensor2; the same as {@link addcdiv}. */
     addcdiv(tensor1: Tensor, tensor2: Tensor, options?: { value?: number }): Tensor;
+    /** {@link addcdiv} in place; see {@link Tensor.add_}. */
     addcdiv_(tensor1: Tensor, tensor2: Tensor, options?: { value?: number }): this;
-    /** this + weight * (end - this). */
+    /** this + weight * (end - this); the same as {@link lerp}. */
     lerp(end: Tensor, weight: TensorLike): Tensor;
+    /** {@link lerp} in place; see {@link Tensor.add_}. */
     lerp_(end: Tensor, weight: TensorLike): this;
   }
 }

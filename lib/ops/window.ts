@@ -1,4 +1,7 @@
-/** Views of a part: narrow, select, slice, split, chunk, unbind, diagonal, unfold, asStrided. */
+/**
+ * Views of a part: narrow, select, slice, split, chunk, unbind, diagonal, unfold, asStrided. Dtypes: all, kept. Gradient: yes, 0 outside of the part. All throw
+ * ArgumentError for what is no tensor or dim, IndexError for a dim out of range, FreedError where the memory was freed.
+ */
 import { dispatchOne } from '../core/dispatch.js';
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, IndexError, ShapeError } from '../core/errors.js';
@@ -170,7 +173,12 @@ function stridedPositions(size: Shape, stride: Shape, offset: number, like: Tens
   return positions;
 }
 
-/** `length` elements of one dim from `start`. @throws IndexError if they do not lie inside. */
+/**
+ * `length` elements of one dim from `start` (negative: from the end), as a view: `[..., n, ...]` gives `[..., length, ...]`. Gradient: yes.
+ *
+ * @throws IndexError if they do not lie inside, or are no integers, or for a dim out of range
+ * @see PyTorch `torch.narrow`
+ */
 export function narrow(input: Tensor, dim: number, start: number, length: number): Tensor {
   requireTensor(input, 'narrow');
   const at = wrapDim(dim, input.shape.length, 'narrow');
@@ -182,7 +190,13 @@ export function narrow(input: Tensor, dim: number, start: number, length: number
   return dispatchOne(sliceOp, [input], { dim: at, start: first, length, step: 1 });
 }
 
-/** Elements `start` to `end` of one dim by `step`, with Python's rules for negative and large bounds. @throws ArgumentError */
+/**
+ * Elements `start` (0) to `end` (the size, not included) of one dim (0) by `step` (1), as a view, with Python's rules for negative and large bounds. The size
+ * there is max(0, ceil((end - start) / step)). Gradient: yes.
+ *
+ * @throws ArgumentError for bounds that are no integers, or a step that is no positive one; IndexError for a dim out of range
+ * @see Python `x[start:end:step]`
+ */
 export function slice(input: Tensor, dim = 0, start: number | null = null, end: number | null = null, step = 1): Tensor {
   requireTensor(input, 'slice');
   const at = wrapDim(dim, input.shape.length, 'slice');
@@ -201,7 +215,12 @@ export function slice(input: Tensor, dim = 0, start: number | null = null, end: 
   return dispatchOne(sliceOp, [input], { dim: at, start: first, length: Math.max(0, Math.ceil((last - first) / step)), step });
 }
 
-/** One index of one dim, which falls away. @throws IndexError */
+/**
+ * One index of one dim, which falls away, as a view; negative: from the end. Gradient: yes.
+ *
+ * @throws IndexError for an index or a dim out of range, or no integer
+ * @see PyTorch `torch.select`
+ */
 export function select(input: Tensor, dim: number, index: number): Tensor {
   requireTensor(input, 'select');
   const at = wrapDim(dim, input.shape.length, 'select');
@@ -212,7 +231,13 @@ export function select(input: Tensor, dim: number, index: number): Tensor {
   return dispatchOne(selectOp, [input], { dim: at, index: index < 0 ? index + size : index });
 }
 
-/** Pieces of `size` (or of the sizes listed) along a dim, as views. @throws ShapeError if listed sizes do not add up. */
+/**
+ * Pieces of `size` (the last may be smaller), or of the sizes listed, along a dim (0), as views. Gradient: yes.
+ *
+ * @throws ShapeError if listed sizes do not add up, or without dims; ArgumentError for a size that is no positive integer (0 is one of an empty dim);
+ * IndexError for a dim out of range, or a listed size below 0
+ * @see PyTorch `torch.split`
+ */
 export function split(input: Tensor, size: number | readonly number[], dim = 0): Tensor[] {
   requireTensor(input, 'split');
   if (input.shape.length === 0) throw new ShapeError('split: expected at least one dim, got a tensor without dims', { op: 'split', given: input.shape });
@@ -237,7 +262,12 @@ function evenSizes(total: number, size: number): number[] {
   return sizes.length ? sizes : [0];
 }
 
-/** At most `chunks` pieces of equal size (the last may be smaller), as views. */
+/**
+ * At most `chunks` pieces of equal size (the last may be smaller) along a dim (0), as views; of an empty dim as many empty ones. Gradient: yes.
+ *
+ * @throws ArgumentError unless the count is a positive integer; ShapeError without dims; IndexError for a dim out of range
+ * @see PyTorch `torch.chunk`
+ */
 export function chunk(input: Tensor, chunks: number, dim = 0): Tensor[] {
   if (!Number.isInteger(chunks) || chunks < 1) throw new ArgumentError(`chunk: expected a positive count, got ${chunks}`, { op: 'chunk', chunks });
   requireTensor(input, 'chunk');
@@ -249,7 +279,7 @@ export function chunk(input: Tensor, chunks: number, dim = 0): Tensor[] {
   return split(input, Math.ceil(total / chunks), dim);
 }
 
-/** The slices along a dim, which falls away. */
+/** The slices along a dim (0), which falls away, as views. Gradient: yes. @throws IndexError for a dim out of range or no dims @see PyTorch `torch.unbind` */
 export function unbind(input: Tensor, dim = 0): Tensor[] {
   requireTensor(input, 'unbind');
   const at = wrapDim(dim, input.shape.length, 'unbind');
@@ -257,7 +287,13 @@ export function unbind(input: Tensor, dim = 0): Tensor[] {
   return Array.from({ length: input.shape[at] as number }, (_, i) => select(input, at, i));
 }
 
-/** The elements with equal indices in two dims, as a last dim of a view. @throws IndexError, ArgumentError */
+/**
+ * The elements with equal indices in two dims (0 and 1), as a last dim of a view; `offset` (0) above the diagonal, or below if negative. Shapes: `[m, n]` gives
+ * `[min(m, n)]`, or less off the diagonal. Gradient: yes.
+ *
+ * @throws IndexError for a dim out of range; ArgumentError for equal dims, or an offset that is no integer
+ * @see PyTorch `torch.diagonal`
+ */
 export function diagonal(input: Tensor, offset = 0, dim1 = 0, dim2 = 1): Tensor {
   requireTensor(input, 'diagonal');
   if (!Number.isSafeInteger(offset)) throw new ArgumentError(`diagonal: offset must be an integer, got ${offset}`, { op: 'diagonal', offset });
@@ -266,7 +302,13 @@ export function diagonal(input: Tensor, offset = 0, dim1 = 0, dim2 = 1): Tensor 
   return dispatchOne(diagonalOp, [input], params);
 }
 
-/** Windows of `size` along a dim, every `step`, as a last dim of a view. @throws ArgumentError */
+/**
+ * Windows of `size` along a dim, every `step`, as a last dim of a view; they may overlap. Shapes: `[..., n, ...]` gives
+ * `[..., floor((n - size) / step) + 1, ..., size]`. Gradient: yes, summed where they overlap.
+ *
+ * @throws ArgumentError unless 0 <= size <= n and step > 0, all integers; IndexError for a dim out of range
+ * @see PyTorch `torch.Tensor.unfold`
+ */
 export function unfold(input: Tensor, dim: number, size: number, step: number): Tensor {
   requireTensor(input, 'unfold');
   const at = wrapDim(dim, input.shape.length, 'unfold');
@@ -277,7 +319,14 @@ export function unfold(input: Tensor, dim: number, size: number, step: number): 
   return dispatchOne(unfoldOp, [input], { dim: at, size, step });
 }
 
-/** Any window on the storage of a tensor. @throws ArgumentError if it reaches outside the storage. */
+/**
+ * Any window on the storage of a tensor; `stride` and `storageOffset` (the tensor's own) are in elements. Shapes: `size`. Gradient: yes, summed where elements
+ * are seen twice.
+ *
+ * @throws ArgumentError if it reaches outside the storage, for sizes, strides or an offset that are no integers of 0 or more, and for an input with gaps or
+ * overlaps that requires a gradient; FreedError if the memory was freed
+ * @see PyTorch `torch.as_strided`
+ */
 export function asStrided(input: Tensor, size: Shape, stride: Shape, storageOffset = input.storageOffset): Tensor {
   requireTensor(input, 'asStrided');
   checkSizes(size, 'asStrided');
@@ -325,23 +374,23 @@ addMethod('asStrided', function (size: Shape, stride: Shape, storageOffset?: num
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** `length` elements of one dim from `start`, as a view. Gradient: yes. @throws IndexError */
+    /** `length` elements of one dim from `start`, as a view; the same as {@link narrow}. */
     narrow(dim: number, start: number, length: number): Tensor;
-    /** Elements `start` to `end` of one dim by `step`, as a view. Gradient: yes. */
+    /** Elements `start` to `end` of one dim by `step`, as a view; the same as {@link slice}. */
     slice(dim?: number, start?: number | null, end?: number | null, step?: number): Tensor;
-    /** One index of one dim, which falls away, as a view. Gradient: yes. @throws IndexError */
+    /** One index of one dim, which falls away, as a view; the same as {@link select}. */
     select(dim: number, index: number): Tensor;
-    /** Pieces along a dim, as views. Gradient: yes. @throws ShapeError */
+    /** Pieces along a dim, as views; the same as {@link split}. */
     split(size: number | readonly number[], dim?: number): Tensor[];
-    /** At most `chunks` equal pieces, as views. Gradient: yes. */
+    /** At most `chunks` equal pieces, as views; the same as {@link chunk}. */
     chunk(chunks: number, dim?: number): Tensor[];
-    /** The slices along a dim, as views. Gradient: yes. */
+    /** The slices along a dim, as views; the same as {@link unbind}. */
     unbind(dim?: number): Tensor[];
-    /** The diagonal of two dims, as a view. Gradient: yes. */
+    /** The diagonal of two dims, as a view; the same as {@link diagonal}. */
     diagonal(offset?: number, dim1?: number, dim2?: number): Tensor;
-    /** Windows along a dim, as a view. Gradient: yes. */
+    /** Windows along a dim, as a view; the same as {@link unfold}. */
     unfold(dim: number, size: number, step: number): Tensor;
-    /** Any window on this storage. @throws ArgumentError */
+    /** Any window on this storage; the same as {@link asStrided}. */
     asStrided(size: Shape, stride: Shape, storageOffset?: number): Tensor;
   }
 }
