@@ -1,5 +1,6 @@
 /** Activations written in other ops: relu6, hardtanh, mish, selu, glu and their like. */
-import { ArgumentError, ShapeError } from '../core/errors.js';
+import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
+import { checkNumber } from '../core/options.js';
 import { formatShape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { elu, leakyRelu, softplus } from './activation.js';
@@ -24,7 +25,7 @@ defineComposite('softplus', softplus, { samples });
  */
 export function logsigmoid(input: Tensor): Tensor {
   requireTensor(input, 'logsigmoid');
-  return softplus(input.neg()).neg();
+  return softplus(input.neg(), { threshold: 40 }).neg(); // where float64 sees no difference any more
 }
 defineComposite('logsigmoid', logsigmoid, { samples });
 
@@ -37,7 +38,9 @@ defineComposite('logsigmoid', logsigmoid, { samples });
 export function hardtanh(input: Tensor, { minVal = -1, maxVal = 1 } = {}): Tensor {
   requireTensor(input, 'hardtanh');
   if (!(minVal <= maxVal)) throw new ArgumentError(`hardtanh: minVal ${minVal} is above maxVal ${maxVal}`, { op: 'hardtanh', minVal, maxVal });
-  return input.clamp({ min: minVal, max: maxVal });
+  if (!input.requiresGrad) return input.clamp({ min: minVal, max: maxVal });
+  // The gradient of clamp is 1 at the bounds, that of hardtanh is 0.
+  return where(input.gt(minVal).logicalAnd(input.lt(maxVal)), input, input.detach().clamp({ min: minVal, max: maxVal }));
 }
 defineComposite('hardtanh', hardtanh, withTwin);
 
@@ -171,6 +174,7 @@ defineComposite('hardshrink', hardshrink, { samples });
  */
 export function softshrink(input: Tensor, { lambd = 0.5 } = {}): Tensor {
   requireTensor(input, 'softshrink');
+  checkNumber('softshrink', 'lambd', lambd, { from: 0 });
   return input.sub(input.clamp({ min: -lambd, max: lambd }));
 }
 defineComposite('softshrink', softshrink, { samples });
@@ -183,7 +187,7 @@ defineComposite('softshrink', softshrink, { samples });
  */
 export function threshold(input: Tensor, limit: number, value: number): Tensor {
   requireTensor(input, 'threshold');
-  return where(input.gt(limit), input, value);
+  return where(input.le(limit), value, input); // NaN stays
 }
 defineComposite('threshold', threshold, { samples: () => [[sampleTensor([3, 4]), 0.1, 5]] });
 
@@ -242,6 +246,7 @@ export interface GumbelSoftmaxOptions extends Pick<RandomOptions, 'generator'> {
  */
 export function gumbelSoftmax(logits: Tensor, { tau = 1, hard = false, dim = -1, generator }: GumbelSoftmaxOptions = {}): Tensor {
   requireTensor(logits, 'gumbelSoftmax', 'logits');
+  if (!logits.dtype.isFloatingPoint) throw new DtypeError(`gumbelSoftmax: expected floating point logits, got ${logits.dtype.name}`, { op: 'gumbelSoftmax' });
   const uniform = rand(logits.shape, { dtype: logits.dtype, device: logits.device, ...(generator ? { generator } : {}) });
   const exponential = uniform.neg().log1p().neg().clamp({ min: 1e-30 });
   const soft = logits.sub(exponential.log()).div(tau).softmax(dim);

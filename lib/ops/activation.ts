@@ -1,6 +1,8 @@
 /** Activation functions. Backward ops are ops too: one pass over memory instead of several. */
+
 import { dispatchOne } from '../core/dispatch.js';
 import type { Op } from '../core/op.js';
+import { checkOneOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS, unaryFunction } from './method.js';
@@ -221,6 +223,7 @@ export type GeluApproximate = 'none' | 'tanh';
  */
 export function gelu(input: Tensor, { approximate = 'none' }: { approximate?: GeluApproximate } = {}): Tensor {
   requireTensor(input, 'gelu');
+  if (approximate !== 'none') checkOneOf('gelu', 'approximate', approximate, ['none', 'tanh']);
   return dispatchOne(approximate === 'tanh' ? geluTanhOp : geluOp, [input], NO_PARAMS);
 }
 

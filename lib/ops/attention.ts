@@ -4,6 +4,7 @@ import { dispatch } from '../core/dispatch.js';
 import { bool, float32, float64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { checkProbability } from '../core/options.js';
 import { defaultGenerator } from '../core/random.js';
 import { broadcastStrides, formatShape, type Shape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
@@ -50,7 +51,7 @@ const attentionBackward: Op<Attention> = defineOp<Attention>({
     if (params.dropout > 0) throw new ArgumentError('scaledDotProductAttention: a second derivative with dropout is not supported', { op: 'scaledDotProductAttention' });
     const [heads, keyHeads] = [(q as Tensor).shape[1] as number, (k as Tensor).shape[1] as number];
     const [keys, values] = [shareHeads(k as Tensor, heads), shareHeads(v as Tensor, heads)];
-    const weights = attentionWeights(q as Tensor, keys, mask as Tensor, params);
+    const weights = attentionWeights(q as Tensor, keys, mask as Tensor, params.scale, params.causal === 1);
     const gradWeights = (g as Tensor).matmul(values.transpose(-2, -1));
     const inner = gradWeights
       .sub(gradWeights.mul(weights).sum(-1, { keepdim: true }))
@@ -65,15 +66,16 @@ const attentionBackward: Op<Attention> = defineOp<Attention>({
     }),
 });
 
-/** Keys and values of grouped heads, one for each query head. */
+/** Keys and values of grouped heads, one for each query head. Heads are the third dim from the end. */
 function shareHeads(t: Tensor, heads: number): Tensor {
-  const own = t.shape[1] as number;
+  const at = t.shape.length - 3;
+  const own = t.shape[at] as number;
   if (own === heads) return t;
-  const [b, , s, d] = t.shape as [number, number, number, number];
+  const [before, after] = [t.shape.slice(0, at), t.shape.slice(at + 1)];
   return t
-    .unsqueeze(2)
-    .expand([b, own, heads / own, s, d])
-    .reshape([b, heads, s, d]);
+    .unsqueeze(at + 1)
+    .expand([...before, own, heads / own, ...after])
+    .reshape([...before, heads, ...after]);
 }
 
 function sumHeads(t: Tensor, own: number): Tensor {
@@ -82,7 +84,7 @@ function sumHeads(t: Tensor, own: number): Tensor {
 }
 
 /** softmax(scale q k^T + mask); rows with nothing to see are 0. */
-function attentionWeights(q: Tensor, k: Tensor, mask: Tensor, { scale, causal }: Attention): Tensor {
+function attentionWeights(q: Tensor, k: Tensor, mask: Tensor, scale: number, causal: boolean): Tensor {
   let scores = q.matmul(k.transpose(-2, -1)).mul(scale); // [B, H, S, T]
   const hidden = Number.NEGATIVE_INFINITY;
   if (mask.storage !== null) scores = mask.dtype === bool ? where(mask, scores, hidden) : scores.add(mask);
@@ -169,8 +171,8 @@ export function scaledDotProductAttention(query: Tensor, key: Tensor, value: Ten
 }
 
 function attentionOf(query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions): Tensor {
-  const { attnMask = null, dropoutP = 0, isCausal = false, scale = null, enableGqa = false } = options;
-  checkAttention(query, key, value, attnMask, isCausal, enableGqa);
+  const { attnMask = null, dropoutP = 0, isCausal = false, scale = null } = options;
+  checkAttention(query, key, value, options);
   if (attnMask?.requiresGrad) return attentionWithMaskGradient(query, key, value, attnMask, scale, dropoutP);
   const four = [query, key, value].map((t) => toFourDims(t)) as [Tensor, Tensor, Tensor];
   const mask = attnMask === null ? wrapNumber(0, query.dtype, query.device) : maskToFourDims(attnMask, query.shape);
@@ -187,13 +189,12 @@ function attentionOf(query: Tensor, key: Tensor, value: Tensor, options: Attenti
 function toFourDims(t: Tensor): Tensor {
   const { shape } = t;
   if (shape.length === 4) return t;
-  if (shape.length === 3) return t.unsqueeze(1);
+  if (shape.length === 3) return t.unsqueeze(0);
   if (shape.length === 2) return t.unsqueeze(0).unsqueeze(0);
   return t.reshape([-1, ...shape.slice(-3)]);
 }
 
 function maskToFourDims(mask: Tensor, query: Shape): Tensor {
-  if (query.length === 3 && mask.shape.length === 3) return mask.unsqueeze(1);
   if (query.length > 4) return mask.expand([...query.slice(0, -2), ...mask.shape.slice(-2)]).reshape([-1, ...query.slice(-3, -2), ...mask.shape.slice(-2)]);
   return mask;
 }
@@ -201,18 +202,12 @@ function maskToFourDims(mask: Tensor, query: Shape): Tensor {
 /** A mask that is learned: the scores are written out, so that it can get its gradient. */
 function attentionWithMaskGradient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: number | null, p: number): Tensor {
   const heads = q.shape[q.shape.length - 3] ?? 1;
-  const share = (t: Tensor): Tensor => (t.shape.length === 4 ? shareHeads(t, heads) : t);
-  const scores = q
-    .matmul(share(k).transpose(-2, -1))
-    .mul(scale ?? 1 / Math.sqrt(q.shape[q.shape.length - 1] as number))
-    .add(mask);
-  return scores
-    .softmax(-1)
-    .dropout(p, p > 0)
-    .matmul(share(v));
+  const share = (t: Tensor): Tensor => (t.shape.length > 2 ? shareHeads(t, heads) : t);
+  const weights = attentionWeights(q, share(k), mask, scale ?? 1 / Math.sqrt(q.shape[q.shape.length - 1] as number), false);
+  return weights.dropout(p, p > 0).matmul(share(v));
 }
 
-function checkAttention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | null, causal: boolean, gqa: boolean): void {
+function checkAttention(q: Tensor, k: Tensor, v: Tensor, { attnMask: mask = null, dropoutP = 0, isCausal: causal = false, enableGqa: gqa = false }: AttentionOptions): void {
   const op = 'scaledDotProductAttention';
   const shapes = `query ${formatShape(q.shape)}, key ${formatShape(k.shape)}, value ${formatShape(v.shape)}`;
   const size = (t: Tensor, back: number): number | undefined => t.shape[t.shape.length - back];
@@ -226,8 +221,16 @@ function checkAttention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | null, ca
     throw new ShapeError(`${op}: query heads must be a multiple of key heads: ${shapes}`, { op });
   if (q.dtype !== k.dtype || k.dtype !== v.dtype || !q.dtype.isFloatingPoint)
     throw new DtypeError(`${op}: expected equal floating dtypes, got ${q.dtype.name}, ${k.dtype.name}, ${v.dtype.name}`, { op });
+  checkProbability(op, 'dropoutP', dropoutP);
   if (mask !== null && causal) throw new ArgumentError(`${op}: give attnMask or isCausal, not both`, { op });
   if (mask !== null && mask.dtype !== bool && mask.dtype !== q.dtype) throw new DtypeError(`${op}: the mask must be bool or ${q.dtype.name}, got ${mask.dtype.name}`, { op });
+  if (mask !== null) checkMask(op, mask, [...q.shape.slice(0, -1), size(k, 2) as number]);
+}
+
+function checkMask(op: string, mask: Tensor, scores: Shape): void {
+  const lead = scores.length - mask.shape.length;
+  if (lead >= 0 && mask.shape.every((s, i) => s === 1 || s === scores[lead + i])) return;
+  throw new ShapeError(`${op}: a mask of shape ${formatShape(mask.shape)} does not broadcast to the scores, ${formatShape(scores)}`, { op, shapes: [mask.shape, scores] });
 }
 
 addMethod('scaledDotProductAttention', function (key: Tensor, value: Tensor, options?: AttentionOptions) {

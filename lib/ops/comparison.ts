@@ -1,7 +1,9 @@
 /** Comparisons and logic: results are bool tensors, without gradients. Bitwise ops take integers and bools. */
+
 import { dispatchOne } from '../core/dispatch.js';
 import { bool, int64 } from '../core/dtype.js';
 import type { Op, PointwiseSpec } from '../core/op.js';
+import { checkNumber } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS } from './method.js';
@@ -126,6 +128,8 @@ export function equal(input: Tensor, other: Tensor): boolean {
  * @see PyTorch `torch.isclose`
  */
 export function isclose(input: Tensor, other: Tensor, { rtol = 1e-5, atol = 1e-8, equalNan = false } = {}): Tensor {
+  checkNumber('isclose', 'rtol', rtol, { from: 0 });
+  checkNumber('isclose', 'atol', atol, { from: 0 });
   if (input.dtype === bool && other.dtype === bool) return eq(input, other);
   const near = input.sub(other).abs().le(other.abs().mul(rtol).add(atol)).logicalAnd(other.isfinite());
   const close = near.logicalOr(eq(input, other));

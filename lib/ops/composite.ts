@@ -49,7 +49,11 @@ export function defineComposite(name: string, fn: AnyFunction, options: Partial<
 
 /** Writes the result of an op on `target` into it. The op sees a copy where a gradient will need the values from before. @internal */
 export function overwrite(name: string, target: Tensor, op: (input: Tensor) => Tensor): Tensor {
-  const result = op(target.requiresGrad ? target.clone() : target);
+  return writeBack(name, target, op(target.requiresGrad ? target.clone() : target));
+}
+
+/** Writes a result into the tensor that an op in place is called on. @throws ShapeError, DtypeError where it does not fit. @internal */
+export function writeBack(name: string, target: Tensor, result: Tensor): Tensor {
   if (!sameShape(result.shape, target.shape)) {
     throw new ShapeError(`${name}: the result has shape ${formatShape(result.shape)} and cannot be written into a tensor of shape ${formatShape(target.shape)}`, { op: name });
   }

@@ -1,7 +1,7 @@
 /** Tensors from memory, from other tensors and over ranges of exponents: fromBlob, asTensor, logspace, newTensor, and questions about them. */
 import { type Device, device as deviceOf } from '../core/device.js';
 import type { DType } from '../core/dtype.js';
-import { float32 } from '../core/dtype.js';
+import { float32, float64, getDefaultDtype } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { resultType as promotedType } from '../core/promotion.js';
 import { checkSizes, formatShape, numelOf, type Shape } from '../core/shape.js';
@@ -73,16 +73,15 @@ export function scalarTensor(value: number | boolean, options: TensorOptions = {
 
 /**
  * `steps` values from `base ** start` to `base ** end`, both included, evenly spaced in their logarithms; `base` is positive, 10 by default.
- * Shapes: `[steps]`. Dtypes: a floating one, the default type unless given. Gradient: none, it is a leaf.
+ * Shapes: `[steps]`. Dtypes: any, the default floating type unless given; computed in float64. Gradient: none, it is a leaf.
  *
  * @throws ArgumentError for a count that is no integer or negative; else for bad options, see {@link TensorOptions}
  * @see PyTorch `torch.logspace`
  */
 export function logspace(start: number, end: number, steps: number, { base = 10, ...options }: TensorOptions & { base?: number } = {}): Tensor {
-  const { requiresGrad, pinMemory, ...rest } = options;
-  const exponents = linspace(start, end, steps, rest);
-  const powers = exponents.mul(Math.log(base)).exp();
-  return finish(powers, { ...(requiresGrad ? { requiresGrad } : {}), ...(pinMemory ? { pinMemory } : {}) });
+  const { requiresGrad, pinMemory, dtype = getDefaultDtype(), ...rest } = options;
+  const exponents = linspace(start, end, steps, { ...rest, dtype: float64 });
+  return finish(exponents.newFull([], base).pow(exponents).to(dtype), { ...(requiresGrad ? { requiresGrad } : {}), ...(pinMemory ? { pinMemory } : {}) });
 }
 
 /** Whether a value is a tensor. @see PyTorch `torch.is_tensor` */

@@ -20,7 +20,7 @@ interface Labelled {
  */
 export function einsum(equation: string, ...tensors: Tensor[]): Tensor {
   const { inputs, output } = parse(equation, tensors);
-  const operands = inputs.map((labels, i) => onDiagonal({ tensor: tensors[i] as Tensor, labels }));
+  const operands = inputs.map((labels, i) => onDiagonal(equation, { tensor: tensors[i] as Tensor, labels }));
   checkSizes(equation, operands);
   let acc = operands[0] as Labelled;
   for (let i = 1; i < operands.length; i++) {
@@ -59,18 +59,24 @@ function parse(equation: string, tensors: readonly Tensor[]): { inputs: string[]
 /** Letters that occur once, in alphabetical order, after the ellipsis. */
 function implicitOutput(inputs: readonly string[][]): string[] {
   const all = inputs.flat();
-  const dots = [...new Set(all.filter((l) => l.startsWith('.')))].sort();
+  const dots = [...new Set(all.filter((l) => l.startsWith('.')))].sort((a, b) => Number(a.slice(1)) - Number(b.slice(1)));
   const letters = [...new Set(all)].filter((l) => !l.startsWith('.') && all.filter((x) => x === l).length === 1).sort();
   return [...dots, ...letters];
 }
 
 /** A letter twice in one operand means its diagonal. */
-function onDiagonal({ tensor, labels }: Labelled): Labelled {
+function onDiagonal(equation: string, { tensor, labels }: Labelled): Labelled {
   for (let i = 0; i < labels.length; i++) {
     const again = labels.indexOf(labels[i] as string, i + 1);
     if (again >= 0) {
+      if (tensor.shape[i] !== tensor.shape[again]) {
+        throw new ShapeError(`einsum: "${labels[i]}" stands for dims of sizes ${tensor.shape[i]} and ${tensor.shape[again]} in one operand of "${equation}"`, {
+          op: 'einsum',
+          equation,
+        });
+      }
       const rest = labels.filter((_, k) => k !== i && k !== again);
-      return onDiagonal({ tensor: tensor.diagonal(0, i, again), labels: [...rest, labels[i] as string] });
+      return onDiagonal(equation, { tensor: tensor.diagonal(0, i, again), labels: [...rest, labels[i] as string] });
     }
   }
   return { tensor, labels };

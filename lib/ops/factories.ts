@@ -221,6 +221,12 @@ export function arange(...args: (number | TensorOptions | undefined)[]): Tensor 
     throw new ArgumentError(`arange: cannot step from ${start} to ${end} by ${step}`, { op: 'arange', start, end, step });
   }
   const dtype = options.dtype ?? (numbers.every(Number.isInteger) ? int64 : getDefaultDtype());
+  if (!dtype.isFloatingPoint && Math.trunc(step) === 0)
+    throw new ArgumentError(`arange: a step of ${step} is 0 in ${dtype.name}. Pass a floating point dtype, or convert the result with .to(${dtype.name}).`, {
+      op: 'arange',
+      step,
+      dtype: dtype.name,
+    });
   return finish(dispatchOne(arangeOp, [], { size, start, step, dtype, device: placed(options, 'arange') }), options);
 }
 

@@ -1,7 +1,7 @@
 /** Writing and reading by index, in other ops: take, indexFill, indexCopy, maskedScatter, diag and their like. */
 import { bool, int64 } from '../core/dtype.js';
 import { DtypeError, ShapeError } from '../core/errors.js';
-import { broadcastShapes, formatShape, type Shape, wrapDim } from '../core/shape.js';
+import { broadcastShapes, formatShape, type Shape, sameShape, wrapDim } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { type TensorOptions, tensor } from './factories.js';
@@ -43,6 +43,8 @@ export function takeAlongDim(input: Tensor, indices: Tensor, dim: number | null 
   requireTensor(input, 'takeAlongDim');
   if (dim === null) return gather(input.reshape(-1), 0, indices.reshape(-1));
   const at = wrapDim(dim, input.ndim, 'takeAlongDim');
+  if (indices.ndim !== input.ndim)
+    throw new ShapeError(`takeAlongDim: expected as many dims in both, got shapes ${formatShape(input.shape)} and ${formatShape(indices.shape)}`, { op: 'takeAlongDim' });
   const without = (shape: Shape): number[] => shape.map((s, i) => (i === at ? 1 : s));
   const common = broadcastShapes(without(input.shape), without(indices.shape), 'takeAlongDim');
   const sized = (t: Tensor): Tensor => t.expand(common.map((s, i) => (i === at ? (t.shape[at] as number) : s)));
@@ -69,7 +71,9 @@ function spreadIndex(op: string, index: Tensor, shape: Shape, at: number): Tenso
 export function indexFill(input: Tensor, dim: number, index: Tensor, value: number | Tensor): Tensor {
   requireTensor(input, 'indexFill');
   const at = wrapDim(dim, input.ndim, 'indexFill');
-  const spread = spreadIndex('indexFill', index, input.shape, at);
+  requireIndex(index, 'indexFill');
+  const fromStart = where(index.lt(0), index.add(input.size(at)), index);
+  const spread = spreadIndex('indexFill', fromStart, input.shape, at);
   return scatter(input, at, spread, value instanceof Tensor ? value.to(input.dtype).expand(spread.shape) : value);
 }
 defineComposite('indexFill', indexFill, { inPlace: true, samples: () => [[matrix(), 0, rows(), 7]] });
@@ -85,6 +89,10 @@ defineComposite('indexFill', indexFill, { inPlace: true, samples: () => [[matrix
 export function indexCopy(input: Tensor, dim: number, index: Tensor, source: Tensor): Tensor {
   requireTensor(input, 'indexCopy');
   const at = wrapDim(dim, input.ndim, 'indexCopy');
+  requireIndex(index, 'indexCopy');
+  const expected = input.shape.map((s, i) => (i === at ? index.numel() : s));
+  if (!sameShape(source.shape, expected))
+    throw new ShapeError(`indexCopy: ${index.numel()} indices need a source of shape ${formatShape(expected)}, got ${formatShape(source.shape)}`, { op: 'indexCopy' });
   return scatter(input, at, spreadIndex('indexCopy', index, input.shape, at), source);
 }
 defineComposite('indexCopy', indexCopy, {
@@ -103,12 +111,16 @@ defineComposite('indexCopy', indexCopy, {
 export function maskedScatter(input: Tensor, mask: Tensor, source: Tensor): Tensor {
   requireTensor(input, 'maskedScatter');
   if (mask.dtype !== bool) throw new DtypeError(`maskedScatter: expected a bool mask, got ${mask.dtype.name}`, { op: 'maskedScatter' });
-  const seen = mask.expand(input.shape);
-  if (input.numel() === 0) return input.clone();
+  if (source.dtype !== input.dtype) throw new DtypeError(`maskedScatter: expected a source of dtype ${input.dtype.name}, got ${source.dtype.name}`, { op: 'maskedScatter' });
+  const shape = broadcastShapes(input.shape, mask.shape, 'maskedScatter');
+  const [kept, seen] = [input.expand(shape), mask.expand(shape)];
+  if (source.numel() === 0) {
+    if (kept.numel() > 0 && seen.any().item()) throw new ShapeError('maskedScatter: the source holds no elements', { op: 'maskedScatter' });
+    return kept.clone();
+  }
   const position = seen.reshape(-1).cumsum(0).sub(1).clamp({ min: 0 });
-  if (source.numel() === 0) throw new ShapeError('maskedScatter: the source holds no elements', { op: 'maskedScatter' });
   const needed = where(seen.reshape(-1), position, 0);
-  return where(seen, source.reshape(-1).indexSelect(0, needed).reshape(input.shape), input);
+  return where(seen, source.reshape(-1).indexSelect(0, needed).reshape(shape), kept);
 }
 defineComposite('maskedScatter', maskedScatter, {
   inPlace: true,
@@ -202,8 +214,12 @@ export function trilIndices(row: number, col: number, { offset = 0, ...options }
 
 addMethod('fillDiagonal_', function (value: number) {
   if (this.ndim < 2) throw new ShapeError(`fillDiagonal_: expected at least 2 dims, got shape ${formatShape(this.shape)}`, { op: 'fillDiagonal_' });
-  if (this.ndim > 2) throw new ShapeError(`fillDiagonal_: expected a matrix, got shape ${formatShape(this.shape)}`, { op: 'fillDiagonal_' });
-  this.diagonal().fill_(value);
+  if (this.ndim > 2 && this.shape.some((s) => s !== this.shape[0])) {
+    throw new ShapeError(`fillDiagonal_: expected a matrix, or dims of one size, got shape ${formatShape(this.shape)}`, { op: 'fillDiagonal_' });
+  }
+  let diagonal = this.diagonal();
+  for (let dim = 2; dim < this.ndim; dim++) diagonal = diagonal.diagonal(0, 0, -1);
+  diagonal.fill_(value);
   return this;
 });
 
@@ -240,7 +256,7 @@ declare module '../core/tensor.js' {
     /**
      * Sets the diagonal of a matrix `[r, c]` to one value. Gradient: 0 on the diagonal.
      *
-     * @throws ShapeError unless it has two dims; ArgumentError for a value that an integer dtype cannot hold; InPlaceError as {@link Tensor.relu_}
+     * @throws ShapeError for fewer than 2 dims, or more of different sizes; ArgumentError for a value that an integer dtype cannot hold; InPlaceError as {@link Tensor.relu_}
      * @see PyTorch `torch.Tensor.fill_diagonal_`
      */
     fillDiagonal_(value: number): this;

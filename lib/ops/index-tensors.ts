@@ -1,7 +1,7 @@
 /** Indexing with several index tensors or bool masks at once, as `x[i, j]` does in Python: index and indexPut. */
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { bool, int64, uint8 } from '../core/dtype.js';
-import { ArgumentError, IndexError, ShapeError } from '../core/errors.js';
+import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { broadcastShapes, formatShape, type Shape, sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
@@ -136,6 +136,20 @@ function maskIndices(op: string, input: Tensor, mask: Tensor, at: number): Tenso
   return nonzero(mask).unbind(1);
 }
 
+/** A mask without dims stands for a new dim that it keeps or empties: it becomes a mask of one element over a dim of size 1. */
+function withDimForScalars(input: Tensor, entries: readonly IndexEntry[]): { input: Tensor; entries: readonly IndexEntry[] } {
+  const isScalarMask = (entry: IndexEntry): entry is Tensor => entry !== null && (entry.dtype === bool || entry.dtype === uint8) && entry.shape.length === 0;
+  if (!entries.some(isScalarMask)) return { input, entries };
+  let [seen, dim] = [input, 0];
+  const replaced = entries.map((entry) => {
+    if (isScalarMask(entry)) seen = seen.unsqueeze(dim);
+    const own = isScalarMask(entry) ? entry.reshape([1]) : entry;
+    dim += own !== null && (own.dtype === bool || own.dtype === uint8) ? own.shape.length : 1;
+    return own;
+  });
+  return { input: seen, entries: replaced };
+}
+
 /** Moves the block of indexed dims, now in front, to where Python puts it. */
 function placeFront(result: Tensor, count: number, position: number): Tensor {
   if (position === 0) return result;
@@ -168,23 +182,25 @@ function takeFront(values: Tensor, count: number, position: number): Tensor {
 export function index(input: Tensor, entries: readonly IndexEntry[]): Tensor {
   requireTensor(input, 'index');
   requireEntries(entries, 'index');
-  const { order, indices, position } = prepare('index', input, entries);
+  const given = withDimForScalars(input, entries);
+  const { order, indices, position } = prepare('index', given.input, given.entries);
   if (indices.length === 0) return input;
-  const front = dispatchOne(indexGetOp, [input.permute(order), ...indices], { numIndices: indices.length, accumulate: 0 });
+  const front = dispatchOne(indexGetOp, [given.input.permute(order), ...indices], { numIndices: indices.length, accumulate: 0 });
   return placeFront(front, (indices[0] as Tensor).shape.length, position);
 }
 
 function indexPutInto(input: Tensor, entries: readonly IndexEntry[], values: Tensor, accumulate: boolean, inPlace: boolean): Tensor {
   requireTensor(values, 'indexPut', 'values');
   requireEntries(entries, 'indexPut');
-  const { order, indices, position } = prepare('indexPut', input, entries);
+  const given = withDimForScalars(input, entries);
+  const { order, indices, position } = prepare('indexPut', given.input, given.entries);
   if (indices.length === 0) {
     const whole = values.to(input.dtype).expand(input.shape);
     if (inPlace) return accumulate ? input.add_(whole) : input.copy_(whole);
     return accumulate ? input.add(whole) : whole.clone();
   }
   const shape = (indices[0] as Tensor).shape;
-  const seen = input.permute(order);
+  const seen = given.input.permute(order);
   const rest = seen.shape.slice(indices.length);
   const natural = [...rest.slice(0, position), ...shape, ...rest.slice(position)];
   const front = takeFront(values.to(input.dtype).expand(natural), shape.length, position);
@@ -197,7 +213,9 @@ function indexPutInto(input: Tensor, entries: readonly IndexEntry[], values: Ten
   order.forEach((d, i) => {
     inverse[d] = i;
   });
-  return dispatchOne(indexPutOp, [seen, front, ...indices], params).permute(inverse);
+  return dispatchOne(indexPutOp, [seen, front, ...indices], params)
+    .permute(inverse)
+    .reshape(input.shape);
 }
 
 /**
@@ -217,10 +235,14 @@ export function indexPut(input: Tensor, entries: readonly IndexEntry[], values: 
  * The elements where the mask is true, in row-major order. Shapes: input and mask broadcast; the result is a vector `[n]`. Dtypes: any, kept; the
  * mask is bool. Blocks: its size depends on values. Gradient: input.
  *
- * @throws ShapeError if the shapes do not broadcast; DtypeError for a floating mask
+ * @throws ShapeError if the shapes do not broadcast; DtypeError for another mask; ArgumentError unless both are tensors
  * @see PyTorch `torch.masked_select`
  */
 export function maskedSelect(input: Tensor, mask: Tensor): Tensor {
+  requireTensor(input, 'maskedSelect');
+  requireTensor(mask, 'maskedSelect', 'mask');
+  if (mask.dtype !== bool)
+    throw new DtypeError(`maskedSelect: expected a bool mask, got ${mask.dtype.name}. Convert with .bool().`, { op: 'maskedSelect', dtype: mask.dtype.name });
   const shape = broadcastShapes(input.shape, mask.shape, 'maskedSelect');
   return index(input.expand(shape), [mask.expand(shape)]);
 }

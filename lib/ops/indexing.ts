@@ -1,8 +1,10 @@
 /** Reading and writing by index tensors: indexSelect, gather, scatter, index, indexPut, embedding, oneHot. */
+
 import { dispatchOne } from '../core/dispatch.js';
 import { bool, int32, int64 } from '../core/dtype.js';
 import { DtypeError, IndexError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op, type OpDefinition } from '../core/op.js';
+import { checkNumber, checkOneOf } from '../core/options.js';
 import { formatShape, numelOf, type Shape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
@@ -147,12 +149,16 @@ const scatterOp: Op<Scatter> = defineOp<Scatter>({
 export function indexSelect(input: Tensor, dim: number, index: Tensor): Tensor {
   requireTensor(input, 'indexSelect');
   requireIndex(index, 'indexSelect');
+  if (input.shape.length === 0 && index.numel() !== 1)
+    throw new ShapeError(`indexSelect: a tensor without dims has one element, got ${index.numel()} indices`, { op: 'indexSelect' });
   if (index.shape.length > 1) throw new ShapeError(`indexSelect: expected a vector of indices, got shape ${formatShape(index.shape)}`, { op: 'indexSelect' });
   return dispatchOne(indexSelectOp, [input.contiguous(), index.reshape(-1).contiguous()], { dim: wrapDim(dim, input.shape.length, 'indexSelect') });
 }
 
 function indexAddInto(input: Tensor, dim: number, index: Tensor, source: Tensor, alpha: number, into: Tensor | null): Tensor {
   requireIndex(index, 'indexAdd');
+  if (index.shape.length > 1) throw new ShapeError(`indexAdd: expected a vector of indices, got shape ${formatShape(index.shape)}`, { op: 'indexAdd' });
+  if (!input.dtype.isFloatingPoint) checkNumber('indexAdd', `alpha for a tensor of ${input.dtype.name}`, alpha, { whole: true });
   const at = wrapDim(dim, input.shape.length, 'indexAdd');
   const expected = input.shape.map((s, i) => (i === at ? index.numel() : s));
   if (source.shape.length !== expected.length || expected.some((s, i) => s !== source.shape[i])) {
@@ -196,6 +202,11 @@ function checkGather(op: string, input: Tensor, dim: number, index: Tensor): num
  * @see PyTorch `torch.gather`
  */
 export function gather(input: Tensor, dim: number, index: Tensor): Tensor {
+  requireTensor(input, 'gather');
+  requireIndex(index, 'gather');
+  // A tensor without dims counts as a vector of one element.
+  if (input.shape.length === 0 && index.shape.length === 1) return gather(input.reshape([1]), dim, index);
+  if (input.shape.length > 0 && index.numel() === 0) return input.flatten().narrow(0, 0, 0).reshape(index.shape);
   const at = checkGather('gather', input, dim, index);
   return dispatchOne(gatherOp, [input, index], { dim: at });
 }
@@ -219,6 +230,7 @@ export function scatterOperands(input: Tensor, dim: number, index: Tensor, sourc
 export const scatterReduceOp: { op: Op<Scatter> | null } = { op: null };
 
 function scatterInto(input: Tensor, dim: number, index: Tensor, source: Tensor | number, reduce: ScatterReduce, into: Tensor | null): Tensor {
+  checkOneOf('scatter', 'reduce', reduce, ['set', 'add', 'multiply', 'amax', 'amin']);
   const { operands, at } = scatterOperands(input, dim, index, source);
   const op = reduce === 'set' || reduce === 'add' ? scatterOp : (scatterReduceOp.op as Op<Scatter>);
   return dispatchOne(op, operands, { dim: at, reduce }, into);

@@ -157,6 +157,7 @@ export function flip(input: Tensor, ...dims: readonly (number | readonly number[
   const given = dims.flat() as number[];
   if (dims.length === 0) throw new ArgumentError('flip: expected the dims to flip', { op: 'flip' });
   const list = given.length === 0 ? [] : wrapDims(given, input.shape.length, 'flip');
+  if (list.length === 0) return input.clone();
   return list.reduce((t, d) => {
     const size = t.shape[d] as number;
     return t.indexSelect(d, arange(size - 1, -1, -1, { dtype: int64, device: t.device }));
@@ -206,6 +207,7 @@ export function repeat(input: Tensor, counts: readonly number[]): Tensor {
   return input
     .reshape(paired)
     .expand(stretched)
+    .clone() // never the input's memory, whatever the counts
     .reshape(shape.map((s, i) => s * (counts[i] as number)));
 }
 

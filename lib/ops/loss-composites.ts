@@ -6,7 +6,18 @@ import { ArgumentError } from '../core/errors.js';
 import { broadcastShapes } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
-import { binaryCrossEntropyWithLogits, checkReduction, crossEntropy, type LossOptions, type LossReduction, l1Loss, mseLoss, nllLoss, reduceElements } from './loss.js';
+import {
+  binaryCrossEntropyWithLogits,
+  checkReduction,
+  crossEntropy,
+  type LossOptions,
+  type LossReduction,
+  l1Loss,
+  mseLoss,
+  nllLoss,
+  reduceElements,
+  requireSameShape,
+} from './loss.js';
 import { requireTensor } from './operand.js';
 import { cosineSimilarity } from './products.js';
 import { sampleTensor } from './samples.js';
@@ -98,6 +109,15 @@ export interface BinaryCrossEntropyOptions extends LossOptions {
   weight?: Tensor | null;
 }
 
+/** The logarithm, at least -100, with a slope of at most 1e12: finite at 0, and not lost there. */
+function boundedLog(t: Tensor): Tensor {
+  const value = t.log().clamp({ min: -100 });
+  if (!t.requiresGrad) return value;
+  const least = 1e-12;
+  const below = t.sub(t.detach()).div(least).add(value.detach());
+  return where(t.ge(least), t.clamp({ min: least }).log(), below);
+}
+
 /**
  * Binary cross entropy of probabilities and labels, both in [0, 1]; logarithms are at least -100. Shapes: broadcast; the result is `[]`, or the
  * broadcast shape for `'none'`. Dtypes: floating, promoted. Gradient: both. For logits, {@link binaryCrossEntropyWithLogits} is safer.
@@ -108,14 +128,14 @@ export interface BinaryCrossEntropyOptions extends LossOptions {
  */
 export function binaryCrossEntropy(input: Tensor, target: Tensor, { weight = null, reduction = 'mean' }: BinaryCrossEntropyOptions = {}): Tensor {
   checkPair('binaryCrossEntropy', input, target, reduction);
-  const log = (t: Tensor): Tensor => t.log().clamp({ min: -100 });
+  requireSameShape('binaryCrossEntropy', input, target);
   const losses = target
-    .mul(log(input))
+    .mul(boundedLog(input))
     .add(
       target
         .neg()
         .add(1)
-        .mul(log(input.neg().add(1))),
+        .mul(boundedLog(input.neg().add(1))),
     )
     .neg();
   return reduceElements(weight === null ? losses : losses.mul(weight), reduction);
@@ -156,7 +176,8 @@ defineComposite('marginRankingLoss', marginRankingLoss, { method: false, samples
 export function cosineEmbeddingLoss(input1: Tensor, input2: Tensor, target: Tensor, { margin = 0, reduction = 'mean' }: MarginOptions = {}): Tensor {
   checkPair('cosineEmbeddingLoss', input1, input2, reduction);
   const cosine = cosineSimilarity(input1, input2, { dim: -1 });
-  return reduceElements(where(target.eq(1), cosine.neg().add(1), cosine.sub(margin).clamp({ min: 0 })), reduction);
+  const apart = where(target.eq(-1), cosine.sub(margin).clamp({ min: 0 }), 0);
+  return reduceElements(where(target.eq(1), cosine.neg().add(1), apart), reduction);
 }
 defineComposite('cosineEmbeddingLoss', cosineEmbeddingLoss, { method: false, samples: () => [[...pair(), sampleTensor([3], { seed: 5 }).sign().detach()]] });
 

@@ -124,7 +124,7 @@ export function crossEntropy(logits: Tensor, target: Tensor, options: CrossEntro
   checkReduction('crossEntropy', reduction);
   if (!(labelSmoothing >= 0 && labelSmoothing <= 1)) throw new ArgumentError(`crossEntropy: labelSmoothing must be between 0 and 1, got ${labelSmoothing}`, { op: 'crossEntropy' });
   if (target.dtype.isFloatingPoint) return probabilityCrossEntropy(input, target, options);
-  const { rows: inputRows, labels, shape } = toRows('crossEntropy', input, target);
+  const { rows: inputRows, labels, shape } = toRows('crossEntropy', input, target, weight);
   const classWeight = weight === null ? wrapNumber(0, input.dtype, input.device) : weight.to(input.dtype).contiguous();
   // The fused gradient is of the logits only: a weight that is learned gets its own by the parts.
   const run = weight?.requiresGrad === true ? (crossEntropyOp.decompose as NonNullable<typeof crossEntropyOp.decompose>) : dispatch.bind(null, crossEntropyOp);
@@ -133,7 +133,7 @@ export function crossEntropy(logits: Tensor, target: Tensor, options: CrossEntro
 }
 
 /** Classes last and rows merged: `[N, C, d]` becomes `[N d, C]`. */
-function toRows(op: string, input: Tensor, target: Tensor): { rows: Tensor; labels: Tensor; shape: readonly number[] } {
+function toRows(op: string, input: Tensor, target: Tensor, weight: Tensor | null): { rows: Tensor; labels: Tensor; shape: readonly number[] } {
   if (target.dtype !== int64) throw new DtypeError(`${op}: expected int64 class indices, got ${target.dtype.name}. Convert with .long().`, { op, dtype: target.dtype.name });
   if (!input.dtype.isFloatingPoint) throw new DtypeError(`${op}: expected floating point logits, got ${input.dtype.name}`, { op });
   const classDim = input.shape.length === 1 ? 0 : 1;
@@ -145,9 +145,17 @@ function toRows(op: string, input: Tensor, target: Tensor): { rows: Tensor; labe
     });
   }
   const classes = input.shape[classDim] as number;
+  checkClassWeight(op, weight, classes);
   const rows = input.shape.length <= 2 ? input : input.movedim(1, -1);
   const numRows = target.numel();
   return { rows: rows.reshape([numRows, classes]).contiguous(), labels: target.reshape([numRows]).contiguous(), shape: target.shape };
+}
+
+function checkClassWeight(op: string, weight: Tensor | null, classes: number): void {
+  if (weight === null) return;
+  requireTensor(weight, op, 'weight');
+  if (weight.shape.length !== 1 || weight.shape[0] !== classes)
+    throw new ShapeError(`${op}: expected a weight for each of ${classes} classes, got shape ${formatShape(weight.shape)}`, { op, shape: weight.shape });
 }
 
 function reduceRows(rows: Tensor, labels: Tensor, shape: readonly number[], weight: Tensor | null, ignoreIndex: number, reduction: LossReduction): Tensor {
@@ -168,12 +176,13 @@ function probabilityCrossEntropy(input: Tensor, target: Tensor, { weight = null,
   }
   const classDim = input.shape.length === 1 ? 0 : 1;
   const classes = input.shape[classDim] as number;
+  checkClassWeight('crossEntropy', weight, classes);
   const smooth = labelSmoothing === 0 ? target : target.mul(1 - labelSmoothing).add(labelSmoothing / classes);
   const shaped = weight === null ? null : weight.reshape(input.shape.map((_, i) => (i === classDim ? classes : 1)));
   const weighted = shaped === null ? smooth : smooth.mul(shaped);
   const losses = input.logSoftmax(classDim).mul(weighted).sum(classDim).neg();
   if (reduction === 'none') return losses;
-  return reduction === 'sum' ? losses.sum() : losses.sum().div(Math.max(1, losses.numel()));
+  return reduction === 'sum' ? losses.sum() : losses.mean();
 }
 
 /** @throws ArgumentError for an unknown reduction. @internal */
@@ -197,12 +206,21 @@ export function nllLoss(input: Tensor, target: Tensor, { weight = null, ignoreIn
   requireTensor(target, 'nllLoss', 'target');
   checkReduction('nllLoss', reduction);
   const [logp] = autocastOperands('float32 on cuda', [input] as const);
-  const { rows, labels, shape } = toRows('nllLoss', logp, target);
+  const { rows, labels, shape } = toRows('nllLoss', logp, target, weight);
   const counted = labels.ne(ignoreIndex);
   const safe = where(counted, labels, 0);
   const picked = rows.gather(1, safe.unsqueeze(1)).squeeze(1).neg();
   const weighted = weight === null ? picked : picked.mul(weight.to(rows.dtype).indexSelect(0, safe));
   return reduceRows(where(counted, weighted, 0), labels, shape, weight, ignoreIndex, reduction);
+}
+
+/** @throws ShapeError unless input and target have one shape. @internal */
+export function requireSameShape(op: string, input: Tensor, target: Tensor): void {
+  if (sameShape(input.shape, target.shape)) return;
+  throw new ShapeError(`${op}: expected a target in the shape of the input, ${formatShape(input.shape)}, got ${formatShape(target.shape)}`, {
+    op,
+    shapes: [input.shape, target.shape],
+  });
 }
 
 /** Losses of elements as they are, their sum, or their mean. @internal */
@@ -264,6 +282,7 @@ export interface LogitsLossOptions extends LossOptions {
 export function binaryCrossEntropyWithLogits(logits: Tensor, labels: Tensor, { weight = null, posWeight = null, reduction = 'mean' }: LogitsLossOptions = {}): Tensor {
   requireTensor(logits, 'binaryCrossEntropyWithLogits');
   requireTensor(labels, 'binaryCrossEntropyWithLogits', 'target');
+  requireSameShape('binaryCrossEntropyWithLogits', logits, labels);
   const [input, target] = autocastOperands('float32', [logits, labels] as const);
   checkReduction('binaryCrossEntropyWithLogits', reduction);
   // log(1 + exp(-x)) = max(-x, 0) + log(1 + exp(-|x|))

@@ -259,6 +259,8 @@ export function addmm(input: Tensor, mat1: Tensor, mat2: Tensor, options: AddPro
 export function baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, options: AddProductOptions = {}): Tensor {
   requireDims('baddbmm', batch1, 3, 'batch1');
   requireDims('baddbmm', batch2, 3, 'batch2');
+  if (batch1.shape[0] !== batch2.shape[0])
+    throw new ShapeError(`baddbmm: expected batches of one size, got shapes ${formatShape(batch1.shape)} and ${formatShape(batch2.shape)}`, { op: 'baddbmm' });
   return addProduct('baddbmm', input, batch1, batch2, options);
 }
 

@@ -2,6 +2,7 @@
 
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
+import { checkOneOf } from '../core/options.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
@@ -21,11 +22,12 @@ export type PadMode = 'constant' | 'reflect' | 'replicate' | 'circular';
  *
  * @throws ArgumentError for an odd list, more pairs than dims, a count that is no integer, or one that the mode cannot fill: reflect at most n - 1,
  * circular at most n, and none of reflect, replicate and circular less than 0; for a value that an integer dtype cannot hold; for no tensor
- * @throws ShapeError if less than nothing is left of a dim
+ * @throws ShapeError if more is taken away than there is
  * @see PyTorch `torch.nn.functional.pad`
  */
 export function pad(input: Tensor, padding: readonly number[], { mode = 'constant', value = 0 }: { mode?: PadMode; value?: number } = {}): Tensor {
   requireTensor(input, 'pad');
+  checkOneOf('pad', 'mode', mode, ['constant', 'reflect', 'replicate', 'circular']);
   if (padding.length % 2 !== 0 || padding.length / 2 > input.ndim || !padding.every(Number.isInteger))
     throw new ArgumentError(`pad: expected pairs of integers for at most ${input.ndim} dims, got [${padding.join(', ')}]`, { op: 'pad', padding });
   let out = input;
@@ -50,9 +52,9 @@ defineComposite('pad', pad, {
 
 function padConstant(input: Tensor, dim: number, before: number, after: number, value: number): Tensor {
   const size = input.size(dim);
-  if (size + before + after < 0) throw new ShapeError(`pad: ${before} and ${after} leave less than nothing of dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'pad' });
-  const start = Math.max(0, -before);
-  const kept = input.narrow(dim, Math.min(start, size), Math.max(0, size - start - Math.max(0, -after)));
+  const [start, cut] = [Math.max(0, -before), Math.max(0, -after)];
+  if (start + cut > size) throw new ShapeError(`pad: ${before} and ${after} take more than all of dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'pad' });
+  const kept = input.narrow(dim, start, size - start - cut);
   const block = (n: number): Tensor[] =>
     n > 0
       ? [

@@ -5,10 +5,12 @@
  * All throw ShapeError if shapes do not broadcast, DeviceError for tensors with dims on two devices, ArgumentError for what is neither tensor nor number, and
  * for a bigint that no double equals. Names with an underscore write into the tensor; their errors are those of `add_`.
  */
+
 import { dispatchOne } from '../core/dispatch.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
+import { checkOneOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS } from './method.js';
@@ -231,7 +233,9 @@ export function mul(input: TensorLike, other: TensorLike): Tensor {
 export type RoundingMode = 'trunc' | 'floor' | null;
 
 function divOpOf(options?: { roundingMode?: RoundingMode }): Op<None> {
+  if (options !== undefined) requireOptions(options, 'div', "{ roundingMode: 'floor' }");
   const mode = options?.roundingMode ?? null;
+  if (mode !== null) checkOneOf('div', 'roundingMode', mode, ['floor', 'trunc']);
   return mode === null ? trueDivOp : mode === 'floor' ? floorDivideOp : truncDivideOp;
 }
 

@@ -133,7 +133,8 @@ export function hypot(input: Tensor, other: Tensor): Tensor {
   const long = a.maximum(b);
   const short = a.minimum(b);
   const divisor = where(long.eq(0).logicalOr(long.isinf()), 1, long);
-  return where(long.isinf(), long, long.mul(short.div(divisor).square().add(1).sqrt()));
+  // Infinite beside NaN too, as in C.
+  return where(a.isinf().logicalOr(b.isinf()), Number.POSITIVE_INFINITY, long.mul(short.div(divisor).square().add(1).sqrt()));
 }
 defineComposite('hypot', hypot, { inPlace: true, samples: two });
 

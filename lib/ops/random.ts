@@ -4,12 +4,14 @@
  * Factories take a shape and {@link RandomOptions}: `dtype` (the default floating one), `device` (the default one), `generator`, `requiresGrad`, `pinMemory`.
  * Methods that fill keep shape, dtype and device; integers get numbers rounded towards zero. Their gradient is 0: nothing flows to what was there.
  */
+
 import { type Device, device as deviceOf, getDefaultDevice } from '../core/device.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { bool, type DType, getDefaultDtype, int64 } from '../core/dtype.js';
 import { finfo, iinfo } from '../core/dtype-info.js';
 import { ArgumentError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { checkNumber } from '../core/options.js';
 import { defaultGenerator, type Generator } from '../core/random.js';
 import { broadcastShapes, checkSizes, contiguousStrides, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
@@ -66,7 +68,7 @@ function draw(op: Op<Draw>, shape: Shape, dtype: DType, first: number, second: n
   checkSizes(shape, name);
   const device = into?.device ?? (options.device === undefined ? getDefaultDevice() : deviceOf(options.device));
   const t = dispatchOne(op, [], { shape: [...shape], dtype, device, first, second, ...(options.generator ?? defaultGenerator).next() }, into);
-  return finish(t, options);
+  return into === null ? finish(t, options) : t;
 }
 
 /**
@@ -135,22 +137,26 @@ export function randint(...args: [number, number, Shape, RandomOptions?] | [numb
 
 /** @throws ArgumentError where an integer dtype does not hold all of [low, high) */
 function requireRange(dtype: DType, low: number, high: number, op: string): void {
+  if (!(low < high)) throw new ArgumentError(`${op}: expected low < high, got ${low} and ${high}`, { op, low, high });
   if (dtype.isFloatingPoint) return;
   const { min, max } = dtype === bool ? { min: 0, max: 1 } : iinfo(dtype);
-  if (!(low < high)) throw new ArgumentError(`${op}: expected low < high, got ${low} and ${high}`, { op, low, high });
   if (low < min || high - 1 > max) throw new ArgumentError(`${op}: ${dtype.name} does not hold all integers from ${low} to ${high - 1}`, { op, low, high, dtype: dtype.name });
 }
 
 /**
  * The integers 0 to n - 1 in random order. Shapes: `[n]`. Dtypes: int64, or `dtype`. Gradient: none.
  *
- * @throws ArgumentError if `n` is no non-negative integer; DeviceError for a device that is not there; AutogradError for requiresGrad
+ * @throws ArgumentError if `n` is no non-negative integer; DeviceError for a device that is not there; AutogradError for requiresGrad of integers
  * @see PyTorch `torch.randperm`
  */
 export function randperm(n: number, options: RandomOptions = {}): Tensor {
-  const keys = randint(0, 2 ** 52, [n], { ...options, dtype: int64 });
-  const order = keys.argsort(0);
-  return options.dtype === undefined ? order : order.to(options.dtype);
+  checkNumber('randperm', 'n', n, { from: 0, whole: true });
+  const { dtype = int64, requiresGrad, pinMemory, ...rest } = options;
+  requireRange(dtype, 0, Math.max(n, 1), 'randperm');
+  const order = randint(0, 2 ** 52, [n], { ...rest, dtype: int64 })
+    .argsort(0)
+    .to(dtype);
+  return finish(order, { ...(requiresGrad ? { requiresGrad } : {}), ...(pinMemory ? { pinMemory } : {}) });
 }
 
 const like = (input: Tensor, options: RandomOptions): RandomOptions => ({ dtype: input.dtype, device: input.device, ...options });
@@ -279,7 +285,8 @@ addMethod('bernoulli_', function (p = 0.5, options: RandomOptions = {}) {
   if (!(p >= 0 && p <= 1)) throw new ArgumentError(`bernoulli_: expected a probability between 0 and 1, got ${p}`, { op: 'bernoulli_', p });
   return draw(bernoulliOp, this.shape, this.dtype, p, 0, options, 'bernoulli_', this);
 });
-addMethod('random_', function (low = 0, high: number | null = null, options: RandomOptions = {}) {
+addMethod('random_', function (first = 0, second?: number | null, options: RandomOptions = {}) {
+  const [low, high] = second === undefined && first !== 0 ? [0, first] : [first, second]; // one number is the bound
   const most = this.dtype.isFloatingPoint ? 2 / finfo(this.dtype).eps : Math.min(2 ** 53, Number(this.dtype === bool ? 1 : iinfo(this.dtype).max) + 1);
   requireRange(this.dtype, low, high ?? most, 'random_');
   return draw(integerOp, this.shape, this.dtype, low, high ?? most, options, 'random_', this);
@@ -310,10 +317,12 @@ declare module '../core/tensor.js' {
     /**
      * Fills with integers in [low, high), from 0; without `high`, up to all that the dtype holds exactly (at most 2^53).
      *
-     * @throws ArgumentError for integers, unless low < high and the dtype holds them; KernelError for floating dtypes unless low < high; InPlaceError as
+     * @throws ArgumentError unless low < high, and an integer dtype holds them; InPlaceError as
      * {@link Tensor.add_}
      */
     random_(low?: number, high?: number | null, options?: RandomOptions): this;
+    /** Fills with integers in [0, high). */
+    random_(high: number): this;
     /**
      * Fills with exponentially distributed numbers of rate `lambd` (1), of mean 1 / lambd.
      *

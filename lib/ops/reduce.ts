@@ -300,7 +300,8 @@ function reduction(op: Op<Reduction>, check: ((input: Tensor, dims: readonly num
     const given = dtype === undefined ? input : input.to(dtype);
     const dims = wrapDims(dim, input.shape.length, op.name);
     check?.(given, dims, op.name);
-    return dispatchOne(op, [given], { dims, keepdim });
+    const result = dispatchOne(op, [given], { dims, keepdim });
+    return dtype !== undefined && result.dtype === int64 ? result.to(dtype) : result; // integers are summed in int64
   };
   addMethod(op.name, function (dim?: Dims, options?: ReduceOptions) {
     return fn(this, dim, options);

@@ -3,6 +3,7 @@ import { type DType, int64 } from '../core/dtype.js';
 import { iinfo } from '../core/dtype-info.js';
 import { AutogradError } from '../core/errors.js';
 import { defineOp, type VjpContext } from '../core/op.js';
+import { checkOneOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { tensor } from './factories.js';
@@ -85,6 +86,7 @@ function neutral(reduce: ScatterReduction, dtype: DType): number | bigint {
 export function scatterReduce(input: Tensor, dim: number, index: Tensor, source: Tensor, reduce: ScatterReduction, { includeSelf = true } = {}): Tensor {
   requireTensor(input, 'scatterReduce');
   const { dtype, device } = input;
+  checkOneOf('scatterReduce', 'reduce', reduce, Object.keys(combine));
   const start = includeSelf ? input : scatter(input, dim, index, tensor(neutral(reduce, dtype), { dtype, device }).expand(index.shape));
   const combined = scatter(start, dim, index, source, { reduce: combine[reduce] });
   if (reduce !== 'mean') return combined;

@@ -2,7 +2,7 @@
  * Looking values up: searchsorted, bucketize, isin, unique, bincount, histc. Only the weights of bincount have a gradient. What blocks reads values, on
  * which the size or range of the result depends.
  */
-import { int32, int64 } from '../core/dtype.js';
+import { float32, int32, int64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
@@ -45,7 +45,7 @@ export function searchsorted(sortedSequence: Tensor, values: Tensor | number, { 
     const middle = low.add(high).floorDivide(2);
     const at = sequence.gather(-1, middle.clamp({ max: size - 1 }));
     const open = low.lt(high);
-    const after = (right ? at.le(wanted) : at.lt(wanted)).logicalAnd(open);
+    const after = (right ? at.gt(wanted) : at.ge(wanted)).logicalNot().logicalAnd(open); // NaN goes to the end
     low = where(after, middle.add(1), low);
     high = where(open.logicalAnd(after.logicalNot()), middle, high);
   }
@@ -158,7 +158,7 @@ function bincountOf(index: Tensor, size: number): Tensor {
 /**
  * How often each number from 0 on occurs (or the sum of its weights). Blocks: its size depends on the largest number.
  *
- * Shapes: `[n]`, weights `[n]`; `[max + 1]`, or `[minlength]` if that is more. Dtypes: integers; int64, or that of the weights. Gradient: weights.
+ * Shapes: `[n]`, weights `[n]`; `[max + 1]`, or `[minlength]` if that is more. Dtypes: integers; int64, or for weights float32 if they are, else float64. Gradient: weights.
  *
  * @throws DtypeError for bools and floats; ShapeError unless it is a vector that the weights cover; ArgumentError for negative numbers or no tensor
  * @see PyTorch `torch.bincount`
@@ -171,12 +171,16 @@ export function bincount(input: Tensor, weights: Tensor | null = null, minlength
   if (index.numel() === 0) return index.newZeros([minlength]);
   if (Number(index.amin().item()) < 0) throw new ArgumentError('bincount: expected numbers of 0 or more', { op: 'bincount' });
   const size = Math.max(minlength, Number(index.amax().item()) + 1);
-  return weights === null ? bincountOf(index, size) : weights.newZeros([size]).scatterAdd(0, index, weights);
+  if (weights === null) return bincountOf(index, size);
+  if (!sameShape(weights.shape, input.shape))
+    throw new ShapeError(`bincount: expected weights in the shape of the input, ${formatShape(input.shape)}, got ${formatShape(weights.shape)}`, { op: 'bincount' });
+  const factors = weights.dtype === float32 ? weights : weights.double();
+  return factors.newZeros([size]).scatterAdd(0, index, factors);
 }
 defineComposite('bincount', bincount, { readsValues: true, samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 4 }), null, 6]] });
 
 /**
- * Counts of elements in `bins` (100) equal parts of [min, max]; the last holds max too, others and NaN do not count. If both are 0, the range is that of
+ * Counts of elements in `bins` (100) equal parts of [min, max]; the last holds max too, others and NaN do not count. If both are equal, the range is that of
  * all elements, which blocks; an empty range is widened by 1 at both ends.
  *
  * Shapes: any; `[bins]`. Dtypes: floating, as the input. Gradient: none.
@@ -190,7 +194,7 @@ export function histc(input: Tensor, bins = 100, { min = 0, max = 0 }: { min?: n
   if (!input.dtype.isFloatingPoint) throw new DtypeError(`histc: expected a floating point tensor, got ${input.dtype.name}`, { op: 'histc' });
   if (!Number.isInteger(bins) || bins < 1 || min > max) throw new ArgumentError(`histc: cannot count in ${bins} bins from ${min} to ${max}`, { op: 'histc', bins, min, max });
   const x = input.detach().reshape(-1);
-  const whole = min === 0 && max === 0 && x.numel() > 0;
+  const whole = min === max && x.numel() > 0;
   const [low, high] = whole ? [Number(x.amin().item()), Number(x.amax().item())] : [min, max];
   const [from, to] = low === high ? [low - 1, high + 1] : [low, high];
   const inside = x.ge(from).logicalAnd(x.le(to));

@@ -2,8 +2,10 @@
  * softmax and logSoftmax along a dim, cumulative sums and products. The shape stays. All throw IndexError for a dim out of range, ArgumentError for what is
  * no tensor, dim or options object (PyTorch's positional dtype is an option).
  */
+
 import { dispatchOne } from '../core/dispatch.js';
 import { type DType, int64 } from '../core/dtype.js';
+import { DtypeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
@@ -154,6 +156,7 @@ function alongDim(op: Op<OneDim>, floatOnly: boolean) {
     requireTensor(input, op.name);
     requireOptions(options, op.name, '{ dtype: float64 }');
     const { dtype } = options;
+    if (floatOnly && dtype !== undefined && !dtype.isFloatingPoint) throw new DtypeError(`${op.name}: expected a floating point dtype, got ${dtype.name}`, { op: op.name });
     const given = dtype === undefined ? (floatOnly && !input.dtype.isFloatingPoint ? input.float() : input) : input.to(dtype);
     return dispatchOne(op, [given], { dim: wrapDim(dim, input.shape.length, op.name) });
   };

@@ -164,8 +164,7 @@ defineComposite('countNonzero', countNonzero, { samples: () => [[matrix().detach
  * @see PyTorch `torch.std_mean`
  */
 export function stdMean(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): [Tensor, Tensor] {
-  const [variance, mean] = varMean(input, dim, options);
-  return [variance.sqrt(), mean];
+  return [input.std(dim, options), varMean(input, dim, options)[1]];
 }
 defineComposite('stdMean', stdMean, { method: false, samples: () => [[matrix(), 1]] });
 

@@ -97,6 +97,8 @@ const expandOp: Op<Size> = defineView<Size>({
 export function sumToSize(g: Tensor, shape: Shape): Tensor {
   if (sameShape(g.shape, shape)) return g;
   const lead = g.shape.length - shape.length;
+  if (lead < 0 || shape.some((s, i) => s !== 1 && s !== g.shape[i + lead]))
+    throw new ShapeError(`sumToSize: ${formatShape(g.shape)} is no broadcast form of ${formatShape(shape)}`, { op: 'sumToSize', shape: g.shape, size: shape });
   const dims: number[] = [];
   for (let i = 0; i < g.shape.length; i++) if (i < lead || (shape[i - lead] === 1 && g.shape[i] !== 1)) dims.push(i);
   const summed = dims.length ? g.sum(dims, { keepdim: true }) : g;

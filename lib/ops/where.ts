@@ -2,12 +2,14 @@
  * Choice and mixing of elements: where, maskedFill, clamp, addcmul, addcdiv, lerp. Shapes broadcast. All throw ShapeError where they do not, DeviceError for
  * tensors on two devices, ArgumentError for what is no tensor (or number, where one may be).
  */
+
 import { dispatchOne } from '../core/dispatch.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import type { Op, Sample } from '../core/op.js';
 import { Tensor } from '../core/tensor.js';
 import { holdsIntegers, toInteger } from '../core/values.js';
+import { writeBack } from './composite.js';
 import { definePointwise } from './define-pointwise.js';
 import { nonzero } from './index-tensors.js';
 import { addMethod, NO_PARAMS } from './method.js';
@@ -128,12 +130,14 @@ function clampInto(input: Tensor, bounds: { min?: TensorLike | null; max?: Tenso
   requireOptions(bounds, op, '{ min: -1, max: 1 }');
   const { min = null, max = null } = bounds;
   if (min === null && max === null) throw new ArgumentError('clamp: expected min, max or both', { op: 'clamp' });
-  if (min instanceof Tensor || max instanceof Tensor) {
+  const fractional = (bound: TensorLike | null): boolean => typeof bound === 'number' && !Number.isInteger(bound);
+  const promotes = !input.dtype.isFloatingPoint && (fractional(min) || fractional(max));
+  if (min instanceof Tensor || max instanceof Tensor || typeof min === 'bigint' || typeof max === 'bigint' || promotes) {
     // The gradient reads what is about to be overwritten.
     const given = into?.requiresGrad ? input.clone() : input;
     const raised = min === null ? given : given.maximum(min);
     const bounded = max === null ? raised : raised.minimum(max);
-    return into === null ? bounded : into.copy_(bounded);
+    return into === null ? bounded : writeBack(op, into, bounded);
   }
   for (const bound of [min, max])
     if (bound !== null && typeof bound !== 'number' && typeof bound !== 'boolean')
@@ -141,7 +145,7 @@ function clampInto(input: Tensor, bounds: { min?: TensorLike | null; max?: Tenso
   // No double is a bound that leaves every int64 as it is.
   if (!input.dtype.isFloatingPoint && (min === null || max === null)) {
     const bounded = min === null ? input.minimum(max as TensorLike) : input.maximum(min);
-    return into === null ? bounded : into.copy_(bounded);
+    return into === null ? bounded : writeBack(op, into, bounded);
   }
   return dispatchOne(clampOp, [input], { min: Number(min ?? Number.NEGATIVE_INFINITY), max: Number(max ?? Number.POSITIVE_INFINITY) }, into);
 }
@@ -195,13 +199,21 @@ const lerpOp: Op<None> = definePointwise<None>('lerp', 3, {
   samples: ternarySamples(NO_PARAMS as None),
 });
 
+/** @throws ArgumentError for a fraction that integers would cut off */
+function checkValue(op: string, value: number, operands: readonly Tensor[]): void {
+  for (const t of operands) requireTensor(t, op, t === operands[0] ? 'input' : 'every operand');
+  if (op.startsWith('addcmul') && !Number.isInteger(value) && operands.every((t) => !t.dtype.isFloatingPoint))
+    throw new ArgumentError(`${op}: the value ${value} is no integer, and all operands are. Convert one with .float().`, { op, value });
+}
+
 /**
- * input + value * tensor1 * tensor2, with `value` 1. Shapes: all broadcast. Dtypes: promoted; integers stay, and cut off the fraction of value. Gradient: all.
+ * input + value * tensor1 * tensor2, with `value` 1. Shapes: all broadcast. Dtypes: promoted; integers stay. Gradient: all.
  *
- * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
+ * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for a fractional value of integers
  * @see PyTorch `torch.addcmul`
  */
 export function addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, { value = 1 } = {}): Tensor {
+  checkValue('addcmul', value, [input, tensor1, tensor2]);
   return dispatchOne(addcmulOp, [input, tensor1, tensor2], { value });
 }
 
@@ -212,6 +224,7 @@ export function addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, { value
  * @see PyTorch `torch.addcdiv`
  */
 export function addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, { value = 1 } = {}): Tensor {
+  checkValue('addcdiv', value, [input, tensor1, tensor2]);
   return dispatchOne(addcdivOp, [input, tensor1, tensor2], { value });
 }
 
@@ -231,9 +244,11 @@ for (const [name, op] of [
   ['addcdiv', addcdivOp],
 ] as const) {
   addMethod(name, function (tensor1: Tensor, tensor2: Tensor, { value = 1 } = {}) {
+    checkValue(name, value, [this, tensor1, tensor2]);
     return dispatchOne(op, [this, tensor1, tensor2], { value });
   });
   addMethod(`${name}_`, function (tensor1: Tensor, tensor2: Tensor, { value = 1 } = {}) {
+    checkValue(`${name}_`, value, [this, tensor1, tensor2]);
     return dispatchOne(op, [this, tensor1, tensor2], { value }, this);
   });
 }
