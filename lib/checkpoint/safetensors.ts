@@ -3,7 +3,7 @@
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { cpu, type Device, type DeviceName, device as deviceOf } from '../core/device.js';
-import { ArgumentError, CheckpointError } from '../core/errors.js';
+import { ArgumentError, CheckpointError, ShardwiseError } from '../core/errors.js';
 import type { Tensor } from '../core/tensor.js';
 import { rawArray } from '../core/values.js';
 import { makeFromValues, valueAccess } from '../ops/construct.js';
@@ -23,10 +23,11 @@ export interface SaveOptions {
  * Writes tensors to a file, streaming: at most 64 MiB are copied to host memory at a time. The file appears under its name only
  * when it is complete.
  *
- * @throws CheckpointError if the file cannot be written
+ * @throws CheckpointError if the file cannot be written; ArgumentError for what is no path, or no tensor
  * @see https://github.com/huggingface/safetensors for the format
  */
 export async function saveSafetensors(path: string, tensors: Record<string, Tensor>, { metadata = {}, chunkBytes = CHUNK_BYTES }: SaveOptions = {}): Promise<void> {
+  requirePath(path, 'saveSafetensors');
   const entries = Object.entries(tensors);
   if (Object.hasOwn(tensors, '__metadata__')) throw new CheckpointError(`${path}: the format keeps the name "__metadata__" for itself; rename the tensor`, { file: path });
   for (const [name, t] of entries) requireTensor(t, 'saveSafetensors', name);
@@ -49,13 +50,19 @@ export async function saveSafetensors(path: string, tensors: Record<string, Tens
       at += t.nbytes;
     }
     await file.sync();
+    await file.close();
+    await rename(temporary, path);
   } catch (error) {
     await file.close();
     await rm(temporary, { force: true });
-    throw error;
+    throw error instanceof ShardwiseError ? error : new CheckpointError(`${path}: cannot be written: ${(error as Error).message}`, { file: path }, { cause: error });
   }
-  await file.close();
-  await rename(temporary, path);
+}
+
+/** @throws ArgumentError unless it is a string */
+function requirePath(path: unknown, op: string): void {
+  if (typeof path !== 'string' || path === '')
+    throw new ArgumentError(`${op}: expected the path of a file, got ${describe(path)}`, { op, argument: 'path', given: describe(path) });
 }
 
 /** Writes the elements of a tensor in row-major order, a piece at a time. */
@@ -86,6 +93,7 @@ export class SafetensorsFile {
 
   /** Opens a file and checks its header. @throws CheckpointError for a damaged or hostile file, or one that is not there */
   static async open(path: string): Promise<SafetensorsFile> {
+    requirePath(path, 'SafetensorsFile.open');
     const file = await open(path, 'r').catch((error: Error) => {
       throw new CheckpointError(`${path}: cannot be opened: ${error.message}`, { file: path }, { cause: error });
     });

@@ -3,14 +3,14 @@
 import { cpu, type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { bfloat16, bool, DType, float16, float32, float64, int8, int16, int32, int64, uint8 } from '../core/dtype.js';
-import { ArgumentError } from '../core/errors.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { isNonOverlappingAndDense, sameShape } from '../core/shape.js';
+import { formatShape, isNonOverlappingAndDense, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { toInteger } from '../core/values.js';
 import { collapseOperands } from './collapse.js';
 import { addMethod } from './method.js';
-import { describe, operand, type TensorLike } from './operand.js';
+import { describe, operand, requireDtype, type TensorLike } from './operand.js';
 import { sampleTensor } from './samples.js';
 
 interface CopyParams {
@@ -75,6 +75,7 @@ export function toPinned(input: Tensor, dtype: DType): Tensor {
 
 /** The tensor in another dtype or on another device; itself where nothing changes and no copy is forced. */
 function convert(input: Tensor, dtype: DType, device: Device, forceCopy: boolean, nonBlocking = false): Tensor {
+  requireDtype(dtype, 'to');
   if (input.device === device) {
     if (!forceCopy && input.dtype === dtype) return input;
     return dispatchOne(copyOp, [input], { dtype, preserve: true });
@@ -198,7 +199,11 @@ const fillOp: Op<FillParams> = defineOp<FillParams>({
 });
 
 addMethod('fill_', function (value: number | bigint | boolean | Tensor) {
-  if (value instanceof Tensor) return this.copy_(value);
+  if (value instanceof Tensor) {
+    if (value.shape.length > 0)
+      throw new ShapeError(`fill_: expected a number or a tensor without dims, got shape ${formatShape(value.shape)}. Use copy_.`, { op: 'fill_', shape: value.shape });
+    return this.copy_(value);
+  }
   return dispatchOne(fillOp, [this], { value: fillValue(value, 'fill_') }, this);
 });
 addMethod('zero_', function () {

@@ -1,8 +1,8 @@
 /** Tensors from nothing or from JavaScript values. Random ones are in random.ts. */
 import { type Device, type DeviceName, device as deviceOf, getDefaultDevice } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
-import { bool, DType, float32, getDefaultDtype, int64 } from '../core/dtype.js';
-import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
+import { bool, type DType, float32, getDefaultDtype, int64 } from '../core/dtype.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { checkSizes, isNonOverlappingAndDense, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
@@ -10,7 +10,7 @@ import { dtypeOfArray, encodeValues } from '../core/values.js';
 import { makeFromValues } from './construct.js';
 import { fillValue, fillWords } from './copy.js';
 import { addMethod } from './method.js';
-import { describe, requireOptions, requireTensor } from './operand.js';
+import { describe, requireDtype, requireOptions, requireTensor } from './operand.js';
 import { finish } from './pinned.js';
 import { installSampleMaker } from './samples.js';
 
@@ -57,18 +57,11 @@ const fullOp: Op<FullParams> = defineOp<FullParams>({
   samples: () => [],
 });
 
-/** JavaScript callers may pass a name. @throws DtypeError */
-function checkDtype(dtype: unknown): void {
-  if (dtype !== undefined && !(dtype instanceof DType)) {
-    throw new DtypeError(`dtype: expected one of the exported constants, such as float32, got ${JSON.stringify(dtype) ?? String(dtype)}`, { dtype });
-  }
-}
-
 const TENSOR_OPTIONS = ['dtype', 'device', 'requiresGrad', 'pinMemory'];
 
 function placed(options: TensorOptions, op: string): Device {
   requireOptions(options, op, '{ dtype: float64 }', TENSOR_OPTIONS);
-  checkDtype(options.dtype);
+  requireDtype(options.dtype, op);
   return options.device === undefined ? getDefaultDevice() : deviceOf(options.device);
 }
 
@@ -114,7 +107,7 @@ function fullLike(input: Tensor, value: number | bigint, options: TensorOptions,
   requireOptions(options, op, '{ dtype: float64 }');
   const strides = isNonOverlappingAndDense(input.shape, input.strides) ? input.strides : null;
   const device = options.device === undefined ? input.device : deviceOf(options.device);
-  checkDtype(options.dtype);
+  requireDtype(options.dtype, op);
   return finish(dispatchOne(fullOp, [], { shape: input.shape, strides, dtype: options.dtype ?? input.dtype, device, value }), options);
 }
 
@@ -280,17 +273,19 @@ export function tensor(data: NestedArray | ArrayBufferView | Tensor, options: Te
   const shape = nestedShape(data);
   const flat: (number | bigint | boolean)[] = [];
   flatten(data, shape, 0, flat);
+  const device = placed(options, 'tensor');
   const dtype = options.dtype ?? inferDtype(flat);
-  return finish(makeFromValues(encodeValues(flat, dtype), shape, dtype, placed(options, 'tensor')), options);
+  return finish(makeFromValues(encodeValues(flat, dtype), shape, dtype, device), options);
 }
 
 function fromTypedArray(data: ArrayBufferView, options: TensorOptions): Tensor {
   const own = data instanceof Float32Array ? float32 : dtypeOfArray(data);
   if (own === null) throw new ArgumentError(`tensor: a ${data.constructor.name} has no matching dtype; convert it to Int32Array, BigInt64Array or Float32Array`, { op: 'tensor' });
+  const device = placed(options, 'tensor');
   const dtype = options.dtype ?? own;
   const values = data as Float32Array;
   const raw = dtype === own ? data : encodeValues(values, dtype);
-  return finish(makeFromValues(raw, [values.length], dtype, placed(options, 'tensor')), options);
+  return finish(makeFromValues(raw, [values.length], dtype, device), options);
 }
 
 function nestedShape(data: NestedArray): number[] {

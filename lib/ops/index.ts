@@ -44,12 +44,14 @@ export { type ScatterReduction, scatterReduce } from './scatter-reduce.js';
 import './optimizer-steps.js';
 import './read.js';
 
-export type { Dims, ReduceOptions, VarianceOptions } from './reduce.js';
-export { all, amax, amin, any, logsumexp, mean, norm, prod, std, sum, var, varMean } from './reduce.js';
+export type { Dims, ReduceOptions } from './reduce.js';
+export { all, amax, amin, any, logsumexp, mean, prod, sum } from './reduce.js';
 export * from './search.js';
 export { cumprod, cumsum, type DtypeOption, logSoftmax, softmax } from './softmax.js';
 export { argmax, argmin, argsort, max, min, sort, topk, ValuesAndIndices } from './sort.js';
 export * from './statistics.js';
+export { std, type VarianceOptions, var, varMean } from './variance.js';
+export { norm } from './vector-norm.js';
 export { detach, expand, expandAs, flatten, movedim, permute, reshape, squeeze, t, transpose, unflatten, unsqueeze, view } from './view.js';
 export { addcdiv, addcmul, clamp, lerp, maskedFill, where } from './where.js';
 export { asStrided, chunk, diagonal, narrow, select, slice, split, unbind, unfold } from './window.js';

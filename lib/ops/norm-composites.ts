@@ -5,8 +5,8 @@ import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { layerNorm } from './norm.js';
 import { requireTensor } from './operand.js';
-import { varMean } from './reduce.js';
 import { sampleTensor } from './samples.js';
+import { varMean } from './variance.js';
 
 /** A vector of one number for each channel, in the dims of the input. */
 function perChannel(vector: Tensor, input: Tensor): Tensor {
@@ -20,7 +20,7 @@ function affine(normal: Tensor, weight: Tensor | null, bias: Tensor | null): Ten
 
 /**
  * Normalisation of groups of channels, each by its own mean and variance (plus eps, 1e-5 by default), times weight plus bias where given.
- * Shapes: input `[N, C, ...]`, kept; weight and bias `[C]`. Dtypes: floating, promoted with weight and bias. Gradient: input, weight, bias.
+ * Shapes: input `[N, C, ...]`, kept; weight and bias `[C]`. Dtypes: floating, kept. Gradient: input, weight, bias.
  *
  * @throws ShapeError if the channels do not divide into groups, for fewer than two dims, and for weights that do not fit; DtypeError for integers;
  * ArgumentError unless `input` is a tensor
@@ -33,7 +33,7 @@ export function groupNorm(input: Tensor, numGroups: number, weight: Tensor | nul
     throw new ShapeError(`groupNorm: the channels (dim 1) of shape ${formatShape(input.shape)} do not divide into ${numGroups} groups`, { op: 'groupNorm', shape: input.shape });
   const width = batch * numGroups === 0 ? 0 : input.numel() / (batch * numGroups);
   const normal = layerNorm(input.reshape([batch, numGroups, width]), [width], null, null, eps);
-  return affine(normal.reshape(input.shape), weight, bias);
+  return affine(normal.reshape(input.shape), weight, bias).to(input.dtype);
 }
 defineComposite('groupNorm', groupNorm, { method: false, samples: () => [[sampleTensor([2, 4, 3]), 2, sampleTensor([4], { seed: 2 }), sampleTensor([4], { seed: 3 })]] });
 
@@ -69,7 +69,7 @@ export function batchNorm(
   if (input.ndim < 2) throw new ShapeError(`batchNorm: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: 'batchNorm', shape: input.shape });
   if (!training) {
     if (runningMean === null || runningVar === null) throw new ArgumentError('batchNorm: running statistics are needed outside of training', { op: 'batchNorm' });
-    return affine(input.sub(perChannel(runningMean, input)).mul(perChannel(runningVar.add(eps).rsqrt(), input)), weight, bias);
+    return affine(input.sub(perChannel(runningMean, input)).mul(perChannel(runningVar.add(eps).rsqrt(), input)), weight, bias).to(input.dtype);
   }
   const dims = input.shape.flatMap((_, i) => (i === 1 ? [] : [i]));
   const count = input.numel() / (input.shape[1] as number);
@@ -85,7 +85,7 @@ export function batchNorm(
         .to(runningVar.dtype),
       momentum,
     );
-  return affine(input.sub(mean).mul(variance.add(eps).rsqrt()), weight, bias);
+  return affine(input.sub(mean).mul(variance.add(eps).rsqrt()), weight, bias).to(input.dtype);
 }
 defineComposite('batchNorm', batchNorm, {
   method: false,

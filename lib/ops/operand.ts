@@ -1,7 +1,7 @@
 /** Conversions of arguments that users may give in several forms. */
 import type { Device } from '../core/device.js';
-import { int64 } from '../core/dtype.js';
-import { ArgumentError } from '../core/errors.js';
+import { DType, int64 } from '../core/dtype.js';
+import { ArgumentError, DtypeError } from '../core/errors.js';
 import { numberDtype } from '../core/promotion.js';
 import { Tensor, wrapNumber } from '../core/tensor.js';
 
@@ -43,6 +43,12 @@ export function requireOptions(options: unknown, op: string, example: string, kn
     return;
   }
   throw new ArgumentError(`${op}: expected options such as ${example}, got ${describe(options)}`, { op, argument: 'options', given: describe(options) });
+}
+
+/** @throws DtypeError unless `dtype` is one of the constants, or absent */
+export function requireDtype(dtype: unknown, op: string): void {
+  if (dtype === undefined || dtype instanceof DType) return;
+  throw new DtypeError(`${op}: expected dtype to be one of the exported constants, such as float32, got ${describe(dtype)}`, { op, given: describe(dtype) });
 }
 
 /** A short name of what was given, for messages. */

@@ -10,7 +10,7 @@ import { Tensor } from '../core/tensor.js';
 import { isclose } from './comparison.js';
 import { defineComposite } from './composite.js';
 import { requireTensor, type TensorLike } from './operand.js';
-import { maximum, minimum } from './pointwise-binary.js';
+import { maximum, minimum, sub } from './pointwise-binary.js';
 import { sampleTensor } from './samples.js';
 import { clamp, where } from './where.js';
 
@@ -208,7 +208,7 @@ defineComposite('clampMax', clampMax, { inPlace: true, samples: () => [[sampleTe
  */
 export function rsub(input: Tensor, other: TensorLike, { alpha = 1 } = {}): Tensor {
   requireTensor(input, 'rsub');
-  return input.mul(-alpha).add(other);
+  return sub(other, input, alpha === 1 ? undefined : { alpha });
 }
 defineComposite('rsub', rsub, { samples: () => [[sampleTensor([3, 4]), 2, { alpha: 3 }]] });
 
@@ -239,6 +239,9 @@ defineComposite('isneginf', isneginf, { samples: one(-2, 2) });
  * @see PyTorch `torch.heaviside`
  */
 export function heaviside(input: Tensor, values: Tensor): Tensor {
+  requireTensor(input, 'heaviside');
+  requireTensor(values, 'heaviside', 'values');
+  if (input.dtype !== values.dtype) throw new DtypeError(`heaviside: expected equal dtypes, got ${input.dtype.name} and ${values.dtype.name}`, { op: 'heaviside' });
   return where(input.eq(0), values, input.gt(0).to(values.dtype));
 }
 defineComposite('heaviside', heaviside, { inPlace: true, samples: () => [[sampleTensor([3, 4]).detach(), sampleTensor([4], { seed: 3 })]] });

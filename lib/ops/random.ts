@@ -9,7 +9,7 @@ import { type Device, device as deviceOf, getDefaultDevice } from '../core/devic
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { bool, type DType, getDefaultDtype, int64 } from '../core/dtype.js';
 import { finfo, iinfo } from '../core/dtype-info.js';
-import { ArgumentError } from '../core/errors.js';
+import { ArgumentError, DtypeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { checkNumber } from '../core/options.js';
 import { defaultGenerator, type Generator } from '../core/random.js';
@@ -17,7 +17,7 @@ import { broadcastShapes, checkSizes, contiguousStrides, type Shape } from '../c
 import { Tensor } from '../core/tensor.js';
 import type { TensorOptions } from './factories.js';
 import { addMethod } from './method.js';
-import { requireOptions, requireTensor } from './operand.js';
+import { requireDtype, requireOptions, requireTensor } from './operand.js';
 import { finish } from './pinned.js';
 import { sampleTensor } from './samples.js';
 
@@ -66,6 +66,9 @@ export interface RandomOptions extends TensorOptions {
 
 function draw(op: Op<Draw>, shape: Shape, dtype: DType, first: number, second: number, options: RandomOptions, name: string, into: Tensor | null = null): Tensor {
   checkSizes(shape, name);
+  requireDtype(dtype, name);
+  if (op !== integerOp && op !== bernoulliOp && !dtype.isFloatingPoint)
+    throw new DtypeError(`${name}: expected a floating point dtype, got ${dtype.name}`, { op: name, dtype: dtype.name });
   const device = into?.device ?? (options.device === undefined ? getDefaultDevice() : deviceOf(options.device));
   const t = dispatchOne(op, [], { shape: [...shape], dtype, device, first, second, ...(options.generator ?? defaultGenerator).next() }, into);
   return into === null ? finish(t, options) : t;

@@ -134,14 +134,25 @@ defineComposite('tensorSplit', tensorSplit, {
   ],
 });
 
-/** {@link tensorSplit} along dim 1, or dim 0 of a vector; sizes need not be divisible. @see PyTorch `torch.hsplit` */
+/** @throws ShapeError for too few dims, or a number of parts that does not divide the size */
+function requireEvenParts(op: string, input: Tensor, sections: number | readonly number[], dim: number, least: number): void {
+  requireTensor(input, op);
+  if (input.ndim < least) throw new ShapeError(`${op}: expected at least ${least} dims, got shape ${formatShape(input.shape)}`, { op, shape: input.shape });
+  if (typeof sections === 'number' && input.size(dim) % sections !== 0)
+    throw new ShapeError(`${op}: dim ${dim} of shape ${formatShape(input.shape)} does not divide into ${sections} equal parts`, { op, shape: input.shape, sections });
+}
+
+/** {@link tensorSplit} along dim 1, or dim 0 of a vector, into equal parts where their number is given. @see PyTorch `torch.hsplit` */
 export function hsplit(input: Tensor, sections: number | readonly number[]): Tensor[] {
-  return tensorSplit(input, sections, input.ndim === 1 ? 0 : 1);
+  const dim = input.ndim === 1 ? 0 : 1;
+  requireEvenParts('hsplit', input, sections, dim, 1);
+  return tensorSplit(input, sections, dim);
 }
 defineComposite('hsplit', hsplit, { samples: () => [[matrix(), 2]] });
 
-/** {@link tensorSplit} along dim 0; sizes need not be divisible. @see PyTorch `torch.vsplit` */
+/** {@link tensorSplit} along dim 0 of at least two dims, into equal parts where their number is given. @see PyTorch `torch.vsplit` */
 export function vsplit(input: Tensor, sections: number | readonly number[]): Tensor[] {
+  requireEvenParts('vsplit', input, sections, 0, 2);
   return tensorSplit(input, sections, 0);
 }
 defineComposite('vsplit', vsplit, { samples: () => [[matrix(), [1]]] });

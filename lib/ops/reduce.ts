@@ -1,12 +1,13 @@
 /**
- * Reductions over dims: sum, mean, prod, amax, amin, any, all, var, std, norm, logsumexp. Names and semantics are those of PyTorch.
+ * Reductions over dims: sum, mean, prod, amax, amin, any, all, logsumexp. Names and semantics are those of PyTorch.
  *
  * Shapes: the input's without the dims, or with size 1 there (`keepdim`). All throw ArgumentError for no tensor, dims or options of a wrong kind (PyTorch's
  * positional keepdim and dtype are options), IndexError for a dim out of range or given twice.
  */
+
 import type { AutocastPolicy } from '../core/autocast.js';
 import type { CommandWriter } from '../core/command.js';
-import { dispatch, dispatchOne } from '../core/dispatch.js';
+import { dispatchOne } from '../core/dispatch.js';
 import { bool, type DType, int64, uint8 } from '../core/dtype.js';
 import { DtypeError, IndexError } from '../core/errors.js';
 import { defineOp, type Op, type OpDefinition, type Sample } from '../core/op.js';
@@ -14,9 +15,8 @@ import { formatShape, numelOf, type Shape, wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { cat } from './join.js';
 import { addMethod } from './method.js';
-import { requireOptions, requireTensor } from './operand.js';
+import { requireDtype, requireOptions, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
-import { where } from './where.js';
 
 /** Params of every reduction: dims are wrapped and sorted. */
 export interface Reduction {
@@ -27,7 +27,8 @@ export interface Reduction {
 /** Dims to reduce, negative ones from the end: one, several, or all (null or an empty list). */
 export type Dims = number | readonly number[] | null;
 
-function reducedShape(shape: Shape, dims: readonly number[], keepdim: boolean): number[] {
+/** @internal */
+export function reducedShape(shape: Shape, dims: readonly number[], keepdim: boolean): number[] {
   if (!keepdim && dims.length === shape.length) return [];
   if (keepdim) return shape.map((s, i) => (dims.includes(i) ? 1 : s));
   return shape.filter((_, i) => !dims.includes(i));
@@ -188,87 +189,6 @@ const logsumexpOp = defineReduction(
   'float32 on cuda',
 );
 
-interface Variance extends Reduction {
-  correction: number;
-}
-const varMeanOp: Op<Variance> = defineOp<Variance>({
-  name: 'varMean',
-  doc: 'Variance and mean over dims; the sum of squares is divided by n - correction.',
-  traits: ['reduction'],
-  kernel: 'reduce_var',
-  kernelParams: ['reducedNdim', 'correction'],
-  meta: ([x], { dims, keepdim }) => {
-    const input = x as Tensor;
-    const meta = { shape: reducedShape(input.shape, dims, keepdim), strides: null, dtype: input.dtype, device: input.device };
-    return [meta, meta];
-  },
-  lower: (command, [input], outputs, { dims, correction }) => {
-    lowerReduction(command, input as Tensor, outputs, dims);
-    command.param(correction);
-  },
-  saves: { inputs: [0], outputs: [1] },
-  vjp: (ctx, gVar, gMean) => {
-    const x = ctx.input(0);
-    const count = ctx.params.dims.reduce((n, d) => n * (x.shape[d] as number), 1);
-    const centred = gVar
-      ? restore(gVar, x.shape, ctx.params)
-          .mul(x.sub(restore(ctx.output(1), x.shape, ctx.params)))
-          .mul(2 / (count - ctx.params.correction))
-      : null;
-    const shared = gMean ? restore(gMean, x.shape, ctx.params).div(count) : null;
-    return [centred && shared ? centred.add(shared) : (centred ?? shared)];
-  },
-  samples: reductionSamples<Variance>({ correction: 1 }),
-});
-
-interface Norm extends Reduction {
-  order: number;
-}
-const normOp: Op<Norm> = defineOp<Norm>({
-  name: 'vectorNorm',
-  autocast: 'float32 on cuda',
-  doc: 'The p-norm over dims.',
-  traits: ['reduction'],
-  kernel: 'reduce_norm',
-  kernelParams: ['reducedNdim', 'order'],
-  meta: ([x], { dims, keepdim }) => {
-    const input = x as Tensor;
-    return [{ shape: reducedShape(input.shape, dims, keepdim), strides: null, dtype: input.dtype, device: input.device }];
-  },
-  lower: (command, [input], outputs, { dims, order }) => {
-    lowerReduction(command, input as Tensor, outputs, dims);
-    command.param(order);
-  },
-  saves: savesBoth,
-  vjp: (ctx, g) => [normGradient(g, ctx.input(0), ctx.output(0), ctx.params)],
-  samples: reductionSamples<Norm>({ order: 2 }),
-});
-
-function normGradient(g: Tensor, x: Tensor, norm: Tensor, params: Norm): Tensor {
-  const { order } = params;
-  const spread = restore(g, x.shape, params);
-  const whole = restore(norm, x.shape, params);
-  if (order === 0) return x.zerosLike();
-  if (order === 1) return spread.mul(x.sign());
-  if (order === 2) return where(whole.eq(0), 0, spread.mul(x.div(whole)));
-  if (!Number.isFinite(order)) {
-    const hits = x.abs().eq(whole).logicalOr(x.isnan().logicalAnd(whole.isnan()));
-    return spread
-      .mul(x.sign())
-      .mul(hits)
-      .div(hits.sum(params.dims, { keepdim: true }));
-  }
-  const magnitude = where(x.eq(0), 0, where(x.eq(0), 1, x.abs()).pow(order - 1)); // infinite at 0 for orders below 1; the gradient there is 0
-  return where(
-    whole.eq(0),
-    0,
-    spread
-      .mul(x.sign())
-      .mul(magnitude)
-      .div(whole.pow(order - 1)),
-  );
-}
-
 /** @throws IndexError for an extremum over nothing. */
 function checkNotEmpty(input: Tensor, dims: readonly number[], op: string): void {
   if (dims.some((d) => input.shape[d] === 0) && numelOf(reducedShape(input.shape, dims, false)) > 0) {
@@ -276,7 +196,8 @@ function checkNotEmpty(input: Tensor, dims: readonly number[], op: string): void
   }
 }
 
-function requireFloat(input: Tensor, op: string): void {
+/** @throws DtypeError. @internal */
+export function requireFloat(input: Tensor, op: string): void {
   if (!input.dtype.isFloatingPoint) {
     throw new DtypeError(`${op}: expected a floating point tensor, got ${input.dtype.name}. Convert it with .float() first.`, { op, dtype: input.dtype.name });
   }
@@ -297,6 +218,7 @@ function reduction(op: Op<Reduction>, check: ((input: Tensor, dims: readonly num
     requireTensor(input, op.name);
     if (options !== NO_OPTIONS) requireOptions(options, op.name, '{ keepdim: true }');
     const { keepdim = false, dtype } = options;
+    requireDtype(dtype, op.name);
     const given = dtype === undefined ? input : input.to(dtype);
     const dims = wrapDims(dim, input.shape.length, op.name);
     check?.(given, dims, op.name);
@@ -330,59 +252,9 @@ export function prod(input: Tensor, dim: number | null = null, options: ReduceOp
   return dim === null ? prodAll(input.reshape(-1), 0, { ...options, keepdim: false }) : prodAll(input, dim, options);
 }
 
-/** Options of `var` and `std`. */
-export interface VarianceOptions {
-  /** Subtracted from the count: 1, the default, for the sample variance, 0 for the population's. */
-  correction?: number;
-  /** As in {@link ReduceOptions}. */ keepdim?: boolean;
-}
-
-/** {@link variance | var} and mean over dims, in one pass. Gradient: yes, of both. @throws DtypeError unless floating @see PyTorch `torch.var_mean` */
-export function varMean(input: Tensor, dim: Dims = null, options: VarianceOptions = NO_OPTIONS): [Tensor, Tensor] {
-  requireTensor(input, 'var');
-  requireOptions(options, 'var', '{ correction: 0 }');
-  const { correction = 1, keepdim = false } = options;
-  requireFloat(input, 'var');
-  return dispatch(varMeanOp, [input], { dims: wrapDims(dim, input.shape.length, 'var'), keepdim, correction }) as [Tensor, Tensor];
-}
-
-/** Variance over dims; NaN of too few. Floating dtypes, kept. Gradient: yes. @throws DtypeError for others @see PyTorch `torch.var` */
-function variance(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): Tensor {
-  return varMean(input, dim, options)[0];
-}
-
-export { variance as var };
-
-/** Standard deviation over dims: the root of {@link variance | var}. Gradient: yes, 0 where all are equal. @throws DtypeError @see PyTorch `torch.std` */
-export function std(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): Tensor {
-  const squared = variance(input, dim, options);
-  if (!input.requiresGrad) return squared.sqrt();
-  const constant = squared.eq(0);
-  return where(constant, 0, where(constant, 1, squared).sqrt()); // the slope of the root is infinite at 0; the gradient there is 0
-}
-
-/** (sum |x|^p)^(1/p) over dims; 0 counts non-zeros, Infinity takes the largest. Gradient: yes. @throws DtypeError unless floating @see PyTorch `torch.norm` */
-export function norm(input: Tensor, p: number | 'fro' = 2, dim: Dims = null, options: { keepdim?: boolean } = NO_OPTIONS): Tensor {
-  requireTensor(input, 'norm');
-  requireOptions(options, 'norm', '{ keepdim: true }');
-  const { keepdim = false } = options;
-  requireFloat(input, 'norm');
-  return dispatchOne(normOp, [input], { dims: wrapDims(dim, input.shape.length, 'norm'), keepdim, order: p === 'fro' ? 2 : p });
-}
-
 addMethod('prod', function (dim?: number | null, options?: ReduceOptions) {
   return prod(this, dim ?? null, options);
 });
-addMethod('var', function (dim?: Dims, options?: VarianceOptions) {
-  return variance(this, dim, options);
-});
-addMethod('std', function (dim?: Dims, options?: VarianceOptions) {
-  return std(this, dim, options);
-});
-addMethod('norm', function (p?: number | 'fro', dim?: Dims, options?: { keepdim?: boolean }) {
-  return norm(this, p, dim, options);
-});
-
 declare module '../core/tensor.js' {
   interface Tensor {
     /** Sum over dims (all by default); integers and bools sum to int64; the same as {@link sum}. */ sum(dim?: Dims, options?: ReduceOptions): Tensor;
@@ -393,8 +265,5 @@ declare module '../core/tensor.js' {
     /** Whether some element is not 0; the same as {@link any}. */ any(dim?: Dims, options?: ReduceOptions): Tensor;
     /** Whether no element is 0; the same as {@link all}. */ all(dim?: Dims, options?: ReduceOptions): Tensor;
     /** log of the sum of exponentials; the same as {@link logsumexp}. */ logsumexp(dim?: Dims, options?: ReduceOptions): Tensor;
-    /** Variance over dims; the same as {@link variance | var}. */ var(dim?: Dims, options?: VarianceOptions): Tensor;
-    /** Standard deviation over dims; the same as {@link std}. */ std(dim?: Dims, options?: VarianceOptions): Tensor;
-    /** The p-norm over dims; the same as {@link norm}. */ norm(p?: number | 'fro', dim?: Dims, options?: { keepdim?: boolean }): Tensor;
   }
 }

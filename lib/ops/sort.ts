@@ -93,7 +93,9 @@ function extremum(name: 'max' | 'min', whole: typeof amax, arg: typeof argmax, o
   function fn(input: Tensor): Tensor;
   function fn(input: Tensor, other: Tensor): Tensor;
   function fn(input: Tensor, dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
-  function fn(input: Tensor, dim?: number | Tensor, { keepdim = false }: { keepdim?: boolean } = {}): Tensor | ValuesAndIndices {
+  function fn(input: Tensor, dim?: number | Tensor, options: { keepdim?: boolean } = {}): Tensor | ValuesAndIndices {
+    requireOptions(options, name, '{ keepdim: true }');
+    const { keepdim = false } = options;
     requireTensor(input, name);
     if (dim === undefined) return whole(input);
     if (dim instanceof Tensor) return ofTwo(input, dim);

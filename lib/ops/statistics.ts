@@ -4,16 +4,19 @@
  * Shapes of what reduces: the input's without the dim, or with size 1 there (`keepdim`, false). All throw IndexError for a dim out of range, ArgumentError for
  * what is no tensor.
  */
+
 import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
+import { checkOneOf } from '../core/options.js';
 import { formatShape, wrapDim } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { tensor } from './factories.js';
 import { cat } from './join.js';
-import { requireTensor } from './operand.js';
-import { type Dims, type ReduceOptions, type VarianceOptions, varMean } from './reduce.js';
+import { requireOptions, requireTensor } from './operand.js';
+import type { Dims, ReduceOptions } from './reduce.js';
 import { sampleTensor } from './samples.js';
 import { sort, ValuesAndIndices } from './sort.js';
+import { type VarianceOptions, varMean } from './variance.js';
 import { where } from './where.js';
 
 const matrix = () => sampleTensor([3, 5]);
@@ -25,8 +28,10 @@ const matrix = () => sampleTensor([3, 5]);
  * @throws ArgumentError unless k is an integer from 1 to the size; IndexError for a dim out of range
  * @see PyTorch `torch.kthvalue`
  */
-export function kthvalue(input: Tensor, k: number, dim = -1, { keepdim = false } = {}): ValuesAndIndices {
+export function kthvalue(input: Tensor, k: number, dim = -1, options: { keepdim?: boolean } = {}): ValuesAndIndices {
   requireTensor(input, 'kthvalue');
+  requireOptions(options, 'kthvalue', '{ keepdim: true }');
+  const { keepdim = false } = options;
   const at = wrapDim(dim, input.ndim, 'kthvalue');
   const size = input.shape[at] ?? 1;
   if (!Number.isInteger(k) || k < 1 || k > size)
@@ -53,7 +58,9 @@ defineComposite('kthvalue', kthvalue, {
 export function median(input: Tensor): Tensor;
 /** {@link median} along a dim, with its index. */
 export function median(input: Tensor, dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
-export function median(input: Tensor, dim?: number, { keepdim = false }: { keepdim?: boolean } = {}): Tensor | ValuesAndIndices {
+export function median(input: Tensor, dim?: number, options: { keepdim?: boolean } = {}): Tensor | ValuesAndIndices {
+  requireOptions(options, 'median', '{ keepdim: true }');
+  const { keepdim = false } = options;
   requireTensor(input, 'median');
   if (dim === undefined) return middle(input.reshape(-1), 0, false).values;
   return middle(input, dim, keepdim);
@@ -92,6 +99,7 @@ export interface QuantileOptions {
  */
 export function quantile(input: Tensor, q: number | Tensor, dim: number | null = null, { keepdim = false, interpolation = 'linear' }: QuantileOptions = {}): Tensor {
   requireTensor(input, 'quantile');
+  checkOneOf('quantile', 'interpolation', interpolation, ['linear', 'lower', 'higher', 'nearest', 'midpoint']);
   if (!input.dtype.isFloatingPoint) throw new DtypeError(`quantile: expected a floating point tensor, got ${input.dtype.name}`, { op: 'quantile' });
   if (typeof q === 'number' && !(q >= 0 && q <= 1)) throw new ArgumentError(`quantile: expected a number from 0 to 1, got ${q}`, { op: 'quantile', q });
   if (q instanceof Tensor && q.ndim > 1) throw new ShapeError(`quantile: expected a number or a vector of quantiles, got shape ${formatShape(q.shape)}`, { op: 'quantile' });

@@ -1,0 +1,87 @@
+/** Second moments over dims: var, std, varMean. */
+import { dispatch } from '../core/dispatch.js';
+import { defineOp, type Op } from '../core/op.js';
+import { wrapDims } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { addMethod } from './method.js';
+import { requireOptions, requireTensor } from './operand.js';
+import { type Dims, lowerReduction, type Reduction, reducedShape, reductionSamples, requireFloat, restore } from './reduce.js';
+import { where } from './where.js';
+
+interface Variance extends Reduction {
+  correction: number;
+}
+const varMeanOp: Op<Variance> = defineOp<Variance>({
+  name: 'varMean',
+  doc: 'Variance and mean over dims; the sum of squares is divided by n - correction.',
+  traits: ['reduction'],
+  kernel: 'reduce_var',
+  kernelParams: ['reducedNdim', 'correction'],
+  meta: ([x], { dims, keepdim }) => {
+    const input = x as Tensor;
+    const meta = { shape: reducedShape(input.shape, dims, keepdim), strides: null, dtype: input.dtype, device: input.device };
+    return [meta, meta];
+  },
+  lower: (command, [input], outputs, { dims, correction }) => {
+    lowerReduction(command, input as Tensor, outputs, dims);
+    command.param(correction);
+  },
+  saves: { inputs: [0], outputs: [1] },
+  vjp: (ctx, gVar, gMean) => {
+    const x = ctx.input(0);
+    const count = ctx.params.dims.reduce((n, d) => n * (x.shape[d] as number), 1);
+    const centred = gVar
+      ? restore(gVar, x.shape, ctx.params)
+          .mul(x.sub(restore(ctx.output(1), x.shape, ctx.params)))
+          .mul(2 / (count - ctx.params.correction))
+      : null;
+    const shared = gMean ? restore(gMean, x.shape, ctx.params).div(count) : null;
+    return [centred && shared ? centred.add(shared) : (centred ?? shared)];
+  },
+  samples: reductionSamples<Variance>({ correction: 1 }),
+});
+
+/** Options of `var` and `std`. */
+export interface VarianceOptions {
+  /** Subtracted from the count: 1, the default, for the sample variance, 0 for the population's. */
+  correction?: number;
+  /** As in {@link ReduceOptions}. */ keepdim?: boolean;
+}
+
+/** {@link variance | var} and mean over dims, in one pass. Gradient: yes, of both. @throws DtypeError unless floating @see PyTorch `torch.var_mean` */
+export function varMean(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): [Tensor, Tensor] {
+  requireTensor(input, 'var');
+  requireOptions(options, 'var', '{ correction: 0 }');
+  const { correction = 1, keepdim = false } = options;
+  requireFloat(input, 'var');
+  return dispatch(varMeanOp, [input], { dims: wrapDims(dim, input.shape.length, 'var'), keepdim, correction }) as [Tensor, Tensor];
+}
+
+/** Variance over dims; NaN of too few. Floating dtypes, kept. Gradient: yes. @throws DtypeError for others @see PyTorch `torch.var` */
+function variance(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): Tensor {
+  return varMean(input, dim, options)[0];
+}
+
+export { variance as var };
+
+/** Standard deviation over dims: the root of {@link variance | var}. Gradient: yes, 0 where all are equal. @throws DtypeError @see PyTorch `torch.std` */
+export function std(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): Tensor {
+  const squared = variance(input, dim, options);
+  if (!input.requiresGrad) return squared.sqrt();
+  const constant = squared.eq(0);
+  return where(constant, 0, where(constant, 1, squared).sqrt()); // the slope of the root is infinite at 0; the gradient there is 0
+}
+
+addMethod('var', function (dim?: Dims, options?: VarianceOptions) {
+  return variance(this, dim, options);
+});
+addMethod('std', function (dim?: Dims, options?: VarianceOptions) {
+  return std(this, dim, options);
+});
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** Variance over dims; the same as {@link variance | var}. */ var(dim?: Dims, options?: VarianceOptions): Tensor;
+    /** Standard deviation over dims; the same as {@link std}. */ std(dim?: Dims, options?: VarianceOptions): Tensor;
+  }
+}

@@ -1,0 +1,77 @@
+/** The p-norm over dims. */
+import { dispatchOne } from '../core/dispatch.js';
+import { defineOp, type Op } from '../core/op.js';
+import { unexpected } from '../core/options.js';
+import { wrapDims } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { addMethod } from './method.js';
+import { requireOptions, requireTensor } from './operand.js';
+import { type Dims, lowerReduction, type Reduction, reducedShape, reductionSamples, requireFloat, restore } from './reduce.js';
+import { where } from './where.js';
+
+interface Norm extends Reduction {
+  order: number;
+}
+const normOp: Op<Norm> = defineOp<Norm>({
+  name: 'vectorNorm',
+  autocast: 'float32 on cuda',
+  doc: 'The p-norm over dims.',
+  traits: ['reduction'],
+  kernel: 'reduce_norm',
+  kernelParams: ['reducedNdim', 'order'],
+  meta: ([x], { dims, keepdim }) => {
+    const input = x as Tensor;
+    return [{ shape: reducedShape(input.shape, dims, keepdim), strides: null, dtype: input.dtype, device: input.device }];
+  },
+  lower: (command, [input], outputs, { dims, order }) => {
+    lowerReduction(command, input as Tensor, outputs, dims);
+    command.param(order);
+  },
+  saves: { inputs: [0], outputs: [0] },
+  vjp: (ctx, g) => [normGradient(g, ctx.input(0), ctx.output(0), ctx.params)],
+  samples: reductionSamples<Norm>({ order: 2 }),
+});
+
+function normGradient(g: Tensor, x: Tensor, norm: Tensor, params: Norm): Tensor {
+  const { order } = params;
+  const spread = restore(g, x.shape, params);
+  const whole = restore(norm, x.shape, params);
+  if (order === 0) return x.zerosLike();
+  if (order === 1) return spread.mul(x.sign());
+  if (order === 2) return where(whole.eq(0), 0, spread.mul(x.div(whole)));
+  if (!Number.isFinite(order)) {
+    const hits = x.abs().eq(whole).logicalOr(x.isnan().logicalAnd(whole.isnan()));
+    return spread
+      .mul(x.sign())
+      .mul(hits)
+      .div(hits.sum(params.dims, { keepdim: true }));
+  }
+  const magnitude = where(x.eq(0), 0, where(x.eq(0), 1, x.abs()).pow(order - 1)); // infinite at 0 for orders below 1; the gradient there is 0
+  return where(
+    whole.eq(0),
+    0,
+    spread
+      .mul(x.sign())
+      .mul(magnitude)
+      .div(whole.pow(order - 1)),
+  );
+}
+
+/** (sum |x|^p)^(1/p) over dims; 0 counts non-zeros, Infinity takes the largest. Gradient: yes. @throws DtypeError unless floating @see PyTorch `torch.norm` */
+export function norm(input: Tensor, p: number | 'fro' = 2, dim: Dims = null, options: { keepdim?: boolean } = {}): Tensor {
+  requireTensor(input, 'norm');
+  requireOptions(options, 'norm', '{ keepdim: true }');
+  if (typeof p !== 'number' && p !== 'fro') throw unexpected('norm', 'p', "a number or 'fro'", p);
+  requireFloat(input, 'norm');
+  return dispatchOne(normOp, [input], { dims: wrapDims(dim, input.shape.length, 'norm'), keepdim: options.keepdim ?? false, order: p === 'fro' ? 2 : p });
+}
+
+addMethod('norm', function (p?: number | 'fro', dim?: Dims, options?: { keepdim?: boolean }) {
+  return norm(this, p, dim, options);
+});
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** The p-norm over dims; the same as {@link norm}. */ norm(p?: number | 'fro', dim?: Dims, options?: { keepdim?: boolean }): Tensor;
+  }
+}
