@@ -142,3 +142,17 @@ export class AmpError extends ShardwiseError {
     super('ERR_AMP', message, details);
   }
 }
+
+/** A store that cannot be reached, refuses, or holds something else than it should. */
+export class StoreError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
+    super('ERR_STORE', message, details, options);
+  }
+}
+
+/** Other ranks did not do in time what was waited for. */
+export class TimeoutError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
+    super('ERR_TIMEOUT', message, details, options);
+  }
+}

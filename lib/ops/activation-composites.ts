@@ -40,7 +40,7 @@ export function hardtanh(input: Tensor, { minVal = -1, maxVal = 1 } = {}): Tenso
   if (!(minVal <= maxVal)) throw new ArgumentError(`hardtanh: minVal ${minVal} is above maxVal ${maxVal}`, { op: 'hardtanh', minVal, maxVal });
   if (!input.requiresGrad) return input.clamp({ min: minVal, max: maxVal });
   // The gradient of clamp is 1 at the bounds, that of hardtanh is 0.
-  return where(input.gt(minVal).logicalAnd(input.lt(maxVal)), input, input.detach().clamp({ min: minVal, max: maxVal }));
+  return where(input.le(minVal).logicalOr(input.ge(maxVal)), input.detach().clamp({ min: minVal, max: maxVal }), input);
 }
 defineComposite('hardtanh', hardtanh, withTwin);
 
@@ -109,8 +109,7 @@ defineComposite('selu', selu, withTwin);
 export function celu(input: Tensor, { alpha = 1 } = {}): Tensor {
   requireTensor(input, 'celu');
   if (alpha === 0) throw new ArgumentError('celu: alpha must not be 0', { op: 'celu', alpha });
-  const below = input.clamp({ max: 0 }).div(alpha).expm1().mul(alpha);
-  return input.clamp({ min: 0 }).add(below);
+  return where(input.le(0), input.clamp({ max: 0 }).div(alpha).expm1().mul(alpha), input);
 }
 defineComposite('celu', celu, withTwin);
 

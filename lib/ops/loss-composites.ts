@@ -55,7 +55,11 @@ export function smoothL1Loss(input: Tensor, target: Tensor, { reduction = 'mean'
   if (beta < 0) throw new ArgumentError(`smoothL1Loss: beta must not be negative, got ${beta}`, { op: 'smoothL1Loss', beta });
   if (beta === 0) return l1Loss(x, y, { reduction });
   const distance = x.sub(y).abs();
-  return reduceElements(where(distance.lt(beta), distance.square().mul(0.5 / beta), distance.sub(beta / 2)), reduction);
+  const far = distance.ge(beta);
+  const near = where(far, 0, distance)
+    .square()
+    .mul(0.5 / beta); // an infinite square would spoil the gradient of what is far
+  return reduceElements(where(far, distance.sub(beta / 2), near), reduction);
 }
 defineComposite('smoothL1Loss', smoothL1Loss, { method: false, samples: () => [pair(), [...pair(), { beta: 0.5, reduction: 'sum' }]] });
 

@@ -6,6 +6,7 @@ import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
+import { softplus } from './activation.js';
 import { oneHot } from './indexing.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
@@ -285,13 +286,12 @@ export function binaryCrossEntropyWithLogits(logits: Tensor, labels: Tensor, { w
   requireSameShape('binaryCrossEntropyWithLogits', logits, labels);
   const [input, target] = autocastOperands('float32', [logits, labels] as const);
   checkReduction('binaryCrossEntropyWithLogits', reduction);
-  // log(1 + exp(-x)) = max(-x, 0) + log(1 + exp(-|x|))
-  const softplus = input.neg().relu().add(input.abs().neg().exp().log1p());
+  const minusLog = softplus(input.neg(), { threshold: 40 }); // log(1 + exp(-x)); beyond 40 the same as -x in float64
   const factor = posWeight === null ? null : posWeight.sub(1).mul(target).add(1);
   const losses = target
     .neg()
     .add(1)
     .mul(input)
-    .add(factor === null ? softplus : factor.mul(softplus));
+    .add(factor === null ? minusLog : factor.mul(minusLog));
   return reduceElements(weight === null ? losses : losses.mul(weight), reduction);
 }

@@ -7,7 +7,7 @@
 
 import { type Device, device as deviceOf, getDefaultDevice } from '../core/device.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
-import { bool, type DType, getDefaultDtype, int64 } from '../core/dtype.js';
+import { bool, type DType, float32, float64, getDefaultDtype, int64 } from '../core/dtype.js';
 import { finfo, iinfo } from '../core/dtype-info.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
@@ -185,7 +185,11 @@ export const randintLike = (input: Tensor, low: number, high: number, options: R
 export function bernoulli(input: Tensor, options: RandomOptions = {}): Tensor {
   requireTensor(input, 'bernoulli');
   requireOnCpu(input, (p) => p.ge(0).logicalAnd(p.le(1)), 'bernoulli: expected probabilities between 0 and 1');
-  return randLike(input, options).lt(input).to(input.dtype);
+  // In low precision the chances would be multiples of 1/256.
+  const dtype = input.dtype === float64 ? float64 : float32;
+  return randLike(input, { ...options, dtype })
+    .lt(input)
+    .to(input.dtype);
 }
 
 /** @throws ArgumentError unless all elements are as they should be. Blocks; tensors of a GPU and of a capture are taken on trust. */

@@ -340,3 +340,21 @@ describe('pad', () => {
     assert.throws(() => F.pad(ones([3]), [1, 1], { mode: 'x' as never }), /expected mode to be one of/);
   });
 });
+
+describe('gradients at the places where formulas meet', () => {
+  it('are those of one of the sides, or between them', () => {
+    assert.deepEqual(
+      gradient((x) => F.celu(x), [0]),
+      [1],
+    );
+    const logits = tensor([0, 0]).requiresGrad_();
+    const [g] = autograd.grad(F.binaryCrossEntropyWithLogits(logits, tensor([0, 1]), { reduction: 'sum' }), logits);
+    assert.deepEqual(g?.tolist(), [0.5, -0.5]);
+  });
+
+  it('are finite where one of the sides is infinite', () => {
+    const x = tensor([Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]).requiresGrad_();
+    const [g] = autograd.grad(F.smoothL1Loss(x, zeros([2]), { reduction: 'sum' }), x);
+    assert.deepEqual(g?.tolist(), [1, -1]);
+  });
+});

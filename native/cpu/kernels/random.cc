@@ -2,6 +2,7 @@
 // work or the tensor is split.
 #include "copy.h"
 #include "../../generated/op_params.h"
+#include "../../include/uniform_bound.h"
 #include "layout.h"
 #include "../philox.h"
 #include "pointwise_table.h"
@@ -67,15 +68,17 @@ PhiloxKey key_of(const P& p) {
 
 Status random_uniform(const KernelCall& call) {
   const RandomUniformParams& p = call.params_as<RandomUniformParams>();
+  const double largest = largest_below(p.high, p.low, call.output(0).dtype);
   if (call.output(0).dtype == DType::Float64) {
     return fill_random<2, double>(call, key_of(p), ComputeType::Double, [&](const uint32_t* words, int64_t n, double* out) {
-      for (int64_t i = 0; i < n; i++) out[i] = p.low + (p.high - p.low) * uniform_double(words[2 * i], words[2 * i + 1]);
+      for (int64_t i = 0; i < n; i++) out[i] = std::min(p.low + (p.high - p.low) * uniform_double(words[2 * i], words[2 * i + 1]), largest);
     });
   }
   const float low = static_cast<float>(p.low);
   const float range = static_cast<float>(p.high - p.low);
+  const float most = static_cast<float>(largest);
   return fill_random<1, float>(call, key_of(p), ComputeType::Float, [=](const uint32_t* words, int64_t n, float* out) {
-    for (int64_t i = 0; i < n; i++) out[i] = low + range * uniform_float(words[i]);
+    for (int64_t i = 0; i < n; i++) out[i] = std::min(low + range * uniform_float(words[i]), most);
   });
 }
 

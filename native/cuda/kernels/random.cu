@@ -5,6 +5,7 @@
 // Each thread makes 4 neighbouring elements. When the index view is dense and starts at a multiple of 4 they share one Philox
 // block (two for 64-bit values), else each computes its own. Grid: one block of 256 threads per 1024 elements.
 // Writes y once (dropout: reads x, writes y and the mask). Products and sums are not fused, as on the CPU.
+#include "../../include/uniform_bound.h"
 #include "../../generated/op_params.h"
 #include "../primitives/group.cuh"
 #include "../primitives/offsets.cuh"
@@ -120,18 +121,18 @@ template <class C>
 struct UniformDraw {
   using Value = C;
   PhiloxKey key;
-  C low, span;
+  C low, span, largest;
   __device__ __forceinline__ void operator()(const Drawn& d, bool dense, C (&out)[kPerThread]) const {
     if constexpr (sizeof(C) == 4) {
       uint32_t words[kPerThread];
       draw_words(key, d, dense, words);
 #pragma unroll
-      for (int i = 0; i < kPerThread; i++) out[i] = add_up(multiply(uniform_float(words[i]), span), low);
+      for (int i = 0; i < kPerThread; i++) out[i] = min(add_up(multiply(uniform_float(words[i]), span), low), largest);
     } else {
       uint64_t words[kPerThread];
       draw_wide(key, d, dense, words);
 #pragma unroll
-      for (int i = 0; i < kPerThread; i++) out[i] = add_up(multiply(uniform_double(words[i]), span), low);
+      for (int i = 0; i < kPerThread; i++) out[i] = min(add_up(multiply(uniform_double(words[i]), span), low), largest);
     }
   }
 };
@@ -259,9 +260,10 @@ __global__ void __launch_bounds__(kThreads) dropout_kernel(const __grid_constant
 
 Status random_uniform(const KernelCall& call) {
   const auto& p = call.params_as<RandomUniformParams>();
-  if (call.output(0).dtype == DType::Float64) return run_random(call, UniformDraw<double>{key_of(p), p.low, p.high - p.low});
+  const double largest = largest_below(p.high, p.low, call.output(0).dtype);
+  if (call.output(0).dtype == DType::Float64) return run_random(call, UniformDraw<double>{key_of(p), p.low, p.high - p.low, largest});
   const float low = static_cast<float>(p.low), span = static_cast<float>(p.high - p.low);
-  return run_random(call, UniformDraw<float>{key_of(p), low, span});
+  return run_random(call, UniformDraw<float>{key_of(p), low, span, static_cast<float>(largest)});
 }
 
 Status random_normal(const KernelCall& call) {
