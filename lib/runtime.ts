@@ -71,7 +71,12 @@ installValueAccess({
 
 installStorageFinder(function find(value, found) {
   if (value instanceof Tensor) {
-    for (const t of [value, value.gradTensor]) if (t?.storage) found.add(t.storage);
+    for (const t of [value, value.gradTensor]) {
+      if (!t?.storage) continue;
+      const tensors = found.get(t.storage);
+      if (tensors === undefined) found.set(t.storage, new Set([t]));
+      else tensors.add(t);
+    }
   } else if (Array.isArray(value) || value instanceof Set) {
     for (const item of value) find(item, found);
   } else if (value instanceof Map) {

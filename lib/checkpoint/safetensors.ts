@@ -3,6 +3,7 @@
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { cpu, type Device, type DeviceName, device as deviceOf } from '../core/device.js';
+import { bool } from '../core/dtype.js';
 import { ArgumentError, CheckpointError, ShardwiseError } from '../core/errors.js';
 import type { Tensor } from '../core/tensor.js';
 import { rawArray } from '../core/values.js';
@@ -124,9 +125,22 @@ export class SafetensorsFile {
     const raw = this.allocate(name, entry, numel);
     const bytes = new Uint8Array(raw.buffer, raw.byteOffset, raw.byteLength);
     await readFully(this.file, this.path, this.header.dataStart + entry.begin, bytes);
+    if (entry.dtype === bool) this.checkBools(name, bytes);
     const target = deviceOf(device);
     if (target === cpu && numel > 0) return valueAccess().adopt(raw, entry.shape, entry.dtype);
     return makeFromValues(raw, entry.shape, entry.dtype, target);
+  }
+
+  /** Kernels count on 0 and 1. @throws CheckpointError for other bytes */
+  private checkBools(name: string, bytes: Uint8Array): void {
+    const at = bytes.findIndex((byte) => byte > 1);
+    if (at < 0) return;
+    throw new CheckpointError(`${this.path}: tensor "${name}" of bools holds the byte ${bytes[at]} at ${at}; bools are 0 or 1`, {
+      file: this.path,
+      tensor: name,
+      byte: bytes[at],
+      at,
+    });
   }
 
   /** Host memory for a tensor. A sparse file claims any size, and JavaScript's own error names neither file nor tensor. */

@@ -34,17 +34,23 @@ export function resumeScope(scope: Scope | null): void {
 }
 
 /** Ends a scope. Held or kept storages move out; the rest is freed in one call. @internal */
-export function closeScope(scope: Scope, kept: ReadonlySet<Storage> | null): void {
+export function closeScope(scope: Scope, kept: KeptStorages | null): void {
   currentScope = scope.parent;
   const dead: Storage[] = [];
   for (const storage of scope.storages) {
     if (storage.scope !== scope || storage.handle === 0) continue;
     if (storage.holds > 0) storage.escape();
-    else if (kept?.has(storage)) moveTo(storage, scope.parent);
+    else if (kept?.has(storage)) keepFor(storage, kept.get(storage) as ReadonlySet<object>, scope.parent);
     else dead.push(storage);
   }
   releaseAll(dead, dead.length);
   for (const storage of dead) storage.markFreed('its scope ended');
+}
+
+/** Of the tensors that view it, those that were not returned are gone: they count as its owners no more. */
+function keepFor(storage: Storage, tensors: ReadonlySet<object>, owner: Scope | null): void {
+  storage.refs = tensors.size;
+  moveTo(storage, owner);
 }
 
 function moveTo(storage: Storage, owner: Scope | null): void {
@@ -89,8 +95,11 @@ export class OpenScope {
   }
 }
 
+/** Storages that outlive a scope, and the returned tensors that view each. @internal */
+export type KeptStorages = Map<Storage, Set<object>>;
+
 /** Finds the storages reachable from a returned value: tensors, arrays, plain objects, maps. @internal */
-export type StorageFinder = (value: unknown, found: Set<Storage>) => void;
+export type StorageFinder = (value: unknown, found: KeptStorages) => void;
 let findStorages: StorageFinder = () => {};
 
 /** @internal */
@@ -118,14 +127,14 @@ export function scope<T>(fn?: () => T): T | OpenScope {
   if (fn === undefined) return new OpenScope();
   if (typeof fn !== 'function') throw new ArgumentError(`scope: expected a function, got ${typeof fn}`, { op: 'scope', given: typeof fn });
   const opened = openScope();
-  let kept: Set<Storage> | null = null;
+  let kept: KeptStorages | null = null;
   try {
     const result = fn();
     if (result instanceof Promise) {
       throw new ArgumentError('scope: expected a synchronous function, got one that returns a promise. Await outside the scope, or use `using`.');
     }
     if (result !== undefined && result !== null && typeof result === 'object') {
-      kept = new Set();
+      kept = new Map();
       findStorages(result, kept);
     }
     return result;

@@ -5,6 +5,7 @@
 import { cpu, type Device } from './device.js';
 import type { DType } from './dtype.js';
 import { AutogradError, ShapeError } from './errors.js';
+import { outliveScope } from './scope.js';
 import { contiguousStrides, isContiguousLayout, numelOf, type Shape, sameShape, wrapDim } from './shape.js';
 import { FAKE_HANDLE, freedError, Storage } from './storage.js';
 import { captureWatch } from './watch.js';
@@ -297,10 +298,13 @@ export function setGrad(tensor: Tensor, value: Tensor | null): void {
         `grad: expected ${tensor.dtype.name}[${tensor.shape.join(', ')}] on ${tensor.device}, got ${value.dtype.name}[${value.shape.join(', ')}] on ${value.device}`,
       );
     }
-    value.hold();
+    // It lives as long as the memory of its tensor: that of one in a scope ends with it.
+    const scope = tensor.storage?.scope ?? null;
+    if (scope === null || value.storage === null || value.storage.scope === null) value.hold();
+    else outliveScope(value.storage, scope);
   }
   tensor.gradTensor = value;
-  before?.unhold();
+  if (before !== null && before.holds > 0) before.unhold();
   if (before?.storage && before.storage.handle !== 0 && !tensor.gradExposed) before.dispose();
   tensor.gradExposed = false;
 }

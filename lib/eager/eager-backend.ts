@@ -8,7 +8,7 @@ import { Tensor } from '../core/tensor.js';
 import { copyOp } from './copy-op.js';
 import { recording, recordStorages } from './history.js';
 import { allocateNow, allocatePinned } from './memory.js';
-import { mayOverlapItself, overlaps, overlapsPartly } from './overlap.js';
+import { overlaps, overlapsItself, overlapsPartly } from './overlap.js';
 import { nativeCall, streamOf, submitCommand, writer } from './submit.js';
 
 const kernelIds: number[] = [];
@@ -163,9 +163,9 @@ function checkInto(op: Pick<AnyOp, 'name'>, into: Tensor, meta: OutputMeta): voi
       op: op.name,
     });
   }
-  if (mayOverlapItself(into)) {
+  if (overlapsItself(into)) {
     throw new InPlaceError(
-      `${op.name}: cannot write into a tensor whose elements share memory (an expanded one: shape ${formatShape(into.shape)}, strides ${formatShape(into.strides)}). clone() it first.`,
+      `${op.name}: cannot write into a tensor whose elements share memory (as after expand or unfold: shape ${formatShape(into.shape)}, strides ${formatShape(into.strides)}). clone() it first.`,
       { op: op.name },
     );
   }

@@ -4,10 +4,16 @@ import { sameShape } from '../core/shape.js';
 import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 
-/** Whether one memory location may hold two elements of the tensor (after `expand`). */
-export function mayOverlapItself(t: Tensor): boolean {
-  for (let i = 0; i < t.shape.length; i++) if (t.strides[i] === 0 && (t.shape[i] as number) > 1) return true;
-  return false;
+/** Whether one memory location surely holds two elements of the tensor: after `expand`, or `unfold` by less than the size. */
+export function overlapsItself(t: Tensor): boolean {
+  let [count, span] = [1, 1];
+  for (let i = 0; i < t.shape.length; i++) {
+    const size = t.shape[i] as number;
+    if (size === 0) return false;
+    count *= size;
+    span += (size - 1) * Math.abs(t.strides[i] as number);
+  }
+  return count > span;
 }
 
 /** Where storages lie that show memory of arrays: two of them may show the same. */

@@ -8,6 +8,7 @@ import type { HookHandle } from '../autograd/node.js';
 import type { Device, DeviceName } from '../core/device.js';
 import { bfloat16, DType, float16, float32, float64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
+import { keep } from '../core/keep.js';
 import { swapData } from '../core/swap-data.js';
 import { setGrad, Tensor } from '../core/tensor.js';
 import { moduleWatch } from '../core/watch.js';
@@ -95,6 +96,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   /** Adds a tensor that is part of the state but not trained; with `persistent: false` it is left out of the state dict. */
   registerBuffer(name: string, tensor: Tensor | null, { persistent = true } = {}): void {
     if (tensor !== null) requireTensor(tensor, 'registerBuffer', name);
+    if (tensor !== null) keep(tensor);
     setMember(this, name, tensor);
     this.bufferNames.set(name, persistent);
   }

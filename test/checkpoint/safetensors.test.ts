@@ -1,10 +1,11 @@
 /** Checkpoints: exact round trips, and no file that can do harm. */
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import fc from 'fast-check';
 import {
+  ArgumentError,
   bfloat16,
   bool,
   CheckpointError,
@@ -131,6 +132,23 @@ describe('safetensors', () => {
     assert.deepEqual((await opened.get('last')).tolist(), [0, 0]);
     await assert.rejects(opened.get('huge'), (error: Error) => error instanceof CheckpointError && /no memory for tensor "huge" of 1099511627776 bytes/.test(error.message));
     await opened.close();
+  });
+
+  it('refuses bools that are neither 0 nor 1', async () => {
+    await saveSafetensors(file, { mask: tensor([true, false, true]) });
+    const bytes = Uint8Array.from(readFileSync(file));
+    bytes[bytes.length - 1] = 255;
+    writeFileSync(file, bytes);
+    await assert.rejects(loadSafetensors(file), /tensor "mask" of bools holds the byte 255 at 2/);
+  });
+
+  it('leaves nothing behind where it cannot save, and takes paths alone', async () => {
+    const place = mkdtempSync(path.join(tmpdir(), 'shardwise-save-'));
+    mkdirSync(path.join(place, 'taken', 'inside'), { recursive: true });
+    await assert.rejects(saveSafetensors(path.join(place, 'taken'), { a: tensor([1]) }), CheckpointError);
+    assert.deepEqual(readdirSync(place), ['taken']);
+    await assert.rejects(saveSafetensors(tensor([1]) as never, {}), ArgumentError);
+    await assert.rejects(loadSafetensors(undefined as never), ArgumentError);
   });
 
   it('takes any name as a name', async () => {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { FreedError, keep, memory, nn, ones, optim, rand, scope, type Tensor } from '../../lib/index.js';
+import { FreedError, keep, memory, nn, ones, optim, rand, scope, type Tensor, zeros } from '../../lib/index.js';
 import { runProgram } from '../run-program.js';
 import { assertFlat } from './flat-memory.js';
 
@@ -55,6 +55,45 @@ describe('scope', () => {
     t.dispose();
     columns.dispose();
     assert.equal(allocated(), before);
+  });
+
+  it('lets dispose() free a view that it returned', () => {
+    const before = memory.stats().allocatedBytes;
+    const loss = scope(() => {
+      const x = ones([1000]).requiresGrad_();
+      const sum = x.mul(2).sum();
+      sum.backward();
+      return sum.detach();
+    });
+    loss.dispose();
+    assert.equal(memory.stats().allocatedBytes, before);
+  });
+
+  it('frees the gradients of leaves that it frees, also when scopes inside made them', () => {
+    const before = memory.stats().allocatedBytes;
+    scope(() => {
+      const x = ones([1000]).requiresGrad_();
+      for (let i = 0; i < 3; i++) scope(() => x.mul(2).sum().backward());
+      assert.equal(x.grad?.sum().item(), 6000);
+      x.grad = null;
+      x.mul(3).sum().backward();
+    });
+    assert.equal(memory.stats().allocatedBytes, before);
+  });
+
+  it('keeps the gradients of leaves that outlive it, and the buffers of modules', () => {
+    const weight = ones([3]).requiresGrad_();
+    for (let i = 0; i < 2; i++) scope(() => weight.mul(2).sum().backward());
+    assert.deepEqual(weight.grad?.tolist(), [4, 4, 4]);
+    const returned = scope(() => {
+      const x = ones([2]).requiresGrad_();
+      x.mul(3).sum().backward();
+      return x;
+    });
+    assert.deepEqual(returned.grad?.tolist(), [3, 3]);
+    const module = new nn.Identity();
+    scope(() => module.registerBuffer('steps', zeros([2])));
+    assert.deepEqual(module.getBuffer('steps').tolist(), [0, 0]);
   });
 
   it('lets keep() take a tensor out', () => {
