@@ -100,10 +100,11 @@ declare module '../core/tensor.js' {
      * Blocks until they are known.
      *
      * @throws KernelError of an op before it; FreedError if the memory was freed
+     * @example const ids = t.toTypedArray<BigInt64Array>(); // of int64; without the type argument Float32Array is assumed
      */
-    toTypedArray(): TypedArray;
+    toTypedArray<A extends TypedArray = Float32Array>(): A;
     /** {@link Tensor.toTypedArray} without blocking the event loop. The promise is rejected with what that throws. */
-    read(): Promise<TypedArray>;
+    read<A extends TypedArray = Float32Array>(): Promise<A>;
     /** {@link Tensor.item} without blocking the event loop. The promise is rejected with what that throws. */
     itemAsync<T extends number | bigint | boolean = number>(): Promise<T>;
   }
