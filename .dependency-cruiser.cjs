@@ -8,6 +8,7 @@ const layers = {
   cuda: ['core', 'native', 'eager'],
   memory: ['core', 'native', 'eager'],
   checkpoint: ['core', 'ops'],
+  mesh: ['core', 'native', 'eager'],
   nn: ['core', 'ops', 'autograd'],
   optim: ['core', 'ops', 'autograd'],
   amp: ['core', 'ops', 'autograd'],

@@ -1,0 +1,23 @@
+/**
+ * Both sides show that they know the secret without sending it: each answers the other's random bytes with an HMAC (RFC 2104) over SHA-256.
+ * It keeps strangers out; what is sent afterwards is not encrypted.
+ */
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { isIP } from 'node:net';
+
+export const NONCE_BYTES = 16;
+export const newNonce = (): Buffer => randomBytes(NONCE_BYTES);
+
+/** What `side` answers. */
+export function proof(secret: string, side: 'client' | 'server', clientNonce: Buffer, serverNonce: Buffer): Buffer {
+  return createHmac('sha256', secret).update(`shardwise store ${side}`).update(clientNonce).update(serverNonce).digest();
+}
+
+export function isProof(given: Buffer, expected: Buffer): boolean {
+  return given.length === expected.length && timingSafeEqual(given, expected);
+}
+
+/** Whether only this machine can reach the host. */
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
+}

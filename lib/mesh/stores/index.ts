@@ -1,0 +1,6 @@
+/** Stores: what ranks find each other with. */
+export { FileStore } from './file-store.js';
+export { HashStore } from './hash-store.js';
+export { PrefixStore } from './prefix-store.js';
+export { Store, type StoreValue } from './store.js';
+export { TCPStore, type TCPStoreOptions } from './tcp-store.js';

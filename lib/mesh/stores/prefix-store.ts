@@ -1,0 +1,37 @@
+/** A part of another store. */
+import { unexpected } from '../../core/options.js';
+import type { StoreCommand, StoreReply } from './key-value-table.js';
+import { Store } from './store.js';
+
+/**
+ * The keys of another store that begin with `prefix/`: so that groups do not meet each other's keys. The timeout is its own.
+ *
+ * @see PyTorch `torch.distributed.PrefixStore`
+ */
+export class PrefixStore extends Store {
+  readonly prefix: string;
+  readonly underlyingStore: Store;
+
+  /** @throws ArgumentError unless given a string and a store */
+  constructor(prefix: string, store: Store) {
+    if (typeof prefix !== 'string') throw unexpected('PrefixStore', 'prefix', 'a string', prefix);
+    if (!(store instanceof Store)) throw unexpected('PrefixStore', 'store', 'a store', store);
+    super(store.timeoutMs);
+    this.prefix = prefix;
+    this.underlyingStore = store;
+  }
+
+  private inner = (key: string): string => `${this.prefix}/${key}`;
+
+  /** @internal */
+  run(command: StoreCommand): Promise<StoreReply> {
+    if (command.op === 'count') return this.underlyingStore.run(command);
+    if (command.op === 'check') return this.underlyingStore.run({ op: 'check', keys: command.keys.map(this.inner) });
+    return this.underlyingStore.run({ ...command, key: this.inner(command.key) });
+  }
+
+  /** @internal */
+  whenSet(keys: readonly string[], timeoutMs: number): Promise<void> {
+    return this.underlyingStore.whenSet(keys.map(this.inner), timeoutMs);
+  }
+}

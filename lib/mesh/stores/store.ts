@@ -1,0 +1,129 @@
+/** What ranks find each other with: keys and values that all of them see. */
+import { ArgumentError, StoreError } from '../../core/errors.js';
+import { checkNumber, unexpected } from '../../core/options.js';
+import type { StoreCommand, StoreReply } from './key-value-table.js';
+
+/** Values are bytes; strings are stored as UTF-8. */
+export type StoreValue = string | Uint8Array;
+
+/** Milliseconds that a store waits for keys and connections unless told otherwise: PyTorch's five minutes. */
+export const DEFAULT_STORE_TIMEOUT_MS = 300_000;
+
+/**
+ * Keys and values that all ranks see. Every method is asynchronous: a store may be in another process.
+ *
+ * @see PyTorch `torch.distributed.Store`
+ */
+export abstract class Store {
+  private timeout: number;
+
+  constructor(timeoutMs: number = DEFAULT_STORE_TIMEOUT_MS) {
+    checkNumber(new.target.name, 'timeoutMs', timeoutMs, { from: 0 });
+    this.timeout = timeoutMs;
+  }
+
+  /** How long `get` and `wait` wait for keys, in milliseconds. */
+  get timeoutMs(): number {
+    return this.timeout;
+  }
+
+  /** Changes {@link Store.timeoutMs}. @throws ArgumentError for a negative number */
+  setTimeout(timeoutMs: number): void {
+    checkNumber('setTimeout', 'timeoutMs', timeoutMs, { from: 0 });
+    this.timeout = timeoutMs;
+  }
+
+  /** @internal carries a command out */
+  abstract run(command: StoreCommand): Promise<StoreReply>;
+  /** @internal resolves when all keys are there */
+  abstract whenSet(keys: readonly string[], timeoutMs: number): Promise<void>;
+
+  /** Sets a key, whatever it was. @throws StoreError */
+  async set(key: string, value: StoreValue): Promise<void> {
+    await this.run({ op: 'set', key: keyOf(key, 'set'), value: bytesOf(value, 'set') });
+  }
+
+  /** The value of a key; waits for it. @throws TimeoutError, StoreError */
+  async get(key: string): Promise<Buffer> {
+    await this.whenSet([keyOf(key, 'get')], this.timeout);
+    const value = await this.run({ op: 'get', key });
+    if (value === null) throw new StoreError(`get: "${key}" was deleted while it was waited for`, { op: 'get', key });
+    return value as Buffer;
+  }
+
+  /** Adds to a whole number, 0 where there is none yet, and resolves to the sum: no two ranks get the same. @throws StoreError if the value is no number */
+  async add(key: string, amount: number): Promise<number> {
+    checkNumber('add', 'amount', amount, { whole: true });
+    return (await this.run({ op: 'add', key: keyOf(key, 'add'), amount })) as number;
+  }
+
+  /** Sets the key to `desired` if it is `expected` (or absent, if that is empty); resolves to what it is then. */
+  async compareSet(key: string, expected: StoreValue, desired: StoreValue): Promise<Buffer> {
+    const op = 'compareSet';
+    return (await this.run({ op, key: keyOf(key, op), expected: bytesOf(expected, op), desired: bytesOf(desired, op) })) as Buffer;
+  }
+
+  /** Appends to a value; resolves to its length in bytes. */
+  async append(key: string, value: StoreValue): Promise<number> {
+    return (await this.run({ op: 'append', key: keyOf(key, 'append'), value: bytesOf(value, 'append') })) as number;
+  }
+
+  /** Resolves when all keys are there. @throws TimeoutError naming those that are not */
+  async wait(keys: readonly string[], timeoutMs: number = this.timeout): Promise<void> {
+    checkNumber('wait', 'timeoutMs', timeoutMs, { from: 0 });
+    await this.whenSet(keysOf(keys, 'wait'), timeoutMs);
+  }
+
+  /** Whether all keys are there, now. */
+  async check(keys: readonly string[]): Promise<boolean> {
+    return (await this.run({ op: 'check', keys: keysOf(keys, 'check') })) as boolean;
+  }
+
+  /** Removes a key; resolves to whether it was there. */
+  async deleteKey(key: string): Promise<boolean> {
+    return (await this.run({ op: 'delete', key: keyOf(key, 'deleteKey') })) as boolean;
+  }
+
+  /** How many keys there are, of all prefixes. */
+  async numKeys(): Promise<number> {
+    return (await this.run({ op: 'count' })) as number;
+  }
+
+  /** The values of several keys; waits for all of them. @throws TimeoutError, StoreError */
+  async multiGet(keys: readonly string[]): Promise<Buffer[]> {
+    await this.whenSet(keysOf(keys, 'multiGet'), this.timeout);
+    return Promise.all(keys.map((key) => this.get(key)));
+  }
+
+  /** Sets several keys. @throws ArgumentError unless there is a value for each */
+  async multiSet(keys: readonly string[], values: readonly StoreValue[]): Promise<void> {
+    if (keysOf(keys, 'multiSet').length !== values.length) {
+      throw new ArgumentError(`multiSet: ${keys.length} keys need as many values, got ${values.length}`, { op: 'multiSet' });
+    }
+    await Promise.all(keys.map((key, i) => this.set(key, values[i] as StoreValue)));
+  }
+
+  /** Lets go of connections and files. What others of the store do goes on. */
+  async close(): Promise<void> {}
+
+  /** The same as {@link Store.close}. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}
+
+function keyOf(key: unknown, op: string): string {
+  if (typeof key !== 'string') throw unexpected(`store.${op}`, 'key', 'a string', key);
+  return key;
+}
+
+function keysOf(keys: unknown, op: string): readonly string[] {
+  if (!Array.isArray(keys)) throw unexpected(`store.${op}`, 'keys', 'a list of strings', keys);
+  return keys.map((key) => keyOf(key, op));
+}
+
+function bytesOf(value: unknown, op: string): Buffer {
+  if (typeof value === 'string') return Buffer.from(value);
+  if (value instanceof Uint8Array) return Buffer.from(value);
+  throw unexpected(`store.${op}`, 'the value', 'a string or bytes', value);
+}
