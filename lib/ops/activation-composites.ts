@@ -1,10 +1,12 @@
 /** Activations written in other ops: relu6, hardtanh, mish, selu, glu and their like. */
+
 import { ArgumentError, ShapeError } from '../core/errors.js';
+import { checkLimit, optionsOf } from '../core/options.js';
 import { formatShape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { elu, leakyRelu, softplus } from './activation.js';
 import { defineComposite } from './composite.js';
-import { requireTensor } from './operand.js';
+import { requireFloating, requireNumbers, requireTensor } from './operand.js';
 import { type RandomOptions, rand } from './random.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
@@ -19,13 +21,15 @@ defineComposite('softplus', softplus, { samples });
 /** log(sigmoid(x)), without overflow. Gradient: yes. */
 export function logsigmoid(input: Tensor): Tensor {
   requireTensor(input, 'logsigmoid');
+  requireNumbers('logsigmoid', input);
   return softplus(input.neg()).neg();
 }
 defineComposite('logsigmoid', logsigmoid, { samples });
 
 /** Each element moved into [minVal, maxVal]. Gradient: yes, 0 outside. @throws ArgumentError */
-export function hardtanh(input: Tensor, { minVal = -1, maxVal = 1 } = {}): Tensor {
+export function hardtanh(input: Tensor, options: { minVal?: number; maxVal?: number } = {}): Tensor {
   requireTensor(input, 'hardtanh');
+  const { minVal = -1, maxVal = 1 } = optionsOf('hardtanh', options);
   if (!(minVal <= maxVal)) throw new ArgumentError(`hardtanh: minVal ${minVal} is above maxVal ${maxVal}`, { op: 'hardtanh', minVal, maxVal });
   return input.clamp({ min: minVal, max: maxVal });
 }
@@ -33,24 +37,28 @@ defineComposite('hardtanh', hardtanh, withTwin);
 
 /** min(max(x, 0), 6). Gradient: yes. */
 export function relu6(input: Tensor): Tensor {
+  requireTensor(input, 'relu6');
   return hardtanh(input, { minVal: 0, maxVal: 6 });
 }
 defineComposite('relu6', relu6, withTwin);
 
 /** relu6(x + 3) / 6. Gradient: yes. */
 export function hardsigmoid(input: Tensor): Tensor {
+  requireTensor(input, 'hardsigmoid');
   return relu6(input.add(3)).div(6);
 }
 defineComposite('hardsigmoid', hardsigmoid, withTwin);
 
 /** x relu6(x + 3) / 6. Gradient: yes. @see Howard et al., arXiv:1905.02244 */
 export function hardswish(input: Tensor): Tensor {
+  requireTensor(input, 'hardswish');
   return hardsigmoid(input).mul(input);
 }
 defineComposite('hardswish', hardswish, withTwin);
 
 /** x tanh(softplus(x)). Gradient: yes. @see Misra, arXiv:1908.08681 */
 export function mish(input: Tensor): Tensor {
+  requireTensor(input, 'mish');
   return softplus(input).tanh().mul(input);
 }
 defineComposite('mish', mish, withTwin);
@@ -60,13 +68,15 @@ const SELU_SCALE = 1.0507009873554805;
 
 /** The elu that keeps mean 0 and variance 1. Gradient: yes. @see Klambauer et al., arXiv:1706.02515 */
 export function selu(input: Tensor): Tensor {
+  requireTensor(input, 'selu');
   return elu(input, { alpha: SELU_ALPHA }).mul(SELU_SCALE);
 }
 defineComposite('selu', selu, withTwin);
 
 /** x above 0, alpha (exp(x / alpha) - 1) below. Gradient: yes. @see Barron, arXiv:1704.07483 */
-export function celu(input: Tensor, { alpha = 1 } = {}): Tensor {
+export function celu(input: Tensor, options: { alpha?: number } = {}): Tensor {
   requireTensor(input, 'celu');
+  const { alpha = 1 } = optionsOf('celu', options);
   if (alpha === 0) throw new ArgumentError('celu: alpha must not be 0', { op: 'celu', alpha });
   const below = input.clamp({ max: 0 }).div(alpha).expm1().mul(alpha);
   return input.clamp({ min: 0 }).add(below);
@@ -77,8 +87,8 @@ defineComposite('celu', celu, withTwin);
 export function glu(input: Tensor, dim = -1): Tensor {
   requireTensor(input, 'glu');
   const size = input.shape[wrapDim(dim, input.ndim, 'glu')] ?? 1;
-  if (size % 2 !== 0) throw new ShapeError(`glu: dim ${dim} of shape ${formatShape(input.shape)} must have an even size`, { op: 'glu', shape: input.shape });
-  const [value, gate] = input.split(size / 2, dim) as [Tensor, Tensor];
+  if (input.ndim === 0 || size % 2 !== 0) throw new ShapeError(`glu: dim ${dim} of shape ${formatShape(input.shape)} must have an even size`, { op: 'glu', shape: input.shape });
+  const [value, gate] = input.split([size / 2, size / 2], dim) as [Tensor, Tensor];
   return value.mul(gate.sigmoid());
 }
 defineComposite('glu', glu, { samples: () => [[sampleTensor([3, 4])], [sampleTensor([6, 3]), 0]] });
@@ -98,15 +108,18 @@ export function tanhshrink(input: Tensor): Tensor {
 defineComposite('tanhshrink', tanhshrink, { samples });
 
 /** 0 within [-lambd, lambd], x outside. Gradient: yes. */
-export function hardshrink(input: Tensor, { lambd = 0.5 } = {}): Tensor {
+export function hardshrink(input: Tensor, options: { lambd?: number } = {}): Tensor {
   requireTensor(input, 'hardshrink');
+  const { lambd = 0.5 } = optionsOf('hardshrink', options);
   return where(input.abs().le(lambd), 0, input);
 }
 defineComposite('hardshrink', hardshrink, { samples });
 
 /** 0 within [-lambd, lambd], x moved by lambd towards 0 outside. Gradient: yes. */
-export function softshrink(input: Tensor, { lambd = 0.5 } = {}): Tensor {
+export function softshrink(input: Tensor, options: { lambd?: number } = {}): Tensor {
   requireTensor(input, 'softshrink');
+  requireNumbers('softshrink', input);
+  const { lambd = 0.5 } = optionsOf('softshrink', options);
   return input.sub(input.clamp({ min: -lambd, max: lambd }));
 }
 defineComposite('softshrink', softshrink, { samples });
@@ -114,12 +127,16 @@ defineComposite('softshrink', softshrink, { samples });
 /** x above the threshold, `value` else. Gradient: yes. */
 export function threshold(input: Tensor, limit: number, value: number): Tensor {
   requireTensor(input, 'threshold');
+  for (const [name, bound] of Object.entries({ threshold: limit, value })) checkLimit('threshold', name, bound);
   return where(input.gt(limit), input, value);
 }
 defineComposite('threshold', threshold, { samples: () => [[sampleTensor([3, 4]), 0.1, 5]] });
 
 /** softmax of -x along a dim. Gradient: yes. */
 export function softmin(input: Tensor, dim: number): Tensor {
+  requireTensor(input, 'softmin');
+  requireNumbers('softmin', input);
+  wrapDim(dim, input.ndim, 'softmin');
   return input.neg().softmax(dim);
 }
 defineComposite('softmin', softmin, { samples: () => [[sampleTensor([3, 4]), 1]] });
@@ -157,8 +174,11 @@ export interface GumbelSoftmaxOptions extends Pick<RandomOptions, 'generator'> {
 }
 
 /** Samples of a categorical distribution with a gradient. Gradient: yes. @see Jang et al., arXiv:1611.01144 */
-export function gumbelSoftmax(logits: Tensor, { tau = 1, hard = false, dim = -1, generator }: GumbelSoftmaxOptions = {}): Tensor {
+export function gumbelSoftmax(logits: Tensor, options: GumbelSoftmaxOptions = {}): Tensor {
   requireTensor(logits, 'gumbelSoftmax', 'logits');
+  const { tau = 1, hard = false, dim = -1, generator } = optionsOf('gumbelSoftmax', options);
+  requireFloating(logits, 'gumbelSoftmax', 'logits');
+  wrapDim(dim, logits.ndim, 'gumbelSoftmax');
   const uniform = rand(logits.shape, { dtype: logits.dtype, device: logits.device, ...(generator ? { generator } : {}) });
   const exponential = uniform.neg().log1p().neg().clamp({ min: 1e-30 });
   const soft = logits.sub(exponential.log()).div(tau).softmax(dim);

@@ -1,6 +1,8 @@
 /** Activation functions. Backward ops are ops too: one pass over memory instead of several. */
+
 import { dispatchOne } from '../core/dispatch.js';
 import type { Op } from '../core/op.js';
+import { optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS, unaryFunction } from './method.js';
@@ -190,26 +192,30 @@ export const silu = unaryFunction('silu', siluOp);
 export type GeluApproximate = 'none' | 'tanh';
 
 /** x times the normal distribution function of x. @see Hendrycks and Gimpel, arXiv:1606.08415 */
-export function gelu(input: Tensor, { approximate = 'none' }: { approximate?: GeluApproximate } = {}): Tensor {
+export function gelu(input: Tensor, options: { approximate?: GeluApproximate } = {}): Tensor {
   requireTensor(input, 'gelu');
+  const { approximate = 'none' } = optionsOf('gelu', options);
   return dispatchOne(approximate === 'tanh' ? geluTanhOp : geluOp, [input], NO_PARAMS);
 }
 
 /** log(1 + exp(beta x)) / beta, and x itself where beta x exceeds the threshold. */
-export function softplus(input: Tensor, { beta = 1, threshold = 20 } = {}): Tensor {
+export function softplus(input: Tensor, options: { beta?: number; threshold?: number } = {}): Tensor {
   requireTensor(input, 'softplus');
+  const { beta = 1, threshold = 20 } = optionsOf('softplus', options);
   return dispatchOne(softplusOp, [input], { beta, threshold });
 }
 
 /** x above 0, negativeSlope * x below. */
-export function leakyRelu(input: Tensor, { negativeSlope = 0.01 } = {}): Tensor {
+export function leakyRelu(input: Tensor, options: { negativeSlope?: number } = {}): Tensor {
   requireTensor(input, 'leakyRelu');
+  const { negativeSlope = 0.01 } = optionsOf('leakyRelu', options);
   return dispatchOne(leakyReluOp, [input], { negativeSlope });
 }
 
 /** x above 0, alpha (exp(x) - 1) below. */
-export function elu(input: Tensor, { alpha = 1 } = {}): Tensor {
+export function elu(input: Tensor, options: { alpha?: number } = {}): Tensor {
   requireTensor(input, 'elu');
+  const { alpha = 1 } = optionsOf('elu', options);
   return dispatchOne(eluOp, [input], { alpha });
 }
 

@@ -1,11 +1,13 @@
 /** Comparisons and logic: results are bool tensors, without gradients. Bitwise ops take integers and bools. */
+
 import { dispatchOne } from '../core/dispatch.js';
 import { bool, int64 } from '../core/dtype.js';
 import type { Op, PointwiseSpec } from '../core/op.js';
+import { optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS } from './method.js';
-import { operand, operands, type TensorLike } from './operand.js';
+import { operand, operands, requirePair, requireTensor, type TensorLike } from './operand.js';
 import { binarySamples, unarySamples } from './samples.js';
 
 type None = Record<string, never>;
@@ -57,6 +59,7 @@ const bitwiseNotOp: Op<None> = definePointwise<None>('bitwiseNot', 1, {
 
 /** All bits turned over; for bool the opposite. @throws DtypeError for floating point tensors */
 export function bitwiseNot(input: Tensor): Tensor {
+  requireTensor(input, 'bitwiseNot');
   return input.dtype === bool ? input.logicalNot() : dispatchOne(bitwiseNotOp, [input], NO_PARAMS);
 }
 addMethod('bitwiseNot', function () {
@@ -68,6 +71,8 @@ addMethod('bitwiseNot_', function () {
 
 /** Whether two tensors have the same shape and equal elements. Blocks until the values are known. */
 export function equal(input: Tensor, other: Tensor): boolean {
+  requireTensor(input, 'equal');
+  requireTensor(other, 'equal', 'other');
   const sameSizes = input.shape.length === other.shape.length && input.shape.every((size, i) => size === other.shape[i]);
   return sameSizes && Boolean(eq(input, other).all().item());
 }
@@ -77,7 +82,9 @@ export function equal(input: Tensor, other: Tensor): boolean {
  *
  * @see PyTorch `torch.isclose`
  */
-export function isclose(input: Tensor, other: Tensor, { rtol = 1e-5, atol = 1e-8, equalNan = false } = {}): Tensor {
+export function isclose(input: Tensor, other: Tensor, options: { rtol?: number; atol?: number; equalNan?: boolean } = {}): Tensor {
+  requirePair(input, other, 'isclose');
+  const { rtol = 1e-5, atol = 1e-8, equalNan = false } = optionsOf('isclose', options);
   if (input.dtype === bool && other.dtype === bool) return eq(input, other);
   const near = input.sub(other).abs().le(other.abs().mul(rtol).add(atol)).logicalAnd(other.isfinite());
   const close = near.logicalOr(eq(input, other));
@@ -86,6 +93,8 @@ export function isclose(input: Tensor, other: Tensor, { rtol = 1e-5, atol = 1e-8
 
 /** Whether all elements are close; see {@link isclose}. Blocks until the values are known. */
 export function allclose(input: Tensor, other: Tensor, options: { rtol?: number; atol?: number; equalNan?: boolean } = {}): boolean {
+  requirePair(input, other, 'allclose');
+  optionsOf('allclose', options);
   return Boolean(isclose(input, other, options).all().item());
 }
 

@@ -27,7 +27,7 @@ export {
   nllLoss,
 } from './loss.js';
 export * from './loss-composites.js';
-export * from './matmul.js';
+export { type AddProductOptions, addmm, baddbmm, bmm, dot, linear, matmul, mm, mv, outer } from './matmul.js';
 export { layerNorm, rmsNorm } from './norm.js';
 export * from './norm-composites.js';
 export type { TensorLike } from './operand.js';

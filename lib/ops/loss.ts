@@ -1,13 +1,15 @@
 /** Losses: crossEntropy (fused), nllLoss, mseLoss, l1Loss, binaryCrossEntropyWithLogits. */
+
 import { autocastOperands } from '../core/autocast.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
-import { float32, float64, int64 } from '../core/dtype.js';
+import { bool, float32, float64, int64, promoteTypes } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { checkProbability, optionsOf, shown } from '../core/options.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { oneHot } from './indexing.js';
-import { requireTensor } from './operand.js';
+import { requireNumbers, requirePair, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
 
@@ -112,12 +114,13 @@ export interface CrossEntropyOptions {
  * @throws ShapeError, DtypeError; IndexError when a target is not a class
  */
 export function crossEntropy(logits: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor {
-  const { weight = null, ignoreIndex = -100, reduction = 'mean', labelSmoothing = 0 } = options;
+  const { weight = null, ignoreIndex = -100, reduction = 'mean', labelSmoothing = 0 } = optionsOf('crossEntropy', options);
   requireTensor(logits, 'crossEntropy');
   const [input] = autocastOperands('float32 on cuda', [logits] as const);
   requireTensor(target, 'crossEntropy', 'target');
   checkReduction('crossEntropy', reduction);
-  if (!(labelSmoothing >= 0 && labelSmoothing <= 1)) throw new ArgumentError(`crossEntropy: labelSmoothing must be between 0 and 1, got ${labelSmoothing}`, { op: 'crossEntropy' });
+  checkClassWeight('crossEntropy', weight, logits);
+  checkProbability('crossEntropy', 'labelSmoothing', labelSmoothing);
   if (target.dtype.isFloatingPoint) return probabilityCrossEntropy(input, target, options);
   const { rows: inputRows, labels, shape } = toRows('crossEntropy', input, target);
   const classWeight = weight === null ? wrapNumber(0, input.dtype, input.device) : weight.to(input.dtype).contiguous();
@@ -145,6 +148,18 @@ function toRows(op: string, input: Tensor, target: Tensor): { rows: Tensor; labe
   return { rows: rows.reshape([numRows, classes]).contiguous(), labels: target.reshape([numRows]).contiguous(), shape: target.shape };
 }
 
+/** @throws ArgumentError, ShapeError unless there is none or a factor for each class */
+function checkClassWeight(op: string, weight: Tensor | null, input: Tensor): void {
+  if (weight === null) return;
+  requireTensor(weight, op, 'weight');
+  const classes = input.shape[input.shape.length === 1 ? 0 : 1];
+  if (weight.shape.length !== 1 || weight.shape[0] !== classes)
+    throw new ShapeError(`${op}: expected a weight of shape ${formatShape([classes as number])}, a factor for each class, got ${formatShape(weight.shape)}`, {
+      op,
+      shape: weight.shape,
+    });
+}
+
 function reduceRows(rows: Tensor, labels: Tensor, shape: readonly number[], weight: Tensor | null, ignoreIndex: number, reduction: LossReduction): Tensor {
   if (reduction === 'none') return rows.reshape(shape);
   if (reduction === 'sum') return rows.sum();
@@ -161,6 +176,7 @@ function probabilityCrossEntropy(input: Tensor, target: Tensor, { weight = null,
       { op: 'crossEntropy', shapes: [input.shape, target.shape] },
     );
   }
+  if (input.shape.length === 0) throw new ShapeError('crossEntropy: expected logits of at least one dim, got a tensor without dims', { op: 'crossEntropy' });
   const classDim = input.shape.length === 1 ? 0 : 1;
   const classes = input.shape[classDim] as number;
   const smooth = labelSmoothing === 0 ? target : target.mul(1 - labelSmoothing).add(labelSmoothing / classes);
@@ -174,17 +190,19 @@ function probabilityCrossEntropy(input: Tensor, target: Tensor, { weight = null,
 /** @throws ArgumentError for an unknown reduction. @internal */
 export function checkReduction(op: string, reduction: LossReduction): void {
   if (reduction !== 'none' && reduction !== 'mean' && reduction !== 'sum')
-    throw new ArgumentError(`${op}: reduction must be 'none', 'mean' or 'sum', got ${String(reduction)}`, { op, reduction });
+    throw new ArgumentError(`${op}: reduction must be 'none', 'mean' or 'sum', got ${shown(reduction)}`, { op, reduction });
 }
 
 /** Options of {@link nllLoss}. */
 export type NllLossOptions = Omit<CrossEntropyOptions, 'labelSmoothing'>;
 
 /** Negative log likelihood of log probabilities `[N, C]` and class indices. Gradient: input. @throws ShapeError, DtypeError, IndexError */
-export function nllLoss(input: Tensor, target: Tensor, { weight = null, ignoreIndex = -100, reduction = 'mean' }: NllLossOptions = {}): Tensor {
+export function nllLoss(input: Tensor, target: Tensor, options: NllLossOptions = {}): Tensor {
+  const { weight = null, ignoreIndex = -100, reduction = 'mean' } = optionsOf('nllLoss', options);
   requireTensor(input, 'nllLoss');
   requireTensor(target, 'nllLoss', 'target');
   checkReduction('nllLoss', reduction);
+  checkClassWeight('nllLoss', weight, input);
   const [logp] = autocastOperands('float32 on cuda', [input] as const);
   const { rows, labels, shape } = toRows('nllLoss', logp, target);
   const counted = labels.ne(ignoreIndex);
@@ -192,6 +210,15 @@ export function nllLoss(input: Tensor, target: Tensor, { weight = null, ignoreIn
   const picked = rows.gather(1, safe.unsqueeze(1)).squeeze(1).neg();
   const weighted = weight === null ? picked : picked.mul(weight.to(rows.dtype).indexSelect(0, safe));
   return reduceRows(where(counted, weighted, 0), labels, shape, weight, ignoreIndex, reduction);
+}
+
+/** Checks an input and a target that broadcast. @throws ArgumentError, ShapeError, DtypeError @internal */
+export function checkPair(op: string, input: Tensor, target: Tensor, reduction: LossReduction, argument = 'target'): void {
+  requirePair(input, target, op, argument);
+  checkReduction(op, reduction);
+  const meeting = promoteTypes(input.dtype, target.dtype);
+  if (!meeting.isFloatingPoint && (reduction === 'mean' || meeting === bool))
+    throw new DtypeError(`${op}: expected floating point tensors, got ${input.dtype.name} and ${target.dtype.name}; convert one with .float()`, { op });
 }
 
 /** Losses of elements as they are, their sum, or their mean. @internal */
@@ -205,19 +232,17 @@ export interface LossOptions {
 }
 
 /** Mean of squared differences. Gradient: both. @throws ShapeError */
-export function mseLoss(input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor {
-  requireTensor(input, 'mseLoss');
-  requireTensor(target, 'mseLoss', 'target');
-  checkReduction('mseLoss', reduction);
+export function mseLoss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
+  const { reduction = 'mean' } = optionsOf('mseLoss', options);
+  checkPair('mseLoss', input, target, reduction);
   const [x, y] = autocastOperands('float32', [input, target] as const);
   return reduceElements(x.sub(y).square(), reduction);
 }
 
 /** Mean of absolute differences. Gradient: both. @throws ShapeError */
-export function l1Loss(input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor {
-  requireTensor(input, 'l1Loss');
-  requireTensor(target, 'l1Loss', 'target');
-  checkReduction('l1Loss', reduction);
+export function l1Loss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
+  const { reduction = 'mean' } = optionsOf('l1Loss', options);
+  checkPair('l1Loss', input, target, reduction);
   const [x, y] = autocastOperands('float32 on cuda', [input, target] as const);
   return reduceElements(x.sub(y).abs(), reduction);
 }
@@ -231,11 +256,12 @@ export interface LogitsLossOptions extends LossOptions {
 }
 
 /** Binary cross entropy of logits, without overflow. Gradient: both. @throws ShapeError, ArgumentError */
-export function binaryCrossEntropyWithLogits(logits: Tensor, labels: Tensor, { weight = null, posWeight = null, reduction = 'mean' }: LogitsLossOptions = {}): Tensor {
-  requireTensor(logits, 'binaryCrossEntropyWithLogits');
-  requireTensor(labels, 'binaryCrossEntropyWithLogits', 'target');
+export function binaryCrossEntropyWithLogits(logits: Tensor, labels: Tensor, options: LogitsLossOptions = {}): Tensor {
+  const { weight = null, posWeight = null, reduction = 'mean' } = optionsOf('binaryCrossEntropyWithLogits', options);
+  checkPair('binaryCrossEntropyWithLogits', logits, labels, reduction);
+  for (const t of [logits, labels]) requireNumbers('binaryCrossEntropyWithLogits', t);
+  for (const [name, t] of Object.entries({ weight, posWeight })) if (t !== null) requirePair(labels, t, 'binaryCrossEntropyWithLogits', name);
   const [input, target] = autocastOperands('float32', [logits, labels] as const);
-  checkReduction('binaryCrossEntropyWithLogits', reduction);
   // log(1 + exp(-x)) = max(-x, 0) + log(1 + exp(-|x|))
   const softplus = input.neg().relu().add(input.abs().neg().exp().log1p());
   const factor = posWeight === null ? null : posWeight.sub(1).mul(target).add(1);

@@ -1,10 +1,12 @@
 /** Pointwise ops written in others: logaddexp, hypot, nanToNum, logit, clampMin and their like. */
+
 import { bfloat16, float16, float32, float64 } from '../core/dtype.js';
 import { DtypeError } from '../core/errors.js';
+import { optionsOf } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
 import { isclose } from './comparison.js';
 import { defineComposite } from './composite.js';
-import { requireTensor, type TensorLike } from './operand.js';
+import { operand, requireNumbers, requirePair, requireTensor, type TensorLike } from './operand.js';
 import { maximum, minimum } from './pointwise-binary.js';
 import { sampleTensor } from './samples.js';
 import { clamp, where } from './where.js';
@@ -18,13 +20,16 @@ const two = () => [
 /** The fractional part, with the sign of the element. Gradient: yes. */
 export function frac(input: Tensor): Tensor {
   requireTensor(input, 'frac');
+  requireNumbers('frac', input);
   return input.sub(input.trunc());
 }
 defineComposite('frac', frac, { inPlace: true, samples: one(0.1, 0.9) });
 
 /** log(x / (1 - x)); with `eps`, elements are moved into [eps, 1 - eps] first. Gradient: yes. */
-export function logit(input: Tensor, { eps = null }: { eps?: number | null } = {}): Tensor {
+export function logit(input: Tensor, options: { eps?: number | null } = {}): Tensor {
   requireTensor(input, 'logit');
+  requireNumbers('logit', input);
+  const { eps = null } = optionsOf('logit', options);
   const x = eps === null ? input : input.clamp({ min: eps, max: 1 - eps });
   return x.log().sub(x.neg().log1p());
 }
@@ -61,8 +66,9 @@ const largest = new Map([
 ]);
 
 /** NaN and infinities replaced by numbers. Gradient: yes, 0 where an element was replaced. */
-export function nanToNum(input: Tensor, { nan = 0, posinf = null, neginf = null }: NanToNumOptions = {}): Tensor {
+export function nanToNum(input: Tensor, options: NanToNumOptions = {}): Tensor {
   requireTensor(input, 'nanToNum');
+  const { nan = 0, posinf = null, neginf = null } = optionsOf('nanToNum', options);
   const limit = largest.get(input.dtype);
   if (limit === undefined) return input.clone();
   const high = where(input.eq(Number.POSITIVE_INFINITY), posinf ?? limit, input);
@@ -73,8 +79,8 @@ defineComposite('nanToNum', nanToNum, { inPlace: true, samples: one(-2, 2) });
 
 /** log(exp(input) + exp(other)) without overflow. Gradient: both. @throws ShapeError */
 export function logaddexp(input: Tensor, other: Tensor): Tensor {
-  requireTensor(input, 'logaddexp');
-  requireTensor(other, 'logaddexp', 'other');
+  requirePair(input, other, 'logaddexp');
+  requireNumbers('logaddexp', input, other);
   const difference = input.sub(other);
   const distance = where(input.eq(other), 0, difference); // equal infinities have no difference
   return input.maximum(other).add(distance.abs().neg().exp().log1p());
@@ -83,14 +89,15 @@ defineComposite('logaddexp', logaddexp, { inPlace: true, samples: two });
 
 /** log2(2^input + 2^other) without overflow. Gradient: both. @throws ShapeError */
 export function logaddexp2(input: Tensor, other: Tensor): Tensor {
+  requirePair(input, other, 'logaddexp2');
+  requireNumbers('logaddexp2', input, other);
   return logaddexp(input.mul(Math.LN2), other.mul(Math.LN2)).div(Math.LN2);
 }
 defineComposite('logaddexp2', logaddexp2, { inPlace: true, samples: two });
 
 /** The length of the hypotenuse, without overflow. Gradient: both, 0 where both are 0. @throws ShapeError */
 export function hypot(input: Tensor, other: Tensor): Tensor {
-  requireTensor(input, 'hypot');
-  requireTensor(other, 'hypot', 'other');
+  requirePair(input, other, 'hypot');
   const [a, b] = [input.abs(), other.abs()];
   const long = a.maximum(b);
   const short = a.minimum(b);
@@ -102,6 +109,8 @@ defineComposite('hypot', hypot, { inPlace: true, samples: two });
 /** input * log(other), and 0 where input is 0 and other is not NaN. Gradient: both, as in PyTorch log(other) where input is 0. @throws ShapeError */
 export function xlogy(input: TensorLike, other: Tensor): Tensor {
   requireTensor(other, 'xlogy', 'other');
+  if (input instanceof Tensor) requirePair(input, other, 'xlogy');
+  else operand(input, other.device, 'xlogy');
   const x = input instanceof Tensor ? input : other.detach().newFull([], Number(input));
   // Only these logarithms are not finite; 0 times the others is 0 by itself, with the right gradient.
   const zero = x.eq(0).logicalAnd(other.le(0).logicalOr(other.eq(Number.POSITIVE_INFINITY)));
@@ -111,32 +120,41 @@ defineComposite('xlogy', xlogy, { inPlace: true, samples: () => [[sampleTensor([
 
 /** The larger of two elements; a number wins over NaN. Gradient: both. @throws ShapeError */
 export function fmax(input: Tensor, other: Tensor): Tensor {
+  requirePair(input, other, 'fmax');
   return where(other.isnan(), input, where(input.isnan(), other, maximum(input, other)));
 }
 defineComposite('fmax', fmax, { samples: two });
 
 /** The smaller of two elements; a number wins over NaN. Gradient: both. @throws ShapeError */
 export function fmin(input: Tensor, other: Tensor): Tensor {
+  requirePair(input, other, 'fmin');
   return where(other.isnan(), input, where(input.isnan(), other, minimum(input, other)));
 }
 defineComposite('fmin', fmin, { samples: two });
 
 /** Each element, or `min` where it is smaller. Gradient: yes. */
 export function clampMin(input: Tensor, min: TensorLike): Tensor {
+  requireTensor(input, 'clampMin');
+  requirePair(input, operand(min, input.device, 'clampMin'), 'clampMin', 'min');
   return clamp(input, { min });
 }
 defineComposite('clampMin', clampMin, { inPlace: true, samples: () => [[sampleTensor([3, 4]), -0.5]] });
 
 /** Each element, or `max` where it is larger. Gradient: yes. */
 export function clampMax(input: Tensor, max: TensorLike): Tensor {
+  requireTensor(input, 'clampMax');
+  requirePair(input, operand(max, input.device, 'clampMax'), 'clampMax', 'max');
   return clamp(input, { max });
 }
 defineComposite('clampMax', clampMax, { inPlace: true, samples: () => [[sampleTensor([3, 4]), 0.5]] });
 
 /** other - alpha * input. Gradient: both. @throws ShapeError */
-export function rsub(input: Tensor, other: TensorLike, { alpha = 1 } = {}): Tensor {
+export function rsub(input: Tensor, other: TensorLike, options: { alpha?: number } = {}): Tensor {
   requireTensor(input, 'rsub');
-  return input.mul(-alpha).add(other);
+  const minuend = operand(other, input.device, 'rsub');
+  requirePair(input, minuend, 'rsub');
+  const { alpha = 1 } = optionsOf('rsub', options);
+  return input.mul(-alpha).add(minuend);
 }
 defineComposite('rsub', rsub, { samples: () => [[sampleTensor([3, 4]), 2, { alpha: 3 }]] });
 
@@ -150,18 +168,21 @@ defineComposite('positive', positive, { samples: one(-2, 2) });
 
 /** Whether each element is infinity. */
 export function isposinf(input: Tensor): Tensor {
+  requireTensor(input, 'isposinf');
   return input.eq(Number.POSITIVE_INFINITY);
 }
 defineComposite('isposinf', isposinf, { samples: one(-2, 2) });
 
 /** Whether each element is minus infinity. */
 export function isneginf(input: Tensor): Tensor {
+  requireTensor(input, 'isneginf');
   return input.eq(Number.NEGATIVE_INFINITY);
 }
 defineComposite('isneginf', isneginf, { samples: one(-2, 2) });
 
 /** 0 below 0, 1 above it, and `values` at it. */
 export function heaviside(input: Tensor, values: Tensor): Tensor {
+  requirePair(input, values, 'heaviside', 'values');
   return where(input.eq(0), values, input.gt(0).to(values.dtype));
 }
 defineComposite('heaviside', heaviside, { inPlace: true, samples: () => [[sampleTensor([3, 4]).detach(), sampleTensor([4], { seed: 3 })]] });

@@ -1,12 +1,14 @@
 /** Shapes put together and taken apart, in views and joins: tile, repeatInterleave, rot90, hstack, tensorSplit, meshgrid and their like. */
+
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { broadcastShapes as broadcastPair, formatShape, type Shape, sameShape, wrapDim } from '../core/shape.js';
+import { checkIntegers, checkNumber, checkOneOf, optionsOf } from '../core/options.js';
+import { broadcastShapes as broadcastPair, checkSizes, formatShape, type Shape, sameShape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { addProperty, defineComposite } from './composite.js';
 import { arange } from './factories.js';
 import { cat, flip, repeat, stack } from './join.js';
-import { requireTensor } from './operand.js';
+import { requireTensor, requireTensors } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { searchsorted } from './search.js';
 import { expand, reshape } from './view.js';
@@ -17,6 +19,7 @@ const matrix = () => sampleTensor([3, 4]);
 export function tile(input: Tensor, ...counts: readonly (number | readonly number[])[]): Tensor {
   requireTensor(input, 'tile');
   const list = counts.flat() as number[];
+  checkSizes(list, 'tile');
   return repeat(input, [...Array<number>(Math.max(0, input.ndim - list.length)).fill(1), ...list]);
 }
 defineComposite('tile', tile, {
@@ -33,9 +36,13 @@ defineComposite('tile', tile, {
  *
  * @throws ArgumentError for a negative count. @throws ShapeError if counts and sizes differ
  */
-export function repeatInterleave(input: Tensor, repeats: number | Tensor, dim: number | null = null, { outputSize = null }: { outputSize?: number | null } = {}): Tensor {
+export function repeatInterleave(input: Tensor, repeats: number | Tensor, dim: number | null = null, options: { outputSize?: number | null } = {}): Tensor {
   requireTensor(input, 'repeatInterleave');
-  if (dim === null) return repeatInterleave(input.reshape(-1), repeats, 0, { outputSize });
+  const { outputSize = null } = optionsOf('repeatInterleave', options);
+  if (dim === null || input.ndim === 0) {
+    if (dim !== null) wrapDim(dim, 0, 'repeatInterleave');
+    return repeatInterleave(input.reshape(-1), repeats, 0, { outputSize });
+  }
   const at = wrapDim(dim, input.ndim, 'repeatInterleave');
   const size = input.shape[at] ?? 1;
   if (typeof repeats === 'number') {
@@ -46,6 +53,7 @@ export function repeatInterleave(input: Tensor, repeats: number | Tensor, dim: n
       .expand(shape)
       .reshape(input.shape.map((s, i) => (i === at ? s * repeats : s)));
   }
+  requireTensor(repeats, 'repeatInterleave', 'repeats');
   if (repeats.ndim > 1 || (repeats.numel() !== 1 && repeats.numel() !== size)) {
     throw new ShapeError(`repeatInterleave: ${formatShape(repeats.shape)} counts for ${size} slices`, { op: 'repeatInterleave' });
   }
@@ -66,6 +74,8 @@ defineComposite('repeatInterleave', repeatInterleave, {
 /** A quarter turn in the plane of two dims, `k` times. Gradient: yes. @throws ArgumentError */
 export function rot90(input: Tensor, k = 1, dims: readonly [number, number] = [0, 1]): Tensor {
   requireTensor(input, 'rot90');
+  checkNumber('rot90', 'k', k, { whole: true });
+  checkIntegers('rot90', 'dims', dims);
   const [a, b] = [wrapDim(dims[0], input.ndim, 'rot90'), wrapDim(dims[1], input.ndim, 'rot90')];
   if (a === b) throw new ArgumentError(`rot90: dims ${dims[0]} and ${dims[1]} are the same`, { op: 'rot90', dims });
   const turns = ((k % 4) + 4) % 4;
@@ -77,30 +87,23 @@ defineComposite('rot90', rot90, { samples: () => [[matrix()], [matrix(), 2], [ma
 
 /** Columns in reverse order. Gradient: yes. */
 export function fliplr(input: Tensor): Tensor {
+  requireTensor(input, 'fliplr');
+  if (input.ndim < 2) throw new ShapeError(`fliplr: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: 'fliplr' });
   return flip(input, 1);
 }
 defineComposite('fliplr', fliplr, { samples: () => [[matrix()]] });
 
 /** Rows in reverse order. Gradient: yes. */
 export function flipud(input: Tensor): Tensor {
+  requireTensor(input, 'flipud');
+  if (input.ndim < 1) throw new ShapeError('flipud: expected at least one dim, got a tensor without dims', { op: 'flipud' });
   return flip(input, 0);
 }
 defineComposite('flipud', flipud, { samples: () => [[matrix()]] });
 
 /** Pieces along a dim: `sections` of almost equal size, or cut at the indices given. Views. Gradient: yes. */
 export function tensorSplit(input: Tensor, sections: number | readonly number[], dim = 0): Tensor[] {
-  requireTensor(input, 'tensorSplit');
-  const size = input.size(dim);
-  if (typeof sections === 'number') {
-    if (!Number.isInteger(sections) || sections < 1) throw new ArgumentError(`tensorSplit: expected a positive count, got ${sections}`, { op: 'tensorSplit', sections });
-    const [small, larger] = [Math.floor(size / sections), size % sections];
-    return input.split(
-      Array.from({ length: sections }, (_, i) => small + Number(i < larger)),
-      dim,
-    );
-  }
-  const cuts = [0, ...sections, size];
-  return cuts.slice(1).map((end, i) => input.slice(dim, cuts[i] as number, end));
+  return pieces('tensorSplit', input, sections, dim);
 }
 defineComposite('tensorSplit', tensorSplit, {
   samples: () => [
@@ -109,28 +112,50 @@ defineComposite('tensorSplit', tensorSplit, {
   ],
 });
 
+function pieces(op: string, input: Tensor, sections: number | readonly number[], dim: number): Tensor[] {
+  requireTensor(input, op);
+  const size = input.shape[wrapDim(dim, input.ndim, op)];
+  if (size === undefined) throw new ShapeError(`${op}: expected at least one dim, got a tensor without dims`, { op });
+  if (typeof sections === 'number') {
+    checkNumber(op, 'sections', sections, { from: 1, to: 2 ** 20, whole: true });
+    const [small, larger] = [Math.floor(size / sections), size % sections];
+    return input.split(
+      Array.from({ length: sections }, (_, i) => small + Number(i < larger)),
+      dim,
+    );
+  }
+  checkIntegers(op, 'sections', sections);
+  const cuts = [0, ...sections, size];
+  return cuts.slice(1).map((end, i) => input.slice(dim, cuts[i] as number, end));
+}
+
 /** {@link tensorSplit} along dim 1, or dim 0 of a vector. */
 export function hsplit(input: Tensor, sections: number | readonly number[]): Tensor[] {
-  return tensorSplit(input, sections, input.ndim === 1 ? 0 : 1);
+  requireTensor(input, 'hsplit');
+  return pieces('hsplit', input, sections, input.ndim === 1 ? 0 : 1);
 }
 defineComposite('hsplit', hsplit, { samples: () => [[matrix(), 2]] });
 
 /** {@link tensorSplit} along dim 0. */
 export function vsplit(input: Tensor, sections: number | readonly number[]): Tensor[] {
-  return tensorSplit(input, sections, 0);
+  requireTensor(input, 'vsplit');
+  return pieces('vsplit', input, sections, 0);
 }
 defineComposite('vsplit', vsplit, { samples: () => [[matrix(), [1]]] });
 
 /** The tensor with at least one dim. A view. */
 export function atleast1d(input: Tensor): Tensor {
+  requireTensor(input, 'atleast1d');
   return input.ndim >= 1 ? input : input.reshape([1]);
 }
 /** The tensor with at least two dims, new ones in front. A view. */
 export function atleast2d(input: Tensor): Tensor {
+  requireTensor(input, 'atleast2d');
   return input.ndim >= 2 ? input : atleast1d(input).unsqueeze(0);
 }
 /** The tensor with at least three dims. A view. */
 export function atleast3d(input: Tensor): Tensor {
+  requireTensor(input, 'atleast3d');
   return input.ndim >= 3 ? input : atleast2d(input).unsqueeze(-1);
 }
 defineComposite('atleast1d', atleast1d, { method: false, samples: () => [[sampleTensor([])]] });
@@ -139,19 +164,23 @@ defineComposite('atleast3d', atleast3d, { method: false, samples: () => [[sample
 
 /** Joins along dim 1, vectors along dim 0. Gradient: all. @throws ShapeError */
 export function hstack(tensors: readonly Tensor[]): Tensor {
+  requireTensors(tensors, 'hstack');
   const list = tensors.map(atleast1d);
   return cat(list, list[0]?.ndim === 1 ? 0 : 1);
 }
 /** Joins along dim 0, vectors as rows. Gradient: all. @throws ShapeError */
 export function vstack(tensors: readonly Tensor[]): Tensor {
+  requireTensors(tensors, 'vstack');
   return cat(tensors.map(atleast2d), 0);
 }
 /** Joins along dim 2. Gradient: all. @throws ShapeError */
 export function dstack(tensors: readonly Tensor[]): Tensor {
+  requireTensors(tensors, 'dstack');
   return cat(tensors.map(atleast3d), 2);
 }
 /** Joins along dim 1, vectors as columns. Gradient: all. @throws ShapeError */
 export function columnStack(tensors: readonly Tensor[]): Tensor {
+  requireTensors(tensors, 'columnStack');
   return cat(
     tensors.map((t) => (t.ndim <= 1 ? t.reshape([t.numel(), 1]) : t)),
     1,
@@ -160,48 +189,68 @@ export function columnStack(tensors: readonly Tensor[]): Tensor {
 
 /** The shape that all broadcast to. @throws ShapeError */
 export function broadcastShapes(...shapes: readonly Shape[]): Shape {
+  for (const shape of shapes) checkSizes(shape, 'broadcastShapes');
   return shapes.reduce<Shape>((all, shape) => broadcastPair(all, shape, 'broadcastShapes'), []);
 }
 
 /** All tensors in their common shape, as views. Gradient: all. @throws ShapeError */
 export function broadcastTensors(...tensors: readonly Tensor[]): Tensor[] {
+  requireTensors(tensors, 'broadcastTensors');
   const shape = tensors.reduce<Shape>((all, t) => broadcastPair(all, t.shape, 'broadcastTensors'), []);
   return tensors.map((t) => expand(t, shape));
 }
 
 /** Stretched to a shape, as a view. Gradient: yes. @throws ShapeError */
 export function broadcastTo(input: Tensor, size: Shape): Tensor {
+  requireTensor(input, 'broadcastTo');
+  checkIntegers('broadcastTo', 'size', size);
   return expand(input, size);
 }
 defineComposite('broadcastTo', broadcastTo, { samples: () => [[sampleTensor([3, 1]), [2, 3, 4]]] });
 
 /** All elements in one dim: a view where possible. Gradient: yes. */
 export function ravel(input: Tensor): Tensor {
+  requireTensor(input, 'ravel');
   return reshape(input, [-1]);
 }
 defineComposite('ravel', ravel, { samples: () => [[matrix()], [matrix().t()]] });
 
+function requireSameNumel(op: string, input: Tensor, other: Tensor): void {
+  if (input.numel() !== other.numel())
+    throw new ShapeError(`${op}: shape ${formatShape(input.shape)} does not hold as many elements as ${formatShape(other.shape)}`, { op, shapes: [input.shape, other.shape] });
+}
+
 /** In the shape of `other`, as a view. Gradient: yes. @throws ShapeError */
 function viewAs(input: Tensor, other: Tensor): Tensor {
+  requireTensor(input, 'viewAs');
+  requireTensor(other, 'viewAs', 'other');
+  requireSameNumel('viewAs', input, other);
   return input.view(other.shape);
 }
 defineComposite('viewAs', viewAs, { samples: () => [[matrix(), sampleTensor([2, 6]).detach()]] });
 
 /** In the shape of `other`. Gradient: yes. @throws ShapeError */
 function reshapeAs(input: Tensor, other: Tensor): Tensor {
+  requireTensor(input, 'reshapeAs');
+  requireTensor(other, 'reshapeAs', 'other');
+  requireSameNumel('reshapeAs', input, other);
   return reshape(input, other.shape);
 }
 defineComposite('reshapeAs', reshapeAs, { samples: () => [[matrix().t(), sampleTensor([2, 6]).detach()]] });
 
 /** The last two dims exchanged: a view. Gradient: yes. @throws ShapeError for fewer than two dims */
 export function adjoint(input: Tensor): Tensor {
+  requireTensor(input, 'adjoint');
   if (input.ndim < 2) throw new ShapeError(`adjoint: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: 'adjoint' });
   return input.transpose(-2, -1);
 }
 defineComposite('adjoint', adjoint, { samples: () => [[matrix()]] });
 
 /** Grids of coordinates from vectors: `'ij'` counts rows first, `'xy'` columns. Gradient: all. @throws ShapeError */
-export function meshgrid(tensors: readonly Tensor[], { indexing = 'ij' }: { indexing?: 'ij' | 'xy' } = {}): Tensor[] {
+export function meshgrid(tensors: readonly Tensor[], options: { indexing?: 'ij' | 'xy' } = {}): Tensor[] {
+  requireTensors(tensors, 'meshgrid');
+  const { indexing = 'ij' } = optionsOf('meshgrid', options);
+  checkOneOf('meshgrid', 'indexing', indexing, ['ij', 'xy']);
   for (const t of tensors) if (t.ndim > 1) throw new ShapeError(`meshgrid: expected vectors, got shape ${formatShape(t.shape)}`, { op: 'meshgrid' });
   const swap = indexing === 'xy' && tensors.length > 1;
   const order = swap ? [tensors[1] as Tensor, tensors[0] as Tensor, ...tensors.slice(2)] : tensors;
@@ -212,6 +261,8 @@ export function meshgrid(tensors: readonly Tensor[], { indexing = 'ij' }: { inde
 
 /** All combinations of elements of vectors, one row each; of one vector, itself. Gradient: all. */
 export function cartesianProd(...tensors: readonly Tensor[]): Tensor {
+  requireTensors(tensors, 'cartesianProd');
+  for (const t of tensors) if (t.ndim !== 1) throw new ShapeError(`cartesianProd: expected vectors, got shape ${formatShape(t.shape)}`, { op: 'cartesianProd' });
   if (tensors.length === 1) return tensors[0] as Tensor;
   return stack(
     meshgrid(tensors).map((g) => g.reshape(-1)),
@@ -221,6 +272,7 @@ export function cartesianProd(...tensors: readonly Tensor[]): Tensor {
 
 /** Matrices along the diagonal of a larger one. Gradient: all. @throws ShapeError */
 export function blockDiag(...tensors: readonly Tensor[]): Tensor {
+  requireTensors(tensors, 'blockDiag');
   const blocks = tensors.map(atleast2d);
   const columns = blocks.reduce((n, b) => n + (b.shape[1] as number), 0);
   let start = 0;
@@ -236,6 +288,8 @@ export function blockDiag(...tensors: readonly Tensor[]): Tensor {
 
 /** Whether two tensors have one shape. */
 export function isSameSize(input: Tensor, other: Tensor): boolean {
+  requireTensor(input, 'isSameSize');
+  requireTensor(other, 'isSameSize', 'other');
   return sameShape(input.shape, other.shape);
 }
 defineComposite('isSameSize', isSameSize, { samples: () => [[matrix(), matrix()]] });

@@ -4,13 +4,14 @@ import type { AutocastPolicy } from '../core/autocast.js';
 import type { CommandWriter } from '../core/command.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { bool, type DType, int64, uint8 } from '../core/dtype.js';
-import { DtypeError, IndexError } from '../core/errors.js';
+import { IndexError } from '../core/errors.js';
 import { defineOp, type Op, type OpDefinition, type Sample } from '../core/op.js';
+import { checkLimit } from '../core/options.js';
 import { formatShape, numelOf, type Shape, wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { cat } from './join.js';
 import { addMethod } from './method.js';
-import { requireOptions, requireTensor } from './operand.js';
+import { requireFloating, requireOptions, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
 
@@ -267,15 +268,8 @@ function normGradient(g: Tensor, x: Tensor, norm: Tensor, params: Norm): Tensor 
 
 /** @throws IndexError for an extremum over nothing. */
 function checkNotEmpty(input: Tensor, dims: readonly number[], op: string): void {
-  if (dims.some((d) => input.shape[d] === 0) && numelOf(reducedShape(input.shape, dims, false)) > 0) {
+  if (dims.some((d) => input.shape[d] === 0) && numelOf(reducedShape(input.shape, dims, false)) > 0)
     throw new IndexError(`${op}: cannot reduce dims [${dims.join(', ')}] of shape ${formatShape(input.shape)}: they hold no elements`, { op, shape: input.shape, dims });
-  }
-}
-
-function requireFloat(input: Tensor, op: string): void {
-  if (!input.dtype.isFloatingPoint) {
-    throw new DtypeError(`${op}: expected a floating point tensor, got ${input.dtype.name}. Convert it with .float() first.`, { op, dtype: input.dtype.name });
-  }
 }
 
 /** Options of reductions. */
@@ -305,16 +299,17 @@ function reduction(op: Op<Reduction>, check: ((input: Tensor, dims: readonly num
 }
 
 export const sum = reduction(sumOp);
-export const mean = reduction(meanOp, (input, _dims, op) => requireFloat(input, op));
+export const mean = reduction(meanOp, (input, _dims, op) => requireFloating(input, op));
 export const amax = reduction(amaxOp, checkNotEmpty);
 export const amin = reduction(aminOp, checkNotEmpty);
 export const any = reduction(anyOp);
 export const all = reduction(allOp);
-export const logsumexp = reduction(logsumexpOp, (input, _dims, op) => requireFloat(input, op));
+export const logsumexp = reduction(logsumexpOp, (input, _dims, op) => requireFloating(input, op));
 const prodAll = reduction(prodOp);
 
 /** Product over one dim, or of all elements. Integers multiply to int64. Gradient: yes. */
 export function prod(input: Tensor, dim: number | null = null, options: ReduceOptions = {}): Tensor {
+  requireTensor(input, 'prod');
   return dim === null ? prodAll(input.reshape(-1), 0, { ...options, keepdim: false }) : prodAll(input, dim, options);
 }
 
@@ -327,23 +322,28 @@ export interface VarianceOptions {
 
 /** Variance and mean over dims, in one pass. Gradient: yes. @throws DtypeError for integers */
 export function varMean(input: Tensor, dim: Dims = null, options: VarianceOptions = NO_OPTIONS): [Tensor, Tensor] {
-  requireTensor(input, 'var');
-  requireOptions(options, 'var', '{ correction: 0 }');
+  return varMeanAs('varMean', input, dim, options);
+}
+
+/** {@link varMean} for functions of other names. @internal */
+export function varMeanAs(op: string, input: Tensor, dim: Dims, options: VarianceOptions): [Tensor, Tensor] {
+  requireTensor(input, op);
+  requireOptions(options, op, '{ correction: 0 }');
   const { correction = 1, keepdim = false } = options;
-  requireFloat(input, 'var');
-  return dispatch(varMeanOp, [input], { dims: wrapDims(dim, input.shape.length, 'var'), keepdim, correction }) as [Tensor, Tensor];
+  requireFloating(input, op);
+  return dispatch(varMeanOp, [input], { dims: wrapDims(dim, input.shape.length, op), keepdim, correction }) as [Tensor, Tensor];
 }
 
 /** Variance over dims. Gradient: yes. @throws DtypeError for integers */
 function variance(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): Tensor {
-  return varMean(input, dim, options)[0];
+  return varMeanAs('var', input, dim, options)[0];
 }
 
 export { variance as var };
 
 /** Standard deviation over dims. Gradient: yes. @throws DtypeError for integers */
 export function std(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): Tensor {
-  const squared = variance(input, dim, options);
+  const [squared] = varMeanAs('std', input, dim, options);
   if (!input.requiresGrad) return squared.sqrt();
   const constant = squared.eq(0);
   return where(constant, 0, where(constant, 1, squared).sqrt()); // the slope of the root is infinite at 0; the gradient there is 0
@@ -353,9 +353,9 @@ export function std(input: Tensor, dim: Dims = null, options: VarianceOptions = 
 export function norm(input: Tensor, p: number | 'fro' = 2, dim: Dims = null, options: { keepdim?: boolean } = NO_OPTIONS): Tensor {
   requireTensor(input, 'norm');
   requireOptions(options, 'norm', '{ keepdim: true }');
-  const { keepdim = false } = options;
-  requireFloat(input, 'norm');
-  return dispatchOne(normOp, [input], { dims: wrapDims(dim, input.shape.length, 'norm'), keepdim, order: p === 'fro' ? 2 : p });
+  if (p !== 'fro') checkLimit('norm', 'p', p);
+  requireFloating(input, 'norm');
+  return dispatchOne(normOp, [input], { dims: wrapDims(dim, input.shape.length, 'norm'), keepdim: options.keepdim ?? false, order: p === 'fro' ? 2 : p });
 }
 
 addMethod('prod', function (dim?: number | null, options?: ReduceOptions) {

@@ -1,12 +1,14 @@
 /** Order statistics and sums that skip NaN: median, kthvalue, quantile, nansum, nanmean, aminmax, diff and their like. */
+
 import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
-import { formatShape, wrapDim } from '../core/shape.js';
+import { checkNumber, checkProbability, optionsOf, shown } from '../core/options.js';
+import { formatShape, wrapDim, wrapDims } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { tensor } from './factories.js';
 import { cat } from './join.js';
 import { requireTensor } from './operand.js';
-import { type Dims, type ReduceOptions, type VarianceOptions, varMean } from './reduce.js';
+import { type Dims, type ReduceOptions, type VarianceOptions, varMeanAs } from './reduce.js';
 import { sampleTensor } from './samples.js';
 import { sort, ValuesAndIndices } from './sort.js';
 import { where } from './where.js';
@@ -14,12 +16,13 @@ import { where } from './where.js';
 const matrix = () => sampleTensor([3, 5]);
 
 /** The k-th smallest element of one dim (counted from 1), and its index. Gradient: values. @throws ArgumentError, IndexError */
-export function kthvalue(input: Tensor, k: number, dim = -1, { keepdim = false } = {}): ValuesAndIndices {
+export function kthvalue(input: Tensor, k: number, dim = -1, options: { keepdim?: boolean } = {}): ValuesAndIndices {
   requireTensor(input, 'kthvalue');
+  const { keepdim = false } = optionsOf('kthvalue', options);
   const at = wrapDim(dim, input.ndim, 'kthvalue');
   const size = input.shape[at] ?? 1;
   if (!Number.isInteger(k) || k < 1 || k > size)
-    throw new ArgumentError(`kthvalue: k = ${k} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'kthvalue', k, shape: input.shape });
+    throw new ArgumentError(`kthvalue: k = ${shown(k)} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'kthvalue', k, shape: input.shape });
   if (input.ndim === 0) return new ValuesAndIndices(input.clone(), sort(input).indices);
   const { values, indices } = sort(input, at);
   const chosen = new ValuesAndIndices(values.narrow(at, k - 1, 1), indices.narrow(at, k - 1, 1));
@@ -35,10 +38,11 @@ defineComposite('kthvalue', kthvalue, {
 /** The middle element (of two, the lower one) of all, or with `dim` along it with its index. NaN wins. Gradient: values. @throws IndexError over nothing */
 export function median(input: Tensor): Tensor;
 export function median(input: Tensor, dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
-export function median(input: Tensor, dim?: number, { keepdim = false }: { keepdim?: boolean } = {}): Tensor | ValuesAndIndices {
+export function median(input: Tensor, dim?: number, options: { keepdim?: boolean } = {}): Tensor | ValuesAndIndices {
   requireTensor(input, 'median');
+  const { keepdim = false } = optionsOf('median', options);
   if (dim === undefined) return middle(input.reshape(-1), 0, false).values;
-  return middle(input, dim, keepdim);
+  return middle(input, wrapDim(dim, input.ndim, 'median'), keepdim);
 }
 defineComposite('median', median, { samples: () => [[matrix()], [matrix(), 1], [sampleTensor([4, 2]), 0, { keepdim: true }]] });
 
@@ -66,10 +70,11 @@ export interface QuantileOptions {
  * @throws DtypeError unless floating. @throws ArgumentError for a number outside [0, 1]
  * @see PyTorch `torch.quantile`
  */
-export function quantile(input: Tensor, q: number | Tensor, dim: number | null = null, { keepdim = false, interpolation = 'linear' }: QuantileOptions = {}): Tensor {
+export function quantile(input: Tensor, q: number | Tensor, dim: number | null = null, options: QuantileOptions = {}): Tensor {
   requireTensor(input, 'quantile');
+  const { keepdim = false, interpolation = 'linear' } = optionsOf('quantile', options);
   if (!input.dtype.isFloatingPoint) throw new DtypeError(`quantile: expected a floating point tensor, got ${input.dtype.name}`, { op: 'quantile' });
-  if (typeof q === 'number' && !(q >= 0 && q <= 1)) throw new ArgumentError(`quantile: expected a number from 0 to 1, got ${q}`, { op: 'quantile', q });
+  if (!(q instanceof Tensor)) checkProbability('quantile', 'q', q);
   if (q instanceof Tensor && q.ndim > 1) throw new ShapeError(`quantile: expected a number or a vector of quantiles, got shape ${formatShape(q.shape)}`, { op: 'quantile' });
   const at = dim === null ? 0 : wrapDim(dim, input.ndim, 'quantile');
   const rows = dim === null || input.ndim === 0 ? input.reshape(-1) : input;
@@ -104,14 +109,17 @@ function between(sorted: Tensor, ranks: Tensor, interpolation: Interpolation): T
 /** Sum over dims that counts NaN as 0. Gradient: yes. */
 export function nansum(input: Tensor, dim: Dims = null, options: ReduceOptions = {}): Tensor {
   requireTensor(input, 'nansum');
-  return where(input.isnan(), 0, input).sum(dim, options);
+  wrapDims(dim, input.ndim, 'nansum');
+  return where(input.isnan(), 0, input).sum(dim, optionsOf('nansum', options));
 }
 defineComposite('nansum', nansum, { samples: () => [[matrix()], [matrix(), 1]] });
 
 /** Mean over dims of the elements that are not NaN. Gradient: yes. @throws DtypeError for integers */
-export function nanmean(input: Tensor, dim: Dims = null, { keepdim = false }: { keepdim?: boolean } = {}): Tensor {
+export function nanmean(input: Tensor, dim: Dims = null, options: { keepdim?: boolean } = {}): Tensor {
   requireTensor(input, 'nanmean');
+  const { keepdim = false } = optionsOf('nanmean', options);
   if (!input.dtype.isFloatingPoint) throw new DtypeError(`nanmean: expected a floating point tensor, got ${input.dtype.name}`, { op: 'nanmean' });
+  wrapDims(dim, input.ndim, 'nanmean');
   return nansum(input, dim, { keepdim }).div(input.isnan().logicalNot().sum(dim, { keepdim }));
 }
 defineComposite('nanmean', nanmean, { samples: () => [[matrix()], [matrix(), 0, { keepdim: true }]] });
@@ -119,19 +127,25 @@ defineComposite('nanmean', nanmean, { samples: () => [[matrix()], [matrix(), 0, 
 /** How many elements are not 0, over dims. */
 export function countNonzero(input: Tensor, dim: Dims = null): Tensor {
   requireTensor(input, 'countNonzero');
+  wrapDims(dim, input.ndim, 'countNonzero');
   return input.ne(0).sum(dim);
 }
 defineComposite('countNonzero', countNonzero, { samples: () => [[matrix().detach(), 1]] });
 
 /** Standard deviation and mean over dims. Gradient: yes. @throws DtypeError for integers */
 export function stdMean(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): [Tensor, Tensor] {
-  const [variance, mean] = varMean(input, dim, options);
+  const [variance, mean] = varMeanAs('stdMean', input, dim, options);
   return [variance.sqrt(), mean];
 }
 defineComposite('stdMean', stdMean, { method: false, samples: () => [[matrix(), 1]] });
 
 /** The smallest and the largest element, of all or along a dim. Gradient: both. @throws IndexError over nothing */
-export function aminmax(input: Tensor, { dim = null, keepdim = false }: { dim?: number | null; keepdim?: boolean } = {}): { min: Tensor; max: Tensor } {
+export function aminmax(input: Tensor, options: { dim?: number | null; keepdim?: boolean } = {}): { min: Tensor; max: Tensor } {
+  requireTensor(input, 'aminmax');
+  const { dim = null, keepdim = false } = optionsOf('aminmax', options);
+  if (dim !== null) wrapDim(dim, input.ndim, 'aminmax');
+  if (input.numel() === 0 && (dim === null || input.size(dim) === 0))
+    throw new IndexError(`aminmax: shape ${formatShape(input.shape)} holds no elements to choose from`, { op: 'aminmax', shape: input.shape });
   return { min: input.amin(dim, { keepdim }), max: input.amax(dim, { keepdim }) };
 }
 defineComposite('aminmax', aminmax, { samples: () => [[matrix()], [matrix(), { dim: 1 }]] });
@@ -143,10 +157,13 @@ export interface DiffOptions {
 }
 
 /** Differences of neighbours along a dim, `n` times. Gradient: yes. @throws ArgumentError, ShapeError */
-export function diff(input: Tensor, n = 1, dim = -1, { prepend = null, append = null }: DiffOptions = {}): Tensor {
+export function diff(input: Tensor, n = 1, dim = -1, options: DiffOptions = {}): Tensor {
   requireTensor(input, 'diff');
-  if (!Number.isInteger(n) || n < 0) throw new ArgumentError(`diff: expected n of 0 or more, got ${n}`, { op: 'diff', n });
+  const { prepend = null, append = null } = optionsOf('diff', options);
+  checkNumber('diff', 'n', n, { from: 0, whole: true });
+  for (const [name, t] of Object.entries({ prepend, append })) if (t !== null) requireTensor(t, 'diff', name);
   if (input.ndim === 0) throw new ShapeError('diff: expected at least one dim', { op: 'diff' });
+  wrapDim(dim, input.ndim, 'diff');
   let x =
     prepend || append
       ? cat(

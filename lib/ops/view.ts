@@ -2,7 +2,8 @@
 import { dispatchOne } from '../core/dispatch.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op, type OpDefinition, type ViewMeta } from '../core/op.js';
-import { broadcastStrides, formatShape, inferSize, type Shape, sameShape, viewStrides, wrapDim, wrapDims } from '../core/shape.js';
+import { checkIntegers } from '../core/options.js';
+import { broadcastShapes, broadcastStrides, checkSizes, formatShape, inferSize, type Shape, sameShape, viewStrides, wrapDim, wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod, NO_PARAMS } from './method.js';
 import { requireTensor } from './operand.js';
@@ -197,6 +198,7 @@ export function reshape(input: Tensor, shape: Shape): Tensor {
 /** Dims in another order. @throws IndexError, ShapeError if the list is not a permutation. */
 export function permute(input: Tensor, dims: readonly number[]): Tensor {
   requireTensor(input, 'permute');
+  checkIntegers('permute', 'dims', dims);
   if (dims.length !== input.shape.length) {
     throw new ShapeError(`permute: expected ${input.shape.length} dims, got [${dims.join(', ')}]`, { op: 'permute', dims, shape: input.shape });
   }
@@ -221,9 +223,10 @@ export function t(input: Tensor): Tensor {
 /** Dims of size 1 stretched to `size` without copying; -1 keeps a size. @throws ShapeError */
 export function expand(input: Tensor, size: Shape): Tensor {
   requireTensor(input, 'expand');
+  checkIntegers('expand', 'size', size);
   const lead = size.length - input.shape.length;
   const target = size.map((s, i) => (s === -1 && i >= lead ? (input.shape[i - lead] as number) : s));
-  if (target.some((s) => !Number.isSafeInteger(s) || s < 0)) throw new ArgumentError(`expand: bad size ${formatShape(size)}`, { op: 'expand', size });
+  if (target.some((s) => s < 0)) throw new ArgumentError(`expand: bad size ${formatShape(size)}`, { op: 'expand', size });
   return dispatchOne(expandOp, [input], { size: target });
 }
 
@@ -275,6 +278,10 @@ export function movedim(input: Tensor, source: number | readonly number[], desti
 
 /** Stretched to the shape of `other`, as a view. Gradient: yes. @throws ShapeError */
 export function expandAs(input: Tensor, other: Tensor): Tensor {
+  requireTensor(input, 'expandAs');
+  requireTensor(other, 'expandAs', 'other');
+  if (!sameShape(broadcastShapes(input.shape, other.shape, 'expandAs'), other.shape))
+    throw new ShapeError(`expandAs: shape ${formatShape(input.shape)} does not stretch to ${formatShape(other.shape)}; only sizes of 1 do`, { op: 'expandAs' });
   return expand(input, other.shape);
 }
 
@@ -315,6 +322,7 @@ addMethod('movedim', function (source: number | readonly number[], destination: 
   return movedim(this, source, destination);
 });
 addMethod('sumToSize', function (size: Shape) {
+  checkSizes(size, 'sumToSize');
   return sumToSize(this, size);
 });
 addMethod('detach', function () {
