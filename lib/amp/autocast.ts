@@ -4,6 +4,7 @@ import { type AutocastPolicy, setOperandConverter } from '../core/autocast.js';
 import type { DeviceType } from '../core/device.js';
 import { bfloat16, DType, float16, float32, float64, promoteTypes } from '../core/dtype.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
+import { checkFunction, checkOneOf, optionsOf, shown } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { CastCache } from './cast-cache.js';
 
@@ -29,13 +30,19 @@ const regions: Record<DeviceType, Region | null> = { cpu: null, cuda: null };
 const cache = new CastCache();
 let depth = 0;
 
+function checkDeviceType(op: string, deviceType: unknown): void {
+  checkOneOf(op, 'deviceType', deviceType, Object.keys(regions));
+}
+
 /** Whether a region converts operands on this type of device. */
 export function isAutocastEnabled(deviceType: DeviceType): boolean {
+  checkDeviceType('isAutocastEnabled', deviceType);
   return regions[deviceType]?.enabled === true;
 }
 
 /** The low precision that a region on this type of device uses, or would use by default. */
 export function getAutocastDtype(deviceType: DeviceType): DType {
+  checkDeviceType('getAutocastDtype', deviceType);
   return regions[deviceType]?.dtype ?? defaults[deviceType];
 }
 
@@ -58,10 +65,12 @@ export function autocastState(): string {
  * const loss = amp.autocast({ deviceType: 'cuda', dtype: bfloat16 }, () => criterion(model(x), y));
  * loss.backward();
  */
-export function autocast<T>({ deviceType, dtype, enabled = true, cacheEnabled = true }: AutocastOptions, fn: () => T): T {
-  if (!(deviceType in regions)) throw new ArgumentError(`autocast: expected deviceType 'cpu' or 'cuda', got ${JSON.stringify(deviceType)}`, { op: 'autocast' });
+export function autocast<T>(options: AutocastOptions, fn: () => T): T {
+  const { deviceType, dtype, enabled = true, cacheEnabled = true } = optionsOf('autocast', options);
+  checkDeviceType('autocast', deviceType);
+  checkFunction('autocast', 'fn', fn);
   if (dtype !== undefined && dtype !== bfloat16 && dtype !== float16) {
-    throw new DtypeError(`autocast: expected dtype bfloat16 or float16, got ${dtype instanceof DType ? dtype.name : JSON.stringify(dtype)}`, { op: 'autocast' });
+    throw new DtypeError(`autocast: expected dtype bfloat16 or float16, got ${dtype instanceof DType ? dtype.name : shown(dtype)}`, { op: 'autocast' });
   }
   const before = regions[deviceType];
   regions[deviceType] = { dtype: dtype ?? getAutocastDtype(deviceType), enabled, cacheEnabled };

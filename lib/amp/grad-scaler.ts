@@ -2,7 +2,9 @@
 import { noGrad } from '../autograd/grad-mode.js';
 import { float16 } from '../core/dtype.js';
 import { AmpError, ArgumentError } from '../core/errors.js';
+import { checkFlag, checkNumber, optionsOf, unexpected } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
+import { requireTensor, requireTensors } from '../ops/operand.js';
 
 /** What the scaler needs of an optimizer. */
 export interface ScalableOptimizer {
@@ -32,6 +34,10 @@ export interface GradScalerState {
   growthTracker: number;
 }
 
+function checkOptimizer(op: string, value: ScalableOptimizer): void {
+  if (typeof value?.step !== 'function' || !Array.isArray(value.paramGroups)) throw unexpected(op, 'optimizer', 'an optimizer', value);
+}
+
 type Stage = 'ready' | 'unscaled' | 'stepped';
 
 /**
@@ -54,10 +60,13 @@ export class GradScaler {
   private readonly stages = new Map<ScalableOptimizer, { stage: Stage; foundInf: boolean }>();
 
   /** @throws ArgumentError for factors on the wrong side of 1 */
-  constructor({ initScale = 65536, growthFactor = 2, backoffFactor = 0.5, growthInterval = 2000, enabled = true }: GradScalerOptions = {}) {
-    if (!(growthFactor > 1)) throw new ArgumentError(`GradScaler: growthFactor must be above 1, got ${growthFactor}`);
-    if (!(backoffFactor < 1 && backoffFactor > 0)) throw new ArgumentError(`GradScaler: backoffFactor must be between 0 and 1, got ${backoffFactor}`);
-    if (!(initScale > 0)) throw new ArgumentError(`GradScaler: initScale must be above 0, got ${initScale}`);
+  constructor(options: GradScalerOptions = {}) {
+    const { initScale = 65536, growthFactor = 2, backoffFactor = 0.5, growthInterval = 2000, enabled = true } = optionsOf('GradScaler', options);
+    checkNumber('GradScaler', 'growthFactor', growthFactor, { above: 1 });
+    checkNumber('GradScaler', 'backoffFactor', backoffFactor, { above: 0, below: 1 });
+    checkNumber('GradScaler', 'initScale', initScale, { above: 0 });
+    checkNumber('GradScaler', 'growthInterval', growthInterval, { from: 1, whole: true });
+    checkFlag('GradScaler', 'enabled', enabled);
     this.enabled = enabled;
     this.current = initScale;
     this.growthFactor = growthFactor;
@@ -78,6 +87,8 @@ export class GradScaler {
   scale(outputs: Tensor): Tensor;
   scale(outputs: readonly Tensor[]): Tensor[];
   scale(outputs: Tensor | readonly Tensor[]): Tensor | Tensor[] {
+    if (Array.isArray(outputs)) requireTensors(outputs, 'GradScaler.scale', 'outputs');
+    else requireTensor(outputs, 'GradScaler.scale', 'outputs');
     const scaled = (t: Tensor): Tensor => (this.enabled ? t.mul(this.current) : t);
     return Array.isArray(outputs) ? (outputs as readonly Tensor[]).map(scaled) : scaled(outputs as Tensor);
   }
@@ -89,6 +100,7 @@ export class GradScaler {
    * @throws AmpError if called twice, or after `step`; ArgumentError for gradients of float16
    */
   unscale_(optimizer: ScalableOptimizer): void {
+    checkOptimizer('GradScaler.unscale_', optimizer);
     if (!this.enabled) return;
     const before = this.stages.get(optimizer)?.stage ?? 'ready';
     if (before === 'unscaled') throw new AmpError('GradScaler: unscale_ was already called for this optimizer since the last update()');
@@ -103,6 +115,7 @@ export class GradScaler {
    * @throws AmpError if called twice between updates
    */
   step(optimizer: ScalableOptimizer): void {
+    checkOptimizer('GradScaler.step', optimizer);
     if (!this.enabled) {
       optimizer.step();
       return;
@@ -118,7 +131,7 @@ export class GradScaler {
   update(newScale?: number): void {
     if (!this.enabled) return;
     if (newScale !== undefined) {
-      if (!(newScale > 0)) throw new ArgumentError(`GradScaler: the new scale must be above 0, got ${newScale}`);
+      checkNumber('GradScaler.update', 'newScale', newScale, { above: 0 });
       this.current = newScale;
     } else {
       if (this.stages.size === 0) throw new AmpError('GradScaler: update was called before any step(): nothing is known of the gradients');
@@ -147,8 +160,11 @@ export class GradScaler {
   /** @throws ArgumentError for the state of a scaler that was not enabled */
   loadStateDict(state: GradScalerState | Record<string, never>): void {
     if (!this.enabled) return;
-    if (Object.keys(state).length === 0) throw new ArgumentError('GradScaler: the state is empty; it was saved by a scaler that was not enabled');
+    if (Object.keys(optionsOf('GradScaler.loadStateDict', state)).length === 0)
+      throw new ArgumentError('GradScaler: the state is empty; it was saved by a scaler that was not enabled');
     const { scale, growthFactor, backoffFactor, growthInterval, growthTracker } = state as GradScalerState;
+    for (const [name, value] of Object.entries({ scale, growthFactor, backoffFactor, growthInterval, growthTracker }))
+      checkNumber('GradScaler.loadStateDict', name, value, { from: 0 });
     this.current = scale;
     this.growthFactor = growthFactor;
     this.backoffFactor = backoffFactor;

@@ -1,5 +1,6 @@
 /** Anomaly detection: remembers where each forward op was called, and stops at the first NaN in backward. */
 import { AutogradError } from '../core/errors.js';
+import { checkFlag } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import type { Node } from './node.js';
 
@@ -7,6 +8,7 @@ let enabled = false;
 
 /** Turns anomaly detection on or off; it is slow, for debugging only. @see PyTorch `torch.autograd.set_detect_anomaly` */
 export function setDetectAnomaly(value: boolean): void {
+  checkFlag('setDetectAnomaly', 'value', value);
   enabled = value;
 }
 

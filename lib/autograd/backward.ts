@@ -1,8 +1,10 @@
 /** The user's doors to the engine: `tensor.backward`, `autograd.grad`, and hooks on tensors. */
 import { ArgumentError, AutogradError, ShapeError } from '../core/errors.js';
+import { checkFunction, optionsOf } from '../core/options.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { captureWatch } from '../core/watch.js';
+import { requireTensors } from '../ops/operand.js';
 import { runBackward } from './engine.js';
 import { type Edge, edgeOf, type HookHandle, type Node, register, type TensorHook } from './node.js';
 
@@ -24,17 +26,12 @@ export interface BackwardOptions {
  */
 export function backward(tensors: Tensor | readonly Tensor[], gradTensors?: Tensor | readonly (Tensor | null)[] | null, options: BackwardOptions = {}): void {
   captureWatch.unsupported?.('backward() was called');
-  const roots = asList(tensors);
-  if (gradTensors !== undefined && gradTensors !== null && !(gradTensors instanceof Tensor) && !Array.isArray(gradTensors))
-    throw new ArgumentError('backward: expected the gradient to be a tensor; options come after it: backward(null, { retainGraph: true })', {
-      op: 'backward',
-      argument: 'gradient',
-    });
-  const grads = gradTensors instanceof Tensor ? [gradTensors] : (gradTensors ?? []);
-  const { createGraph = false, retainGraph = createGraph, inputs } = options;
+  const roots = asList('backward', 'tensors', tensors);
+  const grads = gradientsOf('backward', 'a tensor; options come after it: backward(null, { retainGraph: true })', gradTensors, roots.length);
+  const { createGraph = false, retainGraph = createGraph, inputs } = optionsOf('backward', options);
   let only: Set<Node> | null = null;
   if (inputs !== undefined) {
-    const list = asList(inputs);
+    const list = asList('backward', 'inputs', inputs);
     if (list.length === 0) throw new ArgumentError('backward: inputs is an empty list', { op: 'backward' });
     only = new Set(list.map((t) => requiredEdge(t, 'backward', 'inputs').node));
   }
@@ -64,10 +61,10 @@ export function grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | reado
 export function grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options?: GradOptions): Tensor[];
 export function grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options: GradOptions = {}): (Tensor | null)[] {
   captureWatch.unsupported?.('autograd.grad() was called');
-  const { gradOutputs, createGraph = false, retainGraph = createGraph, allowUnused = false } = options;
-  const roots = asList(outputs);
-  const grads = gradOutputs instanceof Tensor ? [gradOutputs] : (gradOutputs ?? []);
-  const captures = asList(inputs).map((t) => requiredEdge(t, 'autograd.grad', 'an input'));
+  const { gradOutputs, createGraph = false, retainGraph = createGraph, allowUnused = false } = optionsOf('autograd.grad', options);
+  const roots = asList('autograd.grad', 'outputs', outputs);
+  const grads = gradientsOf('autograd.grad', 'a tensor, or an array of one for each output', gradOutputs, roots.length);
+  const captures = asList('autograd.grad', 'inputs', inputs).map((t) => requiredEdge(t, 'autograd.grad', 'an input'));
   const results = runBackward(
     roots.map((t) => requiredEdge(t, 'autograd.grad', 'an output')),
     roots.map((t, i) => rootGradient(t, grads[i] ?? null)),
@@ -82,8 +79,20 @@ export function grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | reado
   return results;
 }
 
-function asList(value: Tensor | readonly Tensor[]): readonly Tensor[] {
-  return value instanceof Tensor ? [value] : value;
+function asList(op: string, argument: string, value: Tensor | readonly Tensor[]): readonly Tensor[] {
+  if (value instanceof Tensor) return [value];
+  requireTensors(value, op, argument);
+  return value;
+}
+
+/** The gradients given, at most one for each root; null where there is none. @throws ArgumentError */
+function gradientsOf(op: string, expected: string, given: Tensor | readonly (Tensor | null)[] | null | undefined, roots: number): readonly (Tensor | null)[] {
+  if (given === undefined || given === null) return [];
+  const list = given instanceof Tensor ? [given] : given;
+  const fits = (g: unknown): boolean => g === null || g === undefined || g instanceof Tensor;
+  if (!Array.isArray(list) || !list.every(fits)) throw new ArgumentError(`${op}: expected the gradient to be ${expected}`, { op, argument: 'gradient' });
+  if (list.length > roots) throw new ArgumentError(`${op}: ${list.length} gradients for ${roots} tensors`, { op, argument: 'gradient' });
+  return list;
 }
 
 function requiredEdge(t: Tensor, op: string, what: string): Edge {
@@ -123,10 +132,12 @@ const methods = {
     backward(this, gradient === undefined || gradient === null ? null : gradient, options);
   },
   registerHook(this: Tensor, hook: TensorHook): HookHandle {
+    checkFunction('registerHook', 'hook', hook);
     const { node, outputNr } = hookTarget(this, 'registerHook');
     return node.addTensorHook(outputNr, hook);
   },
   registerPostAccumulateGradHook(this: Tensor, hook: (t: Tensor) => void): HookHandle {
+    checkFunction('registerPostAccumulateGradHook', 'hook', hook);
     if (!this.isLeaf || !this.leafRequiresGrad) {
       throw new AutogradError('registerPostAccumulateGradHook: only leaf tensors that require a gradient accumulate one');
     }

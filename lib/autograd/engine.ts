@@ -4,6 +4,7 @@
  */
 import { setOperandConverter } from '../core/autocast.js';
 import { AutogradError } from '../core/errors.js';
+import { checkFunction } from '../core/options.js';
 import { closeScope, openScope, resumeScope, type Scope, suspendScope } from '../core/scope.js';
 import type { Storage } from '../core/storage.js';
 import { setGrad, type Tensor } from '../core/tensor.js';
@@ -27,6 +28,7 @@ const callbackStack: (() => void)[][] = [];
 
 /** Runs `fn` when the innermost backward that is now running is done. @internal used by FSDP and DDP */
 export function queueCallback(fn: () => void): void {
+  checkFunction('queueCallback', 'fn', fn);
   const callbacks = callbackStack[callbackStack.length - 1];
   if (callbacks === undefined) throw new AutogradError('queueCallback: expected a backward that runs, there is none. Call it from a hook.', { op: 'queueCallback' });
   callbacks.push(fn);

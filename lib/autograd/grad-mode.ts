@@ -1,5 +1,6 @@
 /** Whether operations are recorded. Plain variables, changed by functions that restore them. */
 import { ArgumentError } from '../core/errors.js';
+import { checkFlag, checkFunction } from '../core/options.js';
 
 let enabled = true;
 let inference = false;
@@ -16,6 +17,7 @@ export function isInferenceMode(): boolean {
 
 /** Turns recording on or off until it is set again, and returns what it was. Where a function bounds it, use `noGrad` or `enableGrad`. */
 export function setGradEnabled(value: boolean): boolean {
+  checkFlag('setGradEnabled', 'value', value);
   const before = enabled;
   enabled = value;
   return before;
@@ -40,7 +42,8 @@ export function setGradMode(mode: GradMode): void {
   inference = mode.inference;
 }
 
-function withMode<T>(value: boolean, infer: boolean, fn: () => T): T {
+function withMode<T>(op: string, value: boolean, infer: boolean, fn: () => T): T {
+  checkFunction(op, 'fn', fn);
   const before = enabled;
   const beforeInference = inference;
   enabled = value;
@@ -60,15 +63,15 @@ function withMode<T>(value: boolean, infer: boolean, fn: () => T): T {
 
 /** Runs `fn` without recording operations: results do not require gradients. @throws ArgumentError for async functions. */
 export function noGrad<T>(fn: () => T): T {
-  return withMode(false, inference, fn);
+  return withMode('noGrad', false, inference, fn);
 }
 
 /** Runs `fn` with recording on, also inside {@link noGrad}. */
 export function enableGrad<T>(fn: () => T): T {
-  return withMode(true, inference, fn);
+  return withMode('enableGrad', true, inference, fn);
 }
 
 /** As {@link noGrad}; says that results will never take part in automatic differentiation. */
 export function inferenceMode<T>(fn: () => T): T {
-  return withMode(false, true, fn);
+  return withMode('inferenceMode', false, true, fn);
 }

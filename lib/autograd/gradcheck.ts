@@ -1,7 +1,9 @@
 /** gradcheck: compares gradients with finite differences, in float64. */
 import { float64 } from '../core/dtype.js';
 import { ArgumentError, AutogradError } from '../core/errors.js';
+import { checkFunction, optionsOf } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
+import { requireTensors } from '../ops/operand.js';
 import { grad } from './backward.js';
 import { noGrad } from './grad-mode.js';
 
@@ -25,12 +27,14 @@ type Differentiable = (...inputs: Tensor[]) => Tensor | readonly Tensor[];
  * @see PyTorch `torch.autograd.gradcheck`
  */
 export function gradcheck(fn: Differentiable, inputs: readonly Tensor[], options: GradcheckOptions = {}): boolean {
+  checkFunction('gradcheck', 'fn', fn);
+  requireTensors(inputs, 'gradcheck', 'inputs');
   return check(fn, inputs, options, 'skipped');
 }
 
 /** `cutOff` says what an output is that requires no gradient: not looked at, or a constant. */
 function check(fn: Differentiable, inputs: readonly Tensor[], options: GradcheckOptions, cutOff: 'skipped' | 'constant'): boolean {
-  const { eps = 1e-6, atol = 1e-5, rtol = 1e-3, raiseException = true } = options;
+  const { eps = 1e-6, atol = 1e-5, rtol = 1e-3, raiseException = true } = optionsOf('gradcheck', options);
   const checked = inputs.flatMap((t, i) => (t.requiresGrad ? [i] : []));
   if (checked.length === 0) throw new ArgumentError('gradcheck: no input requires a gradient');
   for (const i of checked) if ((inputs[i] as Tensor).dtype !== float64) throw new ArgumentError(`gradcheck: input ${i} must be float64, it is ${(inputs[i] as Tensor).dtype.name}`);
@@ -52,6 +56,9 @@ function check(fn: Differentiable, inputs: readonly Tensor[], options: Gradcheck
  * gradient that is cut off from the graph counts as constant.
  */
 export function gradgradcheck(fn: Differentiable, inputs: readonly Tensor[], options: GradcheckOptions = {}): boolean {
+  checkFunction('gradgradcheck', 'fn', fn);
+  requireTensors(inputs, 'gradgradcheck', 'inputs');
+  optionsOf('gradgradcheck', options);
   const outputs = listOf(fn(...inputs)).filter((t) => t.requiresGrad);
   if (outputs.length === 0 || !inputs.some((t) => t.requiresGrad)) return true;
   // Weights that differ by element, so that no derivative cancels.
@@ -67,7 +74,9 @@ export function gradgradcheck(fn: Differentiable, inputs: readonly Tensor[], opt
 }
 
 function listOf(value: Tensor | readonly Tensor[]): readonly Tensor[] {
-  return value instanceof Tensor ? [value] : value;
+  if (value instanceof Tensor) return [value];
+  requireTensors(value, 'gradcheck', 'what fn returns');
+  return value;
 }
 
 function weightsLike(t: Tensor): Tensor {

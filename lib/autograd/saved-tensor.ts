@@ -1,5 +1,6 @@
 /** A tensor that a gradient rule will read: kept by reference, with a check that nobody overwrote it meanwhile. */
 import { InPlaceError } from '../core/errors.js';
+import { checkFunction, unexpected } from '../core/options.js';
 import type { Storage } from '../core/storage.js';
 import { type GradFn, Tensor } from '../core/tensor.js';
 import { captureWatch } from '../core/watch.js';
@@ -20,6 +21,7 @@ let hooks: SavedTensorsHooks | null = null;
  */
 export function savedTensorsHooks<T, P>(pack: (t: Tensor) => P, unpack: (packed: P) => Tensor, fn: () => T): T {
   captureWatch.unsupported?.('savedTensorsHooks() was called');
+  for (const [name, value] of Object.entries({ pack, unpack, fn })) checkFunction('savedTensorsHooks', name, value);
   const before = hooks;
   hooks = { pack, unpack: unpack as (packed: unknown) => Tensor };
   try {
@@ -83,6 +85,7 @@ export class SavedTensor {
 
   /** The user's tensor with the history of the saved one, whatever its own is. */
   private unpackHooked(t: Tensor, maker: GradFn): Tensor {
+    if (!(t instanceof Tensor)) throw unexpected('savedTensorsHooks', 'what unpack returns', 'a tensor', t);
     const node = this.isOutput ? maker : this.node;
     if (t === this.leaf || (this.leaf === null && t.node === node && !t.leafRequiresGrad)) return t;
     return withHistory(t, this.leaf, t.storage, node, this.outputNr);

@@ -1,6 +1,7 @@
 /** Overrides of version counters: for code such as FSDP that refills memory which autograd has saved. */
-import { ArgumentError } from '../core/errors.js';
+import { checkFunction, checkNumber } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
+import { requireTensor, requireTensors } from '../ops/operand.js';
 
 /** How the counter is set and kept; tracing replaces both to record the effect. @internal */
 export const versionOverride = {
@@ -20,13 +21,16 @@ export const versionOverride = {
  * @throws ArgumentError if the version is not a non-negative integer.
  */
 export function unsafeSetVersionCounter(t: Tensor, version: number): void {
-  if (!Number.isSafeInteger(version) || version < 0) throw new ArgumentError(`unsafeSetVersionCounter: expected a non-negative integer, got ${version}`);
+  requireTensor(t, 'unsafeSetVersionCounter', 't');
+  checkNumber('unsafeSetVersionCounter', 'version', version, { from: 0, whole: true });
   versionOverride.set(t, version);
 }
 
 /** Runs `fn` and puts the version counters of the tensors back as they were. */
 export function unsafePreserveVersionCounter<T>(tensors: Tensor | readonly Tensor[], fn: () => T): T {
   const list = Array.isArray(tensors) ? (tensors as readonly Tensor[]) : [tensors as Tensor];
+  requireTensors(list, 'unsafePreserveVersionCounter');
+  checkFunction('unsafePreserveVersionCounter', 'fn', fn);
   const putBack = list.map((t) => versionOverride.keep(t));
   try {
     return fn();

@@ -5,7 +5,8 @@ import { totalmem } from 'node:os';
 import { cpu, type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError, CheckpointError, ShardwiseError } from '../core/errors.js';
-import type { Tensor } from '../core/tensor.js';
+import { checkNumber, optionsOf, unexpected } from '../core/options.js';
+import { Tensor } from '../core/tensor.js';
 import { rawArray } from '../core/values.js';
 import { makeFromValues, valueAccess } from '../ops/construct.js';
 import { describe, requireTensor } from '../ops/operand.js';
@@ -27,13 +28,16 @@ export interface SaveOptions {
  * @throws CheckpointError if the file cannot be written; ArgumentError for what is no path, or no tensor
  * @see https://github.com/huggingface/safetensors for the format
  */
-export async function saveSafetensors(path: string, tensors: Record<string, Tensor>, { metadata = {}, chunkBytes = CHUNK_BYTES }: SaveOptions = {}): Promise<void> {
-  requirePath(path, 'saveSafetensors');
-  const entries = Object.entries(tensors);
+export async function saveSafetensors(path: string, tensors: Record<string, Tensor>, options: SaveOptions = {}): Promise<void> {
+  const op = 'saveSafetensors';
+  checkPath(op, path);
+  const entries = Object.entries(recordOf(op, 'tensors', 'an object of tensors by name', tensors));
+  const { metadata = {}, chunkBytes = CHUNK_BYTES } = optionsOf(op, options);
+  checkNumber(op, 'chunkBytes', chunkBytes, { from: 1 });
   if (Object.hasOwn(tensors, '__metadata__')) throw new CheckpointError(`${path}: the format keeps the name "__metadata__" for itself; rename the tensor`, { file: path });
-  for (const [name, t] of entries) requireTensor(t, 'saveSafetensors', name);
-  for (const [key, value] of Object.entries(metadata)) {
-    if (typeof value !== 'string') throw new ArgumentError(`saveSafetensors: metadata "${key}" must be a string, got ${describe(value)}`, { key, value });
+  for (const [name, t] of entries) requireTensor(t, op, name);
+  for (const [key, value] of Object.entries(recordOf(op, 'metadata', 'an object of strings by name', metadata))) {
+    if (typeof value !== 'string') throw new ArgumentError(`${op}: metadata "${key}" must be a string, got ${describe(value)}`, { key, value });
   }
   const temporary = `${path}.${process.pid}.partial`;
   const file = await open(temporary, 'w').catch((error: Error) => {
@@ -60,10 +64,14 @@ export async function saveSafetensors(path: string, tensors: Record<string, Tens
   }
 }
 
-/** @throws ArgumentError unless it is a string */
-function requirePath(path: unknown, op: string): void {
-  if (typeof path !== 'string' || path === '')
-    throw new ArgumentError(`${op}: expected the path of a file, got ${describe(path)}`, { op, argument: 'path', given: describe(path) });
+function checkPath(op: string, path: unknown): void {
+  if (typeof path !== 'string' || path === '') throw unexpected(op, 'path', 'the name of a file', path);
+}
+
+/** @throws ArgumentError for a tensor, an array and what else is no object of values by name */
+function recordOf<T extends object>(op: string, name: string, expected: string, value: T): T {
+  if (typeof value !== 'object' || value === null || Array.isArray(value) || value instanceof Tensor) throw unexpected(op, name, expected, value);
+  return value;
 }
 
 /** Writes the elements of a tensor in row-major order, a piece at a time. */
@@ -94,7 +102,7 @@ export class SafetensorsFile {
 
   /** Opens a file and checks its header. @throws CheckpointError for a damaged or hostile file, or one that is not there */
   static async open(path: string): Promise<SafetensorsFile> {
-    requirePath(path, 'SafetensorsFile.open');
+    checkPath('SafetensorsFile.open', path);
     const file = await open(path, 'r').catch((error: Error) => {
       throw new CheckpointError(`${path}: cannot be opened: ${error.message}`, { file: path }, { cause: error });
     });
@@ -118,7 +126,9 @@ export class SafetensorsFile {
   }
 
   /** Reads one tensor; on the CPU the bytes are read straight into its memory. @throws CheckpointError if there is none */
-  async get(name: string, { device = cpu }: { device?: DeviceName | Device } = {}): Promise<Tensor> {
+  async get(name: string, options: { device?: DeviceName | Device } = {}): Promise<Tensor> {
+    if (typeof name !== 'string') throw unexpected('SafetensorsFile.get', 'name', 'a string', name);
+    const { device = cpu } = optionsOf('SafetensorsFile.get', options);
     const entry = this.header.tensors.get(name);
     if (entry === undefined) throw new CheckpointError(`${this.path}: there is no tensor "${name}"`, { file: this.path, tensor: name, names: this.names });
     const numel = entry.shape.reduce((a, b) => a * b, 1);
@@ -174,6 +184,7 @@ async function readAt(file: FileHandle, path: string, at: number, length: number
 
 /** Reads all tensors of a file. @throws CheckpointError for a damaged or hostile file */
 export async function loadSafetensors(path: string, options: { device?: DeviceName | Device } = {}): Promise<Record<string, Tensor>> {
+  optionsOf('loadSafetensors', options);
   const file = await SafetensorsFile.open(path);
   try {
     const tensors: [string, Tensor][] = [];

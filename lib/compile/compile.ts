@@ -1,5 +1,6 @@
 /** `compile`: captures a function once for each guard key, hands the graph to a backend, and runs what that returns. */
 import { ArgumentError, CompileError } from '../core/errors.js';
+import { checkFunction, optionsOf, shown } from '../core/options.js';
 import { type BackendName, backendOf, type CompileBackend, type CompiledGraph } from './backends.js';
 import { type Capture, capture, isCompiling, refuse } from './capture.js';
 import { GraphModule } from './graph-module.js';
@@ -56,7 +57,9 @@ export interface DisableOptions {
  * `fn`, kept out of graphs: a captured function that calls it runs as it is. Compiled functions that it calls run uncompiled, unless
  * `recursive` is false.
  */
-export function disable<A extends readonly unknown[], R>(fn: (...args: A) => R, { recursive = true }: DisableOptions = {}): (...args: A) => R {
+export function disable<A extends readonly unknown[], R>(fn: (...args: A) => R, options: DisableOptions = {}): (...args: A) => R {
+  checkFunction('disable', 'fn', fn);
+  const { recursive = true } = optionsOf('disable', options);
   return (...args: A): R => {
     refuse(`the disabled function ${fn.name || '(anonymous)'} was called`);
     if (!recursive) return fn(...args);
@@ -89,8 +92,8 @@ type AnyFunction = (...args: unknown[]) => unknown;
 export function compile<M extends CompilableModule>(module: M, options?: CompileOptions): M;
 export function compile<A extends readonly unknown[], R>(fn: (...args: A) => R, options?: CompileOptions): (...args: A) => R;
 export function compile(target: AnyFunction, options: CompileOptions = {}): AnyFunction {
-  if (typeof target !== 'function') throw new ArgumentError(`compile: expected a function or a module, got ${String(target)}`);
-  const { backend = 'eager', fullgraph = false } = options;
+  if (typeof target !== 'function') throw new ArgumentError(`compile: expected a function or a module, got ${shown(target)}`);
+  const { backend = 'eager', fullgraph = false } = optionsOf('compile', options);
   const compiler = backendOf(backend);
   checkOptions(options);
   const run = compiledFunction(target, compiler, fullgraph);

@@ -1,5 +1,6 @@
 /** Devices and their streams. A device is numbered for native code: 0 is the CPU, 1 + n is `cuda:n`. */
 import { DeviceError } from './errors.js';
+import { checkNumber, checkOneOf, shown } from './options.js';
 
 export type DeviceType = 'cpu' | 'cuda';
 export type DeviceName = 'cpu' | 'cuda' | `cuda:${number}`;
@@ -15,6 +16,8 @@ export class Device {
 
   /** @internal */
   constructor(type: DeviceType, index: number) {
+    checkOneOf('Device', 'type', type, ['cpu', 'cuda']);
+    checkNumber('Device', 'index', index, { from: 0, to: 999, whole: true });
     this.type = type;
     this.index = index;
     this.code = type === 'cpu' ? 0 : 1 + index;
@@ -48,9 +51,9 @@ export function deviceByCode(code: number): Device {
 export function device(name: DeviceName | Device): Device {
   if (name instanceof Device) return name;
   if (name === 'cpu') return cpu;
-  const match = /^cuda(?::(\d{1,3}))?$/.exec(String(name));
+  const match = typeof name === 'string' ? /^cuda(?::(\d{1,3}))?$/.exec(name) : null;
   if (!match) {
-    throw new DeviceError(`expected a device such as 'cpu', 'cuda' or 'cuda:1', got ${JSON.stringify(name)}`);
+    throw new DeviceError(`device: expected a device such as 'cpu', 'cuda' or 'cuda:1', got ${shown(name)}`, { op: 'device', given: name });
   }
   return deviceByCode(1 + Number(match[1] ?? 0));
 }

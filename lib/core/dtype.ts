@@ -69,6 +69,7 @@ export function dtypeByName(name: string): DType | undefined {
  */
 export function promoteTypes(a: DType, b: DType): DType {
   if (a === b) return a;
+  if (!(a instanceof DType && b instanceof DType)) throw unexpected('promoteTypes', 'both', 'dtypes such as float32', [a, b]);
   if (a.category !== b.category) return a.category > b.category ? a : b;
   if (a.category === Category.Float) {
     if (a.itemsize === b.itemsize) return float32; // float16 with bfloat16

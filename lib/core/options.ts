@@ -38,7 +38,8 @@ function described({ from, to, above, below, whole }: NumberRule): string {
   return `a ${whole ? 'whole' : 'finite'} number${both === '' ? '' : ` ${both}`}`;
 }
 
-function shown(value: unknown): string {
+/** A short form of a value, for messages. */
+export function shown(value: unknown): string {
   if (typeof value === 'string') return `'${value}'`;
   if (Array.isArray(value)) return `[${value.map(shown).join(', ')}]`;
   if (typeof value === 'object' && value !== null) return `a ${value.constructor?.name ?? 'plain object'}`;
@@ -50,9 +51,36 @@ export function checkFlag(op: string, name: string, value: unknown, { orNull = f
   if (typeof value !== 'boolean' && !(orNull && value === null)) throw unexpected(op, name, orNull ? 'true, false or null' : 'true or false', value);
 }
 
+/** Options as they were given, to take apart. @throws ArgumentError unless they are an object: null and positional arguments are not */
+export function optionsOf<T extends object>(op: string, options: T): T {
+  if (typeof options !== 'object' || options === null || Array.isArray(options)) throw unexpected(op, 'options', 'an object', options);
+  return options;
+}
+
+/** @throws ArgumentError unless `value` is a number; it may be infinite, as the order of a norm */
+export function checkLimit(op: string, name: string, value: unknown): asserts value is number {
+  if (typeof value !== 'number' || Number.isNaN(value)) throw unexpected(op, name, 'a number', value);
+}
+
+/** @throws ArgumentError unless `value` is a function */
+export function checkFunction(op: string, name: string, value: unknown): void {
+  if (typeof value !== 'function') throw unexpected(op, name, 'a function', value);
+}
+
+/** What can be iterated over, as an array. @throws ArgumentError for what cannot, and for a string */
+export function listOf<T>(op: string, name: string, expected: string, value: Iterable<T>): T[] {
+  if (typeof value !== 'object' || value === null || typeof value[Symbol.iterator] !== 'function') throw unexpected(op, name, expected, value);
+  return [...value];
+}
+
+/** @throws ArgumentError unless `value` is an array of whole numbers; their range is checked where it is known */
+export function checkIntegers(op: string, name: string, value: unknown): asserts value is readonly number[] {
+  if (!Array.isArray(value) || !value.every(Number.isSafeInteger)) throw unexpected(op, name, 'an array of whole numbers', value);
+}
+
 /** Defaults with what was given in their place; undefined counts as not given. @throws ArgumentError for a name that is not among the defaults */
 export function withDefaults<T extends object>(op: string, defaults: T, given: Partial<T>): T {
-  if (typeof given !== 'object' || given === null) throw unexpected(op, 'options', 'an object', given);
+  optionsOf(op, given);
   const complete = { ...defaults };
   for (const [name, value] of Object.entries(given)) {
     if (!Object.hasOwn(defaults, name)) throw new ArgumentError(`${op}: there is no option "${name}"; options are ${Object.keys(defaults).join(', ')}`, { op, argument: name });

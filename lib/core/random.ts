@@ -1,5 +1,6 @@
 /** The random state: a seed and a counter. Every draw takes a block of counters, so equal programs draw equal numbers. */
 import { ArgumentError } from './errors.js';
+import { checkNumber, optionsOf, shown } from './options.js';
 import { captureWatch } from './watch.js';
 
 /** A source of random numbers for the random ops. */
@@ -36,8 +37,10 @@ export class Generator {
 
   setState(state: { seed: number; offset: number }): void {
     captureWatch.unsupported?.('the state of a random generator was set');
-    this.seedValue = checkSeed(state.seed);
-    this.used = state.offset;
+    const { seed, offset } = optionsOf('setState', state);
+    checkNumber('setState', 'offset', offset, { from: 0, whole: true });
+    this.seedValue = checkSeed(seed);
+    this.used = offset;
   }
 
   /** @internal the params of one draw; the counter moves on */
@@ -49,7 +52,7 @@ export class Generator {
 }
 
 function checkSeed(seed: number): number {
-  if (!Number.isSafeInteger(seed) || seed < 0) throw new ArgumentError(`manualSeed: expected a non-negative integer below 2^53, got ${seed}`, { seed });
+  if (!Number.isSafeInteger(seed) || seed < 0) throw new ArgumentError(`manualSeed: expected a non-negative integer below 2^53, got ${shown(seed)}`, { seed });
   return seed;
 }
 

@@ -1,5 +1,6 @@
 /** Shapes, strides and dims: pure functions on arrays of integers. Strides are in elements. */
 import { ArgumentError, IndexError, ShapeError } from './errors.js';
+import { shown, unexpected } from './options.js';
 
 export type Shape = readonly number[];
 
@@ -97,6 +98,11 @@ export function broadcastStrides(shape: Shape, strides: Shape, target: Shape): n
   return out;
 }
 
+/** What was given for a dim, with its type, as text may look like a number. */
+function given(dim: unknown): string {
+  return dim === undefined ? 'none' : typeof dim === 'string' ? `string ${dim}` : shown(dim);
+}
+
 /**
  * Wraps a negative dim and checks its range.
  *
@@ -104,7 +110,7 @@ export function broadcastStrides(shape: Shape, strides: Shape, target: Shape): n
  */
 export function wrapDim(dim: number, ndim: number, op: string): number {
   const range = ndim === 0 ? 1 : ndim; // a scalar accepts dims 0 and -1, as in PyTorch
-  if (typeof dim !== 'number') throw new ArgumentError(`${op}: expected dim to be a number, got ${dim === undefined ? 'none' : `${typeof dim} ${String(dim)}`}`, { op, dim });
+  if (typeof dim !== 'number') throw new ArgumentError(`${op}: expected dim to be a number, got ${given(dim)}`, { op, dim });
   if (!Number.isInteger(dim) || dim < -range || dim >= range) {
     throw new IndexError(`${op}: dim ${String(dim)} is out of range for a tensor of ${ndim} dims: expected ${-range} to ${range - 1}`, {
       op,
@@ -123,7 +129,7 @@ export function wrapDim(dim: number, ndim: number, op: string): number {
 export function wrapDims(dims: number | readonly number[] | null | undefined, ndim: number, op: string): number[] {
   if (dims === null || dims === undefined) return Array.from({ length: ndim }, (_, i) => i);
   if (typeof dims === 'number') return ndim === 0 ? (wrapDim(dims, 0, op), []) : [wrapDim(dims, ndim, op)];
-  if (!Array.isArray(dims)) throw new ArgumentError(`${op}: expected dims to be a number or an array of them, got ${typeof dims} ${String(dims)}`, { op, dims });
+  if (!Array.isArray(dims)) throw new ArgumentError(`${op}: expected dims to be a number or an array of them, got ${given(dims)}`, { op, dims });
   if (dims.length === 0) return Array.from({ length: ndim }, (_, i) => i);
   const wrapped = dims.map((d) => wrapDim(d, ndim, op));
   wrapped.forEach((d, i) => {
@@ -140,11 +146,11 @@ export function wrapDims(dims: number | readonly number[] | null | undefined, nd
  * @throws ArgumentError naming the bad size.
  */
 export function checkSizes(shape: Shape, op: string): void {
-  if (!Array.isArray(shape)) throw new ArgumentError(`${op}: expected a shape such as [2, 3], got ${String(shape)}`, { op, shape });
+  if (!Array.isArray(shape)) throw new ArgumentError(`${op}: expected a shape such as [2, 3], got ${shown(shape)}`, { op, shape });
   let n = 1;
   for (const size of shape) {
     if (!Number.isSafeInteger(size) || size < 0) {
-      throw new ArgumentError(`${op}: sizes must be non-negative integers, got ${String(size)} in [${shape.join(', ')}]`, { op, shape });
+      throw new ArgumentError(`${op}: sizes must be non-negative integers, got ${shown(size)} in ${shown(shape)}`, { op, shape });
     }
     n *= size;
   }
@@ -158,9 +164,11 @@ export function checkSizes(shape: Shape, op: string): void {
 
 /** Replaces one -1 in a shape by the size that makes the element count fit. */
 export function inferSize(shape: Shape, numel: number, op: string): Shape {
+  if (!Array.isArray(shape)) throw unexpected(op, 'the shape', 'an array of whole numbers', shape);
   let unknown = -1;
   let known = 1;
   shape.forEach((size, i) => {
+    if (typeof size !== 'number') throw unexpected(op, 'the shape', 'an array of whole numbers', shape);
     if (size === -1) {
       if (unknown >= 0) throw new ShapeError(`${op}: only one size can be -1, got ${formatShape(shape)}`, { op, shape });
       unknown = i;

@@ -2,8 +2,10 @@
  * Storage: a block of device memory that tensors view. It is freed by the first of: its last tensor being disposed, its
  * scope ending, or the garbage collection of its token. Invariant: a live storage is owned by an open scope, or has a token.
  */
+
 import type { Device } from './device.js';
 import { ArgumentError, FreedError } from './errors.js';
+import { shown } from './options.js';
 import type { Scope } from './scope.js';
 
 /** What core needs of native memory; installed by runtime.ts. @internal */
@@ -67,7 +69,7 @@ export class Storage {
    */
   resize_(nbytes: number): this {
     if (!Number.isSafeInteger(nbytes) || nbytes < 0) {
-      throw new ArgumentError(`resize_: expected a size in bytes, a non-negative integer, got ${String(nbytes)}`, { op: 'resize_', given: nbytes });
+      throw new ArgumentError(`resize_: expected a size in bytes, a non-negative integer, got ${shown(nbytes)}`, { op: 'resize_', given: nbytes });
     }
     storageResize.run(this, nbytes);
     return this;

@@ -5,6 +5,7 @@
 import { cpu, type Device } from './device.js';
 import type { DType } from './dtype.js';
 import { AutogradError, ShapeError } from './errors.js';
+import { unexpected } from './options.js';
 import { outliveScope } from './scope.js';
 import { contiguousStrides, isContiguousLayout, numelOf, type Shape, sameShape, wrapDim } from './shape.js';
 import { FAKE_HANDLE, freedError, Storage } from './storage.js';
@@ -116,6 +117,7 @@ export class Tensor {
   }
 
   set grad(value: Tensor | null) {
+    if (value !== null && !(value instanceof Tensor)) throw unexpected('grad', 'the gradient', 'a tensor or null', value);
     setGrad(this, value);
     this.gradExposed = true;
   }

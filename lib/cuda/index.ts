@@ -1,6 +1,7 @@
 /** The `cuda` namespace: whether there is a GPU and why not, memory, streams and events. */
 import { cpu, type Device, deviceByCode, device as deviceOf } from '../core/device.js';
 import { ArgumentError, DeviceError, FreedError } from '../core/errors.js';
+import { checkFlag, checkFunction, checkNumber, optionsOf, unexpected } from '../core/options.js';
 import { nativeCall, streamOf, translate, writer } from '../eager/submit.js';
 import type { NativeDeviceInfo, NativeMemoryStats, NativeSegment } from '../native/addon.js';
 import { type CudaStatus, cudaStatus } from './status.js';
@@ -27,6 +28,7 @@ export function deviceCount(): number {
 export type CudaDevice = number | Device | `cuda:${number}` | 'cuda';
 
 function cudaDevice(which: CudaDevice = 0): Device {
+  if (typeof which === 'number') checkNumber('cuda', 'the device', which, { from: 0, to: 999, whole: true });
   const found = typeof which === 'number' ? deviceByCode(1 + which) : deviceOf(which);
   const status = cudaStatus();
   if (!status.available) throw new DeviceError(`cuda: ${status.reason}`, { tried: status.tried });
@@ -93,7 +95,9 @@ export class Stream {
   readonly device: Device;
   private native = -1;
 
-  constructor({ device, priority = 0 }: { device?: CudaDevice | 'cpu'; priority?: number } = {}) {
+  constructor(options: { device?: CudaDevice | 'cpu'; priority?: number } = {}) {
+    const { device, priority = 0 } = optionsOf('Stream', options);
+    checkNumber('Stream', 'priority', priority, { whole: true });
     this.device = device === 'cpu' ? cpu : cudaDevice(device);
     this.native = nativeCall(() => writer.addon.streamCreate(this.device.code, priority), 'Stream');
     droppedStreams.register(this, this.native, this);
@@ -138,11 +142,13 @@ export class Stream {
 
   /** Work given to this stream from now on waits for the event. */
   waitEvent(event: Event): void {
+    if (!(event instanceof Event)) throw unexpected('Stream.waitEvent', 'event', 'an event', event);
     nativeCall(() => writer.addon.eventWait(event.idOn(this.device), this.id), 'Stream.waitEvent');
   }
 
   /** Work given to this stream from now on waits for what the other one has now. */
   waitStream(other: Stream): void {
+    checkStream('Stream.waitStream', other);
     const event = other.recordEvent();
     try {
       this.waitEvent(event);
@@ -153,6 +159,7 @@ export class Stream {
 
   /** A new event at the present end of the stream. */
   recordEvent(event: Event = new Event()): Event {
+    if (!(event instanceof Event)) throw unexpected('Stream.recordEvent', 'event', 'an event', event);
     event.record(this);
     return event;
   }
@@ -163,7 +170,9 @@ export class Event {
   private id = -1;
   private readonly enableTiming: boolean;
 
-  constructor({ enableTiming = false }: { enableTiming?: boolean } = {}) {
+  constructor(options: { enableTiming?: boolean } = {}) {
+    const { enableTiming = false } = optionsOf('Event', options);
+    checkFlag('Event', 'enableTiming', enableTiming);
     this.enableTiming = enableTiming;
   }
 
@@ -178,6 +187,7 @@ export class Event {
 
   /** Marks the present end of a stream (the current one of cuda:0 by default). */
   record(stream?: Stream): void {
+    if (stream !== undefined) checkStream('Event.record', stream);
     const device = stream?.device ?? cudaDevice(0);
     const id = stream?.id ?? streamOf(device);
     nativeCall(() => writer.addon.eventRecord(this.idOn(device), id), 'Event.record');
@@ -195,6 +205,7 @@ export class Event {
 
   /** Milliseconds from this event to a later one; both must have been made with `enableTiming`. */
   elapsedTime(end: Event): number {
+    if (!(end instanceof Event)) throw unexpected('elapsedTime', 'end', 'an event', end);
     if (this.id < 0 || end.id < 0) throw new DeviceError('elapsedTime: both events must have been recorded');
     return nativeCall(() => writer.addon.eventElapsedMs(this.id, end.id), 'Event.elapsedTime');
   }
@@ -208,8 +219,14 @@ export class Event {
   }
 }
 
+function checkStream(op: string, value: unknown): void {
+  if (!(value instanceof Stream)) throw unexpected(op, 'the stream', 'a cuda.Stream', value);
+}
+
 /** Runs `fn` with `s` as the stream that ops of its device go to. @throws ArgumentError for async functions. FreedError for a disposed stream */
 export function stream<T>(s: Stream, fn: () => T): T {
+  checkStream('cuda.stream', s);
+  checkFunction('cuda.stream', 'fn', fn);
   const before = s.device.currentStream;
   s.device.currentStream = s.id;
   let result: T;

@@ -5,6 +5,7 @@ import { dispatch } from '../core/dispatch.js';
 import type { DType } from '../core/dtype.js';
 import { ArgumentError, AutogradError, CompileError, InPlaceError } from '../core/errors.js';
 import { defineOp, type Op, type OutputMeta, opByName } from '../core/op.js';
+import { checkFunction, optionsOf, shown, unexpected } from '../core/options.js';
 import { scope } from '../core/scope.js';
 import { checkSizes, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
@@ -58,8 +59,11 @@ export interface CustomOp<A extends readonly unknown[], R extends OpResult> {
  *   backward: (ctx, g) => [g?.mul(ctx.k as number), null],
  * });
  */
-export function customOp<A extends readonly unknown[], R extends OpResult>(name: string, { mutatesArgs = [] }: CustomOpOptions, fn: (...args: A) => R): CustomOp<A, R> {
-  if (!/^[\w.]+::[\w.]+$/.test(name)) throw new ArgumentError(`customOp: expected a name such as "mylib::scaled", got ${JSON.stringify(name)}`, { name });
+export function customOp<A extends readonly unknown[], R extends OpResult>(name: string, options: CustomOpOptions, fn: (...args: A) => R): CustomOp<A, R> {
+  if (typeof name !== 'string' || !/^[\w.]+::[\w.]+$/.test(name)) throw new ArgumentError(`customOp: expected a name such as "mylib::scaled", got ${shown(name)}`, { name });
+  const { mutatesArgs = [] } = optionsOf('customOp', options);
+  if (!Array.isArray(mutatesArgs)) throw unexpected('customOp', 'mutatesArgs', 'an array of positions of arguments', mutatesArgs);
+  checkFunction('customOp', 'fn', fn);
   if (opByName(name) !== undefined) throw new ArgumentError(`customOp: an op named "${name}" is already defined`, { name });
   const bad = mutatesArgs.find((i) => !Number.isInteger(i) || i < 0);
   if (bad !== undefined) throw new ArgumentError(`customOp: mutatesArgs holds positions of arguments, got ${String(bad)}`, { name });
@@ -68,11 +72,13 @@ export function customOp<A extends readonly unknown[], R extends OpResult>(name:
   return Object.assign(call, {
     opName: name,
     registerFake(describe: (...args: A) => OutputDescription | readonly OutputDescription[] | void) {
+      checkFunction(`${name}.registerFake`, 'describe', describe);
       custom.describe = describe;
       return this as unknown as CustomOp<A, R>;
     },
     registerAutograd(rule: AutogradRule<A>) {
       if (mutatesArgs.length > 0) throw new ArgumentError(`${name}: an op that changes its arguments has no gradient; return the results instead`, { name });
+      checkFunction(`${name}.registerAutograd`, 'backward', optionsOf(`${name}.registerAutograd`, rule).backward);
       custom.rule = rule;
       return this as unknown as CustomOp<A, R>;
     },

@@ -1,6 +1,7 @@
 /** The `memory` namespace: what each device's allocator holds, for the CPU as well as for GPUs. */
 import { cpu, type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import type { MemoryHolder } from '../core/errors.js';
+import { checkFlag } from '../core/options.js';
 import { collectGarbage } from '../eager/garbage.js';
 import { recording, setRecording } from '../eager/history.js';
 import { groupHolders, type LiveStorage, liveStorages } from '../eager/holders.js';
@@ -73,5 +74,6 @@ export function snapshot(which: DeviceName | Device = cpu): MemorySnapshot {
  * @see PyTorch `torch.cuda.memory._record_memory_history`
  */
 export function recordHistory(enabled = true): void {
+  checkFlag('memory.recordHistory', 'enabled', enabled);
   setRecording(enabled);
 }

@@ -1,9 +1,10 @@
 /** Activation functions as modules. Those with `inplace` overwrite their input instead of allocating. */
-import { checkNumber, checkOneOf, checkSizesOf, unexpected } from '../core/options.js';
+import { checkNumber, checkOneOf, checkSizesOf, optionsOf, unexpected } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { type GeluApproximate, gelu, softplus } from '../ops/activation.js';
 import { celu, glu, hardshrink, hardtanh, logsigmoid, prelu, softshrink, softsign, tanhshrink, threshold } from '../ops/activation-composites.js';
 import { full } from '../ops/factories.js';
+import { requireTensor } from '../ops/operand.js';
 import { logSoftmax, softmax } from '../ops/softmax.js';
 import type { LayerOptions } from './layers.js';
 import { Module } from './module.js';
@@ -19,8 +20,9 @@ export interface InPlaceOption {
 abstract class InPlaceActivation extends Module {
   readonly inplace: boolean;
 
-  constructor({ inplace = false }: InPlaceOption = {}) {
+  constructor(options: InPlaceOption = {}) {
     super();
+    const { inplace = false } = optionsOf(this.constructor.name, options);
     this.inplace = inplace;
   }
 
@@ -34,6 +36,7 @@ const joined = (...facts: readonly string[]): string => facts.filter((f) => f !=
 /** max(x, 0). */
 export class ReLU extends InPlaceActivation {
   forward(input: Tensor): Tensor {
+    requireTensor(input, 'ReLU');
     return this.inplace ? input.relu_() : input.relu();
   }
 }
@@ -41,6 +44,7 @@ export class ReLU extends InPlaceActivation {
 /** min(max(x, 0), 6). */
 export class ReLU6 extends InPlaceActivation {
   forward(input: Tensor): Tensor {
+    requireTensor(input, 'ReLU6');
     return this.inplace ? input.relu6_() : input.relu6();
   }
 }
@@ -56,6 +60,7 @@ export class LeakyReLU extends InPlaceActivation {
   }
 
   forward(input: Tensor): Tensor {
+    requireTensor(input, 'LeakyReLU');
     const { negativeSlope } = this;
     return this.inplace ? input.leakyRelu_({ negativeSlope }) : input.leakyRelu({ negativeSlope });
   }
@@ -69,11 +74,12 @@ export class LeakyReLU extends InPlaceActivation {
 export class PReLU extends Module {
   weight: Parameter;
 
-  constructor(numParameters = 1, { init = 0.25, ...options }: LayerOptions & { init?: number } = {}) {
+  constructor(numParameters = 1, options: LayerOptions & { init?: number } = {}) {
     super();
+    const { init = 0.25, ...place } = optionsOf('PReLU', options);
     checkSizesOf('PReLU', { numParameters }, 1);
     checkNumber('PReLU', 'init', init);
-    this.weight = new Parameter(full([numParameters], init, options));
+    this.weight = new Parameter(full([numParameters], init, place));
   }
 
   forward(input: Tensor): Tensor {
@@ -96,6 +102,7 @@ export class ELU extends InPlaceActivation {
   }
 
   forward(input: Tensor): Tensor {
+    requireTensor(input, 'ELU');
     const { alpha } = this;
     return this.inplace ? input.elu_({ alpha }) : input.elu({ alpha });
   }
@@ -117,6 +124,7 @@ export class CELU extends InPlaceActivation {
   }
 
   forward(input: Tensor): Tensor {
+    requireTensor(input, 'CELU');
     const { alpha } = this;
     return this.inplace ? input.celu_({ alpha }) : celu(input, { alpha });
   }
@@ -129,6 +137,7 @@ export class CELU extends InPlaceActivation {
 /** The elu that keeps mean 0 and variance 1. */
 export class SELU extends InPlaceActivation {
   forward(input: Tensor): Tensor {
+    requireTensor(input, 'SELU');
     return this.inplace ? input.selu_() : input.selu();
   }
 }
@@ -137,8 +146,9 @@ export class SELU extends InPlaceActivation {
 export class GELU extends Module {
   readonly approximate: GeluApproximate;
 
-  constructor({ approximate = 'none' }: { approximate?: GeluApproximate } = {}) {
+  constructor(options: { approximate?: GeluApproximate } = {}) {
     super();
+    const { approximate = 'none' } = optionsOf('GELU', options);
     checkOneOf('GELU', 'approximate', approximate, ['none', 'tanh']);
     this.approximate = approximate;
   }
@@ -155,6 +165,7 @@ export class GELU extends Module {
 /** x * sigmoid(x). */
 export class SiLU extends InPlaceActivation {
   forward(input: Tensor): Tensor {
+    requireTensor(input, 'SiLU');
     return this.inplace ? input.silu_() : input.silu();
   }
 }
@@ -162,6 +173,7 @@ export class SiLU extends InPlaceActivation {
 /** x tanh(softplus(x)). */
 export class Mish extends InPlaceActivation {
   forward(input: Tensor): Tensor {
+    requireTensor(input, 'Mish');
     return this.inplace ? input.mish_() : input.mish();
   }
 }
@@ -169,6 +181,7 @@ export class Mish extends InPlaceActivation {
 /** Hyperbolic tangent. */
 export class Tanh extends Module {
   forward(input: Tensor): Tensor {
+    requireTensor(input, 'Tanh');
     return input.tanh();
   }
 }
@@ -176,6 +189,7 @@ export class Tanh extends Module {
 /** 1 / (1 + exp(-x)). */
 export class Sigmoid extends Module {
   forward(input: Tensor): Tensor {
+    requireTensor(input, 'Sigmoid');
     return input.sigmoid();
   }
 }
@@ -190,6 +204,7 @@ export class LogSigmoid extends Module {
 /** relu6(x + 3) / 6. */
 export class Hardsigmoid extends InPlaceActivation {
   forward(input: Tensor): Tensor {
+    requireTensor(input, 'Hardsigmoid');
     return this.inplace ? input.hardsigmoid_() : input.hardsigmoid();
   }
 }
@@ -197,6 +212,7 @@ export class Hardsigmoid extends InPlaceActivation {
 /** x relu6(x + 3) / 6. */
 export class Hardswish extends InPlaceActivation {
   forward(input: Tensor): Tensor {
+    requireTensor(input, 'Hardswish');
     return this.inplace ? input.hardswish_() : input.hardswish();
   }
 }
@@ -215,6 +231,7 @@ export class Hardtanh extends InPlaceActivation {
   }
 
   forward(input: Tensor): Tensor {
+    requireTensor(input, 'Hardtanh');
     const { minVal, maxVal } = this;
     return this.inplace ? input.hardtanh_({ minVal, maxVal }) : hardtanh(input, { minVal, maxVal });
   }
@@ -364,6 +381,7 @@ export class Softmax extends AlongDim {
 /** softmax of -x along a dim. */
 export class Softmin extends AlongDim {
   forward(input: Tensor): Tensor {
+    requireTensor(input, 'Softmin');
     return softmax(input.neg(), this.dim);
   }
 }

@@ -1,7 +1,7 @@
 /** Multi-head attention with PyTorch's parameter layout. */
 import { bool } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { checkProbability, checkSizesOf, unexpected } from '../core/options.js';
+import { checkProbability, checkSizesOf, optionsOf, unexpected } from '../core/options.js';
 import { formatShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { scaledDotProductAttention } from '../ops/attention.js';
@@ -56,12 +56,9 @@ export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, valu
   in_proj_bias: Parameter | null;
   out_proj: Linear;
 
-  constructor(
-    embedDim: number,
-    numHeads: number,
-    { dropout: p = 0, bias = true, batchFirst = false, kdim = embedDim, vdim = embedDim, ...options }: MultiheadAttentionOptions = {},
-  ) {
+  constructor(embedDim: number, numHeads: number, options: MultiheadAttentionOptions = {}) {
     super();
+    const { dropout: p = 0, bias = true, batchFirst = false, kdim = embedDim, vdim = embedDim, ...place } = optionsOf('MultiheadAttention', options);
     checkSizesOf('MultiheadAttention', { embedDim, numHeads, kdim, vdim }, 1);
     checkProbability('MultiheadAttention', 'dropout', p);
     if (embedDim % numHeads !== 0) throw new ArgumentError(`MultiheadAttention: ${embedDim} features do not divide into ${numHeads} heads`, { embedDim, numHeads });
@@ -70,7 +67,7 @@ export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, valu
     this.dropout = p;
     this.batchFirst = batchFirst;
     const weight = (rows: number, columns: number): Parameter => {
-      const made = new Parameter(empty([rows, columns], options));
+      const made = new Parameter(empty([rows, columns], place));
       xavierUniform_(made);
       return made;
     };
@@ -80,14 +77,14 @@ export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, valu
       this.k_proj_weight = weight(embedDim, kdim);
       this.v_proj_weight = weight(embedDim, vdim);
     }
-    this.in_proj_bias = bias ? new Parameter(empty([3 * embedDim], options)) : null;
-    this.out_proj = new Linear(embedDim, embedDim, { bias, ...options });
+    this.in_proj_bias = bias ? new Parameter(empty([3 * embedDim], place)) : null;
+    this.out_proj = new Linear(embedDim, embedDim, { bias, ...place });
     if (this.in_proj_bias) constant_(this.in_proj_bias, 0);
     if (this.out_proj.bias) constant_(this.out_proj.bias, 0);
   }
 
   forward(query: Tensor, key: Tensor, value: Tensor, options: MultiheadAttentionCall = {}): [Tensor, Tensor | null] {
-    const { keyPaddingMask = null, attnMask = null, needWeights = true, averageAttnWeights = true, isCausal = false } = options;
+    const { keyPaddingMask = null, attnMask = null, needWeights = true, averageAttnWeights = true, isCausal = false } = optionsOf('MultiheadAttention', options);
     this.checkInputs({ query, key, value });
     const single = query.ndim === 2;
     const batched = single ? [query, key, value].map((t) => t.unsqueeze(this.batchFirst ? 0 : 1)) : [query, key, value];

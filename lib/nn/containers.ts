@@ -1,11 +1,15 @@
 /** Containers of modules and parameters. What they hold are properties named by position or key, as in PyTorch. */
+
 import { ArgumentError } from '../core/errors.js';
+import { checkNumber, listOf, unexpected } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
+import { quoted } from './members.js';
 import { type AnyModule, Module } from './module.js';
 import { Parameter } from './parameter.js';
 
 /** The item at a position; negative ones count from the end. @throws ArgumentError */
 function itemAt<T>(kind: string, list: readonly T[], index: number): T {
+  checkNumber(`${kind}.at`, 'index', index, { whole: true });
   const found = list[index < 0 ? index + list.length : index];
   if (found === undefined) throw new ArgumentError(`${kind}: nothing at ${index}, there are ${list.length}`, { index });
   return found;
@@ -14,8 +18,12 @@ function itemAt<T>(kind: string, list: readonly T[], index: number): T {
 /** Values by name: an object, or pairs (a Map too), which keep the order of names that are whole numbers. */
 export type Named<T> = Readonly<Record<string, T>> | Iterable<readonly [name: string, value: T]>;
 
-function pairsOf<T>(named: Named<T>): readonly (readonly [string, T])[] {
-  return Symbol.iterator in named ? [...(named as Iterable<readonly [string, T]>)] : Object.entries(named);
+function pairsOf<T>(op: string, named: Named<T>): readonly (readonly [string, T])[] {
+  if (typeof named !== 'object' || named === null) throw unexpected(op, 'what it holds', 'an object, or pairs of a name and a value', named);
+  if (!(Symbol.iterator in named)) return Object.entries(named);
+  const pairs = [...(named as Iterable<readonly [string, T]>)];
+  for (const pair of pairs) if (!Array.isArray(pair) || typeof pair[0] !== 'string') throw unexpected(op, 'each item', 'a pair of a name and a value', pair);
+  return pairs;
 }
 
 /** Modules one after another; the first takes the arguments, each next one the result. */
@@ -24,7 +32,7 @@ export class Sequential extends Module {
     super();
     const [first] = modules;
     const isNamed = typeof first === 'object' && first !== null;
-    const named = isNamed ? pairsOf(first as Named<Module>) : (modules as Module[]).map((m, i) => [String(i), m] as const);
+    const named = isNamed ? pairsOf('Sequential', first as Named<Module>) : (modules as Module[]).map((m, i) => [String(i), m] as const);
     for (const [name, module] of named) this.registerModule(name, module);
   }
 
@@ -52,7 +60,7 @@ export class Sequential extends Module {
 
   /** Puts modules at the end. */
   extend(modules: Iterable<Module>): this {
-    for (const module of modules) this.append(module);
+    for (const module of listOf('Sequential.extend', 'modules', 'modules to iterate over', modules)) this.append(module);
     return this;
   }
 
@@ -90,12 +98,13 @@ export class ModuleList<M extends AnyModule = Module> extends Module<never, neve
 
   /** Puts modules at the end. */
   extend(modules: Iterable<M>): this {
-    for (const module of modules) this.append(module);
+    for (const module of listOf('ModuleList', 'modules', 'modules to iterate over', modules)) this.append(module);
     return this;
   }
 
   /** Puts a module before the one at `index`. */
   insert(index: number, module: M): this {
+    checkNumber('ModuleList.insert', 'index', index, { whole: true });
     const list = [...this];
     list.splice(index, 0, module);
     list.forEach((m, i) => this.registerModule(String(i), m));
@@ -126,14 +135,14 @@ export class ModuleDict<M extends AnyModule = Module> extends Module<never, neve
 
   /** Adds or replaces modules. */
   update(modules: Named<M>): this {
-    for (const [name, module] of pairsOf(modules)) this.set(name, module);
+    for (const [name, module] of pairsOf('ModuleDict', modules)) this.set(name, module);
     return this;
   }
 
   /** @throws ArgumentError if there is no such module */
   get(name: string): M {
     const found = this.entries().find(([key]) => key === name);
-    if (found === undefined) throw new ArgumentError(`ModuleDict: no module "${name}"`, { name });
+    if (found === undefined) throw new ArgumentError(`ModuleDict: no module ${quoted(name)}`, { name });
     return found[1];
   }
 
@@ -194,7 +203,7 @@ export class ParameterList extends Module<never, never> {
 
   /** Puts parameters at the end. */
   extend(parameters: Iterable<Tensor>): this {
-    for (const parameter of parameters) this.append(parameter);
+    for (const parameter of listOf('ParameterList', 'parameters', 'tensors to iterate over', parameters)) this.append(parameter);
     return this;
   }
 
@@ -226,14 +235,14 @@ export class ParameterDict extends Module<never, never> {
 
   /** Adds or replaces parameters. */
   update(parameters: Named<Tensor>): this {
-    for (const [name, parameter] of pairsOf(parameters)) this.set(name, parameter);
+    for (const [name, parameter] of pairsOf('ParameterDict', parameters)) this.set(name, parameter);
     return this;
   }
 
   /** @throws ArgumentError if there is no such parameter */
   get(name: string): Parameter {
     const found = this.entries().find(([key]) => key === name);
-    if (found === undefined) throw new ArgumentError(`ParameterDict: no parameter "${name}"`, { name });
+    if (found === undefined) throw new ArgumentError(`ParameterDict: no parameter ${quoted(name)}`, { name });
     return found[1];
   }
 

@@ -2,9 +2,10 @@
 import { noGrad } from '../autograd/grad-mode.js';
 import { float64 } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
-import { checkNumber, checkOneOf, unexpected } from '../core/options.js';
+import { checkNumber, checkOneOf, optionsOf, unexpected } from '../core/options.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
+import { requireTensor } from '../ops/operand.js';
 import { randn } from '../ops/random.js';
 
 /** Activation that follows a layer; decides its gain. */
@@ -29,20 +30,23 @@ export function calculateGain(nonlinearity: Nonlinearity, slope = 0.01): number 
   }
 }
 
-function fans(t: Tensor): { fanIn: number; fanOut: number } {
-  if (t.ndim < 2) throw new ShapeError(`nn.init: fan in and fan out need at least 2 dims, got shape ${formatShape(t.shape)}`, { shape: t.shape });
+function fans(op: string, t: Tensor): { fanIn: number; fanOut: number } {
+  requireTensor(t, op, 't');
+  if (t.ndim < 2) throw new ShapeError(`${op}: fan in and fan out need at least 2 dims, got shape ${formatShape(t.shape)}`, { op, shape: t.shape });
   const receptive = t.shape.slice(2).reduce((a, b) => a * b, 1);
   return { fanIn: (t.shape[1] as number) * receptive, fanOut: (t.shape[0] as number) * receptive };
 }
 
 /** Uniform numbers in [low, high). @throws ArgumentError unless low <= high */
 export function uniform_(t: Tensor, low = 0, high = 1): Tensor {
-  if (!(low <= high)) throw unexpected('nn.init.uniform_', '[low, high)', 'a range', [low, high]);
+  requireTensor(t, 'nn.init.uniform_', 't');
+  checkRange('nn.init.uniform_', '[low, high)', low, high);
   return noGrad(() => t.uniform_(low, high));
 }
 
 /** Normal numbers. @throws ArgumentError for a negative standard deviation */
 export function normal_(t: Tensor, mean = 0, std = 1): Tensor {
+  requireTensor(t, 'nn.init.normal_', 't');
   checkNormal('nn.init.normal_', mean, std);
   return noGrad(() => t.normal_(mean, std));
 }
@@ -52,10 +56,15 @@ function checkNormal(op: string, mean: unknown, std: unknown): void {
   checkNumber(op, 'std', std, { from: 0 });
 }
 
+function checkRange(op: string, name: string, low: unknown, high: unknown): void {
+  if (typeof low !== 'number' || typeof high !== 'number' || !(low <= high)) throw unexpected(op, name, 'a range', [low, high]);
+}
+
 /** Normal numbers, drawn again (by clamping the tails' quantiles) outside [low, high]. */
 export function truncNormal_(t: Tensor, mean = 0, std = 1, low = -2, high = 2): Tensor {
+  requireTensor(t, 'nn.init.truncNormal_', 't');
   checkNormal('nn.init.truncNormal_', mean, std);
-  if (!(low <= high)) throw unexpected('nn.init.truncNormal_', '[low, high]', 'a range', [low, high]);
+  checkRange('nn.init.truncNormal_', '[low, high]', low, high);
   return noGrad(() => {
     t.normal_(mean, std);
     for (let i = 0; i < 8; i++) {
@@ -68,25 +77,43 @@ export function truncNormal_(t: Tensor, mean = 0, std = 1, low = -2, high = 2): 
 
 /** One value everywhere. */
 export function constant_(t: Tensor, value: number): Tensor {
+  return fill('nn.init.constant_', t, value);
+}
+
+function fill(op: string, t: Tensor, value: number): Tensor {
+  requireTensor(t, op, 't');
   return noGrad(() => t.fill_(value));
 }
 
 /** Ones. */
-export const ones_ = (t: Tensor): Tensor => constant_(t, 1);
+export const ones_ = (t: Tensor): Tensor => fill('nn.init.ones_', t, 1);
 /** Zeros. */
-export const zeros_ = (t: Tensor): Tensor => constant_(t, 0);
+export const zeros_ = (t: Tensor): Tensor => fill('nn.init.zeros_', t, 0);
+
+/** Options of Xavier and orthogonal initialisation. */
+export interface GainOptions {
+  /** What values are multiplied by; see {@link calculateGain}. */
+  gain?: number;
+}
+
+function gainOf(op: string, options: GainOptions): number {
+  const { gain = 1 } = optionsOf(op, options);
+  checkNumber(op, 'gain', gain, { from: 0 });
+  return gain;
+}
 
 /** @see Glorot and Bengio, AISTATS 2010 */
-export function xavierUniform_(t: Tensor, { gain = 1 } = {}): Tensor {
-  const { fanIn, fanOut } = fans(t);
+export function xavierUniform_(t: Tensor, options: GainOptions = {}): Tensor {
+  const { fanIn, fanOut } = fans('nn.init.xavierUniform_', t);
+  const gain = gainOf('nn.init.xavierUniform_', options);
   const bound = gain * Math.sqrt(6 / (fanIn + fanOut));
   return uniform_(t, -bound, bound);
 }
 
 /** @see Glorot and Bengio, AISTATS 2010 */
-export function xavierNormal_(t: Tensor, { gain = 1 } = {}): Tensor {
-  const { fanIn, fanOut } = fans(t);
-  return normal_(t, 0, gain * Math.sqrt(2 / (fanIn + fanOut)));
+export function xavierNormal_(t: Tensor, options: GainOptions = {}): Tensor {
+  const { fanIn, fanOut } = fans('nn.init.xavierNormal_', t);
+  return normal_(t, 0, gainOf('nn.init.xavierNormal_', options) * Math.sqrt(2 / (fanIn + fanOut)));
 }
 
 /** Options of Kaiming initialisation. */
@@ -97,25 +124,30 @@ export interface KaimingOptions {
   nonlinearity?: Nonlinearity;
 }
 
-function kaimingStd(t: Tensor, { a = 0, mode = 'fan_in', nonlinearity = 'leaky_relu' }: KaimingOptions): number {
-  checkOneOf('nn.init', 'mode', mode, ['fan_in', 'fan_out']);
-  const fan = mode === 'fan_in' ? fans(t).fanIn : fans(t).fanOut;
+function kaimingStd(op: string, t: Tensor, options: KaimingOptions): number {
+  const { fanIn, fanOut } = fans(op, t);
+  const { a = 0, mode = 'fan_in', nonlinearity = 'leaky_relu' } = optionsOf(op, options);
+  checkNumber(op, 'a', a);
+  checkOneOf(op, 'mode', mode, ['fan_in', 'fan_out']);
+  const fan = mode === 'fan_in' ? fanIn : fanOut;
   return fan === 0 ? 0 : calculateGain(nonlinearity, a) / Math.sqrt(fan);
 }
 
 /** @see He et al., arXiv:1502.01852 */
 export function kaimingUniform_(t: Tensor, options: KaimingOptions = {}): Tensor {
-  const bound = Math.sqrt(3) * kaimingStd(t, options);
+  const bound = Math.sqrt(3) * kaimingStd('nn.init.kaimingUniform_', t, options);
   return uniform_(t, -bound, bound);
 }
 
 /** @see He et al., arXiv:1502.01852 */
 export function kaimingNormal_(t: Tensor, options: KaimingOptions = {}): Tensor {
-  return normal_(t, 0, kaimingStd(t, options));
+  return normal_(t, 0, kaimingStd('nn.init.kaimingNormal_', t, options));
 }
 
 /** The identity matrix. */
 export function eye_(t: Tensor): Tensor {
+  requireTensor(t, 'nn.init.eye_', 't');
+  if (t.ndim !== 2) throw new ShapeError(`nn.init.eye_: expected a matrix, got shape ${formatShape(t.shape)}`, { shape: t.shape });
   return noGrad(() => {
     t.zero_();
     t.diagonal().fill_(1);
@@ -129,7 +161,9 @@ export function eye_(t: Tensor): Tensor {
  * @throws ShapeError for fewer than two dims
  * @see Saxe et al., arXiv:1312.6120
  */
-export function orthogonal_(t: Tensor, { gain = 1 } = {}): Tensor {
+export function orthogonal_(t: Tensor, options: GainOptions = {}): Tensor {
+  requireTensor(t, 'nn.init.orthogonal_', 't');
+  const gain = gainOf('nn.init.orthogonal_', options);
   if (t.ndim < 2) throw new ShapeError(`nn.init.orthogonal_: expected at least 2 dims, got shape ${formatShape(t.shape)}`, { shape: t.shape });
   return noGrad(() => {
     const rows = t.size(0);

@@ -2,12 +2,13 @@
 import type { Device, DeviceName } from '../core/device.js';
 import type { DType } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { checkNumber, checkProbability, checkSizesOf, unexpected } from '../core/options.js';
+import { checkLimit, checkNumber, checkProbability, checkSizesOf, optionsOf, unexpected } from '../core/options.js';
 import { formatShape, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { empty } from '../ops/factories.js';
 import { embedding } from '../ops/indexing.js';
 import { linear } from '../ops/matmul.js';
+import { requireTensor } from '../ops/operand.js';
 import { bilinear, cosineSimilarity, pairwiseDistance } from '../ops/products.js';
 import { dropout } from '../ops/random.js';
 import { kaimingUniform_, normal_, uniform_, zeros_ } from './init.js';
@@ -32,13 +33,14 @@ export class Linear extends Module {
   weight: Parameter;
   bias: Parameter | null;
 
-  constructor(inFeatures: number, outFeatures: number, { bias = true, ...options }: LayerOptions & { bias?: boolean } = {}) {
+  constructor(inFeatures: number, outFeatures: number, options: LayerOptions & { bias?: boolean } = {}) {
     super();
+    const { bias = true, ...place } = optionsOf('Linear', options);
     checkSizesOf('Linear', { inFeatures, outFeatures });
     this.inFeatures = inFeatures;
     this.outFeatures = outFeatures;
-    this.weight = makeParameter([outFeatures, inFeatures], options);
-    this.bias = bias ? makeParameter([outFeatures], options) : null;
+    this.weight = makeParameter([outFeatures, inFeatures], place);
+    this.bias = bias ? makeParameter([outFeatures], place) : null;
     this.resetParameters();
   }
 
@@ -66,15 +68,16 @@ export class Bilinear extends Module<[input1: Tensor, input2: Tensor]> {
   weight: Parameter;
   bias: Parameter | null;
 
-  constructor(in1Features: number, in2Features: number, outFeatures: number, { bias = true, ...options }: LayerOptions & { bias?: boolean } = {}) {
+  constructor(in1Features: number, in2Features: number, outFeatures: number, options: LayerOptions & { bias?: boolean } = {}) {
     super();
+    const { bias = true, ...place } = optionsOf('Bilinear', options);
     checkSizesOf('Bilinear', { in1Features }, 1);
     checkSizesOf('Bilinear', { in2Features, outFeatures });
     this.in1Features = in1Features;
     this.in2Features = in2Features;
     this.outFeatures = outFeatures;
-    this.weight = makeParameter([outFeatures, in1Features, in2Features], options);
-    this.bias = bias ? makeParameter([outFeatures], options) : null;
+    this.weight = makeParameter([outFeatures, in1Features, in2Features], place);
+    this.bias = bias ? makeParameter([outFeatures], place) : null;
     this.resetParameters();
   }
 
@@ -108,20 +111,23 @@ export class Embedding extends Module {
   weight: Parameter;
 
   /** @throws ArgumentError for a padding index out of range */
-  constructor(numEmbeddings: number, embeddingDim: number, { paddingIdx = null, ...options }: EmbeddingOptions = {}) {
+  constructor(numEmbeddings: number, embeddingDim: number, options: EmbeddingOptions = {}) {
     super();
+    const { paddingIdx = null, ...place } = optionsOf('Embedding', options);
     checkSizesOf('Embedding', { numEmbeddings, embeddingDim });
     if (paddingIdx !== null && !(Number.isInteger(paddingIdx) && paddingIdx >= -numEmbeddings && paddingIdx < numEmbeddings))
       throw new ArgumentError(`Embedding: paddingIdx ${paddingIdx} is out of range for ${numEmbeddings} rows`, { paddingIdx, numEmbeddings });
     this.numEmbeddings = numEmbeddings;
     this.embeddingDim = embeddingDim;
     this.paddingIdx = paddingIdx !== null && paddingIdx < 0 ? paddingIdx + numEmbeddings : paddingIdx;
-    this.weight = makeParameter([numEmbeddings, embeddingDim], options);
+    this.weight = makeParameter([numEmbeddings, embeddingDim], place);
     this.resetParameters();
   }
 
   /** A layer over a table that is there already (and by default stays as it is). @throws ShapeError unless it is a matrix */
-  static fromPretrained(embeddings: Tensor, { freeze = true, paddingIdx = null }: { freeze?: boolean; paddingIdx?: number | null } = {}): Embedding {
+  static fromPretrained(embeddings: Tensor, options: { freeze?: boolean; paddingIdx?: number | null } = {}): Embedding {
+    const { freeze = true, paddingIdx = null } = optionsOf('Embedding.fromPretrained', options);
+    requireTensor(embeddings, 'Embedding.fromPretrained', 'embeddings');
     if (embeddings.ndim !== 2) throw new ShapeError(`Embedding: expected a matrix, got shape ${formatShape(embeddings.shape)}`, { shape: embeddings.shape });
     const [rows, columns] = embeddings.shape as [number, number];
     const layer = new Embedding(rows, columns, { paddingIdx, dtype: embeddings.dtype, device: embeddings.device });
@@ -185,6 +191,7 @@ export class Flatten extends Module {
   }
 
   forward(input: Tensor): Tensor {
+    requireTensor(input, 'Flatten');
     return input.flatten(this.startDim, this.endDim);
   }
 
@@ -208,6 +215,7 @@ export class Unflatten extends Module {
   }
 
   forward(input: Tensor): Tensor {
+    requireTensor(input, 'Unflatten');
     return input.unflatten(this.dim, this.unflattenedSize);
   }
 
@@ -221,8 +229,9 @@ export class CosineSimilarity extends Module<[x1: Tensor, x2: Tensor]> {
   readonly dim: number;
   readonly eps: number;
 
-  constructor({ dim = 1, eps = 1e-8 }: { dim?: number; eps?: number } = {}) {
+  constructor(options: { dim?: number; eps?: number } = {}) {
     super();
+    const { dim = 1, eps = 1e-8 } = optionsOf('CosineSimilarity', options);
     checkNumber('CosineSimilarity', 'dim', dim, { whole: true });
     checkNumber('CosineSimilarity', 'eps', eps);
     this.dim = dim;
@@ -240,8 +249,8 @@ export class PairwiseDistance extends Module<[x1: Tensor, x2: Tensor]> {
 
   constructor(options: { p?: number; eps?: number; keepdim?: boolean } = {}) {
     super();
-    const { p = 2, eps = 1e-6 } = options;
-    if (typeof p !== 'number' || Number.isNaN(p)) throw unexpected('PairwiseDistance', 'p', 'a number', p);
+    const { p = 2, eps = 1e-6 } = optionsOf('PairwiseDistance', options);
+    checkLimit('PairwiseDistance', 'p', p);
     checkNumber('PairwiseDistance', 'eps', eps);
     this.options = options;
   }

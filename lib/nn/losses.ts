@@ -1,5 +1,5 @@
 /** Losses as modules; each has the options of the function of its name. */
-import { checkNumber, checkOneOf, type NumberRule, unexpected } from '../core/options.js';
+import { checkNumber, checkOneOf, type NumberRule, optionsOf, unexpected } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import {
   binaryCrossEntropyWithLogits,
@@ -69,8 +69,9 @@ abstract class Loss<O extends object, Args extends readonly unknown[] = Pair> ex
 export class CrossEntropyLoss extends Loss<Omit<CrossEntropyOptions, 'weight'>> {
   declare weight: Tensor | null;
 
-  constructor({ weight = null, ...options }: CrossEntropyOptions = {}) {
-    super(options);
+  constructor(options: CrossEntropyOptions = {}) {
+    const { weight = null, ...rest } = optionsOf('CrossEntropyLoss', options);
+    super(rest);
     this.registerBuffer('weight', weight);
   }
 
@@ -83,8 +84,9 @@ export class CrossEntropyLoss extends Loss<Omit<CrossEntropyOptions, 'weight'>> 
 export class NLLLoss extends Loss<Omit<NllLossOptions, 'weight'>> {
   declare weight: Tensor | null;
 
-  constructor({ weight = null, ...options }: NllLossOptions = {}) {
-    super(options);
+  constructor(options: NllLossOptions = {}) {
+    const { weight = null, ...rest } = optionsOf('NLLLoss', options);
+    super(rest);
     this.registerBuffer('weight', weight);
   }
 
@@ -97,8 +99,9 @@ export class NLLLoss extends Loss<Omit<NllLossOptions, 'weight'>> {
 export class BCELoss extends Loss<LossOptions> {
   declare weight: Tensor | null;
 
-  constructor({ weight = null, ...options }: BinaryCrossEntropyOptions = {}) {
-    super(options);
+  constructor(options: BinaryCrossEntropyOptions = {}) {
+    const { weight = null, ...rest } = optionsOf('BCELoss', options);
+    super(rest);
     this.registerBuffer('weight', weight);
   }
 
@@ -112,8 +115,9 @@ export class BCEWithLogitsLoss extends Loss<LossOptions> {
   declare weight: Tensor | null;
   declare pos_weight: Tensor | null;
 
-  constructor({ weight = null, posWeight = null, ...options }: LogitsLossOptions = {}) {
-    super(options);
+  constructor(options: LogitsLossOptions = {}) {
+    const { weight = null, posWeight = null, ...rest } = optionsOf('BCEWithLogitsLoss', options);
+    super(rest);
     this.registerBuffer('weight', weight);
     this.registerBuffer('pos_weight', posWeight);
   }

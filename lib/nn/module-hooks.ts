@@ -2,6 +2,7 @@
 import { Function as AutogradFunction, type FunctionContext } from '../autograd/function.js';
 import { isGradEnabled } from '../autograd/grad-mode.js';
 import type { HookHandle, Node } from '../autograd/node.js';
+import { checkFunction, optionsOf } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
 import { moduleWatch } from '../core/watch.js';
 import { callLocated } from './locate-error.js';
@@ -43,7 +44,9 @@ export function makeHooks(): ModuleHooks {
 
 let nextId = 0;
 
-export function addHook<F>(hooks: Hooks<F>, hook: F, { prepend = false }: HookOptions = {}): HookHandle {
+export function addHook<F>(hooks: Hooks<F>, hook: F, options: HookOptions = {}): HookHandle {
+  checkFunction('registering a hook', 'hook', hook);
+  const { prepend = false } = optionsOf('registering a hook', options);
   const id = nextId++;
   const later = prepend ? [...hooks] : [];
   if (prepend) hooks.clear();

@@ -9,12 +9,13 @@ import type { Device, DeviceName } from '../core/device.js';
 import { bfloat16, DType, float16, float32, float64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { keep } from '../core/keep.js';
+import { checkFunction, checkNumber, optionsOf, unexpected } from '../core/options.js';
 import { swapData } from '../core/swap-data.js';
 import { setGrad, Tensor } from '../core/tensor.js';
 import { moduleWatch } from '../core/watch.js';
 import { describe, requireTensor } from '../ops/operand.js';
 import { describeModule } from './describe.js';
-import { members, setMember } from './members.js';
+import { members, quoted, setMember } from './members.js';
 import {
   addHook,
   type BackwardHook,
@@ -36,6 +37,12 @@ export type AnyModule = Module<never, unknown>;
 export interface ModuleTarget {
   dtype?: DType;
   device?: DeviceName | Device;
+}
+
+/** Options of the walks over parameters and buffers. */
+export interface WalkOptions {
+  /** Those of modules below, too. */
+  recurse?: boolean;
 }
 
 export interface Module<Args extends readonly unknown[] = [input: Tensor], Result = Tensor> {
@@ -94,8 +101,9 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   abstract forward(...args: Args): Result;
 
   /** Adds a tensor that is part of the state but not trained; with `persistent: false` it is left out of the state dict. */
-  registerBuffer(name: string, tensor: Tensor | null, { persistent = true } = {}): void {
-    if (tensor !== null) requireTensor(tensor, 'registerBuffer', name);
+  registerBuffer(name: string, tensor: Tensor | null, options: { persistent?: boolean } = {}): void {
+    const { persistent = true } = optionsOf('registerBuffer', options);
+    if (tensor !== null) requireTensor(tensor, 'registerBuffer', quoted(name));
     if (tensor !== null) keep(tensor);
     setMember(this, name, tensor);
     this.bufferNames.set(name, persistent);
@@ -104,7 +112,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   /** Adds a parameter by name, as assigning the property does. */
   registerParameter(name: string, parameter: Parameter | null): void {
     if (parameter !== null && !(parameter instanceof Parameter))
-      throw new ArgumentError(`registerParameter: expected "${name}" to be an nn.Parameter or null, got ${describe(parameter)}`, { name });
+      throw new ArgumentError(`registerParameter: expected ${quoted(name)} to be an nn.Parameter or null, got ${describe(parameter)}`, { name });
     setMember(this, name, parameter);
   }
 
@@ -113,7 +121,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
    * JavaScript puts such properties first.
    */
   registerModule(name: string, module: AnyModule): void {
-    if (!(module instanceof Module)) throw new ArgumentError(`registerModule: expected "${name}" to be a module, got ${describe(module)}`, { name });
+    if (!(module instanceof Module)) throw new ArgumentError(`registerModule: expected ${quoted(name)} to be a module, got ${describe(module)}`, { name });
     setMember(this, name, module);
   }
 
@@ -133,6 +141,8 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 
   /** This module and all below, each once, with dotted paths; this one's is the prefix. */
   *namedModules(prefix = '', seen: Set<AnyModule> = new Set()): Generator<[string, AnyModule]> {
+    if (typeof prefix !== 'string') throw unexpected('namedModules', 'prefix', 'a string', prefix);
+    if (!(seen instanceof Set)) throw unexpected('namedModules', 'seen', 'a set of modules', seen);
     if (seen.has(this)) return;
     seen.add(this);
     yield [prefix, this];
@@ -144,7 +154,8 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   }
 
   /** Parameters with dotted names, each once (a shared one under its first name). */
-  *namedParameters(prefix = '', { recurse = true, removeDuplicate = true } = {}): Generator<[string, Parameter]> {
+  *namedParameters(prefix = '', options: WalkOptions & { removeDuplicate?: boolean } = {}): Generator<[string, Parameter]> {
+    const { recurse = true, removeDuplicate = true } = optionsOf('namedParameters', options);
     const seen = new Set<Tensor>();
     for (const [path, module] of recurse ? this.namedModules(prefix) : [[prefix, this] as const]) {
       for (const [name, value] of members(module)) {
@@ -155,12 +166,13 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     }
   }
 
-  *parameters({ recurse = true } = {}): Generator<Parameter> {
-    for (const [, parameter] of this.namedParameters('', { recurse })) yield parameter;
+  *parameters(options: WalkOptions = {}): Generator<Parameter> {
+    for (const [, parameter] of this.namedParameters('', options)) yield parameter;
   }
 
   /** Buffers with dotted names. */
-  *namedBuffers(prefix = '', { recurse = true } = {}): Generator<[string, Tensor]> {
+  *namedBuffers(prefix = '', options: WalkOptions = {}): Generator<[string, Tensor]> {
+    const { recurse = true } = optionsOf('namedBuffers', options);
     const seen = new Set<Tensor>();
     for (const [path, module] of recurse ? this.namedModules(prefix) : [[prefix, this] as const]) {
       for (const name of module.bufferNames.keys()) {
@@ -172,12 +184,13 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     }
   }
 
-  *buffers({ recurse = true } = {}): Generator<Tensor> {
-    for (const [, buffer] of this.namedBuffers('', { recurse })) yield buffer;
+  *buffers(options: WalkOptions = {}): Generator<Tensor> {
+    for (const [, buffer] of this.namedBuffers('', options)) yield buffer;
   }
 
   /** The module at a dotted path; say which kind it is to call it. @throws ArgumentError if there is none */
   getSubmodule<M extends AnyModule = Module>(path: string): M {
+    if (typeof path !== 'string') throw unexpected('getSubmodule', 'path', 'a string', path);
     let module: AnyModule = this;
     for (const name of path === '' ? [] : path.split('.')) {
       const next = valueAt(module, name);
@@ -204,12 +217,14 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   }
 
   private ownerOf(path: string): [AnyModule, string] {
+    if (typeof path !== 'string') throw unexpected('getParameter and getBuffer', 'path', 'a string', path);
     const dot = path.lastIndexOf('.');
     return [this.getSubmodule<AnyModule>(dot < 0 ? '' : path.slice(0, dot)), path.slice(dot + 1)];
   }
 
   /** Parameters and persistent buffers by dotted name, sharing memory with the module. */
-  stateDict({ prefix = '', keepVars = false }: StateDictOptions = {}): StateDict {
+  stateDict(options: StateDictOptions = {}): StateDict {
+    const { prefix = '', keepVars = false } = optionsOf('stateDict', options);
     return collectState(this, prefix, keepVars);
   }
 
@@ -218,7 +233,8 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
    *
    * @throws CheckpointError listing missing and unexpected names (unless `strict` is false) and wrong shapes
    */
-  loadStateDict(state: StateDict | ReadonlyMap<string, Tensor>, { strict = true } = {}): LoadResult {
+  loadStateDict(state: StateDict | ReadonlyMap<string, Tensor>, options: { strict?: boolean } = {}): LoadResult {
+    const { strict = true } = optionsOf('loadStateDict', options);
     return loadState(this, state, strict);
   }
 
@@ -250,6 +266,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 
   /** Moves the module to a CUDA device. @throws DeviceError */
   cuda(index = 0): this {
+    checkNumber('cuda', 'index', index, { from: 0, to: 999, whole: true });
     return this.to(`cuda:${index}`);
   }
 
@@ -276,7 +293,8 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   }
 
   /** Drops the gradients of all parameters, or sets them to zero. */
-  zeroGrad({ setToNone = true } = {}): void {
+  zeroGrad(options: { setToNone?: boolean } = {}): void {
+    const { setToNone = true } = optionsOf('zeroGrad', options);
     for (const parameter of this.parameters()) {
       if (setToNone) setGrad(parameter, null);
       else parameter.gradTensor?.detach().zero_();
@@ -285,6 +303,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 
   /** Calls `fn` on every module, children first. */
   apply(fn: (module: AnyModule) => void): this {
+    checkFunction('apply', 'fn', fn);
     for (const child of this.children()) child.apply(fn);
     fn(this);
     return this;
@@ -351,6 +370,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 
 function moduleTarget(target: DType | DeviceName | Device | ModuleTarget): ModuleTarget {
   if (target instanceof DType) return { dtype: target };
+  if (target === null || (typeof target !== 'string' && typeof target !== 'object')) throw unexpected('to', 'target', 'a dtype, a device, or an object of both', target);
   if (typeof target === 'string' || 'code' in target) return { device: target as DeviceName | Device };
   return target;
 }

@@ -3,7 +3,7 @@
 import { noGrad } from '../autograd/grad-mode.js';
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { checkNumber, checkSizesOf } from '../core/options.js';
+import { checkNumber, checkSizesOf, optionsOf } from '../core/options.js';
 import { formatShape, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { ones, zeros } from '../ops/factories.js';
@@ -36,13 +36,14 @@ export class LayerNorm extends Module {
   weight: Parameter | null;
   bias: Parameter | null;
 
-  constructor(normalizedShape: number | Shape, { eps = 1e-5, elementwiseAffine = true, bias = true, ...options }: LayerNormOptions = {}) {
+  constructor(normalizedShape: number | Shape, options: LayerNormOptions = {}) {
     super();
+    const { eps = 1e-5, elementwiseAffine = true, bias = true, ...place } = optionsOf('LayerNorm', options);
     this.normalizedShape = checkShape('LayerNorm', normalizedShape);
     checkNumber('LayerNorm', 'eps', eps);
     this.eps = eps;
-    this.weight = elementwiseAffine ? makeParameter(this.normalizedShape, options) : null;
-    this.bias = elementwiseAffine && bias ? makeParameter(this.normalizedShape, options) : null;
+    this.weight = elementwiseAffine ? makeParameter(this.normalizedShape, place) : null;
+    this.bias = elementwiseAffine && bias ? makeParameter(this.normalizedShape, place) : null;
     this.resetParameters();
   }
 
@@ -74,12 +75,13 @@ export class RMSNorm extends Module {
   readonly eps: number | null;
   weight: Parameter | null;
 
-  constructor(normalizedShape: number | Shape, { eps = null, elementwiseAffine = true, ...options }: RMSNormOptions = {}) {
+  constructor(normalizedShape: number | Shape, options: RMSNormOptions = {}) {
     super();
+    const { eps = null, elementwiseAffine = true, ...place } = optionsOf('RMSNorm', options);
     this.normalizedShape = checkShape('RMSNorm', normalizedShape);
     if (eps !== null) checkNumber('RMSNorm', 'eps', eps);
     this.eps = eps;
-    this.weight = elementwiseAffine ? makeParameter(this.normalizedShape, options) : null;
+    this.weight = elementwiseAffine ? makeParameter(this.normalizedShape, place) : null;
     this.resetParameters();
   }
 
@@ -106,8 +108,9 @@ export class GroupNorm extends Module {
   bias: Parameter | null;
 
   /** @throws ArgumentError if the channels do not divide into the groups */
-  constructor(numGroups: number, numChannels: number, { eps = 1e-5, affine = true, ...options }: LayerOptions & { eps?: number; affine?: boolean } = {}) {
+  constructor(numGroups: number, numChannels: number, options: LayerOptions & { eps?: number; affine?: boolean } = {}) {
     super();
+    const { eps = 1e-5, affine = true, ...place } = optionsOf('GroupNorm', options);
     checkSizesOf('GroupNorm', { numGroups }, 1);
     checkSizesOf('GroupNorm', { numChannels });
     checkNumber('GroupNorm', 'eps', eps);
@@ -115,8 +118,8 @@ export class GroupNorm extends Module {
     this.numGroups = numGroups;
     this.numChannels = numChannels;
     this.eps = eps;
-    this.weight = affine ? makeParameter([numChannels], options) : null;
-    this.bias = affine ? makeParameter([numChannels], options) : null;
+    this.weight = affine ? makeParameter([numChannels], place) : null;
+    this.bias = affine ? makeParameter([numChannels], place) : null;
     this.resetParameters();
   }
 
@@ -155,19 +158,20 @@ export class BatchNorm1d extends Module {
   declare running_var: Tensor | null;
   declare num_batches_tracked: Tensor | null;
 
-  constructor(numFeatures: number, { eps = 1e-5, momentum = 0.1, affine = true, trackRunningStats = true, ...options }: BatchNormLayerOptions = {}) {
+  constructor(numFeatures: number, options: BatchNormLayerOptions = {}) {
     super();
+    const { eps = 1e-5, momentum = 0.1, affine = true, trackRunningStats = true, ...place } = optionsOf('BatchNorm1d', options);
     checkSizesOf('BatchNorm1d', { numFeatures });
     checkNumber('BatchNorm1d', 'eps', eps);
     if (momentum !== null) checkNumber('BatchNorm1d', 'momentum', momentum);
     this.numFeatures = numFeatures;
     this.eps = eps;
     this.momentum = momentum;
-    this.weight = affine ? makeParameter([numFeatures], options) : null;
-    this.bias = affine ? makeParameter([numFeatures], options) : null;
-    this.registerBuffer('running_mean', trackRunningStats ? zeros([numFeatures], options) : null);
-    this.registerBuffer('running_var', trackRunningStats ? ones([numFeatures], options) : null);
-    this.registerBuffer('num_batches_tracked', trackRunningStats ? zeros([], { ...options, dtype: int64 }) : null);
+    this.weight = affine ? makeParameter([numFeatures], place) : null;
+    this.bias = affine ? makeParameter([numFeatures], place) : null;
+    this.registerBuffer('running_mean', trackRunningStats ? zeros([numFeatures], place) : null);
+    this.registerBuffer('running_var', trackRunningStats ? ones([numFeatures], place) : null);
+    this.registerBuffer('num_batches_tracked', trackRunningStats ? zeros([], { ...place, dtype: int64 }) : null);
     this.resetParameters();
   }
 

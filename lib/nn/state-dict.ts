@@ -1,8 +1,10 @@
 /** Collecting and loading the state of modules. */
 import { noGrad } from '../autograd/grad-mode.js';
 import { CheckpointError } from '../core/errors.js';
+import { unexpected } from '../core/options.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
+import { requireTensor } from '../ops/operand.js';
 import { members } from './members.js';
 import type { AnyModule } from './module.js';
 import { Parameter } from './parameter.js';
@@ -46,7 +48,9 @@ export function collectState(module: AnyModule, prefix: string, keepVars: boolea
 const listed = (names: readonly string[], tensors: ReadonlyMap<string, Tensor>): string => names.map((n) => `${n} ${formatShape((tensors.get(n) as Tensor).shape)}`).join(', ');
 
 export function loadState(module: AnyModule, given: StateDict | ReadonlyMap<string, Tensor>, strict: boolean): LoadResult {
+  if (typeof given !== 'object' || given === null) throw unexpected('loadStateDict', 'state', 'an object or a map of tensors by name', given);
   const state = given instanceof Map ? (given as ReadonlyMap<string, Tensor>) : new Map(Object.entries(given));
+  for (const [name, t] of state) requireTensor(t, 'loadStateDict', String(name));
   const own = new Map(stateEntries(module));
   const missingKeys = [...own.keys()].filter((k) => !state.has(k));
   const unexpectedKeys = [...state.keys()].filter((k) => !own.has(k));

@@ -1,11 +1,12 @@
 /** The transformer of "Attention is all you need", numerically PyTorch's given the same weights. */
 import { float32 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
-import { checkOneOf, checkSizesOf } from '../core/options.js';
+import { checkOneOf, checkSizesOf, optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { gelu, relu } from '../ops/activation.js';
 import { full, type TensorOptions } from '../ops/factories.js';
 import { triu } from '../ops/join.js';
+import { requireTensor } from '../ops/operand.js';
 import { MultiheadAttention } from './attention.js';
 import { ModuleList } from './containers.js';
 import { xavierUniform_ } from './init.js';
@@ -40,18 +41,10 @@ interface Settings {
   linear: { bias: boolean } & LayerOptions;
 }
 
-function settingsOf({
-  dimFeedforward = 2048,
-  dropout = 0.1,
-  activation = 'relu',
-  layerNormEps = 1e-5,
-  batchFirst = false,
-  normFirst = false,
-  bias = true,
-  ...place
-}: TransformerLayerOptions): Settings {
-  checkSizesOf('TransformerLayer', { dimFeedforward });
-  if (typeof activation !== 'function') checkOneOf('TransformerLayer', 'activation', activation, Object.keys(activations));
+function settingsOf(op: string, options: TransformerLayerOptions): Settings {
+  const { dimFeedforward = 2048, dropout = 0.1, activation = 'relu', layerNormEps = 1e-5, batchFirst = false, normFirst = false, bias = true, ...place } = optionsOf(op, options);
+  checkSizesOf(op, { dimFeedforward });
+  if (typeof activation !== 'function') checkOneOf(op, 'activation', activation, Object.keys(activations));
   return {
     dimFeedforward,
     dropout,
@@ -85,7 +78,7 @@ export class TransformerEncoderLayer extends Module<[src: Tensor, masks?: Encode
 
   constructor(dModel: number, nhead: number, options: TransformerLayerOptions = {}) {
     super();
-    const s = settingsOf(options);
+    const s = settingsOf('TransformerEncoderLayer', options);
     this.self_attn = new MultiheadAttention(dModel, nhead, s.attention);
     this.linear1 = new Linear(dModel, s.dimFeedforward, s.linear);
     this.dropout = new Dropout(s.dropout);
@@ -99,6 +92,8 @@ export class TransformerEncoderLayer extends Module<[src: Tensor, masks?: Encode
   }
 
   forward(src: Tensor, masks: EncoderMasks = {}): Tensor {
+    requireTensor(src, 'TransformerEncoderLayer', 'src');
+    optionsOf('TransformerEncoderLayer', masks);
     if (this.normFirst) {
       const x = src.add(this.attend(this.norm1(src), masks));
       return x.add(this.feedForward(this.norm2(x)));
@@ -145,7 +140,7 @@ export class TransformerDecoderLayer extends Module<[tgt: Tensor, memory: Tensor
 
   constructor(dModel: number, nhead: number, options: TransformerLayerOptions = {}) {
     super();
-    const s = settingsOf(options);
+    const s = settingsOf('TransformerDecoderLayer', options);
     this.self_attn = new MultiheadAttention(dModel, nhead, s.attention);
     this.multihead_attn = new MultiheadAttention(dModel, nhead, s.attention);
     this.linear1 = new Linear(dModel, s.dimFeedforward, s.linear);
@@ -162,6 +157,9 @@ export class TransformerDecoderLayer extends Module<[tgt: Tensor, memory: Tensor
   }
 
   forward(tgt: Tensor, memory: Tensor, masks: DecoderMasks = {}): Tensor {
+    requireTensor(tgt, 'TransformerDecoderLayer', 'tgt');
+    requireTensor(memory, 'TransformerDecoderLayer', 'memory');
+    optionsOf('TransformerDecoderLayer', masks);
     if (this.normFirst) {
       let x = tgt.add(this.attend(this.norm1(tgt), masks));
       x = x.add(this.attendMemory(this.norm2(x), memory, masks));
@@ -256,20 +254,23 @@ export class Transformer extends Module<[src: Tensor, tgt: Tensor, masks?: Trans
   decoder: TransformerDecoder;
   readonly dModel: number;
 
-  constructor({ dModel = 512, nhead = 8, numEncoderLayers = 6, numDecoderLayers = 6, ...options }: TransformerOptions = {}) {
+  constructor(options: TransformerOptions = {}) {
     super();
-    const norm = (): LayerNorm => new LayerNorm(dModel, settingsOf(options).norm);
-    this.encoder = new TransformerEncoder(() => new TransformerEncoderLayer(dModel, nhead, options), numEncoderLayers, norm());
-    this.decoder = new TransformerDecoder(() => new TransformerDecoderLayer(dModel, nhead, options), numDecoderLayers, norm());
+    const { dModel = 512, nhead = 8, numEncoderLayers = 6, numDecoderLayers = 6, ...place } = optionsOf('Transformer', options);
+    const norm = (): LayerNorm => new LayerNorm(dModel, settingsOf('Transformer', place).norm);
+    this.encoder = new TransformerEncoder(() => new TransformerEncoderLayer(dModel, nhead, place), numEncoderLayers, norm());
+    this.decoder = new TransformerDecoder(() => new TransformerDecoderLayer(dModel, nhead, place), numDecoderLayers, norm());
     this.dModel = dModel;
     for (const p of this.parameters()) if (p.ndim > 1) xavierUniform_(p);
   }
 
   forward(src: Tensor, tgt: Tensor, masks: TransformerMasks = {}): Tensor {
+    requireTensor(src, 'Transformer', 'src');
+    requireTensor(tgt, 'Transformer', 'tgt');
     if (src.shape[src.ndim - 1] !== this.dModel || tgt.shape[tgt.ndim - 1] !== this.dModel) {
       throw new ArgumentError(`Transformer: the last size of src and tgt must be dModel = ${this.dModel}, got ${src.shape[src.ndim - 1]} and ${tgt.shape[tgt.ndim - 1]}`);
     }
-    const { srcMask = null, srcKeyPaddingMask = null, srcIsCausal = false } = masks;
+    const { srcMask = null, srcKeyPaddingMask = null, srcIsCausal = false } = optionsOf('Transformer', masks);
     const memory = this.encoder(src, { srcMask, srcKeyPaddingMask, isCausal: srcIsCausal });
     return this.decoder(tgt, memory, masks);
   }

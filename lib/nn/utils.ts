@@ -1,10 +1,11 @@
 /** Gradient clipping, and parameters as one vector. */
 import { noGrad } from '../autograd/grad-mode.js';
 import { ArgumentError, AutogradError, ShapeError } from '../core/errors.js';
-import { unexpected } from '../core/options.js';
+import { checkLimit, listOf, optionsOf } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
 import { tensor } from '../ops/factories.js';
 import { cat, stack } from '../ops/join.js';
+import { requireTensor, requireTensors } from '../ops/operand.js';
 import { foreachNorm } from '../ops/optimizer-steps.js';
 import { pad } from '../ops/padding.js';
 
@@ -16,21 +17,22 @@ export interface ClipOptions {
 }
 
 /** A tensor can be iterated over too, so it is asked for first. */
-function listOf(parameters: Tensor | Iterable<Tensor>): Tensor[] {
-  return parameters instanceof Tensor ? [parameters] : [...parameters];
+function tensorsOf(op: string, parameters: Tensor | Iterable<Tensor>): Tensor[] {
+  if (parameters instanceof Tensor) return [parameters];
+  const list = listOf(op, 'parameters', 'a tensor, or some to iterate over', parameters);
+  requireTensors(list, op, 'parameters');
+  return list;
 }
 
-/** A limit may be infinite. */
-function checkLimit(op: string, name: string, value: unknown): void {
-  if (typeof value !== 'number' || Number.isNaN(value)) throw unexpected(op, name, 'a number', value);
-}
-
-function gradientsOf(parameters: Tensor | Iterable<Tensor>): Tensor[] {
-  return listOf(parameters).flatMap((p) => (p.gradTensor === null ? [] : [p.gradTensor]));
+function gradientsOf(op: string, parameters: Tensor | Iterable<Tensor>): Tensor[] {
+  return tensorsOf(op, parameters).flatMap((p) => (p.gradTensor === null ? [] : [p.gradTensor]));
 }
 
 /** The norm of all gradients together. */
 export function getTotalNorm(tensors: readonly Tensor[], normType = 2): Tensor {
+  requireTensors(tensors, 'getTotalNorm');
+  checkLimit('getTotalNorm', 'normType', normType);
+  if (tensors.length === 0) return tensor(0);
   return noGrad(() => {
     const norms = normType === 2 ? cat(foreachNorm(tensors)) : stack(tensors.map((t) => t.norm(normType)));
     return norms.norm(normType);
@@ -43,10 +45,11 @@ export function getTotalNorm(tensors: readonly Tensor[], normType = 2): Tensor {
  * @throws AutogradError if the norm is not finite and `errorIfNonfinite` is set
  * @see PyTorch `torch.nn.utils.clip_grad_norm_`
  */
-export function clipGradNorm_(parameters: Tensor | Iterable<Tensor>, maxNorm: number, { normType = 2, errorIfNonfinite = false }: ClipOptions = {}): Tensor {
+export function clipGradNorm_(parameters: Tensor | Iterable<Tensor>, maxNorm: number, options: ClipOptions = {}): Tensor {
+  const { normType = 2, errorIfNonfinite = false } = optionsOf('clipGradNorm_', options);
   checkLimit('clipGradNorm_', 'maxNorm', maxNorm);
   checkLimit('clipGradNorm_', 'normType', normType);
-  const grads = gradientsOf(parameters);
+  const grads = gradientsOf('clipGradNorm_', parameters);
   return noGrad(() => {
     if (grads.length === 0) return tensor(0);
     const total = getTotalNorm(grads, normType);
@@ -60,19 +63,21 @@ export function clipGradNorm_(parameters: Tensor | Iterable<Tensor>, maxNorm: nu
 /** Limits each element of the gradients to [-clipValue, clipValue], in place. */
 export function clipGradValue_(parameters: Tensor | Iterable<Tensor>, clipValue: number): void {
   checkLimit('clipGradValue_', 'clipValue', clipValue);
+  const grads = gradientsOf('clipGradValue_', parameters);
   noGrad(() => {
-    for (const g of gradientsOf(parameters)) g.clamp_({ min: -clipValue, max: clipValue });
+    for (const g of grads) g.clamp_({ min: -clipValue, max: clipValue });
   });
 }
 
 /** All parameters as one vector. */
 export function parametersToVector(parameters: Iterable<Tensor>): Tensor {
-  return cat([...parameters].map((p) => p.reshape(-1)));
+  return cat(tensorsOf('parametersToVector', parameters).map((p) => p.reshape(-1)));
 }
 
 /** Copies a vector into the parameters, in order. @throws ShapeError unless the vector has as many elements */
 export function vectorToParameters(vector: Tensor, parameters: Iterable<Tensor>): void {
-  const list = [...parameters];
+  requireTensor(vector, 'vectorToParameters', 'vector');
+  const list = tensorsOf('vectorToParameters', parameters);
   const total = list.reduce((n, p) => n + p.numel(), 0);
   if (vector.numel() !== total) throw new ShapeError(`vectorToParameters: a vector of ${vector.numel()} elements for parameters of ${total}`, { expected: total });
   noGrad(() => {
@@ -92,7 +97,9 @@ export interface PadSequenceOptions {
 }
 
 /** Sequences of different lengths as one tensor, the shorter ones padded. @throws ArgumentError for an empty list @see PyTorch `nn.utils.rnn.pad_sequence` */
-function padSequence(sequences: readonly Tensor[], { batchFirst = false, paddingValue = 0 }: PadSequenceOptions = {}): Tensor {
+function padSequence(sequences: readonly Tensor[], options: PadSequenceOptions = {}): Tensor {
+  const { batchFirst = false, paddingValue = 0 } = optionsOf('padSequence', options);
+  requireTensors(sequences, 'padSequence', 'sequences');
   if (sequences.length === 0) throw new ArgumentError('padSequence: expected at least one sequence');
   const longest = Math.max(...sequences.map((t) => t.size(0)));
   const padded = sequences.map((t) => pad(t, [...Array<number>(2 * (t.ndim - 1)).fill(0), 0, longest - t.size(0)], { value: paddingValue }));

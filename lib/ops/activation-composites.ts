@@ -1,11 +1,11 @@
 /** Activations written in other ops: relu6, hardtanh, mish, selu, glu and their like. */
-import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
-import { checkNumber } from '../core/options.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
+import { checkLimit, checkNumber, optionsOf } from '../core/options.js';
 import { formatShape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { elu, leakyRelu, softplus } from './activation.js';
 import { defineComposite } from './composite.js';
-import { requireTensor } from './operand.js';
+import { requireFloating, requireNumbers, requireTensor } from './operand.js';
 import { type RandomOptions, rand } from './random.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
@@ -25,6 +25,7 @@ defineComposite('softplus', softplus, { samples });
  */
 export function logsigmoid(input: Tensor): Tensor {
   requireTensor(input, 'logsigmoid');
+  requireNumbers('logsigmoid', input);
   return softplus(input.neg(), { threshold: 40 }).neg(); // where float64 sees no difference any more
 }
 defineComposite('logsigmoid', logsigmoid, { samples });
@@ -35,8 +36,9 @@ defineComposite('logsigmoid', logsigmoid, { samples });
  * @throws ArgumentError if minVal is above maxVal or either is NaN, and unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.hardtanh`
  */
-export function hardtanh(input: Tensor, { minVal = -1, maxVal = 1 } = {}): Tensor {
+export function hardtanh(input: Tensor, options: { minVal?: number; maxVal?: number } = {}): Tensor {
   requireTensor(input, 'hardtanh');
+  const { minVal = -1, maxVal = 1 } = optionsOf('hardtanh', options);
   if (!(minVal <= maxVal)) throw new ArgumentError(`hardtanh: minVal ${minVal} is above maxVal ${maxVal}`, { op: 'hardtanh', minVal, maxVal });
   if (!input.requiresGrad) return input.clamp({ min: minVal, max: maxVal });
   // The gradient of clamp is 1 at the bounds, that of hardtanh is 0.
@@ -51,6 +53,7 @@ defineComposite('hardtanh', hardtanh, withTwin);
  * @see PyTorch `torch.nn.functional.relu6`
  */
 export function relu6(input: Tensor): Tensor {
+  requireTensor(input, 'relu6');
   return hardtanh(input, { minVal: 0, maxVal: 6 });
 }
 defineComposite('relu6', relu6, withTwin);
@@ -61,6 +64,7 @@ defineComposite('relu6', relu6, withTwin);
  * @see PyTorch `torch.nn.functional.hardsigmoid`
  */
 export function hardsigmoid(input: Tensor): Tensor {
+  requireTensor(input, 'hardsigmoid');
   return relu6(input.add(3)).div(6);
 }
 defineComposite('hardsigmoid', hardsigmoid, withTwin);
@@ -71,6 +75,7 @@ defineComposite('hardsigmoid', hardsigmoid, withTwin);
  * @see PyTorch `torch.nn.functional.hardswish`; Howard et al., arXiv:1905.02244
  */
 export function hardswish(input: Tensor): Tensor {
+  requireTensor(input, 'hardswish');
   return hardsigmoid(input).mul(input);
 }
 defineComposite('hardswish', hardswish, withTwin);
@@ -82,6 +87,7 @@ defineComposite('hardswish', hardswish, withTwin);
  * @see PyTorch `torch.nn.functional.mish`; Misra, arXiv:1908.08681
  */
 export function mish(input: Tensor): Tensor {
+  requireTensor(input, 'mish');
   return softplus(input).tanh().mul(input);
 }
 defineComposite('mish', mish, withTwin);
@@ -96,6 +102,7 @@ const SELU_SCALE = 1.0507009873554805;
  * @see PyTorch `torch.nn.functional.selu`; Klambauer et al., arXiv:1706.02515
  */
 export function selu(input: Tensor): Tensor {
+  requireTensor(input, 'selu');
   return elu(input, { alpha: SELU_ALPHA }).mul(SELU_SCALE);
 }
 defineComposite('selu', selu, withTwin);
@@ -106,8 +113,9 @@ defineComposite('selu', selu, withTwin);
  * @throws ArgumentError for an alpha of 0, and unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.celu`; Barron, arXiv:1704.07483
  */
-export function celu(input: Tensor, { alpha = 1 } = {}): Tensor {
+export function celu(input: Tensor, options: { alpha?: number } = {}): Tensor {
   requireTensor(input, 'celu');
+  const { alpha = 1 } = optionsOf('celu', options);
   if (alpha === 0) throw new ArgumentError('celu: alpha must not be 0', { op: 'celu', alpha });
   return where(input.le(0), input.clamp({ max: 0 }).div(alpha).expm1().mul(alpha), input);
 }
@@ -123,8 +131,8 @@ defineComposite('celu', celu, withTwin);
 export function glu(input: Tensor, dim = -1): Tensor {
   requireTensor(input, 'glu');
   const size = input.shape[wrapDim(dim, input.ndim, 'glu')] ?? 1;
-  if (size % 2 !== 0) throw new ShapeError(`glu: dim ${dim} of shape ${formatShape(input.shape)} must have an even size`, { op: 'glu', shape: input.shape });
-  const [value, gate] = input.split(size / 2, dim) as [Tensor, Tensor];
+  if (input.ndim === 0 || size % 2 !== 0) throw new ShapeError(`glu: dim ${dim} of shape ${formatShape(input.shape)} must have an even size`, { op: 'glu', shape: input.shape });
+  const [value, gate] = input.split([size / 2, size / 2], dim) as [Tensor, Tensor];
   return value.mul(gate.sigmoid());
 }
 defineComposite('glu', glu, { samples: () => [[sampleTensor([3, 4])], [sampleTensor([6, 3]), 0]] });
@@ -159,8 +167,9 @@ defineComposite('tanhshrink', tanhshrink, { samples });
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.hardshrink`
  */
-export function hardshrink(input: Tensor, { lambd = 0.5 } = {}): Tensor {
+export function hardshrink(input: Tensor, options: { lambd?: number } = {}): Tensor {
   requireTensor(input, 'hardshrink');
+  const { lambd = 0.5 } = optionsOf('hardshrink', options);
   return where(input.abs().le(lambd), 0, input);
 }
 defineComposite('hardshrink', hardshrink, { samples });
@@ -171,8 +180,10 @@ defineComposite('hardshrink', hardshrink, { samples });
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.softshrink`
  */
-export function softshrink(input: Tensor, { lambd = 0.5 } = {}): Tensor {
+export function softshrink(input: Tensor, options: { lambd?: number } = {}): Tensor {
   requireTensor(input, 'softshrink');
+  requireNumbers('softshrink', input);
+  const { lambd = 0.5 } = optionsOf('softshrink', options);
   checkNumber('softshrink', 'lambd', lambd, { from: 0 });
   return input.sub(input.clamp({ min: -lambd, max: lambd }));
 }
@@ -186,6 +197,7 @@ defineComposite('softshrink', softshrink, { samples });
  */
 export function threshold(input: Tensor, limit: number, value: number): Tensor {
   requireTensor(input, 'threshold');
+  for (const [name, bound] of Object.entries({ threshold: limit, value })) checkLimit('threshold', name, bound);
   return where(input.le(limit), value, input); // NaN stays
 }
 defineComposite('threshold', threshold, { samples: () => [[sampleTensor([3, 4]), 0.1, 5]] });
@@ -197,6 +209,9 @@ defineComposite('threshold', threshold, { samples: () => [[sampleTensor([3, 4]),
  * @see PyTorch `torch.nn.functional.softmin`
  */
 export function softmin(input: Tensor, dim: number): Tensor {
+  requireTensor(input, 'softmin');
+  requireNumbers('softmin', input);
+  wrapDim(dim, input.ndim, 'softmin');
   return input.neg().softmax(dim);
 }
 defineComposite('softmin', softmin, { samples: () => [[sampleTensor([3, 4]), 1]] });
@@ -243,9 +258,11 @@ export interface GumbelSoftmaxOptions extends Pick<RandomOptions, 'generator'> {
  * @throws IndexError for a dim out of range; ArgumentError unless `logits` is a tensor
  * @see PyTorch `torch.nn.functional.gumbel_softmax`; Jang et al., arXiv:1611.01144; Maddison et al., arXiv:1611.00712
  */
-export function gumbelSoftmax(logits: Tensor, { tau = 1, hard = false, dim = -1, generator }: GumbelSoftmaxOptions = {}): Tensor {
+export function gumbelSoftmax(logits: Tensor, options: GumbelSoftmaxOptions = {}): Tensor {
   requireTensor(logits, 'gumbelSoftmax', 'logits');
-  if (!logits.dtype.isFloatingPoint) throw new DtypeError(`gumbelSoftmax: expected floating point logits, got ${logits.dtype.name}`, { op: 'gumbelSoftmax' });
+  const { tau = 1, hard = false, dim = -1, generator } = optionsOf('gumbelSoftmax', options);
+  requireFloating(logits, 'gumbelSoftmax', 'logits');
+  wrapDim(dim, logits.ndim, 'gumbelSoftmax');
   const uniform = rand(logits.shape, { dtype: logits.dtype, device: logits.device, ...(generator ? { generator } : {}) });
   const exponential = uniform.neg().log1p().neg().clamp({ min: 1e-30 });
   const soft = logits.sub(exponential.log()).div(tau).softmax(dim);

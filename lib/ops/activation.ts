@@ -2,7 +2,7 @@
 
 import { dispatchOne } from '../core/dispatch.js';
 import type { Op } from '../core/op.js';
-import { checkOneOf } from '../core/options.js';
+import { checkOneOf, optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS, unaryFunction } from './method.js';
@@ -221,8 +221,9 @@ export type GeluApproximate = 'none' | 'tanh';
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.gelu`; Hendrycks and Gimpel, arXiv:1606.08415
  */
-export function gelu(input: Tensor, { approximate = 'none' }: { approximate?: GeluApproximate } = {}): Tensor {
+export function gelu(input: Tensor, options: { approximate?: GeluApproximate } = {}): Tensor {
   requireTensor(input, 'gelu');
+  const { approximate = 'none' } = optionsOf('gelu', options);
   if (approximate !== 'none') checkOneOf('gelu', 'approximate', approximate, ['none', 'tanh']);
   return dispatchOne(approximate === 'tanh' ? geluTanhOp : geluOp, [input], NO_PARAMS);
 }
@@ -234,8 +235,9 @@ export function gelu(input: Tensor, { approximate = 'none' }: { approximate?: Ge
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.softplus`
  */
-export function softplus(input: Tensor, { beta = 1, threshold = 20 } = {}): Tensor {
+export function softplus(input: Tensor, options: { beta?: number; threshold?: number } = {}): Tensor {
   requireTensor(input, 'softplus');
+  const { beta = 1, threshold = 20 } = optionsOf('softplus', options);
   return dispatchOne(softplusOp, [input], { beta, threshold });
 }
 
@@ -245,8 +247,9 @@ export function softplus(input: Tensor, { beta = 1, threshold = 20 } = {}): Tens
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.leaky_relu`
  */
-export function leakyRelu(input: Tensor, { negativeSlope = 0.01 } = {}): Tensor {
+export function leakyRelu(input: Tensor, options: { negativeSlope?: number } = {}): Tensor {
   requireTensor(input, 'leakyRelu');
+  const { negativeSlope = 0.01 } = optionsOf('leakyRelu', options);
   return dispatchOne(leakyReluOp, [input], { negativeSlope });
 }
 
@@ -256,8 +259,9 @@ export function leakyRelu(input: Tensor, { negativeSlope = 0.01 } = {}): Tensor 
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.elu`; Clevert et al., arXiv:1511.07289
  */
-export function elu(input: Tensor, { alpha = 1 } = {}): Tensor {
+export function elu(input: Tensor, options: { alpha?: number } = {}): Tensor {
   requireTensor(input, 'elu');
+  const { alpha = 1 } = optionsOf('elu', options);
   return dispatchOne(eluOp, [input], { alpha });
 }
 

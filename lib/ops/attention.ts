@@ -1,10 +1,11 @@
 /** Scaled dot product attention: fused, the score matrix is never written. */
+
 import { autocastOperands } from '../core/autocast.js';
 import { dispatch } from '../core/dispatch.js';
 import { bool, float32, float64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { checkProbability } from '../core/options.js';
+import { checkProbability, optionsOf } from '../core/options.js';
 import { defaultGenerator } from '../core/random.js';
 import { broadcastStrides, formatShape, type Shape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
@@ -163,8 +164,11 @@ export interface AttentionOptions {
  * Ainslie et al., arXiv:2305.13245 for grouped heads
  */
 export function scaledDotProductAttention(query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions = {}): Tensor {
-  const { attnMask = null } = options;
-  for (const [name, t] of Object.entries({ query, key, value })) requireTensor(t, 'scaledDotProductAttention', name);
+  requireTensor(query, 'scaledDotProductAttention', 'query');
+  requireTensor(key, 'scaledDotProductAttention', 'key');
+  requireTensor(value, 'scaledDotProductAttention', 'value');
+  const { attnMask = null } = optionsOf('scaledDotProductAttention', options);
+  if (attnMask !== null) requireTensor(attnMask, 'scaledDotProductAttention', 'attnMask');
   const [q, k, v] = autocastOperands('low precision', [query, key, value] as const);
   const mask = attnMask === null ? null : autocastOperands('low precision', [attnMask] as const)[0];
   return attentionOf(q, k, v, { ...options, attnMask: mask });

@@ -3,11 +3,11 @@
 import { dispatchOne } from '../core/dispatch.js';
 import { bool, int64 } from '../core/dtype.js';
 import type { Op, PointwiseSpec } from '../core/op.js';
-import { checkNumber } from '../core/options.js';
+import { checkNumber, optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS } from './method.js';
-import { operand, operands, type TensorLike } from './operand.js';
+import { operand, operands, requirePair, requireTensor, type TensorLike } from './operand.js';
 import { binarySamples, unarySamples } from './samples.js';
 
 type None = Record<string, never>;
@@ -100,6 +100,7 @@ const bitwiseNotOp: Op<None> = definePointwise<None>('bitwiseNot', 1, {
  * @see PyTorch `torch.bitwise_not`
  */
 export function bitwiseNot(input: Tensor): Tensor {
+  requireTensor(input, 'bitwiseNot');
   return input.dtype === bool ? input.logicalNot() : dispatchOne(bitwiseNotOp, [input], NO_PARAMS);
 }
 addMethod('bitwiseNot', function () {
@@ -116,6 +117,8 @@ addMethod('bitwiseNot_', function () {
  * @see PyTorch `torch.equal`
  */
 export function equal(input: Tensor, other: Tensor): boolean {
+  requireTensor(input, 'equal');
+  requireTensor(other, 'equal', 'other');
   const sameSizes = input.shape.length === other.shape.length && input.shape.every((size, i) => size === other.shape[i]);
   return sameSizes && Boolean(eq(input, other).all().item());
 }
@@ -127,7 +130,9 @@ export function equal(input: Tensor, other: Tensor): boolean {
  * @throws ShapeError if the shapes do not broadcast; DeviceError for tensors on different devices
  * @see PyTorch `torch.isclose`
  */
-export function isclose(input: Tensor, other: Tensor, { rtol = 1e-5, atol = 1e-8, equalNan = false } = {}): Tensor {
+export function isclose(input: Tensor, other: Tensor, options: { rtol?: number; atol?: number; equalNan?: boolean } = {}): Tensor {
+  requirePair(input, other, 'isclose');
+  const { rtol = 1e-5, atol = 1e-8, equalNan = false } = optionsOf('isclose', options);
   checkNumber('isclose', 'rtol', rtol, { from: 0 });
   checkNumber('isclose', 'atol', atol, { from: 0 });
   if (input.dtype === bool && other.dtype === bool) return eq(input, other);
@@ -142,6 +147,8 @@ export function isclose(input: Tensor, other: Tensor, { rtol = 1e-5, atol = 1e-8
  * @see PyTorch `torch.allclose`
  */
 export function allclose(input: Tensor, other: Tensor, options: { rtol?: number; atol?: number; equalNan?: boolean } = {}): boolean {
+  requirePair(input, other, 'allclose');
+  optionsOf('allclose', options);
   return Boolean(isclose(input, other, options).all().item());
 }
 

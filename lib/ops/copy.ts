@@ -5,12 +5,13 @@ import { dispatchOne } from '../core/dispatch.js';
 import { bfloat16, bool, DType, float16, float32, float64, int8, int16, int32, int64, uint8 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { checkNumber, optionsOf, unexpected } from '../core/options.js';
 import { formatShape, isNonOverlappingAndDense, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { toInteger } from '../core/values.js';
 import { collapseOperands } from './collapse.js';
 import { addMethod } from './method.js';
-import { describe, operand, requireDtype, type TensorLike } from './operand.js';
+import { describe, operand, requireDtype, requireTensor, type TensorLike } from './operand.js';
 import { sampleTensor } from './samples.js';
 
 interface CopyParams {
@@ -102,9 +103,11 @@ addMethod('to', function (target: DType | DeviceName | Device | Tensor | ToOptio
   return convert(this, dtype ?? this.dtype, device === undefined ? this.device : deviceOf(device), copy === true, nonBlocking === true);
 });
 
-function toTarget(target: DType | DeviceName | Device | Tensor | ToOptions, more: ToOptions = {}): ToOptions {
+function toTarget(target: DType | DeviceName | Device | Tensor | ToOptions, given: ToOptions = {}): ToOptions {
+  const more = optionsOf('to', given);
   if (target instanceof DType) return { ...more, dtype: target };
   if (target instanceof Tensor) return { ...more, dtype: target.dtype, device: target.device };
+  if (target === null || (typeof target !== 'string' && typeof target !== 'object')) throw unexpected('to', 'target', 'a dtype, a device, a tensor, or an object of both', target);
   if (typeof target === 'string' || 'code' in target) return { ...more, device: target as DeviceName | Device };
   return target as ToOptions;
 }
@@ -119,13 +122,15 @@ addMethod('type', function (dtype?: DType) {
   return dtype === undefined ? this.dtype : convert(this, dtype, this.device, false);
 });
 addMethod('typeAs', function (other: Tensor) {
+  requireTensor(other, 'typeAs', 'other');
   return convert(this, other.dtype, other.device, false);
 });
 addMethod('cpu', function () {
   return convert(this, this.dtype, deviceOf('cpu'), false);
 });
 addMethod('cuda', function (index = 0, options: { nonBlocking?: boolean } = {}) {
-  return convert(this, this.dtype, deviceOf(`cuda:${index}`), false, options.nonBlocking === true);
+  checkNumber('cuda', 'index', index, { from: 0, to: 999, whole: true });
+  return convert(this, this.dtype, deviceOf(`cuda:${index}`), false, optionsOf('cuda', options).nonBlocking === true);
 });
 addMethod('clone', function () {
   return clone(this);
@@ -138,7 +143,11 @@ function sameRun(a: Tensor, b: Tensor): boolean {
   return a.dtype === b.dtype && sameShape(a.shape, b.shape) && sameShape(a.strides, b.strides) && isNonOverlappingAndDense(a.shape, a.strides);
 }
 
-addMethod('copy_', function (source: TensorLike, { nonBlocking = false }: { nonBlocking?: boolean } = {}) {
+/** Shared, so that a call without options allocates none. */
+const NO_OPTIONS: { nonBlocking?: boolean } = Object.freeze({});
+
+addMethod('copy_', function (source: TensorLike, options: { nonBlocking?: boolean } = NO_OPTIONS) {
+  const { nonBlocking = false } = options === NO_OPTIONS ? NO_OPTIONS : optionsOf('copy_', options);
   const from = operand(source, this.device, 'copy_');
   if (from.storage === null) return this.fill_(from.scalarValue);
   if (from.device !== this.device && sameRun(from, this)) return dispatchOne(toDeviceOp, [from], { device: this.device }, this);
@@ -153,6 +162,7 @@ addMethod('copy_', function (source: TensorLike, { nonBlocking = false }: { nonB
  * @see PyTorch `torch.clone`
  */
 export function clone(input: Tensor): Tensor {
+  requireTensor(input, 'clone');
   return dispatchOne(copyOp, [input], { preserve: true });
 }
 

@@ -1,8 +1,10 @@
 /** Tensors from memory, from other tensors and over ranges of exponents: fromBlob, asTensor, logspace, newTensor, and questions about them. */
+
 import { type Device, device as deviceOf } from '../core/device.js';
 import type { DType } from '../core/dtype.js';
 import { float32, float64, getDefaultDtype } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
+import { checkNumber, checkSizesOf, optionsOf, unexpected } from '../core/options.js';
 import { resultType as promotedType } from '../core/promotion.js';
 import { checkSizes, formatShape, numelOf, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
@@ -10,7 +12,7 @@ import { dtypeOfArray } from '../core/values.js';
 import { valueAccess } from './construct.js';
 import { empty, linspace, type NestedArray, type TensorOptions, tensor } from './factories.js';
 import { addMethod } from './method.js';
-import { operand, type TensorLike } from './operand.js';
+import { operand, requireTensor, type TensorLike } from './operand.js';
 import { finish } from './pinned.js';
 
 /** Why the memory of an array cannot be shown by a tensor: it may go while the tensor lives, or is gone. */
@@ -35,6 +37,7 @@ function unlendable({ buffer }: ArrayBufferView): string | null {
  * @example const t = fromBlob(new Float32Array([1, 2, 3, 4]), [2, 2]);
  */
 export function fromBlob(data: ArrayBufferView, size?: Shape): Tensor {
+  if (!ArrayBuffer.isView(data)) throw unexpected('fromBlob', 'data', 'a typed array', data);
   const known = data instanceof Float32Array ? float32 : dtypeOfArray(data);
   if (known === null) throw new ArgumentError(`fromBlob: a ${data.constructor.name} has no matching dtype`, { op: 'fromBlob' });
   const reason = unlendable(data);
@@ -54,11 +57,12 @@ export function fromBlob(data: ArrayBufferView, size?: Shape): Tensor {
  * @throws ArgumentError, ShapeError, DeviceError, DtypeError as {@link tensor}
  * @see PyTorch `torch.as_tensor`
  */
-export function asTensor(data: NestedArray | ArrayBufferView | Tensor, { dtype, device }: Pick<TensorOptions, 'dtype' | 'device'> = {}): Tensor {
-  const options = { ...(dtype ? { dtype } : {}), ...(device ? { device } : {}) };
-  if (data instanceof Tensor) return data.to(options);
+export function asTensor(data: NestedArray | ArrayBufferView | Tensor, options: Pick<TensorOptions, 'dtype' | 'device'> = {}): Tensor {
+  const { dtype, device } = optionsOf('asTensor', options);
+  const target = { ...(dtype ? { dtype } : {}), ...(device ? { device } : {}) };
+  if (data instanceof Tensor) return data.to(target);
   const shares = ArrayBuffer.isView(data) && (data instanceof Float32Array || dtypeOfArray(data) !== null) && unlendable(data) === null;
-  return shares ? fromBlob(data).to(options) : tensor(data, options);
+  return shares ? fromBlob(data).to(target) : tensor(data, target);
 }
 
 /**
@@ -68,7 +72,8 @@ export function asTensor(data: NestedArray | ArrayBufferView | Tensor, { dtype, 
  * @see PyTorch `torch.scalar_tensor`
  */
 export function scalarTensor(value: number | boolean, options: TensorOptions = {}): Tensor {
-  return tensor(value, options);
+  if (typeof value !== 'number' && typeof value !== 'boolean') throw unexpected('scalarTensor', 'value', 'a number or a boolean', value);
+  return tensor(value, optionsOf('scalarTensor', options));
 }
 
 /**
@@ -78,8 +83,10 @@ export function scalarTensor(value: number | boolean, options: TensorOptions = {
  * @throws ArgumentError for a count that is no integer or negative; else for bad options, see {@link TensorOptions}
  * @see PyTorch `torch.logspace`
  */
-export function logspace(start: number, end: number, steps: number, { base = 10, ...options }: TensorOptions & { base?: number } = {}): Tensor {
-  const { requiresGrad, pinMemory, dtype = getDefaultDtype(), ...rest } = options;
+export function logspace(start: number, end: number, steps: number, options: TensorOptions & { base?: number } = {}): Tensor {
+  const { base = 10, requiresGrad, pinMemory, dtype = getDefaultDtype(), ...rest } = optionsOf('logspace', options);
+  for (const [name, value] of Object.entries({ start, end, base })) checkNumber('logspace', name, value);
+  checkSizesOf('logspace', { steps });
   const exponents = linspace(start, end, steps, { ...rest, dtype: float64 });
   return finish(exponents.newFull([], base).pow(exponents).to(dtype), { ...(requiresGrad ? { requiresGrad } : {}), ...(pinMemory ? { pinMemory } : {}) });
 }
@@ -91,11 +98,13 @@ export function isTensor(value: unknown): value is Tensor {
 
 /** Whether the elements are floating point numbers. @see PyTorch `torch.is_floating_point` */
 export function isFloatingPoint(input: Tensor): boolean {
+  requireTensor(input, 'isFloatingPoint');
   return input.dtype.isFloatingPoint;
 }
 
 /** Number of elements. @see PyTorch `torch.numel` */
 export function numel(input: Tensor): number {
+  requireTensor(input, 'numel');
   return input.numel();
 }
 
@@ -121,6 +130,7 @@ addMethod('isSigned', function () {
   return !this.dtype.name.startsWith('u') && this.dtype.category > 0;
 });
 addMethod('isSetTo', function (other: Tensor) {
+  requireTensor(other, 'isSetTo', 'other');
   return (
     this.storage === other.storage &&
     this.storageOffset === other.storageOffset &&

@@ -1,7 +1,9 @@
 /** einsum: sums of products named by letters, done by permutations and one batched matrix product for each pair. */
 import { ArgumentError, ShapeError } from '../core/errors.js';
+import { unexpected } from '../core/options.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
+import { requireTensors } from './operand.js';
 
 interface Labelled {
   tensor: Tensor;
@@ -19,6 +21,8 @@ interface Labelled {
  * @example einsum('bij,bjk->bik', a, b)
  */
 export function einsum(equation: string, ...tensors: Tensor[]): Tensor {
+  if (typeof equation !== 'string') throw unexpected('einsum', 'equation', "a string such as 'ij,jk->ik'", equation);
+  requireTensors(tensors, 'einsum');
   const { inputs, output } = parse(equation, tensors);
   const operands = inputs.map((labels, i) => onDiagonal(equation, { tensor: tensors[i] as Tensor, labels }));
   checkSizes(equation, operands);

@@ -1,9 +1,11 @@
 /** Tensors from nothing or from JavaScript values. Random ones are in random.ts. */
+
 import { type Device, type DeviceName, device as deviceOf, getDefaultDevice } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { bool, type DType, float32, getDefaultDtype, int64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { checkNumber, optionsOf } from '../core/options.js';
 import { checkSizes, isNonOverlappingAndDense, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { dtypeOfArray, encodeValues } from '../core/values.js';
@@ -122,7 +124,7 @@ export const zerosLike = (input: Tensor, options: TensorOptions = {}): Tensor =>
 export const onesLike = (input: Tensor, options: TensorOptions = {}): Tensor => fullLike(input, 1, options, 'onesLike');
 /** One value, else as {@link zerosLike}. @throws ArgumentError also for a value that an integer dtype cannot hold @see PyTorch `torch.full_like` */
 export function fullLikeOf(input: Tensor, value: number | bigint, options: TensorOptions = {}): Tensor {
-  return fullLike(input, value, options, 'fullLike');
+  return fullLike(input, fillValue(value, 'fullLike'), options, 'fullLike');
 }
 
 interface EmptyParams {
@@ -163,6 +165,8 @@ export function empty(size: Shape, options: TensorOptions = {}): Tensor {
  * @see PyTorch `torch.empty_like`
  */
 export function emptyLike(input: Tensor, options: TensorOptions = {}): Tensor {
+  requireTensor(input, 'emptyLike');
+  requireOptions(options, 'emptyLike', '{ dtype: float64 }', TENSOR_OPTIONS);
   return empty(input.shape, { dtype: input.dtype, device: input.device, ...options });
 }
 
@@ -232,7 +236,8 @@ export function arange(...args: (number | TensorOptions | undefined)[]): Tensor 
  */
 export function linspace(start: number, end: number, steps: number, options: TensorOptions = {}): Tensor {
   checkSizes([steps], 'linspace');
-  const dtype = options.dtype ?? getDefaultDtype();
+  for (const [name, value] of Object.entries({ start, end })) checkNumber('linspace', name, value);
+  const dtype = optionsOf('linspace', options).dtype ?? getDefaultDtype();
   return finish(dispatchOne(linspaceOp, [], { size: steps, start, step: end, dtype, device: placed(options, 'linspace') }), options);
 }
 
@@ -244,7 +249,9 @@ export function linspace(start: number, end: number, steps: number, options: Ten
  */
 export function eye(n: number, m: number | TensorOptions = n, options: TensorOptions = {}): Tensor {
   const columns = typeof m === 'number' ? m : n;
+  checkSizes([n, columns], 'eye');
   const given = typeof m === 'number' ? options : m;
+  requireOptions(given, 'eye', '{ dtype: float64 }', TENSOR_OPTIONS);
   const matrix = zeros([n, columns], { ...given, requiresGrad: false });
   matrix.diagonal().fill_(1);
   return finish(matrix, given);
@@ -261,6 +268,7 @@ export function eye(n: number, m: number | TensorOptions = n, options: TensorOpt
  * @example tensor([[1, 2], [3, 4]])
  */
 export function tensor(data: NestedArray | ArrayBufferView | Tensor, options: TensorOptions = {}): Tensor {
+  requireOptions(options, 'tensor', '{ dtype: float64 }', TENSOR_OPTIONS);
   if (data instanceof Tensor)
     return finish(
       data

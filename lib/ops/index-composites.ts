@@ -1,12 +1,15 @@
 /** Writing and reading by index, in other ops: take, indexFill, indexCopy, maskedScatter, diag and their like. */
+
 import { bool, int64 } from '../core/dtype.js';
-import { DtypeError, ShapeError } from '../core/errors.js';
+import { DtypeError, IndexError, ShapeError } from '../core/errors.js';
+import { checkNumber, checkSizesOf, optionsOf } from '../core/options.js';
 import { broadcastShapes, formatShape, type Shape, sameShape, wrapDim } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
+import { fillValue } from './copy.js';
 import { type TensorOptions, tensor } from './factories.js';
 import { nonzero } from './index-tensors.js';
-import { gather, requireIndex, scatter } from './indexing.js';
+import { checkScatter, gather, requireIndex, scatter } from './indexing.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
@@ -26,6 +29,7 @@ const rows = (n = 2) => sampleTensor([n], { dtype: int64, low: 0, high: 4, seed:
 export function take(input: Tensor, index: Tensor): Tensor {
   requireTensor(input, 'take');
   requireIndex(index, 'take');
+  if (input.numel() === 0 && index.numel() > 0) throw new IndexError(`take: shape ${formatShape(input.shape)} holds no elements`, { op: 'take', shape: input.shape });
   const wrapped = where(index.lt(0), index.add(input.numel()), index);
   return input.reshape(-1).indexSelect(0, wrapped.reshape(-1)).reshape(index.shape);
 }
@@ -41,6 +45,11 @@ defineComposite('take', take, { samples: () => [[matrix(), sampleTensor([2, 2], 
  */
 export function takeAlongDim(input: Tensor, indices: Tensor, dim: number | null = null): Tensor {
   requireTensor(input, 'takeAlongDim');
+  requireIndex(indices, 'takeAlongDim');
+  if (dim !== null && indices.ndim !== input.ndim)
+    throw new ShapeError(`takeAlongDim: indices of shape ${formatShape(indices.shape)} for an input of shape ${formatShape(input.shape)}: the numbers of dims differ`, {
+      op: 'takeAlongDim',
+    });
   if (dim === null) return gather(input.reshape(-1), 0, indices.reshape(-1));
   const at = wrapDim(dim, input.ndim, 'takeAlongDim');
   if (indices.ndim !== input.ndim)
@@ -55,6 +64,7 @@ defineComposite('takeAlongDim', takeAlongDim, { samples: () => [[matrix(), sampl
 /** The vector of slice positions, spread over the other dims of `shape`. */
 function spreadIndex(op: string, index: Tensor, shape: Shape, at: number): Tensor {
   requireIndex(index, op);
+  if (shape.length === 0) throw new ShapeError(`${op}: a tensor without dims has no slices`, { op });
   if (index.ndim > 1) throw new ShapeError(`${op}: expected a vector of indices, got shape ${formatShape(index.shape)}`, { op });
   const n = index.numel();
   return index.reshape(shape.map((_, i) => (i === at ? n : 1))).expand(shape.map((s, i) => (i === at ? n : s)));
@@ -72,9 +82,11 @@ export function indexFill(input: Tensor, dim: number, index: Tensor, value: numb
   requireTensor(input, 'indexFill');
   const at = wrapDim(dim, input.ndim, 'indexFill');
   requireIndex(index, 'indexFill');
-  const fromStart = where(index.lt(0), index.add(input.size(at)), index);
+  const fromStart = where(index.lt(0), index.add(input.shape[at] ?? 1), index);
   const spread = spreadIndex('indexFill', fromStart, input.shape, at);
-  return scatter(input, at, spread, value instanceof Tensor ? value.to(input.dtype).expand(spread.shape) : value);
+  if (value instanceof Tensor && value.ndim > 0) throw new ShapeError(`indexFill: expected one value, got shape ${formatShape(value.shape)}`, { op: 'indexFill' });
+  const filler = value instanceof Tensor ? value.to(input.dtype).expand(spread.shape) : fillValue(value, 'indexFill');
+  return scatter(input, at, spread, filler instanceof Tensor ? filler : Number(filler));
 }
 defineComposite('indexFill', indexFill, { inPlace: true, samples: () => [[matrix(), 0, rows(), 7]] });
 
@@ -88,12 +100,17 @@ defineComposite('indexFill', indexFill, { inPlace: true, samples: () => [[matrix
  */
 export function indexCopy(input: Tensor, dim: number, index: Tensor, source: Tensor): Tensor {
   requireTensor(input, 'indexCopy');
+  requireTensor(index, 'indexCopy', 'index');
+  requireTensor(source, 'indexCopy', 'source');
   const at = wrapDim(dim, input.ndim, 'indexCopy');
   requireIndex(index, 'indexCopy');
+  requireTensor(source, 'indexCopy', 'source');
   const expected = input.shape.map((s, i) => (i === at ? index.numel() : s));
   if (!sameShape(source.shape, expected))
     throw new ShapeError(`indexCopy: ${index.numel()} indices need a source of shape ${formatShape(expected)}, got ${formatShape(source.shape)}`, { op: 'indexCopy' });
-  return scatter(input, at, spreadIndex('indexCopy', index, input.shape, at), source);
+  const spread = spreadIndex('indexCopy', index, input.shape, at);
+  checkScatter('indexCopy', input, at, spread, source);
+  return scatter(input, at, spread, source);
 }
 defineComposite('indexCopy', indexCopy, {
   inPlace: true,
@@ -110,6 +127,8 @@ defineComposite('indexCopy', indexCopy, {
  */
 export function maskedScatter(input: Tensor, mask: Tensor, source: Tensor): Tensor {
   requireTensor(input, 'maskedScatter');
+  requireTensor(mask, 'maskedScatter', 'mask');
+  requireTensor(source, 'maskedScatter', 'source');
   if (mask.dtype !== bool) throw new DtypeError(`maskedScatter: expected a bool mask, got ${mask.dtype.name}`, { op: 'maskedScatter' });
   if (source.dtype !== input.dtype) throw new DtypeError(`maskedScatter: expected a source of dtype ${input.dtype.name}, got ${source.dtype.name}`, { op: 'maskedScatter' });
   const shape = broadcastShapes(input.shape, mask.shape, 'maskedScatter');
@@ -134,6 +153,7 @@ defineComposite('maskedScatter', maskedScatter, {
  * @see PyTorch `torch.argwhere`
  */
 export function argwhere(input: Tensor): Tensor {
+  requireTensor(input, 'argwhere');
   return nonzero(input);
 }
 defineComposite('argwhere', argwhere, { readsValues: true, samples: () => [[matrix().gt(0).detach()]] });
@@ -147,8 +167,11 @@ defineComposite('argwhere', argwhere, { readsValues: true, samples: () => [[matr
  */
 export function diagEmbed(input: Tensor, offset = 0, dim1 = -2, dim2 = -1): Tensor {
   requireTensor(input, 'diagEmbed');
+  checkNumber('diagEmbed', 'offset', offset, { whole: true });
   const ndim = input.ndim + 1;
   const [a, b] = [wrapDim(dim1, ndim, 'diagEmbed'), wrapDim(dim2, ndim, 'diagEmbed')];
+  if (input.ndim === 0 || a === b)
+    throw new IndexError(`diagEmbed: expected two dims and a vector to put along them, got dims ${dim1} and ${dim2} and shape ${formatShape(input.shape)}`, { op: 'diagEmbed' });
   const size = (input.shape[input.ndim - 1] ?? 1) + Math.abs(offset);
   const shape = [...input.shape.slice(0, -1)];
   for (const at of [Math.min(a, b), Math.max(a, b)]) shape.splice(at, 0, size);
@@ -167,6 +190,7 @@ defineComposite('diagEmbed', diagEmbed, { samples: () => [[sampleTensor([3])], [
  */
 export function diag(input: Tensor, diagonal = 0): Tensor {
   requireTensor(input, 'diag');
+  checkNumber('diag', 'diagonal', diagonal, { whole: true });
   if (input.ndim === 1) return diagEmbed(input, diagonal);
   if (input.ndim === 2) return input.diagonal(diagonal).clone();
   throw new ShapeError(`diag: expected a vector or a matrix, got shape ${formatShape(input.shape)}`, { op: 'diag' });
@@ -180,11 +204,21 @@ defineComposite('diag', diag, { samples: () => [[sampleTensor([3]), 1], [matrix(
  * @see PyTorch `torch.diagflat`
  */
 export function diagflat(input: Tensor, offset = 0): Tensor {
+  requireTensor(input, 'diagflat');
+  checkNumber('diagflat', 'offset', offset, { whole: true });
   return diagEmbed(input.reshape(-1), offset);
 }
 defineComposite('diagflat', diagflat, { samples: () => [[sampleTensor([2, 2])]] });
 
-function triangleIndices(row: number, col: number, inside: (i: number, j: number) => boolean, options: TensorOptions): Tensor {
+interface Triangle {
+  row: number;
+  col: number;
+  offset: number;
+}
+
+function triangleIndices(op: string, { row, col, offset }: Triangle, inside: (i: number, j: number) => boolean, options: TensorOptions): Tensor {
+  checkSizesOf(op, { row, col });
+  checkNumber(op, 'offset', offset, { whole: true });
   const [is, js]: [number[], number[]] = [[], []];
   for (let i = 0; i < row; i++) {
     for (let j = 0; j < col; j++) {
@@ -203,13 +237,15 @@ function triangleIndices(row: number, col: number, inside: (i: number, j: number
  * @throws ArgumentError, DtypeError, DeviceError, AutogradError for bad options, see {@link TensorOptions}
  * @see PyTorch `torch.triu_indices`
  */
-export function triuIndices(row: number, col: number, { offset = 0, ...options }: TensorOptions & { offset?: number } = {}): Tensor {
-  return triangleIndices(row, col, (i, j) => j - i >= offset, options);
+export function triuIndices(row: number, col: number, options: TensorOptions & { offset?: number } = {}): Tensor {
+  const { offset = 0, ...place } = optionsOf('triuIndices', options);
+  return triangleIndices('triuIndices', { row, col, offset }, (i, j) => j - i >= offset, place);
 }
 
 /** Row and column indices of the elements on and below a diagonal of a matrix; else as {@link triuIndices}. @see PyTorch `torch.tril_indices` */
-export function trilIndices(row: number, col: number, { offset = 0, ...options }: TensorOptions & { offset?: number } = {}): Tensor {
-  return triangleIndices(row, col, (i, j) => j - i <= offset, options);
+export function trilIndices(row: number, col: number, options: TensorOptions & { offset?: number } = {}): Tensor {
+  const { offset = 0, ...place } = optionsOf('trilIndices', options);
+  return triangleIndices('trilIndices', { row, col, offset }, (i, j) => j - i <= offset, place);
 }
 
 addMethod('fillDiagonal_', function (value: number) {

@@ -1,8 +1,10 @@
 /** Indexing with several index tensors or bool masks at once, as `x[i, j]` does in Python: index and indexPut. */
+
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { bool, int64, uint8 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { optionsOf } from '../core/options.js';
 import { broadcastShapes, formatShape, type Shape, sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { requireIndex } from './indexing.js';
@@ -93,8 +95,9 @@ const nonzeroOp: Op<Record<string, never>> = defineOp<Record<string, never>>({
 export function nonzero(input: Tensor, options: { asTuple: true }): Tensor[];
 /** Indices of the elements that are not 0, one row each: `[n, ndim]`. */
 export function nonzero(input: Tensor, options?: { asTuple?: false }): Tensor;
-export function nonzero(input: Tensor, { asTuple = false }: { asTuple?: boolean } = {}): Tensor | Tensor[] {
+export function nonzero(input: Tensor, options: { asTuple?: boolean } = {}): Tensor | Tensor[] {
   requireTensor(input, 'nonzero');
+  const { asTuple = false } = optionsOf('nonzero', options);
   const [count, rows] = dispatch(nonzeroOp, [input.detach()], NO_PARAMS) as [Tensor, Tensor];
   const found = rows.narrow(0, 0, Number(count.item())).clone();
   return asTuple ? found.unbind(1) : found;

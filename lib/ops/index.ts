@@ -27,7 +27,7 @@ export {
   nllLoss,
 } from './loss.js';
 export * from './loss-composites.js';
-export * from './matmul.js';
+export { type AddProductOptions, addmm, baddbmm, bmm, dot, linear, matmul, mm, mv, outer } from './matmul.js';
 export { layerNorm, rmsNorm } from './norm.js';
 export * from './norm-composites.js';
 export type { TensorLike } from './operand.js';
@@ -49,12 +49,14 @@ export { all, amax, amin, any, logsumexp, mean, prod, sum } from './reduce.js';
 export * from './search.js';
 export { cumprod, cumsum, type DtypeOption, logSoftmax, softmax } from './softmax.js';
 export { argmax, argmin, argsort, max, min, sort, topk, ValuesAndIndices } from './sort.js';
+export { chunk, split, unbind } from './split.js';
+export * from './split-stack.js';
 export * from './statistics.js';
 export { std, type VarianceOptions, var, varMean } from './variance.js';
 export { norm } from './vector-norm.js';
 export { detach, expand, expandAs, flatten, movedim, permute, reshape, squeeze, t, transpose, unflatten, unsqueeze, view } from './view.js';
 export { addcdiv, addcmul, clamp, lerp, maskedFill, where } from './where.js';
-export { asStrided, chunk, diagonal, narrow, select, slice, split, unbind, unfold } from './window.js';
+export { asStrided, diagonal, narrow, select, slice, unfold } from './window.js';
 
 // For its methods: a declaration file keeps no import whose names it does not use.
 import './pinned.js';

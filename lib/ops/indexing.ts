@@ -2,9 +2,9 @@
 
 import { dispatchOne } from '../core/dispatch.js';
 import { bool, int32, int64 } from '../core/dtype.js';
-import { DtypeError, IndexError, ShapeError } from '../core/errors.js';
+import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op, type OpDefinition } from '../core/op.js';
-import { checkNumber, checkOneOf } from '../core/options.js';
+import { checkNumber, optionsOf, unexpected } from '../core/options.js';
 import { formatShape, numelOf, type Shape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
@@ -155,18 +155,20 @@ export function indexSelect(input: Tensor, dim: number, index: Tensor): Tensor {
   return dispatchOne(indexSelectOp, [input.contiguous(), index.reshape(-1).contiguous()], { dim: wrapDim(dim, input.shape.length, 'indexSelect') });
 }
 
-function indexAddInto(input: Tensor, dim: number, index: Tensor, source: Tensor, alpha: number, into: Tensor | null): Tensor {
-  requireIndex(index, 'indexAdd');
-  if (index.shape.length > 1) throw new ShapeError(`indexAdd: expected a vector of indices, got shape ${formatShape(index.shape)}`, { op: 'indexAdd' });
-  if (!input.dtype.isFloatingPoint) checkNumber('indexAdd', `alpha for a tensor of ${input.dtype.name}`, alpha, { whole: true });
-  const at = wrapDim(dim, input.shape.length, 'indexAdd');
+function indexAddInto(op: string, input: Tensor, dim: number, index: Tensor, source: Tensor, options: { alpha?: number }, into: Tensor | null): Tensor {
+  requireIndex(index, op);
+  requireTensor(source, op, 'source');
+  const { alpha = 1 } = optionsOf(op, options);
+  if (index.shape.length > 1) throw new ShapeError(`${op}: expected a vector of indices, got shape ${formatShape(index.shape)}`, { op });
+  if (!input.dtype.isFloatingPoint) checkNumber(op, `alpha for a tensor of ${input.dtype.name}`, alpha, { whole: true });
+  const at = wrapDim(dim, input.shape.length, op);
   const expected = input.shape.map((s, i) => (i === at ? index.numel() : s));
   if (source.shape.length !== expected.length || expected.some((s, i) => s !== source.shape[i])) {
-    throw new ShapeError(`indexAdd: expected a source of shape ${formatShape(expected)}, got ${formatShape(source.shape)}`, { op: 'indexAdd' });
+    throw new ShapeError(`${op}: expected a source of shape ${formatShape(expected)}, got ${formatShape(source.shape)}`, { op });
   }
   if (source.dtype !== input.dtype)
-    throw new DtypeError(`indexAdd: expected a source of dtype ${input.dtype.name}, got ${source.dtype.name}`, {
-      op: 'indexAdd',
+    throw new DtypeError(`${op}: expected a source of dtype ${input.dtype.name}, got ${source.dtype.name}`, {
+      op,
       expected: input.dtype.name,
       given: source.dtype.name,
     });
@@ -181,8 +183,9 @@ function indexAddInto(input: Tensor, dim: number, index: Tensor, source: Tensor,
  * index; ArgumentError unless `index` is a tensor
  * @see PyTorch `torch.index_add`
  */
-export function indexAdd(input: Tensor, dim: number, index: Tensor, source: Tensor, { alpha = 1 } = {}): Tensor {
-  return indexAddInto(input, dim, index, source, alpha, null);
+export function indexAdd(input: Tensor, dim: number, index: Tensor, source: Tensor, options: { alpha?: number } = {}): Tensor {
+  requireTensor(input, 'indexAdd');
+  return indexAddInto('indexAdd', input, dim, index, source, options, null);
 }
 
 function checkGather(op: string, input: Tensor, dim: number, index: Tensor): number {
@@ -211,15 +214,22 @@ export function gather(input: Tensor, dim: number, index: Tensor): Tensor {
   return dispatchOne(gatherOp, [input, index], { dim: at });
 }
 
+/** Checks the operands of an op that scatters; returns the dim. @throws ShapeError, DtypeError, IndexError, ArgumentError @internal */
+export function checkScatter(op: string, input: Tensor, dim: number, index: Tensor, source: Tensor | number): number {
+  const at = checkGather(op, input, dim, index);
+  if (typeof source === 'number') return at;
+  requireTensor(source, op, 'source');
+  const sized = index.shape.every((s, i) => s <= (source.shape[i] as number));
+  if (source.shape.length !== index.shape.length || !sized)
+    throw new ShapeError(`${op}: a source of shape ${formatShape(source.shape)} does not cover an index of shape ${formatShape(index.shape)}`, { op });
+  if (source.dtype !== input.dtype) throw new DtypeError(`${op}: expected a source of dtype ${input.dtype.name}, got ${source.dtype.name}`, { op });
+  return at;
+}
+
 /** The operands of ops that scatter, with the source cut to the index; `at` is the dim. */
-export function scatterOperands(input: Tensor, dim: number, index: Tensor, source: Tensor | number): { operands: Tensor[]; at: number } {
-  const at = checkGather('scatter', input, dim, index);
-  const values = typeof source === 'number' ? input.newFull([], source).expand(index.shape) : source;
-  const sized = index.shape.every((s, i) => s <= (values.shape[i] as number));
-  if (values.shape.length !== index.shape.length || !sized)
-    throw new ShapeError(`scatter: a source of shape ${formatShape(values.shape)} does not cover an index of shape ${formatShape(index.shape)}`, { op: 'scatter' });
-  if (values.dtype !== input.dtype) throw new DtypeError(`scatter: expected a source of dtype ${input.dtype.name}, got ${values.dtype.name}`, { op: 'scatter' });
-  let seen = values;
+function scatterOperands(op: string, input: Tensor, dim: number, index: Tensor, source: Tensor | number): { operands: Tensor[]; at: number } {
+  const at = checkScatter(op, input, dim, index, source);
+  let seen = typeof source === 'number' ? input.newFull([], source).expand(index.shape) : source;
   index.shape.forEach((s, i) => {
     if (s !== seen.shape[i]) seen = seen.narrow(i, 0, s);
   });
@@ -229,9 +239,9 @@ export function scatterOperands(input: Tensor, dim: number, index: Tensor, sourc
 /** Scatters by products and extremes; installed by scatter-reduce.ts, which builds on this file. @internal */
 export const scatterReduceOp: { op: Op<Scatter> | null } = { op: null };
 
-function scatterInto(input: Tensor, dim: number, index: Tensor, source: Tensor | number, reduce: ScatterReduce, into: Tensor | null): Tensor {
-  checkOneOf('scatter', 'reduce', reduce, ['set', 'add', 'multiply', 'amax', 'amin']);
-  const { operands, at } = scatterOperands(input, dim, index, source);
+function scatterInto(name: string, input: Tensor, dim: number, index: Tensor, source: Tensor | number, reduce: ScatterReduce, into: Tensor | null): Tensor {
+  if (!Object.hasOwn(reduceCodes, reduce)) throw unexpected(name, 'reduce', `one of ${Object.keys(reduceCodes).join(', ')}`, reduce);
+  const { operands, at } = scatterOperands(name, input, dim, index, source);
   const op = reduce === 'set' || reduce === 'add' ? scatterOp : (scatterReduceOp.op as Op<Scatter>);
   return dispatchOne(op, operands, { dim: at, reduce }, into);
 }
@@ -245,8 +255,14 @@ function scatterInto(input: Tensor, dim: number, index: Tensor, source: Tensor |
  * another index; ArgumentError unless input and index are tensors, and for a number that an integer dtype cannot hold
  * @see PyTorch `torch.scatter`
  */
-export function scatter(input: Tensor, dim: number, index: Tensor, source: Tensor | number, { reduce = 'set' }: { reduce?: ScatterReduce } = {}): Tensor {
-  return scatterInto(input, dim, index, source, reduce, null);
+export function scatter(input: Tensor, dim: number, index: Tensor, source: Tensor | number, options: { reduce?: ScatterReduce } = {}): Tensor {
+  const { reduce = 'set' } = optionsOf('scatter', options);
+  return scatterInto('scatter', input, dim, index, source, reduce, null);
+}
+
+function scatterAddInto(name: string, input: Tensor, dim: number, index: Tensor, source: Tensor, into: Tensor | null): Tensor {
+  requireTensor(source, name, 'source');
+  return scatterInto(name, input, dim, index, source, 'add', into);
 }
 
 /**
@@ -255,7 +271,7 @@ export function scatter(input: Tensor, dim: number, index: Tensor, source: Tenso
  * @see PyTorch `torch.scatter_add`
  */
 export function scatterAdd(input: Tensor, dim: number, index: Tensor, source: Tensor): Tensor {
-  return scatterInto(input, dim, index, source, 'add', null);
+  return scatterAddInto('scatterAdd', input, dim, index, source, null);
 }
 
 /**
@@ -266,9 +282,12 @@ export function scatterAdd(input: Tensor, dim: number, index: Tensor, source: Te
  * weight is a matrix; DtypeError for another index; ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.embedding`
  */
-export function embedding(input: Tensor, weight: Tensor, { paddingIdx = null }: { paddingIdx?: number | null } = {}): Tensor {
+export function embedding(input: Tensor, weight: Tensor, options: { paddingIdx?: number | null } = {}): Tensor {
+  requireTensor(weight, 'embedding', 'weight');
+  const { paddingIdx = null } = optionsOf('embedding', options);
   requireIndex(input, 'embedding');
   if (weight.shape.length !== 2) throw new ShapeError(`embedding: expected a weight of 2 dims, got ${formatShape(weight.shape)}`, { op: 'embedding' });
+  if (weight.shape[0] === 0 && input.numel() > 0) throw new IndexError('embedding: a weight without rows has none for an index', { op: 'embedding', shape: weight.shape });
   const table = paddingIdx === null ? weight : withoutGradient(weight, paddingIdx);
   return indexSelect(table, 0, input.reshape(-1)).reshape([...input.shape, weight.shape[1] as number]);
 }
@@ -292,7 +311,9 @@ function withoutGradient(weight: Tensor, row: number): Tensor {
  */
 export function oneHot(input: Tensor, numClasses = -1): Tensor {
   requireIndex(input, 'oneHot');
+  checkNumber('oneHot', 'numClasses', numClasses, { from: -1, whole: true });
   const classes = numClasses >= 0 ? numClasses : input.numel() === 0 ? 0 : Number(input.amax().item()) + 1;
+  if (classes === 0 && input.numel() > 0) throw new ArgumentError('oneHot: no index is below 0 classes', { op: 'oneHot', numClasses });
   const zeros = input.newZeros([...input.shape, classes], { dtype: int64 });
   return scatter(zeros, -1, input.unsqueeze(-1), 1);
 }
@@ -306,11 +327,11 @@ addMethod('oneHot', function (numClasses?: number) {
 addMethod('indexSelect', function (dim: number, index: Tensor) {
   return indexSelect(this, dim, index);
 });
-addMethod('indexAdd', function (dim: number, index: Tensor, source: Tensor, { alpha = 1 } = {}) {
-  return indexAddInto(this, dim, index, source, alpha, null);
+addMethod('indexAdd', function (dim: number, index: Tensor, source: Tensor, options?: { alpha?: number }) {
+  return indexAdd(this, dim, index, source, options);
 });
-addMethod('indexAdd_', function (dim: number, index: Tensor, source: Tensor, { alpha = 1 } = {}) {
-  return indexAddInto(this, dim, index, source, alpha, this);
+addMethod('indexAdd_', function (dim: number, index: Tensor, source: Tensor, options: { alpha?: number } = {}) {
+  return indexAddInto('indexAdd_', this, dim, index, source, options, this);
 });
 addMethod('gather', function (dim: number, index: Tensor) {
   return gather(this, dim, index);
@@ -318,14 +339,15 @@ addMethod('gather', function (dim: number, index: Tensor) {
 addMethod('scatter', function (dim: number, index: Tensor, source: Tensor | number, options?: { reduce?: ScatterReduce }) {
   return scatter(this, dim, index, source, options);
 });
-addMethod('scatter_', function (dim: number, index: Tensor, source: Tensor | number, { reduce = 'set' }: { reduce?: ScatterReduce } = {}) {
-  return scatterInto(this, dim, index, source, reduce, this);
+addMethod('scatter_', function (dim: number, index: Tensor, source: Tensor | number, options: { reduce?: ScatterReduce } = {}) {
+  const { reduce = 'set' } = optionsOf('scatter_', options);
+  return scatterInto('scatter_', this, dim, index, source, reduce, this);
 });
 addMethod('scatterAdd', function (dim: number, index: Tensor, source: Tensor) {
-  return scatterInto(this, dim, index, source, 'add', null);
+  return scatterAddInto('scatterAdd', this, dim, index, source, null);
 });
 addMethod('scatterAdd_', function (dim: number, index: Tensor, source: Tensor) {
-  return scatterInto(this, dim, index, source, 'add', this);
+  return scatterAddInto('scatterAdd_', this, dim, index, source, this);
 });
 
 export { requireIndex };

@@ -3,11 +3,12 @@ import { dispatchOne } from '../core/dispatch.js';
 import { int64, promoteTypes } from '../core/dtype.js';
 import { ArgumentError, DeviceError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { formatShape, sameShape, wrapDim, wrapDims } from '../core/shape.js';
+import { checkIntegers, shown } from '../core/options.js';
+import { checkSizes, formatShape, sameShape, wrapDim, wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { arange } from './factories.js';
 import { addMethod } from './method.js';
-import { requireOptions, requireTensor } from './operand.js';
+import { requireOptions, requireTensor, requireTensors } from './operand.js';
 import { sampleTensor } from './samples.js';
 
 /**
@@ -19,8 +20,8 @@ import { sampleTensor } from './samples.js';
  * @see PyTorch `torch.cat`
  */
 export function cat(tensors: readonly Tensor[], dim = 0): Tensor {
+  requireTensors(tensors, 'cat');
   if (tensors.length === 0) throw new ArgumentError('cat: expected at least one tensor', { op: 'cat' });
-  for (const t of tensors) requireTensor(t, 'cat');
   const first = tensors.find((t) => !isEmptyVector(t)) ?? (tensors[0] as Tensor);
   if (first.shape.length === 0) throw new ShapeError('cat: tensors without dims cannot be joined; stack() them', { op: 'cat', given: first.shape });
   const at = wrapDim(dim, first.shape.length, 'cat');
@@ -88,10 +89,10 @@ const catOp: Op<Cat> = defineOp<Cat>({
  * @see PyTorch `torch.stack`
  */
 export function stack(tensors: readonly Tensor[], dim = 0): Tensor {
+  requireTensors(tensors, 'stack');
   if (tensors.length === 0) throw new ArgumentError('stack: expected at least one tensor', { op: 'stack' });
   const first = tensors[0] as Tensor;
   tensors.forEach((t, i) => {
-    requireTensor(t, 'stack');
     if (!sameShape(t.shape, first.shape)) throw new ShapeError(`stack: tensor ${i} has shape ${formatShape(t.shape)}, tensor 0 has ${formatShape(first.shape)}`, { op: 'stack' });
   });
   const at = wrapDim(dim, first.shape.length + 1, 'stack');
@@ -125,7 +126,7 @@ function triangle(name: string, input: Tensor, options: { diagonal?: number }, u
   requireTensor(input, name);
   requireOptions(options, name, '{ diagonal: -1 }');
   const { diagonal = 0 } = options;
-  if (!Number.isInteger(diagonal)) throw new ArgumentError(`${name}: expected the diagonal to be an integer, got ${String(diagonal)}`, { op: name, diagonal });
+  if (!Number.isInteger(diagonal)) throw new ArgumentError(`${name}: expected the diagonal to be an integer, got ${shown(diagonal)}`, { op: name, diagonal });
   if (input.shape.length < 2) throw new ShapeError(`${name}: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: name });
   return dispatchOne(triOp, [input], { diagonal, upper });
 }
@@ -138,11 +139,13 @@ function triangle(name: string, input: Tensor, options: { diagonal?: number }, u
  * @see PyTorch `torch.tril`
  */
 export function tril(input: Tensor, options: { diagonal?: number } = {}): Tensor {
+  requireTensor(input, 'tril');
   return triangle('tril', input, options, 0);
 }
 
 /** The upper triangle of matrices, zeros elsewhere: elements on and above `diagonal`; else as {@link tril}. @see PyTorch `torch.triu` */
 export function triu(input: Tensor, options: { diagonal?: number } = {}): Tensor {
+  requireTensor(input, 'triu');
   return triangle('triu', input, options, 1);
 }
 
@@ -175,11 +178,15 @@ export function flip(input: Tensor, ...dims: readonly (number | readonly number[
 export function roll(input: Tensor, shifts: number | readonly number[], dims: number | readonly number[] | null = null): Tensor {
   requireTensor(input, 'roll');
   const by = typeof shifts === 'number' ? [shifts] : shifts;
+  checkIntegers('roll', 'shifts', by);
   if (dims === null) {
     if (by.length !== 1) throw new ArgumentError(`roll: ${by.length} shifts need as many dims`, { op: 'roll', shifts });
     return rollDim(input.reshape(-1), by[0] as number, 0).reshape(input.shape);
   }
   const along = typeof dims === 'number' ? [dims] : dims;
+  checkIntegers('roll', 'dims', along);
+  for (const dim of along) wrapDim(dim, input.shape.length, 'roll');
+  if (input.shape.length === 0) return input.clone();
   if (along.length !== by.length) throw new ArgumentError(`roll: ${by.length} shifts for ${along.length} dims`, { op: 'roll', shifts, dims });
   return along.reduce((t, dim, i) => rollDim(t, by[i] as number, dim), input);
 }
@@ -199,6 +206,8 @@ function rollDim(input: Tensor, shift: number, dim: number): Tensor {
  * @see PyTorch `torch.Tensor.repeat`
  */
 export function repeat(input: Tensor, counts: readonly number[]): Tensor {
+  requireTensor(input, 'repeat');
+  checkSizes(counts, 'repeat');
   const lead = counts.length - input.shape.length;
   if (lead < 0) throw new ShapeError(`repeat: ${counts.length} counts for a tensor of ${input.shape.length} dims`, { op: 'repeat' });
   const shape = [...Array<number>(lead).fill(1), ...input.shape];

@@ -3,22 +3,12 @@
 import { autocastOperands } from '../core/autocast.js';
 import { int64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
-import { broadcastShapes } from '../core/shape.js';
+import { optionsOf } from '../core/options.js';
+import { broadcastShapes, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
-import {
-  binaryCrossEntropyWithLogits,
-  checkReduction,
-  crossEntropy,
-  type LossOptions,
-  type LossReduction,
-  l1Loss,
-  mseLoss,
-  nllLoss,
-  reduceElements,
-  requireSameShape,
-} from './loss.js';
-import { requireTensor } from './operand.js';
+import { binaryCrossEntropyWithLogits, checkPair, crossEntropy, type LossOptions, type LossReduction, l1Loss, mseLoss, nllLoss, reduceElements, requireSameShape } from './loss.js';
+import { requireFloating, requireNumbers, requirePair, requireTensor } from './operand.js';
 import { cosineSimilarity } from './products.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
@@ -34,13 +24,6 @@ defineComposite('binaryCrossEntropyWithLogits', binaryCrossEntropyWithLogits, {
   samples: () => [[sampleTensor([3, 4]), sampleTensor([3, 4], { low: 0, high: 1 })]],
 });
 
-function checkPair(op: string, input: Tensor, target: Tensor, reduction: LossReduction): void {
-  requireTensor(input, op);
-  requireTensor(target, op, 'target');
-  checkReduction(op, reduction);
-  broadcastShapes(input.shape, target.shape, op);
-}
-
 /**
  * 0.5 d^2 / beta where the absolute difference d is below `beta` (1 by default), d - beta / 2 elsewhere; the absolute difference for beta 0.
  * Shapes: broadcast; the result is `[]`, or the broadcast shape for `'none'`. Dtypes: floating, promoted. Gradient: both.
@@ -49,7 +32,8 @@ function checkPair(op: string, input: Tensor, target: Tensor, reduction: LossRed
  * reduction, or what is no tensor
  * @see PyTorch `torch.nn.functional.smooth_l1_loss`; Girshick, arXiv:1504.08083
  */
-export function smoothL1Loss(input: Tensor, target: Tensor, { reduction = 'mean', beta = 1 }: LossOptions & { beta?: number } = {}): Tensor {
+export function smoothL1Loss(input: Tensor, target: Tensor, options: LossOptions & { beta?: number } = {}): Tensor {
+  const { reduction = 'mean', beta = 1 } = optionsOf('smoothL1Loss', options);
   checkPair('smoothL1Loss', input, target, reduction);
   const [x, y] = autocastOperands('float32 on cuda', [input, target] as const);
   if (beta < 0) throw new ArgumentError(`smoothL1Loss: beta must not be negative, got ${beta}`, { op: 'smoothL1Loss', beta });
@@ -70,7 +54,8 @@ defineComposite('smoothL1Loss', smoothL1Loss, { method: false, samples: () => [p
  * @throws ArgumentError unless delta is above 0; else as {@link smoothL1Loss}
  * @see PyTorch `torch.nn.functional.huber_loss`
  */
-export function huberLoss(input: Tensor, target: Tensor, { reduction = 'mean', delta = 1 }: LossOptions & { delta?: number } = {}): Tensor {
+export function huberLoss(input: Tensor, target: Tensor, options: LossOptions & { delta?: number } = {}): Tensor {
+  const { reduction = 'mean', delta = 1 } = optionsOf('huberLoss', options);
   checkPair('huberLoss', input, target, reduction);
   if (!(delta > 0)) throw new ArgumentError(`huberLoss: delta must be above 0, got ${delta}`, { op: 'huberLoss', delta });
   return smoothL1Loss(input, target, { reduction, beta: delta }).mul(delta);
@@ -93,7 +78,8 @@ export interface KlDivOptions {
  * is no tensor
  * @see PyTorch `torch.nn.functional.kl_div`
  */
-export function klDiv(input: Tensor, target: Tensor, { reduction = 'mean', logTarget = false }: KlDivOptions = {}): Tensor {
+export function klDiv(input: Tensor, target: Tensor, options: KlDivOptions = {}): Tensor {
+  const { reduction = 'mean', logTarget = false } = optionsOf('klDiv', options);
   checkPair('klDiv', input, target, reduction === 'batchmean' ? 'sum' : reduction);
   const [x, y] = autocastOperands('float32', [input, target] as const);
   const losses = logTarget ? y.exp().mul(y.sub(x)) : y.xlogy(y).sub(y.mul(x));
@@ -130,9 +116,12 @@ function boundedLog(t: Tensor): Tensor {
  * unknown reduction, or what is no tensor
  * @see PyTorch `torch.nn.functional.binary_cross_entropy`
  */
-export function binaryCrossEntropy(input: Tensor, target: Tensor, { weight = null, reduction = 'mean' }: BinaryCrossEntropyOptions = {}): Tensor {
+export function binaryCrossEntropy(input: Tensor, target: Tensor, options: BinaryCrossEntropyOptions = {}): Tensor {
+  const { weight = null, reduction = 'mean' } = optionsOf('binaryCrossEntropy', options);
   checkPair('binaryCrossEntropy', input, target, reduction);
   requireSameShape('binaryCrossEntropy', input, target);
+  for (const t of [input, target]) requireNumbers('binaryCrossEntropy', t);
+  if (weight !== null) requirePair(input, weight, 'binaryCrossEntropy', 'weight');
   const losses = target
     .mul(boundedLog(input))
     .add(
@@ -163,8 +152,11 @@ export interface MarginOptions extends LossOptions {
  * ArgumentError for an unknown reduction, or inputs that are no tensors
  * @see PyTorch `torch.nn.functional.margin_ranking_loss`
  */
-export function marginRankingLoss(input1: Tensor, input2: Tensor, target: Tensor, { margin = 0, reduction = 'mean' }: MarginOptions = {}): Tensor {
-  checkPair('marginRankingLoss', input1, input2, reduction);
+export function marginRankingLoss(input1: Tensor, input2: Tensor, target: Tensor, options: MarginOptions = {}): Tensor {
+  const { margin = 0, reduction = 'mean' } = optionsOf('marginRankingLoss', options);
+  checkPair('marginRankingLoss', input1, input2, reduction, 'input2');
+  requireTensor(target, 'marginRankingLoss', 'target');
+  broadcastShapes(broadcastShapes(input1.shape, input2.shape, 'marginRankingLoss'), target.shape, 'marginRankingLoss');
   return reduceElements(input1.sub(input2).mul(target).neg().add(margin).clamp({ min: 0 }), reduction);
 }
 defineComposite('marginRankingLoss', marginRankingLoss, { method: false, samples: () => [[...pair(), sampleTensor([3, 4], { seed: 5 }).sign().detach()]] });
@@ -177,8 +169,12 @@ defineComposite('marginRankingLoss', marginRankingLoss, { method: false, samples
  * unknown reduction, or inputs that are no tensors
  * @see PyTorch `torch.nn.functional.cosine_embedding_loss`
  */
-export function cosineEmbeddingLoss(input1: Tensor, input2: Tensor, target: Tensor, { margin = 0, reduction = 'mean' }: MarginOptions = {}): Tensor {
-  checkPair('cosineEmbeddingLoss', input1, input2, reduction);
+export function cosineEmbeddingLoss(input1: Tensor, input2: Tensor, target: Tensor, options: MarginOptions = {}): Tensor {
+  const { margin = 0, reduction = 'mean' } = optionsOf('cosineEmbeddingLoss', options);
+  checkPair('cosineEmbeddingLoss', input1, input2, reduction, 'input2');
+  requireTensor(target, 'cosineEmbeddingLoss', 'target');
+  for (const t of [input1, input2]) requireFloating(t, 'cosineEmbeddingLoss');
+  broadcastShapes(broadcastShapes(input1.shape, input2.shape, 'cosineEmbeddingLoss').slice(0, -1), target.shape, 'cosineEmbeddingLoss');
   const cosine = cosineSimilarity(input1, input2, { dim: -1 });
   const apart = where(target.eq(-1), cosine.sub(margin).clamp({ min: 0 }), 0);
   return reduceElements(where(target.eq(1), cosine.neg().add(1), apart), reduction);
@@ -193,13 +189,13 @@ defineComposite('cosineEmbeddingLoss', cosineEmbeddingLoss, { method: false, sam
  * an anchor or positive that is no tensor
  * @see PyTorch `torch.nn.functional.triplet_margin_loss`; Schroff et al., arXiv:1503.03832
  */
-export function tripletMarginLoss(
-  anchor: Tensor,
-  positive: Tensor,
-  negative: Tensor,
-  { margin = 1, p = 2, eps = 1e-6, reduction = 'mean' }: MarginOptions & { p?: number; eps?: number } = {},
-): Tensor {
-  checkPair('tripletMarginLoss', anchor, positive, reduction);
+export function tripletMarginLoss(anchor: Tensor, positive: Tensor, negative: Tensor, options: MarginOptions & { p?: number; eps?: number } = {}): Tensor {
+  const { margin = 1, p = 2, eps = 1e-6, reduction = 'mean' } = optionsOf('tripletMarginLoss', options);
+  checkPair('tripletMarginLoss', anchor, positive, reduction, 'positive');
+  requirePair(anchor, negative, 'tripletMarginLoss', 'negative');
+  const last = (t: Tensor): Shape => broadcastShapes(anchor.shape, t.shape, 'tripletMarginLoss').slice(0, -1);
+  broadcastShapes(last(positive), last(negative), 'tripletMarginLoss');
+  requireFloating(anchor, 'tripletMarginLoss', 'anchor');
   const distance = (other: Tensor): Tensor => anchor.sub(other).add(eps).norm(p, -1);
   return reduceElements(distance(positive).sub(distance(negative)).add(margin).clamp({ min: 0 }), reduction);
 }

@@ -1,14 +1,16 @@
 /** Losses: crossEntropy (fused), nllLoss, mseLoss, l1Loss, binaryCrossEntropyWithLogits. */
+
 import { autocastOperands } from '../core/autocast.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
-import { float32, float64, int64 } from '../core/dtype.js';
+import { bool, float32, float64, int64, promoteTypes } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { checkProbability, optionsOf, shown } from '../core/options.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { softplus } from './activation.js';
 import { oneHot } from './indexing.js';
-import { requireTensor } from './operand.js';
+import { requireNumbers, requirePair, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
 
@@ -118,12 +120,12 @@ export interface CrossEntropyOptions {
  * @see PyTorch `torch.nn.functional.cross_entropy`; Szegedy et al., arXiv:1512.00567 for label smoothing
  */
 export function crossEntropy(logits: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor {
-  const { weight = null, ignoreIndex = -100, reduction = 'mean', labelSmoothing = 0 } = options;
+  const { weight = null, ignoreIndex = -100, reduction = 'mean', labelSmoothing = 0 } = optionsOf('crossEntropy', options);
   requireTensor(logits, 'crossEntropy');
   const [input] = autocastOperands('float32 on cuda', [logits] as const);
   requireTensor(target, 'crossEntropy', 'target');
   checkReduction('crossEntropy', reduction);
-  if (!(labelSmoothing >= 0 && labelSmoothing <= 1)) throw new ArgumentError(`crossEntropy: labelSmoothing must be between 0 and 1, got ${labelSmoothing}`, { op: 'crossEntropy' });
+  checkProbability('crossEntropy', 'labelSmoothing', labelSmoothing);
   if (target.dtype.isFloatingPoint) return probabilityCrossEntropy(input, target, options);
   const { rows: inputRows, labels, shape } = toRows('crossEntropy', input, target, weight);
   const classWeight = weight === null ? wrapNumber(0, input.dtype, input.device) : weight.to(input.dtype).contiguous();
@@ -152,6 +154,7 @@ function toRows(op: string, input: Tensor, target: Tensor, weight: Tensor | null
   return { rows: rows.reshape([numRows, classes]).contiguous(), labels: target.reshape([numRows]).contiguous(), shape: target.shape };
 }
 
+/** @throws ArgumentError, ShapeError unless there is none or a factor for each class */
 function checkClassWeight(op: string, weight: Tensor | null, classes: number): void {
   if (weight === null) return;
   requireTensor(weight, op, 'weight');
@@ -175,6 +178,7 @@ function probabilityCrossEntropy(input: Tensor, target: Tensor, { weight = null,
       { op: 'crossEntropy', shapes: [input.shape, target.shape] },
     );
   }
+  if (input.shape.length === 0) throw new ShapeError('crossEntropy: expected logits of at least one dim, got a tensor without dims', { op: 'crossEntropy' });
   const classDim = input.shape.length === 1 ? 0 : 1;
   const classes = input.shape[classDim] as number;
   checkClassWeight('crossEntropy', weight, classes);
@@ -189,7 +193,7 @@ function probabilityCrossEntropy(input: Tensor, target: Tensor, { weight = null,
 /** @throws ArgumentError for an unknown reduction. @internal */
 export function checkReduction(op: string, reduction: LossReduction): void {
   if (reduction !== 'none' && reduction !== 'mean' && reduction !== 'sum')
-    throw new ArgumentError(`${op}: reduction must be 'none', 'mean' or 'sum', got ${String(reduction)}`, { op, reduction });
+    throw new ArgumentError(`${op}: reduction must be 'none', 'mean' or 'sum', got ${shown(reduction)}`, { op, reduction });
 }
 
 /** Options of {@link nllLoss}. */
@@ -202,7 +206,8 @@ export type NllLossOptions = Omit<CrossEntropyOptions, 'labelSmoothing'>;
  * @throws ShapeError, DtypeError, IndexError, ArgumentError as {@link crossEntropy}
  * @see PyTorch `torch.nn.functional.nll_loss`
  */
-export function nllLoss(input: Tensor, target: Tensor, { weight = null, ignoreIndex = -100, reduction = 'mean' }: NllLossOptions = {}): Tensor {
+export function nllLoss(input: Tensor, target: Tensor, options: NllLossOptions = {}): Tensor {
+  const { weight = null, ignoreIndex = -100, reduction = 'mean' } = optionsOf('nllLoss', options);
   requireTensor(input, 'nllLoss');
   requireTensor(target, 'nllLoss', 'target');
   checkReduction('nllLoss', reduction);
@@ -224,6 +229,15 @@ export function requireSameShape(op: string, input: Tensor, target: Tensor): voi
   });
 }
 
+/** Checks an input and a target that broadcast. @throws ArgumentError, ShapeError, DtypeError @internal */
+export function checkPair(op: string, input: Tensor, target: Tensor, reduction: LossReduction, argument = 'target'): void {
+  requirePair(input, target, op, argument);
+  checkReduction(op, reduction);
+  const meeting = promoteTypes(input.dtype, target.dtype);
+  if (!meeting.isFloatingPoint && (reduction === 'mean' || meeting === bool))
+    throw new DtypeError(`${op}: expected floating point tensors, got ${input.dtype.name} and ${target.dtype.name}; convert one with .float()`, { op });
+}
+
 /** Losses of elements as they are, their sum, or their mean. @internal */
 export function reduceElements(losses: Tensor, reduction: LossReduction): Tensor {
   return reduction === 'none' ? losses : reduction === 'sum' ? losses.sum() : losses.mean();
@@ -243,10 +257,9 @@ export interface LossOptions {
  * ArgumentError for an unknown reduction, or what is no tensor
  * @see PyTorch `torch.nn.functional.mse_loss`
  */
-export function mseLoss(input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor {
-  requireTensor(input, 'mseLoss');
-  requireTensor(target, 'mseLoss', 'target');
-  checkReduction('mseLoss', reduction);
+export function mseLoss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
+  const { reduction = 'mean' } = optionsOf('mseLoss', options);
+  checkPair('mseLoss', input, target, reduction);
   const [x, y] = autocastOperands('float32', [input, target] as const);
   return reduceElements(x.sub(y).square(), reduction);
 }
@@ -256,10 +269,9 @@ export function mseLoss(input: Tensor, target: Tensor, { reduction = 'mean' }: L
  *
  * @see PyTorch `torch.nn.functional.l1_loss`
  */
-export function l1Loss(input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor {
-  requireTensor(input, 'l1Loss');
-  requireTensor(target, 'l1Loss', 'target');
-  checkReduction('l1Loss', reduction);
+export function l1Loss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
+  const { reduction = 'mean' } = optionsOf('l1Loss', options);
+  checkPair('l1Loss', input, target, reduction);
   const [x, y] = autocastOperands('float32 on cuda', [input, target] as const);
   return reduceElements(x.sub(y).abs(), reduction);
 }
@@ -280,12 +292,13 @@ export interface LogitsLossOptions extends LossOptions {
  * unknown reduction, or what is no tensor
  * @see PyTorch `torch.nn.functional.binary_cross_entropy_with_logits`
  */
-export function binaryCrossEntropyWithLogits(logits: Tensor, labels: Tensor, { weight = null, posWeight = null, reduction = 'mean' }: LogitsLossOptions = {}): Tensor {
-  requireTensor(logits, 'binaryCrossEntropyWithLogits');
-  requireTensor(labels, 'binaryCrossEntropyWithLogits', 'target');
+export function binaryCrossEntropyWithLogits(logits: Tensor, labels: Tensor, options: LogitsLossOptions = {}): Tensor {
+  const { weight = null, posWeight = null, reduction = 'mean' } = optionsOf('binaryCrossEntropyWithLogits', options);
+  checkPair('binaryCrossEntropyWithLogits', logits, labels, reduction);
+  for (const t of [logits, labels]) requireNumbers('binaryCrossEntropyWithLogits', t);
+  for (const [name, t] of Object.entries({ weight, posWeight })) if (t !== null) requirePair(labels, t, 'binaryCrossEntropyWithLogits', name);
   requireSameShape('binaryCrossEntropyWithLogits', logits, labels);
   const [input, target] = autocastOperands('float32', [logits, labels] as const);
-  checkReduction('binaryCrossEntropyWithLogits', reduction);
   const minusLog = softplus(input.neg(), { threshold: 40 }); // log(1 + exp(-x)); beyond 40 the same as -x in float64
   const factor = posWeight === null ? null : posWeight.sub(1).mul(target).add(1);
   const losses = target

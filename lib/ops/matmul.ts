@@ -1,8 +1,11 @@
 /** Matrix products: matmul, mm, bmm, addmm, baddbmm, linear, dot, mv, outer. One op underneath, on batches of matrices. */
+
+import { autocastOperands } from '../core/autocast.js';
 import type { CommandWriter } from '../core/command.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { DeviceError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { optionsOf } from '../core/options.js';
 import { broadcastShapes, broadcastStrides, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { addMethod } from './method.js';
@@ -23,6 +26,10 @@ function describeOperand(name: string, t: Tensor): string {
   return `\n  ${name}: ${t.dtype.name}${formatShape(t.shape)} on ${t.device}`;
 }
 
+function describeBoth(a: Tensor, b: Tensor): string {
+  return describeOperand('input', a) + describeOperand('other', b);
+}
+
 /** Below mixed precision, which may make them equal. @throws DtypeError naming the operands */
 function checkDtypes(op: string, a: Tensor, b: Tensor, c: Tensor): void {
   if (a.dtype === b.dtype && (c.storage === null || c.dtype === a.dtype)) return;
@@ -32,14 +39,19 @@ function checkDtypes(op: string, a: Tensor, b: Tensor, c: Tensor): void {
 
 /** @throws ShapeError, DeviceError naming both operands */
 function checkProduct(op: string, a: Tensor, b: Tensor): void {
-  const both = describeOperand('input', a) + describeOperand('other', b);
   if (last(a.shape, 1) !== last(b.shape, 2)) {
-    throw new ShapeError(
-      `${op}: inner sizes differ: input has ${last(a.shape, 1)} columns (dim ${a.shape.length - 1}), other has ${last(b.shape, 2)} rows (dim ${b.shape.length - 2}).${both}`,
-      { op, shapes: [a.shape, b.shape] },
-    );
+    const sizes = `input has ${last(a.shape, 1)} columns (dim ${a.shape.length - 1}), other has ${last(b.shape, 2)} rows (dim ${b.shape.length - 2})`;
+    throw new ShapeError(`${op}: inner sizes differ: ${sizes}.${describeBoth(a, b)}`, { op, shapes: [a.shape, b.shape] });
   }
-  if (a.device !== b.device) throw new DeviceError(`${op}: expected tensors on one device. Move one with .to(device).${both}`, { op });
+  if (a.device !== b.device) throw new DeviceError(`${op}: expected tensors on one device. Move one with .to(device).${describeBoth(a, b)}`, { op });
+}
+
+/** Checks operands under the name of the function that was called; those that fit cost a few comparisons. @throws ShapeError, DtypeError, DeviceError */
+export function requireProduct(op: string, a: Tensor, b: Tensor, c: Tensor | null = null): void {
+  checkProduct(op, a, b);
+  if (a.dtype === b.dtype && (c === null || c.dtype === a.dtype)) return;
+  const [x, y, z] = autocastOperands('low precision', [a, b, c ?? wrapNumber(0, a.dtype, a.device)] as const);
+  checkDtypes(op, x, y, z);
 }
 
 /** y = alpha * a b + beta * c; a [..., m, k], b [..., k, n], c broadcast to the result, or an immediate when absent. */
@@ -169,7 +181,7 @@ export function matmul(input: Tensor, other: Tensor): Tensor {
   const [da, db] = [input.shape.length, other.shape.length];
   if (da === 0 || db === 0)
     throw new ShapeError(`matmul: both operands need at least one dim.${describeOperand('input', input)}${describeOperand('other', other)}`, { op: 'matmul' });
-  if (da === 1 && db === 1) return dot(input, other);
+  if (da === 1 && db === 1) return productOfVectors('matmul', input, other);
   if (da === 1) return product(input.unsqueeze(0), other).squeeze(-2);
   if (db === 1) return product(input, other.unsqueeze(1)).squeeze(-1);
   // Leading dims of the left operand become rows: one large product instead of many.
@@ -177,7 +189,7 @@ export function matmul(input: Tensor, other: Tensor): Tensor {
   return product(input, other);
 }
 
-function requireDims(op: string, t: Tensor, ndim: number, argument: string): void {
+export function requireDims(op: string, t: Tensor, ndim: number, argument: string): void {
   requireTensor(t, op, argument);
   if (t.shape.length !== ndim)
     throw new ShapeError(`${op}: expected ${argument} to have ${ndim} dims, got ${t.dtype.name}${formatShape(t.shape)}`, { op, argument, expected: ndim, given: t.shape });
@@ -192,7 +204,16 @@ function requireDims(op: string, t: Tensor, ndim: number, argument: string): voi
 export function mm(input: Tensor, mat2: Tensor): Tensor {
   requireDims('mm', input, 2, 'input');
   requireDims('mm', mat2, 2, 'mat2');
+  requireProduct('mm', input, mat2);
   return product(input, mat2);
+}
+
+/** @throws ShapeError, DtypeError, DeviceError unless both are batches of matrices that can be multiplied. @internal */
+export function requireBatches(op: string, a: Tensor, b: Tensor, [first, second]: readonly [string, string]): void {
+  requireDims(op, a, 3, first);
+  requireDims(op, b, 3, second);
+  if (a.shape[0] !== b.shape[0]) throw new ShapeError(`${op}: batch sizes differ.${describeOperand(first, a)}${describeOperand(second, b)}`, { op });
+  requireProduct(op, a, b);
 }
 
 /**
@@ -202,9 +223,7 @@ export function mm(input: Tensor, mat2: Tensor): Tensor {
  * @see PyTorch `torch.bmm`
  */
 export function bmm(input: Tensor, mat2: Tensor): Tensor {
-  requireDims('bmm', input, 3, 'input');
-  requireDims('bmm', mat2, 3, 'mat2');
-  if (input.shape[0] !== mat2.shape[0]) throw new ShapeError(`bmm: batch sizes differ.${describeOperand('input', input)}${describeOperand('mat2', mat2)}`, { op: 'bmm' });
+  requireBatches('bmm', input, mat2, ['input', 'mat2']);
   return product(input, mat2);
 }
 
@@ -217,7 +236,9 @@ export function bmm(input: Tensor, mat2: Tensor): Tensor {
 export function mv(input: Tensor, vec: Tensor): Tensor {
   requireDims('mv', input, 2, 'input');
   requireDims('mv', vec, 1, 'vec');
-  return product(input, vec.unsqueeze(1)).squeeze(1);
+  const column = vec.unsqueeze(1);
+  requireProduct('mv', input, column);
+  return product(input, column).squeeze(1);
 }
 
 /** Factors of the `add` variants. */
@@ -228,8 +249,9 @@ export interface AddProductOptions {
   alpha?: number;
 }
 
-function addProduct(op: string, input: Tensor, a: Tensor, b: Tensor, { beta = 1, alpha = 1 }: AddProductOptions): Tensor {
-  checkProduct(op, a, b);
+function addProduct(op: string, input: Tensor, a: Tensor, b: Tensor, options: AddProductOptions): Tensor {
+  const { beta = 1, alpha = 1 } = optionsOf(op, options);
+  requireProduct(op, a, b, input);
   const shape = [...batchOf(a.shape), last(a.shape, 2), last(b.shape, 1)];
   if (!sameShape(broadcastShapes(input.shape, shape, op), shape))
     throw new ShapeError(`${op}: input ${formatShape(input.shape)} does not broadcast to ${formatShape(shape)}`, { op });
@@ -244,6 +266,7 @@ function addProduct(op: string, input: Tensor, a: Tensor, b: Tensor, { beta = 1,
  * @see PyTorch `torch.addmm`
  */
 export function addmm(input: Tensor, mat1: Tensor, mat2: Tensor, options: AddProductOptions = {}): Tensor {
+  requireTensor(input, 'addmm');
   requireDims('addmm', mat1, 2, 'mat1');
   requireDims('addmm', mat2, 2, 'mat2');
   return addProduct('addmm', input, mat1, mat2, options);
@@ -257,11 +280,20 @@ export function addmm(input: Tensor, mat1: Tensor, mat2: Tensor, options: AddPro
  * @see PyTorch `torch.baddbmm`
  */
 export function baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, options: AddProductOptions = {}): Tensor {
+  requireTensor(input, 'baddbmm');
   requireDims('baddbmm', batch1, 3, 'batch1');
   requireDims('baddbmm', batch2, 3, 'batch2');
   if (batch1.shape[0] !== batch2.shape[0])
     throw new ShapeError(`baddbmm: expected batches of one size, got shapes ${formatShape(batch1.shape)} and ${formatShape(batch2.shape)}`, { op: 'baddbmm' });
   return addProduct('baddbmm', input, batch1, batch2, options);
+}
+
+/** One output, which takes no dim. */
+function byVector(input: Tensor, weight: Tensor, bias: Tensor | null): Tensor {
+  if (bias !== null) broadcastShapes(input.shape.slice(0, -1), bias.shape, 'linear');
+  requireProduct('linear', input.reshape([-1, last(input.shape, 1)]), weight.unsqueeze(1));
+  const out = matmul(input, weight);
+  return bias === null ? out : out.add(bias);
 }
 
 /**
@@ -274,15 +306,18 @@ export function baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, options: 
 export function linear(input: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor {
   requireTensor(input, 'linear');
   requireTensor(weight, 'linear', 'weight');
-  if (weight.shape.length === 1) return bias === null ? matmul(input, weight) : matmul(input, weight).add(bias);
-  if (input.shape.length === 0 || weight.shape.length !== 2 || last(input.shape, 1) !== weight.shape[1]) {
+  if (bias !== null) requireTensor(bias, 'linear', 'bias');
+  const isVector = weight.shape.length === 1;
+  if (input.shape.length === 0 || !(isVector || weight.shape.length === 2) || last(input.shape, 1) !== last(weight.shape, 1)) {
     throw new ShapeError(`linear: the input's last size must equal the weight's.${describeOperand('input', input)}${describeOperand('weight', weight)}`, {
       op: 'linear',
       shapes: [input.shape, weight.shape],
     });
   }
+  if (isVector) return byVector(input, weight, bias);
   const transposed = weight.t();
   const rows = input.shape.length === 2 ? input : input.reshape([-1, last(input.shape, 1)]);
+  if (bias === null) requireProduct('linear', rows, transposed);
   const out = bias === null ? product(rows, transposed) : addProduct('linear', bias, rows, transposed, {});
   return input.shape.length === 2 ? out : out.reshape([...input.shape.slice(0, -1), weight.shape[0] as number]);
 }
@@ -296,8 +331,14 @@ export function linear(input: Tensor, weight: Tensor, bias: Tensor | null = null
 export function dot(input: Tensor, other: Tensor): Tensor {
   requireDims('dot', input, 1, 'input');
   requireDims('dot', other, 1, 'other');
-  if (input.shape[0] !== other.shape[0]) throw new ShapeError(`dot: sizes differ.${describeOperand('input', input)}${describeOperand('other', other)}`, { op: 'dot' });
-  return product(input.unsqueeze(0), other.unsqueeze(1)).reshape([]);
+  return productOfVectors('dot', input, other);
+}
+
+function productOfVectors(op: string, a: Tensor, b: Tensor): Tensor {
+  if (a.shape[0] !== b.shape[0]) throw new ShapeError(`${op}: sizes differ.${describeBoth(a, b)}`, { op });
+  const [row, column] = [a.unsqueeze(0), b.unsqueeze(1)];
+  requireProduct(op, row, column);
+  return product(row, column).reshape([]);
 }
 
 /**

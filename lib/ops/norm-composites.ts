@@ -1,12 +1,22 @@
 /** Group and batch normalisation, written in other ops. */
+
 import { ArgumentError, ShapeError } from '../core/errors.js';
+import { checkNumber, checkSizesOf, optionsOf } from '../core/options.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { layerNorm } from './norm.js';
-import { requireTensor } from './operand.js';
+import { requireFloating, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { varMean } from './variance.js';
+
+/** @throws ArgumentError unless there is none or a tensor. @throws ShapeError unless it has a number for each channel */
+function requireVector(t: Tensor | null, op: string, argument: string, input: Tensor): void {
+  if (t === null) return;
+  requireTensor(t, op, argument);
+  if (input.ndim >= 2 && (t.ndim !== 1 || t.shape[0] !== input.shape[1]))
+    throw new ShapeError(`${op}: expected ${argument} to have a number for each channel (dim 1) of shape ${formatShape(input.shape)}, got shape ${formatShape(t.shape)}`, { op });
+}
 
 /** A vector of one number for each channel, in the dims of the input. */
 function perChannel(vector: Tensor, input: Tensor): Tensor {
@@ -28,6 +38,9 @@ function affine(normal: Tensor, weight: Tensor | null, bias: Tensor | null): Ten
  */
 export function groupNorm(input: Tensor, numGroups: number, weight: Tensor | null = null, bias: Tensor | null = null, eps = 1e-5): Tensor {
   requireTensor(input, 'groupNorm');
+  for (const [name, t] of Object.entries({ weight, bias })) requireVector(t, 'groupNorm', name, input);
+  checkSizesOf('groupNorm', { numGroups }, 1);
+  requireFloating(input, 'groupNorm');
   const [batch, channels] = input.shape as [number, number];
   if (input.ndim < 2 || !Number.isInteger(numGroups) || numGroups < 1 || channels % numGroups !== 0)
     throw new ShapeError(`groupNorm: the channels (dim 1) of shape ${formatShape(input.shape)} do not divide into ${numGroups} groups`, { op: 'groupNorm', shape: input.shape });
@@ -59,13 +72,11 @@ export interface BatchNormOptions {
  * ShapeError for fewer than two dims, and for vectors that do not fit; DtypeError for integers in training
  * @see PyTorch `torch.nn.functional.batch_norm`; Ioffe and Szegedy, arXiv:1502.03167
  */
-export function batchNorm(
-  input: Tensor,
-  runningMean: Tensor | null,
-  runningVar: Tensor | null,
-  { weight = null, bias = null, training = false, momentum = 0.1, eps = 1e-5 }: BatchNormOptions = {},
-): Tensor {
+export function batchNorm(input: Tensor, runningMean: Tensor | null, runningVar: Tensor | null, options: BatchNormOptions = {}): Tensor {
   requireTensor(input, 'batchNorm');
+  const { weight = null, bias = null, training = false, momentum = 0.1, eps = 1e-5 } = optionsOf('batchNorm', options);
+  for (const [name, t] of Object.entries({ runningMean, runningVar, weight, bias })) requireVector(t, 'batchNorm', name, input);
+  checkNumber('batchNorm', 'eps', eps);
   if (input.ndim < 2) throw new ShapeError(`batchNorm: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: 'batchNorm', shape: input.shape });
   if (!training) {
     if (runningMean === null || runningVar === null) throw new ArgumentError('batchNorm: running statistics are needed outside of training', { op: 'batchNorm' });

@@ -4,7 +4,8 @@ import { dispatch } from '../core/dispatch.js';
 import { type DType, float32, float64 } from '../core/dtype.js';
 import { DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
+import { checkNumber } from '../core/options.js';
+import { checkSizes, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
@@ -216,6 +217,10 @@ function checkNormalised([first, ...weights]: readonly Tensor[], normalizedShape
  */
 export function layerNorm(input: Tensor, normalizedShape: Shape, weight: Tensor | null = null, bias: Tensor | null = null, eps = 1e-5): Tensor {
   requireTensor(input, 'layerNorm');
+  checkSizes(normalizedShape, 'layerNorm');
+  if (weight !== null) requireTensor(weight, 'layerNorm', 'weight');
+  if (bias !== null) requireTensor(bias, 'layerNorm', 'bias');
+  checkNumber('layerNorm', 'eps', eps);
   const operands = autocastOperands('float32', [input, optional(weight, input), optional(bias, input)]);
   checkNormalised(operands, normalizedShape, 'layerNorm');
   const dense = operands.map((t) => (isAbsent(t) ? t : t.contiguous()));
@@ -234,6 +239,9 @@ const epsilon = { float32: 2 ** -23, float64: 2 ** -52 };
  */
 export function rmsNorm(input: Tensor, normalizedShape: Shape, weight: Tensor | null = null, eps: number | null = null): Tensor {
   requireTensor(input, 'rmsNorm');
+  checkSizes(normalizedShape, 'rmsNorm');
+  if (weight !== null) requireTensor(weight, 'rmsNorm', 'weight');
+  if (eps !== null) checkNumber('rmsNorm', 'eps', eps);
   const operands = autocastOperands('float32', [input, optional(weight, input)]);
   checkNormalised(operands, normalizedShape, 'rmsNorm');
   const dense = operands.map((t) => (isAbsent(t) ? t : t.contiguous()));

@@ -1,8 +1,9 @@
 /** Conversions of arguments that users may give in several forms. */
 import type { Device } from '../core/device.js';
-import { DType, int64 } from '../core/dtype.js';
+import { bool, DType, int64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import { numberDtype } from '../core/promotion.js';
+import { broadcastShapes } from '../core/shape.js';
 import { Tensor, wrapNumber } from '../core/tensor.js';
 
 /** What the second operand of a binary op may be. */
@@ -26,6 +27,30 @@ function exactNumber(value: bigint, op: string): number {
 /** @throws ArgumentError unless `value` is a tensor. */
 export function requireTensor(value: unknown, op: string, argument = 'input'): asserts value is Tensor {
   if (!(value instanceof Tensor)) throw new ArgumentError(`${op}: expected ${argument} to be a tensor, got ${describe(value)}`, { op, argument });
+}
+
+/** @throws ArgumentError unless `value` is an array of tensors. */
+export function requireTensors(value: unknown, op: string, argument = 'tensors'): asserts value is readonly Tensor[] {
+  if (!Array.isArray(value)) throw new ArgumentError(`${op}: expected ${argument} to be an array of tensors, got ${describe(value)}`, { op, argument });
+  for (let i = 0; i < value.length; i++) if (!(value[i] instanceof Tensor)) requireTensor(value[i], op, `${argument}[${i}]`);
+}
+
+/** @throws ArgumentError unless both are tensors. @throws ShapeError unless they broadcast. */
+export function requirePair(input: Tensor, other: Tensor, op: string, argument = 'other'): void {
+  requireTensor(input, op);
+  requireTensor(other, op, argument);
+  broadcastShapes(input.shape, other.shape, op);
+}
+
+/** @throws DtypeError unless one of the tensors is of numbers: bool tensors have no sign and no difference. */
+export function requireNumbers(op: string, ...tensors: readonly Tensor[]): void {
+  if (tensors.every((t) => t.dtype === bool)) throw new DtypeError(`${op}: expected numbers, got a bool tensor; convert it with .float()`, { op, dtype: 'bool' });
+}
+
+/** @throws DtypeError unless the tensor is of a floating point type. */
+export function requireFloating(input: Tensor, op: string, argument = 'input'): void {
+  if (!input.dtype.isFloatingPoint)
+    throw new DtypeError(`${op}: expected ${argument} to be a floating point tensor, got ${input.dtype.name}; convert it with .float()`, { op, argument, dtype: input.dtype.name });
 }
 
 /** The pair of operands of a binary op, at least one of them a tensor. */

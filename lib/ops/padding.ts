@@ -2,7 +2,7 @@
 
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { checkOneOf } from '../core/options.js';
+import { checkIntegers, checkOneOf, optionsOf } from '../core/options.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
@@ -25,10 +25,12 @@ export type PadMode = 'constant' | 'reflect' | 'replicate' | 'circular';
  * @throws ShapeError if more is taken away than there is
  * @see PyTorch `torch.nn.functional.pad`
  */
-export function pad(input: Tensor, padding: readonly number[], { mode = 'constant', value = 0 }: { mode?: PadMode; value?: number } = {}): Tensor {
+export function pad(input: Tensor, padding: readonly number[], options: { mode?: PadMode; value?: number } = {}): Tensor {
   requireTensor(input, 'pad');
+  const { mode = 'constant', value = 0 } = optionsOf('pad', options);
+  checkIntegers('pad', 'padding', padding);
   checkOneOf('pad', 'mode', mode, ['constant', 'reflect', 'replicate', 'circular']);
-  if (padding.length % 2 !== 0 || padding.length / 2 > input.ndim || !padding.every(Number.isInteger))
+  if (padding.length % 2 !== 0 || padding.length / 2 > input.ndim)
     throw new ArgumentError(`pad: expected pairs of integers for at most ${input.ndim} dims, got [${padding.join(', ')}]`, { op: 'pad', padding });
   let out = input;
   for (let i = 0; i < padding.length; i += 2) {

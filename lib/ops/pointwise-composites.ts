@@ -6,10 +6,11 @@
  */
 import { bfloat16, float16, float32, float64 } from '../core/dtype.js';
 import { DtypeError } from '../core/errors.js';
+import { optionsOf } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
 import { isclose } from './comparison.js';
 import { defineComposite } from './composite.js';
-import { requireTensor, type TensorLike } from './operand.js';
+import { operand, requireNumbers, requirePair, requireTensor, type TensorLike } from './operand.js';
 import { maximum, minimum, sub } from './pointwise-binary.js';
 import { sampleTensor } from './samples.js';
 import { clamp, where } from './where.js';
@@ -28,6 +29,7 @@ const two = () => [
  */
 export function frac(input: Tensor): Tensor {
   requireTensor(input, 'frac');
+  requireNumbers('frac', input);
   return input.sub(input.trunc());
 }
 defineComposite('frac', frac, { inPlace: true, samples: one(0.1, 0.9) });
@@ -39,8 +41,10 @@ defineComposite('frac', frac, { inPlace: true, samples: one(0.1, 0.9) });
  * @throws DtypeError for bool; ArgumentError for no tensor
  * @see PyTorch `torch.logit`
  */
-export function logit(input: Tensor, { eps = null }: { eps?: number | null } = {}): Tensor {
+export function logit(input: Tensor, options: { eps?: number | null } = {}): Tensor {
   requireTensor(input, 'logit');
+  requireNumbers('logit', input);
+  const { eps = null } = optionsOf('logit', options);
   const x = eps === null ? input : input.clamp({ min: eps, max: 1 - eps });
   return x.log().sub(x.neg().log1p());
 }
@@ -83,8 +87,9 @@ const largest = new Map([
  * @throws ArgumentError for no tensor
  * @see PyTorch `torch.nan_to_num`
  */
-export function nanToNum(input: Tensor, { nan = 0, posinf = null, neginf = null }: NanToNumOptions = {}): Tensor {
+export function nanToNum(input: Tensor, options: NanToNumOptions = {}): Tensor {
   requireTensor(input, 'nanToNum');
+  const { nan = 0, posinf = null, neginf = null } = optionsOf('nanToNum', options);
   const limit = largest.get(input.dtype);
   if (limit === undefined) return input.clone();
   const high = where(input.eq(Number.POSITIVE_INFINITY), posinf ?? limit, input);
@@ -100,8 +105,8 @@ defineComposite('nanToNum', nanToNum, { inPlace: true, samples: one(-2, 2) });
  * @see PyTorch `torch.logaddexp`
  */
 export function logaddexp(input: Tensor, other: Tensor): Tensor {
-  requireTensor(input, 'logaddexp');
-  requireTensor(other, 'logaddexp', 'other');
+  requirePair(input, other, 'logaddexp');
+  requireNumbers('logaddexp', input, other);
   const difference = input.sub(other);
   const distance = where(input.eq(other), 0, difference); // equal infinities have no difference
   return input.maximum(other).add(distance.abs().neg().exp().log1p());
@@ -115,6 +120,8 @@ defineComposite('logaddexp', logaddexp, { inPlace: true, samples: two });
  * @see PyTorch `torch.logaddexp2`
  */
 export function logaddexp2(input: Tensor, other: Tensor): Tensor {
+  requirePair(input, other, 'logaddexp2');
+  requireNumbers('logaddexp2', input, other);
   return logaddexp(input.mul(Math.LN2), other.mul(Math.LN2)).div(Math.LN2);
 }
 defineComposite('logaddexp2', logaddexp2, { inPlace: true, samples: two });
@@ -127,8 +134,7 @@ defineComposite('logaddexp2', logaddexp2, { inPlace: true, samples: two });
  * @see PyTorch `torch.hypot`
  */
 export function hypot(input: Tensor, other: Tensor): Tensor {
-  requireTensor(input, 'hypot');
-  requireTensor(other, 'hypot', 'other');
+  requirePair(input, other, 'hypot');
   const [a, b] = [input.abs(), other.abs()];
   const long = a.maximum(b);
   const short = a.minimum(b);
@@ -147,6 +153,8 @@ defineComposite('hypot', hypot, { inPlace: true, samples: two });
  */
 export function xlogy(input: TensorLike, other: Tensor): Tensor {
   requireTensor(other, 'xlogy', 'other');
+  if (input instanceof Tensor) requirePair(input, other, 'xlogy');
+  else operand(input, other.device, 'xlogy');
   const x = input instanceof Tensor ? input : other.detach().newFull([], Number(input));
   // Only these logarithms are not finite; 0 times the others is 0 by itself, with the right gradient.
   const zero = x.eq(0).logicalAnd(other.le(0).logicalOr(other.eq(Number.POSITIVE_INFINITY)));
@@ -161,6 +169,7 @@ defineComposite('xlogy', xlogy, { inPlace: true, samples: () => [[sampleTensor([
  * @see PyTorch `torch.fmax`
  */
 export function fmax(input: Tensor, other: Tensor): Tensor {
+  requirePair(input, other, 'fmax');
   return where(other.isnan(), input, where(input.isnan(), other, maximum(input, other)));
 }
 defineComposite('fmax', fmax, { samples: two });
@@ -172,6 +181,7 @@ defineComposite('fmax', fmax, { samples: two });
  * @see PyTorch `torch.fmin`
  */
 export function fmin(input: Tensor, other: Tensor): Tensor {
+  requirePair(input, other, 'fmin');
   return where(other.isnan(), input, where(input.isnan(), other, minimum(input, other)));
 }
 defineComposite('fmin', fmin, { samples: two });
@@ -184,6 +194,8 @@ defineComposite('fmin', fmin, { samples: two });
  * @see PyTorch `torch.clamp_min`
  */
 export function clampMin(input: Tensor, min: TensorLike): Tensor {
+  requireTensor(input, 'clampMin');
+  requirePair(input, operand(min, input.device, 'clampMin'), 'clampMin', 'min');
   return clamp(input, { min });
 }
 defineComposite('clampMin', clampMin, { inPlace: true, samples: () => [[sampleTensor([3, 4]), -0.5]] });
@@ -196,6 +208,8 @@ defineComposite('clampMin', clampMin, { inPlace: true, samples: () => [[sampleTe
  * @see PyTorch `torch.clamp_max`
  */
 export function clampMax(input: Tensor, max: TensorLike): Tensor {
+  requireTensor(input, 'clampMax');
+  requirePair(input, operand(max, input.device, 'clampMax'), 'clampMax', 'max');
   return clamp(input, { max });
 }
 defineComposite('clampMax', clampMax, { inPlace: true, samples: () => [[sampleTensor([3, 4]), 0.5]] });
@@ -206,9 +220,12 @@ defineComposite('clampMax', clampMax, { inPlace: true, samples: () => [[sampleTe
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for no tensor
  * @see PyTorch `torch.rsub`
  */
-export function rsub(input: Tensor, other: TensorLike, { alpha = 1 } = {}): Tensor {
+export function rsub(input: Tensor, other: TensorLike, options: { alpha?: number } = {}): Tensor {
   requireTensor(input, 'rsub');
-  return sub(other, input, alpha === 1 ? undefined : { alpha });
+  const minuend = operand(other, input.device, 'rsub');
+  requirePair(input, minuend, 'rsub');
+  const { alpha = 1 } = optionsOf('rsub', options);
+  return sub(minuend, input, alpha === 1 ? undefined : { alpha });
 }
 defineComposite('rsub', rsub, { samples: () => [[sampleTensor([3, 4]), 2, { alpha: 3 }]] });
 
@@ -222,12 +239,14 @@ defineComposite('positive', positive, { samples: one(-2, 2) });
 
 /** Whether each element is infinity, as bool; never for integers. Gradient: none. @see PyTorch `torch.isposinf` */
 export function isposinf(input: Tensor): Tensor {
+  requireTensor(input, 'isposinf');
   return input.eq(Number.POSITIVE_INFINITY);
 }
 defineComposite('isposinf', isposinf, { samples: one(-2, 2) });
 
 /** Whether each element is minus infinity, as bool; never for integers. Gradient: none. @see PyTorch `torch.isneginf` */
 export function isneginf(input: Tensor): Tensor {
+  requireTensor(input, 'isneginf');
   return input.eq(Number.NEGATIVE_INFINITY);
 }
 defineComposite('isneginf', isneginf, { samples: one(-2, 2) });
@@ -239,8 +258,7 @@ defineComposite('isneginf', isneginf, { samples: one(-2, 2) });
  * @see PyTorch `torch.heaviside`
  */
 export function heaviside(input: Tensor, values: Tensor): Tensor {
-  requireTensor(input, 'heaviside');
-  requireTensor(values, 'heaviside', 'values');
+  requirePair(input, values, 'heaviside', 'values');
   if (input.dtype !== values.dtype) throw new DtypeError(`heaviside: expected equal dtypes, got ${input.dtype.name} and ${values.dtype.name}`, { op: 'heaviside' });
   return where(input.eq(0), values, input.gt(0).to(values.dtype));
 }

@@ -9,6 +9,7 @@ import { dispatchOne } from '../core/dispatch.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
+import { shown } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS, unaryFunction } from './method.js';
@@ -273,7 +274,7 @@ export function round(input: Tensor, options: RoundOptions = {}): Tensor {
   requireTensor(input, 'round');
   requireOptions(options, 'round', '{ decimals: 2 }');
   const { decimals = 0 } = options;
-  if (!Number.isInteger(decimals)) throw new ArgumentError(`round: expected decimals to be an integer, got ${String(decimals)}`, { op: 'round', decimals });
+  if (!Number.isInteger(decimals)) throw new ArgumentError(`round: expected decimals to be an integer, got ${shown(decimals)}`, { op: 'round', decimals });
   const whole = (t: Tensor): Tensor => dispatchOne(roundOp, [t], NO_PARAMS);
   if (decimals === 0) return whole(input);
   if (!input.dtype.isFloatingPoint) throw new ArgumentError(`round: ${input.dtype.name} has no decimals`, { op: 'round', decimals });

@@ -1,16 +1,32 @@
 /** Products and distances written in others: addmv, tensordot, kron, cross, cdist, cosineSimilarity, normalize and their like. */
-import { ArgumentError, ShapeError } from '../core/errors.js';
+
+import { autocastOperands } from '../core/autocast.js';
+import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
+import { checkIntegers, checkLimit, optionsOf, unexpected } from '../core/options.js';
 import { broadcastShapes, formatShape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
-import { type AddProductOptions, addmm, baddbmm, bmm, linear, matmul, mv } from './matmul.js';
-import { requireTensor } from './operand.js';
+import { type AddProductOptions, addmm, baddbmm, bmm, linear, matmul, mv, requireBatches, requireDims, requireProduct } from './matmul.js';
+import { requireFloating, requireNumbers, requirePair, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
+
+/** @throws DtypeError unless the difference has a norm */
+function requireDistance(op: string, a: Tensor, b: Tensor): void {
+  if (!a.dtype.isFloatingPoint) requireFloating(b, op);
+}
 
 const a34 = () => sampleTensor([3, 4]);
 
 /** beta * input + alpha * mat vec. Gradient: all. @throws ShapeError */
-export function addmv(input: Tensor, mat: Tensor, vec: Tensor, { beta = 1, alpha = 1 }: AddProductOptions = {}): Tensor {
+export function addmv(input: Tensor, mat: Tensor, vec: Tensor, options: AddProductOptions = {}): Tensor {
+  requireTensor(input, 'addmv');
+  requireTensor(mat, 'addmv', 'mat');
+  requireTensor(vec, 'addmv', 'vec');
+  const { beta = 1, alpha = 1 } = optionsOf('addmv', options);
+  requireDims('addmv', mat, 2, 'mat');
+  requireDims('addmv', vec, 1, 'vec');
+  requireProduct('addmv', mat, vec.unsqueeze(1));
+  broadcastShapes(input.shape, mat.shape.slice(0, 1), 'addmv');
   const product = mv(mat, vec);
   const scaled = alpha === 1 ? product : product.mul(alpha);
   return beta === 0 ? scaled : scaled.add(input, { alpha: beta });
@@ -18,14 +34,27 @@ export function addmv(input: Tensor, mat: Tensor, vec: Tensor, { beta = 1, alpha
 defineComposite('addmv', addmv, { inPlace: true, samples: () => [[sampleTensor([3]), a34(), sampleTensor([4], { seed: 2 }), { beta: 2, alpha: 3 }]] });
 
 /** beta * input + alpha * the outer product of two vectors. Gradient: all. @throws ShapeError */
-export function addr(input: Tensor, vec1: Tensor, vec2: Tensor, { beta = 1, alpha = 1 }: AddProductOptions = {}): Tensor {
+export function addr(input: Tensor, vec1: Tensor, vec2: Tensor, options: AddProductOptions = {}): Tensor {
+  requireTensor(input, 'addr');
+  requireTensor(vec1, 'addr', 'vec1');
+  requireTensor(vec2, 'addr', 'vec2');
+  const { beta = 1, alpha = 1 } = optionsOf('addr', options);
+  requireDims('addr', vec1, 1, 'vec1');
+  requireDims('addr', vec2, 1, 'vec2');
+  broadcastShapes(input.shape, [vec1.numel(), vec2.numel()], 'addr');
   const product = vec1.outer(vec2).mul(alpha);
   return beta === 0 ? product : product.add(input, { alpha: beta });
 }
 defineComposite('addr', addr, { inPlace: true, samples: () => [[a34(), sampleTensor([3], { seed: 2 }), sampleTensor([4], { seed: 3 })]] });
 
 /** beta * input + alpha * the sum of the products of two batches of matrices. Gradient: all. @throws ShapeError */
-export function addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, { beta = 1, alpha = 1 }: AddProductOptions = {}): Tensor {
+export function addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, options: AddProductOptions = {}): Tensor {
+  requireTensor(input, 'addbmm');
+  requireTensor(batch1, 'addbmm', 'batch1');
+  requireTensor(batch2, 'addbmm', 'batch2');
+  const { beta = 1, alpha = 1 } = optionsOf('addbmm', options);
+  requireBatches('addbmm', batch1, batch2, ['batch1', 'batch2']);
+  broadcastShapes(input.shape, [batch1.shape[1] as number, batch2.shape[2] as number], 'addbmm');
   const product = bmm(batch1, batch2).sum(0).mul(alpha);
   return beta === 0 ? product : product.add(input, { alpha: beta });
 }
@@ -44,23 +73,10 @@ defineComposite('linear', linear, { samples: () => [[a34(), sampleTensor([2, 4],
  *
  * @throws ShapeError if summed sizes differ. @throws ArgumentError
  */
-export function tensordot(input: Tensor, other: Tensor, dims: number | readonly [readonly number[], readonly number[]] = 2): Tensor {
+export function tensordot(input: Tensor, other: Tensor, dims: SummedDims = 2): Tensor {
   requireTensor(input, 'tensordot');
   requireTensor(other, 'tensordot', 'other');
-  const [left, right] = summedDims(input, other, dims);
-  const keepLeft = input.shape.map((_, i) => i).filter((i) => !left.includes(i));
-  const keepRight = other.shape.map((_, i) => i).filter((i) => !right.includes(i));
-  const inner = left.map((d) => input.shape[d] as number);
-  if (inner.some((s, i) => s !== other.shape[right[i] as number])) {
-    throw new ShapeError(`tensordot: dims [${left.join(', ')}] of ${formatShape(input.shape)} and [${right.join(', ')}] of ${formatShape(other.shape)} differ`, {
-      op: 'tensordot',
-    });
-  }
-  const size = inner.reduce((n, s) => n * s, 1);
-  const count = (t: Tensor, kept: readonly number[]): number => kept.reduce((n, d) => n * (t.shape[d] as number), 1);
-  const a = input.permute([...keepLeft, ...left]).reshape([count(input, keepLeft), size]);
-  const b = other.permute([...right, ...keepRight]).reshape([size, count(other, keepRight)]);
-  return matmul(a, b).reshape([...keepLeft.map((d) => input.shape[d] as number), ...keepRight.map((d) => other.shape[d] as number)]);
+  return sumOverDims('tensordot', input, other, dims);
 }
 defineComposite('tensordot', tensordot, {
   method: false,
@@ -70,24 +86,50 @@ defineComposite('tensordot', tensordot, {
   ],
 });
 
-function summedDims(a: Tensor, b: Tensor, dims: number | readonly [readonly number[], readonly number[]]): [number[], number[]] {
-  if (typeof dims !== 'number') {
-    if (dims[0].length !== dims[1].length) throw new ArgumentError('tensordot: the two lists of dims have different lengths', { op: 'tensordot', dims });
-    return [dims[0].map((d) => wrapDim(d, a.ndim, 'tensordot')), dims[1].map((d) => wrapDim(d, b.ndim, 'tensordot'))];
+type SummedDims = number | readonly [readonly number[], readonly number[]];
+
+function sumOverDims(op: string, input: Tensor, other: Tensor, dims: SummedDims): Tensor {
+  const [left, right] = summedDims(op, input, other, dims);
+  const keepLeft = input.shape.map((_, i) => i).filter((i) => !left.includes(i));
+  const keepRight = other.shape.map((_, i) => i).filter((i) => !right.includes(i));
+  const inner = left.map((d) => input.shape[d] as number);
+  if (inner.some((s, i) => s !== other.shape[right[i] as number])) {
+    throw new ShapeError(`${op}: dims [${left.join(', ')}] of ${formatShape(input.shape)} and [${right.join(', ')}] of ${formatShape(other.shape)} differ`, {
+      op,
+    });
   }
-  if (!Number.isInteger(dims) || dims < 0 || dims > a.ndim || dims > b.ndim) throw new ArgumentError(`tensordot: cannot sum ${dims} dims`, { op: 'tensordot', dims });
+  const size = inner.reduce((n, s) => n * s, 1);
+  const count = (t: Tensor, kept: readonly number[]): number => kept.reduce((n, d) => n * (t.shape[d] as number), 1);
+  const a = input.permute([...keepLeft, ...left]).reshape([count(input, keepLeft), size]);
+  const b = other.permute([...right, ...keepRight]).reshape([size, count(other, keepRight)]);
+  requireProduct(op, a, b);
+  return matmul(a, b).reshape([...keepLeft.map((d) => input.shape[d] as number), ...keepRight.map((d) => other.shape[d] as number)]);
+}
+
+function summedDims(op: string, a: Tensor, b: Tensor, dims: SummedDims): [number[], number[]] {
+  if (typeof dims !== 'number') {
+    if (!Array.isArray(dims) || dims.length !== 2) throw unexpected(op, 'dims', 'a number, or two lists of dims', dims);
+    for (const list of dims) checkIntegers(op, 'dims', list);
+    if (dims[0].length !== dims[1].length) throw new ArgumentError(`${op}: the two lists of dims have different lengths`, { op, dims });
+    return [dims[0].map((d) => wrapDim(d, a.ndim, op)), dims[1].map((d) => wrapDim(d, b.ndim, op))];
+  }
+  if (!Number.isInteger(dims) || dims < 0 || dims > a.ndim || dims > b.ndim) throw new ArgumentError(`${op}: cannot sum ${dims} dims`, { op, dims });
   return [Array.from({ length: dims }, (_, i) => a.ndim - dims + i), Array.from({ length: dims }, (_, i) => i)];
 }
 
 /** Sums of products over the last dims; of a scalar, the product. Gradient: both. @throws ShapeError */
 export function inner(input: Tensor, other: Tensor): Tensor {
+  requireTensor(input, 'inner');
+  requireTensor(other, 'inner', 'other');
   if (input.ndim === 0 || other.ndim === 0) return input.mul(other);
-  return tensordot(input, other, [[-1], [-1]]);
+  return sumOverDims('inner', input, other, [[-1], [-1]]);
 }
 defineComposite('inner', inner, { samples: () => [[a34(), sampleTensor([2, 4], { seed: 2 })]] });
 
 /** The Kronecker product. Gradient: both. */
 export function kron(input: Tensor, other: Tensor): Tensor {
+  requireTensor(input, 'kron');
+  requireTensor(other, 'kron', 'other');
   const ndim = Math.max(input.ndim, other.ndim);
   const padded = (t: Tensor): number[] => [...Array<number>(ndim - t.ndim).fill(1), ...t.shape];
   const [a, b] = [padded(input), padded(other)];
@@ -106,6 +148,8 @@ defineComposite('trace', trace, { samples: () => [[a34()]] });
 
 /** The cross product along a dim of size 3 (the first one if none is given). Gradient: both. @throws ShapeError */
 export function cross(input: Tensor, other: Tensor, dim: number | null = null): Tensor {
+  requirePair(input, other, 'cross');
+  requireNumbers('cross', input, other);
   const shape = broadcastShapes(input.shape, other.shape, 'cross');
   const at = dim === null ? shape.indexOf(3) : wrapDim(dim, shape.length, 'cross');
   if (shape[at] !== 3) throw new ShapeError(`cross: expected a dim of size 3, got shape ${formatShape(shape)}`, { op: 'cross', shape });
@@ -119,6 +163,9 @@ defineComposite('cross', cross, { samples: () => [[sampleTensor([2, 3]), sampleT
 
 /** The p-norm of the difference. Gradient: both. @throws ShapeError */
 export function dist(input: Tensor, other: Tensor, p = 2): Tensor {
+  requirePair(input, other, 'dist');
+  requireDistance('dist', input, other);
+  checkLimit('dist', 'p', p);
   return input.sub(other).norm(p);
 }
 defineComposite('dist', dist, { samples: () => [[a34(), sampleTensor([4], { seed: 2 })]] });
@@ -127,6 +174,8 @@ defineComposite('dist', dist, { samples: () => [[a34(), sampleTensor([4], { seed
 export function cdist(x1: Tensor, x2: Tensor, p = 2): Tensor {
   requireTensor(x1, 'cdist', 'x1');
   requireTensor(x2, 'cdist', 'x2');
+  checkLimit('cdist', 'p', p);
+  requireDistance('cdist', x1, x2);
   if (x1.ndim < 2 || x2.ndim < 2 || x1.size(-1) !== x2.size(-1))
     throw new ShapeError(`cdist: expected rows of one size, got shapes ${formatShape(x1.shape)} and ${formatShape(x2.shape)}`, { op: 'cdist' });
   return x1.unsqueeze(-2).sub(x2.unsqueeze(-3)).norm(p, -1);
@@ -140,13 +189,25 @@ defineComposite('cdist', cdist, {
 });
 
 /** The p-norm of the difference of rows, with `eps` added to it. Gradient: both. @throws ShapeError */
-export function pairwiseDistance(x1: Tensor, x2: Tensor, { p = 2, eps = 1e-6, keepdim = false } = {}): Tensor {
+export function pairwiseDistance(x1: Tensor, x2: Tensor, options: { p?: number; eps?: number; keepdim?: boolean } = {}): Tensor {
+  requireTensor(x1, 'pairwiseDistance', 'x1');
+  requirePair(x1, x2, 'pairwiseDistance', 'x2');
+  requireDistance('pairwiseDistance', x1, x2);
+  const { p = 2, eps = 1e-6, keepdim = false } = optionsOf('pairwiseDistance', options);
+  checkLimit('pairwiseDistance', 'p', p);
   return x1.sub(x2).add(eps).norm(p, -1, { keepdim });
 }
 defineComposite('pairwiseDistance', pairwiseDistance, { method: false, samples: () => [[a34(), sampleTensor([3, 4], { seed: 2 })]] });
 
 /** The cosine of the angle between vectors along a dim. Gradient: both. @throws ShapeError */
-export function cosineSimilarity(x1: Tensor, x2: Tensor, { dim = 1, eps = 1e-8 } = {}): Tensor {
+export function cosineSimilarity(x1: Tensor, x2: Tensor, options: { dim?: number; eps?: number } = {}): Tensor {
+  requireTensor(x1, 'cosineSimilarity', 'x1');
+  requirePair(x1, x2, 'cosineSimilarity', 'x2');
+  const { dim = 1, eps = 1e-8 } = optionsOf('cosineSimilarity', options);
+  for (const t of [x1, x2]) {
+    requireFloating(t, 'cosineSimilarity');
+    wrapDim(dim, t.ndim, 'cosineSimilarity');
+  }
   const length = (x: Tensor): Tensor => x.norm(2, dim, { keepdim: true }).clamp({ min: eps });
   return x1
     .div(length(x1))
@@ -156,14 +217,39 @@ export function cosineSimilarity(x1: Tensor, x2: Tensor, { dim = 1, eps = 1e-8 }
 defineComposite('cosineSimilarity', cosineSimilarity, { method: false, samples: () => [[a34(), sampleTensor([3, 4], { seed: 2 })]] });
 
 /** Vectors along a dim divided by their p-norm. Gradient: yes. */
-export function normalize(input: Tensor, { p = 2, dim = 1, eps = 1e-12 } = {}): Tensor {
+export function normalize(input: Tensor, options: { p?: number; dim?: number; eps?: number } = {}): Tensor {
   requireTensor(input, 'normalize');
+  const { p = 2, dim = 1, eps = 1e-12 } = optionsOf('normalize', options);
+  requireFloating(input, 'normalize');
+  wrapDim(dim, input.ndim, 'normalize');
+  checkLimit('normalize', 'p', p);
   return input.div(input.norm(p, dim, { keepdim: true }).clamp({ min: eps }));
 }
 defineComposite('normalize', normalize, { method: false, samples: () => [[a34()], [a34(), { p: 1, dim: 0 }]] });
 
+/** @throws ShapeError, DtypeError naming all shapes */
+function checkBilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | null): void {
+  const shapes = (): string => `input1 ${formatShape(input1.shape)}, input2 ${formatShape(input2.shape)}, weight ${formatShape(weight.shape)}`;
+  if (input1.ndim === 0 || input2.ndim === 0 || weight.ndim !== 3) throw new ShapeError(`bilinear: expected [..., i], [..., j] and [o, i, j], got ${shapes()}`, { op: 'bilinear' });
+  broadcastShapes(input1.shape.slice(0, -1), input2.shape.slice(0, -1), 'bilinear');
+  if (input1.dtype !== weight.dtype || input2.dtype !== weight.dtype) {
+    const [x, y, w] = autocastOperands('low precision', [input1, input2, weight] as const);
+    if (x.dtype !== w.dtype || y.dtype !== w.dtype)
+      throw new DtypeError(`bilinear: expected equal dtypes, got ${x.dtype.name}, ${y.dtype.name} and ${w.dtype.name}`, { op: 'bilinear' });
+  }
+  if (input1.shape.at(-1) !== weight.shape[1] || input2.shape.at(-1) !== weight.shape[2])
+    throw new ShapeError(`bilinear: the last sizes of the inputs differ from the weight's: ${shapes()}`, { op: 'bilinear' });
+  if (bias !== null && (bias.ndim !== 1 || bias.shape[0] !== weight.shape[0]))
+    throw new ShapeError(`bilinear: expected a bias of shape ${formatShape(weight.shape.slice(0, 1))}, got ${formatShape(bias.shape)}`, { op: 'bilinear' });
+}
+
 /** input1^T weight input2 + bias, for each output. Shapes: `[..., i]`, `[..., j]`, weight `[o, i, j]`. Gradient: all. @throws ShapeError */
 export function bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor {
+  requireTensor(input1, 'bilinear', 'input1');
+  requireTensor(input2, 'bilinear', 'input2');
+  requireTensor(weight, 'bilinear', 'weight');
+  if (bias !== null) requireTensor(bias, 'bilinear', 'bias');
+  checkBilinear(input1, input2, weight, bias);
   const left = tensordot(input1, weight, [[-1], [1]]); // [..., o, j]
   const out = matmul(left, input2.unsqueeze(-1)).squeeze(-1);
   return bias === null ? out : out.add(bias);

@@ -11,8 +11,8 @@ import { bool, type DType, float32, float64, getDefaultDtype, int64 } from '../c
 import { finfo, iinfo } from '../core/dtype-info.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { checkNumber } from '../core/options.js';
-import { defaultGenerator, type Generator } from '../core/random.js';
+import { checkNumber, checkProbability, optionsOf, shown, unexpected } from '../core/options.js';
+import { defaultGenerator, Generator } from '../core/random.js';
 import { broadcastShapes, checkSizes, contiguousStrides, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import type { TensorOptions } from './factories.js';
@@ -66,6 +66,8 @@ export interface RandomOptions extends TensorOptions {
 
 function draw(op: Op<Draw>, shape: Shape, dtype: DType, first: number, second: number, options: RandomOptions, name: string, into: Tensor | null = null): Tensor {
   checkSizes(shape, name);
+  requireOptions(options, name, '{ dtype: float64 }');
+  if (options.generator !== undefined && !(options.generator instanceof Generator)) throw unexpected(name, 'generator', 'a Generator', options.generator);
   requireDtype(dtype, name);
   if (op !== integerOp && op !== bernoulliOp && !dtype.isFloatingPoint)
     throw new DtypeError(`${name}: expected a floating point dtype, got ${dtype.name}`, { op: name, dtype: dtype.name });
@@ -81,7 +83,7 @@ function draw(op: Op<Draw>, shape: Shape, dtype: DType, first: number, second: n
  * @see PyTorch `torch.rand`
  */
 export function rand(size: Shape, options: RandomOptions = {}): Tensor {
-  return draw(uniformOp, size, options.dtype ?? getDefaultDtype(), 0, 1, options, 'rand');
+  return draw(uniformOp, size, options?.dtype ?? getDefaultDtype(), 0, 1, options, 'rand');
 }
 
 /**
@@ -91,7 +93,7 @@ export function rand(size: Shape, options: RandomOptions = {}): Tensor {
  * @see PyTorch `torch.randn`
  */
 export function randn(size: Shape, options: RandomOptions = {}): Tensor {
-  return draw(normalOp, size, options.dtype ?? getDefaultDtype(), 0, 1, options, 'randn');
+  return draw(normalOp, size, options?.dtype ?? getDefaultDtype(), 0, 1, options, 'randn');
 }
 
 /**
@@ -106,6 +108,8 @@ export function normal(mean: number, std: number, size: Shape, options?: RandomO
 /** {@link normal} of which one is a tensor. */
 export function normal(mean: Tensor | number, std: Tensor | number, size?: null, options?: Pick<RandomOptions, 'generator'>): Tensor;
 export function normal(mean: Tensor | number, std: Tensor | number, size: Shape | null = null, options: RandomOptions = {}): Tensor {
+  optionsOf('normal', options);
+  for (const [name, value] of Object.entries({ mean, std })) if (!(value instanceof Tensor)) checkNumber('normal', name, value);
   if (typeof std === 'number') requireSpread(std, 'normal');
   if (typeof mean === 'number' && typeof std === 'number') return draw(normalOp, size ?? [], options.dtype ?? getDefaultDtype(), mean, std, options, 'normal');
   const [m, s] = [mean, std].map((t) => (t instanceof Tensor ? t.shape : []));
@@ -117,7 +121,7 @@ export function normal(mean: Tensor | number, std: Tensor | number, size: Shape 
 
 /** @throws ArgumentError */
 function requireSpread(std: number, op: string): void {
-  if (!(std >= 0)) throw new ArgumentError(`${op}: expected a standard deviation of 0 or more, got ${std}`, { op, std });
+  if (typeof std !== 'number' || !(std >= 0)) throw new ArgumentError(`${op}: expected a standard deviation of 0 or more, got ${shown(std)}`, { op, std });
 }
 
 /**
@@ -131,11 +135,15 @@ export function randint(low: number, high: number, size: Shape, options?: Random
 export function randint(high: number, size: Shape, options?: RandomOptions): Tensor;
 export function randint(...args: [number, number, Shape, RandomOptions?] | [number, Shape, RandomOptions?]): Tensor {
   const [low, high, size, options = {}] = typeof args[1] === 'number' ? (args as [number, number, Shape, RandomOptions?]) : [0, ...(args as [number, Shape, RandomOptions?])];
+  return integersFrom('randint', low, high, size, options);
+}
+
+function integersFrom(op: string, low: number, high: number, size: Shape, options: RandomOptions): Tensor {
   if (!Number.isSafeInteger(low) || !Number.isSafeInteger(high) || low >= high)
-    throw new ArgumentError(`randint: expected integers low < high, got ${low} and ${high}`, { op: 'randint', low, high });
-  const dtype = options.dtype ?? int64;
-  requireRange(dtype, low, high, 'randint');
-  return draw(integerOp, size, dtype, low, high, options, 'randint');
+    throw new ArgumentError(`${op}: expected integers low < high, got ${shown(low)} and ${shown(high)}`, { op, low, high });
+  const dtype = optionsOf(op, options).dtype ?? int64;
+  requireRange(dtype, low, high, op);
+  return draw(integerOp, size, dtype, low, high, options, op);
 }
 
 /** @throws ArgumentError where an integer dtype does not hold all of [low, high) */
@@ -153,6 +161,7 @@ function requireRange(dtype: DType, low: number, high: number, op: string): void
  * @see PyTorch `torch.randperm`
  */
 export function randperm(n: number, options: RandomOptions = {}): Tensor {
+  optionsOf('randperm', options);
   checkNumber('randperm', 'n', n, { from: 0, whole: true });
   const { dtype = int64, requiresGrad, pinMemory, ...rest } = options;
   requireRange(dtype, 0, Math.max(n, 1), 'randperm');
@@ -162,11 +171,21 @@ export function randperm(n: number, options: RandomOptions = {}): Tensor {
   return finish(order, { ...(requiresGrad ? { requiresGrad } : {}), ...(pinMemory ? { pinMemory } : {}) });
 }
 
-const like = (input: Tensor, options: RandomOptions): RandomOptions => ({ dtype: input.dtype, device: input.device, ...options });
+function like(op: string, input: Tensor, options: RandomOptions): RandomOptions {
+  requireTensor(input, op);
+  requireOptions(options, op, '{ dtype: float64 }');
+  return { dtype: input.dtype, device: input.device, ...options };
+}
 /** {@link rand} in the shape, dtype and device of `input`, unless options say others. @see PyTorch `torch.rand_like` */
-export const randLike = (input: Tensor, options: RandomOptions = {}): Tensor => rand(input.shape, like(input, options));
+export function randLike(input: Tensor, options: RandomOptions = {}): Tensor {
+  const given = like('randLike', input, options);
+  return draw(uniformOp, input.shape, given.dtype ?? input.dtype, 0, 1, given, 'randLike');
+}
 /** {@link randn} in the shape, dtype and device of `input`, unless options say others. @see PyTorch `torch.randn_like` */
-export const randnLike = (input: Tensor, options: RandomOptions = {}): Tensor => randn(input.shape, like(input, options));
+export function randnLike(input: Tensor, options: RandomOptions = {}): Tensor {
+  const given = like('randnLike', input, options);
+  return draw(normalOp, input.shape, given.dtype ?? input.dtype, 0, 1, given, 'randnLike');
+}
 
 /**
  * {@link randint} in [low, high), in the shape, dtype and device of `input`, unless options say others.
@@ -174,7 +193,10 @@ export const randnLike = (input: Tensor, options: RandomOptions = {}): Tensor =>
  * @throws ArgumentError if the range is empty, or the dtype does not hold it
  * @see PyTorch `torch.randint_like`
  */
-export const randintLike = (input: Tensor, low: number, high: number, options: RandomOptions = {}): Tensor => randint(low, high, input.shape, like(input, options));
+export function randintLike(input: Tensor, low: number, high: number, options: RandomOptions = {}): Tensor {
+  const given = like('randintLike', input, options);
+  return integersFrom('randintLike', low, high, input.shape, given);
+}
 
 /**
  * 1 with the probability that each element gives, else 0. Shape and dtype of the input. Options: `generator`. Gradient: none.
@@ -184,6 +206,7 @@ export const randintLike = (input: Tensor, low: number, high: number, options: R
  */
 export function bernoulli(input: Tensor, options: RandomOptions = {}): Tensor {
   requireTensor(input, 'bernoulli');
+  requireOptions(options, 'bernoulli', '{ generator }');
   requireOnCpu(input, (p) => p.ge(0).logicalAnd(p.le(1)), 'bernoulli: expected probabilities between 0 and 1');
   // In low precision the chances would be multiples of 1/256.
   const dtype = input.dtype === float64 ? float64 : float32;
@@ -215,6 +238,7 @@ export function multinomial(weights: Tensor, numSamples: number, options: { repl
   requireOptions(options, 'multinomial', '{ replacement: true }');
   const { replacement = false, generator } = options;
   const n = weights.shape[weights.shape.length - 1] ?? 0;
+  checkNumber('multinomial', 'numSamples', numSamples, { whole: true });
   if (numSamples < 1 || (!replacement && numSamples > n)) throw new ArgumentError(`multinomial: cannot draw ${numSamples} of ${n}`, { op: 'multinomial', numSamples });
   requireOnCpu(weights, (w) => w.ge(0).logicalAnd(w.isfinite()), 'multinomial: expected weights of 0 or more');
   requireOnCpu(weights.detach().sum(-1), (total) => total.gt(0), 'multinomial: expected a positive sum of weights');
@@ -272,35 +296,40 @@ const dropoutOp: Op<Dropout> = defineOp<Dropout>({
  * @throws ArgumentError unless 0 <= p <= 1, or for no tensor
  * @see PyTorch `torch.nn.functional.dropout`; Srivastava et al., JMLR 15 (2014)
  */
-export function dropout(input: Tensor, p = 0.5, training = true, { generator = defaultGenerator }: { generator?: Generator } = {}): Tensor {
+export function dropout(input: Tensor, p = 0.5, training = true, options: { generator?: Generator } = {}): Tensor {
   requireTensor(input, 'dropout');
-  if (!(p >= 0 && p <= 1)) throw new ArgumentError(`dropout: expected a probability between 0 and 1, got ${p}`, { op: 'dropout', p });
+  const { generator = defaultGenerator } = optionsOf('dropout', options);
+  checkProbability('dropout', 'p', p);
   if (!training || p === 0) return input;
   if (p === 1) return input.mul(0);
   return dispatch(dropoutOp, [input], { probability: p, ...generator.next() })[0] as Tensor;
 }
 
 addMethod('uniform_', function (low = 0, high = 1, options: RandomOptions = {}) {
+  for (const [name, value] of Object.entries({ low, high })) checkNumber('uniform_', name, value);
   if (!(low <= high)) throw new ArgumentError(`uniform_: expected low <= high, got ${low} and ${high}`, { op: 'uniform_', low, high });
   return draw(uniformOp, this.shape, this.dtype, low, high, options, 'uniform_', this);
 });
 addMethod('normal_', function (mean = 0, std = 1, options: RandomOptions = {}) {
+  checkNumber('normal_', 'mean', mean);
   requireSpread(std, 'normal_');
   return draw(normalOp, this.shape, this.dtype, mean, std, options, 'normal_', this);
 });
 addMethod('bernoulli_', function (p = 0.5, options: RandomOptions = {}) {
-  if (!(p >= 0 && p <= 1)) throw new ArgumentError(`bernoulli_: expected a probability between 0 and 1, got ${p}`, { op: 'bernoulli_', p });
+  checkProbability('bernoulli_', 'p', p);
   return draw(bernoulliOp, this.shape, this.dtype, p, 0, options, 'bernoulli_', this);
 });
 addMethod('random_', function (first = 0, second?: number | null, options: RandomOptions = {}) {
-  const [low, high] = second === undefined && first !== 0 ? [0, first] : [first, second]; // one number is the bound
+  const [low, high = null] = second === undefined && first !== 0 ? [0, first] : [first, second]; // one number is the bound
   const most = this.dtype.isFloatingPoint ? 2 / finfo(this.dtype).eps : Math.min(2 ** 53, Number(this.dtype === bool ? 1 : iinfo(this.dtype).max) + 1);
+  checkNumber('random_', 'low', low);
+  if (high !== null) checkNumber('random_', 'high', high);
   requireRange(this.dtype, low, high ?? most, 'random_');
   return draw(integerOp, this.shape, this.dtype, low, high ?? most, options, 'random_', this);
 });
 addMethod('exponential_', function (lambd = 1, options: RandomOptions = {}) {
-  if (!(lambd > 0)) throw new ArgumentError(`exponential_: expected a rate above 0, got ${lambd}`, { op: 'exponential_', lambd });
-  const uniform = rand(this.shape, like(this, options));
+  checkNumber('exponential_', 'lambd', lambd, { above: 0 });
+  const uniform = rand(this.shape, like('exponential_', this, options));
   return this.copy_(uniform.neg().log1p().div(-lambd));
 });
 addMethod('bernoulli', function (options?: RandomOptions) {

@@ -1,16 +1,17 @@
 /**
- * Shapes put together and taken apart, in views and joins: tile, repeatInterleave, rot90, hstack, tensorSplit, meshgrid and their like.
+ * Shapes put together and taken apart, in views and joins: tile, repeatInterleave, rot90, atleast2d, meshgrid and their like.
  *
  * Dtypes: all, kept; joins promote. Gradient: yes, to all tensors. Dims may be negative, from the end; one out of range is an IndexError.
  */
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { broadcastShapes as broadcastPair, formatShape, type Shape, sameShape, wrapDim } from '../core/shape.js';
+import { checkIntegers, checkNumber, checkOneOf, optionsOf } from '../core/options.js';
+import { broadcastShapes as broadcastPair, checkSizes, formatShape, type Shape, sameShape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { addProperty, defineComposite } from './composite.js';
 import { arange } from './factories.js';
 import { cat, flip, repeat, stack } from './join.js';
-import { requireTensor } from './operand.js';
+import { requireTensor, requireTensors } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { searchsorted } from './search.js';
 import { expand, reshape } from './view.js';
@@ -27,6 +28,7 @@ const matrix = () => sampleTensor([3, 4]);
 export function tile(input: Tensor, ...counts: readonly (number | readonly number[])[]): Tensor {
   requireTensor(input, 'tile');
   const list = counts.flat() as number[];
+  checkSizes(list, 'tile');
   return repeat(input, [...Array<number>(Math.max(0, input.ndim - list.length)).fill(1), ...list]);
 }
 defineComposite('tile', tile, {
@@ -46,9 +48,13 @@ defineComposite('tile', tile, {
  * @throws ArgumentError for a negative count; ShapeError if counts and sizes differ; IndexError for the dim, and an outputSize above the sum of counts
  * @see PyTorch `torch.repeat_interleave`
  */
-export function repeatInterleave(input: Tensor, repeats: number | Tensor, dim: number | null = null, { outputSize = null }: { outputSize?: number | null } = {}): Tensor {
+export function repeatInterleave(input: Tensor, repeats: number | Tensor, dim: number | null = null, options: { outputSize?: number | null } = {}): Tensor {
   requireTensor(input, 'repeatInterleave');
-  if (dim === null) return repeatInterleave(input.reshape(-1), repeats, 0, { outputSize });
+  const { outputSize = null } = optionsOf('repeatInterleave', options);
+  if (dim === null || input.ndim === 0) {
+    if (dim !== null) wrapDim(dim, 0, 'repeatInterleave');
+    return repeatInterleave(input.reshape(-1), repeats, 0, { outputSize });
+  }
   const at = wrapDim(dim, input.ndim, 'repeatInterleave');
   const size = input.shape[at] ?? 1;
   if (typeof repeats === 'number') {
@@ -59,6 +65,7 @@ export function repeatInterleave(input: Tensor, repeats: number | Tensor, dim: n
       .expand(shape)
       .reshape(input.shape.map((s, i) => (i === at ? s * repeats : s)));
   }
+  requireTensor(repeats, 'repeatInterleave', 'repeats');
   if (repeats.ndim > 1 || (repeats.numel() !== 1 && repeats.numel() !== size)) {
     throw new ShapeError(`repeatInterleave: ${formatShape(repeats.shape)} counts for ${size} slices`, { op: 'repeatInterleave' });
   }
@@ -85,6 +92,8 @@ defineComposite('repeatInterleave', repeatInterleave, {
  */
 export function rot90(input: Tensor, k = 1, dims: readonly [number, number] = [0, 1]): Tensor {
   requireTensor(input, 'rot90');
+  checkNumber('rot90', 'k', k, { whole: true });
+  checkIntegers('rot90', 'dims', dims);
   const [a, b] = [wrapDim(dims[0], input.ndim, 'rot90'), wrapDim(dims[1], input.ndim, 'rot90')];
   if (a === b) throw new ArgumentError(`rot90: dims ${dims[0]} and ${dims[1]} are the same`, { op: 'rot90', dims });
   const turns = ((k % 4) + 4) % 4;
@@ -96,161 +105,93 @@ defineComposite('rot90', rot90, { samples: () => [[matrix()], [matrix(), 2], [ma
 
 /** Columns (dim 1) in reverse order, as a copy. Gradient: yes. @throws IndexError for fewer than two dims @see PyTorch `torch.fliplr` */
 export function fliplr(input: Tensor): Tensor {
+  requireTensor(input, 'fliplr');
+  if (input.ndim < 2) throw new ShapeError(`fliplr: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: 'fliplr' });
   return flip(input, 1);
 }
 defineComposite('fliplr', fliplr, { samples: () => [[matrix()]] });
 
 /** Rows (dim 0) in reverse order, as a copy. Gradient: yes. @throws ArgumentError for no tensor @see PyTorch `torch.flipud` */
 export function flipud(input: Tensor): Tensor {
+  requireTensor(input, 'flipud');
+  if (input.ndim < 1) throw new ShapeError('flipud: expected at least one dim, got a tensor without dims', { op: 'flipud' });
   return flip(input, 0);
 }
 defineComposite('flipud', flipud, { samples: () => [[matrix()]] });
 
-/**
- * Pieces along a dim (0), as views: `sections` of almost equal size (the first ones larger by 1), or cut at the indices given, which may be negative or
- * beyond the end. Gradient: yes.
- *
- * @throws ArgumentError for a count that is no positive integer or no tensor; ShapeError, IndexError for a tensor without dims; IndexError for the dim
- * @see PyTorch `torch.tensor_split`
- */
-export function tensorSplit(input: Tensor, sections: number | readonly number[], dim = 0): Tensor[] {
-  requireTensor(input, 'tensorSplit');
-  const size = input.size(dim);
-  if (typeof sections === 'number') {
-    if (!Number.isInteger(sections) || sections < 1) throw new ArgumentError(`tensorSplit: expected a positive count, got ${sections}`, { op: 'tensorSplit', sections });
-    const [small, larger] = [Math.floor(size / sections), size % sections];
-    return input.split(
-      Array.from({ length: sections }, (_, i) => small + Number(i < larger)),
-      dim,
-    );
-  }
-  const cuts = [0, ...sections, size];
-  return cuts.slice(1).map((end, i) => input.slice(dim, cuts[i] as number, end));
-}
-defineComposite('tensorSplit', tensorSplit, {
-  samples: () => [
-    [sampleTensor([7, 2]), 3],
-    [sampleTensor([7, 2]), [1, 4], 0],
-  ],
-});
-
-/** @throws ShapeError for too few dims, or a number of parts that does not divide the size */
-function requireEvenParts(op: string, input: Tensor, sections: number | readonly number[], dim: number, least: number): void {
-  requireTensor(input, op);
-  if (input.ndim < least) throw new ShapeError(`${op}: expected at least ${least} dims, got shape ${formatShape(input.shape)}`, { op, shape: input.shape });
-  if (typeof sections === 'number' && input.size(dim) % sections !== 0)
-    throw new ShapeError(`${op}: dim ${dim} of shape ${formatShape(input.shape)} does not divide into ${sections} equal parts`, { op, shape: input.shape, sections });
-}
-
-/** {@link tensorSplit} along dim 1, or dim 0 of a vector, into equal parts where their number is given. @see PyTorch `torch.hsplit` */
-export function hsplit(input: Tensor, sections: number | readonly number[]): Tensor[] {
-  const dim = input.ndim === 1 ? 0 : 1;
-  requireEvenParts('hsplit', input, sections, dim, 1);
-  return tensorSplit(input, sections, dim);
-}
-defineComposite('hsplit', hsplit, { samples: () => [[matrix(), 2]] });
-
-/** {@link tensorSplit} along dim 0 of at least two dims, into equal parts where their number is given. @see PyTorch `torch.vsplit` */
-export function vsplit(input: Tensor, sections: number | readonly number[]): Tensor[] {
-  requireEvenParts('vsplit', input, sections, 0, 2);
-  return tensorSplit(input, sections, 0);
-}
-defineComposite('vsplit', vsplit, { samples: () => [[matrix(), [1]]] });
-
 /** The tensor with at least one dim: `[]` gives `[1]`, others themselves. A view. Gradient: yes. @see PyTorch `torch.atleast_1d` */
 export function atleast1d(input: Tensor): Tensor {
+  requireTensor(input, 'atleast1d');
   return input.ndim >= 1 ? input : input.reshape([1]);
 }
 /** The tensor with at least two dims: `[n]` gives `[1, n]`. A view. Gradient: yes. @see PyTorch `torch.atleast_2d` */
 export function atleast2d(input: Tensor): Tensor {
+  requireTensor(input, 'atleast2d');
   return input.ndim >= 2 ? input : atleast1d(input).unsqueeze(0);
 }
 /** The tensor with at least three dims: `[n]` gives `[1, n, 1]`, `[m, n]` gives `[m, n, 1]`. A view. Gradient: yes. @see PyTorch `torch.atleast_3d` */
 export function atleast3d(input: Tensor): Tensor {
+  requireTensor(input, 'atleast3d');
   return input.ndim >= 3 ? input : atleast2d(input).unsqueeze(-1);
 }
 defineComposite('atleast1d', atleast1d, { method: false, samples: () => [[sampleTensor([])]] });
 defineComposite('atleast2d', atleast2d, { method: false, samples: () => [[sampleTensor([3])]] });
 defineComposite('atleast3d', atleast3d, { method: false, samples: () => [[sampleTensor([3])]] });
 
-/**
- * Joins along dim 1, vectors along dim 0; dtypes promoted. Shapes: `[m, a]` and `[m, b]` give `[m, a + b]`. Gradient: all.
- *
- * @throws ShapeError if other sizes differ; DeviceError for two devices; ArgumentError for an empty list
- * @see PyTorch `torch.hstack`
- */
-export function hstack(tensors: readonly Tensor[]): Tensor {
-  const list = tensors.map(atleast1d);
-  return cat(list, list[0]?.ndim === 1 ? 0 : 1);
-}
-/**
- * Joins along dim 0, vectors as rows; dtypes promoted. Shapes: `[a, n]` and `[n]` give `[a + 1, n]`. Gradient: all.
- *
- * @throws ShapeError if other sizes differ; DeviceError for two devices; ArgumentError for an empty list
- * @see PyTorch `torch.vstack`
- */
-export function vstack(tensors: readonly Tensor[]): Tensor {
-  return cat(tensors.map(atleast2d), 0);
-}
-/**
- * Joins along dim 2, after {@link atleast3d}; dtypes promoted. Shapes: `[m, n]` twice gives `[m, n, 2]`. Gradient: all.
- *
- * @throws ShapeError if other sizes differ; DeviceError for two devices; ArgumentError for an empty list
- * @see PyTorch `torch.dstack`
- */
-export function dstack(tensors: readonly Tensor[]): Tensor {
-  return cat(tensors.map(atleast3d), 2);
-}
-/**
- * Joins along dim 1, vectors as columns; dtypes promoted. Shapes: `[m]` and `[m, b]` give `[m, 1 + b]`. Gradient: all.
- *
- * @throws ShapeError if other sizes differ; DeviceError for two devices; ArgumentError for an empty list
- * @see PyTorch `torch.column_stack`
- */
-export function columnStack(tensors: readonly Tensor[]): Tensor {
-  return cat(
-    tensors.map((t) => (t.ndim <= 1 ? t.reshape([t.numel(), 1]) : t)),
-    1,
-  );
-}
-
 /** The shape that all broadcast to; of none, `[]`. @throws ShapeError where sizes differ and none is 1 @see PyTorch `torch.broadcast_shapes` */
 export function broadcastShapes(...shapes: readonly Shape[]): Shape {
+  for (const shape of shapes) checkSizes(shape, 'broadcastShapes');
   return shapes.reduce<Shape>((all, shape) => broadcastPair(all, shape, 'broadcastShapes'), []);
 }
 
 /** All tensors in the shape that they broadcast to, as views; dtypes stay. Gradient: all. @throws ShapeError @see PyTorch `torch.broadcast_tensors` */
 export function broadcastTensors(...tensors: readonly Tensor[]): Tensor[] {
+  requireTensors(tensors, 'broadcastTensors');
   const shape = tensors.reduce<Shape>((all, t) => broadcastPair(all, t.shape, 'broadcastTensors'), []);
   return tensors.map((t) => expand(t, shape));
 }
 
 /** {@link expand}: sizes of 1 stretched to a shape, as a view. Gradient: yes. @throws ShapeError, ArgumentError @see PyTorch `torch.broadcast_to` */
 export function broadcastTo(input: Tensor, size: Shape): Tensor {
+  requireTensor(input, 'broadcastTo');
+  checkIntegers('broadcastTo', 'size', size);
   return expand(input, size);
 }
 defineComposite('broadcastTo', broadcastTo, { samples: () => [[sampleTensor([3, 1]), [2, 3, 4]]] });
 
 /** All elements in one dim: a view where possible, else a copy. Gradient: yes. @throws ArgumentError for no tensor @see PyTorch `torch.ravel` */
 export function ravel(input: Tensor): Tensor {
+  requireTensor(input, 'ravel');
   return reshape(input, [-1]);
 }
 defineComposite('ravel', ravel, { samples: () => [[matrix()], [matrix().t()]] });
 
+function requireSameNumel(op: string, input: Tensor, other: Tensor): void {
+  if (input.numel() !== other.numel())
+    throw new ShapeError(`${op}: shape ${formatShape(input.shape)} does not hold as many elements as ${formatShape(other.shape)}`, { op, shapes: [input.shape, other.shape] });
+}
+
 /** In the shape of `other`, as a view. Gradient: yes. @throws ShapeError if it holds another number of elements, or needs a copy */
 function viewAs(input: Tensor, other: Tensor): Tensor {
+  requireTensor(input, 'viewAs');
+  requireTensor(other, 'viewAs', 'other');
+  requireSameNumel('viewAs', input, other);
   return input.view(other.shape);
 }
 defineComposite('viewAs', viewAs, { samples: () => [[matrix(), sampleTensor([2, 6]).detach()]] });
 
 /** In the shape of `other`: a view where possible, else a copy. Gradient: yes. @throws ShapeError if it holds another number of elements */
 function reshapeAs(input: Tensor, other: Tensor): Tensor {
+  requireTensor(input, 'reshapeAs');
+  requireTensor(other, 'reshapeAs', 'other');
+  requireSameNumel('reshapeAs', input, other);
   return reshape(input, other.shape);
 }
 defineComposite('reshapeAs', reshapeAs, { samples: () => [[matrix().t(), sampleTensor([2, 6]).detach()]] });
 
 /** The last two dims exchanged, as a view: `[..., m, n]` gives `[..., n, m]`. Gradient: yes. @throws ShapeError for fewer dims @see PyTorch `torch.adjoint` */
 export function adjoint(input: Tensor): Tensor {
+  requireTensor(input, 'adjoint');
   if (input.ndim < 2) throw new ShapeError(`adjoint: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: 'adjoint' });
   return input.transpose(-2, -1);
 }
@@ -263,7 +204,10 @@ defineComposite('adjoint', adjoint, { samples: () => [[matrix()]] });
  * @throws ShapeError for more than one dim
  * @see PyTorch `torch.meshgrid`
  */
-export function meshgrid(tensors: readonly Tensor[], { indexing = 'ij' }: { indexing?: 'ij' | 'xy' } = {}): Tensor[] {
+export function meshgrid(tensors: readonly Tensor[], options: { indexing?: 'ij' | 'xy' } = {}): Tensor[] {
+  requireTensors(tensors, 'meshgrid');
+  const { indexing = 'ij' } = optionsOf('meshgrid', options);
+  checkOneOf('meshgrid', 'indexing', indexing, ['ij', 'xy']);
   for (const t of tensors) if (t.ndim > 1) throw new ShapeError(`meshgrid: expected vectors, got shape ${formatShape(t.shape)}`, { op: 'meshgrid' });
   const swap = indexing === 'xy' && tensors.length > 1;
   const order = swap ? [tensors[1] as Tensor, tensors[0] as Tensor, ...tensors.slice(2)] : tensors;
@@ -279,6 +223,8 @@ export function meshgrid(tensors: readonly Tensor[], { indexing = 'ij' }: { inde
  * @see PyTorch `torch.cartesian_prod`
  */
 export function cartesianProd(...tensors: readonly Tensor[]): Tensor {
+  requireTensors(tensors, 'cartesianProd');
+  for (const t of tensors) if (t.ndim !== 1) throw new ShapeError(`cartesianProd: expected vectors, got shape ${formatShape(t.shape)}`, { op: 'cartesianProd' });
   if (tensors.length === 1) return tensors[0] as Tensor;
   return stack(
     meshgrid(tensors).map((g) => g.reshape(-1)),
@@ -294,6 +240,7 @@ export function cartesianProd(...tensors: readonly Tensor[]): Tensor {
  * @see PyTorch `torch.block_diag`
  */
 export function blockDiag(...tensors: readonly Tensor[]): Tensor {
+  requireTensors(tensors, 'blockDiag');
   const blocks = tensors.map(atleast2d);
   const columns = blocks.reduce((n, b) => n + (b.shape[1] as number), 0);
   let start = 0;
@@ -309,6 +256,8 @@ export function blockDiag(...tensors: readonly Tensor[]): Tensor {
 
 /** Whether two tensors have one shape. @see PyTorch `torch.is_same_size` */
 export function isSameSize(input: Tensor, other: Tensor): boolean {
+  requireTensor(input, 'isSameSize');
+  requireTensor(other, 'isSameSize', 'other');
   return sameShape(input.shape, other.shape);
 }
 defineComposite('isSameSize', isSameSize, { samples: () => [[matrix(), matrix()]] });
@@ -334,12 +283,6 @@ declare module '../core/tensor.js' {
     fliplr(): Tensor;
     /** Rows in reverse order; the same as {@link flipud}. */
     flipud(): Tensor;
-    /** Pieces of almost equal size, or cut at indices, as views; the same as {@link tensorSplit}. */
-    tensorSplit(sections: number | readonly number[], dim?: number): Tensor[];
-    /** Pieces along dim 1 (0 of a vector), as views; the same as {@link hsplit}. */
-    hsplit(sections: number | readonly number[]): Tensor[];
-    /** Pieces along dim 0, as views; the same as {@link vsplit}. */
-    vsplit(sections: number | readonly number[]): Tensor[];
     /** Stretched to a shape, as a view; the same as {@link broadcastTo}. */
     broadcastTo(size: Shape): Tensor;
     /** All elements in one dim; the same as {@link ravel}. */

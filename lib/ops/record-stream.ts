@@ -2,6 +2,7 @@
 import type { Device } from '../core/device.js';
 import { ArgumentError } from '../core/errors.js';
 import { addMethod } from './method.js';
+import { describe } from './operand.js';
 
 /** A stream of a device, such as a `cuda.Stream`. */
 export interface DeviceStream {
@@ -11,7 +12,7 @@ export interface DeviceStream {
 
 addMethod('recordStream', function (stream: DeviceStream): void {
   const id: unknown = (stream as { id?: unknown } | null)?.id;
-  if (typeof id !== 'number') throw new ArgumentError(`recordStream: expected a cuda.Stream, got ${String(stream)}`, { op: 'recordStream', given: stream });
+  if (typeof id !== 'number') throw new ArgumentError(`recordStream: expected a cuda.Stream, got ${describe(stream)}`, { op: 'recordStream', given: stream });
   this.liveStorage('recordStream').recordStream(id);
 });
 

@@ -9,13 +9,13 @@ import type { AutocastPolicy } from '../core/autocast.js';
 import type { CommandWriter } from '../core/command.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { bool, type DType, int64, uint8 } from '../core/dtype.js';
-import { DtypeError, IndexError } from '../core/errors.js';
+import { IndexError } from '../core/errors.js';
 import { defineOp, type Op, type OpDefinition, type Sample } from '../core/op.js';
 import { formatShape, numelOf, type Shape, wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { cat } from './join.js';
 import { addMethod } from './method.js';
-import { requireDtype, requireOptions, requireTensor } from './operand.js';
+import { requireDtype, requireFloating, requireOptions, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 
 /** Params of every reduction: dims are wrapped and sorted. */
@@ -191,16 +191,8 @@ const logsumexpOp = defineReduction(
 
 /** @throws IndexError for an extremum over nothing. */
 function checkNotEmpty(input: Tensor, dims: readonly number[], op: string): void {
-  if (dims.some((d) => input.shape[d] === 0) && numelOf(reducedShape(input.shape, dims, false)) > 0) {
+  if (dims.some((d) => input.shape[d] === 0) && numelOf(reducedShape(input.shape, dims, false)) > 0)
     throw new IndexError(`${op}: cannot reduce dims [${dims.join(', ')}] of shape ${formatShape(input.shape)}: they hold no elements`, { op, shape: input.shape, dims });
-  }
-}
-
-/** @throws DtypeError. @internal */
-export function requireFloat(input: Tensor, op: string): void {
-  if (!input.dtype.isFloatingPoint) {
-    throw new DtypeError(`${op}: expected a floating point tensor, got ${input.dtype.name}. Convert it with .float() first.`, { op, dtype: input.dtype.name });
-  }
 }
 
 /** Options of reductions. */
@@ -234,7 +226,7 @@ function reduction(op: Op<Reduction>, check: ((input: Tensor, dims: readonly num
 /** Sum over dims; 0 of nothing. Dtypes: floating stay, integers and bools sum to int64. Gradient: yes. @see PyTorch `torch.sum` */
 export const sum = reduction(sumOp);
 /** Mean over dims; NaN of nothing. Floating dtypes, kept. Gradient: yes. @throws DtypeError for others, without `dtype` @see PyTorch `torch.mean` */
-export const mean = reduction(meanOp, (input, _dims, op) => requireFloat(input, op));
+export const mean = reduction(meanOp, (input, _dims, op) => requireFloating(input, op));
 /** Largest element over dims; NaN wins. Any dtype, kept. Gradient: shared by ties. @throws IndexError over nothing @see PyTorch `torch.amax` */
 export const amax = reduction(amaxOp, checkNotEmpty);
 /** Smallest element over dims; NaN wins. Any dtype, kept. Gradient: shared by ties. @throws IndexError over nothing @see PyTorch `torch.amin` */
@@ -244,11 +236,12 @@ export const any = reduction(anyOp);
 /** Whether no element is 0; true of nothing. Any dtype; bool, of uint8 uint8. Gradient: none. @see PyTorch `torch.all` */
 export const all = reduction(allOp);
 /** log of the sum of exponentials, without overflow. Floating dtypes, kept. Gradient: yes. @throws DtypeError for others @see PyTorch `torch.logsumexp` */
-export const logsumexp = reduction(logsumexpOp, (input, _dims, op) => requireFloat(input, op));
+export const logsumexp = reduction(logsumexpOp, (input, _dims, op) => requireFloating(input, op));
 const prodAll = reduction(prodOp);
 
 /** Product over one dim, or of all elements (then without `keepdim`); 1 of nothing. Integers and bools give int64. Gradient: yes. @see PyTorch `torch.prod` */
 export function prod(input: Tensor, dim: number | null = null, options: ReduceOptions = {}): Tensor {
+  requireTensor(input, 'prod');
   return dim === null ? prodAll(input.reshape(-1), 0, { ...options, keepdim: false }) : prodAll(input, dim, options);
 }
 

@@ -1,13 +1,14 @@
 /** Combining values that share a place: scatterReduce, and its gradients. */
+
 import { type DType, int64 } from '../core/dtype.js';
 import { iinfo } from '../core/dtype-info.js';
 import { AutogradError } from '../core/errors.js';
 import { defineOp, type VjpContext } from '../core/op.js';
-import { checkOneOf } from '../core/options.js';
+import { checkOneOf, optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { tensor } from './factories.js';
-import { gather, type Scatter, scatter, scatterForm, scatterReduceOp } from './indexing.js';
+import { checkScatter, gather, type Scatter, scatter, scatterForm, scatterReduceOp } from './indexing.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
@@ -83,8 +84,12 @@ function neutral(reduce: ScatterReduction, dtype: DType): number | bigint {
  * IndexError for a dim out of range and, when the values are known, an index outside [0, n)
  * @see PyTorch `torch.scatter_reduce`
  */
-export function scatterReduce(input: Tensor, dim: number, index: Tensor, source: Tensor, reduce: ScatterReduction, { includeSelf = true } = {}): Tensor {
+export function scatterReduce(input: Tensor, dim: number, index: Tensor, source: Tensor, reduce: ScatterReduction, options: { includeSelf?: boolean } = {}): Tensor {
   requireTensor(input, 'scatterReduce');
+  const { includeSelf = true } = optionsOf('scatterReduce', options);
+  checkOneOf('scatterReduce', 'reduce', reduce, Object.keys(combine));
+  requireTensor(source, 'scatterReduce', 'source');
+  checkScatter('scatterReduce', input, dim, index, source);
   const { dtype, device } = input;
   checkOneOf('scatterReduce', 'reduce', reduce, Object.keys(combine));
   const start = includeSelf ? input : scatter(input, dim, index, tensor(neutral(reduce, dtype), { dtype, device }).expand(index.shape));

@@ -4,11 +4,12 @@
  */
 import { float32, int32, int64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
+import { checkNumber, optionsOf } from '../core/options.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { cat } from './join.js';
-import { requireTensor } from './operand.js';
+import { operand, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
 
@@ -29,9 +30,12 @@ export interface SearchOptions {
  * @throws ShapeError if leading dims differ; DeviceError for two devices; ArgumentError if the sequence is no tensor or has no dims
  * @see PyTorch `torch.searchsorted`
  */
-export function searchsorted(sortedSequence: Tensor, values: Tensor | number, { right = false, outInt32 = false }: SearchOptions = {}): Tensor {
+export function searchsorted(sortedSequence: Tensor, values: Tensor | number, options: SearchOptions = {}): Tensor {
   requireTensor(sortedSequence, 'searchsorted', 'sortedSequence');
+  const { right = false, outInt32 = false } = optionsOf('searchsorted', options);
+  if (sortedSequence.ndim === 0) throw new ShapeError('searchsorted: expected a sequence of at least one dim, got a tensor without dims', { op: 'searchsorted' });
   if (typeof values === 'number') return searchsorted(sortedSequence, sortedSequence.newFull([], values), { right, outInt32 });
+  requireTensor(values, 'searchsorted', 'values');
   const vector = sortedSequence.ndim === 1;
   if (!vector && !sameShape(sortedSequence.shape.slice(0, -1), values.shape.slice(0, -1))) {
     throw new ShapeError(`searchsorted: the leading dims of ${formatShape(sortedSequence.shape)} and ${formatShape(values.shape)} differ`, { op: 'searchsorted' });
@@ -58,7 +62,10 @@ defineComposite('searchsorted', searchsorted, {
 
 /** The bucket of each element between sorted boundaries: {@link searchsorted}, arguments exchanged, in the input's shape. @see PyTorch `torch.bucketize` */
 export function bucketize(input: Tensor, boundaries: Tensor, options: SearchOptions = {}): Tensor {
-  return searchsorted(boundaries, input, options);
+  requireTensor(input, 'bucketize');
+  requireTensor(boundaries, 'bucketize', 'boundaries');
+  if (boundaries.ndim !== 1) throw new ShapeError(`bucketize: expected a vector of boundaries, got shape ${formatShape(boundaries.shape)}`, { op: 'bucketize' });
+  return searchsorted(boundaries, input, optionsOf('bucketize', options));
 }
 defineComposite('bucketize', bucketize, { method: false, samples: () => [[sampleTensor([2, 3]).detach(), sampleTensor([9]).sort().values.detach()]] });
 
@@ -69,8 +76,10 @@ defineComposite('bucketize', bucketize, { method: false, samples: () => [[sample
  * @throws ArgumentError if `elements` is no tensor; DeviceError for two devices
  * @see PyTorch `torch.isin`
  */
-export function isin(elements: Tensor, testElements: Tensor | number, { invert = false }: { assumeUnique?: boolean; invert?: boolean } = {}): Tensor {
+export function isin(elements: Tensor, testElements: Tensor | number, options: { assumeUnique?: boolean; invert?: boolean } = {}): Tensor {
   requireTensor(elements, 'isin', 'elements');
+  const { invert = false } = optionsOf('isin', options);
+  if (!(testElements instanceof Tensor)) operand(testElements, elements.device, 'isin');
   const found = testElements instanceof Tensor ? amongSorted(elements, testElements.detach().reshape(-1).sort().values) : elements.eq(testElements);
   return invert ? found.logicalNot() : found;
 }
@@ -108,8 +117,9 @@ export function unique(input: Tensor, options: UniqueOptions & { returnInverse: 
 export function unique(input: Tensor, options: UniqueOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
 /** {@link unique} with options known later. */
 export function unique(input: Tensor, options?: UniqueOptions): Tensor | Tensor[];
-export function unique(input: Tensor, { returnInverse = false, returnCounts = false }: UniqueOptions = {}): Tensor | Tensor[] {
+export function unique(input: Tensor, options: UniqueOptions = {}): Tensor | Tensor[] {
   requireTensor(input, 'unique');
+  const { returnInverse = false, returnCounts = false } = optionsOf('unique', options);
   const { values, indices } = input.detach().reshape(-1).sort();
   const { heads, group } = runs(values);
   const inverse = indices.newZeros(indices.shape).scatter(0, indices, group).reshape(input.shape);
@@ -130,8 +140,9 @@ export function uniqueConsecutive(input: Tensor, options: UniqueOptions & { retu
 export function uniqueConsecutive(input: Tensor, options: UniqueOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
 /** {@link uniqueConsecutive} with options known later. */
 export function uniqueConsecutive(input: Tensor, options?: UniqueOptions): Tensor | Tensor[];
-export function uniqueConsecutive(input: Tensor, { returnInverse = false, returnCounts = false }: UniqueOptions = {}): Tensor | Tensor[] {
+export function uniqueConsecutive(input: Tensor, options: UniqueOptions = {}): Tensor | Tensor[] {
   requireTensor(input, 'uniqueConsecutive');
+  const { returnInverse = false, returnCounts = false } = optionsOf('uniqueConsecutive', options);
   const { heads, group } = runs(input.detach().reshape(-1));
   return assemble(heads, returnInverse ? group.reshape(input.shape) : null, returnCounts ? group : null);
 }
@@ -165,8 +176,12 @@ function bincountOf(index: Tensor, size: number): Tensor {
  */
 export function bincount(input: Tensor, weights: Tensor | null = null, minlength = 0): Tensor {
   requireTensor(input, 'bincount');
+  if (weights !== null) requireTensor(weights, 'bincount', 'weights');
+  checkNumber('bincount', 'minlength', minlength, { from: 0, whole: true });
   if (input.ndim !== 1) throw new ShapeError(`bincount: expected a vector, got shape ${formatShape(input.shape)}`, { op: 'bincount' });
   if (input.dtype.category !== 1) throw new DtypeError(`bincount: expected integers, got ${input.dtype.name}`, { op: 'bincount' });
+  if (weights !== null && !sameShape(weights.shape, input.shape))
+    throw new ShapeError(`bincount: expected weights of shape ${formatShape(input.shape)}, got ${formatShape(weights.shape)}`, { op: 'bincount', shape: weights.shape });
   const index = input.long();
   if (index.numel() === 0) return index.newZeros([minlength]);
   if (Number(index.amin().item()) < 0) throw new ArgumentError('bincount: expected numbers of 0 or more', { op: 'bincount' });
@@ -189,10 +204,13 @@ defineComposite('bincount', bincount, { readsValues: true, samples: () => [[samp
  * a range
  * @see PyTorch `torch.histc`
  */
-export function histc(input: Tensor, bins = 100, { min = 0, max = 0 }: { min?: number; max?: number } = {}): Tensor {
+export function histc(input: Tensor, bins = 100, options: { min?: number; max?: number } = {}): Tensor {
   requireTensor(input, 'histc');
+  const { min = 0, max = 0 } = optionsOf('histc', options);
   if (!input.dtype.isFloatingPoint) throw new DtypeError(`histc: expected a floating point tensor, got ${input.dtype.name}`, { op: 'histc' });
-  if (!Number.isInteger(bins) || bins < 1 || min > max) throw new ArgumentError(`histc: cannot count in ${bins} bins from ${min} to ${max}`, { op: 'histc', bins, min, max });
+  checkNumber('histc', 'bins', bins, { from: 1, whole: true });
+  checkNumber('histc', 'min', min);
+  checkNumber('histc', 'max', max, { from: min });
   const x = input.detach().reshape(-1);
   const whole = min === max && x.numel() > 0;
   const [low, high] = whole ? [Number(x.amin().item()), Number(x.amax().item())] : [min, max];

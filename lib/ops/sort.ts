@@ -6,10 +6,11 @@ import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, IndexError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { optionsOf, shown } from '../core/options.js';
 import { formatShape, wrapDim } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
-import { requireOptions, requireTensor } from './operand.js';
+import { requireOptions, requirePair, requireTensor } from './operand.js';
 import { maximum, minimum } from './pointwise-binary.js';
 import { amax, amin, lowerReduction, type Reduction, reductionSamples } from './reduce.js';
 import { lowerRows } from './rows.js';
@@ -36,6 +37,10 @@ function argReduction(name: string, kernel: string, doc: string): Op<Reduction> 
 const argmaxOp = argReduction('argmax', 'reduce_argmax', 'Index of the largest element; the first of several, NaN wins.');
 const argminOp = argReduction('argmin', 'reduce_argmin', 'Index of the smallest element; the first of several, NaN wins.');
 
+function nothing(op: string, input: Tensor): IndexError {
+  return new IndexError(`${op}: nothing to choose from in shape ${formatShape(input.shape)}`, { op, shape: input.shape });
+}
+
 function argFunction(op: Op<Reduction>) {
   const fn = (input: Tensor, dim: number | null = null, options: { keepdim?: boolean } = {}): Tensor => {
     requireTensor(input, op.name);
@@ -43,9 +48,7 @@ function argFunction(op: Op<Reduction>) {
     const { keepdim = false } = options;
     const ndim = input.shape.length;
     const dims = dim === null ? input.shape.map((_, i) => i) : ndim === 0 ? [] : [wrapDim(dim, ndim, op.name)];
-    if (input.numel() === 0 && dims.some((d) => input.shape[d] === 0)) {
-      throw new IndexError(`${op.name}: nothing to choose from in shape ${formatShape(input.shape)}`, { op: op.name, shape: input.shape });
-    }
+    if (input.numel() === 0 && dims.some((d) => input.shape[d] === 0)) throw nothing(op.name, input);
     return dispatchOne(op, [input], { dims, keepdim });
   };
   addMethod(op.name, function (dim?: number | null, options?: { keepdim?: boolean }) {
@@ -94,11 +97,15 @@ function extremum(name: 'max' | 'min', whole: typeof amax, arg: typeof argmax, o
   function fn(input: Tensor, other: Tensor): Tensor;
   function fn(input: Tensor, dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
   function fn(input: Tensor, dim?: number | Tensor, options: { keepdim?: boolean } = {}): Tensor | ValuesAndIndices {
-    requireOptions(options, name, '{ keepdim: true }');
-    const { keepdim = false } = options;
     requireTensor(input, name);
+    const { keepdim = false } = optionsOf(name, options);
+    if (dim === undefined && input.numel() === 0) throw nothing(name, input);
     if (dim === undefined) return whole(input);
-    if (dim instanceof Tensor) return ofTwo(input, dim);
+    if (dim instanceof Tensor) {
+      requirePair(input, dim, name);
+      return ofTwo(input, dim);
+    }
+    if (input.shape[wrapDim(dim, input.shape.length, name)] === 0) throw nothing(name, input);
     const indices = arg(input, dim, { keepdim: true });
     const values = input.shape.length === 0 ? input : input.gather(dim, indices);
     return keepdim || input.shape.length === 0 ? new ValuesAndIndices(values, indices) : new ValuesAndIndices(values.squeeze(dim), indices.squeeze(dim));
@@ -199,7 +206,9 @@ export function sort(input: Tensor, dim = -1, options: { descending?: boolean; s
 
 /** The indices of {@link sort}, int64, as the input in shape. Gradient: none. @throws IndexError, ArgumentError as that @see PyTorch `torch.argsort` */
 export function argsort(input: Tensor, dim = -1, options: { descending?: boolean; stable?: boolean } = {}): Tensor {
-  return sort(input, dim, options).indices;
+  requireTensor(input, 'argsort');
+  requireOptions(options, 'argsort', '{ descending: true }');
+  return sort(input, wrapDim(dim, input.shape.length, 'argsort'), options).indices;
 }
 
 /**
@@ -216,7 +225,7 @@ export function topk(input: Tensor, k: number, dim = -1, options: { largest?: bo
   const at = wrapDim(dim, input.shape.length, 'topk');
   const size = input.shape[at] ?? 1;
   if (!Number.isInteger(k) || k < 0 || k > size)
-    throw new ArgumentError(`topk: k = ${k} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'topk', k, shape: input.shape });
+    throw new ArgumentError(`topk: k = ${shown(k)} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'topk', k, shape: input.shape });
   const [values, indices] = dispatch(topkOp, [input], { dim: at, k, largest: Number(largest) });
   return new ValuesAndIndices(values as Tensor, indices as Tensor);
 }

@@ -6,17 +6,17 @@
  */
 
 import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
-import { checkOneOf } from '../core/options.js';
-import { formatShape, wrapDim } from '../core/shape.js';
+import { checkNumber, checkOneOf, checkProbability, optionsOf, shown } from '../core/options.js';
+import { formatShape, wrapDim, wrapDims } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { tensor } from './factories.js';
 import { cat } from './join.js';
-import { requireOptions, requireTensor } from './operand.js';
+import { requireTensor } from './operand.js';
 import type { Dims, ReduceOptions } from './reduce.js';
 import { sampleTensor } from './samples.js';
 import { sort, ValuesAndIndices } from './sort.js';
-import { type VarianceOptions, varMean } from './variance.js';
+import { deviation, type VarianceOptions, varMeanAs } from './variance.js';
 import { where } from './where.js';
 
 const matrix = () => sampleTensor([3, 5]);
@@ -30,12 +30,11 @@ const matrix = () => sampleTensor([3, 5]);
  */
 export function kthvalue(input: Tensor, k: number, dim = -1, options: { keepdim?: boolean } = {}): ValuesAndIndices {
   requireTensor(input, 'kthvalue');
-  requireOptions(options, 'kthvalue', '{ keepdim: true }');
-  const { keepdim = false } = options;
+  const { keepdim = false } = optionsOf('kthvalue', options);
   const at = wrapDim(dim, input.ndim, 'kthvalue');
   const size = input.shape[at] ?? 1;
   if (!Number.isInteger(k) || k < 1 || k > size)
-    throw new ArgumentError(`kthvalue: k = ${k} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'kthvalue', k, shape: input.shape });
+    throw new ArgumentError(`kthvalue: k = ${shown(k)} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'kthvalue', k, shape: input.shape });
   if (input.ndim === 0) return new ValuesAndIndices(input.clone(), sort(input).indices);
   const { values, indices } = sort(input, at);
   const chosen = new ValuesAndIndices(values.narrow(at, k - 1, 1), indices.narrow(at, k - 1, 1));
@@ -59,11 +58,10 @@ export function median(input: Tensor): Tensor;
 /** {@link median} along a dim, with its index. */
 export function median(input: Tensor, dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
 export function median(input: Tensor, dim?: number, options: { keepdim?: boolean } = {}): Tensor | ValuesAndIndices {
-  requireOptions(options, 'median', '{ keepdim: true }');
-  const { keepdim = false } = options;
   requireTensor(input, 'median');
+  const { keepdim = false } = optionsOf('median', options);
   if (dim === undefined) return middle(input.reshape(-1), 0, false).values;
-  return middle(input, dim, keepdim);
+  return middle(input, wrapDim(dim, input.ndim, 'median'), keepdim);
 }
 defineComposite('median', median, { samples: () => [[matrix()], [matrix(), 1], [sampleTensor([4, 2]), 0, { keepdim: true }]] });
 
@@ -97,11 +95,12 @@ export interface QuantileOptions {
  * IndexError over nothing, or for a dim out of range
  * @see PyTorch `torch.quantile`
  */
-export function quantile(input: Tensor, q: number | Tensor, dim: number | null = null, { keepdim = false, interpolation = 'linear' }: QuantileOptions = {}): Tensor {
+export function quantile(input: Tensor, q: number | Tensor, dim: number | null = null, options: QuantileOptions = {}): Tensor {
   requireTensor(input, 'quantile');
+  const { keepdim = false, interpolation = 'linear' } = optionsOf('quantile', options);
   checkOneOf('quantile', 'interpolation', interpolation, ['linear', 'lower', 'higher', 'nearest', 'midpoint']);
   if (!input.dtype.isFloatingPoint) throw new DtypeError(`quantile: expected a floating point tensor, got ${input.dtype.name}`, { op: 'quantile' });
-  if (typeof q === 'number' && !(q >= 0 && q <= 1)) throw new ArgumentError(`quantile: expected a number from 0 to 1, got ${q}`, { op: 'quantile', q });
+  if (!(q instanceof Tensor)) checkProbability('quantile', 'q', q);
   if (q instanceof Tensor && q.ndim > 1) throw new ShapeError(`quantile: expected a number or a vector of quantiles, got shape ${formatShape(q.shape)}`, { op: 'quantile' });
   const at = dim === null ? 0 : wrapDim(dim, input.ndim, 'quantile');
   const rows = dim === null || input.ndim === 0 ? input.reshape(-1) : input;
@@ -136,7 +135,8 @@ function between(sorted: Tensor, ranks: Tensor, interpolation: Interpolation): T
 /** {@link Tensor.sum} over dims that counts NaN as 0; integers and bools give int64. Gradient: yes, 0 at NaN. @throws as that @see PyTorch `torch.nansum` */
 export function nansum(input: Tensor, dim: Dims = null, options: ReduceOptions = {}): Tensor {
   requireTensor(input, 'nansum');
-  return where(input.isnan(), 0, input).sum(dim, options);
+  wrapDims(dim, input.ndim, 'nansum');
+  return where(input.isnan(), 0, input).sum(dim, optionsOf('nansum', options));
 }
 defineComposite('nansum', nansum, { samples: () => [[matrix()], [matrix(), 1]] });
 
@@ -146,9 +146,11 @@ defineComposite('nansum', nansum, { samples: () => [[matrix()], [matrix(), 1]] }
  * @throws DtypeError for integers and bools; IndexError for a dim out of range or given twice
  * @see PyTorch `torch.nanmean`
  */
-export function nanmean(input: Tensor, dim: Dims = null, { keepdim = false }: { keepdim?: boolean } = {}): Tensor {
+export function nanmean(input: Tensor, dim: Dims = null, options: { keepdim?: boolean } = {}): Tensor {
   requireTensor(input, 'nanmean');
+  const { keepdim = false } = optionsOf('nanmean', options);
   if (!input.dtype.isFloatingPoint) throw new DtypeError(`nanmean: expected a floating point tensor, got ${input.dtype.name}`, { op: 'nanmean' });
+  wrapDims(dim, input.ndim, 'nanmean');
   return nansum(input, dim, { keepdim }).div(input.isnan().logicalNot().sum(dim, { keepdim }));
 }
 defineComposite('nanmean', nanmean, { samples: () => [[matrix()], [matrix(), 0, { keepdim: true }]] });
@@ -161,6 +163,7 @@ defineComposite('nanmean', nanmean, { samples: () => [[matrix()], [matrix(), 0, 
  */
 export function countNonzero(input: Tensor, dim: Dims = null): Tensor {
   requireTensor(input, 'countNonzero');
+  wrapDims(dim, input.ndim, 'countNonzero');
   return input.ne(0).sum(dim);
 }
 defineComposite('countNonzero', countNonzero, { samples: () => [[matrix().detach(), 1]] });
@@ -172,7 +175,8 @@ defineComposite('countNonzero', countNonzero, { samples: () => [[matrix().detach
  * @see PyTorch `torch.std_mean`
  */
 export function stdMean(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): [Tensor, Tensor] {
-  return [input.std(dim, options), varMean(input, dim, options)[1]];
+  const [variance, mean] = varMeanAs('stdMean', input, dim, options);
+  return [deviation(variance), mean];
 }
 defineComposite('stdMean', stdMean, { method: false, samples: () => [[matrix(), 1]] });
 
@@ -182,7 +186,12 @@ defineComposite('stdMean', stdMean, { method: false, samples: () => [[matrix(), 
  * @throws IndexError over nothing, or for a dim out of range
  * @see PyTorch `torch.aminmax`
  */
-export function aminmax(input: Tensor, { dim = null, keepdim = false }: { dim?: number | null; keepdim?: boolean } = {}): { min: Tensor; max: Tensor } {
+export function aminmax(input: Tensor, options: { dim?: number | null; keepdim?: boolean } = {}): { min: Tensor; max: Tensor } {
+  requireTensor(input, 'aminmax');
+  const { dim = null, keepdim = false } = optionsOf('aminmax', options);
+  if (dim !== null) wrapDim(dim, input.ndim, 'aminmax');
+  if (input.numel() === 0 && (dim === null || input.size(dim) === 0))
+    throw new IndexError(`aminmax: shape ${formatShape(input.shape)} holds no elements to choose from`, { op: 'aminmax', shape: input.shape });
   return { min: input.amin(dim, { keepdim }), max: input.amax(dim, { keepdim }) };
 }
 defineComposite('aminmax', aminmax, { samples: () => [[matrix()], [matrix(), { dim: 1 }]] });
@@ -202,10 +211,13 @@ export interface DiffOptions {
  * @throws ArgumentError unless n is an integer of 0 or more; ShapeError without dims, or for what cannot be joined; IndexError for a dim out of range
  * @see PyTorch `torch.diff`
  */
-export function diff(input: Tensor, n = 1, dim = -1, { prepend = null, append = null }: DiffOptions = {}): Tensor {
+export function diff(input: Tensor, n = 1, dim = -1, options: DiffOptions = {}): Tensor {
   requireTensor(input, 'diff');
-  if (!Number.isInteger(n) || n < 0) throw new ArgumentError(`diff: expected n of 0 or more, got ${n}`, { op: 'diff', n });
+  const { prepend = null, append = null } = optionsOf('diff', options);
+  checkNumber('diff', 'n', n, { from: 0, whole: true });
+  for (const [name, t] of Object.entries({ prepend, append })) if (t !== null) requireTensor(t, 'diff', name);
   if (input.ndim === 0) throw new ShapeError('diff: expected at least one dim', { op: 'diff' });
+  wrapDim(dim, input.ndim, 'diff');
   let x =
     prepend || append
       ? cat(

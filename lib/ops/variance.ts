@@ -4,8 +4,8 @@ import { defineOp, type Op } from '../core/op.js';
 import { wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
-import { requireOptions, requireTensor } from './operand.js';
-import { type Dims, lowerReduction, type Reduction, reducedShape, reductionSamples, requireFloat, restore } from './reduce.js';
+import { requireFloating, requireOptions, requireTensor } from './operand.js';
+import { type Dims, lowerReduction, type Reduction, reducedShape, reductionSamples, restore } from './reduce.js';
 import { where } from './where.js';
 
 interface Variance extends Reduction {
@@ -50,26 +50,35 @@ export interface VarianceOptions {
 
 /** {@link variance | var} and mean over dims, in one pass. Gradient: yes, of both. @throws DtypeError unless floating @see PyTorch `torch.var_mean` */
 export function varMean(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): [Tensor, Tensor] {
-  requireTensor(input, 'var');
-  requireOptions(options, 'var', '{ correction: 0 }');
+  return varMeanAs('varMean', input, dim, options);
+}
+
+/** {@link varMean} for functions of other names. @internal */
+export function varMeanAs(op: string, input: Tensor, dim: Dims, options: VarianceOptions): [Tensor, Tensor] {
+  requireTensor(input, op);
+  requireOptions(options, op, '{ correction: 0 }');
   const { correction = 1, keepdim = false } = options;
-  requireFloat(input, 'var');
-  return dispatch(varMeanOp, [input], { dims: wrapDims(dim, input.shape.length, 'var'), keepdim, correction }) as [Tensor, Tensor];
+  requireFloating(input, op);
+  return dispatch(varMeanOp, [input], { dims: wrapDims(dim, input.shape.length, op), keepdim, correction }) as [Tensor, Tensor];
 }
 
 /** Variance over dims; NaN of too few. Floating dtypes, kept. Gradient: yes. @throws DtypeError for others @see PyTorch `torch.var` */
 function variance(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): Tensor {
-  return varMean(input, dim, options)[0];
+  return varMeanAs('var', input, dim, options)[0];
 }
 
 export { variance as var };
 
 /** Standard deviation over dims: the root of {@link variance | var}. Gradient: yes, 0 where all are equal. @throws DtypeError @see PyTorch `torch.std` */
 export function std(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): Tensor {
-  const squared = variance(input, dim, options);
-  if (!input.requiresGrad) return squared.sqrt();
+  return deviation(varMeanAs('std', input, dim, options)[0]);
+}
+
+/** The root of a variance. Its slope is infinite at 0; the gradient there is 0. @internal */
+export function deviation(squared: Tensor): Tensor {
+  if (!squared.requiresGrad) return squared.sqrt();
   const constant = squared.eq(0);
-  return where(constant, 0, where(constant, 1, squared).sqrt()); // the slope of the root is infinite at 0; the gradient there is 0
+  return where(constant, 0, where(constant, 1, squared).sqrt());
 }
 
 addMethod('var', function (dim?: Dims, options?: VarianceOptions) {

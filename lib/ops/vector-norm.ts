@@ -5,8 +5,8 @@ import { unexpected } from '../core/options.js';
 import { wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
-import { requireOptions, requireTensor } from './operand.js';
-import { type Dims, lowerReduction, type Reduction, reducedShape, reductionSamples, requireFloat, restore } from './reduce.js';
+import { requireFloating, requireOptions, requireTensor } from './operand.js';
+import { type Dims, lowerReduction, type Reduction, reducedShape, reductionSamples, restore } from './reduce.js';
 import { where } from './where.js';
 
 interface Norm extends Reduction {
@@ -62,7 +62,7 @@ export function norm(input: Tensor, p: number | 'fro' = 2, dim: Dims = null, opt
   requireTensor(input, 'norm');
   requireOptions(options, 'norm', '{ keepdim: true }');
   if (typeof p !== 'number' && p !== 'fro') throw unexpected('norm', 'p', "a number or 'fro'", p);
-  requireFloat(input, 'norm');
+  requireFloating(input, 'norm');
   return dispatchOne(normOp, [input], { dims: wrapDims(dim, input.shape.length, 'norm'), keepdim: options.keepdim ?? false, order: p === 'fro' ? 2 : p });
 }
 

@@ -4,33 +4,16 @@
  */
 import { dispatchOne } from '../core/dispatch.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { defineOp, type Op, type OpDefinition, type ViewMeta } from '../core/op.js';
-import { broadcastStrides, formatShape, inferSize, type Shape, sameShape, viewStrides, wrapDim, wrapDims } from '../core/shape.js';
+import type { Op } from '../core/op.js';
+import { checkIntegers } from '../core/options.js';
+import { broadcastShapes, broadcastStrides, checkSizes, formatShape, inferSize, type Shape, sameShape, viewStrides, wrapDim, wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
+import { defineView } from './define-view.js';
 import { addMethod, NO_PARAMS } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 
 type None = Record<string, never>;
-
-/** Adds a view op: traits and shape rule follow from the window it computes. @internal */
-export function defineView<P extends object>(definition: {
-  name: string;
-  doc: string;
-  view: (input: Tensor, params: P) => ViewMeta;
-  vjp: OpDefinition<P>['vjp'];
-  samples: Op<P>['samples'];
-}): Op<P> {
-  return defineOp<P>({
-    ...definition,
-    traits: ['view'],
-    meta: ([x], params) => {
-      const input = x as Tensor;
-      const { shape, strides } = definition.view(input, params);
-      return [{ shape, strides, dtype: input.dtype, device: input.device }];
-    },
-  });
-}
 
 interface Size {
   size: Shape;
@@ -217,6 +200,7 @@ export function reshape(input: Tensor, shape: Shape): Tensor {
  */
 export function permute(input: Tensor, dims: readonly number[]): Tensor {
   requireTensor(input, 'permute');
+  checkIntegers('permute', 'dims', dims);
   if (dims.length !== input.shape.length) {
     throw new ShapeError(`permute: expected ${input.shape.length} dims, got [${dims.join(', ')}]`, { op: 'permute', dims, shape: input.shape });
   }
@@ -246,9 +230,10 @@ export function t(input: Tensor): Tensor {
  */
 export function expand(input: Tensor, size: Shape): Tensor {
   requireTensor(input, 'expand');
+  checkIntegers('expand', 'size', size);
   const lead = size.length - input.shape.length;
   const target = size.map((s, i) => (s === -1 && i >= lead ? (input.shape[i - lead] as number) : s));
-  if (target.some((s) => !Number.isSafeInteger(s) || s < 0)) throw new ArgumentError(`expand: bad size ${formatShape(size)}`, { op: 'expand', size });
+  if (target.some((s) => s < 0)) throw new ArgumentError(`expand: bad size ${formatShape(size)}`, { op: 'expand', size });
   return dispatchOne(expandOp, [input], { size: target });
 }
 
@@ -320,6 +305,10 @@ export function movedim(input: Tensor, source: number | readonly number[], desti
 
 /** {@link expand} to the shape of `other`. Gradient: yes. @throws ShapeError if it does not stretch to that @see PyTorch `torch.Tensor.expand_as` */
 export function expandAs(input: Tensor, other: Tensor): Tensor {
+  requireTensor(input, 'expandAs');
+  requireTensor(other, 'expandAs', 'other');
+  if (!sameShape(broadcastShapes(input.shape, other.shape, 'expandAs'), other.shape))
+    throw new ShapeError(`expandAs: shape ${formatShape(input.shape)} does not stretch to ${formatShape(other.shape)}; only sizes of 1 do`, { op: 'expandAs' });
   return expand(input, other.shape);
 }
 
@@ -360,6 +349,7 @@ addMethod('movedim', function (source: number | readonly number[], destination: 
   return movedim(this, source, destination);
 });
 addMethod('sumToSize', function (size: Shape) {
+  checkSizes(size, 'sumToSize');
   return sumToSize(this, size);
 });
 addMethod('detach', function () {

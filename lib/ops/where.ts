@@ -7,6 +7,8 @@ import { dispatchOne } from '../core/dispatch.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import type { Op, Sample } from '../core/op.js';
+import { optionsOf } from '../core/options.js';
+import { broadcastShapes } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { holdsIntegers, toInteger } from '../core/values.js';
 import { writeBack } from './composite.js';
@@ -52,9 +54,9 @@ export function where(condition: Tensor): Tensor[];
 export function where(condition: Tensor, input: TensorLike, other: TensorLike): Tensor;
 export function where(condition: Tensor, input?: TensorLike, other?: TensorLike): Tensor | Tensor[] {
   requireTensor(condition, 'where', 'condition');
-  if (input === undefined || other === undefined) return nonzero(condition, { asTuple: true });
+  if (input === undefined && other === undefined) return nonzero(condition, { asTuple: true });
   const { device } = condition;
-  return dispatchOne(whereOp, [condition, operand(input, device, 'where'), operand(other, device, 'where')], NO_PARAMS);
+  return dispatchOne(whereOp, [condition, operand(input as TensorLike, device, 'where'), operand(other as TensorLike, device, 'where')], NO_PARAMS);
 }
 
 /** @throws DtypeError if the mask is not bool. */
@@ -69,6 +71,7 @@ function checkFill(input: Tensor, value: TensorLike, op: string): void {
 }
 
 addMethod('where', function (condition: Tensor, other: TensorLike) {
+  requireTensor(condition, 'where', 'condition');
   return where(condition, this, other);
 });
 addMethod('maskedFill', function (mask: Tensor, value: TensorLike) {
@@ -88,9 +91,12 @@ addMethod('maskedFill_', function (mask: Tensor, value: TensorLike) {
  * @see PyTorch `torch.Tensor.masked_fill`
  */
 export function maskedFill(input: Tensor, mask: Tensor, value: TensorLike): Tensor {
+  requireTensor(input, 'maskedFill');
   checkMask(mask, 'maskedFill');
   checkFill(input, value, 'maskedFill');
-  const filled = where(mask, value, input);
+  const filler = operand(value, input.device, 'maskedFill');
+  broadcastShapes(broadcastShapes(input.shape, mask.shape, 'maskedFill'), filler.shape, 'maskedFill');
+  const filled = where(mask, filler, input);
   return filled.dtype === input.dtype ? filled : filled.to(input.dtype);
 }
 
@@ -122,6 +128,7 @@ const clampOp: Op<Bounds> = definePointwise<Bounds>('clamp', 1, {
  * @see PyTorch `torch.clamp`
  */
 export function clamp(input: Tensor, bounds: { min?: TensorLike | null; max?: TensorLike | null }): Tensor {
+  requireTensor(input, 'clamp');
   return clampInto(input, bounds, 'clamp', null);
 }
 
@@ -212,7 +219,11 @@ function checkValue(op: string, value: number, operands: readonly Tensor[]): voi
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for a fractional value of integers
  * @see PyTorch `torch.addcmul`
  */
-export function addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, { value = 1 } = {}): Tensor {
+export function addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, options: { value?: number } = {}): Tensor {
+  requireTensor(input, 'addcmul');
+  requireTensor(tensor1, 'addcmul', 'tensor1');
+  requireTensor(tensor2, 'addcmul', 'tensor2');
+  const { value = 1 } = optionsOf('addcmul', options);
   checkValue('addcmul', value, [input, tensor1, tensor2]);
   return dispatchOne(addcmulOp, [input, tensor1, tensor2], { value });
 }
@@ -223,8 +234,11 @@ export function addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, { value
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
  * @see PyTorch `torch.addcdiv`
  */
-export function addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, { value = 1 } = {}): Tensor {
-  checkValue('addcdiv', value, [input, tensor1, tensor2]);
+export function addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, options: { value?: number } = {}): Tensor {
+  requireTensor(input, 'addcdiv');
+  requireTensor(tensor1, 'addcdiv', 'tensor1');
+  requireTensor(tensor2, 'addcdiv', 'tensor2');
+  const { value = 1 } = optionsOf('addcdiv', options);
   return dispatchOne(addcdivOp, [input, tensor1, tensor2], { value });
 }
 
@@ -236,19 +250,23 @@ export function addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, { value
  * @see PyTorch `torch.lerp`
  */
 export function lerp(input: Tensor, end: Tensor, weight: TensorLike): Tensor {
+  requireTensor(input, 'lerp');
+  requireTensor(end, 'lerp', 'end');
   return dispatchOne(lerpOp, [input, end, operand(weight, input.device, 'lerp')], NO_PARAMS);
 }
 
-for (const [name, op] of [
-  ['addcmul', addcmulOp],
-  ['addcdiv', addcdivOp],
+for (const [name, op, fn] of [
+  ['addcmul', addcmulOp, addcmul],
+  ['addcdiv', addcdivOp, addcdiv],
 ] as const) {
-  addMethod(name, function (tensor1: Tensor, tensor2: Tensor, { value = 1 } = {}) {
-    checkValue(name, value, [this, tensor1, tensor2]);
-    return dispatchOne(op, [this, tensor1, tensor2], { value });
+  addMethod(name, function (tensor1: Tensor, tensor2: Tensor, options?: { value?: number }) {
+    return fn(this, tensor1, tensor2, options);
   });
-  addMethod(`${name}_`, function (tensor1: Tensor, tensor2: Tensor, { value = 1 } = {}) {
-    checkValue(`${name}_`, value, [this, tensor1, tensor2]);
+  addMethod(`${name}_`, function (tensor1: Tensor, tensor2: Tensor, options: { value?: number } = {}) {
+    requireTensor(tensor1, `${name}_`, 'tensor1');
+    requireTensor(tensor2, `${name}_`, 'tensor2');
+    const { value = 1 } = optionsOf(`${name}_`, options);
+    if (op === addcmulOp) checkValue(`${name}_`, value, [this, tensor1, tensor2]);
     return dispatchOne(op, [this, tensor1, tensor2], { value }, this);
   });
 }
@@ -256,6 +274,7 @@ addMethod('lerp', function (end: Tensor, weight: TensorLike) {
   return lerp(this, end, weight);
 });
 addMethod('lerp_', function (end: Tensor, weight: TensorLike) {
+  requireTensor(end, 'lerp_', 'end');
   return dispatchOne(lerpOp, [this, end, operand(weight, this.device, 'lerp_')], NO_PARAMS, this);
 });
 

@@ -1,17 +1,18 @@
 /**
- * Views of a part: narrow, select, slice, split, chunk, unbind, diagonal, unfold, asStrided. Dtypes: all, kept. Gradient: yes, 0 outside of the part. All throw
+ * Views of a part: narrow, select, slice, diagonal, unfold, asStrided. Dtypes: all, kept. Gradient: yes, 0 outside of the part. All throw
  * ArgumentError for what is no tensor or dim, IndexError for a dim out of range, FreedError where the memory was freed.
  */
 import { dispatchOne } from '../core/dispatch.js';
 import { int64 } from '../core/dtype.js';
-import { ArgumentError, IndexError, ShapeError } from '../core/errors.js';
+import { ArgumentError, IndexError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
+import { checkIntegers, shown } from '../core/options.js';
 import { checkSizes, formatShape, isNonOverlappingAndDense, type Shape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
+import { defineView } from './define-view.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
-import { defineView } from './view.js';
 
 interface Slice {
   dim: number;
@@ -183,9 +184,14 @@ export function narrow(input: Tensor, dim: number, start: number, length: number
   requireTensor(input, 'narrow');
   const at = wrapDim(dim, input.shape.length, 'narrow');
   const size = input.shape[at];
-  const first = start < 0 && size !== undefined ? start + size : start;
+  const first = typeof start === 'number' && start < 0 && size !== undefined ? start + size : start;
   if (size === undefined || !Number.isInteger(first) || !Number.isInteger(length) || first < 0 || length < 0 || first + length > size) {
-    throw new IndexError(`narrow: ${length} elements from ${start} do not lie in dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'narrow', dim, start, length });
+    throw new IndexError(`narrow: ${shown(length)} elements from ${shown(start)} do not lie in dim ${dim} of shape ${formatShape(input.shape)}`, {
+      op: 'narrow',
+      dim,
+      start,
+      length,
+    });
   }
   return dispatchOne(sliceOp, [input], { dim: at, start: first, length, step: 1 });
 }
@@ -201,13 +207,13 @@ export function slice(input: Tensor, dim = 0, start: number | null = null, end: 
   requireTensor(input, 'slice');
   const at = wrapDim(dim, input.shape.length, 'slice');
   if (input.shape.length === 0) throw new IndexError('slice: a tensor without dims cannot be sliced', { op: 'slice' });
-  if (!Number.isInteger(step) || step < 1) throw new ArgumentError(`slice: step must be a positive integer, got ${step}`, { op: 'slice', step });
+  if (!Number.isInteger(step) || step < 1) throw new ArgumentError(`slice: step must be a positive integer, got ${shown(step)}`, { op: 'slice', step });
   const size = input.shape[at] as number;
   const bound = (value: number | null, missing: number): number => {
     if (value === null) return missing;
     // Infinity is a bound like any that is too large; a fraction or NaN is none.
-    if (!Number.isInteger(value) && Math.abs(value) !== Number.POSITIVE_INFINITY)
-      throw new ArgumentError(`slice: bounds must be integers, got ${value}`, { op: 'slice', bound: value });
+    if (!Number.isInteger(value) && value !== Number.POSITIVE_INFINITY && value !== Number.NEGATIVE_INFINITY)
+      throw new ArgumentError(`slice: bounds must be integers, got ${shown(value)}`, { op: 'slice', bound: value });
     return Math.min(size, Math.max(0, value < 0 ? value + size : value));
   };
   const first = bound(start, 0);
@@ -226,65 +232,9 @@ export function select(input: Tensor, dim: number, index: number): Tensor {
   const at = wrapDim(dim, input.shape.length, 'select');
   const size = input.shape[at];
   if (size === undefined || !Number.isInteger(index) || index < -size || index >= size) {
-    throw new IndexError(`select: index ${index} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'select', dim, index });
+    throw new IndexError(`select: index ${shown(index)} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'select', dim, index });
   }
   return dispatchOne(selectOp, [input], { dim: at, index: index < 0 ? index + size : index });
-}
-
-/**
- * Pieces of `size` (the last may be smaller), or of the sizes listed, along a dim (0), as views. Gradient: yes.
- *
- * @throws ShapeError if listed sizes do not add up, or without dims; ArgumentError for a size that is no positive integer (0 is one of an empty dim);
- * IndexError for a dim out of range, or a listed size below 0
- * @see PyTorch `torch.split`
- */
-export function split(input: Tensor, size: number | readonly number[], dim = 0): Tensor[] {
-  requireTensor(input, 'split');
-  if (input.shape.length === 0) throw new ShapeError('split: expected at least one dim, got a tensor without dims', { op: 'split', given: input.shape });
-  const at = wrapDim(dim, input.shape.length, 'split');
-  const total = input.shape[at] as number;
-  const sizes = typeof size === 'number' ? evenSizes(total, size) : size;
-  if (sizes.reduce((a, b) => a + b, 0) !== total) {
-    throw new ShapeError(`split: sizes ${formatShape(sizes)} do not add up to ${total}, the size of dim ${dim} of ${formatShape(input.shape)}`, { op: 'split', sizes });
-  }
-  let start = 0;
-  return sizes.map((length) => {
-    const piece = narrow(input, at, start, length);
-    start += length;
-    return piece;
-  });
-}
-
-function evenSizes(total: number, size: number): number[] {
-  if (!Number.isInteger(size) || size < 0 || (size === 0 && total > 0)) throw new ArgumentError(`split: size must be a positive integer, got ${size}`, { op: 'split', size });
-  const sizes: number[] = [];
-  for (let at = 0; at < total; at += size) sizes.push(Math.min(size, total - at));
-  return sizes.length ? sizes : [0];
-}
-
-/**
- * At most `chunks` pieces of equal size (the last may be smaller) along a dim (0), as views; of an empty dim as many empty ones. Gradient: yes.
- *
- * @throws ArgumentError unless the count is a positive integer; ShapeError without dims; IndexError for a dim out of range
- * @see PyTorch `torch.chunk`
- */
-export function chunk(input: Tensor, chunks: number, dim = 0): Tensor[] {
-  if (!Number.isInteger(chunks) || chunks < 1) throw new ArgumentError(`chunk: expected a positive count, got ${chunks}`, { op: 'chunk', chunks });
-  requireTensor(input, 'chunk');
-  if (input.shape.length === 0) throw new ShapeError('chunk: expected at least one dim, got a tensor without dims', { op: 'chunk', given: input.shape });
-  const total = input.shape[wrapDim(dim, input.shape.length, 'chunk')] as number;
-  // PyTorch gives as many empty pieces as were asked for; a list of billions would end the process.
-  if (total === 0 && chunks > 2 ** 20) throw new ArgumentError(`chunk: ${chunks} empty pieces are too many`, { op: 'chunk', chunks });
-  if (total === 0) return Array.from({ length: chunks }, () => narrow(input, dim, 0, 0));
-  return split(input, Math.ceil(total / chunks), dim);
-}
-
-/** The slices along a dim (0), which falls away, as views. Gradient: yes. @throws IndexError for a dim out of range or no dims @see PyTorch `torch.unbind` */
-export function unbind(input: Tensor, dim = 0): Tensor[] {
-  requireTensor(input, 'unbind');
-  const at = wrapDim(dim, input.shape.length, 'unbind');
-  if (input.shape.length === 0) throw new IndexError('unbind: a tensor without dims has no slices', { op: 'unbind' });
-  return Array.from({ length: input.shape[at] as number }, (_, i) => select(input, at, i));
 }
 
 /**
@@ -296,7 +246,7 @@ export function unbind(input: Tensor, dim = 0): Tensor[] {
  */
 export function diagonal(input: Tensor, offset = 0, dim1 = 0, dim2 = 1): Tensor {
   requireTensor(input, 'diagonal');
-  if (!Number.isSafeInteger(offset)) throw new ArgumentError(`diagonal: offset must be an integer, got ${offset}`, { op: 'diagonal', offset });
+  if (!Number.isSafeInteger(offset)) throw new ArgumentError(`diagonal: offset must be an integer, got ${shown(offset)}`, { op: 'diagonal', offset });
   const params = { offset, dim1: wrapDim(dim1, input.shape.length, 'diagonal'), dim2: wrapDim(dim2, input.shape.length, 'diagonal') };
   if (params.dim1 === params.dim2) throw new ArgumentError(`diagonal: dims ${dim1} and ${dim2} are the same`, { op: 'diagonal' });
   return dispatchOne(diagonalOp, [input], params);
@@ -314,7 +264,7 @@ export function unfold(input: Tensor, dim: number, size: number, step: number): 
   const at = wrapDim(dim, input.shape.length, 'unfold');
   const total = input.shape[at] ?? 1;
   if (!Number.isInteger(size) || size < 0 || size > total || !Number.isInteger(step) || step < 1) {
-    throw new ArgumentError(`unfold: windows of ${size} every ${step} do not fit dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'unfold', dim, size, step });
+    throw new ArgumentError(`unfold: windows of ${shown(size)} every ${shown(step)} do not fit dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'unfold', dim, size, step });
   }
   return dispatchOne(unfoldOp, [input], { dim: at, size, step });
 }
@@ -327,12 +277,14 @@ export function unfold(input: Tensor, dim: number, size: number, step: number): 
  * overlaps that requires a gradient; FreedError if the memory was freed
  * @see PyTorch `torch.as_strided`
  */
-export function asStrided(input: Tensor, size: Shape, stride: Shape, storageOffset = input.storageOffset): Tensor {
+export function asStrided(input: Tensor, size: Shape, stride: Shape, offset?: number): Tensor {
   requireTensor(input, 'asStrided');
+  const storageOffset = offset ?? input.storageOffset;
   checkSizes(size, 'asStrided');
-  const fits = stride.length === size.length && stride.every((s) => Number.isSafeInteger(s) && s >= 0) && Number.isSafeInteger(storageOffset) && storageOffset >= 0;
+  checkIntegers('asStrided', 'stride', stride);
+  const fits = stride.length === size.length && stride.every((s) => s >= 0) && Number.isSafeInteger(storageOffset) && storageOffset >= 0;
   if (!fits || endOf(size, stride, storageOffset) * input.dtype.itemsize > input.liveStorage('asStrided').nbytes) {
-    throw new ArgumentError(`asStrided: size ${formatShape(size)}, stride ${formatShape(stride)}, offset ${storageOffset} reach outside the storage`, {
+    throw new ArgumentError(`asStrided: size ${formatShape(size)}, stride ${formatShape(stride)}, offset ${shown(storageOffset)} reach outside the storage`, {
       op: 'asStrided',
       size,
       stride,
@@ -353,15 +305,6 @@ addMethod('slice', function (dim?: number, start?: number | null, end?: number |
 addMethod('select', function (dim: number, index: number) {
   return select(this, dim, index);
 });
-addMethod('split', function (size: number | readonly number[], dim?: number) {
-  return split(this, size, dim);
-});
-addMethod('chunk', function (chunks: number, dim?: number) {
-  return chunk(this, chunks, dim);
-});
-addMethod('unbind', function (dim?: number) {
-  return unbind(this, dim);
-});
 addMethod('diagonal', function (offset?: number, dim1?: number, dim2?: number) {
   return diagonal(this, offset, dim1, dim2);
 });
@@ -380,12 +323,6 @@ declare module '../core/tensor.js' {
     slice(dim?: number, start?: number | null, end?: number | null, step?: number): Tensor;
     /** One index of one dim, which falls away, as a view; the same as {@link select}. */
     select(dim: number, index: number): Tensor;
-    /** Pieces along a dim, as views; the same as {@link split}. */
-    split(size: number | readonly number[], dim?: number): Tensor[];
-    /** At most `chunks` equal pieces, as views; the same as {@link chunk}. */
-    chunk(chunks: number, dim?: number): Tensor[];
-    /** The slices along a dim, as views; the same as {@link unbind}. */
-    unbind(dim?: number): Tensor[];
     /** The diagonal of two dims, as a view; the same as {@link diagonal}. */
     diagonal(offset?: number, dim1?: number, dim2?: number): Tensor;
     /** Windows along a dim, as a view; the same as {@link unfold}. */

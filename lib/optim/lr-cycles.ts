@@ -1,6 +1,6 @@
 /** Schedules that move momentum along, combine others, or react to a metric. */
 import { ArgumentError } from '../core/errors.js';
-import { checkNumber, checkOneOf, unexpected } from '../core/options.js';
+import { checkNumber, checkOneOf, optionsOf, unexpected } from '../core/options.js';
 import { LRScheduler, type ScheduleOptions } from './lr-scheduler.js';
 import { Optimizer } from './optimizer.js';
 import { checkState, type SchedulerState, stateOf, takeUp } from './scheduler-state.js';
@@ -62,7 +62,7 @@ export class OneCycleLR extends LRScheduler {
   readonly totalSteps: number;
 
   constructor(optimizer: Optimizer, options: OneCycleOptions) {
-    super(optimizer, options.lastEpoch);
+    super(optimizer, optionsOf('OneCycleLR', options).lastEpoch);
     const {
       pctStart = 0.3,
       annealStrategy = 'cos',
@@ -134,11 +134,12 @@ export class CyclicLR extends LRScheduler {
   private readonly high: number[];
   private readonly options: Required<Omit<CyclicOptions, 'baseLr' | 'maxLr' | 'lastEpoch'>>;
 
-  constructor(optimizer: Optimizer, { baseLr, maxLr, lastEpoch, ...options }: CyclicOptions) {
+  constructor(optimizer: Optimizer, options: CyclicOptions) {
+    const { baseLr, maxLr, lastEpoch, ...rest } = optionsOf('CyclicLR', options);
     super(optimizer, lastEpoch);
     this.low = perGroup('CyclicLR', 'baseLr', baseLr, optimizer);
     this.high = perGroup('CyclicLR', 'maxLr', maxLr, optimizer);
-    this.options = { stepSizeUp: 2000, stepSizeDown: null, mode: 'triangular', gamma: 1, cycleMomentum: true, baseMomentum: 0.8, maxMomentum: 0.9, ...options };
+    this.options = { stepSizeUp: 2000, stepSizeDown: null, mode: 'triangular', gamma: 1, cycleMomentum: true, baseMomentum: 0.8, maxMomentum: 0.9, ...rest };
     const { stepSizeUp, stepSizeDown, mode, gamma, cycleMomentum, baseMomentum, maxMomentum } = this.options;
     checkNumber('CyclicLR', 'stepSizeUp', stepSizeUp, { above: 0 });
     if (stepSizeDown !== null) checkNumber('CyclicLR', 'stepSizeDown', stepSizeDown, { from: 0 });
@@ -176,7 +177,8 @@ export class SequentialLR extends LRScheduler {
   private readonly milestones: readonly number[];
 
   /** @throws ArgumentError unless all are schedules of the optimizer, with an ascending milestone between each two */
-  constructor(optimizer: Optimizer, schedulers: readonly LRScheduler[], { milestones, lastEpoch }: { milestones: readonly number[] } & ScheduleOptions) {
+  constructor(optimizer: Optimizer, schedulers: readonly LRScheduler[], options: { milestones: readonly number[] } & ScheduleOptions) {
+    const { milestones, lastEpoch } = optionsOf('SequentialLR', options);
     super(optimizer, lastEpoch);
     checkSchedules('SequentialLR', schedulers, optimizer);
     if (!Array.isArray(milestones) || schedulers.length !== milestones.length + 1) {
@@ -219,7 +221,8 @@ export class SequentialLR extends LRScheduler {
     return { ...this.ownState(), schedulers: this.schedulers.map((each) => each.stateDict()) };
   }
 
-  override loadStateDict({ schedulers, ...own }: SchedulerState): void {
+  override loadStateDict(state: SchedulerState): void {
+    const { schedulers, ...own } = optionsOf('SequentialLR.loadStateDict', state);
     checkState('SequentialLR', this.ownState(), own);
     loadAll('SequentialLR', this.schedulers, schedulers);
     Object.assign(this, structuredClone(own));
@@ -265,7 +268,8 @@ export class ChainedScheduler {
   }
 
   /** @throws ArgumentError if there are not as many states as schedules */
-  loadStateDict({ schedulers }: SchedulerState): void {
+  loadStateDict(state: SchedulerState): void {
+    const { schedulers } = optionsOf('ChainedScheduler.loadStateDict', state);
     loadAll('ChainedScheduler', this.schedulers, schedulers);
   }
 }
@@ -296,7 +300,7 @@ export class ReduceLROnPlateau {
     const op = 'ReduceLROnPlateau';
     if (!(optimizer instanceof Optimizer)) throw unexpected(op, 'optimizer', 'an optimizer', optimizer);
     this.optimizer = optimizer;
-    this.options = { mode: 'min', factor: 0.1, patience: 10, threshold: 1e-4, thresholdMode: 'rel', cooldown: 0, minLr: 0, eps: 1e-8, ...options };
+    this.options = { mode: 'min', factor: 0.1, patience: 10, threshold: 1e-4, thresholdMode: 'rel', cooldown: 0, minLr: 0, eps: 1e-8, ...optionsOf(op, options) };
     const { mode, factor, patience, threshold, thresholdMode, cooldown, minLr, eps } = this.options;
     checkOneOf(op, 'mode', mode, ['min', 'max']);
     checkOneOf(op, 'thresholdMode', thresholdMode, ['rel', 'abs']);

@@ -1,6 +1,6 @@
 /** Learning rate schedules. Each sets the rates of its optimizer's groups at every `step`. */
 import { ArgumentError } from '../core/errors.js';
-import { checkNumber, unexpected } from '../core/options.js';
+import { checkNumber, optionsOf, unexpected } from '../core/options.js';
 import { Optimizer } from './optimizer.js';
 import { type SchedulerState, stateOf, takeUp } from './scheduler-state.js';
 
@@ -124,7 +124,8 @@ function lambdasOf(optimizer: Optimizer, lrLambda: LrLambda): ((epoch: number) =
 export class LambdaLR extends LRScheduler {
   private readonly lambdas: ((epoch: number) => number)[];
 
-  constructor(optimizer: Optimizer, { lrLambda, lastEpoch }: { lrLambda: LrLambda } & ScheduleOptions) {
+  constructor(optimizer: Optimizer, options: { lrLambda: LrLambda } & ScheduleOptions) {
+    const { lrLambda, lastEpoch } = optionsOf('LambdaLR', options);
     super(optimizer, lastEpoch);
     this.lambdas = lambdasOf(optimizer, lrLambda);
     this.begin();
@@ -139,7 +140,8 @@ export class LambdaLR extends LRScheduler {
 export class MultiplicativeLR extends LRScheduler {
   private readonly lambdas: ((epoch: number) => number)[];
 
-  constructor(optimizer: Optimizer, { lrLambda, lastEpoch }: { lrLambda: LrLambda } & ScheduleOptions) {
+  constructor(optimizer: Optimizer, options: { lrLambda: LrLambda } & ScheduleOptions) {
+    const { lrLambda, lastEpoch } = optionsOf('MultiplicativeLR', options);
     super(optimizer, lastEpoch);
     this.lambdas = lambdasOf(optimizer, lrLambda);
     this.begin();
@@ -155,7 +157,8 @@ export class StepLR extends LRScheduler {
   readonly stepSize: number;
   readonly gamma: number;
 
-  constructor(optimizer: Optimizer, { stepSize, gamma = 0.1, lastEpoch }: { stepSize: number; gamma?: number } & ScheduleOptions) {
+  constructor(optimizer: Optimizer, options: { stepSize: number; gamma?: number } & ScheduleOptions) {
+    const { stepSize, gamma = 0.1, lastEpoch } = optionsOf('StepLR', options);
     super(optimizer, lastEpoch);
     checkNumber('StepLR', 'stepSize', stepSize, { from: 1, whole: true });
     checkNumber('StepLR', 'gamma', gamma);
@@ -175,7 +178,8 @@ export class MultiStepLR extends LRScheduler {
   readonly milestones: readonly number[];
   readonly gamma: number;
 
-  constructor(optimizer: Optimizer, { milestones, gamma = 0.1, lastEpoch }: { milestones: readonly number[]; gamma?: number } & ScheduleOptions) {
+  constructor(optimizer: Optimizer, options: { milestones: readonly number[]; gamma?: number } & ScheduleOptions) {
+    const { milestones, gamma = 0.1, lastEpoch } = optionsOf('MultiStepLR', options);
     super(optimizer, lastEpoch);
     if (!Array.isArray(milestones)) throw unexpected('MultiStepLR', 'milestones', 'a list of steps', milestones);
     for (const each of milestones) checkNumber('MultiStepLR', 'each milestone', each, { from: 0, whole: true });
@@ -196,7 +200,8 @@ export class ConstantLR extends LRScheduler {
   readonly factor: number;
   readonly totalIters: number;
 
-  constructor(optimizer: Optimizer, { factor = 1 / 3, totalIters = 5, lastEpoch }: { factor?: number; totalIters?: number } & ScheduleOptions = {}) {
+  constructor(optimizer: Optimizer, options: { factor?: number; totalIters?: number } & ScheduleOptions = {}) {
+    const { factor = 1 / 3, totalIters = 5, lastEpoch } = optionsOf('ConstantLR', options);
     super(optimizer, lastEpoch);
     checkNumber('ConstantLR', 'factor', factor, { from: 0, to: 1 });
     checkNumber('ConstantLR', 'totalIters', totalIters, { from: 0, whole: true });
@@ -226,7 +231,8 @@ export class LinearLR extends LRScheduler {
   readonly endFactor: number;
   readonly totalIters: number;
 
-  constructor(optimizer: Optimizer, { startFactor = 1 / 3, endFactor = 1, totalIters = 5, lastEpoch }: LinearOptions = {}) {
+  constructor(optimizer: Optimizer, options: LinearOptions = {}) {
+    const { startFactor = 1 / 3, endFactor = 1, totalIters = 5, lastEpoch } = optionsOf('LinearLR', options);
     super(optimizer, lastEpoch);
     checkNumber('LinearLR', 'startFactor', startFactor, { above: 0, to: 1 });
     checkNumber('LinearLR', 'endFactor', endFactor, { from: 0, to: 1 });
@@ -249,7 +255,8 @@ export class LinearLR extends LRScheduler {
 export class ExponentialLR extends LRScheduler {
   readonly gamma: number;
 
-  constructor(optimizer: Optimizer, { gamma, lastEpoch }: { gamma: number } & ScheduleOptions) {
+  constructor(optimizer: Optimizer, options: { gamma: number } & ScheduleOptions) {
+    const { gamma, lastEpoch } = optionsOf('ExponentialLR', options);
     super(optimizer, lastEpoch);
     checkNumber('ExponentialLR', 'gamma', gamma);
     this.gamma = gamma;
@@ -266,7 +273,8 @@ export class PolynomialLR extends LRScheduler {
   readonly totalIters: number;
   readonly power: number;
 
-  constructor(optimizer: Optimizer, { totalIters = 5, power = 1, lastEpoch }: { totalIters?: number; power?: number } & ScheduleOptions = {}) {
+  constructor(optimizer: Optimizer, options: { totalIters?: number; power?: number } & ScheduleOptions = {}) {
+    const { totalIters = 5, power = 1, lastEpoch } = optionsOf('PolynomialLR', options);
     super(optimizer, lastEpoch);
     checkNumber('PolynomialLR', 'totalIters', totalIters, { from: 0, whole: true });
     checkNumber('PolynomialLR', 'power', power, { from: 0 });
@@ -287,7 +295,8 @@ export class CosineAnnealingLR extends LRScheduler {
   readonly TMax: number;
   readonly etaMin: number;
 
-  constructor(optimizer: Optimizer, { TMax, etaMin = 0, lastEpoch }: { TMax: number; etaMin?: number } & ScheduleOptions) {
+  constructor(optimizer: Optimizer, options: { TMax: number; etaMin?: number } & ScheduleOptions) {
+    const { TMax, etaMin = 0, lastEpoch } = optionsOf('CosineAnnealingLR', options);
     super(optimizer, lastEpoch);
     checkNumber('CosineAnnealingLR', 'TMax', TMax, { from: 1, whole: true });
     checkNumber('CosineAnnealingLR', 'etaMin', etaMin);
@@ -314,7 +323,8 @@ export class CosineAnnealingWarmRestarts extends LRScheduler {
   readonly TMult: number;
   readonly etaMin: number;
 
-  constructor(optimizer: Optimizer, { T0, TMult = 1, etaMin = 0, lastEpoch }: { T0: number; TMult?: number; etaMin?: number } & ScheduleOptions) {
+  constructor(optimizer: Optimizer, options: { T0: number; TMult?: number; etaMin?: number } & ScheduleOptions) {
+    const { T0, TMult = 1, etaMin = 0, lastEpoch } = optionsOf('CosineAnnealingWarmRestarts', options);
     super(optimizer, lastEpoch);
     checkNumber('CosineAnnealingWarmRestarts', 'T0', T0, { from: 1, whole: true });
     checkNumber('CosineAnnealingWarmRestarts', 'TMult', TMult, { from: 1, whole: true });

@@ -3,7 +3,7 @@ import { enableGrad, noGrad } from '../autograd/grad-mode.js';
 import type { HookHandle } from '../autograd/node.js';
 import { ArgumentError } from '../core/errors.js';
 import { keep } from '../core/keep.js';
-import { checkFlag, unexpected } from '../core/options.js';
+import { checkFlag, checkFunction, optionsOf, unexpected } from '../core/options.js';
 import { scope } from '../core/scope.js';
 import { setGrad, Tensor } from '../core/tensor.js';
 import { copyState, type PlacedState, placeStates } from './optimizer-state.js';
@@ -102,7 +102,8 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
   }
 
   /** Drops all gradients, or sets them to zero. */
-  zeroGrad({ setToNone = true } = {}): void {
+  zeroGrad(options: { setToNone?: boolean } = {}): void {
+    const { setToNone = true } = optionsOf(`${this.constructor.name}.zeroGrad`, options);
     for (const group of this.paramGroups) {
       for (const p of group.params) {
         if (setToNone) setGrad(p, null);
@@ -156,6 +157,7 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
 let nextHook = 0;
 
 function addStepHook(hooks: Map<number, StepHook>, hook: StepHook): HookHandle {
+  checkFunction('registerStepHook', 'hook', hook);
   const id = nextHook++;
   hooks.set(id, hook);
   return { remove: () => void hooks.delete(id) };

@@ -107,10 +107,13 @@ describe('safetensors', () => {
   });
 
   it('says in a CheckpointError that a file cannot be written, and leaves none behind', async () => {
+    const taken = path.join(folder, 'taken.safetensors');
+    mkdirSync(taken);
     await assert.rejects(saveSafetensors(path.join(folder, 'none', 'x.safetensors'), { a: tensor([1]) }), CheckpointError);
     await assert.rejects(saveSafetensors(file, { a: [1] as never }), /saveSafetensors: expected a to be a tensor/);
     await assert.rejects(saveSafetensors(file, { a: tensor([1]) }, { metadata: { step: 7 as never } }), /metadata "step" must be a string, got/);
     await assert.rejects(loadSafetensors(folder), CheckpointError);
+    await assert.rejects(saveSafetensors(taken, { a: tensor([1]) }), CheckpointError);
     const freed = tensor([1]);
     freed.dispose();
     const target = path.join(folder, 'freed.safetensors');

@@ -41,7 +41,7 @@ describe('options', () => {
   it('are no arguments of their own', () => {
     const x = ones([2, 2]);
     for (const fn of [() => x.max(1, true as never), () => x.kthvalue(1, 1, true as never), () => x.median(1, true as never)]) {
-      assert.throws(fn, /\{ keepdim: true \}/);
+      assert.throws(fn, /options to be an object, got true/);
     }
   });
 

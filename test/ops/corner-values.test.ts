@@ -135,7 +135,7 @@ describe('einsum', () => {
 
 describe('indices', () => {
   it('of takeAlongDim have the dims of the input', () => {
-    assert.throws(() => takeAlongDim(ones([3, 3]), ints(2, 1, 0), 0), /as many dims in both/);
+    assert.throws(() => takeAlongDim(ones([3, 3]), ints(2, 1, 0), 0), /the numbers of dims differ/);
   });
 
   it('of indexCopy are as many as the slices of the source', () => {
@@ -287,7 +287,7 @@ describe('statistics', () => {
   });
 
   it('count with weights as many as the numbers, in floating point', () => {
-    assert.throws(() => bincount(ints(0, 2), tensor([1, 2, 3])), /weights in the shape of the input/);
+    assert.throws(() => bincount(ints(0, 2), tensor([1, 2, 3])), /expected weights of shape \[2\], got \[3\]/);
     const counted = bincount(ints(0, 2), ints(1, 2));
     assert.deepEqual([counted.dtype, counted.tolist()], [float64, [1, 0, 2]]);
   });

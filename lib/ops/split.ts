@@ -1,0 +1,87 @@
+/** A tensor in parts, as views: split, chunk, unbind. */
+import { ArgumentError, IndexError, ShapeError } from '../core/errors.js';
+import { shown } from '../core/options.js';
+import { checkSizes, formatShape, wrapDim } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { addMethod } from './method.js';
+import { requireTensor } from './operand.js';
+import { narrow, select } from './window.js';
+
+/**
+ * Pieces of `size` (the last may be smaller), or of the sizes listed, along a dim (0), as views. Gradient: yes.
+ *
+ * @throws ShapeError if listed sizes do not add up, or without dims; ArgumentError for a size that is no positive integer (0 is one of an empty dim);
+ * IndexError for a dim out of range, or a listed size below 0
+ * @see PyTorch `torch.split`
+ */
+export function split(input: Tensor, size: number | readonly number[], dim = 0): Tensor[] {
+  requireTensor(input, 'split');
+  if (input.shape.length === 0) throw new ShapeError('split: expected at least one dim, got a tensor without dims', { op: 'split', given: input.shape });
+  const at = wrapDim(dim, input.shape.length, 'split');
+  const total = input.shape[at] as number;
+  const sizes = typeof size === 'number' ? evenSizes(total, size) : size;
+  checkSizes(sizes, 'split');
+  if (sizes.reduce((a, b) => a + b, 0) !== total) {
+    throw new ShapeError(`split: sizes ${formatShape(sizes)} do not add up to ${total}, the size of dim ${dim} of ${formatShape(input.shape)}`, { op: 'split', sizes });
+  }
+  let start = 0;
+  return sizes.map((length) => {
+    const piece = narrow(input, at, start, length);
+    start += length;
+    return piece;
+  });
+}
+
+function evenSizes(total: number, size: number): number[] {
+  if (!Number.isInteger(size) || size < 0 || (size === 0 && total > 0))
+    throw new ArgumentError(`split: size must be a positive integer, got ${shown(size)}`, { op: 'split', size });
+  const sizes: number[] = [];
+  for (let at = 0; at < total; at += size) sizes.push(Math.min(size, total - at));
+  return sizes.length ? sizes : [0];
+}
+
+/**
+ * At most `chunks` pieces of equal size (the last may be smaller) along a dim (0), as views; of an empty dim as many empty ones. Gradient: yes.
+ *
+ * @throws ArgumentError unless the count is a positive integer; ShapeError without dims; IndexError for a dim out of range
+ * @see PyTorch `torch.chunk`
+ */
+export function chunk(input: Tensor, chunks: number, dim = 0): Tensor[] {
+  requireTensor(input, 'chunk');
+  if (!Number.isInteger(chunks) || chunks < 1) throw new ArgumentError(`chunk: expected a positive count, got ${shown(chunks)}`, { op: 'chunk', chunks });
+  if (input.shape.length === 0) throw new ShapeError('chunk: expected at least one dim, got a tensor without dims', { op: 'chunk', given: input.shape });
+  const total = input.shape[wrapDim(dim, input.shape.length, 'chunk')] as number;
+  // PyTorch gives as many empty pieces as were asked for; a list of billions would end the process.
+  if (total === 0 && chunks > 2 ** 20) throw new ArgumentError(`chunk: ${chunks} empty pieces are too many`, { op: 'chunk', chunks });
+  if (total === 0) return Array.from({ length: chunks }, () => narrow(input, dim, 0, 0));
+  return split(input, Math.ceil(total / chunks), dim);
+}
+
+/** The slices along a dim (0), which falls away, as views. Gradient: yes. @throws IndexError for a dim out of range or no dims @see PyTorch `torch.unbind` */
+export function unbind(input: Tensor, dim = 0): Tensor[] {
+  requireTensor(input, 'unbind');
+  const at = wrapDim(dim, input.shape.length, 'unbind');
+  if (input.shape.length === 0) throw new IndexError('unbind: a tensor without dims has no slices', { op: 'unbind' });
+  return Array.from({ length: input.shape[at] as number }, (_, i) => select(input, at, i));
+}
+
+addMethod('split', function (size: number | readonly number[], dim?: number) {
+  return split(this, size, dim);
+});
+addMethod('chunk', function (chunks: number, dim?: number) {
+  return chunk(this, chunks, dim);
+});
+addMethod('unbind', function (dim?: number) {
+  return unbind(this, dim);
+});
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /** Pieces along a dim, as views; the same as {@link split}. */
+    split(size: number | readonly number[], dim?: number): Tensor[];
+    /** At most `chunks` equal pieces, as views; the same as {@link chunk}. */
+    chunk(chunks: number, dim?: number): Tensor[];
+    /** The slices along a dim, as views; the same as {@link unbind}. */
+    unbind(dim?: number): Tensor[];
+  }
+}
