@@ -66,7 +66,7 @@ export function autocastState(): string {
  * loss.backward();
  */
 export function autocast<T>(options: AutocastOptions, fn: () => T): T {
-  const { deviceType, dtype, enabled = true, cacheEnabled = true } = optionsOf('autocast', options);
+  const { deviceType, dtype, enabled = true, cacheEnabled = true } = optionsOf('autocast', options, 'deviceType dtype enabled cacheEnabled');
   checkDeviceType('autocast', deviceType);
   checkFunction('autocast', 'fn', fn);
   if (dtype !== undefined && dtype !== bfloat16 && dtype !== float16) {

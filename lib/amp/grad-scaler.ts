@@ -61,7 +61,13 @@ export class GradScaler {
 
   /** @throws ArgumentError for factors on the wrong side of 1 */
   constructor(options: GradScalerOptions = {}) {
-    const { initScale = 65536, growthFactor = 2, backoffFactor = 0.5, growthInterval = 2000, enabled = true } = optionsOf('GradScaler', options);
+    const {
+      initScale = 65536,
+      growthFactor = 2,
+      backoffFactor = 0.5,
+      growthInterval = 2000,
+      enabled = true,
+    } = optionsOf('GradScaler', options, 'initScale growthFactor backoffFactor growthInterval enabled');
     checkNumber('GradScaler', 'growthFactor', growthFactor, { above: 1 });
     checkNumber('GradScaler', 'backoffFactor', backoffFactor, { above: 0, below: 1 });
     checkNumber('GradScaler', 'initScale', initScale, { above: 0 });

@@ -28,7 +28,7 @@ export function backward(tensors: Tensor | readonly Tensor[], gradTensors?: Tens
   captureWatch.unsupported?.('backward() was called');
   const roots = asList('backward', 'tensors', tensors);
   const grads = gradientsOf('backward', 'a tensor; options come after it: backward(null, { retainGraph: true })', gradTensors, roots.length);
-  const { createGraph = false, retainGraph = createGraph, inputs } = optionsOf('backward', options);
+  const { createGraph = false, retainGraph = createGraph, inputs } = optionsOf('backward', options, 'createGraph retainGraph inputs');
   let only: Set<Node> | null = null;
   if (inputs !== undefined) {
     const list = asList('backward', 'inputs', inputs);
@@ -61,7 +61,12 @@ export function grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | reado
 export function grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options?: GradOptions): Tensor[];
 export function grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options: GradOptions = {}): (Tensor | null)[] {
   captureWatch.unsupported?.('autograd.grad() was called');
-  const { gradOutputs, createGraph = false, retainGraph = createGraph, allowUnused = false } = optionsOf('autograd.grad', options);
+  const {
+    gradOutputs,
+    createGraph = false,
+    retainGraph = createGraph,
+    allowUnused = false,
+  } = optionsOf('autograd.grad', options, 'gradOutputs createGraph retainGraph allowUnused');
   const roots = asList('autograd.grad', 'outputs', outputs);
   const grads = gradientsOf('autograd.grad', 'a tensor, or an array of one for each output', gradOutputs, roots.length);
   const captures = asList('autograd.grad', 'inputs', inputs).map((t) => requiredEdge(t, 'autograd.grad', 'an input'));

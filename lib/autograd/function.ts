@@ -93,6 +93,8 @@ class FunctionNode extends Node {
 
   apply(grads: Gradients): Gradients {
     if (this.released && this.ctx.saved.length === 0) throw alreadyReleased(this.name);
+    if (typeof this.implementation.backward !== 'function')
+      throw new AutogradError(`${this.name} has no static method backward, so nothing can be differentiated through it`, { function: this.name });
     const result = this.implementation.backward(this.ctx, ...(this.ctx.materializeGrads ? this.materialized(grads) : grads));
     const list: readonly unknown[] = Array.isArray(result) ? result : [result];
     const { length } = this.edges;

@@ -34,7 +34,7 @@ export function gradcheck(fn: Differentiable, inputs: readonly Tensor[], options
 
 /** `cutOff` says what an output is that requires no gradient: not looked at, or a constant. */
 function check(fn: Differentiable, inputs: readonly Tensor[], options: GradcheckOptions, cutOff: 'skipped' | 'constant'): boolean {
-  const { eps = 1e-6, atol = 1e-5, rtol = 1e-3, raiseException = true } = optionsOf('gradcheck', options);
+  const { eps = 1e-6, atol = 1e-5, rtol = 1e-3, raiseException = true } = optionsOf('gradcheck', options, 'eps atol rtol raiseException');
   const checked = inputs.flatMap((t, i) => (t.requiresGrad ? [i] : []));
   if (checked.length === 0) throw new ArgumentError('gradcheck: no input requires a gradient');
   for (const i of checked) if ((inputs[i] as Tensor).dtype !== float64) throw new ArgumentError(`gradcheck: input ${i} must be float64, it is ${(inputs[i] as Tensor).dtype.name}`);

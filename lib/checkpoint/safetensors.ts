@@ -32,7 +32,7 @@ export async function saveSafetensors(path: string, tensors: Record<string, Tens
   const op = 'saveSafetensors';
   checkPath(op, path);
   const entries = Object.entries(recordOf(op, 'tensors', 'an object of tensors by name', tensors));
-  const { metadata = {}, chunkBytes = CHUNK_BYTES } = optionsOf(op, options);
+  const { metadata = {}, chunkBytes = CHUNK_BYTES } = optionsOf(op, options, 'metadata chunkBytes');
   checkNumber(op, 'chunkBytes', chunkBytes, { from: 1 });
   if (Object.hasOwn(tensors, '__metadata__')) throw new CheckpointError(`${path}: the format keeps the name "__metadata__" for itself; rename the tensor`, { file: path });
   for (const [name, t] of entries) requireTensor(t, op, name);
@@ -128,7 +128,7 @@ export class SafetensorsFile {
   /** Reads one tensor; on the CPU the bytes are read straight into its memory. @throws CheckpointError if there is none */
   async get(name: string, options: { device?: DeviceName | Device } = {}): Promise<Tensor> {
     if (typeof name !== 'string') throw unexpected('SafetensorsFile.get', 'name', 'a string', name);
-    const { device = cpu } = optionsOf('SafetensorsFile.get', options);
+    const { device = cpu } = optionsOf('SafetensorsFile.get', options, 'device');
     const entry = this.header.tensors.get(name);
     if (entry === undefined) throw new CheckpointError(`${this.path}: there is no tensor "${name}"`, { file: this.path, tensor: name, names: this.names });
     const numel = entry.shape.reduce((a, b) => a * b, 1);

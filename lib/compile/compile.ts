@@ -59,7 +59,7 @@ export interface DisableOptions {
  */
 export function disable<A extends readonly unknown[], R>(fn: (...args: A) => R, options: DisableOptions = {}): (...args: A) => R {
   checkFunction('disable', 'fn', fn);
-  const { recursive = true } = optionsOf('disable', options);
+  const { recursive = true } = optionsOf('disable', options, 'recursive');
   return (...args: A): R => {
     refuse(`the disabled function ${fn.name || '(anonymous)'} was called`);
     if (!recursive) return fn(...args);

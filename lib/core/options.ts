@@ -51,10 +51,19 @@ export function checkFlag(op: string, name: string, value: unknown, { orNull = f
   if (typeof value !== 'boolean' && !(orNull && value === null)) throw unexpected(op, name, orNull ? 'true, false or null' : 'true or false', value);
 }
 
-/** Options as they were given, to take apart. @throws ArgumentError unless they are an object: null and positional arguments are not */
-export function optionsOf<T extends object>(op: string, options: T): T {
+/**
+ * Options as they were given, to take apart. `names` are those there are, with spaces between them: a string, because no call makes it anew.
+ *
+ * @throws ArgumentError unless they are an object (null and positional arguments are not), and for an option of another name
+ */
+export function optionsOf<T extends object>(op: string, options: T, names: string | null = null): T {
   if (typeof options !== 'object' || options === null || Array.isArray(options)) throw unexpected(op, 'options', 'an object', options);
+  if (names !== null) for (const name in options) if (!` ${names} `.includes(` ${name} `)) throw noSuchOption(op, name, names.split(' '));
   return options;
+}
+
+function noSuchOption(op: string, name: string, names: readonly string[]): ArgumentError {
+  return new ArgumentError(`${op}: there is no option "${name}"; options are ${names.join(', ')}`, { op, argument: name });
 }
 
 /** @throws ArgumentError unless `value` is a number; it may be infinite, as the order of a norm */
@@ -83,7 +92,7 @@ export function withDefaults<T extends object>(op: string, defaults: T, given: P
   optionsOf(op, given);
   const complete = { ...defaults };
   for (const [name, value] of Object.entries(given)) {
-    if (!Object.hasOwn(defaults, name)) throw new ArgumentError(`${op}: there is no option "${name}"; options are ${Object.keys(defaults).join(', ')}`, { op, argument: name });
+    if (!Object.hasOwn(defaults, name)) throw noSuchOption(op, name, Object.keys(defaults));
     if (value !== undefined) (complete as Record<string, unknown>)[name] = value;
   }
   return complete;

@@ -22,6 +22,7 @@ export function formatTensor(t: Tensor, readValues: () => Values): string {
 }
 
 function formatValues(t: Tensor, values: Values): string {
+  if (t.numel() === 0) return '[]';
   const summarise = t.numel() > SUMMARY_ABOVE;
   const shown = shownIndices(t.shape, summarise).map((i) => values[i] as number | bigint);
   const format = numberFormat(t, shown);

@@ -37,7 +37,7 @@ export class Generator {
 
   setState(state: { seed: number; offset: number }): void {
     captureWatch.unsupported?.('the state of a random generator was set');
-    const { seed, offset } = optionsOf('setState', state);
+    const { seed, offset } = optionsOf('setState', state, 'seed offset');
     checkNumber('setState', 'offset', offset, { from: 0, whole: true });
     this.seedValue = checkSeed(seed);
     this.used = offset;

@@ -96,7 +96,7 @@ export class Stream {
   private native = -1;
 
   constructor(options: { device?: CudaDevice | 'cpu'; priority?: number } = {}) {
-    const { device, priority = 0 } = optionsOf('Stream', options);
+    const { device, priority = 0 } = optionsOf('Stream', options, 'device priority');
     checkNumber('Stream', 'priority', priority, { whole: true });
     this.device = device === 'cpu' ? cpu : cudaDevice(device);
     this.native = nativeCall(() => writer.addon.streamCreate(this.device.code, priority), 'Stream');
@@ -171,7 +171,7 @@ export class Event {
   private readonly enableTiming: boolean;
 
   constructor(options: { enableTiming?: boolean } = {}) {
-    const { enableTiming = false } = optionsOf('Event', options);
+    const { enableTiming = false } = optionsOf('Event', options, 'enableTiming');
     checkFlag('Event', 'enableTiming', enableTiming);
     this.enableTiming = enableTiming;
   }

@@ -61,7 +61,7 @@ export interface CustomOp<A extends readonly unknown[], R extends OpResult> {
  */
 export function customOp<A extends readonly unknown[], R extends OpResult>(name: string, options: CustomOpOptions, fn: (...args: A) => R): CustomOp<A, R> {
   if (typeof name !== 'string' || !/^[\w.]+::[\w.]+$/.test(name)) throw new ArgumentError(`customOp: expected a name such as "mylib::scaled", got ${shown(name)}`, { name });
-  const { mutatesArgs = [] } = optionsOf('customOp', options);
+  const { mutatesArgs = [] } = optionsOf('customOp', options, 'mutatesArgs');
   if (!Array.isArray(mutatesArgs)) throw unexpected('customOp', 'mutatesArgs', 'an array of positions of arguments', mutatesArgs);
   checkFunction('customOp', 'fn', fn);
   if (opByName(name) !== undefined) throw new ArgumentError(`customOp: an op named "${name}" is already defined`, { name });

@@ -22,7 +22,7 @@ abstract class InPlaceActivation extends Module {
 
   constructor(options: InPlaceOption = {}) {
     super();
-    const { inplace = false } = optionsOf(this.constructor.name, options);
+    const { inplace = false } = optionsOf(this.constructor.name, options, 'inplace');
     this.inplace = inplace;
   }
 
@@ -76,7 +76,7 @@ export class PReLU extends Module {
 
   constructor(numParameters = 1, options: LayerOptions & { init?: number } = {}) {
     super();
-    const { init = 0.25, ...place } = optionsOf('PReLU', options);
+    const { init = 0.25, ...place } = optionsOf('PReLU', options, 'init dtype device');
     checkSizesOf('PReLU', { numParameters }, 1);
     checkNumber('PReLU', 'init', init);
     this.weight = new Parameter(full([numParameters], init, place));
@@ -148,7 +148,7 @@ export class GELU extends Module {
 
   constructor(options: { approximate?: GeluApproximate } = {}) {
     super();
-    const { approximate = 'none' } = optionsOf('GELU', options);
+    const { approximate = 'none' } = optionsOf('GELU', options, 'approximate');
     checkOneOf('GELU', 'approximate', approximate, ['none', 'tanh']);
     this.approximate = approximate;
   }

@@ -58,7 +58,14 @@ export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, valu
 
   constructor(embedDim: number, numHeads: number, options: MultiheadAttentionOptions = {}) {
     super();
-    const { dropout: p = 0, bias = true, batchFirst = false, kdim = embedDim, vdim = embedDim, ...place } = optionsOf('MultiheadAttention', options);
+    const {
+      dropout: p = 0,
+      bias = true,
+      batchFirst = false,
+      kdim = embedDim,
+      vdim = embedDim,
+      ...place
+    } = optionsOf('MultiheadAttention', options, 'dropout bias batchFirst kdim vdim dtype device');
     checkSizesOf('MultiheadAttention', { embedDim, numHeads, kdim, vdim }, 1);
     checkProbability('MultiheadAttention', 'dropout', p);
     if (embedDim % numHeads !== 0) throw new ArgumentError(`MultiheadAttention: ${embedDim} features do not divide into ${numHeads} heads`, { embedDim, numHeads });
@@ -84,7 +91,13 @@ export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, valu
   }
 
   forward(query: Tensor, key: Tensor, value: Tensor, options: MultiheadAttentionCall = {}): [Tensor, Tensor | null] {
-    const { keyPaddingMask = null, attnMask = null, needWeights = true, averageAttnWeights = true, isCausal = false } = optionsOf('MultiheadAttention', options);
+    const {
+      keyPaddingMask = null,
+      attnMask = null,
+      needWeights = true,
+      averageAttnWeights = true,
+      isCausal = false,
+    } = optionsOf('MultiheadAttention', options, 'keyPaddingMask attnMask needWeights averageAttnWeights isCausal');
     this.checkInputs({ query, key, value });
     const single = query.ndim === 2;
     const batched = single ? [query, key, value].map((t) => t.unsqueeze(this.batchFirst ? 0 : 1)) : [query, key, value];

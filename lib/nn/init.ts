@@ -97,7 +97,7 @@ export interface GainOptions {
 }
 
 function gainOf(op: string, options: GainOptions): number {
-  const { gain = 1 } = optionsOf(op, options);
+  const { gain = 1 } = optionsOf(op, options, 'gain');
   checkNumber(op, 'gain', gain, { from: 0 });
   return gain;
 }
@@ -126,7 +126,7 @@ export interface KaimingOptions {
 
 function kaimingStd(op: string, t: Tensor, options: KaimingOptions): number {
   const { fanIn, fanOut } = fans(op, t);
-  const { a = 0, mode = 'fan_in', nonlinearity = 'leaky_relu' } = optionsOf(op, options);
+  const { a = 0, mode = 'fan_in', nonlinearity = 'leaky_relu' } = optionsOf(op, options, 'a mode nonlinearity');
   checkNumber(op, 'a', a);
   checkOneOf(op, 'mode', mode, ['fan_in', 'fan_out']);
   const fan = mode === 'fan_in' ? fanIn : fanOut;

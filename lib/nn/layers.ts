@@ -35,7 +35,7 @@ export class Linear extends Module {
 
   constructor(inFeatures: number, outFeatures: number, options: LayerOptions & { bias?: boolean } = {}) {
     super();
-    const { bias = true, ...place } = optionsOf('Linear', options);
+    const { bias = true, ...place } = optionsOf('Linear', options, 'bias dtype device');
     checkSizesOf('Linear', { inFeatures, outFeatures });
     this.inFeatures = inFeatures;
     this.outFeatures = outFeatures;
@@ -70,7 +70,7 @@ export class Bilinear extends Module<[input1: Tensor, input2: Tensor]> {
 
   constructor(in1Features: number, in2Features: number, outFeatures: number, options: LayerOptions & { bias?: boolean } = {}) {
     super();
-    const { bias = true, ...place } = optionsOf('Bilinear', options);
+    const { bias = true, ...place } = optionsOf('Bilinear', options, 'bias dtype device');
     checkSizesOf('Bilinear', { in1Features }, 1);
     checkSizesOf('Bilinear', { in2Features, outFeatures });
     this.in1Features = in1Features;
@@ -113,7 +113,7 @@ export class Embedding extends Module {
   /** @throws ArgumentError for a padding index out of range */
   constructor(numEmbeddings: number, embeddingDim: number, options: EmbeddingOptions = {}) {
     super();
-    const { paddingIdx = null, ...place } = optionsOf('Embedding', options);
+    const { paddingIdx = null, ...place } = optionsOf('Embedding', options, 'paddingIdx dtype device');
     checkSizesOf('Embedding', { numEmbeddings, embeddingDim });
     if (paddingIdx !== null && !(Number.isInteger(paddingIdx) && paddingIdx >= -numEmbeddings && paddingIdx < numEmbeddings))
       throw new ArgumentError(`Embedding: paddingIdx ${paddingIdx} is out of range for ${numEmbeddings} rows`, { paddingIdx, numEmbeddings });
@@ -126,7 +126,7 @@ export class Embedding extends Module {
 
   /** A layer over a table that is there already (and by default stays as it is). @throws ShapeError unless it is a matrix */
   static fromPretrained(embeddings: Tensor, options: { freeze?: boolean; paddingIdx?: number | null } = {}): Embedding {
-    const { freeze = true, paddingIdx = null } = optionsOf('Embedding.fromPretrained', options);
+    const { freeze = true, paddingIdx = null } = optionsOf('Embedding.fromPretrained', options, 'freeze paddingIdx');
     requireTensor(embeddings, 'Embedding.fromPretrained', 'embeddings');
     if (embeddings.ndim !== 2) throw new ShapeError(`Embedding: expected a matrix, got shape ${formatShape(embeddings.shape)}`, { shape: embeddings.shape });
     const [rows, columns] = embeddings.shape as [number, number];
@@ -231,7 +231,7 @@ export class CosineSimilarity extends Module<[x1: Tensor, x2: Tensor]> {
 
   constructor(options: { dim?: number; eps?: number } = {}) {
     super();
-    const { dim = 1, eps = 1e-8 } = optionsOf('CosineSimilarity', options);
+    const { dim = 1, eps = 1e-8 } = optionsOf('CosineSimilarity', options, 'dim eps');
     checkNumber('CosineSimilarity', 'dim', dim, { whole: true });
     checkNumber('CosineSimilarity', 'eps', eps);
     this.dim = dim;
@@ -249,7 +249,7 @@ export class PairwiseDistance extends Module<[x1: Tensor, x2: Tensor]> {
 
   constructor(options: { p?: number; eps?: number; keepdim?: boolean } = {}) {
     super();
-    const { p = 2, eps = 1e-6 } = optionsOf('PairwiseDistance', options);
+    const { p = 2, eps = 1e-6 } = optionsOf('PairwiseDistance', options, 'p eps');
     checkLimit('PairwiseDistance', 'p', p);
     checkNumber('PairwiseDistance', 'eps', eps);
     this.options = options;

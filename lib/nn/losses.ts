@@ -70,7 +70,7 @@ export class CrossEntropyLoss extends Loss<Omit<CrossEntropyOptions, 'weight'>> 
   declare weight: Tensor | null;
 
   constructor(options: CrossEntropyOptions = {}) {
-    const { weight = null, ...rest } = optionsOf('CrossEntropyLoss', options);
+    const { weight = null, ...rest } = optionsOf('CrossEntropyLoss', options, 'weight ignoreIndex reduction labelSmoothing');
     super(rest);
     this.registerBuffer('weight', weight);
   }
@@ -85,7 +85,7 @@ export class NLLLoss extends Loss<Omit<NllLossOptions, 'weight'>> {
   declare weight: Tensor | null;
 
   constructor(options: NllLossOptions = {}) {
-    const { weight = null, ...rest } = optionsOf('NLLLoss', options);
+    const { weight = null, ...rest } = optionsOf('NLLLoss', options, 'weight ignoreIndex reduction');
     super(rest);
     this.registerBuffer('weight', weight);
   }
@@ -100,7 +100,7 @@ export class BCELoss extends Loss<LossOptions> {
   declare weight: Tensor | null;
 
   constructor(options: BinaryCrossEntropyOptions = {}) {
-    const { weight = null, ...rest } = optionsOf('BCELoss', options);
+    const { weight = null, ...rest } = optionsOf('BCELoss', options, 'weight reduction');
     super(rest);
     this.registerBuffer('weight', weight);
   }
@@ -116,7 +116,7 @@ export class BCEWithLogitsLoss extends Loss<LossOptions> {
   declare pos_weight: Tensor | null;
 
   constructor(options: LogitsLossOptions = {}) {
-    const { weight = null, posWeight = null, ...rest } = optionsOf('BCEWithLogitsLoss', options);
+    const { weight = null, posWeight = null, ...rest } = optionsOf('BCEWithLogitsLoss', options, 'weight posWeight reduction');
     super(rest);
     this.registerBuffer('weight', weight);
     this.registerBuffer('pos_weight', posWeight);

@@ -2,6 +2,7 @@
 import { Function as AutogradFunction, type FunctionContext } from '../autograd/function.js';
 import { isGradEnabled } from '../autograd/grad-mode.js';
 import type { HookHandle, Node } from '../autograd/node.js';
+import { ArgumentError } from '../core/errors.js';
 import { checkFunction, optionsOf } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
 import { moduleWatch } from '../core/watch.js';
@@ -46,7 +47,7 @@ let nextId = 0;
 
 export function addHook<F>(hooks: Hooks<F>, hook: F, options: HookOptions = {}): HookHandle {
   checkFunction('registering a hook', 'hook', hook);
-  const { prepend = false } = optionsOf('registering a hook', options);
+  const { prepend = false } = optionsOf('registering a hook', options, 'prepend');
   const id = nextId++;
   const later = prepend ? [...hooks] : [];
   if (prepend) hooks.clear();
@@ -66,6 +67,7 @@ function callCompiled(module: AnyModule, args: never[]): unknown {
 
 /** Runs `forward` with whatever hooks the module has. */
 export function callWithHooks(module: AnyModule, args: never[]): unknown {
+  if (module.forward === undefined) throw new ArgumentError(`${module.constructor.name}: this module has no method forward`, { module: module.constructor.name });
   moduleWatch.saw?.(module);
   const { hooks } = module;
   const plain = hooks.forwardPre.size === 0 && hooks.forward.size === 0 && hooks.backward.size === 0 && hooks.backwardPre.size === 0;

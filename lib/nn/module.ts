@@ -102,7 +102,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 
   /** Adds a tensor that is part of the state but not trained; with `persistent: false` it is left out of the state dict. */
   registerBuffer(name: string, tensor: Tensor | null, options: { persistent?: boolean } = {}): void {
-    const { persistent = true } = optionsOf('registerBuffer', options);
+    const { persistent = true } = optionsOf('registerBuffer', options, 'persistent');
     if (tensor !== null) requireTensor(tensor, 'registerBuffer', quoted(name));
     if (tensor !== null) keep(tensor);
     setMember(this, name, tensor);
@@ -155,7 +155,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 
   /** Parameters with dotted names, each once (a shared one under its first name). */
   *namedParameters(prefix = '', options: WalkOptions & { removeDuplicate?: boolean } = {}): Generator<[string, Parameter]> {
-    const { recurse = true, removeDuplicate = true } = optionsOf('namedParameters', options);
+    const { recurse = true, removeDuplicate = true } = optionsOf('namedParameters', options, 'recurse removeDuplicate');
     const seen = new Set<Tensor>();
     for (const [path, module] of recurse ? this.namedModules(prefix) : [[prefix, this] as const]) {
       for (const [name, value] of members(module)) {
@@ -172,7 +172,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 
   /** Buffers with dotted names. */
   *namedBuffers(prefix = '', options: WalkOptions = {}): Generator<[string, Tensor]> {
-    const { recurse = true } = optionsOf('namedBuffers', options);
+    const { recurse = true } = optionsOf('namedBuffers', options, 'recurse');
     const seen = new Set<Tensor>();
     for (const [path, module] of recurse ? this.namedModules(prefix) : [[prefix, this] as const]) {
       for (const name of module.bufferNames.keys()) {
@@ -224,7 +224,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 
   /** Parameters and persistent buffers by dotted name, sharing memory with the module. */
   stateDict(options: StateDictOptions = {}): StateDict {
-    const { prefix = '', keepVars = false } = optionsOf('stateDict', options);
+    const { prefix = '', keepVars = false } = optionsOf('stateDict', options, 'prefix keepVars');
     return collectState(this, prefix, keepVars);
   }
 
@@ -234,7 +234,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
    * @throws CheckpointError listing missing and unexpected names (unless `strict` is false) and wrong shapes
    */
   loadStateDict(state: StateDict | ReadonlyMap<string, Tensor>, options: { strict?: boolean } = {}): LoadResult {
-    const { strict = true } = optionsOf('loadStateDict', options);
+    const { strict = true } = optionsOf('loadStateDict', options, 'strict');
     return loadState(this, state, strict);
   }
 
@@ -294,7 +294,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 
   /** Drops the gradients of all parameters, or sets them to zero. */
   zeroGrad(options: { setToNone?: boolean } = {}): void {
-    const { setToNone = true } = optionsOf('zeroGrad', options);
+    const { setToNone = true } = optionsOf('zeroGrad', options, 'setToNone');
     for (const parameter of this.parameters()) {
       if (setToNone) setGrad(parameter, null);
       else parameter.gradTensor?.detach().zero_();

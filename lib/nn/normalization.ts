@@ -38,7 +38,7 @@ export class LayerNorm extends Module {
 
   constructor(normalizedShape: number | Shape, options: LayerNormOptions = {}) {
     super();
-    const { eps = 1e-5, elementwiseAffine = true, bias = true, ...place } = optionsOf('LayerNorm', options);
+    const { eps = 1e-5, elementwiseAffine = true, bias = true, ...place } = optionsOf('LayerNorm', options, 'eps elementwiseAffine bias dtype device');
     this.normalizedShape = checkShape('LayerNorm', normalizedShape);
     checkNumber('LayerNorm', 'eps', eps);
     this.eps = eps;
@@ -77,7 +77,7 @@ export class RMSNorm extends Module {
 
   constructor(normalizedShape: number | Shape, options: RMSNormOptions = {}) {
     super();
-    const { eps = null, elementwiseAffine = true, ...place } = optionsOf('RMSNorm', options);
+    const { eps = null, elementwiseAffine = true, ...place } = optionsOf('RMSNorm', options, 'eps elementwiseAffine dtype device');
     this.normalizedShape = checkShape('RMSNorm', normalizedShape);
     if (eps !== null) checkNumber('RMSNorm', 'eps', eps);
     this.eps = eps;
@@ -110,7 +110,7 @@ export class GroupNorm extends Module {
   /** @throws ArgumentError if the channels do not divide into the groups */
   constructor(numGroups: number, numChannels: number, options: LayerOptions & { eps?: number; affine?: boolean } = {}) {
     super();
-    const { eps = 1e-5, affine = true, ...place } = optionsOf('GroupNorm', options);
+    const { eps = 1e-5, affine = true, ...place } = optionsOf('GroupNorm', options, 'eps affine dtype device');
     checkSizesOf('GroupNorm', { numGroups }, 1);
     checkSizesOf('GroupNorm', { numChannels });
     checkNumber('GroupNorm', 'eps', eps);
@@ -160,7 +160,13 @@ export class BatchNorm1d extends Module {
 
   constructor(numFeatures: number, options: BatchNormLayerOptions = {}) {
     super();
-    const { eps = 1e-5, momentum = 0.1, affine = true, trackRunningStats = true, ...place } = optionsOf('BatchNorm1d', options);
+    const {
+      eps = 1e-5,
+      momentum = 0.1,
+      affine = true,
+      trackRunningStats = true,
+      ...place
+    } = optionsOf('BatchNorm1d', options, 'eps momentum affine trackRunningStats dtype device');
     checkSizesOf('BatchNorm1d', { numFeatures });
     checkNumber('BatchNorm1d', 'eps', eps);
     if (momentum !== null) checkNumber('BatchNorm1d', 'momentum', momentum);

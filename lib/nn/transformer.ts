@@ -1,7 +1,7 @@
 /** The transformer of "Attention is all you need", numerically PyTorch's given the same weights. */
 import { float32 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
-import { checkOneOf, checkSizesOf, optionsOf } from '../core/options.js';
+import { checkOneOf, checkSizesOf, optionsOf, unexpected } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { gelu, relu } from '../ops/activation.js';
 import { full, type TensorOptions } from '../ops/factories.js';
@@ -11,7 +11,7 @@ import { MultiheadAttention } from './attention.js';
 import { ModuleList } from './containers.js';
 import { xavierUniform_ } from './init.js';
 import { Dropout, type LayerOptions, Linear } from './layers.js';
-import { Module } from './module.js';
+import { type AnyModule, Module } from './module.js';
 import { LayerNorm } from './normalization.js';
 
 /** Activation between the two products of a feed-forward block. */
@@ -42,7 +42,16 @@ interface Settings {
 }
 
 function settingsOf(op: string, options: TransformerLayerOptions): Settings {
-  const { dimFeedforward = 2048, dropout = 0.1, activation = 'relu', layerNormEps = 1e-5, batchFirst = false, normFirst = false, bias = true, ...place } = optionsOf(op, options);
+  const {
+    dimFeedforward = 2048,
+    dropout = 0.1,
+    activation = 'relu',
+    layerNormEps = 1e-5,
+    batchFirst = false,
+    normFirst = false,
+    bias = true,
+    ...place
+  } = optionsOf(op, options, 'dimFeedforward dropout activation layerNormEps batchFirst normFirst bias dtype device');
   checkSizesOf(op, { dimFeedforward });
   if (typeof activation !== 'function') checkOneOf(op, 'activation', activation, Object.keys(activations));
   return {
@@ -54,6 +63,16 @@ function settingsOf(op: string, options: TransformerLayerOptions): Settings {
     norm: { eps: layerNormEps, bias, ...place },
     linear: { bias, ...place },
   };
+}
+
+type LayerArguments = [dModel: number, nhead: number, options: TransformerLayerOptions];
+
+/** A module of the same kind with the values, dtypes, devices and mode of another. */
+function withStateOf<M extends AnyModule>(module: M, other: M): M {
+  for (const dtype of new Set([...other.parameters()].map((p) => p.dtype))) module.to(dtype);
+  for (const device of new Set([...other.parameters()].map((p) => p.device))) module.to(device);
+  module.loadStateDict(other.stateDict());
+  return module.train(other.training) as M;
 }
 
 /** Masks of an encoder layer. */
@@ -75,10 +94,12 @@ export class TransformerEncoderLayer extends Module<[src: Tensor, masks?: Encode
   dropout2: Dropout;
   private readonly activation: (x: Tensor) => Tensor;
   private readonly normFirst: boolean;
+  private readonly madeWith: LayerArguments;
 
   constructor(dModel: number, nhead: number, options: TransformerLayerOptions = {}) {
     super();
     const s = settingsOf('TransformerEncoderLayer', options);
+    this.madeWith = [dModel, nhead, options];
     this.self_attn = new MultiheadAttention(dModel, nhead, s.attention);
     this.linear1 = new Linear(dModel, s.dimFeedforward, s.linear);
     this.dropout = new Dropout(s.dropout);
@@ -89,6 +110,11 @@ export class TransformerEncoderLayer extends Module<[src: Tensor, masks?: Encode
     this.dropout2 = new Dropout(s.dropout);
     this.activation = s.activation;
     this.normFirst = s.normFirst;
+  }
+
+  /** A layer of its own with the same values; what PyTorch's `copy.deepcopy` gives. */
+  copy(): TransformerEncoderLayer {
+    return withStateOf(new TransformerEncoderLayer(...this.madeWith), this);
   }
 
   forward(src: Tensor, masks: EncoderMasks = {}): Tensor {
@@ -137,10 +163,12 @@ export class TransformerDecoderLayer extends Module<[tgt: Tensor, memory: Tensor
   dropout3: Dropout;
   private readonly activation: (x: Tensor) => Tensor;
   private readonly normFirst: boolean;
+  private readonly madeWith: LayerArguments;
 
   constructor(dModel: number, nhead: number, options: TransformerLayerOptions = {}) {
     super();
     const s = settingsOf('TransformerDecoderLayer', options);
+    this.madeWith = [dModel, nhead, options];
     this.self_attn = new MultiheadAttention(dModel, nhead, s.attention);
     this.multihead_attn = new MultiheadAttention(dModel, nhead, s.attention);
     this.linear1 = new Linear(dModel, s.dimFeedforward, s.linear);
@@ -154,6 +182,11 @@ export class TransformerDecoderLayer extends Module<[tgt: Tensor, memory: Tensor
     this.dropout3 = new Dropout(s.dropout);
     this.activation = s.activation;
     this.normFirst = s.normFirst;
+  }
+
+  /** A layer of its own with the same values; what PyTorch's `copy.deepcopy` gives. */
+  copy(): TransformerDecoderLayer {
+    return withStateOf(new TransformerDecoderLayer(...this.madeWith), this);
   }
 
   forward(tgt: Tensor, memory: Tensor, masks: DecoderMasks = {}): Tensor {
@@ -185,10 +218,18 @@ export class TransformerDecoderLayer extends Module<[tgt: Tensor, memory: Tensor
   }
 }
 
-/** PyTorch copies the layer that it is given; here each is made. A module is a function too. */
-function requireMaker(makeLayer: unknown, name: string): void {
-  if (typeof makeLayer === 'function' && !(makeLayer instanceof Module)) return;
-  throw new ArgumentError(`${name}: expected a function that makes a layer, such as () => new nn.${name}Layer(64, 4)`, { module: name });
+/** Copies of a layer, as PyTorch makes them, or layers of which each is made anew. A module is a function too. */
+function makeLayers<L extends AnyModule & { copy(): L }>(name: string, kind: new (...args: never[]) => L, given: L | (() => L), count: number): ModuleList<L> {
+  checkSizesOf(name, { numLayers: count });
+  if (given instanceof Module && given.constructor === kind) return new ModuleList(Array.from({ length: count }, () => (given as L).copy()));
+  if (typeof given !== 'function' || given instanceof Module) {
+    throw new ArgumentError(`${name}: expected an nn.${name}Layer, or a function that makes a layer, such as () => new nn.${name}Layer(64, 4)`, { module: name });
+  }
+  return new ModuleList(Array.from({ length: count }, () => (given as () => L)()));
+}
+
+function checkNorm(name: string, norm: unknown): void {
+  if (norm !== null && !(norm instanceof Module)) throw unexpected(name, 'norm', 'a module such as new nn.LayerNorm(64), or null', norm);
 }
 
 /** Encoder layers one after another, and a last normalisation if one is given. */
@@ -196,12 +237,11 @@ export class TransformerEncoder extends Module<[src: Tensor, masks?: EncoderMask
   layers: ModuleList<TransformerEncoderLayer>;
   norm: LayerNorm | null;
 
-  /** @param makeLayer makes the layers: each has its own parameters */
-  constructor(makeLayer: () => TransformerEncoderLayer, numLayers: number, norm: LayerNorm | null = null) {
+  /** @param layer - is copied, as in PyTorch; or a function that makes each layer, so that their values differ */
+  constructor(layer: TransformerEncoderLayer | (() => TransformerEncoderLayer), numLayers: number, norm: LayerNorm | null = null) {
     super();
-    requireMaker(makeLayer, 'TransformerEncoder');
-    checkSizesOf('TransformerEncoder', { numLayers });
-    this.layers = new ModuleList(Array.from({ length: numLayers }, () => makeLayer()));
+    this.layers = makeLayers('TransformerEncoder', TransformerEncoderLayer, layer, numLayers);
+    checkNorm('TransformerEncoder', norm);
     this.norm = norm;
   }
 
@@ -217,12 +257,11 @@ export class TransformerDecoder extends Module<[tgt: Tensor, memory: Tensor, mas
   layers: ModuleList<TransformerDecoderLayer>;
   norm: LayerNorm | null;
 
-  /** @param makeLayer makes the layers: each has its own parameters */
-  constructor(makeLayer: () => TransformerDecoderLayer, numLayers: number, norm: LayerNorm | null = null) {
+  /** @param layer - is copied, as in PyTorch; or a function that makes each layer, so that their values differ */
+  constructor(layer: TransformerDecoderLayer | (() => TransformerDecoderLayer), numLayers: number, norm: LayerNorm | null = null) {
     super();
-    requireMaker(makeLayer, 'TransformerDecoder');
-    checkSizesOf('TransformerDecoder', { numLayers });
-    this.layers = new ModuleList(Array.from({ length: numLayers }, () => makeLayer()));
+    this.layers = makeLayers('TransformerDecoder', TransformerDecoderLayer, layer, numLayers);
+    checkNorm('TransformerDecoder', norm);
     this.norm = norm;
   }
 
@@ -256,7 +295,13 @@ export class Transformer extends Module<[src: Tensor, tgt: Tensor, masks?: Trans
 
   constructor(options: TransformerOptions = {}) {
     super();
-    const { dModel = 512, nhead = 8, numEncoderLayers = 6, numDecoderLayers = 6, ...place } = optionsOf('Transformer', options);
+    const {
+      dModel = 512,
+      nhead = 8,
+      numEncoderLayers = 6,
+      numDecoderLayers = 6,
+      ...place
+    } = optionsOf('Transformer', options, 'dModel nhead numEncoderLayers numDecoderLayers dimFeedforward dropout activation layerNormEps batchFirst normFirst bias dtype device');
     const norm = (): LayerNorm => new LayerNorm(dModel, settingsOf('Transformer', place).norm);
     this.encoder = new TransformerEncoder(() => new TransformerEncoderLayer(dModel, nhead, place), numEncoderLayers, norm());
     this.decoder = new TransformerDecoder(() => new TransformerDecoderLayer(dModel, nhead, place), numDecoderLayers, norm());
@@ -270,7 +315,11 @@ export class Transformer extends Module<[src: Tensor, tgt: Tensor, masks?: Trans
     if (src.shape[src.ndim - 1] !== this.dModel || tgt.shape[tgt.ndim - 1] !== this.dModel) {
       throw new ArgumentError(`Transformer: the last size of src and tgt must be dModel = ${this.dModel}, got ${src.shape[src.ndim - 1]} and ${tgt.shape[tgt.ndim - 1]}`);
     }
-    const { srcMask = null, srcKeyPaddingMask = null, srcIsCausal = false } = optionsOf('Transformer', masks);
+    const {
+      srcMask = null,
+      srcKeyPaddingMask = null,
+      srcIsCausal = false,
+    } = optionsOf('Transformer', masks, 'srcMask srcKeyPaddingMask srcIsCausal tgtMask memoryMask tgtKeyPaddingMask memoryKeyPaddingMask tgtIsCausal memoryIsCausal');
     const memory = this.encoder(src, { srcMask, srcKeyPaddingMask, isCausal: srcIsCausal });
     return this.decoder(tgt, memory, masks);
   }

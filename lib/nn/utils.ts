@@ -46,7 +46,7 @@ export function getTotalNorm(tensors: readonly Tensor[], normType = 2): Tensor {
  * @see PyTorch `torch.nn.utils.clip_grad_norm_`
  */
 export function clipGradNorm_(parameters: Tensor | Iterable<Tensor>, maxNorm: number, options: ClipOptions = {}): Tensor {
-  const { normType = 2, errorIfNonfinite = false } = optionsOf('clipGradNorm_', options);
+  const { normType = 2, errorIfNonfinite = false } = optionsOf('clipGradNorm_', options, 'normType errorIfNonfinite');
   checkLimit('clipGradNorm_', 'maxNorm', maxNorm);
   checkLimit('clipGradNorm_', 'normType', normType);
   const grads = gradientsOf('clipGradNorm_', parameters);
@@ -98,7 +98,7 @@ export interface PadSequenceOptions {
 
 /** Sequences of different lengths as one tensor, the shorter ones padded. @throws ArgumentError for an empty list @see PyTorch `nn.utils.rnn.pad_sequence` */
 function padSequence(sequences: readonly Tensor[], options: PadSequenceOptions = {}): Tensor {
-  const { batchFirst = false, paddingValue = 0 } = optionsOf('padSequence', options);
+  const { batchFirst = false, paddingValue = 0 } = optionsOf('padSequence', options, 'batchFirst paddingValue');
   requireTensors(sequences, 'padSequence', 'sequences');
   if (sequences.length === 0) throw new ArgumentError('padSequence: expected at least one sequence');
   const longest = Math.max(...sequences.map((t) => t.size(0)));

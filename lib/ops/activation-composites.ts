@@ -38,7 +38,7 @@ defineComposite('logsigmoid', logsigmoid, { samples });
  */
 export function hardtanh(input: Tensor, options: { minVal?: number; maxVal?: number } = {}): Tensor {
   requireTensor(input, 'hardtanh');
-  const { minVal = -1, maxVal = 1 } = optionsOf('hardtanh', options);
+  const { minVal = -1, maxVal = 1 } = optionsOf('hardtanh', options, 'minVal maxVal');
   if (!(minVal <= maxVal)) throw new ArgumentError(`hardtanh: minVal ${minVal} is above maxVal ${maxVal}`, { op: 'hardtanh', minVal, maxVal });
   if (!input.requiresGrad) return input.clamp({ min: minVal, max: maxVal });
   // The gradient of clamp is 1 at the bounds, that of hardtanh is 0.
@@ -115,7 +115,7 @@ defineComposite('selu', selu, withTwin);
  */
 export function celu(input: Tensor, options: { alpha?: number } = {}): Tensor {
   requireTensor(input, 'celu');
-  const { alpha = 1 } = optionsOf('celu', options);
+  const { alpha = 1 } = optionsOf('celu', options, 'alpha');
   if (alpha === 0) throw new ArgumentError('celu: alpha must not be 0', { op: 'celu', alpha });
   return where(input.le(0), input.clamp({ max: 0 }).div(alpha).expm1().mul(alpha), input);
 }
@@ -169,7 +169,7 @@ defineComposite('tanhshrink', tanhshrink, { samples });
  */
 export function hardshrink(input: Tensor, options: { lambd?: number } = {}): Tensor {
   requireTensor(input, 'hardshrink');
-  const { lambd = 0.5 } = optionsOf('hardshrink', options);
+  const { lambd = 0.5 } = optionsOf('hardshrink', options, 'lambd');
   return where(input.abs().le(lambd), 0, input);
 }
 defineComposite('hardshrink', hardshrink, { samples });
@@ -183,7 +183,7 @@ defineComposite('hardshrink', hardshrink, { samples });
 export function softshrink(input: Tensor, options: { lambd?: number } = {}): Tensor {
   requireTensor(input, 'softshrink');
   requireNumbers('softshrink', input);
-  const { lambd = 0.5 } = optionsOf('softshrink', options);
+  const { lambd = 0.5 } = optionsOf('softshrink', options, 'lambd');
   checkNumber('softshrink', 'lambd', lambd, { from: 0 });
   return input.sub(input.clamp({ min: -lambd, max: lambd }));
 }
@@ -260,7 +260,7 @@ export interface GumbelSoftmaxOptions extends Pick<RandomOptions, 'generator'> {
  */
 export function gumbelSoftmax(logits: Tensor, options: GumbelSoftmaxOptions = {}): Tensor {
   requireTensor(logits, 'gumbelSoftmax', 'logits');
-  const { tau = 1, hard = false, dim = -1, generator } = optionsOf('gumbelSoftmax', options);
+  const { tau = 1, hard = false, dim = -1, generator } = optionsOf('gumbelSoftmax', options, 'tau hard dim generator');
   requireFloating(logits, 'gumbelSoftmax', 'logits');
   wrapDim(dim, logits.ndim, 'gumbelSoftmax');
   const uniform = rand(logits.shape, { dtype: logits.dtype, device: logits.device, ...(generator ? { generator } : {}) });

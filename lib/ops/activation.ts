@@ -223,7 +223,7 @@ export type GeluApproximate = 'none' | 'tanh';
  */
 export function gelu(input: Tensor, options: { approximate?: GeluApproximate } = {}): Tensor {
   requireTensor(input, 'gelu');
-  const { approximate = 'none' } = optionsOf('gelu', options);
+  const { approximate = 'none' } = optionsOf('gelu', options, 'approximate');
   if (approximate !== 'none') checkOneOf('gelu', 'approximate', approximate, ['none', 'tanh']);
   return dispatchOne(approximate === 'tanh' ? geluTanhOp : geluOp, [input], NO_PARAMS);
 }
@@ -237,7 +237,7 @@ export function gelu(input: Tensor, options: { approximate?: GeluApproximate } =
  */
 export function softplus(input: Tensor, options: { beta?: number; threshold?: number } = {}): Tensor {
   requireTensor(input, 'softplus');
-  const { beta = 1, threshold = 20 } = optionsOf('softplus', options);
+  const { beta = 1, threshold = 20 } = optionsOf('softplus', options, 'beta threshold');
   return dispatchOne(softplusOp, [input], { beta, threshold });
 }
 
@@ -249,7 +249,7 @@ export function softplus(input: Tensor, options: { beta?: number; threshold?: nu
  */
 export function leakyRelu(input: Tensor, options: { negativeSlope?: number } = {}): Tensor {
   requireTensor(input, 'leakyRelu');
-  const { negativeSlope = 0.01 } = optionsOf('leakyRelu', options);
+  const { negativeSlope = 0.01 } = optionsOf('leakyRelu', options, 'negativeSlope');
   return dispatchOne(leakyReluOp, [input], { negativeSlope });
 }
 
@@ -261,7 +261,7 @@ export function leakyRelu(input: Tensor, options: { negativeSlope?: number } = {
  */
 export function elu(input: Tensor, options: { alpha?: number } = {}): Tensor {
   requireTensor(input, 'elu');
-  const { alpha = 1 } = optionsOf('elu', options);
+  const { alpha = 1 } = optionsOf('elu', options, 'alpha');
   return dispatchOne(eluOp, [input], { alpha });
 }
 

@@ -167,7 +167,7 @@ export function scaledDotProductAttention(query: Tensor, key: Tensor, value: Ten
   requireTensor(query, 'scaledDotProductAttention', 'query');
   requireTensor(key, 'scaledDotProductAttention', 'key');
   requireTensor(value, 'scaledDotProductAttention', 'value');
-  const { attnMask = null } = optionsOf('scaledDotProductAttention', options);
+  const { attnMask = null } = optionsOf('scaledDotProductAttention', options, 'attnMask dropoutP isCausal scale enableGqa');
   if (attnMask !== null) requireTensor(attnMask, 'scaledDotProductAttention', 'attnMask');
   const [q, k, v] = autocastOperands('low precision', [query, key, value] as const);
   const mask = attnMask === null ? null : autocastOperands('low precision', [attnMask] as const)[0];

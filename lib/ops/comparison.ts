@@ -132,7 +132,7 @@ export function equal(input: Tensor, other: Tensor): boolean {
  */
 export function isclose(input: Tensor, other: Tensor, options: { rtol?: number; atol?: number; equalNan?: boolean } = {}): Tensor {
   requirePair(input, other, 'isclose');
-  const { rtol = 1e-5, atol = 1e-8, equalNan = false } = optionsOf('isclose', options);
+  const { rtol = 1e-5, atol = 1e-8, equalNan = false } = optionsOf('isclose', options, 'rtol atol equalNan');
   checkNumber('isclose', 'rtol', rtol, { from: 0 });
   checkNumber('isclose', 'atol', atol, { from: 0 });
   if (input.dtype === bool && other.dtype === bool) return eq(input, other);

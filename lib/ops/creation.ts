@@ -58,7 +58,7 @@ export function fromBlob(data: ArrayBufferView, size?: Shape): Tensor {
  * @see PyTorch `torch.as_tensor`
  */
 export function asTensor(data: NestedArray | ArrayBufferView | Tensor, options: Pick<TensorOptions, 'dtype' | 'device'> = {}): Tensor {
-  const { dtype, device } = optionsOf('asTensor', options);
+  const { dtype, device } = optionsOf('asTensor', options, 'dtype device');
   const target = { ...(dtype ? { dtype } : {}), ...(device ? { device } : {}) };
   if (data instanceof Tensor) return data.to(target);
   const shares = ArrayBuffer.isView(data) && (data instanceof Float32Array || dtypeOfArray(data) !== null) && unlendable(data) === null;
@@ -84,7 +84,7 @@ export function scalarTensor(value: number | boolean, options: TensorOptions = {
  * @see PyTorch `torch.logspace`
  */
 export function logspace(start: number, end: number, steps: number, options: TensorOptions & { base?: number } = {}): Tensor {
-  const { base = 10, requiresGrad, pinMemory, dtype = getDefaultDtype(), ...rest } = optionsOf('logspace', options);
+  const { base = 10, requiresGrad, pinMemory, dtype = getDefaultDtype(), ...rest } = optionsOf('logspace', options, 'base requiresGrad pinMemory dtype device');
   for (const [name, value] of Object.entries({ start, end, base })) checkNumber('logspace', name, value);
   checkSizesOf('logspace', { steps });
   const exponents = linspace(start, end, steps, { ...rest, dtype: float64 });

@@ -1,7 +1,7 @@
 /** Writing and reading by index, in other ops: take, indexFill, indexCopy, maskedScatter, diag and their like. */
 
 import { bool, int64 } from '../core/dtype.js';
-import { DtypeError, IndexError, ShapeError } from '../core/errors.js';
+import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
 import { checkNumber, checkSizesOf, optionsOf } from '../core/options.js';
 import { broadcastShapes, formatShape, type Shape, sameShape, wrapDim } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
@@ -210,6 +210,9 @@ export function diagflat(input: Tensor, offset = 0): Tensor {
 }
 defineComposite('diagflat', diagflat, { samples: () => [[sampleTensor([2, 2])]] });
 
+/** Their list is made in JavaScript. */
+const MOST_INDICES = 2 ** 26;
+
 interface Triangle {
   row: number;
   col: number;
@@ -219,6 +222,7 @@ interface Triangle {
 function triangleIndices(op: string, { row, col, offset }: Triangle, inside: (i: number, j: number) => boolean, options: TensorOptions): Tensor {
   checkSizesOf(op, { row, col });
   checkNumber(op, 'offset', offset, { whole: true });
+  if (row * col > MOST_INDICES) throw new ArgumentError(`${op}: a matrix of ${row} x ${col} has more than ${MOST_INDICES} elements`, { op, row, col });
   const [is, js]: [number[], number[]] = [[], []];
   for (let i = 0; i < row; i++) {
     for (let j = 0; j < col; j++) {
@@ -238,13 +242,13 @@ function triangleIndices(op: string, { row, col, offset }: Triangle, inside: (i:
  * @see PyTorch `torch.triu_indices`
  */
 export function triuIndices(row: number, col: number, options: TensorOptions & { offset?: number } = {}): Tensor {
-  const { offset = 0, ...place } = optionsOf('triuIndices', options);
+  const { offset = 0, ...place } = optionsOf('triuIndices', options, 'offset dtype device requiresGrad pinMemory');
   return triangleIndices('triuIndices', { row, col, offset }, (i, j) => j - i >= offset, place);
 }
 
 /** Row and column indices of the elements on and below a diagonal of a matrix; else as {@link triuIndices}. @see PyTorch `torch.tril_indices` */
 export function trilIndices(row: number, col: number, options: TensorOptions & { offset?: number } = {}): Tensor {
-  const { offset = 0, ...place } = optionsOf('trilIndices', options);
+  const { offset = 0, ...place } = optionsOf('trilIndices', options, 'offset dtype device requiresGrad pinMemory');
   return triangleIndices('trilIndices', { row, col, offset }, (i, j) => j - i <= offset, place);
 }
 

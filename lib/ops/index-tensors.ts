@@ -97,7 +97,7 @@ export function nonzero(input: Tensor, options: { asTuple: true }): Tensor[];
 export function nonzero(input: Tensor, options?: { asTuple?: false }): Tensor;
 export function nonzero(input: Tensor, options: { asTuple?: boolean } = {}): Tensor | Tensor[] {
   requireTensor(input, 'nonzero');
-  const { asTuple = false } = optionsOf('nonzero', options);
+  const { asTuple = false } = optionsOf('nonzero', options, 'asTuple');
   const [count, rows] = dispatch(nonzeroOp, [input.detach()], NO_PARAMS) as [Tensor, Tensor];
   const found = rows.narrow(0, 0, Number(count.item())).clone();
   return asTuple ? found.unbind(1) : found;
@@ -230,7 +230,7 @@ function indexPutInto(input: Tensor, entries: readonly IndexEntry[], values: Ten
  */
 export function indexPut(input: Tensor, entries: readonly IndexEntry[], values: Tensor, options: { accumulate?: boolean } = {}): Tensor {
   requireTensor(input, 'indexPut');
-  requireOptions(options, 'indexPut', '{ accumulate: true }');
+  requireOptions(options, 'indexPut', '{ accumulate: true }', ['accumulate']);
   return indexPutInto(input, entries, values, options.accumulate ?? false, false);
 }
 
@@ -257,7 +257,7 @@ addMethod('indexPut', function (entries: readonly IndexEntry[], values: Tensor, 
   return indexPut(this, entries, values, options);
 });
 addMethod('indexPut_', function (entries: readonly IndexEntry[], values: Tensor, options: { accumulate?: boolean } = {}) {
-  requireOptions(options, 'indexPut_', '{ accumulate: true }');
+  requireOptions(options, 'indexPut_', '{ accumulate: true }', ['accumulate']);
   return indexPutInto(this, entries, values, options.accumulate ?? false, true);
 });
 addMethod('nonzero', function (options?: { asTuple?: false }) {

@@ -48,7 +48,7 @@ export type { Dims, ReduceOptions } from './reduce.js';
 export { all, amax, amin, any, logsumexp, mean, prod, sum } from './reduce.js';
 export * from './search.js';
 export { cumprod, cumsum, type DtypeOption, logSoftmax, softmax } from './softmax.js';
-export { argmax, argmin, argsort, max, min, sort, topk, ValuesAndIndices } from './sort.js';
+export { argmax, argmin, argsort, max, min, type SortOptions, sort, type TopkOptions, topk, ValuesAndIndices } from './sort.js';
 export { chunk, split, unbind } from './split.js';
 export * from './split-stack.js';
 export * from './statistics.js';

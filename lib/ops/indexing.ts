@@ -158,7 +158,7 @@ export function indexSelect(input: Tensor, dim: number, index: Tensor): Tensor {
 function indexAddInto(op: string, input: Tensor, dim: number, index: Tensor, source: Tensor, options: { alpha?: number }, into: Tensor | null): Tensor {
   requireIndex(index, op);
   requireTensor(source, op, 'source');
-  const { alpha = 1 } = optionsOf(op, options);
+  const { alpha = 1 } = optionsOf(op, options, 'alpha');
   if (index.shape.length > 1) throw new ShapeError(`${op}: expected a vector of indices, got shape ${formatShape(index.shape)}`, { op });
   if (!input.dtype.isFloatingPoint) checkNumber(op, `alpha for a tensor of ${input.dtype.name}`, alpha, { whole: true });
   const at = wrapDim(dim, input.shape.length, op);
@@ -256,7 +256,7 @@ function scatterInto(name: string, input: Tensor, dim: number, index: Tensor, so
  * @see PyTorch `torch.scatter`
  */
 export function scatter(input: Tensor, dim: number, index: Tensor, source: Tensor | number, options: { reduce?: ScatterReduce } = {}): Tensor {
-  const { reduce = 'set' } = optionsOf('scatter', options);
+  const { reduce = 'set' } = optionsOf('scatter', options, 'reduce');
   return scatterInto('scatter', input, dim, index, source, reduce, null);
 }
 
@@ -284,7 +284,7 @@ export function scatterAdd(input: Tensor, dim: number, index: Tensor, source: Te
  */
 export function embedding(input: Tensor, weight: Tensor, options: { paddingIdx?: number | null } = {}): Tensor {
   requireTensor(weight, 'embedding', 'weight');
-  const { paddingIdx = null } = optionsOf('embedding', options);
+  const { paddingIdx = null } = optionsOf('embedding', options, 'paddingIdx');
   requireIndex(input, 'embedding');
   if (weight.shape.length !== 2) throw new ShapeError(`embedding: expected a weight of 2 dims, got ${formatShape(weight.shape)}`, { op: 'embedding' });
   if (weight.shape[0] === 0 && input.numel() > 0) throw new IndexError('embedding: a weight without rows has none for an index', { op: 'embedding', shape: weight.shape });
@@ -340,7 +340,7 @@ addMethod('scatter', function (dim: number, index: Tensor, source: Tensor | numb
   return scatter(this, dim, index, source, options);
 });
 addMethod('scatter_', function (dim: number, index: Tensor, source: Tensor | number, options: { reduce?: ScatterReduce } = {}) {
-  const { reduce = 'set' } = optionsOf('scatter_', options);
+  const { reduce = 'set' } = optionsOf('scatter_', options, 'reduce');
   return scatterInto('scatter_', this, dim, index, source, reduce, this);
 });
 addMethod('scatterAdd', function (dim: number, index: Tensor, source: Tensor) {

@@ -124,7 +124,7 @@ const triOp: Op<Triangle> = defineOp<Triangle>({
 
 function triangle(name: string, input: Tensor, options: { diagonal?: number }, upper: number): Tensor {
   requireTensor(input, name);
-  requireOptions(options, name, '{ diagonal: -1 }');
+  requireOptions(options, name, '{ diagonal: -1 }', ['diagonal']);
   const { diagonal = 0 } = options;
   if (!Number.isInteger(diagonal)) throw new ArgumentError(`${name}: expected the diagonal to be an integer, got ${shown(diagonal)}`, { op: name, diagonal });
   if (input.shape.length < 2) throw new ShapeError(`${name}: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: name });

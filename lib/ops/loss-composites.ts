@@ -33,7 +33,7 @@ defineComposite('binaryCrossEntropyWithLogits', binaryCrossEntropyWithLogits, {
  * @see PyTorch `torch.nn.functional.smooth_l1_loss`; Girshick, arXiv:1504.08083
  */
 export function smoothL1Loss(input: Tensor, target: Tensor, options: LossOptions & { beta?: number } = {}): Tensor {
-  const { reduction = 'mean', beta = 1 } = optionsOf('smoothL1Loss', options);
+  const { reduction = 'mean', beta = 1 } = optionsOf('smoothL1Loss', options, 'reduction beta');
   checkPair('smoothL1Loss', input, target, reduction);
   const [x, y] = autocastOperands('float32 on cuda', [input, target] as const);
   if (beta < 0) throw new ArgumentError(`smoothL1Loss: beta must not be negative, got ${beta}`, { op: 'smoothL1Loss', beta });
@@ -55,7 +55,7 @@ defineComposite('smoothL1Loss', smoothL1Loss, { method: false, samples: () => [p
  * @see PyTorch `torch.nn.functional.huber_loss`
  */
 export function huberLoss(input: Tensor, target: Tensor, options: LossOptions & { delta?: number } = {}): Tensor {
-  const { reduction = 'mean', delta = 1 } = optionsOf('huberLoss', options);
+  const { reduction = 'mean', delta = 1 } = optionsOf('huberLoss', options, 'reduction delta');
   checkPair('huberLoss', input, target, reduction);
   if (!(delta > 0)) throw new ArgumentError(`huberLoss: delta must be above 0, got ${delta}`, { op: 'huberLoss', delta });
   return smoothL1Loss(input, target, { reduction, beta: delta }).mul(delta);
@@ -79,7 +79,7 @@ export interface KlDivOptions {
  * @see PyTorch `torch.nn.functional.kl_div`
  */
 export function klDiv(input: Tensor, target: Tensor, options: KlDivOptions = {}): Tensor {
-  const { reduction = 'mean', logTarget = false } = optionsOf('klDiv', options);
+  const { reduction = 'mean', logTarget = false } = optionsOf('klDiv', options, 'reduction logTarget');
   checkPair('klDiv', input, target, reduction === 'batchmean' ? 'sum' : reduction);
   const [x, y] = autocastOperands('float32', [input, target] as const);
   const losses = logTarget ? y.exp().mul(y.sub(x)) : y.xlogy(y).sub(y.mul(x));
@@ -117,7 +117,7 @@ function boundedLog(t: Tensor): Tensor {
  * @see PyTorch `torch.nn.functional.binary_cross_entropy`
  */
 export function binaryCrossEntropy(input: Tensor, target: Tensor, options: BinaryCrossEntropyOptions = {}): Tensor {
-  const { weight = null, reduction = 'mean' } = optionsOf('binaryCrossEntropy', options);
+  const { weight = null, reduction = 'mean' } = optionsOf('binaryCrossEntropy', options, 'weight reduction');
   checkPair('binaryCrossEntropy', input, target, reduction);
   requireSameShape('binaryCrossEntropy', input, target);
   for (const t of [input, target]) requireNumbers('binaryCrossEntropy', t);
@@ -153,7 +153,7 @@ export interface MarginOptions extends LossOptions {
  * @see PyTorch `torch.nn.functional.margin_ranking_loss`
  */
 export function marginRankingLoss(input1: Tensor, input2: Tensor, target: Tensor, options: MarginOptions = {}): Tensor {
-  const { margin = 0, reduction = 'mean' } = optionsOf('marginRankingLoss', options);
+  const { margin = 0, reduction = 'mean' } = optionsOf('marginRankingLoss', options, 'margin reduction');
   checkPair('marginRankingLoss', input1, input2, reduction, 'input2');
   requireTensor(target, 'marginRankingLoss', 'target');
   broadcastShapes(broadcastShapes(input1.shape, input2.shape, 'marginRankingLoss'), target.shape, 'marginRankingLoss');
@@ -170,7 +170,7 @@ defineComposite('marginRankingLoss', marginRankingLoss, { method: false, samples
  * @see PyTorch `torch.nn.functional.cosine_embedding_loss`
  */
 export function cosineEmbeddingLoss(input1: Tensor, input2: Tensor, target: Tensor, options: MarginOptions = {}): Tensor {
-  const { margin = 0, reduction = 'mean' } = optionsOf('cosineEmbeddingLoss', options);
+  const { margin = 0, reduction = 'mean' } = optionsOf('cosineEmbeddingLoss', options, 'margin reduction');
   checkPair('cosineEmbeddingLoss', input1, input2, reduction, 'input2');
   requireTensor(target, 'cosineEmbeddingLoss', 'target');
   for (const t of [input1, input2]) requireFloating(t, 'cosineEmbeddingLoss');
@@ -190,7 +190,7 @@ defineComposite('cosineEmbeddingLoss', cosineEmbeddingLoss, { method: false, sam
  * @see PyTorch `torch.nn.functional.triplet_margin_loss`; Schroff et al., arXiv:1503.03832
  */
 export function tripletMarginLoss(anchor: Tensor, positive: Tensor, negative: Tensor, options: MarginOptions & { p?: number; eps?: number } = {}): Tensor {
-  const { margin = 1, p = 2, eps = 1e-6, reduction = 'mean' } = optionsOf('tripletMarginLoss', options);
+  const { margin = 1, p = 2, eps = 1e-6, reduction = 'mean' } = optionsOf('tripletMarginLoss', options, 'margin p eps reduction');
   checkPair('tripletMarginLoss', anchor, positive, reduction, 'positive');
   requirePair(anchor, negative, 'tripletMarginLoss', 'negative');
   const last = (t: Tensor): Shape => broadcastShapes(anchor.shape, t.shape, 'tripletMarginLoss').slice(0, -1);

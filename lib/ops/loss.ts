@@ -120,7 +120,7 @@ export interface CrossEntropyOptions {
  * @see PyTorch `torch.nn.functional.cross_entropy`; Szegedy et al., arXiv:1512.00567 for label smoothing
  */
 export function crossEntropy(logits: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor {
-  const { weight = null, ignoreIndex = -100, reduction = 'mean', labelSmoothing = 0 } = optionsOf('crossEntropy', options);
+  const { weight = null, ignoreIndex = -100, reduction = 'mean', labelSmoothing = 0 } = optionsOf('crossEntropy', options, 'weight ignoreIndex reduction labelSmoothing');
   requireTensor(logits, 'crossEntropy');
   const [input] = autocastOperands('float32 on cuda', [logits] as const);
   requireTensor(target, 'crossEntropy', 'target');
@@ -207,7 +207,7 @@ export type NllLossOptions = Omit<CrossEntropyOptions, 'labelSmoothing'>;
  * @see PyTorch `torch.nn.functional.nll_loss`
  */
 export function nllLoss(input: Tensor, target: Tensor, options: NllLossOptions = {}): Tensor {
-  const { weight = null, ignoreIndex = -100, reduction = 'mean' } = optionsOf('nllLoss', options);
+  const { weight = null, ignoreIndex = -100, reduction = 'mean' } = optionsOf('nllLoss', options, 'weight ignoreIndex reduction');
   requireTensor(input, 'nllLoss');
   requireTensor(target, 'nllLoss', 'target');
   checkReduction('nllLoss', reduction);
@@ -258,7 +258,7 @@ export interface LossOptions {
  * @see PyTorch `torch.nn.functional.mse_loss`
  */
 export function mseLoss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
-  const { reduction = 'mean' } = optionsOf('mseLoss', options);
+  const { reduction = 'mean' } = optionsOf('mseLoss', options, 'reduction');
   checkPair('mseLoss', input, target, reduction);
   const [x, y] = autocastOperands('float32', [input, target] as const);
   return reduceElements(x.sub(y).square(), reduction);
@@ -270,7 +270,7 @@ export function mseLoss(input: Tensor, target: Tensor, options: LossOptions = {}
  * @see PyTorch `torch.nn.functional.l1_loss`
  */
 export function l1Loss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
-  const { reduction = 'mean' } = optionsOf('l1Loss', options);
+  const { reduction = 'mean' } = optionsOf('l1Loss', options, 'reduction');
   checkPair('l1Loss', input, target, reduction);
   const [x, y] = autocastOperands('float32 on cuda', [input, target] as const);
   return reduceElements(x.sub(y).abs(), reduction);
@@ -293,7 +293,7 @@ export interface LogitsLossOptions extends LossOptions {
  * @see PyTorch `torch.nn.functional.binary_cross_entropy_with_logits`
  */
 export function binaryCrossEntropyWithLogits(logits: Tensor, labels: Tensor, options: LogitsLossOptions = {}): Tensor {
-  const { weight = null, posWeight = null, reduction = 'mean' } = optionsOf('binaryCrossEntropyWithLogits', options);
+  const { weight = null, posWeight = null, reduction = 'mean' } = optionsOf('binaryCrossEntropyWithLogits', options, 'weight posWeight reduction');
   checkPair('binaryCrossEntropyWithLogits', logits, labels, reduction);
   for (const t of [logits, labels]) requireNumbers('binaryCrossEntropyWithLogits', t);
   for (const [name, t] of Object.entries({ weight, posWeight })) if (t !== null) requirePair(labels, t, 'binaryCrossEntropyWithLogits', name);

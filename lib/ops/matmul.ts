@@ -250,7 +250,7 @@ export interface AddProductOptions {
 }
 
 function addProduct(op: string, input: Tensor, a: Tensor, b: Tensor, options: AddProductOptions): Tensor {
-  const { beta = 1, alpha = 1 } = optionsOf(op, options);
+  const { beta = 1, alpha = 1 } = optionsOf(op, options, 'beta alpha');
   requireProduct(op, a, b, input);
   const shape = [...batchOf(a.shape), last(a.shape, 2), last(b.shape, 1)];
   if (!sameShape(broadcastShapes(input.shape, shape, op), shape))

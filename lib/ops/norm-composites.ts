@@ -74,29 +74,34 @@ export interface BatchNormOptions {
  */
 export function batchNorm(input: Tensor, runningMean: Tensor | null, runningVar: Tensor | null, options: BatchNormOptions = {}): Tensor {
   requireTensor(input, 'batchNorm');
-  const { weight = null, bias = null, training = false, momentum = 0.1, eps = 1e-5 } = optionsOf('batchNorm', options);
+  const { weight = null, bias = null, training = false, momentum = 0.1, eps = 1e-5 } = optionsOf('batchNorm', options, 'weight bias training momentum eps');
   for (const [name, t] of Object.entries({ runningMean, runningVar, weight, bias })) requireVector(t, 'batchNorm', name, input);
   checkNumber('batchNorm', 'eps', eps);
   if (input.ndim < 2) throw new ShapeError(`batchNorm: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: 'batchNorm', shape: input.shape });
-  if (!training) {
-    if (runningMean === null || runningVar === null) throw new ArgumentError('batchNorm: running statistics are needed outside of training', { op: 'batchNorm' });
-    return affine(input.sub(perChannel(runningMean, input)).mul(perChannel(runningVar.add(eps).rsqrt(), input)), weight, bias).to(input.dtype);
-  }
-  const dims = input.shape.flatMap((_, i) => (i === 1 ? [] : [i]));
-  const count = input.numel() / (input.shape[1] as number);
-  if (count <= 1) throw new ArgumentError(`batchNorm: expected more than one value for each channel in training, got shape ${formatShape(input.shape)}`, { op: 'batchNorm' });
-  const [variance, mean] = varMean(input, dims, { correction: 0, keepdim: true });
-  if (runningMean !== null) runningMean.lerp_(mean.detach().reshape(-1).to(runningMean.dtype), momentum);
-  if (runningVar !== null)
-    runningVar.lerp_(
-      variance
-        .detach()
-        .reshape(-1)
-        .mul(count / (count - 1))
-        .to(runningVar.dtype),
-      momentum,
-    );
-  return affine(input.sub(mean).mul(variance.add(eps).rsqrt()), weight, bias).to(input.dtype);
+  // In low precision the squares overflow.
+  const x = input.dtype.itemsize < 4 && input.dtype.isFloatingPoint ? input.float() : input;
+  const [mean, variance] = training ? batchStatistics(x, runningMean, runningVar, momentum) : runningStatistics(x, runningMean, runningVar);
+  return affine(x.sub(mean).mul(variance.add(eps).rsqrt()), weight, bias).to(input.dtype);
+}
+
+function runningStatistics(x: Tensor, mean: Tensor | null, variance: Tensor | null): [Tensor, Tensor] {
+  if (mean === null || variance === null) throw new ArgumentError('batchNorm: running statistics are needed outside of training', { op: 'batchNorm' });
+  return [perChannel(mean.to(x.dtype), x), perChannel(variance.to(x.dtype), x)];
+}
+
+/** Mean and variance of each channel of the batch; the running ones move towards them. */
+function batchStatistics(x: Tensor, runningMean: Tensor | null, runningVar: Tensor | null, momentum: number): [Tensor, Tensor] {
+  const dims = x.shape.flatMap((_, i) => (i === 1 ? [] : [i]));
+  const count = x.numel() / (x.shape[1] as number);
+  if (count <= 1) throw new ArgumentError(`batchNorm: expected more than one value for each channel in training, got shape ${formatShape(x.shape)}`, { op: 'batchNorm' });
+  const [variance, mean] = varMean(x, dims, { correction: 0, keepdim: true });
+  runningMean?.lerp_(mean.detach().reshape(-1).to(runningMean.dtype), momentum);
+  const unbiased = variance
+    .detach()
+    .reshape(-1)
+    .mul(count / (count - 1));
+  runningVar?.lerp_(unbiased.to(runningVar.dtype), momentum);
+  return [mean, variance];
 }
 defineComposite('batchNorm', batchNorm, {
   method: false,

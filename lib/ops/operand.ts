@@ -76,6 +76,11 @@ export function requireDtype(dtype: unknown, op: string): void {
   throw new DtypeError(`${op}: expected dtype to be one of the exported constants, such as float32, got ${describe(dtype)}`, { op, given: describe(dtype) });
 }
 
+/** Whether options stand where a dim may stand: what is a keyword argument in PyTorch needs no dim before it. */
+export function areOptions<T>(value: T): value is Exclude<Extract<T, object>, readonly unknown[]> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Tensor);
+}
+
 /** A short name of what was given, for messages. */
 export function describe(value: unknown): string {
   if (value === null || value === undefined) return String(value);

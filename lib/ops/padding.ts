@@ -27,7 +27,7 @@ export type PadMode = 'constant' | 'reflect' | 'replicate' | 'circular';
  */
 export function pad(input: Tensor, padding: readonly number[], options: { mode?: PadMode; value?: number } = {}): Tensor {
   requireTensor(input, 'pad');
-  const { mode = 'constant', value = 0 } = optionsOf('pad', options);
+  const { mode = 'constant', value = 0 } = optionsOf('pad', options, 'mode value');
   checkIntegers('pad', 'padding', padding);
   checkOneOf('pad', 'mode', mode, ['constant', 'reflect', 'replicate', 'circular']);
   if (padding.length % 2 !== 0 || padding.length / 2 > input.ndim)

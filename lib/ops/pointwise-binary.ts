@@ -208,10 +208,8 @@ export function sub(input: TensorLike, other: TensorLike, options?: { alpha?: nu
 
 /** @throws ArgumentError for other options, and a fraction between integers */
 function alphaOf(options: { alpha?: number }, op: string, [a, b]: readonly [Tensor, Tensor]): Alpha {
-  requireOptions(options, op, '{ alpha: 2 }');
-  const { alpha = 1, ...others } = options;
-  const [unknown] = Object.keys(others);
-  if (unknown !== undefined) throw new ArgumentError(`${op}: there is no option ${unknown}; known ones: alpha`, { op, option: unknown });
+  requireOptions(options, op, '{ alpha: 2 }', ['alpha']);
+  const { alpha = 1 } = options;
   if (typeof alpha !== 'number') throw new ArgumentError(`${op}: expected alpha to be a number, got ${describe(alpha)}`, { op, alpha });
   if (alpha === 1) return ALPHA_ONE;
   if (!Number.isInteger(alpha) && !a.dtype.isFloatingPoint && !b.dtype.isFloatingPoint)
@@ -233,7 +231,7 @@ export function mul(input: TensorLike, other: TensorLike): Tensor {
 export type RoundingMode = 'trunc' | 'floor' | null;
 
 function divOpOf(options?: { roundingMode?: RoundingMode }): Op<None> {
-  if (options !== undefined) requireOptions(options, 'div', "{ roundingMode: 'floor' }");
+  if (options !== undefined) requireOptions(options, 'div', "{ roundingMode: 'floor' }", ['roundingMode']);
   const mode = options?.roundingMode ?? null;
   if (mode !== null) checkOneOf('div', 'roundingMode', mode, ['floor', 'trunc']);
   return mode === null ? trueDivOp : mode === 'floor' ? floorDivideOp : truncDivideOp;

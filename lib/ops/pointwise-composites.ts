@@ -44,7 +44,7 @@ defineComposite('frac', frac, { inPlace: true, samples: one(0.1, 0.9) });
 export function logit(input: Tensor, options: { eps?: number | null } = {}): Tensor {
   requireTensor(input, 'logit');
   requireNumbers('logit', input);
-  const { eps = null } = optionsOf('logit', options);
+  const { eps = null } = optionsOf('logit', options, 'eps');
   const x = eps === null ? input : input.clamp({ min: eps, max: 1 - eps });
   return x.log().sub(x.neg().log1p());
 }
@@ -89,7 +89,7 @@ const largest = new Map([
  */
 export function nanToNum(input: Tensor, options: NanToNumOptions = {}): Tensor {
   requireTensor(input, 'nanToNum');
-  const { nan = 0, posinf = null, neginf = null } = optionsOf('nanToNum', options);
+  const { nan = 0, posinf = null, neginf = null } = optionsOf('nanToNum', options, 'nan posinf neginf');
   const limit = largest.get(input.dtype);
   if (limit === undefined) return input.clone();
   const high = where(input.eq(Number.POSITIVE_INFINITY), posinf ?? limit, input);
@@ -224,7 +224,7 @@ export function rsub(input: Tensor, other: TensorLike, options: { alpha?: number
   requireTensor(input, 'rsub');
   const minuend = operand(other, input.device, 'rsub');
   requirePair(input, minuend, 'rsub');
-  const { alpha = 1 } = optionsOf('rsub', options);
+  const { alpha = 1 } = optionsOf('rsub', options, 'alpha');
   return sub(minuend, input, alpha === 1 ? undefined : { alpha });
 }
 defineComposite('rsub', rsub, { samples: () => [[sampleTensor([3, 4]), 2, { alpha: 3 }]] });

@@ -272,7 +272,7 @@ export interface RoundOptions {
  */
 export function round(input: Tensor, options: RoundOptions = {}): Tensor {
   requireTensor(input, 'round');
-  requireOptions(options, 'round', '{ decimals: 2 }');
+  requireOptions(options, 'round', '{ decimals: 2 }', ['decimals']);
   const { decimals = 0 } = options;
   if (!Number.isInteger(decimals)) throw new ArgumentError(`round: expected decimals to be an integer, got ${shown(decimals)}`, { op: 'round', decimals });
   const whole = (t: Tensor): Tensor => dispatchOne(roundOp, [t], NO_PARAMS);

@@ -22,7 +22,7 @@ export function addmv(input: Tensor, mat: Tensor, vec: Tensor, options: AddProdu
   requireTensor(input, 'addmv');
   requireTensor(mat, 'addmv', 'mat');
   requireTensor(vec, 'addmv', 'vec');
-  const { beta = 1, alpha = 1 } = optionsOf('addmv', options);
+  const { beta = 1, alpha = 1 } = optionsOf('addmv', options, 'beta alpha');
   requireDims('addmv', mat, 2, 'mat');
   requireDims('addmv', vec, 1, 'vec');
   requireProduct('addmv', mat, vec.unsqueeze(1));
@@ -38,7 +38,7 @@ export function addr(input: Tensor, vec1: Tensor, vec2: Tensor, options: AddProd
   requireTensor(input, 'addr');
   requireTensor(vec1, 'addr', 'vec1');
   requireTensor(vec2, 'addr', 'vec2');
-  const { beta = 1, alpha = 1 } = optionsOf('addr', options);
+  const { beta = 1, alpha = 1 } = optionsOf('addr', options, 'beta alpha');
   requireDims('addr', vec1, 1, 'vec1');
   requireDims('addr', vec2, 1, 'vec2');
   broadcastShapes(input.shape, [vec1.numel(), vec2.numel()], 'addr');
@@ -52,7 +52,7 @@ export function addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, options: A
   requireTensor(input, 'addbmm');
   requireTensor(batch1, 'addbmm', 'batch1');
   requireTensor(batch2, 'addbmm', 'batch2');
-  const { beta = 1, alpha = 1 } = optionsOf('addbmm', options);
+  const { beta = 1, alpha = 1 } = optionsOf('addbmm', options, 'beta alpha');
   requireBatches('addbmm', batch1, batch2, ['batch1', 'batch2']);
   broadcastShapes(input.shape, [batch1.shape[1] as number, batch2.shape[2] as number], 'addbmm');
   const product = bmm(batch1, batch2).sum(0).mul(alpha);
@@ -193,7 +193,7 @@ export function pairwiseDistance(x1: Tensor, x2: Tensor, options: { p?: number; 
   requireTensor(x1, 'pairwiseDistance', 'x1');
   requirePair(x1, x2, 'pairwiseDistance', 'x2');
   requireDistance('pairwiseDistance', x1, x2);
-  const { p = 2, eps = 1e-6, keepdim = false } = optionsOf('pairwiseDistance', options);
+  const { p = 2, eps = 1e-6, keepdim = false } = optionsOf('pairwiseDistance', options, 'p eps keepdim');
   checkLimit('pairwiseDistance', 'p', p);
   return x1.sub(x2).add(eps).norm(p, -1, { keepdim });
 }
@@ -203,7 +203,7 @@ defineComposite('pairwiseDistance', pairwiseDistance, { method: false, samples: 
 export function cosineSimilarity(x1: Tensor, x2: Tensor, options: { dim?: number; eps?: number } = {}): Tensor {
   requireTensor(x1, 'cosineSimilarity', 'x1');
   requirePair(x1, x2, 'cosineSimilarity', 'x2');
-  const { dim = 1, eps = 1e-8 } = optionsOf('cosineSimilarity', options);
+  const { dim = 1, eps = 1e-8 } = optionsOf('cosineSimilarity', options, 'dim eps');
   for (const t of [x1, x2]) {
     requireFloating(t, 'cosineSimilarity');
     wrapDim(dim, t.ndim, 'cosineSimilarity');
@@ -219,7 +219,7 @@ defineComposite('cosineSimilarity', cosineSimilarity, { method: false, samples: 
 /** Vectors along a dim divided by their p-norm. Gradient: yes. */
 export function normalize(input: Tensor, options: { p?: number; dim?: number; eps?: number } = {}): Tensor {
   requireTensor(input, 'normalize');
-  const { p = 2, dim = 1, eps = 1e-12 } = optionsOf('normalize', options);
+  const { p = 2, dim = 1, eps = 1e-12 } = optionsOf('normalize', options, 'p dim eps');
   requireFloating(input, 'normalize');
   wrapDim(dim, input.ndim, 'normalize');
   checkLimit('normalize', 'p', p);

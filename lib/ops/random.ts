@@ -235,7 +235,7 @@ function requireOnCpu(input: Tensor, isRight: (t: Tensor) => Tensor, message: st
  */
 export function multinomial(weights: Tensor, numSamples: number, options: { replacement?: boolean; generator?: Generator } = {}): Tensor {
   requireTensor(weights, 'multinomial');
-  requireOptions(options, 'multinomial', '{ replacement: true }');
+  requireOptions(options, 'multinomial', '{ replacement: true }', ['replacement', 'generator']);
   const { replacement = false, generator } = options;
   const n = weights.shape[weights.shape.length - 1] ?? 0;
   checkNumber('multinomial', 'numSamples', numSamples, { whole: true });
@@ -298,7 +298,7 @@ const dropoutOp: Op<Dropout> = defineOp<Dropout>({
  */
 export function dropout(input: Tensor, p = 0.5, training = true, options: { generator?: Generator } = {}): Tensor {
   requireTensor(input, 'dropout');
-  const { generator = defaultGenerator } = optionsOf('dropout', options);
+  const { generator = defaultGenerator } = optionsOf('dropout', options, 'generator');
   checkProbability('dropout', 'p', p);
   if (!training || p === 0) return input;
   if (p === 1) return input.mul(0);

@@ -1,11 +1,14 @@
 /** Values out of tensors: item, tolist, toTypedArray (blocking); read, itemAsync (not blocking). Any shape, layout, dtype and device; no gradient. */
 import { bool } from '../core/dtype.js';
-import { ShapeError } from '../core/errors.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { rawArray, type TypedArray, widen } from '../core/values.js';
 import { valueAccess } from './construct.js';
 import { addMethod } from './method.js';
+
+/** Arrays that `tolist` makes at most; more than that do not fit into the heap. */
+const MOST_ARRAYS = 2 ** 25;
 
 /** A value, or nested arrays of values in the tensor's shape. int64 values that no number holds exactly are bigints. */
 export type NestedValues = number | bigint | boolean | NestedValues[];
@@ -52,6 +55,12 @@ function surface(value: number | bigint, t: Tensor): number | bigint | boolean {
   return value;
 }
 
+/** @throws ArgumentError for more arrays than fit into memory, as of a tensor without elements whose other dims are large */
+function checkNesting(shape: Shape): void {
+  const arrays = shape.slice(0, -1).reduce((product, size) => product * size, 1);
+  if (arrays > MOST_ARRAYS) throw new ArgumentError(`tolist: a tensor of shape ${formatShape(shape)} would become ${arrays} arrays; use toTypedArray()`, { op: 'tolist', shape });
+}
+
 function nest(values: TypedArray, t: Tensor, shape: Shape, depth: number, start: number, step: number): NestedValues {
   if (depth === shape.length) return surface(values[start] as number | bigint, t);
   const size = shape[depth] as number;
@@ -75,6 +84,7 @@ addMethod('itemAsync', async function () {
   return surface(values[0] as number | bigint, this);
 });
 addMethod('tolist', function () {
+  checkNesting(this.shape);
   return nest(toTypedArray(this), this, this.shape, 0, 0, this.numel());
 });
 

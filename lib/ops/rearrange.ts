@@ -50,7 +50,7 @@ defineComposite('tile', tile, {
  */
 export function repeatInterleave(input: Tensor, repeats: number | Tensor, dim: number | null = null, options: { outputSize?: number | null } = {}): Tensor {
   requireTensor(input, 'repeatInterleave');
-  const { outputSize = null } = optionsOf('repeatInterleave', options);
+  const { outputSize = null } = optionsOf('repeatInterleave', options, 'outputSize');
   if (dim === null || input.ndim === 0) {
     if (dim !== null) wrapDim(dim, 0, 'repeatInterleave');
     return repeatInterleave(input.reshape(-1), repeats, 0, { outputSize });
@@ -206,7 +206,7 @@ defineComposite('adjoint', adjoint, { samples: () => [[matrix()]] });
  */
 export function meshgrid(tensors: readonly Tensor[], options: { indexing?: 'ij' | 'xy' } = {}): Tensor[] {
   requireTensors(tensors, 'meshgrid');
-  const { indexing = 'ij' } = optionsOf('meshgrid', options);
+  const { indexing = 'ij' } = optionsOf('meshgrid', options, 'indexing');
   checkOneOf('meshgrid', 'indexing', indexing, ['ij', 'xy']);
   for (const t of tensors) if (t.ndim > 1) throw new ShapeError(`meshgrid: expected vectors, got shape ${formatShape(t.shape)}`, { op: 'meshgrid' });
   const swap = indexing === 'xy' && tensors.length > 1;

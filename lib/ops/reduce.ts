@@ -15,7 +15,7 @@ import { formatShape, numelOf, type Shape, wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { cat } from './join.js';
 import { addMethod } from './method.js';
-import { requireDtype, requireFloating, requireOptions, requireTensor } from './operand.js';
+import { areOptions, requireDtype, requireFloating, requireOptions, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 
 /** Params of every reduction: dims are wrapped and sorted. */
@@ -206,9 +206,10 @@ export interface ReduceOptions {
 const NO_OPTIONS = Object.freeze({});
 
 function reduction(op: Op<Reduction>, check: ((input: Tensor, dims: readonly number[], op: string) => void) | null = null) {
-  const fn = (input: Tensor, dim: Dims = null, options: ReduceOptions = NO_OPTIONS): Tensor => {
+  const fn = (input: Tensor, dim: Dims | ReduceOptions = null, options: ReduceOptions = NO_OPTIONS): Tensor => {
+    if (areOptions(dim)) return fn(input, null, dim);
     requireTensor(input, op.name);
-    if (options !== NO_OPTIONS) requireOptions(options, op.name, '{ keepdim: true }');
+    if (options !== NO_OPTIONS) requireOptions(options, op.name, '{ keepdim: true }', ['keepdim', 'dtype']);
     const { keepdim = false, dtype } = options;
     requireDtype(dtype, op.name);
     const given = dtype === undefined ? input : input.to(dtype);
@@ -217,7 +218,7 @@ function reduction(op: Op<Reduction>, check: ((input: Tensor, dims: readonly num
     const result = dispatchOne(op, [given], { dims, keepdim });
     return dtype !== undefined && result.dtype === int64 ? result.to(dtype) : result; // integers are summed in int64
   };
-  addMethod(op.name, function (dim?: Dims, options?: ReduceOptions) {
+  addMethod(op.name, function (dim?: Dims | ReduceOptions, options?: ReduceOptions) {
     return fn(this, dim, options);
   });
   return fn;
@@ -240,23 +241,24 @@ export const logsumexp = reduction(logsumexpOp, (input, _dims, op) => requireFlo
 const prodAll = reduction(prodOp);
 
 /** Product over one dim, or of all elements (then without `keepdim`); 1 of nothing. Integers and bools give int64. Gradient: yes. @see PyTorch `torch.prod` */
-export function prod(input: Tensor, dim: number | null = null, options: ReduceOptions = {}): Tensor {
+export function prod(input: Tensor, dim: number | ReduceOptions | null = null, options: ReduceOptions = {}): Tensor {
+  if (areOptions(dim)) return prod(input, null, dim);
   requireTensor(input, 'prod');
   return dim === null ? prodAll(input.reshape(-1), 0, { ...options, keepdim: false }) : prodAll(input, dim, options);
 }
 
-addMethod('prod', function (dim?: number | null, options?: ReduceOptions) {
+addMethod('prod', function (dim?: number | ReduceOptions | null, options?: ReduceOptions) {
   return prod(this, dim ?? null, options);
 });
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Sum over dims (all by default); integers and bools sum to int64; the same as {@link sum}. */ sum(dim?: Dims, options?: ReduceOptions): Tensor;
-    /** Mean over dims; the same as {@link mean}. */ mean(dim?: Dims, options?: ReduceOptions): Tensor;
-    /** Product over one dim, or of all; the same as {@link prod}. */ prod(dim?: number | null, options?: ReduceOptions): Tensor;
-    /** Largest element over dims; the same as {@link amax}. */ amax(dim?: Dims, options?: ReduceOptions): Tensor;
-    /** Smallest element over dims; the same as {@link amin}. */ amin(dim?: Dims, options?: ReduceOptions): Tensor;
-    /** Whether some element is not 0; the same as {@link any}. */ any(dim?: Dims, options?: ReduceOptions): Tensor;
-    /** Whether no element is 0; the same as {@link all}. */ all(dim?: Dims, options?: ReduceOptions): Tensor;
-    /** log of the sum of exponentials; the same as {@link logsumexp}. */ logsumexp(dim?: Dims, options?: ReduceOptions): Tensor;
+    /** Sum over dims (all by default); integers and bools sum to int64; the same as {@link sum}. */ sum(dim?: Dims | ReduceOptions, options?: ReduceOptions): Tensor;
+    /** Mean over dims; the same as {@link mean}. */ mean(dim?: Dims | ReduceOptions, options?: ReduceOptions): Tensor;
+    /** Product over one dim, or of all; the same as {@link prod}. */ prod(dim?: number | ReduceOptions | null, options?: ReduceOptions): Tensor;
+    /** Largest element over dims; the same as {@link amax}. */ amax(dim?: Dims | ReduceOptions, options?: ReduceOptions): Tensor;
+    /** Smallest element over dims; the same as {@link amin}. */ amin(dim?: Dims | ReduceOptions, options?: ReduceOptions): Tensor;
+    /** Whether some element is not 0; the same as {@link any}. */ any(dim?: Dims | ReduceOptions, options?: ReduceOptions): Tensor;
+    /** Whether no element is 0; the same as {@link all}. */ all(dim?: Dims | ReduceOptions, options?: ReduceOptions): Tensor;
+    /** log of the sum of exponentials; the same as {@link logsumexp}. */ logsumexp(dim?: Dims | ReduceOptions, options?: ReduceOptions): Tensor;
   }
 }

@@ -86,7 +86,7 @@ function neutral(reduce: ScatterReduction, dtype: DType): number | bigint {
  */
 export function scatterReduce(input: Tensor, dim: number, index: Tensor, source: Tensor, reduce: ScatterReduction, options: { includeSelf?: boolean } = {}): Tensor {
   requireTensor(input, 'scatterReduce');
-  const { includeSelf = true } = optionsOf('scatterReduce', options);
+  const { includeSelf = true } = optionsOf('scatterReduce', options, 'includeSelf');
   checkOneOf('scatterReduce', 'reduce', reduce, Object.keys(combine));
   requireTensor(source, 'scatterReduce', 'source');
   checkScatter('scatterReduce', input, dim, index, source);

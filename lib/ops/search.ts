@@ -32,7 +32,7 @@ export interface SearchOptions {
  */
 export function searchsorted(sortedSequence: Tensor, values: Tensor | number, options: SearchOptions = {}): Tensor {
   requireTensor(sortedSequence, 'searchsorted', 'sortedSequence');
-  const { right = false, outInt32 = false } = optionsOf('searchsorted', options);
+  const { right = false, outInt32 = false } = optionsOf('searchsorted', options, 'right outInt32');
   if (sortedSequence.ndim === 0) throw new ShapeError('searchsorted: expected a sequence of at least one dim, got a tensor without dims', { op: 'searchsorted' });
   if (typeof values === 'number') return searchsorted(sortedSequence, sortedSequence.newFull([], values), { right, outInt32 });
   requireTensor(values, 'searchsorted', 'values');
@@ -78,7 +78,7 @@ defineComposite('bucketize', bucketize, { method: false, samples: () => [[sample
  */
 export function isin(elements: Tensor, testElements: Tensor | number, options: { assumeUnique?: boolean; invert?: boolean } = {}): Tensor {
   requireTensor(elements, 'isin', 'elements');
-  const { invert = false } = optionsOf('isin', options);
+  const { invert = false } = optionsOf('isin', options, 'invert');
   if (!(testElements instanceof Tensor)) operand(testElements, elements.device, 'isin');
   const found = testElements instanceof Tensor ? amongSorted(elements, testElements.detach().reshape(-1).sort().values) : elements.eq(testElements);
   return invert ? found.logicalNot() : found;
@@ -119,7 +119,7 @@ export function unique(input: Tensor, options: UniqueOptions & ({ returnInverse:
 export function unique(input: Tensor, options?: UniqueOptions): Tensor | Tensor[];
 export function unique(input: Tensor, options: UniqueOptions = {}): Tensor | Tensor[] {
   requireTensor(input, 'unique');
-  const { returnInverse = false, returnCounts = false } = optionsOf('unique', options);
+  const { returnInverse = false, returnCounts = false } = optionsOf('unique', options, 'returnInverse returnCounts');
   const { values, indices } = input.detach().reshape(-1).sort();
   const { heads, group } = runs(values);
   const inverse = indices.newZeros(indices.shape).scatter(0, indices, group).reshape(input.shape);
@@ -142,7 +142,7 @@ export function uniqueConsecutive(input: Tensor, options: UniqueOptions & ({ ret
 export function uniqueConsecutive(input: Tensor, options?: UniqueOptions): Tensor | Tensor[];
 export function uniqueConsecutive(input: Tensor, options: UniqueOptions = {}): Tensor | Tensor[] {
   requireTensor(input, 'uniqueConsecutive');
-  const { returnInverse = false, returnCounts = false } = optionsOf('uniqueConsecutive', options);
+  const { returnInverse = false, returnCounts = false } = optionsOf('uniqueConsecutive', options, 'returnInverse returnCounts');
   const { heads, group } = runs(input.detach().reshape(-1));
   return assemble(heads, returnInverse ? group.reshape(input.shape) : null, returnCounts ? group : null);
 }
@@ -206,7 +206,7 @@ defineComposite('bincount', bincount, { readsValues: true, samples: () => [[samp
  */
 export function histc(input: Tensor, bins = 100, options: { min?: number; max?: number } = {}): Tensor {
   requireTensor(input, 'histc');
-  const { min = 0, max = 0 } = optionsOf('histc', options);
+  const { min = 0, max = 0 } = optionsOf('histc', options, 'min max');
   if (!input.dtype.isFloatingPoint) throw new DtypeError(`histc: expected a floating point tensor, got ${input.dtype.name}`, { op: 'histc' });
   checkNumber('histc', 'bins', bins, { from: 1, whole: true });
   checkNumber('histc', 'min', min);

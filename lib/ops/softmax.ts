@@ -154,7 +154,7 @@ export interface DtypeOption {
 function alongDim(op: Op<OneDim>, floatOnly: boolean) {
   const fn = (input: Tensor, dim: number, options: DtypeOption = {}): Tensor => {
     requireTensor(input, op.name);
-    requireOptions(options, op.name, '{ dtype: float64 }');
+    requireOptions(options, op.name, '{ dtype: float64 }', ['dtype']);
     const { dtype } = options;
     if (floatOnly && dtype !== undefined && !dtype.isFloatingPoint) throw new DtypeError(`${op.name}: expected a floating point dtype, got ${dtype.name}`, { op: op.name });
     const given = dtype === undefined ? (floatOnly && !input.dtype.isFloatingPoint ? input.float() : input) : input.to(dtype);

@@ -10,7 +10,7 @@ import { optionsOf, shown } from '../core/options.js';
 import { formatShape, wrapDim } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
-import { requireOptions, requirePair, requireTensor } from './operand.js';
+import { areOptions, requireOptions, requirePair, requireTensor } from './operand.js';
 import { maximum, minimum } from './pointwise-binary.js';
 import { amax, amin, lowerReduction, type Reduction, reductionSamples } from './reduce.js';
 import { lowerRows } from './rows.js';
@@ -42,16 +42,17 @@ function nothing(op: string, input: Tensor): IndexError {
 }
 
 function argFunction(op: Op<Reduction>) {
-  const fn = (input: Tensor, dim: number | null = null, options: { keepdim?: boolean } = {}): Tensor => {
+  const fn = (input: Tensor, dim: number | { keepdim?: boolean } | null = null, options: { keepdim?: boolean } = {}): Tensor => {
+    if (areOptions(dim)) return fn(input, null, dim);
     requireTensor(input, op.name);
-    requireOptions(options, op.name, '{ keepdim: true }');
+    requireOptions(options, op.name, '{ keepdim: true }', ['keepdim']);
     const { keepdim = false } = options;
     const ndim = input.shape.length;
     const dims = dim === null ? input.shape.map((_, i) => i) : ndim === 0 ? [] : [wrapDim(dim, ndim, op.name)];
     if (input.numel() === 0 && dims.some((d) => input.shape[d] === 0)) throw nothing(op.name, input);
     return dispatchOne(op, [input], { dims, keepdim });
   };
-  addMethod(op.name, function (dim?: number | null, options?: { keepdim?: boolean }) {
+  addMethod(op.name, function (dim?: number | { keepdim?: boolean } | null, options?: { keepdim?: boolean }) {
     return fn(this, dim, options);
   });
   return fn;
@@ -98,7 +99,7 @@ function extremum(name: 'max' | 'min', whole: typeof amax, arg: typeof argmax, o
   function fn(input: Tensor, dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
   function fn(input: Tensor, dim?: number | Tensor, options: { keepdim?: boolean } = {}): Tensor | ValuesAndIndices {
     requireTensor(input, name);
-    const { keepdim = false } = optionsOf(name, options);
+    const { keepdim = false } = optionsOf(name, options, 'keepdim');
     if (dim === undefined && input.numel() === 0) throw nothing(name, input);
     if (dim === undefined) return whole(input);
     if (dim instanceof Tensor) {
@@ -189,6 +190,22 @@ const topkOp: Op<TopkParams> = defineOp<TopkParams>({
   samples: () => [{ inputs: [sampleTensor([3, 7])], params: { dim: 1, k: 3, largest: 1 } }],
 });
 
+/** Options of {@link sort} and {@link argsort}. */
+export interface SortOptions {
+  /** From the largest to the smallest; false by default. */
+  descending?: boolean;
+  /** Equal elements keep their order: they always do. */
+  stable?: boolean;
+}
+
+/** Options of {@link topk}. */
+export interface TopkOptions {
+  /** The largest (true, the default) or the smallest elements. */
+  largest?: boolean;
+  /** In order: they always are. */
+  sorted?: boolean;
+}
+
 /**
  * Elements of one dim (the last) in rising order, or falling with `descending`, and their indices. Always stable; NaN counts as largest. Shapes: as the input.
  * Dtypes: all, kept; indices int64. Gradient: values.
@@ -196,18 +213,20 @@ const topkOp: Op<TopkParams> = defineOp<TopkParams>({
  * @throws IndexError for a dim out of range; ArgumentError for no tensor or options object
  * @see PyTorch `torch.sort`
  */
-export function sort(input: Tensor, dim = -1, options: { descending?: boolean; stable?: boolean } = {}): ValuesAndIndices {
+export function sort(input: Tensor, dim: number | SortOptions = -1, options: SortOptions = {}): ValuesAndIndices {
+  if (areOptions(dim)) return sort(input, -1, dim);
   requireTensor(input, 'sort');
-  requireOptions(options, 'sort', '{ descending: true }');
+  requireOptions(options, 'sort', '{ descending: true }', ['descending', 'stable']);
   const { descending = false } = options;
   const [values, indices] = dispatch(sortOp, [input], { dim: wrapDim(dim, input.shape.length, 'sort'), descending: Number(descending) });
   return new ValuesAndIndices(values as Tensor, indices as Tensor);
 }
 
 /** The indices of {@link sort}, int64, as the input in shape. Gradient: none. @throws IndexError, ArgumentError as that @see PyTorch `torch.argsort` */
-export function argsort(input: Tensor, dim = -1, options: { descending?: boolean; stable?: boolean } = {}): Tensor {
+export function argsort(input: Tensor, dim: number | SortOptions = -1, options: SortOptions = {}): Tensor {
+  if (areOptions(dim)) return argsort(input, -1, dim);
   requireTensor(input, 'argsort');
-  requireOptions(options, 'argsort', '{ descending: true }');
+  requireOptions(options, 'argsort', '{ descending: true }', ['descending', 'stable']);
   return sort(input, wrapDim(dim, input.shape.length, 'argsort'), options).indices;
 }
 
@@ -218,9 +237,10 @@ export function argsort(input: Tensor, dim = -1, options: { descending?: boolean
  * @throws ArgumentError unless k is an integer from 0 to the size, or for no tensor or options object; IndexError for a dim out of range
  * @see PyTorch `torch.topk`
  */
-export function topk(input: Tensor, k: number, dim = -1, options: { largest?: boolean } = {}): ValuesAndIndices {
+export function topk(input: Tensor, k: number, dim: number | TopkOptions = -1, options: TopkOptions = {}): ValuesAndIndices {
+  if (areOptions(dim)) return topk(input, k, -1, dim);
   requireTensor(input, 'topk');
-  requireOptions(options, 'topk', '{ largest: false }');
+  requireOptions(options, 'topk', '{ largest: false }', ['largest', 'sorted']);
   const { largest = true } = options;
   const at = wrapDim(dim, input.shape.length, 'topk');
   const size = input.shape[at] ?? 1;
@@ -230,22 +250,22 @@ export function topk(input: Tensor, k: number, dim = -1, options: { largest?: bo
   return new ValuesAndIndices(values as Tensor, indices as Tensor);
 }
 
-addMethod('sort', function (dim?: number, options?: { descending?: boolean; stable?: boolean }) {
+addMethod('sort', function (dim?: number | SortOptions, options?: SortOptions) {
   return sort(this, dim, options);
 });
-addMethod('argsort', function (dim?: number, options?: { descending?: boolean; stable?: boolean }) {
+addMethod('argsort', function (dim?: number | SortOptions, options?: SortOptions) {
   return argsort(this, dim, options);
 });
-addMethod('topk', function (k: number, dim?: number, options?: { largest?: boolean }) {
+addMethod('topk', function (k: number, dim?: number | TopkOptions, options?: TopkOptions) {
   return topk(this, k, dim, options);
 });
 
 declare module '../core/tensor.js' {
   interface Tensor {
     /** Index of the largest element, along one dim or of all; the same as {@link argmax}. */
-    argmax(dim?: number | null, options?: { keepdim?: boolean }): Tensor;
+    argmax(dim?: number | { keepdim?: boolean } | null, options?: { keepdim?: boolean }): Tensor;
     /** Index of the smallest element, along one dim or of all; the same as {@link argmin}. */
-    argmin(dim?: number | null, options?: { keepdim?: boolean }): Tensor;
+    argmin(dim?: number | { keepdim?: boolean } | null, options?: { keepdim?: boolean }): Tensor;
     /** The largest element of all; see {@link max}. */
     max(): Tensor;
     /** The larger of two, element by element; the same as {@link maximum}. */
@@ -259,10 +279,10 @@ declare module '../core/tensor.js' {
     /** The smallest along a dim and their indices; see {@link min}. */
     min(dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
     /** Elements of one dim in order, and their indices; the same as {@link sort}. */
-    sort(dim?: number, options?: { descending?: boolean; stable?: boolean }): ValuesAndIndices;
+    sort(dim?: number | SortOptions, options?: SortOptions): ValuesAndIndices;
     /** Indices that would sort one dim; the same as {@link argsort}. */
-    argsort(dim?: number, options?: { descending?: boolean; stable?: boolean }): Tensor;
+    argsort(dim?: number | SortOptions, options?: SortOptions): Tensor;
     /** The k largest elements of one dim in order, and their indices; the same as {@link topk}. */
-    topk(k: number, dim?: number, options?: { largest?: boolean }): ValuesAndIndices;
+    topk(k: number, dim?: number | TopkOptions, options?: TopkOptions): ValuesAndIndices;
   }
 }

@@ -32,9 +32,17 @@ export function split(input: Tensor, size: number | readonly number[], dim = 0):
   });
 }
 
+/** Each is an object: a list of billions would end the process. */
+const MOST_PIECES = 2 ** 22;
+
+function checkPieces(op: string, count: number): void {
+  if (count > MOST_PIECES) throw new ArgumentError(`${op}: ${Math.ceil(count)} pieces are too many; at most ${MOST_PIECES} are made`, { op, count });
+}
+
 function evenSizes(total: number, size: number): number[] {
   if (!Number.isInteger(size) || size < 0 || (size === 0 && total > 0))
     throw new ArgumentError(`split: size must be a positive integer, got ${shown(size)}`, { op: 'split', size });
+  checkPieces('split', total / size);
   const sizes: number[] = [];
   for (let at = 0; at < total; at += size) sizes.push(Math.min(size, total - at));
   return sizes.length ? sizes : [0];
@@ -51,8 +59,7 @@ export function chunk(input: Tensor, chunks: number, dim = 0): Tensor[] {
   if (!Number.isInteger(chunks) || chunks < 1) throw new ArgumentError(`chunk: expected a positive count, got ${shown(chunks)}`, { op: 'chunk', chunks });
   if (input.shape.length === 0) throw new ShapeError('chunk: expected at least one dim, got a tensor without dims', { op: 'chunk', given: input.shape });
   const total = input.shape[wrapDim(dim, input.shape.length, 'chunk')] as number;
-  // PyTorch gives as many empty pieces as were asked for; a list of billions would end the process.
-  if (total === 0 && chunks > 2 ** 20) throw new ArgumentError(`chunk: ${chunks} empty pieces are too many`, { op: 'chunk', chunks });
+  if (total === 0) checkPieces('chunk', chunks); // PyTorch gives as many empty pieces as were asked for
   if (total === 0) return Array.from({ length: chunks }, () => narrow(input, dim, 0, 0));
   return split(input, Math.ceil(total / chunks), dim);
 }
@@ -61,6 +68,7 @@ export function chunk(input: Tensor, chunks: number, dim = 0): Tensor[] {
 export function unbind(input: Tensor, dim = 0): Tensor[] {
   requireTensor(input, 'unbind');
   const at = wrapDim(dim, input.shape.length, 'unbind');
+  checkPieces('unbind', input.shape[at] ?? 0);
   if (input.shape.length === 0) throw new IndexError('unbind: a tensor without dims has no slices', { op: 'unbind' });
   return Array.from({ length: input.shape[at] as number }, (_, i) => select(input, at, i));
 }

@@ -30,7 +30,7 @@ const matrix = () => sampleTensor([3, 5]);
  */
 export function kthvalue(input: Tensor, k: number, dim = -1, options: { keepdim?: boolean } = {}): ValuesAndIndices {
   requireTensor(input, 'kthvalue');
-  const { keepdim = false } = optionsOf('kthvalue', options);
+  const { keepdim = false } = optionsOf('kthvalue', options, 'keepdim');
   const at = wrapDim(dim, input.ndim, 'kthvalue');
   const size = input.shape[at] ?? 1;
   if (!Number.isInteger(k) || k < 1 || k > size)
@@ -59,7 +59,7 @@ export function median(input: Tensor): Tensor;
 export function median(input: Tensor, dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
 export function median(input: Tensor, dim?: number, options: { keepdim?: boolean } = {}): Tensor | ValuesAndIndices {
   requireTensor(input, 'median');
-  const { keepdim = false } = optionsOf('median', options);
+  const { keepdim = false } = optionsOf('median', options, 'keepdim');
   if (dim === undefined) return middle(input.reshape(-1), 0, false).values;
   return middle(input, wrapDim(dim, input.ndim, 'median'), keepdim);
 }
@@ -97,7 +97,7 @@ export interface QuantileOptions {
  */
 export function quantile(input: Tensor, q: number | Tensor, dim: number | null = null, options: QuantileOptions = {}): Tensor {
   requireTensor(input, 'quantile');
-  const { keepdim = false, interpolation = 'linear' } = optionsOf('quantile', options);
+  const { keepdim = false, interpolation = 'linear' } = optionsOf('quantile', options, 'keepdim interpolation');
   checkOneOf('quantile', 'interpolation', interpolation, ['linear', 'lower', 'higher', 'nearest', 'midpoint']);
   if (!input.dtype.isFloatingPoint) throw new DtypeError(`quantile: expected a floating point tensor, got ${input.dtype.name}`, { op: 'quantile' });
   if (!(q instanceof Tensor)) checkProbability('quantile', 'q', q);
@@ -148,7 +148,7 @@ defineComposite('nansum', nansum, { samples: () => [[matrix()], [matrix(), 1]] }
  */
 export function nanmean(input: Tensor, dim: Dims = null, options: { keepdim?: boolean } = {}): Tensor {
   requireTensor(input, 'nanmean');
-  const { keepdim = false } = optionsOf('nanmean', options);
+  const { keepdim = false } = optionsOf('nanmean', options, 'keepdim');
   if (!input.dtype.isFloatingPoint) throw new DtypeError(`nanmean: expected a floating point tensor, got ${input.dtype.name}`, { op: 'nanmean' });
   wrapDims(dim, input.ndim, 'nanmean');
   return nansum(input, dim, { keepdim }).div(input.isnan().logicalNot().sum(dim, { keepdim }));
@@ -174,7 +174,7 @@ defineComposite('countNonzero', countNonzero, { samples: () => [[matrix().detach
  * @throws DtypeError for other than floating dtypes; IndexError for a dim out of range or given twice
  * @see PyTorch `torch.std_mean`
  */
-export function stdMean(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): [Tensor, Tensor] {
+export function stdMean(input: Tensor, dim: Dims | VarianceOptions = null, options: VarianceOptions = {}): [Tensor, Tensor] {
   const [variance, mean] = varMeanAs('stdMean', input, dim, options);
   return [deviation(variance), mean];
 }
@@ -188,7 +188,7 @@ defineComposite('stdMean', stdMean, { method: false, samples: () => [[matrix(), 
  */
 export function aminmax(input: Tensor, options: { dim?: number | null; keepdim?: boolean } = {}): { min: Tensor; max: Tensor } {
   requireTensor(input, 'aminmax');
-  const { dim = null, keepdim = false } = optionsOf('aminmax', options);
+  const { dim = null, keepdim = false } = optionsOf('aminmax', options, 'dim keepdim');
   if (dim !== null) wrapDim(dim, input.ndim, 'aminmax');
   if (input.numel() === 0 && (dim === null || input.size(dim) === 0))
     throw new IndexError(`aminmax: shape ${formatShape(input.shape)} holds no elements to choose from`, { op: 'aminmax', shape: input.shape });
@@ -213,7 +213,7 @@ export interface DiffOptions {
  */
 export function diff(input: Tensor, n = 1, dim = -1, options: DiffOptions = {}): Tensor {
   requireTensor(input, 'diff');
-  const { prepend = null, append = null } = optionsOf('diff', options);
+  const { prepend = null, append = null } = optionsOf('diff', options, 'prepend append');
   checkNumber('diff', 'n', n, { from: 0, whole: true });
   for (const [name, t] of Object.entries({ prepend, append })) if (t !== null) requireTensor(t, 'diff', name);
   if (input.ndim === 0) throw new ShapeError('diff: expected at least one dim', { op: 'diff' });

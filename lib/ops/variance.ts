@@ -4,7 +4,7 @@ import { defineOp, type Op } from '../core/op.js';
 import { wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
-import { requireFloating, requireOptions, requireTensor } from './operand.js';
+import { areOptions, requireFloating, requireOptions, requireTensor } from './operand.js';
 import { type Dims, lowerReduction, type Reduction, reducedShape, reductionSamples, restore } from './reduce.js';
 import { where } from './where.js';
 
@@ -49,28 +49,29 @@ export interface VarianceOptions {
 }
 
 /** {@link variance | var} and mean over dims, in one pass. Gradient: yes, of both. @throws DtypeError unless floating @see PyTorch `torch.var_mean` */
-export function varMean(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): [Tensor, Tensor] {
+export function varMean(input: Tensor, dim: Dims | VarianceOptions = null, options: VarianceOptions = {}): [Tensor, Tensor] {
   return varMeanAs('varMean', input, dim, options);
 }
 
 /** {@link varMean} for functions of other names. @internal */
-export function varMeanAs(op: string, input: Tensor, dim: Dims, options: VarianceOptions): [Tensor, Tensor] {
+export function varMeanAs(op: string, input: Tensor, dim: Dims | VarianceOptions, options: VarianceOptions): [Tensor, Tensor] {
+  if (areOptions(dim)) return varMeanAs(op, input, null, dim);
   requireTensor(input, op);
-  requireOptions(options, op, '{ correction: 0 }');
+  requireOptions(options, op, '{ correction: 0 }', ['correction', 'keepdim']);
   const { correction = 1, keepdim = false } = options;
   requireFloating(input, op);
   return dispatch(varMeanOp, [input], { dims: wrapDims(dim, input.shape.length, op), keepdim, correction }) as [Tensor, Tensor];
 }
 
 /** Variance over dims; NaN of too few. Floating dtypes, kept. Gradient: yes. @throws DtypeError for others @see PyTorch `torch.var` */
-function variance(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): Tensor {
+function variance(input: Tensor, dim: Dims | VarianceOptions = null, options: VarianceOptions = {}): Tensor {
   return varMeanAs('var', input, dim, options)[0];
 }
 
 export { variance as var };
 
 /** Standard deviation over dims: the root of {@link variance | var}. Gradient: yes, 0 where all are equal. @throws DtypeError @see PyTorch `torch.std` */
-export function std(input: Tensor, dim: Dims = null, options: VarianceOptions = {}): Tensor {
+export function std(input: Tensor, dim: Dims | VarianceOptions = null, options: VarianceOptions = {}): Tensor {
   return deviation(varMeanAs('std', input, dim, options)[0]);
 }
 
@@ -81,16 +82,16 @@ export function deviation(squared: Tensor): Tensor {
   return where(constant, 0, where(constant, 1, squared).sqrt());
 }
 
-addMethod('var', function (dim?: Dims, options?: VarianceOptions) {
+addMethod('var', function (dim?: Dims | VarianceOptions, options?: VarianceOptions) {
   return variance(this, dim, options);
 });
-addMethod('std', function (dim?: Dims, options?: VarianceOptions) {
+addMethod('std', function (dim?: Dims | VarianceOptions, options?: VarianceOptions) {
   return std(this, dim, options);
 });
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Variance over dims; the same as {@link variance | var}. */ var(dim?: Dims, options?: VarianceOptions): Tensor;
-    /** Standard deviation over dims; the same as {@link std}. */ std(dim?: Dims, options?: VarianceOptions): Tensor;
+    /** Variance over dims; the same as {@link variance | var}. */ var(dim?: Dims | VarianceOptions, options?: VarianceOptions): Tensor;
+    /** Standard deviation over dims; the same as {@link std}. */ std(dim?: Dims | VarianceOptions, options?: VarianceOptions): Tensor;
   }
 }

@@ -60,7 +60,7 @@ function normGradient(g: Tensor, x: Tensor, norm: Tensor, params: Norm): Tensor 
 /** (sum |x|^p)^(1/p) over dims; 0 counts non-zeros, Infinity takes the largest. Gradient: yes. @throws DtypeError unless floating @see PyTorch `torch.norm` */
 export function norm(input: Tensor, p: number | 'fro' = 2, dim: Dims = null, options: { keepdim?: boolean } = {}): Tensor {
   requireTensor(input, 'norm');
-  requireOptions(options, 'norm', '{ keepdim: true }');
+  requireOptions(options, 'norm', '{ keepdim: true }', ['keepdim']);
   if (typeof p !== 'number' && p !== 'fro') throw unexpected('norm', 'p', "a number or 'fro'", p);
   requireFloating(input, 'norm');
   return dispatchOne(normOp, [input], { dims: wrapDims(dim, input.shape.length, 'norm'), keepdim: options.keepdim ?? false, order: p === 'fro' ? 2 : p });

@@ -134,7 +134,7 @@ export function clamp(input: Tensor, bounds: { min?: TensorLike | null; max?: Te
 
 function clampInto(input: Tensor, bounds: { min?: TensorLike | null; max?: TensorLike | null }, op: string, into: Tensor | null): Tensor {
   requireTensor(input, op);
-  requireOptions(bounds, op, '{ min: -1, max: 1 }');
+  requireOptions(bounds, op, '{ min: -1, max: 1 }', ['min', 'max']);
   const { min = null, max = null } = bounds;
   if (min === null && max === null) throw new ArgumentError('clamp: expected min, max or both', { op: 'clamp' });
   const fractional = (bound: TensorLike | null): boolean => typeof bound === 'number' && !Number.isInteger(bound);
@@ -223,7 +223,7 @@ export function addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, options
   requireTensor(input, 'addcmul');
   requireTensor(tensor1, 'addcmul', 'tensor1');
   requireTensor(tensor2, 'addcmul', 'tensor2');
-  const { value = 1 } = optionsOf('addcmul', options);
+  const { value = 1 } = optionsOf('addcmul', options, 'value');
   checkValue('addcmul', value, [input, tensor1, tensor2]);
   return dispatchOne(addcmulOp, [input, tensor1, tensor2], { value });
 }
@@ -238,7 +238,7 @@ export function addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, options
   requireTensor(input, 'addcdiv');
   requireTensor(tensor1, 'addcdiv', 'tensor1');
   requireTensor(tensor2, 'addcdiv', 'tensor2');
-  const { value = 1 } = optionsOf('addcdiv', options);
+  const { value = 1 } = optionsOf('addcdiv', options, 'value');
   return dispatchOne(addcdivOp, [input, tensor1, tensor2], { value });
 }
 
@@ -265,7 +265,7 @@ for (const [name, op, fn] of [
   addMethod(`${name}_`, function (tensor1: Tensor, tensor2: Tensor, options: { value?: number } = {}) {
     requireTensor(tensor1, `${name}_`, 'tensor1');
     requireTensor(tensor2, `${name}_`, 'tensor2');
-    const { value = 1 } = optionsOf(`${name}_`, options);
+    const { value = 1 } = optionsOf(`${name}_`, options, 'value');
     if (op === addcmulOp) checkValue(`${name}_`, value, [this, tensor1, tensor2]);
     return dispatchOne(op, [this, tensor1, tensor2], { value }, this);
   });

@@ -178,7 +178,7 @@ export class SequentialLR extends LRScheduler {
 
   /** @throws ArgumentError unless all are schedules of the optimizer, with an ascending milestone between each two */
   constructor(optimizer: Optimizer, schedulers: readonly LRScheduler[], options: { milestones: readonly number[] } & ScheduleOptions) {
-    const { milestones, lastEpoch } = optionsOf('SequentialLR', options);
+    const { milestones, lastEpoch } = optionsOf('SequentialLR', options, 'milestones lastEpoch');
     super(optimizer, lastEpoch);
     checkSchedules('SequentialLR', schedulers, optimizer);
     if (!Array.isArray(milestones) || schedulers.length !== milestones.length + 1) {

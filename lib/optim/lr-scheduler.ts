@@ -125,7 +125,7 @@ export class LambdaLR extends LRScheduler {
   private readonly lambdas: ((epoch: number) => number)[];
 
   constructor(optimizer: Optimizer, options: { lrLambda: LrLambda } & ScheduleOptions) {
-    const { lrLambda, lastEpoch } = optionsOf('LambdaLR', options);
+    const { lrLambda, lastEpoch } = optionsOf('LambdaLR', options, 'lrLambda lastEpoch');
     super(optimizer, lastEpoch);
     this.lambdas = lambdasOf(optimizer, lrLambda);
     this.begin();
@@ -141,7 +141,7 @@ export class MultiplicativeLR extends LRScheduler {
   private readonly lambdas: ((epoch: number) => number)[];
 
   constructor(optimizer: Optimizer, options: { lrLambda: LrLambda } & ScheduleOptions) {
-    const { lrLambda, lastEpoch } = optionsOf('MultiplicativeLR', options);
+    const { lrLambda, lastEpoch } = optionsOf('MultiplicativeLR', options, 'lrLambda lastEpoch');
     super(optimizer, lastEpoch);
     this.lambdas = lambdasOf(optimizer, lrLambda);
     this.begin();
@@ -158,7 +158,7 @@ export class StepLR extends LRScheduler {
   readonly gamma: number;
 
   constructor(optimizer: Optimizer, options: { stepSize: number; gamma?: number } & ScheduleOptions) {
-    const { stepSize, gamma = 0.1, lastEpoch } = optionsOf('StepLR', options);
+    const { stepSize, gamma = 0.1, lastEpoch } = optionsOf('StepLR', options, 'stepSize gamma lastEpoch');
     super(optimizer, lastEpoch);
     checkNumber('StepLR', 'stepSize', stepSize, { from: 1, whole: true });
     checkNumber('StepLR', 'gamma', gamma);
@@ -179,7 +179,7 @@ export class MultiStepLR extends LRScheduler {
   readonly gamma: number;
 
   constructor(optimizer: Optimizer, options: { milestones: readonly number[]; gamma?: number } & ScheduleOptions) {
-    const { milestones, gamma = 0.1, lastEpoch } = optionsOf('MultiStepLR', options);
+    const { milestones, gamma = 0.1, lastEpoch } = optionsOf('MultiStepLR', options, 'milestones gamma lastEpoch');
     super(optimizer, lastEpoch);
     if (!Array.isArray(milestones)) throw unexpected('MultiStepLR', 'milestones', 'a list of steps', milestones);
     for (const each of milestones) checkNumber('MultiStepLR', 'each milestone', each, { from: 0, whole: true });
@@ -201,7 +201,7 @@ export class ConstantLR extends LRScheduler {
   readonly totalIters: number;
 
   constructor(optimizer: Optimizer, options: { factor?: number; totalIters?: number } & ScheduleOptions = {}) {
-    const { factor = 1 / 3, totalIters = 5, lastEpoch } = optionsOf('ConstantLR', options);
+    const { factor = 1 / 3, totalIters = 5, lastEpoch } = optionsOf('ConstantLR', options, 'factor totalIters lastEpoch');
     super(optimizer, lastEpoch);
     checkNumber('ConstantLR', 'factor', factor, { from: 0, to: 1 });
     checkNumber('ConstantLR', 'totalIters', totalIters, { from: 0, whole: true });
@@ -232,7 +232,7 @@ export class LinearLR extends LRScheduler {
   readonly totalIters: number;
 
   constructor(optimizer: Optimizer, options: LinearOptions = {}) {
-    const { startFactor = 1 / 3, endFactor = 1, totalIters = 5, lastEpoch } = optionsOf('LinearLR', options);
+    const { startFactor = 1 / 3, endFactor = 1, totalIters = 5, lastEpoch } = optionsOf('LinearLR', options, 'startFactor endFactor totalIters lastEpoch');
     super(optimizer, lastEpoch);
     checkNumber('LinearLR', 'startFactor', startFactor, { above: 0, to: 1 });
     checkNumber('LinearLR', 'endFactor', endFactor, { from: 0, to: 1 });
@@ -256,7 +256,7 @@ export class ExponentialLR extends LRScheduler {
   readonly gamma: number;
 
   constructor(optimizer: Optimizer, options: { gamma: number } & ScheduleOptions) {
-    const { gamma, lastEpoch } = optionsOf('ExponentialLR', options);
+    const { gamma, lastEpoch } = optionsOf('ExponentialLR', options, 'gamma lastEpoch');
     super(optimizer, lastEpoch);
     checkNumber('ExponentialLR', 'gamma', gamma);
     this.gamma = gamma;
@@ -274,7 +274,7 @@ export class PolynomialLR extends LRScheduler {
   readonly power: number;
 
   constructor(optimizer: Optimizer, options: { totalIters?: number; power?: number } & ScheduleOptions = {}) {
-    const { totalIters = 5, power = 1, lastEpoch } = optionsOf('PolynomialLR', options);
+    const { totalIters = 5, power = 1, lastEpoch } = optionsOf('PolynomialLR', options, 'totalIters power lastEpoch');
     super(optimizer, lastEpoch);
     checkNumber('PolynomialLR', 'totalIters', totalIters, { from: 0, whole: true });
     checkNumber('PolynomialLR', 'power', power, { from: 0 });
@@ -296,7 +296,7 @@ export class CosineAnnealingLR extends LRScheduler {
   readonly etaMin: number;
 
   constructor(optimizer: Optimizer, options: { TMax: number; etaMin?: number } & ScheduleOptions) {
-    const { TMax, etaMin = 0, lastEpoch } = optionsOf('CosineAnnealingLR', options);
+    const { TMax, etaMin = 0, lastEpoch } = optionsOf('CosineAnnealingLR', options, 'TMax etaMin lastEpoch');
     super(optimizer, lastEpoch);
     checkNumber('CosineAnnealingLR', 'TMax', TMax, { from: 1, whole: true });
     checkNumber('CosineAnnealingLR', 'etaMin', etaMin);
@@ -324,7 +324,7 @@ export class CosineAnnealingWarmRestarts extends LRScheduler {
   readonly etaMin: number;
 
   constructor(optimizer: Optimizer, options: { T0: number; TMult?: number; etaMin?: number } & ScheduleOptions) {
-    const { T0, TMult = 1, etaMin = 0, lastEpoch } = optionsOf('CosineAnnealingWarmRestarts', options);
+    const { T0, TMult = 1, etaMin = 0, lastEpoch } = optionsOf('CosineAnnealingWarmRestarts', options, 'T0 TMult etaMin lastEpoch');
     super(optimizer, lastEpoch);
     checkNumber('CosineAnnealingWarmRestarts', 'T0', T0, { from: 1, whole: true });
     checkNumber('CosineAnnealingWarmRestarts', 'TMult', TMult, { from: 1, whole: true });

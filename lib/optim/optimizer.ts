@@ -103,7 +103,7 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
 
   /** Drops all gradients, or sets them to zero. */
   zeroGrad(options: { setToNone?: boolean } = {}): void {
-    const { setToNone = true } = optionsOf(`${this.constructor.name}.zeroGrad`, options);
+    const { setToNone = true } = optionsOf(`${this.constructor.name}.zeroGrad`, options, 'setToNone');
     for (const group of this.paramGroups) {
       for (const p of group.params) {
         if (setToNone) setGrad(p, null);

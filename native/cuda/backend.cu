@@ -1,16 +1,12 @@
 // The CUDA backend: fills the struct of include/backend.h over the runtime API (linked statically, so that a machine without
 // a driver can load this library and be told so).
-//
-// The device is made current once per thread and device change. Devices that nobody uses get no context.
 #include "../include/backend.h"
 
-#include <atomic>
-#include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <new>
 
 #include "cublaslt.h"
+#include "devices.h"
 #include "stream.h"
 
 namespace shardwise::cuda {
@@ -20,114 +16,8 @@ extern const int32_t kNumKernels;
 
 namespace {
 
-constexpr int kMaxDevices = 64;
 constexpr int64_t kMinScratch = int64_t(4) << 20;
 constexpr int64_t kKeepScratch = int64_t(64) << 20;  // larger scratch is given back when the stream is synchronised
-
-#define SW_TRY(error, expression)                                                 \
-  do {                                                                            \
-    const cudaError_t sw_code = (expression);                                     \
-    if (sw_code != cudaSuccess) return cuda_failure(error, sw_code, #expression); \
-  } while (0)
-
-// ---- devices ----------------------------------------------------------------------------------------------------------
-
-struct Devices {
-  int32_t count = 0;
-  char reason[256] = {0};  // why there are none
-};
-
-const Devices& devices() {
-  static const Devices found = [] {
-    Devices d;
-    int count = 0;
-    const cudaError_t code = cudaGetDeviceCount(&count);
-    if (code == cudaSuccess && count > 0) {
-      d.count = count < kMaxDevices ? count : kMaxDevices;
-      return d;
-    }
-    cudaGetLastError();
-    int driver = 0;
-    if (code == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0) {
-      snprintf(d.reason, sizeof d.reason, "the NVIDIA driver is too old: it supports CUDA %d.%d, this build needs %d.%d",
-               driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
-    } else if (code == cudaErrorInsufficientDriver) {
-      snprintf(d.reason, sizeof d.reason, "no NVIDIA driver was found");
-    } else {
-      snprintf(d.reason, sizeof d.reason, "no CUDA device: %s",
-               code == cudaSuccess ? "the driver lists none" : cudaGetErrorString(code));
-    }
-    return d;
-  }();
-  return found;
-}
-
-thread_local int32_t current_device = -1;
-std::atomic<int32_t> last_device{0};
-std::atomic<bool> has_context[kMaxDevices];
-
-Status use_device(int32_t device, ErrorText* error) {
-  if (device == current_device) return kOk;
-  if (device < 0 || device >= devices().count)
-    return fail(error, Code::Device, "cuda:%d does not exist: %s", device,
-                devices().count == 0 ? devices().reason : "the index is out of range");
-  SW_TRY(error, cudaSetDevice(device));
-  current_device = device;
-  last_device.store(device, std::memory_order_relaxed);
-  has_context[device].store(true, std::memory_order_relaxed);
-  return kOk;
-}
-
-const DeviceFacts* device_facts(int32_t device) {
-  static DeviceFacts facts[kMaxDevices];
-  static std::once_flag once[kMaxDevices];
-  std::call_once(once[device], [device] {
-    const auto read = [device](cudaDeviceAttr attribute) {
-      int value = 0;
-      cudaDeviceGetAttribute(&value, attribute, device);
-      return value;
-    };
-    DeviceFacts& f = facts[device];
-    f.num_sms = read(cudaDevAttrMultiProcessorCount);
-    f.major = read(cudaDevAttrComputeCapabilityMajor);
-    f.minor = read(cudaDevAttrComputeCapabilityMinor);
-    f.max_shared_per_block = read(cudaDevAttrMaxSharedMemoryPerBlockOptin);
-    f.max_threads_per_sm = read(cudaDevAttrMaxThreadsPerMultiProcessor);
-    f.l2_bytes = read(cudaDevAttrL2CacheSize);
-  });
-  return &facts[device];
-}
-
-int32_t device_count() { return devices().count; }
-
-// free_bytes is -1 as long as this process has not used the device: asking would create a context on it.
-Status device_info(int32_t device, DeviceInfo* info, ErrorText* error) {
-  if (device < 0 || device >= devices().count)
-    return fail(error, Code::Device, "cuda:%d does not exist: %s", device,
-                devices().count == 0 ? devices().reason : "the index is out of range");
-  cudaDeviceProp properties;
-  SW_TRY(error, cudaGetDeviceProperties(&properties, device));
-  int driver = 0;
-  cudaDriverGetVersion(&driver);
-  memset(info, 0, sizeof *info);
-  snprintf(info->name, sizeof info->name, "%.127s", properties.name);
-  snprintf(info->detail, sizeof info->detail, "compute capability %d.%d, driver for CUDA %d.%d, built with %d.%d, %.0f MiB of L2",
-           properties.major, properties.minor, driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
-           CUDART_VERSION % 1000 / 10, properties.l2CacheSize / 1048576.0);
-  info->total_bytes = static_cast<int64_t>(properties.totalGlobalMem);
-  info->free_bytes = -1;
-  info->major = properties.major;
-  info->minor = properties.minor;
-  info->num_cores = properties.multiProcessorCount;
-  if (has_context[device].load(std::memory_order_relaxed)) {
-    const Status status = use_device(device, error);
-    if (!status.ok()) return status;
-    size_t free_bytes = 0, total_bytes = 0;
-    SW_TRY(error, cudaMemGetInfo(&free_bytes, &total_bytes));
-    info->free_bytes = static_cast<int64_t>(free_bytes);
-  }
-  return kOk;
-}
 
 // ---- memory -----------------------------------------------------------------------------------------------------------
 
@@ -143,10 +33,8 @@ void release(int32_t device, void* pointer, int64_t) {
 }
 
 Status host_allocate(int64_t bytes, void** out, ErrorText* error) {
-  if (current_device < 0) {
-    const Status status = use_device(last_device.load(std::memory_order_relaxed), error);
-    if (!status.ok()) return status;
-  }
+  const Status status = use_any_device(error);
+  if (!status.ok()) return status;
   SW_TRY(error, cudaHostAlloc(out, static_cast<size_t>(bytes), cudaHostAllocPortable));
   return kOk;
 }

@@ -1,6 +1,25 @@
 /** Dtypes and options that ops refuse, as PyTorch does, instead of making something of them. */
 import assert from 'node:assert/strict';
-import { bool, float16, heaviside, hsplit, int64, nn, ones, randn, rsub, ShardwiseError, type Tensor, tensor, vsplit, zeros } from '../../lib/index.js';
+import {
+  ArgumentError,
+  bool,
+  float16,
+  float64,
+  heaviside,
+  hsplit,
+  int64,
+  nn,
+  ones,
+  optim,
+  randn,
+  rsub,
+  ShardwiseError,
+  type Tensor,
+  tensor,
+  trilIndices,
+  vsplit,
+  zeros,
+} from '../../lib/index.js';
 
 const { functional: F } = nn;
 const ints = (...values: number[]): Tensor => tensor(values, { dtype: int64 });
@@ -45,10 +64,58 @@ describe('options', () => {
     }
   });
 
+  it('of other names are refused, by functions, layers and optimizers', () => {
+    const x = ones([2, 3]);
+    const misspelt = [
+      () => F.gelu(x, { aproximate: 'tanh' } as never),
+      () => x.sum(0, { keepDim: true } as never),
+      () => x.clamp({ minimum: 1 } as never),
+      () => new nn.Linear(2, 3, { bais: false } as never),
+      () => new nn.LayerNorm(3, { epsilon: 1 } as never),
+      () => F.crossEntropy(x, ints(0, 1), { labelsmoothing: 0.1 } as never),
+      () => new optim.SGD([ones([1]).requiresGrad_()], { learningRate: 1 } as never),
+    ];
+    for (const fn of misspelt) assert.throws(fn, /there is no option/);
+  });
+
+  it('may come where a dim may, as keyword arguments in PyTorch', () => {
+    const x = tensor([
+      [3, 1],
+      [2, 4],
+    ]);
+    assert.equal(x.sum({ dtype: float64 }).dtype, float64);
+    assert.deepEqual(x.sum({ keepdim: true }).shape, [1, 1]);
+    assert.equal(x.var({ correction: 0 }).item(), 1.25);
+    assert.deepEqual(x.argmax({ keepdim: true }).tolist(), [[3]]);
+    assert.deepEqual(x.sort({ descending: true }).values.tolist(), [
+      [3, 1],
+      [4, 2],
+    ]);
+    assert.deepEqual(x.topk(1, { largest: false }).values.tolist(), [[1], [2]]);
+  });
+
   it('of one kind are refused among others', () => {
     assert.throws(() => ones([2]).norm('nuc' as never), /expected p to be a number or 'fro'/);
     assert.throws(() => ones([2]).quantile(0.5, 0, { interpolation: 'x' as never }), /expected interpolation to be one of/);
     assert.throws(() => ones([2]).fill_(ones([2])), /Use copy_/);
+  });
+});
+
+describe('results without end', () => {
+  it('are refused before they fill the memory', () => {
+    const endless = [() => trilIndices(1e9, 1e9), () => ones([1e9, 0]).unbind(), () => ones([1e9, 0]).split(1), () => ones([1e9, 0]).tolist(), () => ones([2]).tensorSplit(1e9)];
+    for (const fn of endless) assert.throws(fn, ArgumentError);
+    assert.equal(String(zeros([1e9, 0])), 'tensor([], size=[1000000000, 0])');
+  });
+});
+
+describe('batchNorm of low precision', () => {
+  it('computes in float32', () => {
+    const x = randn([64, 2]).mul(2).add(300);
+    const expected = F.batchNorm(x.to(float16).float(), null, null, { training: true });
+    const given = F.batchNorm(x.to(float16), null, null, { training: true });
+    assert.equal(given.dtype, float16);
+    assert.ok(given.float().allclose(expected, { atol: 2e-3, rtol: 1e-3 }));
   });
 });
 

@@ -11,6 +11,7 @@ kernels="copy fill foreach gather index_add index_keys index_put nonzero optimiz
 {
   for k in $kernels; do echo "$here/../kernels/$k.cu"; done
   echo "$here/../backend.cu"
+  echo "$here/../devices.cu"
   for t in "$here"/selftest_a*.cu; do echo "$t"; done
 } | xargs -P "$(nproc)" -I{} sh -c 'nvcc -std=c++17 -O3 -gencode arch=compute_'"$arch"',code=sm_'"$arch"' -lineinfo -c "$1" -o "$2/$(basename "$1" .cu).o"' _ {} "$objects"
 nvcc -gencode arch=compute_"$arch",code=sm_"$arch" "$objects"/*.o -o "$output"

@@ -3,7 +3,7 @@
 //
 // Build (from native/cuda; all kernels, because kernel_table.cu names them all) and run:
 //   nvcc -std=c++17 -O3 --threads=0 -gencode arch=compute_90a,code=sm_90a -o /tmp/selftest_b
-//     backend.cu kernel_table.cu kernels/*.cu cublaslt.cc selftest/selftest_b*.cu -ldl && /tmp/selftest_b
+//     backend.cu devices.cu kernel_table.cu kernels/*.cu cublaslt.cc selftest/selftest_b*.cu -ldl && /tmp/selftest_b
 // Arguments: `quick` for small shapes only, `time` for timings only, and any of softmax norms entropy matmul attention.
 #include "selftest_b.h"
 
