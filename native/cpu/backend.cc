@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "isa.h"
+#include "launch_together.h"
 #include "parallel_for.h"
 
 namespace shardwise::cpu {
@@ -163,7 +164,7 @@ constexpr Backend kBackend = {
     host_allocate,   host_release,   stream_create, stream_destroy,
     stream_query,    stream_synchronize, stream_on_complete, event_create, event_destroy,
     event_record,    event_wait,     event_synchronize, event_query,
-    event_elapsed_ms, look_at,       launch,       copy,
+    event_elapsed_ms, look_at,       launch,       launch_together, copy,
 };
 
 }  // namespace

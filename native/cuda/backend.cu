@@ -287,7 +287,7 @@ extern "C" __attribute__((visibility("default"))) const shardwise::Backend* shar
       allocate, release, host_allocate, host_release,
       stream_create, stream_destroy, stream_query, stream_synchronize, stream_on_complete,
       event_create, event_destroy, event_record, event_wait, event_synchronize, event_query, event_elapsed_ms,
-      look_at, launch, copy,
+      look_at, launch, nullptr, copy,
       // clang-format on
   };
   return &backend;

@@ -5,7 +5,7 @@
 
 namespace shardwise {
 
-constexpr uint32_t kBackendAbi = 3;
+constexpr uint32_t kBackendAbi = 4;
 
 struct DeviceInfo {
   char name[128];
@@ -70,6 +70,9 @@ struct Backend {
 
   // In stream order. `launch` runs kernels[call.kernel] or says why it cannot.
   Status (*launch)(const KernelCall& call);
+  // Of calls that follow one another, runs as many from the first on as are faster together, and returns how many: none fails. 0 where
+  // none are. Null where it makes no difference.
+  int32_t (*launch_together)(const KernelCall* const* calls, int32_t count);
   Status (*copy)(void* stream, void* destination, const void* source, int64_t bytes, CopyKind kind, ErrorText* error);
 };
 

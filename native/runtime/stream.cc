@@ -1,5 +1,6 @@
 #include "stream.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -32,6 +33,16 @@ inline void pause_or_yield(int spins) {
 }
 
 enum class Kind : int32_t { Kernel, Function, Wrap };
+
+constexpr int64_t kLarge = 1 << 15;  // elements; below, a command is over before another is looked at
+constexpr int32_t kMostTogether = 8;
+
+// A kernel reads a whole parameter struct; the words that were not given are 0.
+void give_all_params(KernelCall& call, double (&params)[kMinParams]) {
+  if (call.num_params >= kMinParams) return;
+  std::memcpy(params, call.params, call.num_params * sizeof(double));
+  call.params = params;
+}
 }  // namespace
 
 struct Stream::Record {
@@ -241,18 +252,51 @@ void Stream::loop() {
       }
     }
     auto* record = reinterpret_cast<Record*>(ring_.get() + tail % kRingBytes);
-    const int64_t bytes = record->bytes;
-    const bool wrap = record->kind == Kind::Wrap;
-    if (!wrap) process(record);
-    tail_.store(tail + bytes, std::memory_order_release);
-    if (wrap) continue;
-    completed_.store(completed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    if (record->kind == Kind::Wrap) {
+      tail_.store(tail + record->bytes, std::memory_order_release);
+      continue;
+    }
+    const Worked worked = work_off(record);
+    tail_.store(tail + worked.bytes, std::memory_order_release);
+    completed_.store(completed_.load(std::memory_order_relaxed) + worked.records, std::memory_order_release);
     AsymmetricFence::light();
     if (waiters_.load(std::memory_order_relaxed) > 0) {
       std::lock_guard<std::mutex> lock(mutex_);
       done_.notify_all();
     }
   }
+}
+
+Stream::Worked Stream::work_off(Record* first) {
+  if (first->kind == Kind::Kernel && backend_->launch_together && first->call.num_outputs == 1 && first->call.output(0).numel >= kLarge &&
+      !skips(nullptr)) {
+    const Worked together = work_off_together(first);
+    if (together.records > 0) return together;
+  }
+  process(first);
+  return {1, first->bytes};
+}
+
+// What is queued behind a large command may be faster together with it.
+Stream::Worked Stream::work_off_together(Record* first) {
+  auto* const start = reinterpret_cast<char*>(first);
+  const auto queued = static_cast<int64_t>(head_.load(std::memory_order_acquire) - tail_.load(std::memory_order_relaxed));
+  const int64_t reach = std::min(queued, kRingBytes - (start - ring_.get()));
+  KernelCall calls[kMostTogether];
+  const KernelCall* list[kMostTogether];
+  double params[kMostTogether][kMinParams] = {};
+  int64_t ends[kMostTogether];
+  int32_t count = 0;
+  for (int64_t at = 0; at < reach && count < kMostTogether; count++) {
+    const auto* record = reinterpret_cast<const Record*>(start + at);
+    if (record->kind != Kind::Kernel) break;
+    calls[count] = record->call;
+    give_all_params(calls[count], params[count]);
+    list[count] = &calls[count];
+    ends[count] = at += record->bytes;
+  }
+  const int32_t ran = count > 1 ? backend_->launch_together(list, count) : 0;
+  return ran > 0 ? Worked{ran, ends[ran - 1]} : Worked{0, 0};
 }
 
 void Stream::process(Record* record) {
@@ -262,12 +306,8 @@ void Stream::process(Record* record) {
     return;
   }
   if (skips(nullptr)) return;  // its results would be wrong; the next synchronisation reports why
-  // A kernel reads a whole parameter struct; the words that were not given are 0.
   double params[kMinParams] = {};
-  if (record->call.num_params < kMinParams) {
-    std::memcpy(params, record->call.params, record->call.num_params * sizeof(double));
-    record->call.params = params;
-  }
+  give_all_params(record->call, params);
   ErrorText text;
   record->call.error = &text;
   const Status status = backend_->launch(record->call);

@@ -98,6 +98,12 @@ class Stream {
   void start();
   void loop();
   void process(Record* record);
+  struct Worked {
+    int32_t records;
+    int64_t bytes;
+  };
+  Worked work_off(Record* first);
+  Worked work_off_together(Record* first);
   Status give_scratch(int64_t bytes, void** out, ErrorText* error);
 
   static constexpr int64_t kRingBytes = 4 << 20;

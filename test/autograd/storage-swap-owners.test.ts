@@ -194,7 +194,7 @@ describe('memory after a swap', () => {
     for (const t of [loss, w.grad as Tensor, w]) t.dispose();
     w.grad = null;
     memory.collect();
-    assert.equal(allocated(), before);
+    assert.ok(allocated() <= before, `${allocated()} bytes, ${before} before`); // garbage of other tests may go meanwhile
   });
 
   it('of a gradient is held by it', () => {
@@ -210,7 +210,7 @@ describe('memory after a swap', () => {
     w.grad = null;
     w.dispose();
     memory.collect();
-    assert.equal(allocated(), before);
+    assert.ok(allocated() <= before, `${allocated()} bytes, ${before} before`);
   });
 
   it('of a module goes when the module is converted', () => {
