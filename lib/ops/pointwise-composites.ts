@@ -163,26 +163,26 @@ export function xlogy(input: TensorLike, other: Tensor): Tensor {
 defineComposite('xlogy', xlogy, { inPlace: true, samples: () => [[sampleTensor([3, 4]), sampleTensor([4], { seed: 7, low: 0.3, high: 2 })]] });
 
 /**
- * The larger of two elements; a number wins over NaN. Shapes: broadcast. Dtypes: promoted. Gradient: both, halved on ties.
+ * The larger of two elements; a number wins over NaN. Shapes: broadcast. Dtypes: promoted. Gradient: both, on ties the first.
  *
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
  * @see PyTorch `torch.fmax`
  */
 export function fmax(input: Tensor, other: Tensor): Tensor {
   requirePair(input, other, 'fmax');
-  return where(other.isnan(), input, where(input.isnan(), other, maximum(input, other)));
+  return where(input.ge(other).logicalOr(other.isnan()), input, other);
 }
 defineComposite('fmax', fmax, { samples: two });
 
 /**
- * The smaller of two elements; a number wins over NaN. Shapes: broadcast. Dtypes: promoted. Gradient: both, halved on ties.
+ * The smaller of two elements; a number wins over NaN. Shapes: broadcast. Dtypes: promoted. Gradient: both, on ties the first.
  *
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
  * @see PyTorch `torch.fmin`
  */
 export function fmin(input: Tensor, other: Tensor): Tensor {
   requirePair(input, other, 'fmin');
-  return where(other.isnan(), input, where(input.isnan(), other, minimum(input, other)));
+  return where(input.le(other).logicalOr(other.isnan()), input, other);
 }
 defineComposite('fmin', fmin, { samples: two });
 

@@ -47,6 +47,12 @@ defineComposite('kthvalue', kthvalue, {
   ],
 });
 
+/** A value of the tensor whose gradient goes to all elements that equal it, in equal parts. */
+function sharedByTies(input: Tensor, value: Tensor): Tensor {
+  const hits = input.detach().eq(value).logicalOr(input.detach().isnan().logicalAnd(value.isnan()));
+  return where(hits, input, Number.NEGATIVE_INFINITY).amax(); // whose gradient its ties share
+}
+
 /**
  * The middle element (of two, the lower one) of all, or with `dim` along it with its index. NaN wins. Shapes: `[]`, or as {@link kthvalue}. Dtypes: all,
  * kept; index int64. Gradient: values.
@@ -60,7 +66,7 @@ export function median(input: Tensor, dim: number, options?: { keepdim?: boolean
 export function median(input: Tensor, dim?: number, options: { keepdim?: boolean } = {}): Tensor | ValuesAndIndices {
   requireTensor(input, 'median');
   const { keepdim = false } = optionsOf('median', options, 'keepdim');
-  if (dim === undefined) return middle(input.reshape(-1), 0, false).values;
+  if (dim === undefined) return input.requiresGrad ? sharedByTies(input, middle(input.detach().reshape(-1), 0, false).values) : middle(input.reshape(-1), 0, false).values;
   return middle(input, wrapDim(dim, input.ndim, 'median'), keepdim);
 }
 defineComposite('median', median, { samples: () => [[matrix()], [matrix(), 1], [sampleTensor([4, 2]), 0, { keepdim: true }]] });

@@ -122,7 +122,7 @@ const clampOp: Op<Bounds> = definePointwise<Bounds>('clamp', 1, {
  * Each element moved into `[min, max]` (max, if that is less); either bound may be left out. Bounds are numbers, or tensors that broadcast.
  *
  * Shapes: as the input, or broadcast. Dtypes: all; kept with two plain bounds and for floating ones, else promoted. Gradient: yes, 0 outside; of tensors as
- * bounds too, halved on ties.
+ * bounds too, where an element is beyond them.
  *
  * @throws ArgumentError if both are left out, or are neither number nor tensor; ShapeError, DeviceError for tensors that do not meet
  * @see PyTorch `torch.clamp`
@@ -130,6 +130,13 @@ const clampOp: Op<Bounds> = definePointwise<Bounds>('clamp', 1, {
 export function clamp(input: Tensor, bounds: { min?: TensorLike | null; max?: TensorLike | null }): Tensor {
   requireTensor(input, 'clamp');
   return clampInto(input, bounds, 'clamp', null);
+}
+
+/** The gradient of an element that equals its bound is the element's alone; `maximum` would share it. */
+function boundedBy(input: Tensor, limit: TensorLike, side: 'maximum' | 'minimum'): Tensor {
+  if (!(limit instanceof Tensor) || !(input.requiresGrad || limit.requiresGrad)) return input[side](limit);
+  const within = side === 'maximum' ? input.ge(limit) : input.le(limit);
+  return where(within.logicalOr(input.isnan()), input, limit);
 }
 
 function clampInto(input: Tensor, bounds: { min?: TensorLike | null; max?: TensorLike | null }, op: string, into: Tensor | null): Tensor {
@@ -142,8 +149,8 @@ function clampInto(input: Tensor, bounds: { min?: TensorLike | null; max?: Tenso
   if (min instanceof Tensor || max instanceof Tensor || typeof min === 'bigint' || typeof max === 'bigint' || promotes) {
     // The gradient reads what is about to be overwritten.
     const given = into?.requiresGrad ? input.clone() : input;
-    const raised = min === null ? given : given.maximum(min);
-    const bounded = max === null ? raised : raised.minimum(max);
+    const raised = min === null ? given : boundedBy(given, min, 'maximum');
+    const bounded = max === null ? raised : boundedBy(raised, max, 'minimum');
     return into === null ? bounded : writeBack(op, into, bounded);
   }
   for (const bound of [min, max])

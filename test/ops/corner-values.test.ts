@@ -9,6 +9,8 @@ import {
   flip,
   float32,
   float64,
+  fmax,
+  fmin,
   gather,
   histc,
   hypot,
@@ -350,6 +352,16 @@ describe('gradients at the places where formulas meet', () => {
     const logits = tensor([0, 0]).requiresGrad_();
     const [g] = autograd.grad(F.binaryCrossEntropyWithLogits(logits, tensor([0, 1]), { reduction: 'sum' }), logits);
     assert.deepEqual(g?.tolist(), [0.5, -0.5]);
+  });
+
+  it('are shared, or given to one, at ties as in PyTorch', () => {
+    const share = (gradient((x) => x.median(), [1, 2, 2, 3, 2]) as number[]).map((g) => Math.round(g * 3));
+    assert.deepEqual(share, [0, 1, 1, 0, 1]);
+    const [a, b] = [tensor([1, 2]).requiresGrad_(), tensor([1, 1]).requiresGrad_()];
+    for (const fn of [() => a.clamp({ min: b }), () => fmax(a, b), () => fmin(b.mul(0).add(a), b.add(1))]) {
+      const [ga] = autograd.grad(fn().sum(), [a, b], { allowUnused: true });
+      assert.deepEqual(ga?.tolist(), [1, 1]);
+    }
   });
 
   it('are finite where one of the sides is infinite', () => {
