@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "parallel_for.h"
+#include "processors.h"
 #include "thread_priority.h"
 
 #if defined(__x86_64__)
@@ -43,7 +44,7 @@ class Pool {
   Pool() {
     // Of many processors one is left to JavaScript: a thread too many keeps all the others waiting for the one that cannot run.
     const char* wanted = std::getenv("SHARDWISE_NUM_THREADS");
-    const auto processors = static_cast<int>(std::thread::hardware_concurrency());
+    const int processors = usable_processors();
     const int count = std::clamp(wanted ? std::atoi(wanted) : processors >= kMany ? processors - 1 : processors, 1, 256);
     threads_ = count;
     yields_ = count >= processors;
