@@ -26,10 +26,11 @@ void describe(Text& text, const Note& note) {
 
 void describe_title(Text& text, const Note& note) {
   text.add("%s", note.site.name);
-  if (note.peer >= 0)
+  if (note.peer >= 0) {
     text.add(" %s rank %d", note.print.kind == Kind::Receive ? "from" : "to", note.peer);
-  else
+  } else if (note.print.kind != Kind::None) {
     text.add(" (call %llu of the group)", static_cast<unsigned long long>(note.print.call));
+  }
 }
 
 }  // namespace shardwise::comm

@@ -14,7 +14,10 @@ Status HostGroup::join(std::shared_ptr<Region> region, int32_t rank, std::unique
   block.presence.store(Presence::Joined, std::memory_order_release);
   region->count_joined();
   out->reset(new HostGroup(std::move(region), rank));
-  return kOk;
+  if (!(*out)->region_->shared()) return kOk;
+  const Status complete = (*out)->wait_for_all(error);
+  if (!complete.ok()) out->reset();
+  return complete;
 }
 
 // Ranks that share processors only keep each other from coming by looking for them.

@@ -28,7 +28,8 @@ constexpr int64_t kDefaultTimeoutMs = 30 * 60'000;
 
 class HostGroup {
  public:
-  // Waits for nobody. The other ranks are waited for by the first call.
+  // Processes wait for each other here, as long as the segment's options say: a group that begins is complete. Ranks of one
+  // process do not, so that one thread may join several.
   static Status join(std::shared_ptr<Region> region, int32_t rank, std::unique_ptr<HostGroup>* out, ErrorText* error);
   ~HostGroup();  // the rank leaves: those that wait for it fail
 
@@ -88,10 +89,12 @@ class HostGroup {
   Status agree_on_exchange(const int64_t* sends, const int64_t* receives, int64_t* longest, ErrorText* error);
 
   // meeting.cc
+  Status wait_for_all(ErrorText* error);
   Status meet(ErrorText* error);
   // Until the counter has come to the target. `peer` is waited for; -1: all that have not come to the meeting.
   Status wait(Counter& counter, uint32_t target, int32_t peer, ErrorText* error);
   uint64_t missing(int32_t peer);
+  uint64_t absent();                   // those that have not joined
   uint64_t find_lost(uint64_t ranks);  // those that have left or died
   Status report_lost(uint64_t ranks, ErrorText* error);
   Status time_out(uint64_t ranks, int64_t waited_ms, ErrorText* error);

@@ -121,7 +121,7 @@ struct Header {
   int64_t slot_bytes;
   int32_t size;
   ProcessId creator;
-  std::atomic<uint32_t> joined;
+  Counter joined;
 
   // All ranks meet here: the last to arrive moves the generation on.
   alignas(kAlign) std::atomic<uint32_t> arrived;

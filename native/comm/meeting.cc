@@ -38,6 +38,32 @@ Status HostGroup::meet(ErrorText* error) {
   return wait(shared.generation, target, -1, error);
 }
 
+Status HostGroup::wait_for_all(ErrorText* error) {
+  Counter& joined = header().joined;
+  const uint32_t all = static_cast<uint32_t>(size());
+  const uint64_t others = ~(uint64_t{1} << rank_);
+  note_.peer = -1;
+  snprintf(note_.site.name, sizeof note_.site.name, "join");
+  for (const int64_t begin = now_ns();;) {
+    const uint32_t seen = joined.value.load(std::memory_order_seq_cst);
+    if (seen == all) return kOk;
+    if (failed()) return failure(error);
+    const uint64_t lost = find_lost(others);
+    if (lost != 0 && joined.value.load(std::memory_order_seq_cst) != all) return report_lost(lost, error);
+    const int64_t waited = now_ns() - begin, left = region_->timeout_ms() * 1'000'000 - waited;
+    if (left <= 0) return time_out(absent(), waited / 1'000'000, error);
+    sleep_on(joined, seen, std::min(left, kLookNs), true);
+  }
+}
+
+uint64_t HostGroup::absent() {
+  uint64_t ranks = 0;
+  for (int32_t rank = 0; rank < size(); rank++) {
+    if (region_->rank(rank).presence.load(std::memory_order_acquire) == Presence::Absent) ranks |= uint64_t{1} << rank;
+  }
+  return ranks;
+}
+
 Status HostGroup::wait(Counter& counter, uint32_t target, int32_t peer, ErrorText* error) {
   if (spin_until(counter, target, header().failed, spin_ns_)) return kOk;
   const int64_t begin = now_ns();

@@ -78,6 +78,7 @@ Status Region::create(const SegmentOptions& options, std::shared_ptr<Region>* ou
   out->reset(new Region(base, options.size, planned, true));
   Region& region = **out;
   region.file_ = file;
+  region.timeout_ms_ = options.timeout_ms;
   memcpy(region.path_, path, sizeof region.path_);
   region.prepare();
   region.header().token = options.token;
@@ -116,20 +117,23 @@ Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* ou
   }
   out->reset(new Region(base, options.size, planned, true));
   (*out)->file_ = file;
+  (*out)->timeout_ms_ = options.timeout_ms;
   memcpy((*out)->path_, path, sizeof path);
   return kOk;
 }
 
 void Region::count_joined() {
+  Counter& joined = header().joined;
   // Nobody else will look for the name.
-  if (header().joined.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(size_) && file_ >= 0)
+  if (joined.value.fetch_add(1, std::memory_order_seq_cst) + 1 == static_cast<uint32_t>(size_) && file_ >= 0)
     unlink_segment(path_, file_);
+  wake(joined, shared_);
 }
 
 Region::~Region() {
   if (file_ >= 0) {
     // Without all ranks the group has failed: late ones shall not find it.
-    if (header().joined.load(std::memory_order_acquire) < static_cast<uint32_t>(size_)) unlink_segment(path_, file_);
+    if (header().joined.value.load(std::memory_order_acquire) < static_cast<uint32_t>(size_)) unlink_segment(path_, file_);
     close(file_);
   }
   munmap(base_, static_cast<size_t>(plan_.total));

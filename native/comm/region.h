@@ -41,6 +41,7 @@ class Region {
   int64_t slot_bytes() const { return plan_.slot_bytes; }
   int64_t piece_bytes() const { return plan_.piece_bytes; }
   bool shared() const { return shared_; }
+  int64_t timeout_ms() const { return timeout_ms_; }
 
   // Once for each rank, as it joins.
   void count_joined();
@@ -61,7 +62,8 @@ class Region {
   int32_t size_;
   Plan plan_;
   bool shared_;
-  int file_ = -1;  // while the segment may still have a name
+  int64_t timeout_ms_ = 0;  // to find each other
+  int file_ = -1;           // while the segment may still have a name
   char path_[128] = {};
 };
 
