@@ -21,6 +21,17 @@ void copy_text(const char* from, char* to, size_t size) {
   to[length] = 0;
 }
 
+Site site_of(const CallSite& call) {
+  Site site;
+  copy_text(call.name, site.name, sizeof site.name);
+  copy_text(call.where, site.where, sizeof site.where);
+  return site;
+}
+
+bool has_root(Kind kind) {
+  return kind == Kind::Broadcast || kind == Kind::Reduce || kind == Kind::Gather || kind == Kind::Scatter;
+}
+
 // `who`: "this rank", or its number where all ranks read the text.
 void describe_difference(Text& text, const Note& mine, const char* who, int32_t rank, const Note& other) {
   describe_title(text, mine);
@@ -35,10 +46,8 @@ void describe_difference(Text& text, const Note& mine, const char* who, int32_t 
 
 }  // namespace
 
-Status HostGroup::begin(Note& note, const CallSite& site, ErrorText* error) {
-  copy_text(site.name, note.site.name, sizeof note.site.name);
-  copy_text(site.where, note.site.where, sizeof note.site.where);
-  if (failed()) return refuse(site, error);
+Status HostGroup::begin(const Note& note, ErrorText* error) {
+  if (failed()) return refuse(note.site, error);
   note_ = note;
   own().note.write(note);
   own().in_call.store(1, std::memory_order_release);
@@ -47,24 +56,27 @@ Status HostGroup::begin(Note& note, const CallSite& site, ErrorText* error) {
 
 Status HostGroup::begin_collective(const Call& call, const CallSite& site, ErrorText* error) {
   Note note = {};
+  note.site = site_of(site);
   note.print = {call.kind, call.dtype, call.reduce, call.root, call.amount, 0, 0, calls_ + 1};
+  note.print.name = hash(note.site.name, strlen(note.site.name));
   note.peer = -1;
   note.amount = call.amount;
+  const int32_t lowest_root = has_root(call.kind) ? 0 : -1;
+  if (call.root < lowest_root || call.root >= size()) {
+    return fail(error, Code::Invalid, "%s: there is no rank %d", note.site.name, call.root);
+  }
+  if (call.amount < 0) return fail(error, Code::Invalid, "%s: a negative size", note.site.name);
   if (call.sizes != nullptr) {
-    note.print.sizes = hash(call.sizes, static_cast<size_t>(size()) * sizeof(int64_t));
     for (int32_t r = 0; r < size(); r++) {
-      if (call.sizes[r] < 0) return fail(error, Code::Invalid, "%s: a negative size for rank %d", site.name, r);
+      if (call.sizes[r] < 0) return fail(error, Code::Invalid, "%s: a negative size for rank %d", note.site.name, r);
       note.amount += call.sizes[r];
     }
-    if (call.kind != Kind::AllToAll)
+    if (call.kind != Kind::AllToAll) {  // there each rank has its own
       note.print.amount = note.amount;
-    else
-      note.print.sizes = 0;  // each rank has its own
+      note.print.sizes = hash(call.sizes, static_cast<size_t>(size()) * sizeof(int64_t));
+    }
   }
-  if (call.root < -1 || call.root >= size()) return fail(error, Code::Invalid, "%s: there is no rank %d", site.name, call.root);
-  if (call.amount < 0) return fail(error, Code::Invalid, "%s: a negative size", site.name);
-  if (site.name != nullptr) note.print.name = hash(site.name, strlen(site.name));
-  const Status begun = begin(note, site, error);
+  const Status begun = begin(note, error);
   if (!begun.ok()) return begun;
   calls_++;
   own().prints[calls_ % 2] = note.print;
@@ -72,15 +84,16 @@ Status HostGroup::begin_collective(const Call& call, const CallSite& site, Error
 }
 
 Status HostGroup::begin_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site, ErrorText* error) {
-  if (peer < 0 || peer >= size() || peer == rank_ || bytes < 0) {
-    return fail(error, Code::Invalid, "%s: rank %d of %d cannot exchange %lld bytes with rank %d", site.name, rank_, size(),
-                static_cast<long long>(bytes), peer);
-  }
   Note note = {};
+  note.site = site_of(site);
   note.print = {kind, -1, -1, -1, bytes, 0, 0, 0};
   note.amount = bytes;
   note.peer = peer;
-  return begin(note, site, error);
+  if (peer < 0 || peer >= size() || peer == rank_ || bytes < 0) {
+    return fail(error, Code::Invalid, "%s: rank %d of %d cannot exchange %lld bytes with rank %d", note.site.name, rank_, size(),
+                static_cast<long long>(bytes), peer);
+  }
+  return begin(note, error);
 }
 
 // Notes hold still meanwhile: no rank that sees a difference begins another call, and all see it.

@@ -1,4 +1,6 @@
 // How a group fails: the first cause is kept in the region and given to every call of every rank.
+#include <sched.h>
+
 #include "host_group.h"
 #include "text.h"
 
@@ -21,11 +23,12 @@ Status HostGroup::failure(ErrorText* error) {
   // Who writes the text may be stopped or killed just then.
   for (const int64_t until = now_ns() + 100'000'000; shared.failed.load(std::memory_order_acquire) != 2;) {
     if (now_ns() > until) return fail(error, Code::Device, "the group has failed in a rank that could not say why");
+    sched_yield();
   }
   return fail(error, static_cast<Code>(shared.failure_code), "%s", shared.failure_text);
 }
 
-Status HostGroup::refuse(const CallSite& site, ErrorText* error) {
+Status HostGroup::refuse(const Site& site, ErrorText* error) {
   ErrorText cause;
   Status status = refused_;
   if (status.ok())

@@ -8,6 +8,7 @@
 // An input may be the output's memory where it says so; otherwise they must not overlap. Sizes per rank are in the order of
 // ranks.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
@@ -62,7 +63,7 @@ class HostGroup {
   // From any thread, also while a call waits: the present and later calls of every rank fail with the reason.
   void abort(const char* reason);
   // How long a call waits for a rank that makes no progress.
-  void set_timeout(int64_t ms) { timeout_ms_.store(ms, std::memory_order_relaxed); }
+  void set_timeout(int64_t ms) { timeout_ms_.store(std::min(ms, kLongestTimeoutMs), std::memory_order_relaxed); }
 
  private:
   friend class Exchange;
@@ -84,7 +85,7 @@ class HostGroup {
   // agreement.cc
   Status begin_collective(const Call& call, const CallSite& site, ErrorText* error);
   Status begin_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site, ErrorText* error);
-  Status begin(Note& note, const CallSite& site, ErrorText* error);
+  Status begin(const Note& note, ErrorText* error);
   Status agree(ErrorText* error);  // all ranks have met: are their fingerprints the same?
   Status agree_on_exchange(const int64_t* sends, const int64_t* receives, int64_t* longest, ErrorText* error);
 
@@ -103,7 +104,7 @@ class HostGroup {
   bool failed() { return header().failed.load(std::memory_order_acquire) != 0; }
   Status fail_group(Code code, const char* text, ErrorText* error);
   Status failure(ErrorText* error);
-  Status refuse(const CallSite& site, ErrorText* error);  // a call of a group that has failed before
+  Status refuse(const Site& site, ErrorText* error);  // a call of a group that has failed before
   // A difference reads from each rank's own side; those that did not look at it get `for_all`.
   Status refuse_difference(const ErrorText& seen_here, const ErrorText& for_all, ErrorText* error);
   void wake_all();

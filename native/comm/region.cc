@@ -78,7 +78,7 @@ Status Region::create(const SegmentOptions& options, std::shared_ptr<Region>* ou
   out->reset(new Region(base, options.size, planned, true));
   Region& region = **out;
   region.file_ = file;
-  region.timeout_ms_ = options.timeout_ms;
+  region.timeout_ms_ = std::min(options.timeout_ms, kLongestTimeoutMs);
   memcpy(region.path_, path, sizeof region.path_);
   region.prepare();
   region.header().token = options.token;
@@ -87,7 +87,7 @@ Status Region::create(const SegmentOptions& options, std::shared_ptr<Region>* ou
 }
 
 Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* out, ErrorText* error) {
-  const int64_t deadline = now_ns() + options.timeout_ms * 1'000'000;
+  const int64_t deadline = now_ns() + std::min(options.timeout_ms, kLongestTimeoutMs) * 1'000'000;
   int file;
   char path[kSegmentPath];
   for (int64_t pause_us = 100; (file = find_segment(options.name, options.token, path)) < 0;
@@ -117,7 +117,7 @@ Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* ou
   }
   out->reset(new Region(base, options.size, planned, true));
   (*out)->file_ = file;
-  (*out)->timeout_ms_ = options.timeout_ms;
+  (*out)->timeout_ms_ = std::min(options.timeout_ms, kLongestTimeoutMs);
   memcpy((*out)->path_, path, sizeof path);
   return kOk;
 }

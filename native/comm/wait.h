@@ -27,6 +27,9 @@ void sleep_on(Counter& counter, uint32_t seen, int64_t nanoseconds, bool shared)
 // Looks for up to `nanoseconds` without giving the processor away; also ends when `stop` is not 0.
 bool spin_until(const Counter& counter, uint32_t target, const std::atomic<uint32_t>& stop, int64_t nanoseconds);
 
+// More would overflow as nanoseconds; three years.
+constexpr int64_t kLongestTimeoutMs = 100'000'000'000;
+
 int64_t now_ns();
 int32_t processors();  // that this process may use
 

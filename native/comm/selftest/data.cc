@@ -182,7 +182,11 @@ void test_borders(Ranks mode) {
       check_moves(group, 3 * bytes, static_cast<uint64_t>(bytes));
     }
   });
-  end_group(name_of(mode, "threads: chunk borders", "processes: chunk borders"));
+  run_ranks(mode, kMaxRanks, {.slot_bytes = 0}, [](HostGroup& group) {
+    check_reductions(group, DType::Int16, Reduce::Avg, 5000, 9);
+    check_moves(group, 700, 9);
+  });
+  end_group(name_of(mode, "threads: chunk borders, many ranks", "processes: chunk borders, many ranks"));
 }
 
 void test_messages(Ranks mode) {

@@ -106,31 +106,55 @@ void differing_messages(Ranks mode) {
   end_group(mode == Ranks::Threads ? "threads: messages that differ" : "processes: messages that differ");
 }
 
+// What no rank could mean is refused before the others hear of it, and the group goes on.
+void bad_arguments(Ranks mode) {
+  run_ranks(mode, 2, {}, [](HostGroup& group) {
+    ErrorText error;
+    char data[4] = {};
+    const int64_t sizes[] = {2, -2};
+    const Status refused[] = {
+        group.broadcast(data, data, 4, -1, kBroadcast, &error),  group.broadcast(data, data, 4, 2, kBroadcast, &error),
+        group.broadcast(data, data, -4, 0, kBroadcast, &error),  group.gather(data, data, sizes, 0, {"gather", ""}, &error),
+        group.send(data, 4, group.rank(), {"send", ""}, &error), group.receive(data, 4, 2, {nullptr, nullptr}, &error),
+    };
+    for (const Status& status : refused) CHECK(status.code == Code::Invalid, "a bad argument was taken");
+    const std::string longest(500, 'x');
+    for (int64_t ms : {INT64_MAX, int64_t{20'000}}) {
+      group.set_timeout(ms);
+      CHECK(group.barrier({longest.c_str(), longest.c_str()}, &error).ok(), "%s", error.text);
+    }
+  });
+  end_group(mode == Ranks::Threads ? "threads: bad arguments" : "processes: bad arguments");
+}
+
 }  // namespace
 
 void test_disagreement(Ranks mode) {
+  bad_arguments(mode);
   differing_calls(mode);
   differing_messages(mode);
 }
 
 void test_absence(Ranks mode) {
-  run_ranks(mode, 3, {}, [](HostGroup& group) {
+  Board* board = new_board();
+  run_ranks(mode, 3, {}, [board](HostGroup& group) {
     ErrorText error;
     CHECK(broadcast_bytes(group, 8, &error).ok(), "%s", error.text);
     group.set_timeout(300);
     const int64_t begin = now_ns();
-    if (group.rank() == 2) usleep(900'000);
+    if (group.rank() == 2) wait_for(board->done, 2);
     const Status status = reduce_floats(group, 12, &error);
     const double seconds = static_cast<double>(now_ns() - begin) * 1e-9;
     CHECK(status.code == Code::Device, "a rank that did not come was not missed");
     CHECK(contains(error, "rank 2 has not come, its last call was broadcast of 8 bytes from rank 0 at b.ts:3 (call 1)"), "%s",
           error.text);
-    if (group.rank() != 2) CHECK(seconds > 0.25 && seconds < 0.8, "the timeout of 0.3 s took %.2f s", seconds);
+    if (group.rank() != 2) CHECK(seconds > 0.29 && seconds < 5, "the timeout of 0.3 s took %.2f s", seconds);
+    board->done++;
   });
   run_ranks(mode, 2, {}, [](HostGroup& group) {  // each waits for the other's message
     ErrorText error;
     CHECK(group.barrier(kBarrier, &error).ok(), "%s", error.text);
-    group.set_timeout(200);
+    group.set_timeout(700);
     char data[4];
     const Status status = group.receive(data, 4, 1 - group.rank(), {"receive", "f.ts:6"}, &error);
     CHECK(!status.ok() && contains(error, "has not come, it is in receive of 4 bytes from rank") && contains(error, "f.ts:6"),
@@ -145,7 +169,7 @@ void test_absence(Ranks mode) {
     const int64_t begin = now_ns();
     const Status status = reduce_floats(group, 12, &error);
     CHECK(!status.ok() && contains(error, "rank 1 has left the group, its last call was barrier at c.ts:1"), "%s", error.text);
-    CHECK(now_ns() - begin < 1'000'000'000, "it took long to see that a rank has left");
+    CHECK(now_ns() - begin < 5'000'000'000, "it took long to see that a rank has left");
   });
   run_ranks(mode, 2, {}, [](HostGroup& group) {  // what was sent before outlives the sender
     ErrorText error;
@@ -172,7 +196,7 @@ void test_absence(Ranks mode) {
                                               : reduce_floats(group, 20, &error);
     if (other.joinable()) other.join();
     CHECK(status.code == Code::Closed && contains(error, "rank 3 aborted the group: the user has had enough"), "%s", error.text);
-    CHECK(now_ns() - begin < 1'000'000'000, "it took long to see the abort");
+    CHECK(now_ns() - begin < 5'000'000'000, "it took long to see the abort");
   });
   // Memory goes back to the caller while others may be in it; sanitizers look.
   for (int turn = 0; turn < 30; turn++) {

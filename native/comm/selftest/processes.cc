@@ -56,7 +56,7 @@ void kill_rank(int victim, int64_t count, useconds_t delay_us) {
     char part[64];
     snprintf(part, sizeof part, "rank %d has died (process ", victim);
     CHECK(status.code == Code::Device && contains(error, part) && contains(error, "all_reduce of "), "%s", error.text);
-    CHECK(now_ns() - began < 2'000'000'000, "it took long to see that a rank has died");
+    CHECK(now_ns() - began < 5'000'000'000, "it took long to see that a rank has died");
   });
 }
 
@@ -236,7 +236,7 @@ void rank_never_joins() {
   ErrorText error;
   CHECK(open_segment(name, 1, 2, 0, &region, &error, 100).ok(), "%s", error.text);
   CHECK(HostGroup::join(region, 0, &group, &error).code == Code::Device, "a group without its rank 1 began");
-  CHECK(contains(error, "join: rank 1 has not joined the group (timeout after 1"), "%s", error.text);
+  CHECK(contains(error, "join: rank 1 has not joined the group (timeout after "), "%s", error.text);
   region.reset();
   CHECK(segments_left() == 0, "%d segments are left", segments_left());
 }
