@@ -52,6 +52,7 @@ void HostGroup::abort(const char* reason) {
 
 void HostGroup::wake_all() {
   const bool shared = region_->shared();
+  wake(header().joined, shared);
   wake(header().generation, shared);
   for (int32_t from = 0; from < size(); from++) {
     for (int32_t to = 0; to < size(); to++) {

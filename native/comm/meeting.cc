@@ -10,6 +10,22 @@ namespace {
 // How often a waiting rank looks whether the others' processes still run.
 constexpr int64_t kLookNs = 100'000'000;
 
+// The time that a rank has waited. If all of a group was stopped and goes on (Ctrl-Z, a debugger), the pause does not count.
+class Patience {
+ public:
+  explicit Patience(int64_t limit_ms) : limit_(limit_ms * 1'000'000), last_(now_ns()) {}
+  int64_t left() {
+    const int64_t now = now_ns();
+    waited_ += std::min(now - last_, 2 * kLookNs);
+    last_ = now;
+    return limit_ - waited_;
+  }
+  int64_t waited_ms() const { return waited_ / 1'000'000; }
+
+ private:
+  int64_t limit_, last_, waited_ = 0;
+};
+
 bool contains(uint64_t ranks, int32_t rank) { return (ranks >> rank & 1) != 0; }
 
 void describe_last_call(Text& text, RankBlock& block) {
@@ -44,14 +60,14 @@ Status HostGroup::wait_for_all(ErrorText* error) {
   const uint64_t others = ~(uint64_t{1} << rank_);
   note_.peer = -1;
   snprintf(note_.site.name, sizeof note_.site.name, "join");
-  for (const int64_t begin = now_ns();;) {
+  for (Patience patience(region_->timeout_ms());;) {
     const uint32_t seen = joined.value.load(std::memory_order_seq_cst);
     if (seen == all) return kOk;
     if (failed()) return failure(error);
     const uint64_t lost = find_lost(others);
     if (lost != 0 && joined.value.load(std::memory_order_seq_cst) != all) return report_lost(lost, error);
-    const int64_t waited = now_ns() - begin, left = region_->timeout_ms() * 1'000'000 - waited;
-    if (left <= 0) return time_out(absent(), waited / 1'000'000, error);
+    const int64_t left = patience.left();
+    if (left <= 0) return time_out(absent(), patience.waited_ms(), error);
     sleep_on(joined, seen, std::min(left, kLookNs), true);
   }
 }
@@ -66,20 +82,17 @@ uint64_t HostGroup::absent() {
 
 Status HostGroup::wait(Counter& counter, uint32_t target, int32_t peer, ErrorText* error) {
   if (spin_until(counter, target, header().failed, spin_ns_)) return kOk;
-  const int64_t begin = now_ns();
-  int64_t next_look = begin + kLookNs;
+  Patience patience(timeout_ms_.load(std::memory_order_relaxed));
   for (;;) {
     // In this order: a rank that fails has come to the meetings before, and there the others must see the same as it.
     const bool has_failed = failed();
     const uint32_t seen = counter.value.load(std::memory_order_seq_cst);
     if (reached(seen, target)) return kOk;
     if (has_failed) return failure(error);
-
-    const int64_t now = now_ns(), deadline = begin + timeout_ms_.load(std::memory_order_relaxed) * 1'000'000;
-    if (now >= deadline) return time_out(missing(peer), (now - begin) / 1'000'000, error);
-    sleep_on(counter, seen, std::min(deadline, next_look) - now, region_->shared());
+    const int64_t left = patience.left();
+    if (left <= 0) return time_out(missing(peer), patience.waited_ms(), error);
+    sleep_on(counter, seen, std::min(left, kLookNs), region_->shared());
     if (reached(counter.value.load(std::memory_order_acquire), target)) return kOk;
-    next_look = now_ns() + kLookNs;
     const uint64_t lost = find_lost(missing(peer));
     // A rank may leave after it has done its part.
     if (lost != 0 && !reached(counter.value.load(std::memory_order_acquire), target)) return report_lost(lost, error);

@@ -87,7 +87,10 @@ Status create_segment(const char* name, uint64_t token, int64_t bytes, int* file
   if (*file < 0)
     return fail(error, Code::Invalid, "shared memory %s: this name and %d after it are in use", name, kSegmentNames - 1);
   int why = ftruncate(*file, bytes) == 0 ? 0 : errno;
-  if (why == 0) why = posix_fallocate(*file, 0, bytes);
+  if (why == 0) {
+    do why = posix_fallocate(*file, 0, bytes);
+    while (why == EINTR);
+  }
   if (why == 0) return kOk;
   unlink_segment(path, *file);
   close(*file);

@@ -56,6 +56,10 @@ void check_reductions(HostGroup& group, DType dtype, Reduce reduce, int64_t coun
   else
     CHECK(status.ok(), "reduce: %s", error.text);
 
+  Bytes both = in;
+  status = group.reduce(at(both), at(both), count, dtype, reduce, root, kSite, &error);
+  CHECK(both == (rank == root ? out : in), "reduce in place gives other bits: %s", error.text);
+
   // Cut at random places.
   std::mt19937_64 random(seed + 5);
   Sizes counts;

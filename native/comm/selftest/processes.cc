@@ -99,6 +99,31 @@ void stop_rank() {
   });
 }
 
+// All stop for longer than the timeout: nobody has missed anybody.
+void stop_all() {
+  Board* board = new_board();
+  const auto meanwhile = [&](const std::vector<int>& pids) {
+    wait_for(board->ready, 3);
+    for (int signal : {SIGSTOP, SIGCONT}) {
+      for (int pid : pids) kill(pid, signal);
+      usleep(1'500'000);
+    }
+    board->done++;
+  };
+  run_ranks(Ranks::Processes, 3, {.meanwhile = meanwhile}, [&](HostGroup& group) {
+    ErrorText error;
+    group.barrier({"barrier", ""}, nullptr);
+    group.set_timeout(1'000);
+    board->ready++;
+    for (int32_t ended = 0; ended == 0;) {
+      const int32_t seen = group.rank() == 0 ? board->done.load() : 0;
+      const Status status = group.all_reduce(&seen, &ended, 1, DType::Int32, Reduce::Max, kReduce, &error);
+      if (!CHECK(status.ok(), "%s", error.text)) return;
+      usleep(group.rank() == 1 ? 20'000 : 0);
+    }
+  });
+}
+
 void kill_all() {
   Board* board = new_board();
   const auto meanwhile = [&](const std::vector<int>& pids) {
@@ -258,6 +283,7 @@ void test_processes() {
   kill_all();
   end_group("processes: SIGKILL");
   stop_rank();
+  stop_all();
   end_group("processes: SIGSTOP");
 }
 
