@@ -29,6 +29,7 @@ const includeRules = [
   { folder: 'native/include/', may: ['include/'] },
   { folder: 'native/runtime/', may: ['include/', 'runtime/'] },
   { folder: 'native/addon/', may: ['include/', 'runtime/', 'addon/', 'generated/'] },
+  { folder: 'native/comm/', may: ['include/', 'comm/', 'cpu/convert.h'] },
   { folder: 'native/cpu/', may: ['include/', 'generated/', 'cpu/'] },
   { folder: 'native/cuda/primitives/', may: ['include/', 'cuda/primitives/', 'cuda/math.cuh', 'cuda/stream.h'] },
   { folder: 'native/cuda/', may: ['include/', 'generated/', 'cuda/'] },

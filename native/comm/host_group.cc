@@ -1,0 +1,32 @@
+#include "host_group.h"
+
+namespace shardwise::comm {
+
+Status HostGroup::join(std::shared_ptr<Region> region, int32_t rank, std::unique_ptr<HostGroup>* out, ErrorText* error) {
+  if (rank < 0 || rank >= region->size())
+    return fail(error, Code::Invalid, "rank %d is not of a group of %d", rank, region->size());
+  RankBlock& block = region->rank(rank);
+  // Only who finds no process there may write: a second claim leaves the first alone.
+  if (block.claimed.exchange(1, std::memory_order_acq_rel) != 0) {
+    return fail(error, Code::Invalid, "rank %d of the group is taken", rank);
+  }
+  block.process = this_process();
+  block.presence.store(Presence::Joined, std::memory_order_release);
+  region->count_joined();
+  out->reset(new HostGroup(std::move(region), rank));
+  if (!(*out)->region_->shared()) return kOk;
+  const Status complete = (*out)->wait_for_all(error);
+  if (!complete.ok()) out->reset();
+  return complete;
+}
+
+// Ranks that share processors only keep each other from coming by looking for them.
+HostGroup::HostGroup(std::shared_ptr<Region> region, int32_t rank)
+    : region_(std::move(region)), rank_(rank), spin_ns_(region_->size() <= processors() ? 20'000 : 0) {}
+
+HostGroup::~HostGroup() {
+  own().presence.store(Presence::Left, std::memory_order_release);
+  wake_all();
+}
+
+}  // namespace shardwise::comm

@@ -1,0 +1,135 @@
+// What the ranks of a group share, as it lies in memory: of one process, or of a segment that each process maps elsewhere.
+// Whatever a rank may read while another writes is atomic; the rest is written before a meeting of all ranks and read behind it.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "process.h"
+#include "wait.h"
+
+namespace shardwise::comm {
+
+constexpr int32_t kMaxRanks = 64;  // a set of ranks is a uint64_t
+constexpr int64_t kAlign = 64;     // a cache line
+constexpr int32_t kChannelPieces = 4;
+
+enum class Kind : int32_t {
+  None,
+  AllReduce,
+  Broadcast,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  Reduce,
+  Gather,
+  Scatter,
+  Barrier,
+  Send,
+  Receive,
+};
+
+// What the calls of all ranks must agree in. Without padding: compared as bytes.
+struct Fingerprint {
+  Kind kind;
+  int32_t dtype, reduce, root;  // -1: not of this call
+  int64_t amount;               // elements with a dtype, else bytes
+  uint64_t sizes;               // hash of what each rank gets or gives
+  uint64_t name;                // hash of the name that the caller gave
+  uint64_t call;                // counts the collectives of the group
+};
+static_assert(sizeof(Fingerprint) == 48);
+
+// Where a call stands in the caller's program.
+struct Site {
+  char name[40], where[120];
+};
+
+// A call as errors show it.
+struct Note {
+  Fingerprint print;
+  int64_t amount;  // the rank's own; the fingerprint's is 0 where ranks may differ
+  int32_t peer;
+  int32_t reserved;
+  Site site;
+};
+
+// A note of one rank that others may read at any time: taken again when it was changed meanwhile.
+class SharedNote {
+ public:
+  void write(const Note& note) {
+    uint64_t words[kWords];
+    memcpy(words, &note, sizeof note);
+    const uint32_t version = version_.load(std::memory_order_relaxed);
+    version_.store(version + 1, std::memory_order_relaxed);
+    // Each release keeps the odd version before the word, each acquire below the word before the second look.
+    for (int i = 0; i < kWords; i++) words_[i].store(words[i], std::memory_order_release);
+    version_.store(version + 2, std::memory_order_release);
+  }
+  bool read(Note* note) const {
+    for (int attempt = 0; attempt < 1000; attempt++) {
+      uint64_t words[kWords];
+      const uint32_t version = version_.load(std::memory_order_acquire);
+      for (int i = 0; i < kWords; i++) words[i] = words_[i].load(std::memory_order_acquire);
+      if (version % 2 != 0 || version_.load(std::memory_order_relaxed) != version) continue;
+      memcpy(note, words, sizeof *note);
+      return version != 0;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr int kWords = sizeof(Note) / 8;
+  static_assert(sizeof(Note) % 8 == 0);
+  std::atomic<uint32_t> version_;
+  std::atomic<uint64_t> words_[kWords];
+};
+
+enum class Presence : uint32_t { Absent, Joined, Left };
+
+struct alignas(kAlign) RankBlock {
+  std::atomic<uint32_t> claimed;
+  std::atomic<Presence> presence;
+  std::atomic<uint32_t> meetings;  // that it has come to
+  std::atomic<uint32_t> in_call;
+  ProcessId process;
+  SharedNote note;
+  Fingerprint prints[2];  // of even and odd calls: a rank may be one call ahead of the slowest reader
+
+  // Ranks of one process only: the memory that others may use in this call.
+  const void* in;
+  void* out;
+  std::atomic<uint32_t> inside;  // uses memory of others now
+
+  // all_to_all: bytes to and from each rank.
+  int64_t sends[kMaxRanks], receives[kMaxRanks];
+};
+
+// From one rank to another: a ring of pieces.
+struct alignas(kAlign) Channel {
+  Counter written;
+  alignas(kAlign) Counter taken;
+  struct Label {
+    int64_t bytes;  // of the whole message, with its first piece
+    Site site;
+  } labels[kChannelPieces];
+};
+
+struct Header {
+  std::atomic<uint64_t> magic;  // written last by the creator
+  uint64_t token;
+  int64_t slot_bytes;
+  int32_t size;
+  ProcessId creator;
+  Counter joined;
+
+  // All ranks meet here: the last to arrive moves the generation on.
+  alignas(kAlign) std::atomic<uint32_t> arrived;
+  alignas(kAlign) Counter generation;
+  std::atomic<uint32_t> failed;  // 0, 1: the text is being written, 2
+
+  alignas(kAlign) int32_t failure_code;
+  char failure_text[480];
+};
+
+}  // namespace shardwise::comm

@@ -1,0 +1,166 @@
+// Ranks meet, or one waits for another; those that do not come are looked for and named.
+#include <algorithm>
+
+#include "describe.h"
+#include "host_group.h"
+
+namespace shardwise::comm {
+namespace {
+
+// How often a waiting rank looks whether the others' processes still run.
+constexpr int64_t kLookNs = 100'000'000;
+
+// The time that a rank has waited. If all of a group was stopped and goes on (Ctrl-Z, a debugger), the pause does not count.
+class Patience {
+ public:
+  explicit Patience(int64_t limit_ms) : limit_(limit_ms * 1'000'000), last_(now_ns()) {}
+  int64_t left() {
+    const int64_t now = now_ns();
+    waited_ += std::min(now - last_, 2 * kLookNs);
+    last_ = now;
+    return limit_ - waited_;
+  }
+  int64_t waited_ms() const { return waited_ / 1'000'000; }
+
+ private:
+  int64_t limit_, last_, waited_ = 0;
+};
+
+bool contains(uint64_t ranks, int32_t rank) { return (ranks >> rank & 1) != 0; }
+
+void describe_last_call(Text& text, RankBlock& block) {
+  Note note;
+  if (!block.note.read(&note)) {
+    text.add(", it has called nothing yet");
+    return;
+  }
+  text.add(block.in_call.load(std::memory_order_acquire) != 0 ? ", it is in " : ", its last call was ");
+  describe(text, note);
+  if (note.peer < 0) text.add(" (call %llu)", static_cast<unsigned long long>(note.print.call));
+}
+
+}  // namespace
+
+Status HostGroup::meet(ErrorText* error) {
+  Header& shared = header();
+  // The generation counts the meetings that all have come to.
+  const uint32_t target = own().meetings.load(std::memory_order_relaxed) + 1;
+  own().meetings.store(target, std::memory_order_release);
+  if (shared.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(size())) {
+    shared.arrived.store(0, std::memory_order_relaxed);
+    advance(shared.generation, target, region_->shared());
+    return kOk;
+  }
+  return wait(shared.generation, target, -1, error);
+}
+
+Status HostGroup::wait_for_all(ErrorText* error) {
+  Counter& joined = header().joined;
+  const uint32_t all = static_cast<uint32_t>(size());
+  const uint64_t others = ~(uint64_t{1} << rank_);
+  note_.peer = -1;
+  snprintf(note_.site.name, sizeof note_.site.name, "join");
+  for (Patience patience(region_->timeout_ms());;) {
+    const uint32_t seen = joined.value.load(std::memory_order_seq_cst);
+    if (seen == all) return kOk;
+    if (failed()) return failure(error);
+    const uint64_t lost = find_lost(others);
+    if (lost != 0 && joined.value.load(std::memory_order_seq_cst) != all) return report_lost(lost, error);
+    const int64_t left = patience.left();
+    if (left <= 0) return time_out(absent(), patience.waited_ms(), error);
+    sleep_on(joined, seen, std::min(left, kLookNs), true);
+  }
+}
+
+uint64_t HostGroup::absent() {
+  uint64_t ranks = 0;
+  for (int32_t rank = 0; rank < size(); rank++) {
+    if (region_->rank(rank).presence.load(std::memory_order_acquire) == Presence::Absent) ranks |= uint64_t{1} << rank;
+  }
+  return ranks;
+}
+
+Status HostGroup::wait(Counter& counter, uint32_t target, int32_t peer, ErrorText* error) {
+  if (spin_until(counter, target, header().failed, spin_ns_)) return kOk;
+  Patience patience(timeout_ms_.load(std::memory_order_relaxed));
+  for (;;) {
+    // In this order: a rank that fails has come to the meetings before, and there the others must see the same as it.
+    const bool has_failed = failed();
+    const uint32_t seen = counter.value.load(std::memory_order_seq_cst);
+    if (reached(seen, target)) return kOk;
+    if (has_failed) return failure(error);
+    const int64_t left = patience.left();
+    if (left <= 0) return time_out(missing(peer), patience.waited_ms(), error);
+    sleep_on(counter, seen, std::min(left, kLookNs), region_->shared());
+    if (reached(counter.value.load(std::memory_order_acquire), target)) return kOk;
+    const uint64_t lost = find_lost(missing(peer));
+    // A rank may leave after it has done its part.
+    if (lost != 0 && !reached(counter.value.load(std::memory_order_acquire), target)) return report_lost(lost, error);
+  }
+}
+
+uint64_t HostGroup::missing(int32_t peer) {
+  if (peer >= 0) return uint64_t{1} << peer;
+  const uint32_t target = own().meetings.load(std::memory_order_relaxed);
+  uint64_t ranks = 0;
+  for (int32_t rank = 0; rank < size(); rank++) {
+    if (!reached(region_->rank(rank).meetings.load(std::memory_order_acquire), target)) ranks |= uint64_t{1} << rank;
+  }
+  // All have come but the last did not live to say so.
+  return ranks != 0 ? ranks : ~(uint64_t{1} << rank_);
+}
+
+uint64_t HostGroup::find_lost(uint64_t ranks) {
+  uint64_t lost = 0;
+  for (int32_t rank = 0; rank < size(); rank++) {
+    if (!contains(ranks, rank)) continue;
+    RankBlock& block = region_->rank(rank);
+    const Presence presence = block.presence.load(std::memory_order_acquire);
+    const bool died = presence == Presence::Joined && region_->shared() && !is_alive(block.process);
+    if (died || presence == Presence::Left) lost |= uint64_t{1} << rank;
+  }
+  return lost;
+}
+
+Status HostGroup::report_lost(uint64_t ranks, ErrorText* error) {
+  ErrorText message;
+  Text text(message);
+  describe_title(text, note_);
+  const char* before = ": ";
+  for (int32_t rank = 0; rank < size(); rank++) {
+    if (!contains(ranks, rank)) continue;
+    RankBlock& block = region_->rank(rank);
+    text.add("%srank %d ", before, rank);
+    if (block.presence.load(std::memory_order_acquire) == Presence::Left)
+      text.add("has left the group");
+    else
+      text.add("has died (process %d)", block.process.pid);
+    describe_last_call(text, block);
+    before = "; ";
+  }
+  return fail_group(Code::Device, message.text, error);
+}
+
+Status HostGroup::time_out(uint64_t ranks, int64_t waited_ms, ErrorText* error) {
+  ErrorText message;
+  Text text(message);
+  describe_title(text, note_);
+  describe_place(text, note_.site);
+  const char* before = ": ";
+  for (int32_t rank = 0; rank < size(); rank++) {
+    if (!contains(ranks, rank)) continue;
+    RankBlock& block = region_->rank(rank);
+    text.add("%srank %d ", before, rank);
+    if (block.presence.load(std::memory_order_acquire) == Presence::Absent) {
+      text.add("has not joined the group");
+    } else {
+      text.add("has not come");
+      describe_last_call(text, block);
+    }
+    if (before[0] == ':') text.add(" (timeout after %lld ms)", static_cast<long long>(waited_ms));
+    before = "; ";
+  }
+  return fail_group(Code::Device, message.text, error);
+}
+
+}  // namespace shardwise::comm

@@ -1,0 +1,61 @@
+// Messages between two ranks, through a ring of pieces that belongs to the pair.
+#include <algorithm>
+#include <cstring>
+
+#include "describe.h"
+#include "host_group.h"
+
+namespace shardwise::comm {
+namespace {
+
+int64_t pieces_of(int64_t bytes, int64_t piece_bytes) { return std::max<int64_t>(1, (bytes + piece_bytes - 1) / piece_bytes); }
+
+}  // namespace
+
+Status HostGroup::send(const void* data, int64_t bytes, int32_t to, const CallSite& site, ErrorText* error) {
+  Status status = begin_message(Kind::Send, bytes, to, site, error);
+  if (!status.ok()) return status;
+  Running running{own()};
+  Channel& channel = region_->channel(rank_, to);
+  const int64_t piece = region_->piece_bytes();
+  for (int64_t i = 0; i < pieces_of(bytes, piece); i++) {
+    const uint32_t number = channel.written.value.load(std::memory_order_relaxed);
+    status = wait(channel.taken, number + 1 - kChannelPieces, to, error);
+    if (!status.ok()) return status;
+    if (i == 0) channel.labels[number % kChannelPieces] = {bytes, note_.site};
+    const int64_t share = std::min(piece, bytes - i * piece);
+    if (share > 0)
+      memcpy(region_->piece(rank_, to, number), static_cast<const char*>(data) + i * piece, static_cast<size_t>(share));
+    advance(channel.written, number + 1, region_->shared());
+  }
+  return kOk;
+}
+
+Status HostGroup::receive(void* data, int64_t bytes, int32_t from, const CallSite& site, ErrorText* error) {
+  Status status = begin_message(Kind::Receive, bytes, from, site, error);
+  if (!status.ok()) return status;
+  Running running{own()};
+  Channel& channel = region_->channel(from, rank_);
+  const int64_t piece = region_->piece_bytes();
+  for (int64_t i = 0; i < pieces_of(bytes, piece); i++) {
+    const uint32_t number = channel.taken.value.load(std::memory_order_relaxed);
+    status = wait(channel.written, number + 1, from, error);
+    if (!status.ok()) return status;
+    const Channel::Label& label = channel.labels[number % kChannelPieces];
+    if (i == 0 && label.bytes != bytes) {
+      ErrorText message;
+      Text text(message);
+      text.add("rank %d sent %lld bytes to rank %d", from, static_cast<long long>(label.bytes), rank_);
+      describe_place(text, label.site);
+      text.add(", which receives %lld", static_cast<long long>(bytes));
+      describe_place(text, note_.site);
+      return refuse_difference(message, message, error);
+    }
+    const int64_t share = std::min(piece, bytes - i * piece);
+    if (share > 0) memcpy(static_cast<char*>(data) + i * piece, region_->piece(from, rank_, number), static_cast<size_t>(share));
+    advance(channel.taken, number + 1, region_->shared());
+  }
+  return kOk;
+}
+
+}  // namespace shardwise::comm

@@ -1,0 +1,26 @@
+// Reductions over what several ranks hold. The order is that of the ranks and the pieces are cut alike whoever computes, so the
+// bits are the same on every rank and in every run.
+//
+//   16-bit floats     computed in float32 over all ranks, rounded once
+//   integers          Sum and Product wrap; Avg sums in int64 and truncates toward zero (PyTorch defines no average of integers)
+//   bool              Sum and Max are "or"; Product, Min and Avg (truncated) are "and"
+//   Min, Max          NaN wins
+#pragma once
+#include <cstdint>
+
+#include "../include/dtype.h"
+
+namespace shardwise::comm {
+
+enum class Reduce : int32_t { Sum = 0, Avg = 1, Product = 2, Min = 3, Max = 4 };
+
+constexpr const char* reduce_name(Reduce reduce) {
+  constexpr const char* names[] = {"sum", "avg", "product", "min", "max"};
+  return names[static_cast<int32_t>(reduce)];
+}
+
+// `count` elements of each source into each of the outputs, which may be the same memory as sources.
+void reduce_into(const char* const* sources, int32_t ranks, char* const* outputs, int32_t num_outputs, int64_t count, DType dtype,
+                 Reduce reduce);
+
+}  // namespace shardwise::comm

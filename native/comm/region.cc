@@ -1,0 +1,142 @@
+#include "region.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "segment.h"
+
+namespace shardwise::comm {
+namespace {
+
+int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+
+Status check_size(int32_t size, ErrorText* error) {
+  if (size >= 1 && size <= kMaxRanks) return kOk;
+  return fail(error, Code::Invalid, "a group of one host has 1 to %d ranks, not %d", kMaxRanks, size);
+}
+
+}  // namespace
+
+// Small enough together for the 64 MiB of /dev/shm that containers get.
+Region::Plan Region::plan(int32_t size, int64_t slot_bytes) {
+  constexpr int64_t all_slots = 16 << 20, all_pieces = 8 << 20, page = 4096;
+  Plan plan = {};
+  if (slot_bytes <= 0) slot_bytes = std::min<int64_t>(1 << 20, all_slots / (2 * size));
+  plan.slot_bytes = round_up(std::max<int64_t>(slot_bytes, kMaxRanks * kAlign), kAlign);  // a line for each rank at least
+  const int64_t pairs = int64_t{size} * size;
+  plan.piece_bytes = std::clamp<int64_t>(all_pieces / pairs / kChannelPieces / page * page, page, 64 << 10);
+  plan.ranks = round_up(sizeof(Header), kAlign);
+  plan.channels = plan.ranks + size * static_cast<int64_t>(sizeof(RankBlock));
+  plan.slots = round_up(plan.channels + pairs * static_cast<int64_t>(sizeof(Channel)), page);
+  plan.pieces = round_up(plan.slots + size * 2 * plan.slot_bytes, page);
+  plan.total = plan.pieces + pairs * kChannelPieces * plan.piece_bytes;
+  return plan;
+}
+
+// Fresh memory is zero, which is how everything else begins.
+void Region::prepare() {
+  header().size = size_;
+  header().slot_bytes = plan_.slot_bytes;
+  header().creator = this_process();
+}
+
+Status Region::in_process(int32_t size, int64_t slot_bytes, std::shared_ptr<Region>* out, ErrorText* error) {
+  if (const Status checked = check_size(size, error); !checked.ok()) return checked;
+  const Plan planned = plan(size, slot_bytes);
+  void* base = mmap(nullptr, static_cast<size_t>(planned.total), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) return fail(error, Code::OutOfMemory, "memory for a group of %d ranks cannot be had", size);
+  out->reset(new Region(base, size, planned, false));
+  (*out)->prepare();
+  return kOk;
+}
+
+Status Region::between_processes(const SegmentOptions& options, std::shared_ptr<Region>* out, ErrorText* error) {
+  if (const Status checked = check_size(options.size, error); !checked.ok()) return checked;
+  if (options.rank < 0 || options.rank >= options.size) {
+    return fail(error, Code::Invalid, "rank %d is not of a group of %d", options.rank, options.size);
+  }
+  return options.rank == 0 ? create(options, out, error) : attach(options, out, error);
+}
+
+Status Region::create(const SegmentOptions& options, std::shared_ptr<Region>* out, ErrorText* error) {
+  const Plan planned = plan(options.size, options.slot_bytes);
+  int file;
+  char path[kSegmentPath];
+  const Status made = create_segment(options.name, options.token, planned.total, &file, path, error);
+  if (!made.ok()) return made;
+  void* base = mmap(nullptr, static_cast<size_t>(planned.total), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (base == MAP_FAILED) {
+    unlink_segment(path, file);
+    close(file);
+    return fail(error, Code::OutOfMemory, "shared memory %s cannot be mapped", path);
+  }
+  out->reset(new Region(base, options.size, planned, true));
+  Region& region = **out;
+  region.file_ = file;
+  region.timeout_ms_ = std::min(options.timeout_ms, kLongestTimeoutMs);
+  memcpy(region.path_, path, sizeof region.path_);
+  region.prepare();
+  region.header().token = options.token;
+  region.header().magic.store(kSegmentMagic, std::memory_order_release);
+  return kOk;
+}
+
+Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* out, ErrorText* error) {
+  const int64_t deadline = now_ns() + std::min(options.timeout_ms, kLongestTimeoutMs) * 1'000'000;
+  int file;
+  char path[kSegmentPath];
+  for (int64_t pause_us = 100; (file = find_segment(options.name, options.token, path)) < 0;
+       pause_us = std::min<int64_t>(10'000, pause_us * 2)) {
+    if (now_ns() >= deadline) {
+      return fail(error, Code::Device, "rank %d found no shared memory %s of rank 0 within %lld ms", options.rank, options.name,
+                  static_cast<long long>(options.timeout_ms));
+    }
+    usleep(static_cast<useconds_t>(pause_us));
+  }
+  struct stat status = {};
+  void* base = fstat(file, &status) != 0
+                   ? MAP_FAILED
+                   : mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (base == MAP_FAILED) {
+    close(file);
+    return fail(error, Code::OutOfMemory, "shared memory %s cannot be mapped", path);
+  }
+  const Header& header = *static_cast<const Header*>(base);
+  const int32_t made_for = header.size;
+  const Plan planned = plan(made_for, header.slot_bytes);
+  if (made_for != options.size || planned.total != status.st_size) {
+    munmap(base, static_cast<size_t>(status.st_size));
+    close(file);
+    return fail(error, Code::Invalid, "rank 0 made a group of %d ranks, rank %d wants one of %d", made_for, options.rank,
+                options.size);
+  }
+  out->reset(new Region(base, options.size, planned, true));
+  (*out)->file_ = file;
+  (*out)->timeout_ms_ = std::min(options.timeout_ms, kLongestTimeoutMs);
+  memcpy((*out)->path_, path, sizeof path);
+  return kOk;
+}
+
+void Region::count_joined() {
+  Counter& joined = header().joined;
+  // Nobody else will look for the name.
+  if (joined.value.fetch_add(1, std::memory_order_seq_cst) + 1 == static_cast<uint32_t>(size_) && file_ >= 0)
+    unlink_segment(path_, file_);
+  wake(joined, shared_);
+}
+
+Region::~Region() {
+  if (file_ >= 0) {
+    // Without all ranks the group has failed: late ones shall not find it.
+    if (header().joined.value.load(std::memory_order_acquire) < static_cast<uint32_t>(size_)) unlink_segment(path_, file_);
+    close(file_);
+  }
+  munmap(base_, static_cast<size_t>(plan_.total));
+}
+
+}  // namespace shardwise::comm

@@ -1,0 +1,26 @@
+/** Builds the self-test of native/comm with the compiler alone, as its header says, and runs it. */
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdirSync, readdirSync } from 'node:fs';
+import path from 'node:path';
+import { describe, it } from 'mocha';
+import { root } from '../../scripts/check-tree.js';
+
+const sources = (folder: string) => readdirSync(path.join(root, folder)).flatMap((file) => (file.endsWith('.cc') ? [`${folder}/${file}`] : []));
+
+describe('collectives of host memory', function () {
+  this.timeout(300_000);
+
+  it('pass their self-test', function () {
+    if (spawnSync('g++', ['--version']).status !== 0) {
+      assert.ok(process.env.CI !== 'true', 'CI has to have g++: the self-test of native/comm would not run');
+      return this.skip();
+    }
+    mkdirSync(path.join(root, 'build', 'selftest'), { recursive: true });
+    const program = path.join(root, 'build', 'selftest', 'comm_selftest');
+    execFileSync('g++', ['-std=c++20', '-O1', '-pthread', ...sources('native/comm'), ...sources('native/comm/selftest'), '-o', program], { cwd: root, stdio: 'inherit' });
+    const run = spawnSync(program, { encoding: 'utf8', timeout: 120_000 });
+    assert.equal(run.status, 0, `${run.stdout}${run.stderr}`);
+    assert.match(run.stdout, /^all passed$/m);
+  });
+});
