@@ -99,12 +99,15 @@ function keep(device: string, rounds: number, results: ReadonlyMap<string, Reado
   const commit = git.status === 0 ? git.stdout.trim() : (process.env['COMMIT'] ?? 'unknown');
   const date = new Date().toISOString().slice(0, 10);
   const gpu = device === 'cuda' ? `, ${cuda.getDeviceProperties().name}` : '';
-  const machine = `${os.cpus()[0]?.model ?? 'unknown'}, ${os.cpus().length} threads, Node ${process.version}${gpu}`;
+  const all = os.cpus().length;
+  const usable = os.availableParallelism(); // fewer under taskset
+  const processors = usable < all ? `${usable}-of-${all}` : String(all);
+  const machine = `${os.cpus()[0]?.model ?? 'unknown'}, ${processors} threads, Node ${process.version}${gpu}`;
   const python3 = spawnSync(python(), ['-c', 'import torch; print(torch.__version__)'], { encoding: 'utf8' });
   const rows = Object.fromEntries([...results].map(([by, list]) => [by, [...list.values()]]));
   // In the checkout, not beside the compiled programs; by machine, of which there may be several on one day.
   const kept = process.env['BENCH_RESULTS'] ?? path.join(process.cwd(), 'bench', 'results');
-  const cores = `${os.cpus().length}-cores`;
+  const cores = `${processors}-cores`;
   const target = path.join(kept, `${date}-${device === 'cuda' ? cuda.getDeviceProperties().name.replace(/\W+/g, '-').toLowerCase() : cores}-${device}.json`);
   writeFileSync(target, `${JSON.stringify({ machine, date, commit, rounds, torch: python3.stdout?.trim(), rows }, null, 2)}\n`);
   console.log(`kept in ${path.relative(process.cwd(), target)}`);
