@@ -11,7 +11,7 @@ import { Tensor } from '../core/tensor.js';
 import { isclose } from './comparison.js';
 import { defineComposite } from './composite.js';
 import { operand, requireNumbers, requirePair, requireTensor, type TensorLike } from './operand.js';
-import { maximum, minimum, sub } from './pointwise-binary.js';
+import { sub } from './pointwise-binary.js';
 import { sampleTensor } from './samples.js';
 import { clamp, where } from './where.js';
 
