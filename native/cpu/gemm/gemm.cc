@@ -90,6 +90,62 @@ bool accumulates_in_place(const Product& p, const Plan& plan) {
   return !plan.sums && p.c.data == p.y && p.beta == 1 && p.c.row == p.y_row && p.c.col == p.y_col;
 }
 
+// A slice of the inner dimension: `k` units from `first` on, which are `source_k` elements.
+struct Depth {
+  int64_t index, first, k, source_k;
+};
+
+// The rows of a from `row` on, packed into panels or as they lie.
+void place_a(const Engine& e, const Product& p, const Plan& plan, int64_t row, const Depth& depth, Block& block) {
+  const void* a = at(p.a.data, row * p.a.row + depth.first * e.unit * p.a.col, e.source_bytes);
+  if (plan.direct_a) {
+    block.a = a;
+    block.a_row = p.a.row;
+    block.a_col = p.a.col;
+    block.a_panel = e.mr * p.a.row;
+    return;
+  }
+  void* packed = scratch(1, ceil_div(block.m, e.mr) * e.mr * depth.k * e.packed_bytes + 64);
+  e.pack(packed, e.mr, a, block.m, depth.source_k, p.a.row, p.a.col);
+  block.a = packed;
+  block.a_row = 1;
+  block.a_col = e.mr;
+  block.a_panel = e.mr * depth.k;
+}
+
+// The product with `columns` of b, a few panels of which are packed at a time.
+void multiply_packing(const Engine& e, const Product& p, const Depth& depth, Range columns, void* sum, Block& block) {
+  const int64_t n = columns.end - columns.begin, group = kPanelGroup * e.nr;
+  void* packed = scratch(0, min64(group, ceil_div(n, e.nr) * e.nr) * depth.k * e.packed_bytes + 64);
+  block.b_row = e.nr;
+  block.b_panel = e.nr * depth.k;
+  for (int64_t q = 0; q < n; q += group) {
+    const int64_t width = min64(group, n - q);
+    const void* b = at(p.b.data, depth.first * e.unit * p.b.row + (columns.begin + q) * p.b.col, e.source_bytes);
+    e.pack(packed, e.nr, b, width, depth.source_k, p.b.col, p.b.row);
+    block.b = packed;
+    block.n = width;
+    block.y = at(sum, q, e.sum_bytes);
+    e.block(block);
+  }
+}
+
+// The product with `columns` of b as they lie, or as all threads have packed them.
+void multiply_panels(const Engine& e, const Product& p, const Plan& plan, const Depth& depth, Range columns, const SharedB* shared, void* sum,
+                     Block& block) {
+  const int64_t n = columns.end - columns.begin;
+  block.b_row = plan.b == PackB::Never ? p.b.row : e.nr;
+  block.b_panel = plan.b == PackB::Never ? e.nr : e.nr * depth.k;
+  for (int64_t q = 0; q < n; q += kTurnColumns) {
+    block.b = shared ? shared->panel(e, plan, depth.index, columns.begin + q, depth.k)
+                     : at(p.b.data, depth.first * p.b.row + columns.begin + q, e.source_bytes);
+    block.n = min64(kTurnColumns, n - q);
+    block.y = at(sum, q, e.sum_bytes);
+    e.block(block);
+    give_turn();
+  }
+}
+
 // Computes y[rows, columns], all of k. `shared` is packed b or null.
 void run_task(const Engine& e, const Product& p, const Plan& plan, Range rows, Range columns, const SharedB* shared) {
   const int64_t units = ceil_div(p.k, e.unit);
@@ -104,60 +160,20 @@ void run_task(const Engine& e, const Product& p, const Plan& plan, Range rows, R
       void* sum = plan.sums ? scratch(2, m * sum_row * e.sum_bytes) : y;
       const int64_t row_of_sum = plan.sums ? sum_row : p.y_row;
       if (p.c.data && !in_place) {
-        e.load(sum, row_of_sum, at(p.c.data, i * p.c.row + j * p.c.col, e.source_bytes), p.c.row, p.c.col, p.beta, m,
-               n);
+        e.load(sum, row_of_sum, at(p.c.data, i * p.c.row + j * p.c.col, e.source_bytes), p.c.row, p.c.col, p.beta, m, n);
       }
       for (int64_t d = 0; d < plan.depths; d++) {
-        const int64_t first = d * plan.depth;
-        const int64_t k = min64(plan.depth, units - first);
-        const int64_t source_k = min64(k * e.unit, p.k - first * e.unit);
+        const int64_t first = d * plan.depth, k = min64(plan.depth, units - first);
+        const Depth depth{d, first, k, min64(k * e.unit, p.k - first * e.unit)};
         Block block;
         block.m = m;
         block.k = k;
         block.y_row = row_of_sum;
         block.alpha = p.alpha;
         block.accumulate = d > 0 || p.c.data;
-        const void* a = at(p.a.data, i * p.a.row + first * e.unit * p.a.col, e.source_bytes);
-        if (plan.direct_a) {
-          block.a = a;
-          block.a_row = p.a.row;
-          block.a_col = p.a.col;
-          block.a_panel = e.mr * p.a.row;
-        } else {
-          void* packed = scratch(1, ceil_div(m, e.mr) * e.mr * k * e.packed_bytes + 64);
-          e.pack(packed, e.mr, a, m, source_k, p.a.row, p.a.col);
-          block.a = packed;
-          block.a_row = 1;
-          block.a_col = e.mr;
-          block.a_panel = e.mr * k;
-        }
-        block.b_row = e.nr;
-        block.b_panel = e.nr * k;
-        if (plan.b == PackB::PerTask) {
-          const int64_t group = kPanelGroup * e.nr;
-          void* packed = scratch(0, min64(group, ceil_div(n, e.nr) * e.nr) * k * e.packed_bytes + 64);
-          for (int64_t q = 0; q < n; q += group) {
-            const int64_t width = min64(group, n - q);
-            e.pack(packed, e.nr, at(p.b.data, first * e.unit * p.b.row + (j + q) * p.b.col, e.source_bytes), width,
-                   source_k, p.b.col, p.b.row);
-            block.b = packed;
-            block.n = width;
-            block.y = at(sum, q, e.sum_bytes);
-            e.block(block);
-          }
-          continue;
-        }
-        if (plan.b == PackB::Never) {
-          block.b_row = p.b.row;
-          block.b_panel = e.nr;
-        }
-        for (int64_t q = 0; q < n; q += kTurnColumns) {
-          block.b = shared ? shared->panel(e, plan, d, j + q, k) : at(p.b.data, first * p.b.row + j + q, e.source_bytes);
-          block.n = min64(kTurnColumns, n - q);
-          block.y = at(sum, q, e.sum_bytes);
-          e.block(block);
-          give_turn();
-        }
+        place_a(e, p, plan, i, depth, block);
+        if (plan.b == PackB::PerTask) multiply_packing(e, p, depth, {j, j + n}, sum, block);
+        else multiply_panels(e, p, plan, depth, {j, j + n}, shared, sum, block);
       }
       if (plan.sums) e.store(y, p.y_row, p.y_col, sum, sum_row, m, n);
     }
