@@ -61,7 +61,8 @@ function mutateInputs(op: AnyOp, inputs: readonly Tensor[], params: object): Ten
 
 function changeInPlace(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor): Tensor {
   const tracking = isGradEnabled() && (into.requiresGrad || someRequireGrad(inputs));
-  if (tracking) {
+  // A view that was made where nothing is recorded does not know what its base requires.
+  if (tracking || (isGradEnabled() && into.base?.requiresGrad === true)) {
     checkLeaf(op, into);
     checkViewChange(op, into);
   }

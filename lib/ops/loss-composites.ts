@@ -9,7 +9,6 @@ import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { binaryCrossEntropyWithLogits, checkPair, crossEntropy, type LossOptions, type LossReduction, l1Loss, mseLoss, nllLoss, reduceElements, requireSameShape } from './loss.js';
 import { requireFloating, requireNumbers, requirePair, requireTensor } from './operand.js';
-import { cosineSimilarity } from './products.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
 
@@ -175,7 +174,11 @@ export function cosineEmbeddingLoss(input1: Tensor, input2: Tensor, target: Tens
   requireTensor(target, 'cosineEmbeddingLoss', 'target');
   for (const t of [input1, input2]) requireFloating(t, 'cosineEmbeddingLoss');
   broadcastShapes(broadcastShapes(input1.shape, input2.shape, 'cosineEmbeddingLoss').slice(0, -1), target.shape, 'cosineEmbeddingLoss');
-  const cosine = cosineSimilarity(input1, input2, { dim: -1 });
+  const squared = (t: Tensor): Tensor => t.square().sum(-1).add(1e-12); // PyTorch's bound, on the squares
+  const cosine = input1
+    .mul(input2)
+    .sum(-1)
+    .div(squared(input1).mul(squared(input2)).sqrt());
   const apart = where(target.eq(-1), cosine.sub(margin).clamp({ min: 0 }), 0);
   return reduceElements(where(target.eq(1), cosine.neg().add(1), apart), reduction);
 }

@@ -44,6 +44,8 @@ export function groupNorm(input: Tensor, numGroups: number, weight: Tensor | nul
   const [batch, channels] = input.shape as [number, number];
   if (input.ndim < 2 || !Number.isInteger(numGroups) || numGroups < 1 || channels % numGroups !== 0)
     throw new ShapeError(`groupNorm: the channels (dim 1) of shape ${formatShape(input.shape)} do not divide into ${numGroups} groups`, { op: 'groupNorm', shape: input.shape });
+  if (input.numel() === numGroups)
+    throw new ShapeError(`groupNorm: expected more than one value for each group, got shape ${formatShape(input.shape)}`, { op: 'groupNorm', shape: input.shape });
   const width = batch * numGroups === 0 ? 0 : input.numel() / (batch * numGroups);
   const normal = layerNorm(input.reshape([batch, numGroups, width]), [width], null, null, eps);
   return affine(normal.reshape(input.shape), weight, bias).to(input.dtype);

@@ -172,7 +172,7 @@ const atan2Op: Op<None> = definePointwise<None>('atan2', 2, {
   expression: 'm::atan2(x, y)',
   saves: savesBoth,
   vjp: (ctx, g) => {
-    const [y, x] = [ctx.input(0), ctx.input(1)];
+    const [y, x] = [ctx.input(0).to(g.dtype), ctx.input(1).to(g.dtype)]; // squares of integers would leave their range
     const perNorm = g.div(add(mul(x, x), mul(y, y)));
     return [ctx.needs(0) ? perNorm.mul(x) : null, ctx.needs(1) ? perNorm.mul(y).neg() : null];
   },

@@ -200,7 +200,7 @@ defineComposite('bincount', bincount, { readsValues: true, samples: () => [[samp
  *
  * Shapes: any; `[bins]`. Dtypes: floating, as the input. Gradient: none.
  *
- * @throws DtypeError for integers; ArgumentError for bins that are no positive integer, min above max, or no tensor; IndexError for infinite elements without
+ * @throws DtypeError for integers; ArgumentError for bins that are no positive integer, min above max, or no tensor; ArgumentError for infinite elements and NaN without
  * a range
  * @see PyTorch `torch.histc`
  */
@@ -214,6 +214,8 @@ export function histc(input: Tensor, bins = 100, options: { min?: number; max?: 
   const x = input.detach().reshape(-1);
   const whole = min === max && x.numel() > 0;
   const [low, high] = whole ? [Number(x.amin().item()), Number(x.amax().item())] : [min, max];
+  if (!Number.isFinite(low) || !Number.isFinite(high))
+    throw new ArgumentError(`histc: the range from ${low} to ${high} is not finite; give { min, max }`, { op: 'histc', min: low, max: high });
   const [from, to] = low === high ? [low - 1, high + 1] : [low, high];
   const inside = x.ge(from).logicalAnd(x.le(to));
   const bin = where(inside, x.sub(from).mul(bins / (to - from)), 0)

@@ -4,7 +4,8 @@
  */
 
 import { dispatchOne } from '../core/dispatch.js';
-import { bool } from '../core/dtype.js';
+import { bool, type DType } from '../core/dtype.js';
+import { iinfo } from '../core/dtype-info.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import type { Op, Sample } from '../core/op.js';
 import { optionsOf } from '../core/options.js';
@@ -132,6 +133,12 @@ export function clamp(input: Tensor, bounds: { min?: TensorLike | null; max?: Te
   return clampInto(input, bounds, 'clamp', null);
 }
 
+/** @throws ArgumentError for a bound that the dtype does not hold, as it would wrap */
+function checkHeld(op: string, dtype: DType, limit: number): void {
+  const { min, max } = iinfo(dtype);
+  if (limit < min || limit > max) throw new ArgumentError(`${op}: ${dtype.name} does not hold the bound ${limit}; its range is ${min} to ${max}`, { op, limit, dtype: dtype.name });
+}
+
 /** The gradient of an element that equals its bound is the element's alone; `maximum` would share it. */
 function boundedBy(input: Tensor, limit: TensorLike, side: 'maximum' | 'minimum'): Tensor {
   if (!(limit instanceof Tensor) || !(input.requiresGrad || limit.requiresGrad)) return input[side](limit);
@@ -156,6 +163,7 @@ function clampInto(input: Tensor, bounds: { min?: TensorLike | null; max?: Tenso
   for (const bound of [min, max])
     if (bound !== null && typeof bound !== 'number' && typeof bound !== 'boolean')
       throw new ArgumentError(`clamp: expected bounds that are numbers or tensors, got ${describe(bound)}`, { op: 'clamp', given: describe(bound) });
+  if (!input.dtype.isFloatingPoint && input.dtype !== bool) for (const limit of [min, max]) if (limit !== null) checkHeld(op, input.dtype, Number(limit));
   // No double is a bound that leaves every int64 as it is.
   if (!input.dtype.isFloatingPoint && (min === null || max === null)) {
     const bounded = min === null ? input.minimum(max as TensorLike) : input.maximum(min);

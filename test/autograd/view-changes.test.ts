@@ -1,6 +1,6 @@
 /** Views that are changed in place, whose base then gets a gradient in a layout of its own. */
 import assert from 'node:assert/strict';
-import { arange, float64, type Tensor, tensor, zeros } from '../../lib/index.js';
+import { arange, float64, InPlaceError, noGrad, type Tensor, tensor, zeros } from '../../lib/index.js';
 
 const W = tensor([
   [1, 2],
@@ -82,5 +82,20 @@ describe('the gradient of a view that was changed in place', () => {
       [1, 2],
       [0, 4],
     ]);
+  });
+});
+
+describe('a view that was made inside noGrad', () => {
+  it('cannot be changed outside: its base would not know', () => {
+    const x = leaf([1, 2]);
+    const y = x.mul(2);
+    const view = noGrad(() => y.select(0, 0));
+    assert.throws(() => view.mul_(3), InPlaceError);
+    assert.throws(() => view.fill_(3), InPlaceError);
+    noGrad(() => view.mul_(3));
+    assert.deepEqual(y.tolist(), [6, 4]);
+    const ofLeaf = noGrad(() => x.select(0, 0));
+    assert.throws(() => ofLeaf.mul_(3), InPlaceError);
+    y.detach().mul_(2); // shares memory and knows of nothing, as in PyTorch
   });
 });

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import {
   arange,
+  atan2,
   autograd,
   bincount,
   bool,
@@ -29,6 +30,7 @@ import {
   type Tensor,
   takeAlongDim,
   tensor,
+  uint8,
   zeros,
 } from '../../lib/index.js';
 
@@ -329,6 +331,24 @@ describe('arithmetic', () => {
 
   it('of batches takes batches of one size', () => {
     assert.throws(() => zeros([1]).baddbmm(ones([1, 2, 3]), ones([4, 3, 2])), /batches of one size/);
+  });
+});
+
+describe('what would leave the range of a dtype', () => {
+  it('is refused as a bound of integers, and computed in floating point for gradients', () => {
+    assert.throws(() => tensor([5, 200], { dtype: uint8 }).clamp({ min: 300, max: 1000 }), /uint8 does not hold the bound 300/);
+    const x = tensor([2.5], { dtype: float64, requiresGrad: true });
+    const [g] = autograd.grad(atan2(tensor([100000], { dtype: int64 }).int(), x), x);
+    assert.ok(Math.abs((g?.item() as number) + 1e-5) < 1e-9);
+    assert.throws(() => histc(tensor([Number.NaN, 1, 2]), 3), /is not finite/);
+  });
+});
+
+describe('norms of few or small values', () => {
+  it("are PyTorch's", () => {
+    assert.throws(() => F.groupNorm(tensor([[1, 2]]), 2), /more than one value for each group/);
+    const loss = F.cosineEmbeddingLoss(tensor([[1e-6, 0]]), tensor([[1, 0]]), tensor([1]));
+    assert.ok(Math.abs(loss.item() - 0.29289) < 1e-4);
   });
 });
 
