@@ -1,7 +1,7 @@
 /** Builds the self-test of native/comm with the compiler alone, as its header says, and runs it. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdirSync, readdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { describe, it } from 'mocha';
 import { root } from '../../scripts/check-tree.js';
@@ -12,6 +12,7 @@ describe('collectives of host memory', function () {
   this.timeout(300_000);
 
   it('pass their self-test', function () {
+    if (!existsSync(path.join(root, 'native/comm'))) return this.skip(); // tests that run without their sources
     if (spawnSync('g++', ['--version']).status !== 0) {
       assert.ok(process.env.CI !== 'true', 'CI has to have g++: the self-test of native/comm would not run');
       return this.skip();
