@@ -82,6 +82,8 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     const loss = closure === undefined ? undefined : enableGrad(closure);
     noGrad(() => {
       for (const group of this.paramGroups) {
+        // Groups are plain objects, which anybody may have written into.
+        if (!Number.isFinite(group.lr)) throw unexpected(`${this.constructor.name}.step`, 'lr', 'a finite number', group.lr);
         scope(() => {
           this.stepGroup(group);
         });

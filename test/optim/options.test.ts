@@ -127,3 +127,16 @@ describe('states of optimizers', () => {
     assert.notDeepEqual((stateOf(a)['expAvg'] as Tensor).tolist(), (stateOf(b)['expAvg'] as Tensor).tolist());
   });
 });
+
+describe('a learning rate that was written into a group', () => {
+  it('is a finite number, or the step is refused', () => {
+    const weight = ones([2]).requiresGrad_();
+    const optimizer = new optim.SGD([weight], { lr: 0.1 });
+    weight.sum().backward();
+    for (const lr of ['0.1', Number.NaN, undefined]) {
+      (optimizer.paramGroups[0] as { lr: unknown }).lr = lr;
+      assert.throws(() => optimizer.step(), /SGD.step: expected lr to be a finite number/);
+    }
+    assert.deepEqual(weight.tolist(), [1, 1]);
+  });
+});
