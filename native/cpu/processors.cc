@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <string>
 #include <thread>
 
 #if defined(__linux__)
@@ -29,64 +30,57 @@ int allowed_by_affinity() {
   return static_cast<int>(std::thread::hardware_concurrency());
 }
 
-// The first words of a file as numbers; "max" and what else is no number is negative.
-bool read_numbers(const char* path, double* first, double* second) {
-  FILE* file = std::fopen(path, "r");
-  if (!file) return false;
+// The first word of a file as a number, or the second; "max" and what is not there are negative.
+double number_in(const std::string& path, bool second = false) {
+  FILE* file = std::fopen(path.c_str(), "r");
+  if (!file) return -1;
   char words[2][32] = {"", ""};
-  const int found = std::fscanf(file, "%31s %31s", words[0], words[1]);
+  const bool found = std::fscanf(file, "%31s %31s", words[0], words[1]) > 0;
   std::fclose(file);
-  if (found < 1 || std::sscanf(words[0], "%lf", first) != 1) *first = -1;
-  if (second && (found < 2 || std::sscanf(words[1], "%lf", second) != 1)) *second = -1;
-  return true;
+  double number = -1;
+  return found && std::sscanf(words[second], "%lf", &number) == 1 ? number : -1;
 }
 
-// Of the control group, or of one around it; 0 where there is none. Version 2 has "quota period" in one file, version 1 two files.
-int paid_by_quota() {
-  char path[512], line[400], file_name[480];
+// Processors that the quota of one control group pays for; infinite without one. Version 2 has both numbers in one file.
+double paid_in(const std::string& folder, bool second_version) {
+  const double quota = second_version ? number_in(folder + "/cpu.max") : number_in(folder + "/cpu.cfs_quota_us");
+  const double period = second_version ? number_in(folder + "/cpu.max", true) : number_in(folder + "/cpu.cfs_period_us");
+  return quota > 0 && period > 0 ? quota / period : HUGE_VAL;
+}
+
+// Of the process's control groups and of those around them, the least.
+double paid_by_quota() {
+  double least = HUGE_VAL;
   FILE* groups = std::fopen("/proc/self/cgroup", "r");
-  if (!groups) return 0;
-  double least = 0;
-  const auto note = [&least](double quota, double period) {
-    if (quota > 0 && period > 0 && (least == 0 || quota / period < least)) least = quota / period;
-  };
-  while (std::fgets(line, sizeof line, groups)) {
+  if (!groups) return least;
+  char line[400];
+  while (std::fgets(line, sizeof line, groups)) {  // number:controllers:group; version 2 names no controllers
     line[std::strcspn(line, "\n")] = 0;
-    char* const controllers = std::strchr(line, ':');
-    char* group = controllers ? std::strchr(controllers + 1, ':') : nullptr;
-    if (!group) continue;
-    *group++ = 0;
-    const bool second_version = controllers[1] == 0;
-    if (!second_version && !std::strstr(controllers, "cpu")) continue;
-    const char* const root = second_version ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu";
-    for (char* end = group + std::strlen(group);; end = std::strrchr(group, '/')) {
-      if (!end) break;
-      *end = 0;
-      double quota = -1, period = -1;
-      snprintf(file_name, sizeof file_name, "%s%s", root, group);
-      if (second_version) {
-        snprintf(path, sizeof path, "%s/cpu.max", file_name);
-        read_numbers(path, &quota, &period);
-      } else {
-        snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", file_name);
-        read_numbers(path, &quota, nullptr);
-        snprintf(path, sizeof path, "%s/cpu.cfs_period_us", file_name);
-        read_numbers(path, &period, nullptr);
-      }
-      note(quota, period);
-      if (*group == 0) break;
+    const char* const controllers = std::strchr(line, ':');
+    const char* const separator = controllers ? std::strchr(controllers + 1, ':') : nullptr;
+    if (!separator) continue;
+    const std::string names = "," + std::string(controllers + 1, separator) + ",";
+    const bool second_version = names == ",,";
+    if (!second_version && names.find(",cpu,") == std::string::npos) continue;
+    const std::string root = second_version ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu";
+    std::string group = separator + 1;
+    for (;;) {
+      least = std::min(least, paid_in(root + group, second_version));
+      const size_t parent = group.rfind('/');
+      if (parent == std::string::npos) break;
+      group.resize(parent);
     }
   }
   std::fclose(groups);
-  return static_cast<int>(std::ceil(least));
+  return least;
 }
 
 }  // namespace
 
 int usable_processors() {
   static const int count = [] {
-    const int allowed = std::max(1, allowed_by_affinity()), paid = paid_by_quota();
-    return paid > 0 ? std::min(allowed, paid) : allowed;
+    const double paid = std::ceil(paid_by_quota());
+    return std::max(1, static_cast<int>(std::min<double>(allowed_by_affinity(), paid)));
   }();
   return count;
 }
