@@ -52,8 +52,6 @@ export function takeAlongDim(input: Tensor, indices: Tensor, dim: number | null 
     });
   if (dim === null) return gather(input.reshape(-1), 0, indices.reshape(-1));
   const at = wrapDim(dim, input.ndim, 'takeAlongDim');
-  if (indices.ndim !== input.ndim)
-    throw new ShapeError(`takeAlongDim: expected as many dims in both, got shapes ${formatShape(input.shape)} and ${formatShape(indices.shape)}`, { op: 'takeAlongDim' });
   const without = (shape: Shape): number[] => shape.map((s, i) => (i === at ? 1 : s));
   const common = broadcastShapes(without(input.shape), without(indices.shape), 'takeAlongDim');
   const sized = (t: Tensor): Tensor => t.expand(common.map((s, i) => (i === at ? (t.shape[at] as number) : s)));
@@ -104,7 +102,6 @@ export function indexCopy(input: Tensor, dim: number, index: Tensor, source: Ten
   requireTensor(source, 'indexCopy', 'source');
   const at = wrapDim(dim, input.ndim, 'indexCopy');
   requireIndex(index, 'indexCopy');
-  requireTensor(source, 'indexCopy', 'source');
   const expected = input.shape.map((s, i) => (i === at ? index.numel() : s));
   if (!sameShape(source.shape, expected))
     throw new ShapeError(`indexCopy: ${index.numel()} indices need a source of shape ${formatShape(expected)}, got ${formatShape(source.shape)}`, { op: 'indexCopy' });

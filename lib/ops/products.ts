@@ -17,6 +17,12 @@ function requireDistance(op: string, a: Tensor, b: Tensor): void {
 
 const a34 = () => sampleTensor([3, 4]);
 
+/** beta * input + alpha * product. An input that does not count is not read: it may hold NaN. */
+function addedTo(input: Tensor, product: Tensor, beta: number, alpha: number): Tensor {
+  const scaled = alpha === 1 ? product : product.mul(alpha);
+  return beta === 0 ? scaled : scaled.add(input, { alpha: beta });
+}
+
 /** beta * input + alpha * mat vec. Gradient: all. @throws ShapeError */
 export function addmv(input: Tensor, mat: Tensor, vec: Tensor, options: AddProductOptions = {}): Tensor {
   requireTensor(input, 'addmv');
@@ -27,9 +33,7 @@ export function addmv(input: Tensor, mat: Tensor, vec: Tensor, options: AddProdu
   requireDims('addmv', vec, 1, 'vec');
   requireProduct('addmv', mat, vec.unsqueeze(1));
   broadcastShapes(input.shape, mat.shape.slice(0, 1), 'addmv');
-  const product = mv(mat, vec);
-  const scaled = alpha === 1 ? product : product.mul(alpha);
-  return beta === 0 ? scaled : scaled.add(input, { alpha: beta });
+  return addedTo(input, mv(mat, vec), beta, alpha);
 }
 defineComposite('addmv', addmv, { inPlace: true, samples: () => [[sampleTensor([3]), a34(), sampleTensor([4], { seed: 2 }), { beta: 2, alpha: 3 }]] });
 
@@ -42,8 +46,7 @@ export function addr(input: Tensor, vec1: Tensor, vec2: Tensor, options: AddProd
   requireDims('addr', vec1, 1, 'vec1');
   requireDims('addr', vec2, 1, 'vec2');
   broadcastShapes(input.shape, [vec1.numel(), vec2.numel()], 'addr');
-  const product = vec1.outer(vec2).mul(alpha);
-  return beta === 0 ? product : product.add(input, { alpha: beta });
+  return addedTo(input, vec1.outer(vec2), beta, alpha);
 }
 defineComposite('addr', addr, { inPlace: true, samples: () => [[a34(), sampleTensor([3], { seed: 2 }), sampleTensor([4], { seed: 3 })]] });
 
@@ -55,8 +58,7 @@ export function addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, options: A
   const { beta = 1, alpha = 1 } = optionsOf('addbmm', options, 'beta alpha');
   requireBatches('addbmm', batch1, batch2, ['batch1', 'batch2']);
   broadcastShapes(input.shape, [batch1.shape[1] as number, batch2.shape[2] as number], 'addbmm');
-  const product = bmm(batch1, batch2).sum(0).mul(alpha);
-  return beta === 0 ? product : product.add(input, { alpha: beta });
+  return addedTo(input, bmm(batch1, batch2).sum(0), beta, alpha);
 }
 defineComposite('addbmm', addbmm, { inPlace: true, samples: () => [[sampleTensor([3, 2]), sampleTensor([2, 3, 4], { seed: 2 }), sampleTensor([2, 4, 2], { seed: 3 })]] });
 

@@ -91,7 +91,6 @@ export function scatterReduce(input: Tensor, dim: number, index: Tensor, source:
   requireTensor(source, 'scatterReduce', 'source');
   checkScatter('scatterReduce', input, dim, index, source);
   const { dtype, device } = input;
-  checkOneOf('scatterReduce', 'reduce', reduce, Object.keys(combine));
   const start = includeSelf ? input : scatter(input, dim, index, tensor(neutral(reduce, dtype), { dtype, device }).expand(index.shape));
   const combined = scatter(start, dim, index, source, { reduce: combine[reduce] });
   if (reduce !== 'mean') return combined;

@@ -187,8 +187,6 @@ export function bincount(input: Tensor, weights: Tensor | null = null, minlength
   if (Number(index.amin().item()) < 0) throw new ArgumentError('bincount: expected numbers of 0 or more', { op: 'bincount' });
   const size = Math.max(minlength, Number(index.amax().item()) + 1);
   if (weights === null) return bincountOf(index, size);
-  if (!sameShape(weights.shape, input.shape))
-    throw new ShapeError(`bincount: expected weights in the shape of the input, ${formatShape(input.shape)}, got ${formatShape(weights.shape)}`, { op: 'bincount' });
   const factors = weights.dtype === float32 ? weights : weights.double();
   return factors.newZeros([size]).scatterAdd(0, index, factors);
 }

@@ -151,25 +151,28 @@ function clampInto(input: Tensor, bounds: { min?: TensorLike | null; max?: Tenso
   requireOptions(bounds, op, '{ min: -1, max: 1 }', ['min', 'max']);
   const { min = null, max = null } = bounds;
   if (min === null && max === null) throw new ArgumentError('clamp: expected min, max or both', { op: 'clamp' });
-  const fractional = (bound: TensorLike | null): boolean => typeof bound === 'number' && !Number.isInteger(bound);
-  const promotes = !input.dtype.isFloatingPoint && (fractional(min) || fractional(max));
-  if (min instanceof Tensor || max instanceof Tensor || typeof min === 'bigint' || typeof max === 'bigint' || promotes) {
-    // The gradient reads what is about to be overwritten.
-    const given = into?.requiresGrad ? input.clone() : input;
-    const raised = min === null ? given : boundedBy(given, min, 'maximum');
-    const bounded = max === null ? raised : boundedBy(raised, max, 'minimum');
-    return into === null ? bounded : writeBack(op, into, bounded);
+  const integers = !input.dtype.isFloatingPoint;
+  const isApart = (limit: TensorLike | null): boolean =>
+    limit instanceof Tensor || typeof limit === 'bigint' || (integers && typeof limit === 'number' && !Number.isInteger(limit));
+  if (isApart(min) || isApart(max)) return clampBySides(input, min, max, op, into);
+  for (const limit of [min, max]) {
+    if (limit === null) continue;
+    if (typeof limit !== 'number' && typeof limit !== 'boolean')
+      throw new ArgumentError(`clamp: expected bounds that are numbers or tensors, got ${describe(limit)}`, { op: 'clamp', given: describe(limit) });
+    if (integers && input.dtype !== bool) checkHeld(op, input.dtype, Number(limit));
   }
-  for (const bound of [min, max])
-    if (bound !== null && typeof bound !== 'number' && typeof bound !== 'boolean')
-      throw new ArgumentError(`clamp: expected bounds that are numbers or tensors, got ${describe(bound)}`, { op: 'clamp', given: describe(bound) });
-  if (!input.dtype.isFloatingPoint && input.dtype !== bool) for (const limit of [min, max]) if (limit !== null) checkHeld(op, input.dtype, Number(limit));
   // No double is a bound that leaves every int64 as it is.
-  if (!input.dtype.isFloatingPoint && (min === null || max === null)) {
-    const bounded = min === null ? input.minimum(max as TensorLike) : input.maximum(min);
-    return into === null ? bounded : writeBack(op, into, bounded);
-  }
+  if (integers && (min === null || max === null)) return clampBySides(input, min, max, op, into);
   return dispatchOne(clampOp, [input], { min: Number(min ?? Number.NEGATIVE_INFINITY), max: Number(max ?? Number.POSITIVE_INFINITY) }, into);
+}
+
+/** Bounds that are tensors, that promote, or that no double stands for. */
+function clampBySides(input: Tensor, min: TensorLike | null, max: TensorLike | null, op: string, into: Tensor | null): Tensor {
+  // The gradient reads what is about to be overwritten.
+  const given = into?.requiresGrad ? input.clone() : input;
+  const raised = min === null ? given : boundedBy(given, min, 'maximum');
+  const bounded = max === null ? raised : boundedBy(raised, max, 'minimum');
+  return into === null ? bounded : writeBack(op, into, bounded);
 }
 
 addMethod('clamp', function (bounds: { min?: TensorLike | null; max?: TensorLike | null }) {
@@ -221,11 +224,15 @@ const lerpOp: Op<None> = definePointwise<None>('lerp', 3, {
   samples: ternarySamples(NO_PARAMS as None),
 });
 
-/** @throws ArgumentError for a fraction that integers would cut off */
-function checkValue(op: string, value: number, operands: readonly Tensor[]): void {
-  for (const t of operands) requireTensor(t, op, t === operands[0] ? 'input' : 'every operand');
-  if (op.startsWith('addcmul') && !Number.isInteger(value) && operands.every((t) => !t.dtype.isFloatingPoint))
-    throw new ArgumentError(`${op}: the value ${value} is no integer, and all operands are. Convert one with .float().`, { op, value });
+/** @throws ArgumentError for what is no tensor, and a fraction that a product of integers would cut off */
+function combine(name: string, op: Op<Value>, operands: readonly [Tensor, Tensor, Tensor], options: { value?: number }, into: Tensor | null): Tensor {
+  requireTensor(operands[0], name);
+  requireTensor(operands[1], name, 'tensor1');
+  requireTensor(operands[2], name, 'tensor2');
+  const { value = 1 } = optionsOf(name, options, 'value');
+  if (op === addcmulOp && !Number.isInteger(value) && operands.every((t) => !t.dtype.isFloatingPoint))
+    throw new ArgumentError(`${name}: the value ${value} is no integer, and all operands are. Convert one with .float().`, { op: name, value });
+  return dispatchOne(op, operands, { value }, into);
 }
 
 /**
@@ -235,12 +242,7 @@ function checkValue(op: string, value: number, operands: readonly Tensor[]): voi
  * @see PyTorch `torch.addcmul`
  */
 export function addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, options: { value?: number } = {}): Tensor {
-  requireTensor(input, 'addcmul');
-  requireTensor(tensor1, 'addcmul', 'tensor1');
-  requireTensor(tensor2, 'addcmul', 'tensor2');
-  const { value = 1 } = optionsOf('addcmul', options, 'value');
-  checkValue('addcmul', value, [input, tensor1, tensor2]);
-  return dispatchOne(addcmulOp, [input, tensor1, tensor2], { value });
+  return combine('addcmul', addcmulOp, [input, tensor1, tensor2], options, null);
 }
 
 /**
@@ -250,11 +252,7 @@ export function addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, options
  * @see PyTorch `torch.addcdiv`
  */
 export function addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, options: { value?: number } = {}): Tensor {
-  requireTensor(input, 'addcdiv');
-  requireTensor(tensor1, 'addcdiv', 'tensor1');
-  requireTensor(tensor2, 'addcdiv', 'tensor2');
-  const { value = 1 } = optionsOf('addcdiv', options, 'value');
-  return dispatchOne(addcdivOp, [input, tensor1, tensor2], { value });
+  return combine('addcdiv', addcdivOp, [input, tensor1, tensor2], options, null);
 }
 
 /**
@@ -270,19 +268,15 @@ export function lerp(input: Tensor, end: Tensor, weight: TensorLike): Tensor {
   return dispatchOne(lerpOp, [input, end, operand(weight, input.device, 'lerp')], NO_PARAMS);
 }
 
-for (const [name, op, fn] of [
-  ['addcmul', addcmulOp, addcmul],
-  ['addcdiv', addcdivOp, addcdiv],
+for (const [name, op] of [
+  ['addcmul', addcmulOp],
+  ['addcdiv', addcdivOp],
 ] as const) {
-  addMethod(name, function (tensor1: Tensor, tensor2: Tensor, options?: { value?: number }) {
-    return fn(this, tensor1, tensor2, options);
+  addMethod(name, function (tensor1: Tensor, tensor2: Tensor, options: { value?: number } = {}) {
+    return combine(name, op, [this, tensor1, tensor2], options, null);
   });
   addMethod(`${name}_`, function (tensor1: Tensor, tensor2: Tensor, options: { value?: number } = {}) {
-    requireTensor(tensor1, `${name}_`, 'tensor1');
-    requireTensor(tensor2, `${name}_`, 'tensor2');
-    const { value = 1 } = optionsOf(`${name}_`, options, 'value');
-    if (op === addcmulOp) checkValue(`${name}_`, value, [this, tensor1, tensor2]);
-    return dispatchOne(op, [this, tensor1, tensor2], { value }, this);
+    return combine(`${name}_`, op, [this, tensor1, tensor2], options, this);
   });
 }
 addMethod('lerp', function (end: Tensor, weight: TensorLike) {
