@@ -1,6 +1,7 @@
 /** A bad index that only the GPU sees: no value that depends on it is ever read. */
 import assert from 'node:assert/strict';
 import { cuda, full, IndexError, int64, KernelError, ones, type Tensor } from '../../lib/index.js';
+import { skipWithoutCuda } from '../skip.js';
 
 const device = 'cuda';
 const failsLater = (): Tensor => ones([10], { device }).gather(0, full([20_000], 99, { dtype: int64, device }));
@@ -9,7 +10,7 @@ const isLost = (error: unknown): boolean => error instanceof KernelError && /has
 
 describe('after a kernel of a GPU met a bad index', () => {
   before(function () {
-    if (!cuda.isAvailable()) this.skip();
+    skipWithoutCuda(this);
   });
 
   it('a pending read is rejected, small or large', async () => {

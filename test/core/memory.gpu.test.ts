@@ -1,12 +1,13 @@
 /** The memory promises on a GPU. */
 import assert from 'node:assert/strict';
-import { cuda, type memory } from '../../lib/index.js';
+import type { memory } from '../../lib/index.js';
 import { runProgram } from '../run-program.js';
+import { skipWithoutCuda } from '../skip.js';
 import { assertFlat } from './flat-memory.js';
 
 describe('the garbage collector, CUDA', () => {
   before(function () {
-    if (!cuda.isAvailable()) this.skip();
+    skipWithoutCuda(this);
   });
 
   it('keeps an eager training loop of 20,000 steps without scopes flat', async function () {
@@ -30,7 +31,7 @@ describe('scratch memory of CUDA kernels', () => {
 
   before(async function () {
     this.timeout(120000);
-    if (!cuda.isAvailable()) this.skip();
+    skipWithoutCuda(this);
     report = await runProgram('core/programs/scratch-memory');
   });
 

@@ -1,6 +1,7 @@
 /** Pinned host memory, and copies that the GPU does by itself: the op toDevice. */
 import assert from 'node:assert/strict';
 import { arange, cuda, DeviceError, empty, float64, memory, ones, rand, scope, type Tensor, tensor, zeros } from '../../lib/index.js';
+import { skipWithoutCuda } from '../skip.js';
 
 /** Work that keeps the GPU busy for some milliseconds, so that copies after it are still to come when the next lines run. */
 function keepBusy(): Tensor {
@@ -11,7 +12,7 @@ function keepBusy(): Tensor {
 
 describe('pinned memory, CUDA', () => {
   before(function () {
-    if (!cuda.isAvailable()) this.skip();
+    skipWithoutCuda(this);
   });
 
   it('holds the same values, in the same layout', () => {

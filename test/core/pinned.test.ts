@@ -2,11 +2,12 @@
 import assert from 'node:assert/strict';
 import { FakeTensorMode } from '../../lib/compile/index.js';
 import { cuda, DeviceError, empty, FreedError, int32, memory, ones, rand, type Tensor, tensor, zeros } from '../../lib/index.js';
+import { skipBecause } from '../skip.js';
 
 describe('pinned memory', () => {
   it('is refused without CUDA, with the reason and what to do', function () {
     const unavailable = cuda.whyUnavailable();
-    if (unavailable === null) this.skip();
+    if (unavailable === null) skipBecause(this, 'CUDA is there');
     const makers: Record<string, () => Tensor> = {
       pinMemory: () => ones([2, 3]).pinMemory(),
       empty: () => empty([3], { pinMemory: true }),

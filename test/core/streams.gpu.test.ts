@@ -1,10 +1,11 @@
 /** Memory that passes from the CPU's stream to a GPU's is in order, whoever had it before. */
 import assert from 'node:assert/strict';
 import { cuda, full, ones, zeros } from '../../lib/index.js';
+import { skipWithoutCuda } from '../skip.js';
 
 describe('memory that passes between streams, CUDA', () => {
   before(function () {
-    if (!cuda.isAvailable()) this.skip();
+    skipWithoutCuda(this);
   });
 
   it('takes a copy from the GPU when what still reads it on the CPU is done', () => {

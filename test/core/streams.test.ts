@@ -4,6 +4,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ArgumentError, cuda, empty, FreedError, full, memory, ones, type Tensor, zeros } from '../../lib/index.js';
 import { addon } from '../../lib/runtime.js';
+import { skipBecause } from '../skip.js';
 
 describe('a tensor whose first use is on another stream than the one it was made on', () => {
   it('waits for what still reads the memory that it got', () => {
@@ -72,7 +73,7 @@ function use(s: cuda.Stream, value: number): Tensor {
 
 describe('a stream that is let go of', () => {
   before(function () {
-    if (!existsSync('/proc/self/status')) this.skip();
+    if (!existsSync('/proc/self/status')) skipBecause(this, 'no /proc to count threads in');
     use(newStream(), 1).dispose();
   });
 

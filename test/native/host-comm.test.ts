@@ -5,6 +5,7 @@ import { existsSync, mkdirSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { describe, it } from 'mocha';
 import { root } from '../../scripts/check-tree.js';
+import { skipBecause } from '../skip.js';
 
 const sources = (folder: string) => readdirSync(path.join(root, folder)).flatMap((file) => (file.endsWith('.cc') ? [`${folder}/${file}`] : []));
 
@@ -12,10 +13,10 @@ describe('collectives of host memory', function () {
   this.timeout(300_000);
 
   it('pass their self-test', function () {
-    if (!existsSync(path.join(root, 'native/comm'))) return this.skip(); // tests that run without their sources
+    if (!existsSync(path.join(root, 'native/comm'))) skipBecause(this, 'the tests run without their sources');
     if (spawnSync('g++', ['--version']).status !== 0) {
       assert.ok(process.env.CI !== 'true', 'CI has to have g++: the self-test of native/comm would not run');
-      return this.skip();
+      skipBecause(this, 'no g++');
     }
     mkdirSync(path.join(root, 'build', 'selftest'), { recursive: true });
     const program = path.join(root, 'build', 'selftest', 'comm_selftest');

@@ -3,13 +3,14 @@ import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { programArguments } from '../run-program.js';
+import { skipBecause } from '../skip.js';
 
 const threadsOf = (command: string, args: readonly string[], env: NodeJS.ProcessEnv = {}): number =>
   Number(execFileSync(command, [...args, process.execPath, ...programArguments('native/programs/threads')], { encoding: 'utf8', env: { ...process.env, ...env } }));
 
 describe('the threads of the CPU', () => {
   before(function () {
-    if (spawnSync('taskset', ['-V']).status !== 0) this.skip();
+    if (spawnSync('taskset', ['-V']).status !== 0) skipBecause(this, 'no taskset');
   });
 
   it('are one where the process may use one processor', function () {

@@ -32,6 +32,7 @@ const consumerConfig = {
 };
 
 import { blocks } from '../docs/blocks.js';
+import { skipBecause } from '../skip.js';
 
 describe('the packed package', function () {
   this.timeout(240_000);
@@ -106,7 +107,7 @@ describe('the packed package', function () {
   for (const major of [20, 22, 24]) {
     it(`computes on Node ${major}, imported and required`, function () {
       const node = nodeBinary(major);
-      if (node === null) return this.skip();
+      if (node === null) return skipBecause(this, 'the registry cannot be reached');
       const output = execFileSync(node, ['program.mjs'], { cwd: folder, env, encoding: 'utf8', timeout: 60_000 });
       assert.deepEqual(JSON.parse(output), {
         read: [7, 10, 15, 22],
@@ -120,7 +121,7 @@ describe('the packed package', function () {
 
     it(`answers "shardwise doctor" on Node ${major}`, function () {
       const node = nodeBinary(major);
-      if (node === null) return this.skip();
+      if (node === null) return skipBecause(this, 'the registry cannot be reached');
       const main = path.join(installed, 'dist', 'cli', 'main.js');
       const report = JSON.parse(execFileSync(node, [main, 'doctor', '--json'], { cwd: folder, env, encoding: 'utf8', timeout: 60_000 }));
       assert.equal(report.addon.loaded, true);
