@@ -2,7 +2,7 @@
  * What `npm install` puts on a disk: this package, as it is packed from a checkout with its prebuild, and the peers, in MB of files. A folder each,
  * install scripts disabled, so that what a peer downloads afterwards is not counted. usage: installed-size.ts [--write]
  */
-import { existsSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { bytesBelow, npm, pack, removeTemporaryFolders, root, temporaryFolder } from '../test/packaging/package.js';
 import { print, type Row } from './measure.js';
@@ -28,6 +28,6 @@ const rows: Row[] = [
 for (const row of rows) print(row);
 if (process.argv.includes('--write')) {
   const date = new Date().toISOString().slice(0, 10);
-  writeFileSync(path.join(root, 'bench', 'results', `${date}-installed-size.json`), `${JSON.stringify({ date, prebuild: readdirSync(platform), rows }, null, 2)}\n`);
+  writeFileSync(path.join(root, 'bench', 'results', `${date}-installed-size.json`), `${JSON.stringify({ date, rows }, null, 2)}\n`);
 }
 removeTemporaryFolders();
