@@ -8,6 +8,7 @@ import type { Device } from './device.js';
 import type { DType } from './dtype.js';
 import { ShardwiseError } from './errors.js';
 import type { Shape } from './shape.js';
+import type { ShardingRule } from './sharding-rule.js';
 import type { Tensor } from './tensor.js';
 
 /** What an output will be: known before, and without, running the kernel. */
@@ -91,6 +92,8 @@ export interface Op<P> {
   readonly autocast: AutocastPolicy | null;
   /** The C expression of a pointwise op, for both backends and for fusion; see native/generated/pointwise_ops.inc. */
   readonly pointwise: PointwiseSpec | null;
+  /** How it runs on sharded tensors; null: on replicated ones only. */
+  readonly sharding: ShardingRule<P> | null;
 }
 
 /** How a pointwise op computes: an expression over x, y, z and p0..p3 in the compute type T. */
@@ -124,6 +127,7 @@ export type OpDefinition<P> = Pick<Op<P>, 'name' | 'doc' | 'samples'> & {
   differentiable?: readonly number[];
   autocast?: AutocastPolicy;
   pointwise?: PointwiseSpec;
+  sharding?: ShardingRule<P>;
 };
 
 const table: AnyOp[] = [];
@@ -155,6 +159,7 @@ export function defineOp<P>(definition: OpDefinition<P>): Op<P> {
     samples: definition.samples,
     autocast: definition.autocast ?? null,
     pointwise: definition.pointwise ?? null,
+    sharding: definition.sharding ?? null,
   };
   table.push(op);
   byName.set(name, op);
