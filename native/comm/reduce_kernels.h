@@ -8,16 +8,9 @@
 #pragma once
 #include <cstdint>
 
-#include "../include/dtype.h"
+#include "../include/collective.h"
 
 namespace shardwise::comm {
-
-enum class Reduce : int32_t { Sum = 0, Avg = 1, Product = 2, Min = 3, Max = 4 };
-
-constexpr const char* reduce_name(Reduce reduce) {
-  constexpr const char* names[] = {"sum", "avg", "product", "min", "max"};
-  return names[static_cast<int32_t>(reduce)];
-}
 
 // `count` elements of each source into each of the outputs, which may be the same memory as sources.
 void reduce_into(const char* const* sources, int32_t ranks, char* const* outputs, int32_t num_outputs, int64_t count, DType dtype,

@@ -288,6 +288,7 @@ extern "C" __attribute__((visibility("default"))) const shardwise::Backend* shar
       stream_create, stream_destroy, stream_query, stream_synchronize, stream_on_complete,
       event_create, event_destroy, event_record, event_wait, event_synchronize, event_query, event_elapsed_ms,
       look_at, launch, nullptr, copy,
+      nullptr, nullptr, nullptr, nullptr,
       // clang-format on
   };
   return &backend;

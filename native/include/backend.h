@@ -1,11 +1,13 @@
 // THE SEAM. A device backend fills this struct; the runtime (allocator, stream threads, addon) uses nothing else.
 // All functions return a Status and write their message into `error`; none throws.
 #pragma once
+#include "collective.h"
 #include "kernel_call.h"
 
 namespace shardwise {
 
-constexpr uint32_t kBackendAbi = 4;
+constexpr uint32_t kBackendAbi = 5;
+constexpr int32_t kCommIdBytes = 128;
 
 struct DeviceInfo {
   char name[128];
@@ -74,6 +76,15 @@ struct Backend {
   // none are. Null where it makes no difference.
   int32_t (*launch_together)(const KernelCall* const* calls, int32_t count);
   Status (*copy)(void* stream, void* destination, const void* source, int64_t bytes, CopyKind kind, ErrorText* error);
+
+  // Collectives between memory of these devices; null where an engine of their own has to be made for them (the CPU's, native/comm).
+  // comm_id: a new group's name, which one rank makes and all others are told; up to kCommIdBytes. comm_create waits for all of them:
+  // on the native thread of the group's stream. comm_split: a group of some of the ranks of another, called by all of that one's; those
+  // with color < 0 get none.
+  const CommEngine* comm;
+  Status (*comm_id)(char* out, ErrorText* error);
+  Status (*comm_create)(int32_t device, const char* id, int32_t rank, int32_t size, int64_t timeout_ms, void** out, ErrorText* error);
+  Status (*comm_split)(void* parent, int32_t color, int32_t rank, int64_t timeout_ms, void** out, ErrorText* error);
 };
 
 }  // namespace shardwise

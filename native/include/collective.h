@@ -1,0 +1,61 @@
+// Collectives at the seam: what the engine of a process group is asked to do. HostGroup (native/comm) and NCCL (native/cuda/nccl.cc)
+// fill the same struct.
+#pragma once
+#include <cstdint>
+
+#include "dtype.h"
+#include "status.h"
+
+namespace shardwise {
+
+enum class Collective : int32_t { AllReduce, Broadcast, AllGather, ReduceScatter, AllToAll, Reduce, Gather, Scatter, Barrier, Send, Receive };
+constexpr int32_t kNumCollectives = 11;
+
+enum class Reduce : int32_t { Sum = 0, Avg = 1, Product = 2, Min = 3, Max = 4 };
+constexpr int32_t kNumReduces = 5;
+
+constexpr const char* reduce_name(Reduce reduce) {
+  constexpr const char* names[] = {"sum", "avg", "product", "min", "max"};
+  return names[static_cast<int32_t>(reduce)];
+}
+
+// One rank's part. Counts are in elements; memory is dense.
+//
+//   AllReduce, Reduce       in and out of `count`; out of Reduce on the root only. in == out is allowed.
+//   Broadcast               `count`; in on the root only. in == out is allowed.
+//   AllGather, Gather       in of counts[rank]; out holds counts[0], counts[1], … one behind the other (Gather: on the root only).
+//   ReduceScatter, Scatter  in holds counts[0], counts[1], … one behind the other (Scatter: on the root only); out of counts[rank].
+//   AllToAll                in holds send_counts[0], …, out counts[0], … one behind the other.
+//   Send, Receive           `count`, in or out, to or from `root`.
+//   Barrier                 nothing.
+struct CollectiveCall {
+  Collective kind;
+  Reduce reduce;
+  DType dtype;
+  int32_t root;
+  const void* in;
+  void* out;
+  int64_t count;
+  const int64_t* counts;
+  const int64_t* send_counts;
+  const char* name;   // what the program called, for errors
+  const char* where;  // and where: "train.ts:12:3", or ""
+  void* stream;       // of the backend; null on the CPU
+  ErrorText* error;
+};
+
+// One rank's membership in a group, made by its engine.
+struct CommEngine {
+  const char* name;  // "shm", "nccl"
+  // In the order of the calls, on the native thread of the stream that runs them. The engine of the CPU waits for the other ranks; that
+  // of a GPU launches, and reports what goes wrong later through `failure`.
+  Status (*run)(void* member, const CollectiveCall& call);
+  // From any thread: present and later calls fail with the reason, on all ranks where the engine can tell them.
+  void (*abort)(void* member, const char* reason);
+  // From any thread: Ok, or what has made the group unusable since (a lost peer, a call that took longer than the timeout).
+  Status (*failure)(void* member, ErrorText* error);
+  void (*set_timeout)(void* member, int64_t milliseconds);
+  void (*destroy)(void* member);
+};
+
+}  // namespace shardwise
