@@ -7,7 +7,7 @@ import './autograd/backward.js';
 import './autograd/set-data.js';
 import { type CompileOptions, compile } from './compile/compile.js';
 import { addAmbientGuard } from './compile/guards.js';
-import { cpu, type Device } from './core/device.js';
+import { type Device, deviceByCode } from './core/device.js';
 import { installAutograd, swapBackend } from './core/dispatch.js';
 import type { DType } from './core/dtype.js';
 import { ArgumentError, DeviceError } from './core/errors.js';
@@ -60,7 +60,8 @@ installValueAccess({
     return t;
   },
   adopt(array, shape, dtype) {
-    const t = fresh(shape, dtype, cpu, adoptArray(array, cpu));
+    const here = deviceByCode(0);
+    const t = fresh(shape, dtype, here, adoptArray(array, here));
     if (recording) recordStorages('fromBlob', [t]);
     return t;
   },

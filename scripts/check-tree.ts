@@ -28,7 +28,7 @@ export function sizeFindings(): string[] {
 const includeRules = [
   { folder: 'native/include/', may: ['include/'] },
   { folder: 'native/runtime/', may: ['include/', 'runtime/'] },
-  { folder: 'native/addon/', may: ['include/', 'runtime/', 'addon/', 'generated/'] },
+  { folder: 'native/addon/', may: ['include/', 'runtime/', 'comm/', 'addon/', 'generated/'] },
   { folder: 'native/comm/', may: ['include/', 'comm/', 'cpu/convert.h'] },
   { folder: 'native/cpu/', may: ['include/', 'generated/', 'cpu/'] },
   { folder: 'native/cuda/primitives/', may: ['include/', 'cuda/primitives/', 'cuda/math.cuh', 'cuda/stream.h'] },

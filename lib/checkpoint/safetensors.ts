@@ -2,7 +2,7 @@
 
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { totalmem } from 'node:os';
-import { cpu, type Device, type DeviceName, device as deviceOf } from '../core/device.js';
+import { type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError, CheckpointError, ShardwiseError } from '../core/errors.js';
 import { checkNumber, optionsOf, unexpected } from '../core/options.js';
@@ -128,7 +128,7 @@ export class SafetensorsFile {
   /** Reads one tensor; on the CPU the bytes are read straight into its memory. @throws CheckpointError if there is none */
   async get(name: string, options: { device?: DeviceName | Device } = {}): Promise<Tensor> {
     if (typeof name !== 'string') throw unexpected('SafetensorsFile.get', 'name', 'a string', name);
-    const { device = cpu } = optionsOf('SafetensorsFile.get', options, 'device');
+    const { device = 'cpu' } = optionsOf('SafetensorsFile.get', options, 'device');
     const entry = this.header.tensors.get(name);
     if (entry === undefined) throw new CheckpointError(`${this.path}: there is no tensor "${name}"`, { file: this.path, tensor: name, names: this.names });
     const numel = entry.shape.reduce((a, b) => a * b, 1);
@@ -137,7 +137,7 @@ export class SafetensorsFile {
     await readFully(this.file, this.path, this.header.dataStart + entry.begin, bytes);
     if (entry.dtype === bool) this.checkBools(name, bytes);
     const target = deviceOf(device);
-    if (target === cpu && numel > 0) return valueAccess().adopt(raw, entry.shape, entry.dtype);
+    if (target.type === 'cpu' && numel > 0) return valueAccess().adopt(raw, entry.shape, entry.dtype);
     return makeFromValues(raw, entry.shape, entry.dtype, target);
   }
 

@@ -1,6 +1,7 @@
 /** Writes down every op that reaches the bottom layer, and every effect that it can repeat; refuses the others. */
 import { type GradMode, gradMode } from '../autograd/grad-mode.js';
 import { Node as TapeNode } from '../autograd/node.js';
+import { callSite } from '../core/call-site.js';
 import { CompileError } from '../core/errors.js';
 import type { AnyOp } from '../core/op.js';
 import type { Generator } from '../core/random.js';
@@ -9,7 +10,6 @@ import type { Tensor } from '../core/tensor.js';
 import { clone } from '../ops/copy.js';
 import { detachOp } from '../ops/view.js';
 import { AutogradState } from './autograd-state.js';
-import { callSite } from './call-site.js';
 import { fakeLike, runFake } from './fake-backend.js';
 import { Graph, Node, type Value } from './graph.js';
 import type { Watcher } from './watcher.js';
@@ -82,7 +82,7 @@ export class Tracer {
   unsupported(what: string): never {
     const at = callSite();
     this.broken ??= new CompileError(
-      `compile: ${what} while the function was captured, ${at || 'at an unknown place'}. A graph cannot repeat that: do it outside of the compiled function, or leave out fullgraph and the function runs as it is.`,
+      `compile: ${what} while the function was captured, at ${at || 'an unknown place'}. A graph cannot repeat that: do it outside of the compiled function, or leave out fullgraph and the function runs as it is.`,
       { what, at },
     );
     throw this.broken;

@@ -1,47 +1,52 @@
 /** Devices and their streams. A device is numbered for native code: 0 is the CPU, 1 + n is `cuda:n`. */
 import { DeviceError } from './errors.js';
+import { currentHome, type Home, processHome } from './home.js';
 import { checkNumber, checkOneOf, shown } from './options.js';
 
 export type DeviceType = 'cpu' | 'cuda';
 export type DeviceName = 'cpu' | 'cuda' | `cuda:${number}`;
 
-/** A place where tensors live. Instances are interned, so `===` compares them. */
+/** A place where tensors live. Instances are interned, so `===` compares them; ranks that share a process have each their own. */
 export class Device {
   readonly type: DeviceType;
   readonly index: number;
   /** @internal the number native code uses */
   readonly code: number;
+  /** @internal whose streams these are */
+  readonly home: Home;
   /** @internal id of the stream that launches on this device go to; -1 until first used */
   currentStream = -1;
 
   /** @internal */
-  constructor(type: DeviceType, index: number) {
+  constructor(type: DeviceType, index: number, home: Home = processHome) {
     checkOneOf('Device', 'type', type, ['cpu', 'cuda']);
     checkNumber('Device', 'index', index, { from: 0, to: 999, whole: true });
     this.type = type;
     this.index = index;
     this.code = type === 'cpu' ? 0 : 1 + index;
+    this.home = home;
   }
 
+  /** Its name; another rank's device says whose it is. */
   toString(): string {
-    return this.type === 'cpu' ? 'cpu' : `cuda:${this.index}`;
+    const name = this.type === 'cpu' ? 'cpu' : `cuda:${this.index}`;
+    return this.home === currentHome() ? name : `${name} of ${this.home.label ?? 'the main program'}`;
   }
 }
 
-const devices: Device[] = [new Device('cpu', 0)];
-
-/** The CPU. */
-export const cpu: Device = devices[0] as Device;
-
-/** @internal */
+/** Of the present rank, where ranks share the process. @internal */
 export function deviceByCode(code: number): Device {
-  let found = devices[code];
+  const home = currentHome();
+  let found = home.devices[code];
   if (!found) {
-    found = new Device('cuda', code - 1);
-    devices[code] = found;
+    found = code === 0 ? new Device('cpu', 0, home) : new Device('cuda', code - 1, home);
+    home.devices[code] = found;
   }
   return found;
 }
+
+/** The CPU of the program itself, for what has no rank. */
+export const cpu: Device = deviceByCode(0);
 
 /**
  * Finds a device by name: `'cpu'`, `'cuda'` (the current one, index 0) or `'cuda:3'`.
@@ -49,8 +54,8 @@ export function deviceByCode(code: number): Device {
  * @throws DeviceError if the name is malformed.
  */
 export function device(name: DeviceName | Device): Device {
-  if (name instanceof Device) return name;
-  if (name === 'cpu') return cpu;
+  if (name instanceof Device) return name.home === currentHome() ? name : deviceByCode(name.code);
+  if (name === 'cpu') return deviceByCode(0);
   const match = typeof name === 'string' ? /^cuda(?::(\d{1,3}))?$/.exec(name) : null;
   if (!match) {
     throw new DeviceError(`device: expected a device such as 'cpu', 'cuda' or 'cuda:1', got ${shown(name)}`, { op: 'device', given: name });
@@ -58,14 +63,12 @@ export function device(name: DeviceName | Device): Device {
   return deviceByCode(1 + Number(match[1] ?? 0));
 }
 
-let defaultDevice = cpu;
-
 /** The device of new tensors when none is given; the CPU unless changed. */
 export function getDefaultDevice(): Device {
-  return defaultDevice;
+  return currentHome().defaultDevice ?? deviceByCode(0);
 }
 
 /** @throws DeviceError if the name is malformed. */
 export function setDefaultDevice(name: DeviceName | Device): void {
-  defaultDevice = device(name);
+  currentHome().defaultDevice = device(name);
 }

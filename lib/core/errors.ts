@@ -156,3 +156,17 @@ export class TimeoutError extends ShardwiseError {
     super('ERR_TIMEOUT', message, details, options);
   }
 }
+
+/** Ranks, groups or meshes used out of order: before they were set up, by a rank that has no part in them. */
+export class DistributedError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
+    super('ERR_DISTRIBUTED', message, details, options);
+  }
+}
+
+/** A collective that failed: ranks called different things, one is gone, did not come in time, or ended the group. */
+export class CollectiveError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
+    super('ERR_COLLECTIVE', message, details, options);
+  }
+}

@@ -1,5 +1,6 @@
 /** The random state: a seed and a counter. Every draw takes a block of counters, so equal programs draw equal numbers. */
 import { ArgumentError } from './errors.js';
+import { currentHome, processHome } from './home.js';
 import { checkNumber, optionsOf, shown } from './options.js';
 import { captureWatch } from './watch.js';
 
@@ -56,34 +57,42 @@ function checkSeed(seed: number): number {
   return seed;
 }
 
-/** The generator that ops use when none is given. */
+/** The generator that ops use when none is given; of ranks that share a process, each has its own. */
 export const defaultGenerator = new Generator(Math.floor(Math.random() * 2 ** 32));
+processHome.generator = defaultGenerator;
+
+/** The one of the present rank. @internal */
+export function currentGenerator(): Generator {
+  const home = currentHome();
+  home.generator ??= new Generator(Math.floor(Math.random() * 2 ** 32));
+  return home.generator;
+}
 
 /** Seeds the default generator; the same seed gives the same numbers on the CPU, on CUDA and on any mesh. */
 export function manualSeed(seed: number): Generator {
-  return defaultGenerator.manualSeed(seed);
+  return currentGenerator().manualSeed(seed);
 }
 
 /** The seed of the default generator. */
 export function initialSeed(): number {
   captureWatch.unsupported?.('the seed was read');
-  return defaultGenerator.seed;
+  return currentGenerator().seed;
 }
 
 /** Seeds the default generator by chance and returns the seed. */
 export function seed(): number {
   const chosen = Math.floor(Math.random() * Number.MAX_SAFE_INTEGER);
-  defaultGenerator.manualSeed(chosen);
+  currentGenerator().manualSeed(chosen);
   return chosen;
 }
 
 /** Where the default generator stands. */
 export function getRngState(): { seed: number; offset: number } {
   captureWatch.unsupported?.('the state of the random generator was read');
-  return defaultGenerator.getState();
+  return currentGenerator().getState();
 }
 
 /** Puts the default generator where it stood. @throws ArgumentError */
 export function setRngState(state: { seed: number; offset: number }): void {
-  defaultGenerator.setState(state);
+  currentGenerator().setState(state);
 }

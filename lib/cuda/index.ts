@@ -1,5 +1,5 @@
 /** The `cuda` namespace: whether there is a GPU and why not, memory, streams and events. */
-import { cpu, type Device, deviceByCode, device as deviceOf } from '../core/device.js';
+import { type Device, deviceByCode, device as deviceOf } from '../core/device.js';
 import { ArgumentError, DeviceError, FreedError } from '../core/errors.js';
 import { checkFlag, checkFunction, checkNumber, optionsOf, unexpected } from '../core/options.js';
 import { nativeCall, streamOf, translate, writer } from '../eager/submit.js';
@@ -80,6 +80,7 @@ export function emptyCache(): void {
 /** Blocks until the device has done everything it was given on its current stream. @throws KernelError of an op before */
 export function synchronize(which?: CudaDevice): void {
   const found = cudaDevice(which);
+  found.home.beforeWaiting?.('synchronize');
   nativeCall(() => writer.addon.synchronize(streamOf(found)), 'synchronize', [], found);
 }
 
@@ -98,7 +99,7 @@ export class Stream {
   constructor(options: { device?: CudaDevice | 'cpu'; priority?: number } = {}) {
     const { device, priority = 0 } = optionsOf('Stream', options, 'device priority');
     checkNumber('Stream', 'priority', priority, { whole: true });
-    this.device = device === 'cpu' ? cpu : cudaDevice(device);
+    this.device = device === 'cpu' ? deviceByCode(0) : cudaDevice(device);
     this.native = nativeCall(() => writer.addon.streamCreate(this.device.code, priority), 'Stream');
     droppedStreams.register(this, this.native, this);
   }
@@ -124,6 +125,7 @@ export class Stream {
 
   /** Blocks until everything given to the stream is done. @throws KernelError */
   synchronize(): void {
+    this.device.home.beforeWaiting?.('Stream.synchronize');
     nativeCall(() => writer.addon.synchronize(this.id), 'Stream.synchronize', [], this.device);
   }
 

@@ -1,5 +1,5 @@
 /** Storages and their bytes: allocation outside of commands, freeing, resizing, and moving values in and out. */
-import { cpu, type Device, deviceByCode } from '../core/device.js';
+import { type Device, deviceByCode } from '../core/device.js';
 import { DeviceError } from '../core/errors.js';
 import { currentScope } from '../core/scope.js';
 import { type MemoryInterface, Storage } from '../core/storage.js';
@@ -49,8 +49,8 @@ export function allocatePinned(bytes: number): Storage {
     const message = `pinMemory: pinned memory is for copies to and from a GPU and comes from CUDA, which cannot be used here. Leave it out where cuda.isAvailable() is false.\n${error.message}`;
     throw new DeviceError(message, { op: 'pinMemory', bytes }, { cause: error });
   }
-  const storage = new Storage(cpu, bytes);
-  const token = allocatingCall(() => writer.addon.allocatePinned(bytes, currentScope === null), 'pinMemory', cpu);
+  const storage = new Storage(deviceByCode(0), bytes);
+  const token = allocatingCall(() => writer.addon.allocatePinned(bytes, currentScope === null), 'pinMemory', deviceByCode(0));
   storage.handle = words()[0] as number;
   own(storage, token as object | undefined);
   return storage;
@@ -107,6 +107,7 @@ export function writeBytes(t: Tensor, source: ArrayBufferView): void {
 /** Reads a dense tensor's bytes; blocks until they are there. */
 export function readBytesSync(t: Tensor, destination: ArrayBufferView): void {
   const storage = t.liveStorage('read');
+  t.device.home.beforeWaiting?.('read');
   nativeCall(() => writer.addon.readSync(storage.handle, t.storageOffset * t.dtype.itemsize, destination, streamOf(t.device)), 'read', [t]);
 }
 
@@ -131,5 +132,6 @@ export function readBytes(t: Tensor, destination: ArrayBufferView): Promise<void
 /** One element; blocks until it is there. */
 export function readElement(t: Tensor): number | bigint {
   const storage = t.liveStorage('item');
+  t.device.home.beforeWaiting?.('item');
   return nativeCall(() => writer.addon.readScalar(storage.handle, t.storageOffset * t.dtype.itemsize, t.dtype.code, streamOf(t.device)), 'item', [t]);
 }

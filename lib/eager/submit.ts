@@ -1,7 +1,8 @@
 /** Submitting a command: native errors get the op, shapes and dtypes; memory pressure is answered by collecting garbage. */
 
 import type { Device } from '../core/device.js';
-import { DeviceError, FreedError, IndexError, KernelError, OutOfMemoryError, ShardwiseError } from '../core/errors.js';
+import { CollectiveError, DeviceError, FreedError, IndexError, KernelError, OutOfMemoryError, ShardwiseError } from '../core/errors.js';
+import { processHome } from '../core/home.js';
 import type { AnyOp } from '../core/op.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
@@ -47,8 +48,13 @@ export function prepareDevice(device: Device): void {
 /** The stream that commands of a device go to. */
 export function streamOf(device: Device): number {
   if (device.currentStream < 0) prepare(device);
-  if (device.currentStream < 0) device.currentStream = nativeCall(() => writer.addon.defaultStream(device.code), `stream of ${device}`);
+  if (device.currentStream < 0) device.currentStream = nativeCall(() => openStream(device), `stream of ${device}`);
   return device.currentStream;
+}
+
+/** Ranks that share a process have streams of their own: one may wait for another. */
+function openStream(device: Device): number {
+  return device.home === processHome ? writer.addon.defaultStream(device.code) : writer.addon.streamCreate(device.code, 0);
 }
 
 export function submitCommand(op: AnyOp, kernel: number, device: Device, inputs: readonly Tensor[], outputs: readonly Tensor[]): void {
@@ -131,6 +137,8 @@ export function translate(error: unknown, op: string, inputs: readonly Tensor[],
       return new IndexError(message, details, { cause: error });
     case 'SW_CLOSED':
       return new FreedError(message, details, { cause: error });
+    case 'SW_PEER':
+      return new CollectiveError(message, details, { cause: error });
     case 'SW_DEVICE':
       return new DeviceError(message, details, { cause: error });
     default:

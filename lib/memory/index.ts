@@ -1,5 +1,5 @@
 /** The `memory` namespace: what each device's allocator holds, for the CPU as well as for GPUs. */
-import { cpu, type Device, type DeviceName, device as deviceOf } from '../core/device.js';
+import { type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import type { MemoryHolder } from '../core/errors.js';
 import { checkFlag } from '../core/options.js';
 import { collectGarbage } from '../eager/garbage.js';
@@ -13,19 +13,19 @@ export type { StorageOrigin } from '../eager/history.js';
 export type { LiveStorage } from '../eager/holders.js';
 
 /** Statistics of the caching allocator of a device, in bytes and counts. */
-export function stats(which: DeviceName | Device = cpu): NativeMemoryStats {
+export function stats(which: DeviceName | Device = 'cpu'): NativeMemoryStats {
   const { code } = deviceOf(which);
   return nativeCall(() => writer.addon.memoryStats(code), 'memory.stats');
 }
 
 /** Starts the peaks again from the present. */
-export function resetPeak(which: DeviceName | Device = cpu): void {
+export function resetPeak(which: DeviceName | Device = 'cpu'): void {
   const { code } = deviceOf(which);
   nativeCall(() => writer.addon.resetPeakStats(code), 'memory.resetPeak');
 }
 
 /** Gives cached memory that no tensor uses back to the system. */
-export function emptyCache(which: DeviceName | Device = cpu): void {
+export function emptyCache(which: DeviceName | Device = 'cpu'): void {
   const { code } = deviceOf(which);
   nativeCall(() => writer.addon.emptyCache(code, 0), 'memory.emptyCache');
 }
@@ -58,7 +58,7 @@ export interface MemorySnapshot {
  * @throws DeviceError if the device is not there.
  * @see PyTorch `torch.cuda.memory._snapshot`
  */
-export function snapshot(which: DeviceName | Device = cpu): MemorySnapshot {
+export function snapshot(which: DeviceName | Device = 'cpu'): MemorySnapshot {
   const found = deviceOf(which);
   streamOf(found); // opens the device, or says why that cannot be
   const segments = nativeCall(() => writer.addon.memorySnapshot(found.code), 'memory.snapshot');

@@ -4,7 +4,7 @@
  * Devices are numbered: 0 is the CPU, 1 + n is `cuda:n`. A storage handle is `generation * 2^24 + index`, so a use after
  * free is caught natively. Failures throw an `Error` whose `code` is one of {@link NativeErrorCode}.
  */
-export type NativeErrorCode = 'SW_INVALID' | 'SW_OUT_OF_MEMORY' | 'SW_INDEX' | 'SW_DEVICE' | 'SW_UNSUPPORTED' | 'SW_CLOSED' | 'SW_LOST';
+export type NativeErrorCode = 'SW_INVALID' | 'SW_OUT_OF_MEMORY' | 'SW_INDEX' | 'SW_DEVICE' | 'SW_UNSUPPORTED' | 'SW_CLOSED' | 'SW_LOST' | 'SW_PEER';
 
 /** A garbage-collection token: when it is collected, the storage it was made for is freed. */
 export type Token = object;
@@ -110,6 +110,24 @@ export interface Addon {
   eventQuery(event: number): boolean;
   eventSynchronize(event: number): void;
   eventElapsedMs(start: number, end: number): number;
+
+  /** Memory that the ranks of this process share as a group of `size`; each joins it with {@link joinLocal}. */
+  localRegion(size: number): number;
+  /** No more ranks will join. */
+  dropRegion(region: number): void;
+  /** Joining does not wait for other ranks. All calls of the member run on the stream, in order. */
+  joinLocal(region: number, rank: number, size: number, stream: number, timeoutMs: number): number;
+  /** A group of processes of this machine, found by `name` (letters, digits, '-', '_', '.') and `token`, a whole number that is the same on all ranks. */
+  joinShared(rank: number, size: number, stream: number, timeoutMs: number, joinTimeoutMs: number, token: number, name: string): number;
+  /**
+   * Enqueues the call in words[0 .. numWords): member, kind, reduction, dtype, root, count, input handle, its first byte, output handle,
+   * its first byte, number of counts, 0; then the counts. `name` and `where` are for errors: what the program called, and where.
+   */
+  collective(numWords: number, name: string, where: string): void;
+  /** Its present and later calls fail with the reason, on all ranks. */
+  abortGroup(member: number, reason: string): void;
+  /** Once its calls are done. */
+  leaveGroup(member: number): void;
 
   memoryStats(device: number): NativeMemoryStats;
   resetPeakStats(device: number): void;

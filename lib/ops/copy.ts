@@ -1,6 +1,6 @@
 /** Copies and conversions: copy_, clone, to, contiguous, fill_, and the likes-of factories that need no random numbers. */
 
-import { cpu, type Device, type DeviceName, device as deviceOf } from '../core/device.js';
+import { type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { bfloat16, bool, DType, float16, float32, float64, int8, int16, int32, int64, uint8 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
@@ -71,7 +71,7 @@ function dense(input: Tensor): Tensor {
 /** A copy in pinned host memory; the dtype may change where the input is. */
 export function toPinned(input: Tensor, dtype: DType): Tensor {
   const source = input.dtype === dtype ? input : dispatchOne(copyOp, [input], { dtype, preserve: true });
-  return dispatchOne(toDeviceOp, [dense(source)], { device: cpu, pinned: true });
+  return dispatchOne(toDeviceOp, [dense(source)], { device: deviceOf('cpu'), pinned: true });
 }
 
 /** The tensor in another dtype or on another device; itself where nothing changes and no copy is forced. */
@@ -81,7 +81,7 @@ function convert(input: Tensor, dtype: DType, device: Device, forceCopy: boolean
     if (!forceCopy && input.dtype === dtype) return input;
     return dispatchOne(copyOp, [input], { dtype, preserve: true });
   }
-  if (nonBlocking && device === cpu) return toPinned(input, dtype);
+  if (nonBlocking && device.type === 'cpu') return toPinned(input, dtype);
   const moved = dispatchOne(toDeviceOp, [dense(input)], { device });
   return moved.dtype === dtype ? moved : dispatchOne(copyOp, [moved], { dtype, preserve: true });
 }

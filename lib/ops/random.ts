@@ -12,7 +12,7 @@ import { finfo, iinfo } from '../core/dtype-info.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { checkNumber, checkProbability, optionsOf, shown, unexpected } from '../core/options.js';
-import { defaultGenerator, Generator } from '../core/random.js';
+import { currentGenerator, Generator } from '../core/random.js';
 import { broadcastShapes, checkSizes, contiguousStrides, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import type { TensorOptions } from './factories.js';
@@ -72,7 +72,7 @@ function draw(op: Op<Draw>, shape: Shape, dtype: DType, first: number, second: n
   if (op !== integerOp && op !== bernoulliOp && !dtype.isFloatingPoint)
     throw new DtypeError(`${name}: expected a floating point dtype, got ${dtype.name}`, { op: name, dtype: dtype.name });
   const device = into?.device ?? (options.device === undefined ? getDefaultDevice() : deviceOf(options.device));
-  const t = dispatchOne(op, [], { shape: [...shape], dtype, device, first, second, ...(options.generator ?? defaultGenerator).next() }, into);
+  const t = dispatchOne(op, [], { shape: [...shape], dtype, device, first, second, ...(options.generator ?? currentGenerator()).next() }, into);
   return into === null ? finish(t, options) : t;
 }
 
@@ -298,7 +298,7 @@ const dropoutOp: Op<Dropout> = defineOp<Dropout>({
  */
 export function dropout(input: Tensor, p = 0.5, training = true, options: { generator?: Generator } = {}): Tensor {
   requireTensor(input, 'dropout');
-  const { generator = defaultGenerator } = optionsOf('dropout', options, 'generator');
+  const { generator = currentGenerator() } = optionsOf('dropout', options, 'generator');
   checkProbability('dropout', 'p', p);
   if (!training || p === 0) return input;
   if (p === 1) return input.mul(0);

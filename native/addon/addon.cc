@@ -35,6 +35,7 @@ napi_value init(napi_env env, napi_value exports) {
   export_transfer(env, exports);
   export_streams(env, exports);
   export_devices(env, exports);
+  export_groups(env, exports);
   return exports;
 }
 

@@ -129,6 +129,7 @@ void Environment::close() {
     gate->finished.clear();
     if (gate->function) napi_release_threadsafe_function(gate->function, napi_tsfn_abort);
   }
+  abort_all_groups(*this, "the program of another rank has ended");
   // All are drained before the first goes: commands of one may wait for another.
   Failure ignored;
   for (auto& each : streams) each->synchronize(&ignored);
@@ -355,7 +356,7 @@ Environment& state_of(napi_env env) {
 
 napi_value throw_error(napi_env env, Code code, const char* message) {
   constexpr const char* names[] = {"SW_OK",     "SW_INVALID",     "SW_OUT_OF_MEMORY", "SW_INDEX",
-                                   "SW_DEVICE", "SW_UNSUPPORTED", "SW_CLOSED", "SW_LOST"};
+                                   "SW_DEVICE", "SW_UNSUPPORTED", "SW_CLOSED", "SW_LOST", "SW_PEER"};
   napi_throw_error(env, names[static_cast<int>(code)], message);
   return nullptr;
 }

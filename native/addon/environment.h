@@ -66,6 +66,11 @@ struct SharedToken {
   int count = 0;
 };
 
+struct Member;
+namespace comm {
+class Region;
+}
+
 struct Environment {
   explicit Environment(napi_env env);
   // When the environment ends. The object itself stays: the engine still finalises tokens after this.
@@ -80,6 +85,9 @@ struct Environment {
   std::vector<Stream*> parked;          // streams that JavaScript let go of; storages and blocks may still name them
   std::unordered_map<uint32_t, std::shared_ptr<Event>> events;
   uint32_t next_event = 1;
+  std::unordered_map<int64_t, std::shared_ptr<Member>> members;        // of process groups
+  std::unordered_map<int64_t, std::shared_ptr<comm::Region>> regions;  // that groups of ranks of this process share
+  int64_t next_member = 1;
   std::shared_ptr<Gate> gate;
   int64_t pinned_pool = -1;             // in the allocator of pinned memory; opened on first use
   int pending_completions = 0;
@@ -158,6 +166,9 @@ void export_memory(napi_env env, napi_value exports);
 void export_transfer(napi_env env, napi_value exports);
 void export_streams(napi_env env, napi_value exports);
 void export_devices(napi_env env, napi_value exports);
+void export_groups(napi_env env, napi_value exports);
+// Calls that wait for other ranks fail; every member leaves.
+void abort_all_groups(Environment& state, const char* reason);
 void export_function(napi_env env, napi_value exports, const char* name, napi_callback callback);
 
 // Fails where an earlier failure left the storage without a value.

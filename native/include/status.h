@@ -16,6 +16,7 @@ enum class Code : int32_t {
   Unsupported = 5,  // no kernel for this dtype or device
   Closed = 6,       // freed storage, destroyed stream
   Lost = 7,         // an operand that an earlier failure left without a value
+  Peer = 8,         // another rank: it differs, is gone, or does not come
 };
 
 struct ErrorText {

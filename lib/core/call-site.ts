@@ -1,0 +1,63 @@
+/** Where user code is: for errors about what it did. */
+import { findSourceMap } from 'node:module';
+
+const MOST_FRAMES = 40;
+
+type Frame = NodeJS.CallSite;
+
+/** The innermost frames as objects: far cheaper than their text. */
+function framesBelow(caller: (...args: never[]) => unknown): readonly Frame[] {
+  const [limit, prepare] = [Error.stackTraceLimit, Error.prepareStackTrace];
+  Error.stackTraceLimit = MOST_FRAMES;
+  Error.prepareStackTrace = (_, frames) => frames;
+  const holder: { stack?: readonly Frame[] } = {};
+  Error.captureStackTrace(holder, caller);
+  const frames = holder.stack ?? [];
+  Error.stackTraceLimit = limit;
+  Error.prepareStackTrace = prepare;
+  return frames;
+}
+
+/** The folder of the library's own code, as frames name it, with the slash at its end. */
+const ownFolder = ((): string => {
+  const own = framesBelow(framesBelow)[0]?.getFileName() ?? '';
+  return /^.*[\\/](?:lib|dist)[\\/]/.exec(own)?.[0] ?? 'nowhere';
+})();
+
+/** Texts of places seen before: a program has few, and calls them again and again. */
+const known = new Map<string, Map<number, string>>();
+
+/** The innermost stack frame outside of the library, such as `forward (model.ts:12:5)`; empty if there is none. */
+export function callSite(): string {
+  const frames = framesBelow(callSite);
+  for (const frame of frames) {
+    const file = frame.getFileName();
+    if (file === null || file === undefined || file.startsWith(ownFolder) || file.startsWith('node:')) continue;
+    return textOf(frame, file);
+  }
+  return '';
+}
+
+function textOf(frame: Frame, file: string): string {
+  let places = known.get(file);
+  if (places === undefined) {
+    places = new Map();
+    known.set(file, places);
+  }
+  const position = frame.getPosition();
+  let text = places.get(position);
+  if (text === undefined) {
+    text = describe(frame, file);
+    places.set(position, text);
+  }
+  return text;
+}
+
+function describe(frame: Frame, file: string): string {
+  const [line, column] = [frame.getLineNumber() ?? 0, frame.getColumnNumber() ?? 0];
+  const mapped = findSourceMap(file)?.findEntry(line - 1, column - 1);
+  const place = mapped !== undefined && 'originalLine' in mapped ? `${mapped.originalSource}:${mapped.originalLine + 1}:${mapped.originalColumn + 1}` : `${file}:${line}:${column}`;
+  const short = place.replace(/^file:\/\//, '');
+  const name = frame.getFunctionName();
+  return name === null || name === '' ? short : `${name} (${short})`;
+}

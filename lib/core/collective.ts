@@ -1,0 +1,32 @@
+/** What ops and layers see of a group of ranks: its size, one's own place in it, and a way to give it work. */
+import type { ReduceOpName } from './placement.js';
+import type { Tensor } from './tensor.js';
+
+export const collectiveKinds = ['allReduce', 'broadcast', 'allGather', 'reduceScatter', 'allToAll', 'reduce', 'gather', 'scatter', 'barrier', 'send', 'recv'] as const;
+export type CollectiveKind = (typeof collectiveKinds)[number];
+
+/** One rank's part of a collective. Tensors are dense; counts are elements of each rank, in the order of ranks. @internal */
+export interface CollectiveCall {
+  readonly kind: CollectiveKind;
+  readonly input: Tensor | null;
+  /** Written; may be the input where the kind allows it: allReduce, reduce, broadcast. */
+  readonly output: Tensor | null;
+  readonly reduceOp?: ReduceOpName;
+  /** The rank, of the group, that has or gets it all; the peer of send and recv. */
+  readonly root?: number;
+  /** Of allGather, gather, reduceScatter, scatter: each rank's part. Of allToAll: what comes from each rank. */
+  readonly counts?: readonly number[];
+  /** Of allToAll: what goes to each rank. */
+  readonly sendCounts?: readonly number[];
+}
+
+/** A group of ranks, one of which this is. @internal */
+export interface CollectiveGroup {
+  readonly name: string;
+  /** How many ranks it has. */
+  readonly size: number;
+  /** Which of them this is. */
+  readonly rank: number;
+  /** Gives the call to the group's engine and returns; results are there in the order of the device. `name` is what the program called. */
+  run(name: string, call: CollectiveCall): void;
+}

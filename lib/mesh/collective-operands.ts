@@ -1,0 +1,106 @@
+/** What goes into collectives and comes out of them: checked, taken to dense memory, and back. */
+import type { CollectiveCall } from '../core/collective.js';
+import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
+import { checkNumber, shown, unexpected } from '../core/options.js';
+import { formatShape } from '../core/shape.js';
+import { Tensor } from '../core/tensor.js';
+import type { ProcessGroup } from './process-group.js';
+import { Work } from './work.js';
+
+/** What all collectives take. */
+export interface CollectiveOptions {
+  /** The ranks that take part; all of them if left out. */
+  group?: ProcessGroup | undefined;
+}
+
+/** Asks for a {@link Work} that tells when the collective is done. */
+export interface Async {
+  asyncOp: true;
+}
+
+/** Without it, nothing is returned. */
+export interface Sync {
+  asyncOp?: false;
+}
+
+/** A call with what goes into it and comes out of it taken to dense memory, and back. */
+export function perform(name: string, group: ProcessGroup, call: CollectiveCall, options: { asyncOp?: boolean }, outputs: readonly Tensor[], after?: () => void): Work | undefined {
+  group.run(name, call);
+  after?.();
+  for (const t of outputs) t.bumpVersion();
+  if (options.asyncOp !== true) return undefined;
+  return new Work(group.finished((call.output ?? call.input)?.device), outputs);
+}
+
+/** The tensor as collectives take it: dense, and without history. */
+export function dense(name: string, what: string, t: Tensor): Tensor {
+  if (!(t instanceof Tensor) || t.storage === null) throw unexpected(name, what, 'a tensor', t);
+  const plain = t.requiresGrad ? t.detach() : t;
+  return plain.isContiguous() ? plain : plain.contiguous();
+}
+
+/** Output memory for `t`, and what brings it there afterwards if `t` is not dense. */
+export function denseOutput(name: string, what: string, t: Tensor): [Tensor, (() => void) | undefined] {
+  const memory = dense(name, what, t);
+  if (t.isContiguous()) return [memory, undefined];
+  return [memory, () => (t.requiresGrad ? t.detach() : t).copy_(memory)];
+}
+
+export function checkSame(name: string, what: string, given: Tensor, expected: Tensor): void {
+  if (given.dtype !== expected.dtype) {
+    throw new DtypeError(`${name}: expected ${what} of dtype ${expected.dtype.name}, got ${given.dtype.name}`, { op: name });
+  }
+}
+
+export function checkNumel(name: string, what: string, given: Tensor, expected: number, why: string): void {
+  if (given.numel() !== expected) {
+    throw new ShapeError(`${name}: expected ${what} with ${expected} elements (${why}), got ${formatShape(given.shape)} with ${given.numel()}`, {
+      op: name,
+      shape: given.shape,
+      expected,
+    });
+  }
+}
+
+export function checkList(name: string, what: string, list: readonly Tensor[], group: ProcessGroup): void {
+  if (!Array.isArray(list) || list.length !== group.size) {
+    throw new ArgumentError(
+      `${name}: expected ${what} to be a list of ${group.size} tensors, one for each rank of the group, got ${Array.isArray(list) ? list.length : shown(list)}`,
+      { op: name },
+    );
+  }
+}
+
+/** The place in the group of a rank of the world. */
+export function placeOf(name: string, what: string, rank: number, group: ProcessGroup): number {
+  checkNumber(name, what, rank, { from: 0, whole: true });
+  const place = group.ranks.indexOf(rank);
+  if (place < 0)
+    throw new ArgumentError(`${name}: ${what} ${rank} is not of group "${group.name}" (ranks ${group.ranks.join(', ')})`, { op: name, given: rank, ranks: group.ranks });
+  return place;
+}
+
+/** The values of a list, one behind the other. */
+export function joined(name: string, what: string, list: readonly Tensor[]): Tensor {
+  const flat = list.map((t) => dense(name, what, t).reshape([-1]));
+  const [first] = flat as [Tensor];
+  const total = flat.reduce((sum, t) => sum + t.numel(), 0);
+  const whole = first.newEmpty([total]);
+  let at = 0;
+  for (const t of flat) {
+    checkSame(name, what, t, first);
+    if (t.numel() > 0) whole.narrow(0, at, t.numel()).copy_(t);
+    at += t.numel();
+  }
+  return whole;
+}
+
+/** The values of `whole` into the tensors of a list. */
+export function spread(whole: Tensor, list: readonly Tensor[]): void {
+  let at = 0;
+  for (const t of list) {
+    const plain = t.requiresGrad ? t.detach() : t;
+    if (t.numel() > 0) plain.copy_(whole.narrow(0, at, t.numel()).view(t.shape));
+    at += t.numel();
+  }
+}

@@ -1,0 +1,30 @@
+/** What carries out the collectives of a group on one kind of device. */
+import type { CollectiveCall } from '../../core/collective.js';
+import type { Device } from '../../core/device.js';
+
+/** `shm`: memory of one host. `nccl`: NVIDIA GPUs. `gloo`: CPU tensors across hosts. `fake`: nothing is sent. */
+export type BackendName = 'shm' | 'nccl' | 'gloo' | 'fake';
+
+/** One rank's membership in a group, by one engine. @internal */
+export interface Engine {
+  readonly name: BackendName;
+  /** Gives the call to the device. `where` is the program's line, for errors of any rank. */
+  run(name: string, call: CollectiveCall, where: string): void;
+  /** Resolves when all that was called so far is done. */
+  finished(): Promise<void>;
+  /** Present and later calls of all ranks fail with the reason. */
+  abort(reason: string): void;
+  /** Once its calls are done. */
+  leave(): void;
+}
+
+/** The group that an engine is for: ranks of the world, in the order of the group. @internal */
+export interface GroupPlan {
+  readonly name: string;
+  readonly ranks: readonly number[];
+  /** One's own place in them. */
+  readonly rank: number;
+}
+
+/** Makes the engine of a group for a device; called by every member, at its first call there. @internal */
+export type EngineFactory = (plan: GroupPlan, device: Device) => Engine;

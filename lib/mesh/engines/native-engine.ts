@@ -1,0 +1,76 @@
+/** Engines in native code: a collective is a few words for the addon, which gives it to the stream of the group. */
+import { type CollectiveCall, collectiveKinds } from '../../core/collective.js';
+import { reduceOpNames } from '../../core/placement.js';
+import type { Storage } from '../../core/storage.js';
+import type { Tensor } from '../../core/tensor.js';
+import { nativeCall, translate, writer } from '../../eager/submit.js';
+import type { BackendName, Engine } from './engine.js';
+
+const HEADER_WORDS = 12;
+let shared: Float64Array | undefined;
+
+function words(): Float64Array {
+  shared ??= new Float64Array(writer.addon.words);
+  return shared;
+}
+
+/** @internal */
+export class NativeEngine implements Engine {
+  readonly name: BackendName;
+  private readonly member: number;
+  private readonly stream: number;
+  private left = false;
+
+  constructor(name: BackendName, member: number, stream: number) {
+    this.name = name;
+    this.member = member;
+    this.stream = stream;
+  }
+
+  run(name: string, call: CollectiveCall, where: string): void {
+    const list = words();
+    const { counts, sendCounts, input, output } = call;
+    const tensor = input ?? output;
+    list[0] = this.member;
+    list[1] = collectiveKinds.indexOf(call.kind);
+    list[2] = reduceOpNames.indexOf(call.reduceOp ?? 'sum');
+    list[3] = tensor === null ? 0 : tensor.dtype.code;
+    list[4] = call.root ?? 0;
+    list[5] = tensor === null ? 0 : tensor.numel();
+    place(list, 6, input);
+    place(list, 8, output);
+    let at = HEADER_WORDS;
+    if (counts !== undefined) for (let i = 0; i < counts.length; i++) list[at++] = counts[i] as number;
+    if (sendCounts !== undefined) for (let i = 0; i < sendCounts.length; i++) list[at++] = sendCounts[i] as number;
+    list[10] = at - HEADER_WORDS;
+    list[11] = 0;
+    try {
+      writer.addon.collective(at, name, where);
+    } catch (error) {
+      throw translate(error, name, tensor === null ? [] : [tensor]);
+    }
+  }
+
+  finished(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      nativeCall(() => writer.addon.whenDone(this.stream, (error) => (error === null ? resolve() : reject(translate(error, 'wait', [])))), 'wait');
+    });
+  }
+
+  abort(reason: string): void {
+    if (!this.left) writer.addon.abortGroup(this.member, reason);
+  }
+
+  leave(): void {
+    if (this.left) return;
+    this.left = true;
+    writer.addon.leaveGroup(this.member);
+  }
+}
+
+/** Handle and first byte of an operand; 0 for none. */
+function place(list: Float64Array, at: number, t: Tensor | null): void {
+  const storage = t === null || t.numel() === 0 ? null : t.liveStorage('collective');
+  list[at] = storage === null ? 0 : (storage as Storage).handle;
+  list[at + 1] = storage === null ? 0 : (t as Tensor).storageOffset * (t as Tensor).dtype.itemsize;
+}

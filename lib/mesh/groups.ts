@@ -1,0 +1,119 @@
+/** The groups of a program: the world, and those made of some of its ranks. */
+import { ArgumentError, DistributedError } from '../core/errors.js';
+import type { Home } from '../core/home.js';
+import { shown, unexpected } from '../core/options.js';
+import type { EngineFactory } from './engines/engine.js';
+import type { PendingCalls } from './pending-calls.js';
+import { ProcessGroup } from './process-group.js';
+import { contextOf, findContext, type RankContext, setContext } from './rank-context.js';
+import type { Store } from './stores/index.js';
+
+/** What a rank knows when it begins. @internal */
+export interface WorldPlan {
+  readonly rank: number;
+  readonly worldSize: number;
+  readonly localRank: number;
+  readonly home: Home;
+  readonly store: Store | null;
+  readonly factory: EngineFactory;
+  readonly pending: PendingCalls | null;
+}
+
+/** Sets the present rank's world up. @internal */
+export function enterWorld(plan: WorldPlan): RankContext {
+  const { rank, worldSize, localRank, home, store, factory, pending } = plan;
+  const ranks = Array.from({ length: worldSize }, (_, i) => i);
+  const world = new ProcessGroup({ name: 'world', ranks, rank }, factory, pending);
+  const context: RankContext = { rank, worldSize, localRank, home, store, pending, factory, world, groups: new Set([world]), made: 0 };
+  if (pending !== null) home.beforeWaiting = (op) => pending.check(rank, op);
+  setContext(context);
+  return context;
+}
+
+/**
+ * Ends a group, or without one all of them: their ranks call nothing there any more. What was called before still runs.
+ *
+ * @see PyTorch `torch.distributed.destroy_process_group`
+ */
+export function destroyProcessGroup(group?: ProcessGroup): void {
+  const context = findContext();
+  if (context === null) return;
+  if (group !== undefined && group !== context.world) {
+    group.leave();
+    context.groups.delete(group);
+    return;
+  }
+  for (const each of context.groups) each.leave();
+  context.pending?.leave(context.rank);
+  context.home.beforeWaiting = null;
+  setContext(null);
+}
+
+/** Whether `initProcessGroup` was called, or the program was launched as ranks. */
+export function isInitialized(): boolean {
+  return findContext() !== null;
+}
+
+/** Own rank in the group, the world's without one; -1 for a rank that is no member. @throws DistributedError without a process group */
+export function getRank(group?: ProcessGroup): number {
+  const context = contextOf('getRank');
+  return group === undefined ? context.rank : checkGroup('getRank', group).rank;
+}
+
+/** How many ranks the group has, the world without one; -1 for a rank that is no member. @throws DistributedError without a process group */
+export function getWorldSize(group?: ProcessGroup): number {
+  const context = contextOf('getWorldSize');
+  if (group === undefined) return context.worldSize;
+  return checkGroup('getWorldSize', group).rank < 0 ? -1 : group.size;
+}
+
+/** The group of all ranks. @throws DistributedError without a process group */
+export function worldGroup(): ProcessGroup {
+  return contextOf('worldGroup').world;
+}
+
+/**
+ * A group of some ranks of the world. Every rank of the world calls it, members or not, and all make their groups in one order: nothing
+ * is sent for it.
+ *
+ * @param ranks - ranks of the world, each once; all of them if left out
+ * @throws ArgumentError for ranks that are not of the world, DistributedError without a process group
+ * @see PyTorch `torch.distributed.new_group`
+ */
+export function newGroup(ranks?: readonly number[]): ProcessGroup {
+  const context = contextOf('newGroup');
+  const chosen = ranks === undefined ? context.world.ranks : checkRanks(ranks, context.worldSize);
+  const name = `group${context.made++}`;
+  const group = new ProcessGroup({ name, ranks: [...chosen], rank: chosen.indexOf(context.rank) }, context.factory, context.pending);
+  if (group.rank >= 0) context.groups.add(group);
+  return group;
+}
+
+function checkRanks(ranks: readonly number[], worldSize: number): readonly number[] {
+  if (!Array.isArray(ranks) || ranks.length === 0) throw unexpected('newGroup', 'ranks', 'a list of ranks', ranks);
+  for (const rank of ranks) {
+    if (!Number.isSafeInteger(rank) || rank < 0 || rank >= worldSize) {
+      throw new ArgumentError(`newGroup: expected ranks from 0 to ${worldSize - 1}, got ${shown(ranks)}`, { op: 'newGroup', given: ranks, worldSize });
+    }
+  }
+  if (new Set(ranks).size !== ranks.length) throw new ArgumentError(`newGroup: expected each rank once, got ${shown(ranks)}`, { op: 'newGroup', given: ranks });
+  return ranks;
+}
+
+/** @internal */
+export function checkGroup(op: string, group: ProcessGroup): ProcessGroup {
+  if (!(group instanceof ProcessGroup)) throw unexpected(op, 'group', 'a ProcessGroup, as newGroup returns it', group);
+  return group;
+}
+
+/** The group that a collective is called on. @throws DistributedError without a process group, and for a rank that is no member */
+export function memberOf(op: string, group: ProcessGroup | undefined): ProcessGroup {
+  const chosen = group === undefined ? contextOf(op).world : checkGroup(op, group);
+  if (chosen.rank < 0) {
+    throw new DistributedError(`${op}: rank ${contextOf(op).rank} is no member of group "${chosen.name}" (ranks ${chosen.ranks.join(', ')}). Only members call its collectives.`, {
+      op,
+      group: chosen.name,
+    });
+  }
+  return chosen;
+}

@@ -1,0 +1,110 @@
+/** Groups of ranks, and the collectives that they are given. */
+import { callSite } from '../core/call-site.js';
+import type { CollectiveCall, CollectiveGroup } from '../core/collective.js';
+import type { Device } from '../core/device.js';
+import { deviceByCode } from '../core/device.js';
+import { DistributedError } from '../core/errors.js';
+import type { Engine, EngineFactory, GroupPlan } from './engines/engine.js';
+import type { PendingCalls } from './pending-calls.js';
+
+/** What was called, for those that count it: {@link watchCollectives}. @internal */
+export interface CollectiveRecord {
+  readonly name: string;
+  readonly group: ProcessGroup;
+  readonly call: CollectiveCall;
+  readonly where: string;
+}
+
+const watchers = new Set<(record: CollectiveRecord) => void>();
+
+/** Calls `watcher` with every collective from now on, until the returned function is called. @internal */
+export function watchCollectives(watcher: (record: CollectiveRecord) => void): () => void {
+  watchers.add(watcher);
+  return () => watchers.delete(watcher);
+}
+
+/**
+ * Some of the ranks of a program, which call collectives together: all of them, in one order.
+ *
+ * @see PyTorch `torch.distributed.ProcessGroup`
+ */
+export class ProcessGroup implements CollectiveGroup {
+  readonly name: string;
+  /** Ranks of the world, in the order of the group. */
+  readonly ranks: readonly number[];
+  /** One's own place in it; -1 for a rank that is no member. */
+  readonly rank: number;
+  private readonly factory: EngineFactory;
+  private readonly pending: PendingCalls | null;
+  private readonly engines: (Engine | undefined)[] = [];
+  private calls = 0;
+  private ended: string | null = null;
+
+  /** @internal use `newGroup` */
+  constructor(plan: GroupPlan, factory: EngineFactory, pending: PendingCalls | null) {
+    this.name = plan.name;
+    this.ranks = plan.ranks;
+    this.rank = plan.rank;
+    this.factory = factory;
+    this.pending = pending;
+  }
+
+  /** How many ranks it has. */
+  get size(): number {
+    return this.ranks.length;
+  }
+
+  /** @internal */
+  run(name: string, call: CollectiveCall): void {
+    const engine = this.engineOf(name, (call.input ?? call.output)?.device ?? deviceByCode(0));
+    const where = callSite();
+    if (watchers.size > 0) for (const watcher of watchers) watcher({ name, group: this, call, where });
+    this.enter(name, call);
+    engine.run(name, call, where);
+  }
+
+  /** Resolves when all that was called so far on tensors of the device is done. @internal */
+  finished(device: Device = deviceByCode(0)): Promise<void> {
+    return this.engineOf('wait', device).finished();
+  }
+
+  /** @internal */
+  abort(reason: string): void {
+    this.ended ??= reason;
+    for (const engine of this.engines) engine?.abort(reason);
+  }
+
+  /** @internal */
+  leave(): void {
+    this.ended ??= 'this rank has left it: destroyProcessGroup was called, or its function has returned';
+    // Who has never called anything here has still to be seen to leave.
+    if (this.pending !== null && this.rank >= 0) this.engines[0] ??= this.factory(this, deviceByCode(0));
+    for (const engine of this.engines) engine?.leave();
+  }
+
+  toString(): string {
+    return `ProcessGroup(${this.name}, ranks [${this.ranks.join(', ')}])`;
+  }
+
+  private enter(name: string, call: CollectiveCall): void {
+    if (this.pending === null) return;
+    const { ranks, rank } = this;
+    const own = ranks[rank] as number;
+    if (call.kind !== 'send' && call.kind !== 'recv') {
+      this.pending.enter(own, this.name, this.calls++, ranks, name);
+      return;
+    }
+    const peer = ranks[call.root as number] as number;
+    this.pending.enterMessage(call.kind === 'send' ? own : peer, call.kind === 'send' ? peer : own, own, this.name, name);
+  }
+
+  private engineOf(op: string, device: Device): Engine {
+    const found = this.engines[device.code];
+    if (found !== undefined && this.ended === null) return found;
+    if (this.rank < 0) throw new DistributedError(`${op}: this rank is no member of group "${this.name}" (ranks ${this.ranks.join(', ')})`, { op, group: this.name });
+    if (this.ended !== null) throw new DistributedError(`${op}: group "${this.name}" has ended: ${this.ended}`, { op, group: this.name });
+    const made = this.factory(this, device);
+    this.engines[device.code] = made;
+    return made;
+  }
+}

@@ -1,0 +1,55 @@
+/** A collective under way. */
+import type { Tensor } from '../core/tensor.js';
+
+/**
+ * What a collective with `asyncOp: true` returns. Results need no wait: whatever reads them is in order behind the collective, on the
+ * device. To wait is for programs that must know that other ranks have come this far.
+ *
+ * @see PyTorch `torch.distributed.Work`
+ */
+export class Work {
+  private readonly done: Promise<void>;
+  private completed = false;
+  private failure: Error | null = null;
+  private readonly outputs: readonly Tensor[];
+
+  /** @internal */
+  constructor(done: Promise<void>, outputs: readonly Tensor[]) {
+    this.outputs = outputs;
+    this.done = done;
+    done.then(
+      () => {
+        this.completed = true;
+      },
+      (error: Error) => {
+        this.completed = true;
+        this.failure = error;
+      },
+    );
+  }
+
+  /** Resolves when the collective is done on this rank. @throws CollectiveError if it failed */
+  async wait(): Promise<void> {
+    await this.done;
+  }
+
+  /** Whether it is done, or has failed, as far as the event loop has heard. */
+  isCompleted(): boolean {
+    return this.completed;
+  }
+
+  /** Whether it is done and has not failed. */
+  isSuccess(): boolean {
+    return this.completed && this.failure === null;
+  }
+
+  /** Why it failed, or null. */
+  exception(): Error | null {
+    return this.failure;
+  }
+
+  /** The tensors that it writes. */
+  result(): readonly Tensor[] {
+    return this.outputs;
+  }
+}

@@ -1,0 +1,342 @@
+// Process groups as JavaScript sees them: small integers. A member's calls run on one stream, in order; joining and leaving are
+// calls too, so that JavaScript never waits for other ranks.
+#include <cstring>
+#include <string>
+
+#include "../comm/host_engine.h"
+#include "environment.h"
+
+namespace shardwise {
+
+// One rank's membership. The engine's part is made on the native thread of the stream, and aborted from any other.
+struct Member {
+  Stream* stream;
+  int32_t rank, size;
+  int64_t timeout_ms;
+
+  void joined(const CommEngine* made_by, void* made) {
+    std::lock_guard<std::mutex> lock(mutex);
+    engine = made_by;
+    handle = made;
+    if (engine) engine->set_timeout(handle, timeout_ms);
+    if (engine && aborted) engine->abort(handle, reason.c_str());
+  }
+  void abort(const char* why) {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (!aborted) reason = why;
+    aborted = true;
+    if (engine) engine->abort(handle, why);
+  }
+  // On the stream's thread, the only one that joins and leaves.
+  Status run(const CollectiveCall& call) {
+    if (engine) return engine->run(handle, call);
+    return fail(call.error, Code::Peer, "%s: this rank could not join the group", call.name);
+  }
+  void leave() {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (engine) engine->destroy(handle);
+    engine = nullptr;
+  }
+
+ private:
+  std::mutex mutex;
+  const CommEngine* engine = nullptr;
+  void* handle = nullptr;
+  bool aborted = false;
+  std::string reason;
+};
+
+namespace {
+
+constexpr int64_t kCallWords = 12;
+
+napi_value number(napi_env env, double value) {
+  napi_value result = nullptr;
+  napi_create_double(env, value, &result);
+  return result;
+}
+
+std::string text_of(napi_env env, napi_value value) {
+  char text[480];
+  size_t length = 0;
+  return napi_get_value_string_utf8(env, value, text, sizeof text, &length) == napi_ok ? std::string(text, length) : std::string();
+}
+
+std::shared_ptr<Member> member_argument(napi_env env, int64_t id) {
+  auto& members = state_of(env).members;
+  const auto found = members.find(id);
+  if (found != members.end()) return found->second;
+  throw_error(env, Code::Closed, "this rank has left the group");
+  return nullptr;
+}
+
+// A member that joins by `join` on the stream's thread. Who cannot join fails with its first call.
+template <class Join>
+napi_value new_member(napi_env env, int64_t stream_id, int64_t rank, int64_t size, int64_t timeout_ms, Join join) {
+  Environment& state = state_of(env);
+  Stream* stream = state.stream(stream_id);
+  if (!stream) return throw_error(env, Code::Closed, "the stream is gone");
+  if (size < 1 || rank < 0 || rank >= size || timeout_ms < 1) return throw_error(env, Code::Invalid, "the rank is not of the group, or the timeout is no time");
+  auto member = std::make_shared<Member>();
+  member->stream = stream;
+  member->rank = static_cast<int32_t>(rank);
+  member->size = static_cast<int32_t>(size);
+  member->timeout_ms = timeout_ms;
+  stream->enqueue([member, join](Stream& s) {
+    ErrorText text;
+    const Status status = join(*member, s, &text);
+    if (!status.ok()) s.set_error(status.code == Code::Unsupported ? status.code : Code::Peer, text.text);
+  });
+  state.members[state.next_member] = member;
+  return number(env, static_cast<double>(state.next_member++));
+}
+
+Status join_host(Member& member, const std::shared_ptr<comm::Region>& region, ErrorText* error) {
+  std::unique_ptr<comm::HostGroup> group;
+  const Status status = comm::HostGroup::join(region, member.rank, &group, error);
+  if (status.ok()) member.joined(&comm::kHostEngine, group.release());
+  return status;
+}
+
+// localRegion(size): the memory that ranks of this process share.
+napi_value local_region(napi_env env, napi_callback_info info) {
+  int64_t size;
+  if (!read_integers(env, info, 1, &size)) return nullptr;
+  ErrorText error;
+  std::shared_ptr<comm::Region> region;
+  const Status status = comm::Region::in_process(static_cast<int32_t>(size), 0, &region, &error);
+  if (!status.ok()) return throw_error(env, status.code, error.text);
+  Environment& state = state_of(env);
+  state.regions[state.next_member] = region;
+  return number(env, static_cast<double>(state.next_member++));
+}
+
+napi_value drop_region(napi_env env, napi_callback_info info) {
+  int64_t id;
+  if (read_integers(env, info, 1, &id)) state_of(env).regions.erase(id);
+  return nullptr;
+}
+
+// joinLocal(region, rank, size, stream, timeoutMs)
+napi_value join_local(napi_env env, napi_callback_info info) {
+  int64_t args[5];
+  if (!read_integers(env, info, 5, args)) return nullptr;
+  Environment& state = state_of(env);
+  const auto found = state.regions.find(args[0]);
+  if (found == state.regions.end()) return throw_error(env, Code::Closed, "the group's memory is gone");
+  auto region = found->second;
+  if (region->size() != args[2]) return throw_error(env, Code::Invalid, "the group has another size");
+  return new_member(env, args[3], args[1], args[2], args[4], [region](Member& member, Stream&, ErrorText* error) { return join_host(member, region, error); });
+}
+
+// joinHost(rank, size, stream, timeoutMs, joinTimeoutMs, token, name): processes of this machine.
+napi_value join_shared(napi_env env, napi_callback_info info) {
+  int64_t args[7];
+  napi_value raw[7] = {};
+  if (!read_integers(env, info, 7, args, raw, 1 << 6)) return nullptr;
+  const std::string name = text_of(env, raw[6]);
+  const int64_t join_timeout = args[4];
+  const auto token = static_cast<uint64_t>(args[5]);
+  return new_member(env, args[2], args[0], args[1], args[3], [=](Member& member, Stream&, ErrorText* error) {
+    comm::SegmentOptions options;
+    options.name = name.c_str();
+    options.token = token;
+    options.size = member.size;
+    options.rank = member.rank;
+    options.timeout_ms = join_timeout;
+    std::shared_ptr<comm::Region> region;
+    const Status status = comm::Region::between_processes(options, &region, error);
+    return status.ok() ? join_host(member, region, error) : status;
+  });
+}
+
+// How many elements a call reads and writes on this rank.
+struct Extent {
+  int64_t in = 0, out = 0;
+};
+
+Extent extent_of(const CollectiveCall& call, const Member& member) {
+  const auto total = [&](const int64_t* counts) {
+    int64_t sum = 0;
+    for (int32_t rank = 0; rank < member.size; rank++) sum += counts[rank];
+    return sum;
+  };
+  const bool root = member.rank == call.root;
+  switch (call.kind) {
+    case Collective::AllReduce: return {call.count, call.count};
+    case Collective::Reduce: return {call.count, root ? call.count : 0};
+    case Collective::Broadcast: return {root ? call.count : 0, call.count};
+    case Collective::AllGather: return {call.counts[member.rank], total(call.counts)};
+    case Collective::Gather: return {call.counts[member.rank], root ? total(call.counts) : 0};
+    case Collective::ReduceScatter: return {total(call.counts), call.counts[member.rank]};
+    case Collective::Scatter: return {root ? total(call.counts) : 0, call.counts[member.rank]};
+    case Collective::AllToAll: return {total(call.send_counts), total(call.counts)};
+    case Collective::Send: return {call.count, 0};
+    case Collective::Receive: return {0, call.count};
+    default: return {};
+  }
+}
+
+bool has_counts(Collective kind) {
+  return kind == Collective::AllGather || kind == Collective::Gather || kind == Collective::ReduceScatter || kind == Collective::Scatter ||
+         kind == Collective::AllToAll;
+}
+
+bool has_root(Collective kind) {
+  return kind == Collective::Reduce || kind == Collective::Broadcast || kind == Collective::Gather || kind == Collective::Scatter ||
+         kind == Collective::Send || kind == Collective::Receive;
+}
+
+// A call with what it points to.
+struct OwnedCall {
+  CollectiveCall call{};
+  std::vector<int64_t> counts;  // then those that are sent
+  std::string name, where;
+};
+
+// Words: member, kind, reduction, dtype, root, count, input handle, its first byte, output handle, its first byte, number of counts,
+// 0; then the counts.
+Status read_call(Environment& state, int64_t words, Member** member, OwnedCall& owned, ErrorText* error) {
+  int64_t w[kCallWords];
+  for (int64_t i = 0; i < kCallWords; i++) {
+    w[i] = i < words ? to_integer(state.words[i]) : INT64_MIN;
+    if (w[i] == INT64_MIN) return fail(error, Code::Invalid, "malformed collective: word %lld", static_cast<long long>(i));
+  }
+  const auto found = state.members.find(w[0]);
+  if (found == state.members.end()) return fail(error, Code::Closed, "this rank has left the group");
+  Member& group = *found->second;
+  *member = &group;
+  if (w[1] < 0 || w[1] >= kNumCollectives || w[2] < 0 || w[2] >= kNumReduces || w[3] < 0 || w[3] >= kNumDTypes || w[5] < 0 || w[5] > int64_t{1} << 48)
+    return fail(error, Code::Invalid, "malformed collective");
+  CollectiveCall& call = owned.call;
+  call.kind = static_cast<Collective>(w[1]);
+  call.reduce = static_cast<Reduce>(w[2]);
+  call.dtype = static_cast<DType>(w[3]);
+  call.root = static_cast<int32_t>(w[4]);
+  call.count = w[5];
+  if (has_root(call.kind) && (w[4] < 0 || w[4] >= group.size)) return fail(error, Code::Invalid, "root %lld is not of a group of %d", static_cast<long long>(w[4]), group.size);
+  const int64_t expected = !has_counts(call.kind) ? 0 : call.kind == Collective::AllToAll ? 2 * group.size : group.size;
+  if (w[10] != expected || words != kCallWords + expected) return fail(error, Code::Invalid, "malformed collective: counts");
+  for (int64_t i = 0; i < expected; i++) {
+    const int64_t count = to_integer(state.words[kCallWords + i]);
+    if (count < 0 || count > int64_t{1} << 44) return fail(error, Code::Invalid, "malformed collective: a count");
+    owned.counts.push_back(count);
+  }
+  call.counts = owned.counts.data();
+  call.send_counts = owned.counts.data() + group.size;
+  return kOk;
+}
+
+// The memory of an operand, with its bounds checked; `elements` 0 may have none.
+Status operand(Environment& state, Member& member, const CollectiveCall& call, const double* words, int64_t elements, StorageEntry** entry, char** data, ErrorText* error) {
+  *entry = nullptr;
+  *data = nullptr;
+  const int64_t handle = to_integer(words[0]), offset = to_integer(words[1]), bytes = elements * item_size(call.dtype);
+  if (handle == 0 && elements == 0) return kOk;
+  StorageEntry* found = state.storages.find(handle);
+  if (!found) return fail(error, Code::Closed, "the storage was freed");
+  if (found->device != member.stream->device_code()) return fail(error, Code::Device, "the tensor is on another device than the group");
+  if (offset < 0 || offset + bytes > found->bytes)
+    return fail(error, Code::Invalid, "bytes %lld to %lld are outside a storage of %lld", static_cast<long long>(offset), static_cast<long long>(offset + bytes),
+                static_cast<long long>(found->bytes));
+  const Status status = state.check_adopted(*found, error);
+  if (!status.ok()) return status;
+  *entry = found;
+  *data = found->data + offset;
+  return kOk;
+}
+
+void run_call(Member& member, Stream& s, OwnedCall& owned) {
+  Failed why;
+  if (s.skips(&why)) {
+    // What it would have contributed was not computed: the others must not wait for it.
+    member.abort(("a rank failed before " + owned.name + ": " + why.text.text).c_str());
+    return;
+  }
+  ErrorText text;
+  owned.call.error = &text;
+  owned.call.stream = s.native();
+  owned.call.name = owned.name.c_str();
+  owned.call.where = owned.where.c_str();
+  const Status status = member.run(owned.call);
+  if (!status.ok()) s.set_error(status.code == Code::Unsupported || status.code == Code::OutOfMemory ? status.code : Code::Peer, text.text);
+}
+
+// collective(words, name, where)
+napi_value collective(napi_env env, napi_callback_info info) {
+  int64_t args[3];
+  napi_value raw[3] = {};
+  if (!read_integers(env, info, 3, args, raw, 1 << 1 | 1 << 2)) return nullptr;
+  if (args[0] > kWordBytes / 8) return throw_error(env, Code::Invalid, "malformed collective: bad length");
+  Environment& state = state_of(env);
+  auto owned = std::make_shared<OwnedCall>();
+  Member* group = nullptr;
+  ErrorText error;
+  Status status = read_call(state, args[0], &group, *owned, &error);
+  StorageEntry *in = nullptr, *out = nullptr;
+  char *from = nullptr, *to = nullptr;
+  if (status.ok()) {
+    const Extent extent = extent_of(owned->call, *group);
+    status = operand(state, *group, owned->call, state.words + 6, extent.in, &in, &from, &error);
+    if (status.ok()) status = operand(state, *group, owned->call, state.words + 8, extent.out, &out, &to, &error);
+    if (status.ok() && in) status = check_value(*in, &error);
+  }
+  if (!status.ok()) return throw_error(env, status.code, error.text);
+  owned->call.in = from;
+  owned->call.out = to;
+  owned->name = text_of(env, raw[1]);
+  owned->where = text_of(env, raw[2]);
+  Stream& stream = *group->stream;
+  if (in) state.touch(*in, stream);
+  if (out) state.touch(*out, stream);
+  auto member = state.members[to_integer(state.words[0])];
+  stream.enqueue([member, owned](Stream& s) { run_call(*member, s, *owned); });
+  if (in) in->last_sequence = stream.submitted();
+  if (out) {
+    out->last_sequence = stream.submitted();
+    state.write(*out, stream, false);
+  }
+  return nullptr;
+}
+
+// abortGroup(member, reason)
+napi_value abort_group(napi_env env, napi_callback_info info) {
+  int64_t args[2];
+  napi_value raw[2] = {};
+  if (!read_integers(env, info, 2, args, raw, 1 << 1)) return nullptr;
+  auto member = member_argument(env, args[0]);
+  if (member) member->abort(text_of(env, raw[1]).c_str());
+  return nullptr;
+}
+
+// leaveGroup(member): once its calls are done.
+napi_value leave_group(napi_env env, napi_callback_info info) {
+  int64_t id;
+  if (!read_integers(env, info, 1, &id)) return nullptr;
+  auto member = member_argument(env, id);
+  if (!member) return nullptr;
+  state_of(env).members.erase(id);
+  member->stream->enqueue([member](Stream&) { member->leave(); });
+  return nullptr;
+}
+
+}  // namespace
+
+void abort_all_groups(Environment& state, const char* reason) {
+  for (auto& [id, member] : state.members) member->abort(reason);
+  for (auto& [id, member] : state.members) member->stream->enqueue([m = member](Stream&) { m->leave(); });
+  state.members.clear();
+  state.regions.clear();
+}
+
+void export_groups(napi_env env, napi_value exports) {
+  export_function(env, exports, "localRegion", local_region);
+  export_function(env, exports, "dropRegion", drop_region);
+  export_function(env, exports, "joinLocal", join_local);
+  export_function(env, exports, "joinShared", join_shared);
+  export_function(env, exports, "collective", collective);
+  export_function(env, exports, "abortGroup", abort_group);
+  export_function(env, exports, "leaveGroup", leave_group);
+}
+
+}  // namespace shardwise
