@@ -170,3 +170,10 @@ export class CollectiveError extends ShardwiseError {
     super('ERR_COLLECTIVE', message, details, options);
   }
 }
+
+/** Placements that do not fit a tensor or its mesh, or that an operation cannot keep or reach. */
+export class ShardingError extends ShardwiseError {
+  constructor(message: string, details?: Record<string, unknown>) {
+    super('ERR_SHARDING', message, details);
+  }
+}

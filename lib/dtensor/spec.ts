@@ -1,0 +1,212 @@
+/**
+ * The spec of a distributed tensor: what the whole tensor is, and how each dimension of a mesh holds it. Specs are interned: equal ones
+ * are the same object, so `===` compares them and caches are keyed by their ids.
+ *
+ * @see PyTorch `torch.distributed.tensor._dtensor_spec`
+ */
+import type { DType } from '../core/dtype.js';
+import { type Interned, interned, type Placement, Replicate } from '../core/placement.js';
+import { formatShape, type Shape } from '../core/shape.js';
+import { formatMesh, type MeshLayout, meshDimName } from '../mesh/mesh-layout.js';
+import { checkMesh, checkPlacements, checkShardOrder, checkTensorMeta } from './spec-checks.js';
+
+/** What the whole tensor is, whichever rank asks. */
+export interface TensorMeta {
+  readonly shape: Shape;
+  /** In elements. */
+  readonly strides: Shape;
+  readonly dtype: DType;
+}
+
+/** For each tensor dim, the mesh dims that cut it, in the order in which they do. */
+export type ShardOrder = readonly (readonly number[])[];
+
+/** Options of {@link DTensorSpec}. */
+export interface DTensorSpecOptions {
+  tensorMeta: TensorMeta;
+  /**
+   * For each tensor dim, the mesh dims that cut it, in the order in which they do; by default the lower ones first. FSDP over tensor
+   * parallel on a mesh `(dp, tp)` cuts dim 0 by tp and the pieces by dp: `[[1, 0]]`. Dims that no two mesh dims share may be left out.
+   */
+  shardOrder?: ShardOrder | null;
+}
+
+class Spec {
+  /** @internal small and different for each spec: what keys of caches are made of */
+  readonly id: number;
+  readonly mesh: MeshLayout;
+  /** One for each mesh dim; shard dims are not negative. */
+  readonly placements: readonly Placement[];
+  /** For each tensor dim, the mesh dims that cut it, outermost cut first. */
+  readonly order: ShardOrder;
+  readonly tensorMeta: TensorMeta;
+
+  constructor(id: number, mesh: MeshLayout, placements: readonly Placement[], order: ShardOrder, tensorMeta: TensorMeta) {
+    this.id = id;
+    this.mesh = mesh;
+    this.placements = placements;
+    this.order = order;
+    this.tensorMeta = tensorMeta;
+  }
+
+  /** Sizes of the whole tensor. */
+  get shape(): Shape {
+    return this.tensorMeta.shape;
+  }
+
+  get dtype(): DType {
+    return this.tensorMeta.dtype;
+  }
+
+  /** Number of tensor dims. */
+  get ndim(): number {
+    return this.tensorMeta.shape.length;
+  }
+
+  /** Whether each rank holds all of it. */
+  isReplicated(): boolean {
+    return this.placements.every((placement) => placement.isReplicate());
+  }
+
+  /** `float32[16, 10] on mesh (dp: 2, tp: 4): [Shard(0), Replicate()]` */
+  toString(): string {
+    const { mesh, placements, tensorMeta } = this;
+    const tensor = `${tensorMeta.dtype.name}${formatShape(tensorMeta.shape)}`;
+    return `${tensor} on ${formatMesh(mesh)}: ${formatPlacements(placements)}${formatOrder(mesh, this.order)}`;
+  }
+}
+
+export type DTensorSpec = Spec;
+
+/** `[Shard(0), Replicate()]` */
+export function formatPlacements(placements: readonly Placement[]): string {
+  return `[${placements.join(', ')}]`;
+}
+
+/** Says only what is not the default. */
+function formatOrder(mesh: MeshLayout, order: ShardOrder): string {
+  const parts = order.flatMap((cuts, dim) => {
+    const real = cuts.filter((meshDim) => mesh.shape[meshDim] !== 1);
+    if (real.every((meshDim, i) => i === 0 || meshDim > (real[i - 1] as number))) return [];
+    const names = real.map((meshDim) => (mesh.meshDimNames === null ? `mesh dim ${meshDim}` : meshDimName(mesh, meshDim)));
+    return [`, dim ${dim} cut by ${names.join(', then ')}`];
+  });
+  return parts.join('');
+}
+
+/**
+ * How a tensor is held by the ranks of a mesh. Called or constructed, equal arguments give the same object.
+ *
+ * @param placements one for each mesh dim; negative shard dims count from the end
+ * @throws ShardingError if placements and mesh do not fit, or the shard order names other mesh dims than those that cut
+ * @throws IndexError for a shard dim that the tensor has not
+ * @see PyTorch `torch.distributed.tensor.DTensorSpec`
+ */
+export const DTensorSpec: Interned<[mesh: MeshLayout, placements: readonly Placement[], options: DTensorSpecOptions], DTensorSpec> = interned(
+  'DTensorSpec',
+  (mesh: MeshLayout, placements: readonly Placement[], options: DTensorSpecOptions) => {
+    checkMesh('DTensorSpec', mesh);
+    const { tensorMeta, shardOrder } = checkTensorMeta('DTensorSpec', options);
+    const wrapped = checkPlacements('DTensorSpec', mesh, placements, tensorMeta.shape.length);
+    if (shardOrder) checkShardOrder('DTensorSpec', mesh, wrapped, shardOrder);
+    return internSpec(mesh, wrapped, shardOrder ?? [], tensorMeta);
+  },
+  Spec.prototype,
+);
+
+/** Specs of one mesh by their key. They die with the mesh, and so do the caches that hang on them. */
+interface SpecTable {
+  /** The first one seen of those with its id; all specs have this one. */
+  readonly mesh: MeshLayout;
+  readonly specs: Map<string, Spec>;
+}
+
+const tables = new WeakMap<MeshLayout, SpecTable>();
+const tablesById = new Map<number, WeakRef<SpecTable>>();
+let nextId = 1;
+
+function tableOf(mesh: MeshLayout): SpecTable {
+  let table = tables.get(mesh);
+  if (table === undefined) {
+    table = tablesById.get(mesh.id)?.deref() ?? { mesh, specs: new Map() };
+    tables.set(mesh, table);
+    tablesById.set(mesh.id, new WeakRef(table));
+  }
+  return table;
+}
+
+/**
+ * The spec there is, or a new one, of placements that are checked and have no negative dims.
+ *
+ * @param order of the dims for which it matters; dims that it leaves out are cut by lower mesh dims first
+ * @internal
+ */
+export function internSpec(mesh: MeshLayout, placements: readonly Placement[], order: ShardOrder, meta: TensorMeta): DTensorSpec {
+  const cuts = canonicalOrder(mesh, placements, order, meta.shape.length);
+  const ids = placements.map((placement) => placement.id).join();
+  const key = `${ids}|${cuts.join(';')}|${meta.dtype.code}|${meta.shape.join()}|${meta.strides.join()}`;
+  const table = tableOf(mesh);
+  let spec = table.specs.get(key);
+  if (spec === undefined) {
+    const tensorMeta = Object.freeze({ shape: frozen(meta.shape), strides: frozen(meta.strides), dtype: meta.dtype });
+    spec = new Spec(nextId++, table.mesh, frozen(placements), Object.freeze(cuts.map(frozen)), tensorMeta);
+    table.specs.set(key, spec);
+  }
+  return spec;
+}
+
+function frozen<T>(values: readonly T[]): readonly T[] {
+  return Object.isFrozen(values) ? values : Object.freeze(values.slice());
+}
+
+/** Cuts among one rank change nothing, so they stand first, and specs that differ only in their place are one. */
+function canonicalOrder(mesh: MeshLayout, placements: readonly Placement[], order: ShardOrder, ndim: number): ShardOrder {
+  const cuts: number[][] = Array.from({ length: ndim }, () => []);
+  placements.forEach((placement, meshDim) => {
+    if (placement.isShard()) (cuts[placement.dim] as number[]).push(meshDim);
+  });
+  return cuts.map((meshDims, dim) => {
+    if (meshDims.length < 2) return meshDims;
+    const given = order[dim] ?? [];
+    const sequence = given.length === meshDims.length ? given : meshDims;
+    const single = (meshDim: number) => mesh.shape[meshDim] === 1;
+    return [...meshDims.filter(single), ...sequence.filter((meshDim) => !single(meshDim))];
+  });
+}
+
+/**
+ * The same tensor, held otherwise. Without an order, mesh dims that go on cutting a dim keep their order, and new ones cut last: the
+ * order that is reached with the least communication. @internal
+ */
+export function placeSpec(spec: DTensorSpec, placements: readonly Placement[], order: ShardOrder | null = null): DTensorSpec {
+  return internSpec(spec.mesh, placements, order ?? keptOrder(spec, placements), spec.tensorMeta);
+}
+
+function keptOrder(spec: DTensorSpec, placements: readonly Placement[]): ShardOrder {
+  return spec.order.map((cuts, dim) => {
+    const kept = cuts.filter((meshDim) => placements[meshDim]?.isShard(dim));
+    placements.forEach((placement, meshDim) => {
+      if (placement.isShard(dim) && !kept.includes(meshDim)) kept.push(meshDim);
+    });
+    return kept;
+  });
+}
+
+/** The whole tensor on each rank. @internal */
+export function replicateSpec(spec: DTensorSpec): DTensorSpec {
+  return spec.isReplicated()
+    ? spec
+    : placeSpec(
+        spec,
+        spec.placements.map(() => Replicate()),
+      );
+}
+
+/** How a gradient of such a tensor is held: like it, but reduced where it holds terms. @internal */
+export function gradientSpec(spec: DTensorSpec): DTensorSpec {
+  return placeSpec(
+    spec,
+    spec.placements.map((placement) => (placement.isPartial() ? Replicate() : placement)),
+    spec.order,
+  );
+}

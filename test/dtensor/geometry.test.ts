@@ -1,0 +1,66 @@
+/** Which part of a tensor each rank holds. */
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import { describe, it } from 'mocha';
+import { Replicate, Shard } from '../../lib/core/placement.js';
+import { numelOf } from '../../lib/core/shape.js';
+import { allPieces, chunkOf, largestLocalShape, localPiece, meshCoordinates } from '../../lib/dtensor/geometry.js';
+import { fakeMesh, specOf, specPairs } from './fake-mesh.js';
+import { localOf } from './simulate.js';
+
+describe('the chunk rule', () => {
+  it('gives the first ranks full pieces and the last ones what is left', () => {
+    const sizes = (size: number, ranks: number) => Array.from({ length: ranks }, (_, rank) => chunkOf(size, ranks, rank).size);
+    assert.deepEqual(sizes(5, 4), [2, 2, 1, 0]);
+    assert.deepEqual(sizes(10, 4), [3, 3, 3, 1]);
+    assert.deepEqual(sizes(3, 4), [1, 1, 1, 0]);
+    assert.deepEqual(sizes(6, 4), [2, 2, 2, 0]);
+    assert.deepEqual(sizes(257, 2), [129, 128]);
+    assert.deepEqual(chunkOf(5, 4, 3), { size: 0, offset: 5 });
+  });
+});
+
+describe('the pieces of a tensor', () => {
+  it('keep the other dims when they are empty', () => {
+    const spec = specOf(fakeMesh([4]), [5, 7], [Shard(0)]);
+    assert.deepEqual(localPiece(spec, [3]), { shape: [0, 7], offsets: [5, 0], globalShape: [5, 7] });
+  });
+
+  it('are cut by the mesh dims in the shard order', () => {
+    const mesh = fakeMesh([2, 2], ['dp', 'tp']);
+    const starts = (order: number[][]) => allPieces(specOf(mesh, [8], [Shard(0), Shard(0)], order)).map(({ offsets }) => offsets[0]);
+    assert.deepEqual(starts([[0, 1]]), [0, 2, 4, 6]);
+    assert.deepEqual(starts([[1, 0]]), [0, 4, 2, 6], 'tensor parallel first, then FSDP');
+  });
+
+  it('are nothing at all outside the mesh', () => {
+    const spec = specOf(fakeMesh([2]), [4, 4], [Replicate()]);
+    assert.deepEqual(localPiece(spec, null).shape, [0]);
+  });
+
+  it('are computed once', () => {
+    const spec = specOf(fakeMesh([2]), [4, 4], [Shard(1)]);
+    assert.equal(localPiece(spec, [1]), localPiece(spec, [1]));
+  });
+
+  it('hold the elements that the cuts leave, at their offsets, and the first is the largest', () => {
+    const pairs = specPairs({ leastRanks: 1, mostRanks: 4, mostMeshDims: 3, mostSize: 7, reduceOps: ['sum'] });
+    fc.assert(
+      fc.property(pairs, ({ from: spec }) => {
+        const numbered = { shape: spec.shape, data: Array.from({ length: numelOf(spec.shape) }, (_, i) => i) };
+        const largest = largestLocalShape(spec);
+        for (const coordinate of meshCoordinates(spec.mesh)) {
+          const { shape, offsets } = localPiece(spec, coordinate);
+          const held = localOf(spec, numbered, coordinate);
+          assert.deepEqual(shape, held.shape);
+          assert.ok(shape.every((size, dim) => size <= (largest[dim] as number)));
+          if (held.data.length > 0)
+            assert.equal(
+              offsets.reduce((index, offset, dim) => index * (spec.shape[dim] as number) + offset, 0),
+              held.data[0],
+            );
+        }
+      }),
+    );
+  });
+});

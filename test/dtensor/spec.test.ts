@@ -1,0 +1,101 @@
+/** Specs of distributed tensors: equal ones are one object, and wrong ones say what is wrong. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'mocha';
+import { bfloat16 } from '../../lib/core/dtype.js';
+import { ArgumentError, IndexError, ShardingError } from '../../lib/core/errors.js';
+import { Partial, type Placement, Replicate, Shard } from '../../lib/core/placement.js';
+import { DTensorSpec, gradientSpec, placeSpec, replicateSpec } from '../../lib/dtensor/spec.js';
+import { fakeMesh, metaOf, specOf } from './fake-mesh.js';
+
+const mesh = fakeMesh([2, 4], ['dp', 'tp']);
+
+describe('a spec', () => {
+  it('is one object for equal arguments, with and without new', () => {
+    const spec = specOf(mesh, [16, 10], [Shard(0), Replicate()]);
+    assert.equal(specOf(mesh, [16, 10], [Shard(0), Replicate()]), spec);
+    assert.equal(new DTensorSpec(mesh, [Shard(-2), Replicate()], { tensorMeta: metaOf([16, 10]) }), spec);
+    assert.ok(spec instanceof DTensorSpec);
+    assert.equal(new Shard(0), Shard(0));
+  });
+
+  it('is another for another shape, dtype, layout, placement, order or mesh', () => {
+    const specs = [
+      specOf(mesh, [16, 10], [Shard(0), Shard(0)]),
+      specOf(mesh, [16, 11], [Shard(0), Shard(0)]),
+      specOf(mesh, [16, 10], [Shard(0), Shard(1)]),
+      specOf(mesh, [16, 10], [Shard(0), Shard(0)], [[1, 0]]),
+      specOf(fakeMesh([2, 4]), [16, 10], [Shard(0), Shard(0)]),
+      DTensorSpec(mesh, [Shard(0), Shard(0)], { tensorMeta: metaOf([16, 10], bfloat16) }),
+      DTensorSpec(mesh, [Shard(0), Shard(0)], { tensorMeta: { ...metaOf([16, 10]), strides: [1, 16] } }),
+    ];
+    assert.equal(new Set(specs).size, specs.length);
+    assert.equal(new Set(specs.map(({ id }) => id)).size, specs.length);
+  });
+
+  it('is the same on another mesh object of the same id', () => {
+    const [one, two] = [fakeMesh([2], null, 9001), fakeMesh([2], null, 9001)];
+    assert.equal(specOf(two, [4], [Shard(0)]), specOf(one, [4], [Shard(0)]));
+    assert.equal(specOf(two, [8], [Shard(0)]).mesh, specOf(one, [4], [Shard(0)]).mesh);
+  });
+
+  it('has the order of cuts only where mesh dims share a tensor dim', () => {
+    assert.deepEqual(specOf(mesh, [16, 10], [Shard(0), Shard(1)], [[0], [1]]).order, [[0], [1]]);
+    assert.equal(specOf(mesh, [16, 10], [Shard(0), Shard(0)], [[0, 1]]), specOf(mesh, [16, 10], [Shard(0), Shard(0)]));
+  });
+
+  it('does not tell the places of cuts among one rank apart', () => {
+    const single = fakeMesh([2, 1]);
+    assert.equal(specOf(single, [8], [Shard(0), Shard(0)], [[0, 1]]), specOf(single, [8], [Shard(0), Shard(0)], [[1, 0]]));
+  });
+
+  it('reads like a sentence', () => {
+    assert.equal(String(specOf(mesh, [16, 10], [Shard(0), Replicate()])), 'float32[16, 10] on mesh (dp: 2, tp: 4): [Shard(0), Replicate()]');
+    assert.equal(String(specOf(mesh, [16, 10], [Shard(0), Shard(0)], [[1, 0]])), 'float32[16, 10] on mesh (dp: 2, tp: 4): [Shard(0), Shard(0)], dim 0 cut by tp, then dp');
+    assert.equal(
+      String(specOf(fakeMesh([2, 4]), [16], [Shard(0), Shard(0)], [[1, 0]])),
+      'float32[16] on mesh (2, 4): [Shard(0), Shard(0)], dim 0 cut by mesh dim 1, then mesh dim 0',
+    );
+  });
+
+  it('cannot be changed', () => {
+    const spec = specOf(mesh, [16, 10], [Shard(0), Replicate()]);
+    assert.ok([spec.placements, spec.order, spec.shape, spec.tensorMeta].every(Object.isFrozen));
+  });
+
+  it('keeps its order when it is placed otherwise, with new cuts last', () => {
+    const cube = fakeMesh([2, 2, 2]);
+    const spec = specOf(cube, [16], [Shard(0), Replicate(), Shard(0)], [[2, 0]]);
+    assert.deepEqual(placeSpec(spec, [Shard(0), Shard(0), Shard(0)]).order, [[2, 0, 1]]);
+    assert.deepEqual(placeSpec(spec, [Shard(0), Shard(0), Replicate()]).order, [[0, 1]]);
+    assert.deepEqual(gradientSpec(specOf(cube, [16], [Partial(), Shard(0), Shard(0)], [[2, 1]])).order, [[2, 1]]);
+    assert.ok(replicateSpec(spec).isReplicated());
+  });
+});
+
+describe('a spec that cannot be', () => {
+  const make = (placements: readonly Placement[], shape = [16, 10], shardOrder: number[][] | null = null) => specOf(mesh, shape, placements, shardOrder);
+
+  it('has too few placements', () => assert.throws(() => make([Shard(0)]), /expected 2 placements, one for each dim of the mesh \(dp: 2, tp: 4\), got 1: \[Shard\(0\)\]/));
+  it('cuts a dim that is not there', () => {
+    assert.throws(() => make([Shard(2), Replicate()]), IndexError);
+    assert.throws(() => make([Shard(-3), Replicate()]), /Shard\(-3\) does not fit a tensor of 2 dims: expected a dim from -2 to 1/);
+    assert.throws(() => make([Shard(0), Replicate()], []), /a tensor without dims cannot be cut, use Replicate\(\)/);
+  });
+  it('has something else than placements', () => {
+    assert.throws(() => make([0 as never, Replicate()]), ArgumentError);
+    assert.throws(() => make('Shard' as never), /expected placements to be an array of Shard\(dim\)/);
+    assert.throws(() => DTensorSpec(mesh, [Shard(0), Shard(0)], {} as never), /expected tensorMeta to be an object of shape, strides and dtype/);
+    assert.throws(() => DTensorSpec(null as never, [], { tensorMeta: metaOf([]) }), /expected mesh to be a DeviceMesh, got null/);
+  });
+  it('has an order of other mesh dims than those that cut', () => {
+    for (const order of [[[0]], [[0, 0]], [[0, 1, 1]], [[], [0, 1]]]) assert.throws(() => make([Shard(0), Shard(0)], [16, 10], order), ShardingError);
+    assert.throws(
+      () => make([Shard(0), Shard(0)], [16, 10], [[1, 1]]),
+      /expected shardOrder\[0\] to name the mesh dims that cut tensor dim 0, each once: 0 \(dp\), 1 \(tp\); got \[1, 1\]/,
+    );
+  });
+  it('has terms of reductions that do not commute', () => {
+    assert.throws(() => make([Partial(), Partial('max')]), /Partial\(sum\) on one mesh dim and Partial\(max\) on another have no value/);
+    assert.ok(make([Partial(), Partial('avg')]));
+  });
+});
