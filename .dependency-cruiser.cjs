@@ -9,7 +9,7 @@ const layers = {
   memory: ['core', 'native', 'eager'],
   checkpoint: ['core', 'ops'],
   mesh: ['core', 'native', 'eager'],
-  dtensor: ['core', 'mesh'],
+  dtensor: ['core', 'mesh', 'ops'],
   nn: ['core', 'ops', 'autograd'],
   optim: ['core', 'ops', 'autograd'],
   amp: ['core', 'ops', 'autograd'],

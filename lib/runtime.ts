@@ -95,7 +95,7 @@ Object.defineProperty(Module.prototype, 'compile', {
 
 Object.defineProperty(Tensor.prototype, inspect.custom, {
   value(this: Tensor) {
-    return formatTensor(this, () => (this.numel() === 0 ? rawArray(this.dtype, 0) : this.toTypedArray()));
+    return formatTensor(this, (t) => (t.numel() === 0 ? rawArray(t.dtype, 0) : t.toTypedArray()));
   },
 });
 Object.defineProperty(Tensor.prototype, 'toString', {

@@ -17,9 +17,10 @@ export class AccumulateGrad extends Node {
     this.variable = variable;
   }
 
-  apply([grad]: Gradients): Gradients {
+  apply([given]: Gradients): Gradients {
     const { variable } = this;
-    if (grad === null || grad === undefined) return NO_GRADIENTS;
+    if (given === null || given === undefined) return NO_GRADIENTS;
+    const grad = variable.sharding === null ? given : variable.sharding.fit(given);
     const before = variable.gradTensor;
     if (before === null) setGrad(variable, this.createGraph || !stealable(grad, variable) ? grad.clone() : grad);
     else if (this.createGraph) variable.grad = before.add(grad);
@@ -37,10 +38,16 @@ function stealable(grad: Tensor, variable: Tensor): boolean {
     storage.holds <= 1 &&
     storage.refs <= 2 &&
     grad.base === null &&
-    storage.nbytes === grad.nbytes &&
+    storage.nbytes === (grad.sharding?.local ?? grad).nbytes &&
+    // Of distributed ones, the gradient must be held as its tensor is.
+    placedAlike(grad, variable) &&
     sameLayout(grad, variable) &&
     isNonOverlappingAndDense(grad.shape, grad.strides)
   );
+}
+
+function placedAlike(grad: Tensor, variable: Tensor): boolean {
+  return grad.sharding === null || grad.sharding.spec === variable.sharding?.spec;
 }
 
 function sameLayout(a: Tensor, b: Tensor): boolean {

@@ -2,7 +2,7 @@
 import { InPlaceError } from '../core/errors.js';
 import { checkFunction, unexpected } from '../core/options.js';
 import type { Storage } from '../core/storage.js';
-import { type GradFn, Tensor } from '../core/tensor.js';
+import { aliasOf, type GradFn, Tensor } from '../core/tensor.js';
 import { captureWatch } from '../core/watch.js';
 
 /** What replaces saved tensors, see {@link savedTensorsHooks}. */
@@ -102,7 +102,7 @@ export class SavedTensor {
 
 /** Another tensor object on the same memory: the saved one was disposed, came from a hook, or has a new history from an in-place change. */
 function withHistory(t: Tensor, leaf: Tensor | null, storage: Storage | null, node: GradFn | null, outputNr: number): Tensor {
-  const alias = new Tensor(t.shape, t.strides, t.storageOffset, t.dtype, t.device, storage);
+  const alias = aliasOf(t, storage);
   alias.versionCounter = t.versionCounter;
   alias.node = node;
   alias.outputNr = outputNr;

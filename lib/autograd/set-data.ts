@@ -1,7 +1,7 @@
 /** Putting other memory under a tensor that keeps its identity: `set_` and the `data` property. */
 import { AutogradError, DeviceError, DtypeError, InPlaceError } from '../core/errors.js';
 import { storageSwap } from '../core/swap-data.js';
-import { Tensor } from '../core/tensor.js';
+import { aliasOf, Tensor } from '../core/tensor.js';
 import { requireTensor } from '../ops/operand.js';
 import { isGradEnabled } from './grad-mode.js';
 
@@ -60,8 +60,7 @@ const members: PropertyDescriptorMap & ThisType<Tensor> = {
   },
   data: {
     get(): Tensor {
-      const storage = this.liveStorage('data');
-      return new Tensor(this.shape, this.strides, this.storageOffset, this.dtype, this.device, storage);
+      return aliasOf(this, this.liveStorage('data'));
     },
     set(source: Tensor) {
       setData(this, source);

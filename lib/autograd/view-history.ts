@@ -25,6 +25,14 @@ export function checkViewChange(op: AnyOp, into: Tensor): void {
     throw new InPlaceError(`${op.name}: this tensor cannot be changed in place: ${into.inPlaceForbidden}`, { op: op.name });
   }
   const base = into.base;
+  if (base !== null && into.sharding !== null) {
+    throw new InPlaceError(
+      `${op.name}: a view of a distributed tensor cannot be changed in place under autograd. Use the op that gives a new tensor, or change it inside noGrad(() => ...).`,
+      {
+        op: op.name,
+      },
+    );
+  }
   if (base !== null && base.storage !== into.storage) {
     throw new InPlaceError(
       `${op.name}: this view cannot be changed in place under autograd: set_ or \`data =\` gave its base other memory, so the two no longer share any. Change it inside noGrad(() => ...), or make the view again.`,

@@ -28,7 +28,7 @@ export interface ViewMeta {
 }
 
 /** Structural properties that layers and passes ask for instead of names. */
-export type Trait = 'pointwise' | 'view' | 'random' | 'reduction' | 'mutates' | 'transfer' | 'uninitialized' | 'join' | 'collective' | 'strided-output';
+export type Trait = 'pointwise' | 'view' | 'random' | 'reduction' | 'mutates' | 'transfer' | 'uninitialized' | 'join' | 'collective' | 'placement' | 'strided-output';
 
 /** What a gradient rule sees of the forward call. */
 export interface VjpContext<P> {

@@ -10,15 +10,19 @@ const LINE_WIDTH = 80;
 type Values = ArrayLike<number | bigint>;
 
 /** `tensor([[1., 2.]], dtype=..., device=..., gradFn=...)`. Reads the values, so it blocks. */
-export function formatTensor(t: Tensor, readValues: () => Values): string {
-  const body = t.disposed || t.storage?.handle === 0 ? '(freed)' : t.storage?.handle === FAKE_HANDLE ? `..., size=[${t.shape.join(', ')}]` : formatValues(t, readValues());
+export function formatTensor(t: Tensor, readValues: (t: Tensor) => Values): string {
+  if (t.sharding !== null) return `DTensor(${formatTensor(t.sharding.local, readValues)}, ${t.sharding.spec}${historyOf(t)})`;
+  const body = t.disposed || t.storage?.handle === 0 ? '(freed)' : t.storage?.handle === FAKE_HANDLE ? `..., size=[${t.shape.join(', ')}]` : formatValues(t, readValues(t));
   const notes: string[] = [];
   if (t.numel() === 0 && t.shape.length !== 1) notes.push(`size=[${t.shape.join(', ')}]`);
   if (t.dtype !== float32 && t.dtype !== int64 && t.dtype !== bool) notes.push(`dtype=${t.dtype.name}`);
   if (t.device.type !== 'cpu') notes.push(`device='${t.device}'`);
-  if (t.gradFn !== null) notes.push(`gradFn=<${t.gradFn.name}>`);
-  else if (t.requiresGrad) notes.push('requiresGrad=true');
-  return `tensor(${[body, ...notes].join(', ')})`;
+  return `tensor(${[body, ...notes].join(', ')}${historyOf(t)})`;
+}
+
+function historyOf(t: Tensor): string {
+  if (t.gradFn !== null) return `, gradFn=<${t.gradFn.name}>`;
+  return t.requiresGrad ? ', requiresGrad=true' : '';
 }
 
 function formatValues(t: Tensor, values: Values): string {

@@ -20,6 +20,7 @@ export function swapData(target: Tensor, source: Tensor): void {
   target.storageOffset = source.storageOffset;
   target.dtype = source.dtype;
   (target as { device: Tensor['device'] }).device = source.device;
+  target.sharding = source.sharding;
   if (next === before) return;
   target.storage = next;
   outliveScope(next, before.scope);

@@ -30,6 +30,22 @@ export interface VersionCounter {
 /** Gives a view its new history after its base was changed in place; installed by the autograd layer. @internal */
 export const viewHistory: { refresh: (view: Tensor) => void } = { refresh: () => {} };
 
+/**
+ * What a rank holds of a tensor that several ranks hold together. `local` is this rank's part, an ordinary tensor on the same storage; it
+ * lives and dies with the whole.
+ *
+ * @internal
+ */
+export interface Sharding {
+  readonly local: Tensor;
+  /** Placements and mesh; interned. */
+  readonly spec: { readonly id: number; toString(): string };
+  /** The whole tensor on this rank: ranks communicate. */
+  full(op: string): Tensor;
+  /** A gradient of the tensor, held as the tensor is. */
+  fit(gradient: Tensor): Tensor;
+}
+
 /** A multi-dimensional array of one element type on one device. */
 export class Tensor {
   /** Sizes of the dims. */
@@ -71,6 +87,8 @@ export class Tensor {
   holds = 0;
   /** @internal true for tensors made by views under autograd that forbid in-place changes, with the reason */
   inPlaceForbidden: string | null = null;
+  /** @internal of a distributed tensor, whose shape and strides are those of the whole: what of it is here */
+  sharding: Sharding | null = null;
 
   /** @internal use the factories */
   constructor(shape: Shape, strides: Shape, offset: number, dtype: DType, device: Device, storage: Storage | null, scalarValue = 0) {
@@ -283,6 +301,13 @@ export class Tensor {
     if (this.versionCounter === null) this.versionCounter = { value: 1 };
     else this.versionCounter.value++;
   }
+}
+
+/** Another tensor on the memory of `t`, without history. @internal */
+export function aliasOf(t: Tensor, storage: Storage | null = t.storage): Tensor {
+  const alias = new Tensor(t.shape, t.strides, t.storageOffset, t.dtype, t.device, storage, t.scalarValue);
+  alias.sharding = t.sharding;
+  return alias;
 }
 
 /** What a disposed tensor shows while others still own its memory. */

@@ -13,6 +13,7 @@ export interface WorldPlan {
   readonly rank: number;
   readonly worldSize: number;
   readonly localRank: number;
+  readonly deviceIndex?: number;
   readonly home: Home;
   readonly store: Store | null;
   readonly factory: EngineFactory;
@@ -21,10 +22,10 @@ export interface WorldPlan {
 
 /** Sets the present rank's world up. @internal */
 export function enterWorld(plan: WorldPlan): RankContext {
-  const { rank, worldSize, localRank, home, store, factory, pending } = plan;
+  const { rank, worldSize, localRank, deviceIndex = localRank, home, store, factory, pending } = plan;
   const ranks = Array.from({ length: worldSize }, (_, i) => i);
   const world = new ProcessGroup({ name: 'world', ranks, rank }, factory, pending);
-  const context: RankContext = { rank, worldSize, localRank, home, store, pending, factory, world, groups: new Set([world]), made: 0 };
+  const context: RankContext = { rank, worldSize, localRank, deviceIndex, home, store, pending, factory, world, groups: new Set([world]), made: 0 };
   if (pending !== null) home.beforeWaiting = (op) => pending.check(rank, op);
   setContext(context);
   return context;
@@ -83,8 +84,12 @@ export function worldGroup(): ProcessGroup {
 export function newGroup(ranks?: readonly number[]): ProcessGroup {
   const context = contextOf('newGroup');
   const chosen = ranks === undefined ? context.world.ranks : checkRanks(ranks, context.worldSize);
-  const name = `group${context.made++}`;
-  const group = new ProcessGroup({ name, ranks: [...chosen], rank: chosen.indexOf(context.rank) }, context.factory, context.pending);
+  return namedGroup(context, `group${context.made++}`, [...chosen]);
+}
+
+/** A group by a name that its members agree on and no other group has. @internal */
+export function namedGroup(context: RankContext, name: string, ranks: readonly number[]): ProcessGroup {
+  const group = new ProcessGroup({ name, ranks, rank: ranks.indexOf(context.rank) }, context.factory, context.pending);
   if (group.rank >= 0) context.groups.add(group);
   return group;
 }

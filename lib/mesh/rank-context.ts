@@ -12,6 +12,8 @@ export interface RankContext {
   readonly rank: number;
   readonly worldSize: number;
   readonly localRank: number;
+  /** Of the GPU that is its own. */
+  readonly deviceIndex: number;
   readonly home: Home;
   readonly store: Store | null;
   /** Of `local` ranks: what they wait for of each other. */

@@ -11,6 +11,7 @@ export class Parameter extends Tensor {
     if (typeof requiresGrad !== 'boolean')
       throw new ArgumentError(`nn.Parameter: expected requiresGrad to be true or false, got ${typeof requiresGrad}`, { op: 'nn.Parameter', argument: 'requiresGrad' });
     super(data.shape, data.strides, data.storageOffset, data.dtype, data.device, data.liveStorage('nn.Parameter'));
+    this.sharding = data.sharding;
     this.versionCounter = data.sharedVersion();
     keep(this);
     this.requiresGrad_(requiresGrad);

@@ -14,7 +14,8 @@ const MOST_ARRAYS = 2 ** 25;
 export type NestedValues = number | bigint | boolean | NestedValues[];
 
 /** Its elements in row-major order: the tensor itself, or a copy that the caller disposes of. */
-function dense(t: Tensor): Tensor {
+function dense(t: Tensor, op: string): Tensor {
+  if (t.sharding !== null) return dense(t.sharding.full(op), op);
   if (t.isContiguous()) return t;
   const alias = t.detach();
   const copy = alias.contiguous();
@@ -28,7 +29,7 @@ function decode(raw: TypedArray | Uint16Array, t: Tensor): TypedArray {
 
 /** The elements as a typed array, row-major; float16 and bfloat16 widened to float32, int64 as BigInt64Array. Blocks. */
 function toTypedArray(t: Tensor): TypedArray {
-  const source = dense(t);
+  const source = dense(t, 'toTypedArray');
   const raw = rawArray(t.dtype, t.numel());
   if (raw.length > 0) valueAccess().readSync(source, raw);
   if (source !== t) source.dispose();
@@ -36,7 +37,7 @@ function toTypedArray(t: Tensor): TypedArray {
 }
 
 async function read(t: Tensor): Promise<TypedArray> {
-  const source = dense(t);
+  const source = dense(t, 'read');
   const raw = rawArray(t.dtype, t.numel());
   if (raw.length > 0) await valueAccess().read(source, raw);
   if (source !== t) source.dispose();
@@ -76,7 +77,7 @@ addMethod('read', function () {
 });
 addMethod('item', function () {
   checkOne(this, 'item');
-  return surface(valueAccess().readElement(this), this);
+  return surface(valueAccess().readElement(this.sharding === null ? this : this.sharding.full('item')), this);
 });
 addMethod('itemAsync', async function () {
   checkOne(this, 'itemAsync');

@@ -1,0 +1,144 @@
+/**
+ * The middle layer of the dispatcher: an op on distributed tensors becomes an op on the part that each rank holds, after inputs were
+ * redistributed where the op's sharding rule asks for that. Below it there are plain tensors and collectives only.
+ */
+import { belowDTensor } from '../core/dispatch.js';
+import { ShardingError } from '../core/errors.js';
+import type { AnyOp } from '../core/op.js';
+import { Replicate } from '../core/placement.js';
+import { contiguousStrides, formatShape } from '../core/shape.js';
+import type { ShardedCall } from '../core/sharding-rule.js';
+import type { Tensor } from '../core/tensor.js';
+import { localPiece } from './geometry.js';
+import { distributed, type LocalPart, partOf } from './local-part.js';
+import { type Decision, propagate } from './propagate.js';
+import { redistributeLocal } from './redistribute-local.js';
+import { because, checkImplicit, warnReplicated } from './redistribution.js';
+import { type DTensorSpec, internSpec } from './spec.js';
+
+type Specs = readonly (DTensorSpec | null)[];
+
+export function dtensorLayer(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
+  let part = into === null ? null : partOf(into);
+  for (let i = 0; part === null && i < inputs.length; i++) part = partOf(inputs[i] as Tensor);
+  if (part === null) return belowDTensor(op, inputs, params, into);
+  if (op.compute !== null && op.traits.includes('placement')) return op.compute(inputs, params);
+  return runSharded(op, inputs, params, into, part.spec);
+}
+
+function runSharded(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null, found: DTensorSpec): Tensor[] {
+  const specs = specsOf(op, inputs, found);
+  const target = into === null ? null : partOf(into);
+  if (into !== null && target === null) throw mixed(op, inputs, into);
+  const decision = propagate(op, inputs, specs, params, target === null ? null : target.spec);
+  if (decision.fallback === 'decompose') return decomposed(op, inputs, params, into);
+  if (decision.fallback === 'replicate') warnReplicated(op.name);
+  if (decision.needsRedistribute) checkImplicit(op.name, specs, decision.inputs);
+  const locals = localInputs(op, inputs, specs, decision);
+  const outputs = runLocal(op, locals, params, target, decision, found);
+  if (into !== null) return [into];
+  const results: Tensor[] = [];
+  for (let i = 0; i < outputs.length; i++) results.push(distributed(outputs[i] as Tensor, decision.outputs[i] as DTensorSpec));
+  if (op.view !== null && decision.needsRedistribute) {
+    (results[0] as Tensor).inPlaceForbidden = 'it is a view of a tensor that had to be redistributed for it, so it has memory of its own';
+  }
+  return results;
+}
+
+/** Of each input; null for numbers. A plain tensor without dims counts as replicated. */
+function specsOf(op: AnyOp, inputs: readonly Tensor[], found: DTensorSpec): Specs {
+  const specs: (DTensorSpec | null)[] = [];
+  for (let i = 0; i < inputs.length; i++) {
+    const t = inputs[i] as Tensor;
+    const part = partOf(t);
+    if (part !== null) specs.push(part.spec);
+    else if (t.storage === null) specs.push(null);
+    else if (t.shape.length === 0) specs.push(replicated(t, found));
+    else throw mixed(op, inputs, t);
+  }
+  return specs;
+}
+
+function replicated(t: Tensor, like: DTensorSpec): DTensorSpec {
+  const placements = like.placements.map(() => Replicate());
+  return internSpec(like.mesh, placements, [], { shape: t.shape, strides: contiguousStrides(t.shape), dtype: t.dtype });
+}
+
+function mixed(op: AnyOp, inputs: readonly Tensor[], plain: Tensor): ShardingError {
+  const lines = inputs.map((t, i) => `  input ${i}: ${describe(t)}`);
+  return new ShardingError(
+    `${op.name}: expected distributed tensors, got a plain one (${describe(plain)}) among them. Make it one with distributeTensor(t, mesh, [Replicate(), …]) if every rank has the same values, with DTensor.fromLocal if each has a part, or take toLocal() of the others.\n${lines.join('\n')}`,
+    { op: op.name },
+  );
+}
+
+function describe(t: Tensor): string {
+  if (t.storage === null) return `the number ${t.scalarValue}`;
+  return t.sharding === null ? `plain ${t.dtype.name}${formatShape(t.shape)}` : String(t.sharding.spec);
+}
+
+/** Runs on the whole tensors in ops that have rules. */
+function decomposed(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
+  const plain = inputs.map((t) => (t.requiresGrad ? t.detach() : t));
+  const outputs = because(op.name, () => (op.decompose as NonNullable<AnyOp['decompose']>)(plain, params));
+  if (into === null) return [...outputs];
+  into.copy_(outputs[0] as Tensor);
+  return [into];
+}
+
+function localInputs(op: AnyOp, inputs: readonly Tensor[], specs: Specs, decision: Decision): Tensor[] {
+  const locals: Tensor[] = [];
+  for (let i = 0; i < inputs.length; i++) {
+    const t = inputs[i] as Tensor;
+    const part = partOf(t);
+    const [spec, needed] = [specs[i], decision.inputs[i]];
+    const local = part === null ? t : part.local;
+    if (spec === needed || !spec || !needed) locals.push(local);
+    else locals.push(because(`${op.name}: input ${i} from [${spec.placements.join(', ')}] to [${needed.placements.join(', ')}]`, () => redistributeLocal(local, spec, needed)));
+  }
+  return locals;
+}
+
+/** What a decision says of this rank's part; the same for every call that it is found again for. */
+const calls = new WeakMap<Decision, ShardedCall>();
+
+function callOf(decision: Decision, found: DTensorSpec): ShardedCall {
+  let call = calls.get(decision);
+  if (call === undefined) {
+    const coordinate = found.mesh.getCoordinate();
+    const number = { shape: [], offsets: [], globalShape: [] };
+    call = {
+      inputs: decision.inputs.map((spec) => (spec === null ? number : localPiece(spec, coordinate))),
+      outputs: decision.outputs.map((spec) => localPiece(spec, coordinate)),
+    };
+    calls.set(decision, call);
+  }
+  return call;
+}
+
+function runLocal(op: AnyOp, locals: readonly Tensor[], params: object, target: LocalPart | null, decision: Decision, found: DTensorSpec): readonly Tensor[] {
+  const { run } = decision;
+  const adapts = op.sharding?.localParams !== undefined;
+  if (found.mesh.getCoordinate() === null) return outsideMesh(locals, decision, target);
+  if (run !== null) {
+    const outputs = run(locals, params, callOf(decision, found));
+    if (target !== null) target.local.copy_(outputs[0] as Tensor);
+    return outputs;
+  }
+  const own = adapts && decision.fallback === 'none' ? (op.sharding as NonNullable<AnyOp['sharding']>).localParams?.(params, callOf(decision, found)) : params;
+  if (op.view !== null && target === null) return viewLocal(op, locals, own as object);
+  return belowDTensor(op, locals, own as object, target === null ? null : target.local);
+}
+
+/** A part may lie otherwise in memory than the whole would: where no view of it fits, it is copied. */
+function viewLocal(op: AnyOp, locals: readonly Tensor[], params: object): readonly Tensor[] {
+  const [local] = locals as [Tensor];
+  return belowDTensor(op, [op.name === 'view' && !local.isContiguous() ? local.contiguous() : local], params, null);
+}
+
+/** A rank outside of the mesh holds nothing and computes nothing. */
+function outsideMesh(locals: readonly Tensor[], decision: Decision, target: LocalPart | null): readonly Tensor[] {
+  if (target !== null) return [];
+  const some = locals.find((t) => t.storage !== null) as Tensor;
+  return decision.outputs.map((spec) => some.newEmpty([0], { dtype: spec.dtype }));
+}

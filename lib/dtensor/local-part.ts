@@ -1,0 +1,64 @@
+/** The link between a distributed tensor and the part of it that this rank holds. */
+import { ShardingError } from '../core/errors.js';
+import { sameShape } from '../core/shape.js';
+import { type Sharding, Tensor } from '../core/tensor.js';
+import type { DeviceMesh } from '../mesh/device-mesh.js';
+import { localPiece } from './geometry.js';
+import type { DTensorSpec } from './spec.js';
+
+/** What the parts do with the tensors they belong to; handed over by the files that can. @internal */
+export const partMethods = {
+  full: null as unknown as (t: LocalPart, op: string) => Tensor,
+  fit: null as unknown as (t: LocalPart, gradient: Tensor) => Tensor,
+};
+
+/** @internal */
+export class LocalPart implements Sharding {
+  readonly local: Tensor;
+  readonly spec: DTensorSpec;
+
+  constructor(local: Tensor, spec: DTensorSpec) {
+    this.local = local;
+    this.spec = spec;
+  }
+
+  full(op: string): Tensor {
+    return partMethods.full(this, op);
+  }
+
+  fit(gradient: Tensor): Tensor {
+    return partMethods.fit(this, gradient);
+  }
+}
+
+/** @internal null for a tensor that is not distributed */
+export function partOf(t: Tensor): LocalPart | null {
+  return t.sharding as LocalPart | null;
+}
+
+/** The mesh of a spec, with its groups. @internal */
+export function meshOf(spec: DTensorSpec): DeviceMesh {
+  return spec.mesh as DeviceMesh;
+}
+
+/**
+ * A distributed tensor over a fresh local one, whose share in its memory it takes over.
+ *
+ * @throws ShardingError if the local tensor is not the piece that the spec says
+ * @internal
+ */
+export function distributed(local: Tensor, spec: DTensorSpec): Tensor {
+  const piece = localPiece(spec, spec.mesh.getCoordinate());
+  if (!sameShape(local.shape, piece.shape)) {
+    throw new ShardingError(`expected this rank's part of ${spec} to have shape [${piece.shape.join(', ')}], got [${local.shape.join(', ')}]`, {
+      spec: String(spec),
+      expected: piece.shape,
+      given: local.shape,
+    });
+  }
+  const { shape, strides, dtype } = spec.tensorMeta;
+  const whole = new Tensor(shape, strides, 0, dtype, local.device, local.storage);
+  if (local.storage !== null) local.storage.refs--;
+  whole.sharding = new LocalPart(local, spec);
+  return whole;
+}

@@ -1,0 +1,52 @@
+/** What is said about redistributions: why they happen, whether they may, and what was asked for. */
+import { ShardingError } from '../core/errors.js';
+import { checkFlag } from '../core/options.js';
+import type { DTensorSpec } from './spec.js';
+
+/** Why ranks communicate at the moment; for those that count collectives. @internal */
+export const cause: { text: string | null } = { text: null };
+
+/** Runs `fn` with what it communicates for written down. @internal */
+export function because<T>(text: string, fn: () => T): T {
+  const before = cause.text;
+  cause.text = before ?? text;
+  try {
+    return fn();
+  } finally {
+    cause.text = before;
+  }
+}
+
+let explicit = false;
+
+/**
+ * Inside `fn`, ops throw where they would have to communicate to go on: every redistribution has to be written down as `redistribute`.
+ *
+ * @throws ShardingError from ops that would redistribute an input
+ */
+export function explicitRedistribution<T>(fn: () => T, enabled = true): T {
+  checkFlag('explicitRedistribution', 'enabled', enabled);
+  const before = explicit;
+  explicit = enabled;
+  try {
+    return fn();
+  } finally {
+    explicit = before;
+  }
+}
+
+/** @throws ShardingError where redistributions have to be explicit @internal */
+export function checkImplicit(op: string, given: readonly (DTensorSpec | null)[], needed: readonly (DTensorSpec | null)[]): void {
+  if (!explicit) return;
+  const lines = given.flatMap((spec, i) => (spec === needed[i] ? [] : [`  input ${i}: ${spec}\n    must become [${needed[i]?.placements.join(', ')}]`]));
+  throw new ShardingError(`${op}: an input would have to be redistributed, and explicitRedistribution is on. Redistribute it before:\n${lines.join('\n')}`, { op, given, needed });
+}
+
+const warned = new Set<string>();
+
+/** Once for each op. @internal */
+export function warnReplicated(op: string): void {
+  if (warned.has(op)) return;
+  warned.add(op);
+  process.emitWarning(`${op} has no sharding rule: its inputs are replicated on every rank. This is said once; explicitRedistribution() makes it an error.`, 'ShardingWarning');
+}

@@ -1,0 +1,116 @@
+/** Ops between plain tensors and distributed ones, and from one placement to another, with gradients that go the way back. */
+import { dispatchOne } from '../core/dispatch.js';
+import { ShardingError } from '../core/errors.js';
+import { defineOp, type Op } from '../core/op.js';
+import { type Placement, Replicate } from '../core/placement.js';
+import { aliasOf, type Tensor } from '../core/tensor.js';
+import { distributed, type LocalPart, partMethods, partOf } from './local-part.js';
+import { redistributeLocal } from './redistribute-local.js';
+import { because } from './redistribution.js';
+import { type DTensorSpec, formatPlacements, gradientSpec, internSpec, replicateSpec } from './spec.js';
+
+const metaOf = (t: Tensor, spec: DTensorSpec) => [{ shape: spec.shape, strides: spec.tensorMeta.strides, dtype: spec.dtype, device: t.device }];
+
+/** The part of a tensor that must be distributed. @throws ShardingError for a plain one @internal */
+export function requirePart(op: string, t: Tensor): LocalPart {
+  const part = partOf(t);
+  if (part === null) throw new ShardingError(`${op}: expected a distributed tensor, got a plain one. Make it one with distributeTensor or DTensor.fromLocal.`, { op });
+  return part;
+}
+
+interface ToSpec {
+  readonly spec: DTensorSpec;
+  /** Lets Replicate become Partial: in gradients. */
+  readonly backward: boolean;
+}
+
+const redistributeOp: Op<ToSpec> = defineOp<ToSpec>({
+  name: 'redistribute',
+  doc: 'The same whole tensor, held by the ranks in another way.',
+  traits: ['placement'],
+  kernel: null,
+  meta: ([t], { spec }) => metaOf(t as Tensor, spec),
+  compute: ([t], { spec, backward }) => {
+    const { local, spec: from } = requirePart('redistribute', t as Tensor);
+    const text = `redistribute from ${formatPlacements(from.placements)} to ${formatPlacements(spec.placements)}`;
+    const moved = because(text, () => redistributeLocal(local, from, spec, { partialFromReplicate: backward }));
+    return [distributed(moved === local ? aliasOf(local) : moved, spec)];
+  },
+  // Also where nothing moves: the gradient may come in other placements.
+  vjp: (ctx, g) => [toSpec(g, gradientSpec(requirePart('redistribute', ctx.input(0)).spec), true)],
+  saves: { inputs: [0] },
+  samples: () => [],
+});
+
+interface ToLocal {
+  readonly gradPlacements: readonly Placement[] | null;
+}
+
+const toLocalOp: Op<ToLocal> = defineOp<ToLocal>({
+  name: 'toLocal',
+  doc: 'The part that this rank holds, as a plain tensor on the same memory.',
+  traits: ['placement'],
+  kernel: null,
+  meta: ([t]) => {
+    const { local } = requirePart('toLocal', t as Tensor);
+    return [{ shape: local.shape, strides: local.strides, dtype: local.dtype, device: local.device }];
+  },
+  compute: ([t]) => {
+    const local = aliasOf(requirePart('toLocal', t as Tensor).local);
+    local.versionCounter = (t as Tensor).sharedVersion();
+    return [local];
+  },
+  vjp: (ctx, g) => {
+    const { spec } = requirePart('toLocal', ctx.input(0));
+    const { gradPlacements } = ctx.params;
+    return [dispatchOne(fromLocalOp, [g], { spec: gradPlacements === null ? gradientSpec(spec) : internSpec(spec.mesh, gradPlacements, spec.order, spec.tensorMeta) })];
+  },
+  saves: { inputs: [0] },
+  samples: () => [],
+});
+
+interface FromLocal {
+  readonly spec: DTensorSpec;
+}
+
+const fromLocalOp: Op<FromLocal> = defineOp<FromLocal>({
+  name: 'fromLocal',
+  doc: 'A distributed tensor of which a plain tensor is this rank’s part, on the same memory.',
+  traits: ['placement'],
+  kernel: null,
+  meta: ([t], { spec }) => metaOf(t as Tensor, spec),
+  compute: ([t], { spec }) => {
+    const whole = distributed(aliasOf(t as Tensor), spec);
+    whole.versionCounter = (t as Tensor).sharedVersion();
+    return [whole];
+  },
+  vjp: (ctx, g) => [dispatchOne(toLocalOp, [toSpec(g, gradientSpec(ctx.params.spec), true)], { gradPlacements: null })],
+  samples: () => [],
+});
+
+/** @internal */
+export function toSpec(t: Tensor, spec: DTensorSpec, backward = false): Tensor {
+  return dispatchOne(redistributeOp, [t], { spec, backward });
+}
+
+/** @internal */
+export function toLocalTensor(t: Tensor, gradPlacements: readonly Placement[] | null): Tensor {
+  return dispatchOne(toLocalOp, [t], { gradPlacements });
+}
+
+/** @internal */
+export function fromLocalTensor(local: Tensor, spec: DTensorSpec): Tensor {
+  return dispatchOne(fromLocalOp, [local], { spec });
+}
+
+partMethods.full = ({ local, spec }, op) => because(op, () => redistributeLocal(local, spec, replicateSpec(spec)));
+partMethods.fit = ({ spec }, gradient) => {
+  const given = requirePart('backward', gradient).spec;
+  const wanted = internSpec(
+    spec.mesh,
+    spec.placements.map((placement) => (placement.isPartial() ? Replicate() : placement)),
+    spec.order,
+    given.tensorMeta,
+  );
+  return given === wanted ? gradient : toSpec(gradient, wanted, true);
+};

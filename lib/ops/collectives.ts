@@ -1,0 +1,179 @@
+/**
+ * Collectives as ops: they return new tensors, have gradients, and are nodes of graphs like any other op. Parts are rows: what is cut
+ * or put together lies along dim 0.
+ *
+ * @see PyTorch `torch.distributed._functional_collectives`
+ */
+import type { CollectiveCall, CollectiveGroup } from '../core/collective.js';
+import { dispatchOne } from '../core/dispatch.js';
+import { ArgumentError, ShapeError } from '../core/errors.js';
+import { defineOp, type Op, type OutputMeta } from '../core/op.js';
+import type { ReduceOpName } from '../core/placement.js';
+import { formatShape, type Shape } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { sampleTensor } from './samples.js';
+
+interface InGroup {
+  readonly group: CollectiveGroup;
+}
+
+interface Reduces extends InGroup {
+  readonly reduceOp: ReduceOpName;
+}
+
+interface Rows {
+  /** Of each rank, in the order of the group. */
+  readonly rows: readonly number[];
+}
+
+const sum = (list: readonly number[]): number => list.reduce((a, b) => a + b, 0);
+const rowSize = (t: Tensor): number => t.shape.slice(1).reduce((a, b) => a * b, 1);
+const elements = (rows: readonly number[], size: number): number[] => rows.map((count) => count * size);
+const withRows = (t: Tensor, rows: number): Shape => [rows, ...t.shape.slice(1)];
+const metaOf = (t: Tensor, shape: Shape): readonly OutputMeta[] => [{ shape, strides: null, dtype: t.dtype, device: t.device }];
+
+/** A group of one, for samples. */
+const solo: CollectiveGroup = {
+  name: 'solo',
+  size: 1,
+  rank: 0,
+  run: (_, { input, output }: CollectiveCall) => {
+    output?.copy_((input as Tensor).view(output.shape));
+  },
+};
+
+function checkRows(op: string, t: Tensor, rows: readonly number[], group: CollectiveGroup, total: number): void {
+  if (rows.length !== group.size) throw new ArgumentError(`${op}: expected rows of ${group.size} ranks, got ${rows.length}`, { op, rows });
+  if (t.shape.length === 0) throw new ShapeError(`${op}: a tensor without dims has no rows. Use unsqueeze(0).`, { op, shape: t.shape });
+  if (t.shape[0] !== total) throw new ShapeError(`${op}: expected ${total} rows, got shape ${formatShape(t.shape)}`, { op, shape: t.shape, rows });
+}
+
+/** Runs a call from dense memory into a new tensor. */
+function into(name: string, { group }: InGroup, input: Tensor, shape: Shape, call: Omit<CollectiveCall, 'input' | 'output'>): Tensor[] {
+  const output = input.newEmpty(shape);
+  group.run(name, { ...call, input: input.isContiguous() ? input : input.contiguous(), output });
+  return [output];
+}
+
+const allReduceOp: Op<Reduces> = defineOp<Reduces>({
+  name: 'allReduce',
+  doc: 'The reduction of the inputs of all ranks, on every rank.',
+  traits: ['collective'],
+  kernel: null,
+  meta: ([t]) => metaOf(t as Tensor, (t as Tensor).shape),
+  compute: ([t], params) => into('allReduce', params, t as Tensor, (t as Tensor).shape, { kind: 'allReduce', reduceOp: params.reduceOp }),
+  vjp: (ctx, g) => {
+    const { group, reduceOp } = ctx.params;
+    if (reduceOp !== 'sum' && reduceOp !== 'avg') throw new ArgumentError(`allReduce: only 'sum' and 'avg' have a gradient, not '${reduceOp}'`, { op: 'allReduce', reduceOp });
+    return [dispatchOne(allReduceOp, [g], { group, reduceOp })];
+  },
+  samples: () => [{ inputs: [sampleTensor([3, 4])], params: { group: solo, reduceOp: 'sum' } }],
+});
+
+const allGatherOp: Op<InGroup & Rows> = defineOp<InGroup & Rows>({
+  name: 'allGather',
+  doc: 'The rows of all ranks one below the other, on every rank.',
+  traits: ['collective'],
+  kernel: null,
+  meta: ([t], { group, rows }) => {
+    checkRows('allGather', t as Tensor, rows, group, rows[group.rank] as number);
+    return metaOf(t as Tensor, withRows(t as Tensor, sum(rows)));
+  },
+  compute: ([t], params) => {
+    const input = t as Tensor;
+    return into('allGather', params, input, withRows(input, sum(params.rows)), { kind: 'allGather', counts: elements(params.rows, rowSize(input)) });
+  },
+  vjp: (ctx, g) => [dispatchOne(reduceScatterOp, [g], { ...ctx.params, reduceOp: 'sum' })],
+  samples: () => [{ inputs: [sampleTensor([3, 4])], params: { group: solo, rows: [3] } }],
+});
+
+const reduceScatterOp: Op<Reduces & Rows> = defineOp<Reduces & Rows>({
+  name: 'reduceScatter',
+  doc: 'Of the reduction of the inputs of all ranks, the rows that are this rank’s.',
+  traits: ['collective'],
+  kernel: null,
+  meta: ([t], { group, rows }) => {
+    checkRows('reduceScatter', t as Tensor, rows, group, sum(rows));
+    return metaOf(t as Tensor, withRows(t as Tensor, rows[group.rank] as number));
+  },
+  compute: ([t], params) => {
+    const [input, { group, rows, reduceOp }] = [t as Tensor, params];
+    return into('reduceScatter', params, input, withRows(input, rows[group.rank] as number), { kind: 'reduceScatter', reduceOp, counts: elements(rows, rowSize(input)) });
+  },
+  vjp: (ctx, g) => {
+    const { group, rows, reduceOp } = ctx.params;
+    if (reduceOp !== 'sum' && reduceOp !== 'avg')
+      throw new ArgumentError(`reduceScatter: only 'sum' and 'avg' have a gradient, not '${reduceOp}'`, { op: 'reduceScatter', reduceOp });
+    const gathered = dispatchOne(allGatherOp, [g], { group, rows });
+    return [reduceOp === 'sum' ? gathered : gathered.div(group.size)];
+  },
+  samples: () => [{ inputs: [sampleTensor([3, 4])], params: { group: solo, rows: [3], reduceOp: 'sum' } }],
+});
+
+interface Exchange extends InGroup {
+  /** Rows of the input for each rank, and of the output from each rank. */
+  readonly inputRows: readonly number[];
+  readonly outputRows: readonly number[];
+}
+
+const allToAllOp: Op<Exchange> = defineOp<Exchange>({
+  name: 'allToAll',
+  doc: 'Each rank gives some of its rows to each other; what comes lies in the order of ranks.',
+  traits: ['collective'],
+  kernel: null,
+  meta: ([t], { group, inputRows, outputRows }) => {
+    checkRows('allToAll', t as Tensor, inputRows, group, sum(inputRows));
+    return metaOf(t as Tensor, withRows(t as Tensor, sum(outputRows)));
+  },
+  compute: ([t], params) => {
+    const [input, { inputRows, outputRows }] = [t as Tensor, params];
+    const size = rowSize(input);
+    return into('allToAll', params, input, withRows(input, sum(outputRows)), { kind: 'allToAll', sendCounts: elements(inputRows, size), counts: elements(outputRows, size) });
+  },
+  vjp: (ctx, g) => {
+    const { group, inputRows, outputRows } = ctx.params;
+    return [dispatchOne(allToAllOp, [g], { group, inputRows: outputRows, outputRows: inputRows })];
+  },
+  samples: () => [{ inputs: [sampleTensor([3, 4])], params: { group: solo, inputRows: [3], outputRows: [3] } }],
+});
+
+const broadcastOp: Op<InGroup & { root: number }> = defineOp<InGroup & { root: number }>({
+  name: 'broadcast',
+  doc: 'The input of one rank, on every rank.',
+  traits: ['collective'],
+  kernel: null,
+  meta: ([t]) => metaOf(t as Tensor, (t as Tensor).shape),
+  compute: ([t], params) => into('broadcast', params, t as Tensor, (t as Tensor).shape, { kind: 'broadcast', root: params.root }),
+  vjp: 'not-differentiable',
+  samples: () => [{ inputs: [sampleTensor([3, 4])], params: { group: solo, root: 0 } }],
+});
+
+/**
+ * The reduction of the inputs of all ranks of the group, on every rank. Shapes: any, the same on all ranks. Gradient: of `'sum'` and
+ * `'avg'`, the same reduction of the gradients.
+ *
+ * @see PyTorch `torch.distributed._functional_collectives.all_reduce`
+ */
+export function allReduceTensor(input: Tensor, reduceOp: ReduceOpName, group: CollectiveGroup): Tensor {
+  return dispatchOne(allReduceOp, [input], { group, reduceOp });
+}
+
+/** The rows of all ranks, one below the other; `rows[r]` are those of rank `r`. */
+export function allGatherRows(input: Tensor, rows: readonly number[], group: CollectiveGroup): Tensor {
+  return dispatchOne(allGatherOp, [input], { group, rows });
+}
+
+/** This rank's rows of the reduction; `rows[r]` are those of rank `r`. */
+export function reduceScatterRows(input: Tensor, reduceOp: ReduceOpName, rows: readonly number[], group: CollectiveGroup): Tensor {
+  return dispatchOne(reduceScatterOp, [input], { group, rows, reduceOp });
+}
+
+/** Gives rank `r` the next `inputRows[r]` rows; `outputRows[r]` come from it. */
+export function allToAllRows(input: Tensor, inputRows: readonly number[], outputRows: readonly number[], group: CollectiveGroup): Tensor {
+  return dispatchOne(allToAllOp, [input], { group, inputRows, outputRows });
+}
+
+/** The input of the group's rank `root`, on every rank. */
+export function broadcastTensor(input: Tensor, root: number, group: CollectiveGroup): Tensor {
+  return dispatchOne(broadcastOp, [input], { group, root });
+}
