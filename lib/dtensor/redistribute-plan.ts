@@ -9,7 +9,7 @@ import { ShardingError } from '../core/errors.js';
 import { type Placement, Replicate } from '../core/placement.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { formatMesh, meshDimName } from '../mesh/mesh-layout.js';
-import { stepBytes } from './cost.js';
+import { planCost, stepBytes } from './cost.js';
 import { isCollective, type Step, type StepKind } from './redistribute-steps.js';
 import { type DTensorSpec, internSpec, placeSpec } from './spec.js';
 
@@ -45,6 +45,11 @@ const NO_STEPS: readonly Step[] = Object.freeze([]);
 /** Whether no mesh dim would have to become Partial. @internal */
 export function canRedistribute(from: DTensorSpec, to: DTensorSpec): boolean {
   return to.placements.every((target, meshDim) => !target.isPartial() || target === from.placements[meshDim]);
+}
+
+/** The estimated cost of the best plan; 0 between equal specs. @internal */
+export function redistributeMicroseconds(from: DTensorSpec, to: DTensorSpec): number {
+  return from === to ? 0 : planCost(from, planRedistribute(from, to)).microseconds;
 }
 
 function checkSameTensor(from: DTensorSpec, to: DTensorSpec): void {

@@ -182,7 +182,8 @@ export function placeSpec(spec: DTensorSpec, placements: readonly Placement[], o
   return internSpec(spec.mesh, placements, order ?? keptOrder(spec, placements), spec.tensorMeta);
 }
 
-function keptOrder(spec: DTensorSpec, placements: readonly Placement[]): ShardOrder {
+/** @internal see {@link placeSpec} */
+export function keptOrder(spec: DTensorSpec, placements: readonly Placement[]): ShardOrder {
   return spec.order.map((cuts, dim) => {
     const kept = cuts.filter((meshDim) => placements[meshDim]?.isShard(dim));
     placements.forEach((placement, meshDim) => {
