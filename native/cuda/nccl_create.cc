@@ -14,8 +14,9 @@ Status not_created(Member& member, Result result, const char* what, int64_t time
   Text message(text);
   message.add("%s, rank %d of %d on cuda:%d", what, member.rank, member.size, member.device);
   if (result == kInProgress)
-    message.add(": the other ranks have not all come (timeout after %lld ms): did one fail or not call it, has it another id, or is it only "
-                "slow and needs a longer timeout?", static_cast<long long>(timeout_ms));
+    message.add(": the other ranks have not all come (timeout after %lld ms): did one fail or not call it, has it another id, or is it "
+                "only slow and needs a longer timeout?",
+                static_cast<long long>(timeout_ms));
   else
     describe_result(message, member.api, result);
   std::unique_lock<std::mutex> lock(member.mutex);

@@ -27,8 +27,10 @@ bool is_message(Collective kind) { return kind == Collective::Send || kind == Co
 const char* advice(Result result) {
   switch (result) {
     case kRemoteError: return "another rank has ended or cannot be reached: look at its output first";
-    case kSystemError: return "the system refused something, often shared memory (/dev/shm) or the network interface; NCCL_DEBUG=WARN says what";
-    case kUnhandledCudaError: return "a CUDA call failed, perhaps for lack of GPU memory or in an earlier kernel; NCCL_DEBUG=WARN says which";
+    case kSystemError:
+      return "the system refused something, often shared memory (/dev/shm) or the network interface; NCCL_DEBUG=WARN says what";
+    case kUnhandledCudaError:
+      return "a CUDA call failed, perhaps for lack of GPU memory or in an earlier kernel; NCCL_DEBUG=WARN says which";
     case kInvalidArgument:
     case kInvalidUsage: return "NCCL_DEBUG=WARN says which argument; do all ranks make this call alike, each on a GPU of its own?";
     default: return "NCCL_DEBUG=WARN says more";

@@ -123,7 +123,8 @@ void Member::reap(const std::unique_lock<std::mutex>& held, int32_t most) {
       ErrorText text;
       Text message(text);
       describe(message, flight.record);
-      message.add(": the GPU reports %s (CUDA error %d), of this call or of a kernel before it", cudaGetErrorString(code), static_cast<int>(code));
+      message.add(": the GPU reports %s (CUDA error %d), of this call or of a kernel before it", cudaGetErrorString(code),
+                  static_cast<int>(code));
       // NCCL cannot free anything in a context that is lost, and the process is to be restarted.
       comm = nullptr;
       return fail_group(held, Code::Device, text.text);
