@@ -2,11 +2,14 @@
 // a driver can load this library and be told so).
 #include "../include/backend.h"
 
+#include <strings.h>
+
 #include <cstring>
 #include <new>
 
 #include "cublaslt.h"
 #include "devices.h"
+#include "nccl.h"
 #include "stream.h"
 
 namespace shardwise::cuda {
@@ -219,6 +222,7 @@ Status event_elapsed_ms(void* start, void* end, double* ms, ErrorText* error) {
 
 void look_at(const char* library, const char* candidates) {
   if (strcmp(library, "cuBLASLt") == 0) lt::look_at(candidates);
+  if (strcasecmp(library, "NCCL") == 0) nccl::look_at(candidates);
 }
 
 // ---- work -------------------------------------------------------------------------------------------------------------
@@ -288,7 +292,7 @@ extern "C" __attribute__((visibility("default"))) const shardwise::Backend* shar
       stream_create, stream_destroy, stream_query, stream_synchronize, stream_on_complete,
       event_create, event_destroy, event_record, event_wait, event_synchronize, event_query, event_elapsed_ms,
       look_at, launch, nullptr, copy,
-      nullptr, nullptr, nullptr, nullptr,
+      nccl::engine(), nccl::comm_id, nccl::comm_create, nccl::comm_split,
       // clang-format on
   };
   return &backend;

@@ -44,6 +44,21 @@ struct CollectiveCall {
   ErrorText* error;
 };
 
+enum class CommState : int32_t { Launching, Launched, Complete };
+
+// One of a member's last calls, for comparing ranks when one of them is missing.
+struct CommRecord {
+  uint64_t sequence;  // counts the group's collectives from 1; Send and Receive have the number of the collective before them
+  Collective kind;
+  Reduce reduce;
+  DType dtype;
+  int32_t root;  // -1: none
+  int64_t count;  // the rank's own elements
+  int64_t total;  // of all ranks, which must agree in it; -1 where they need not
+  CommState state;
+  char name[40], where[120];
+};
+
 // One rank's membership in a group, made by its engine.
 struct CommEngine {
   const char* name;  // "shm", "nccl"
@@ -56,6 +71,8 @@ struct CommEngine {
   Status (*failure)(void* member, ErrorText* error);
   void (*set_timeout)(void* member, int64_t milliseconds);
   void (*destroy)(void* member);
+  // Optional. From any thread: the last calls, up to `most`, the latest last; how many.
+  int32_t (*recent)(void* member, CommRecord* out, int32_t most);
 };
 
 }  // namespace shardwise

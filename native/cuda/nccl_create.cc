@@ -1,0 +1,105 @@
+// How groups come to be: an id that one rank makes, a group of all ranks that know it, and groups of some of another's ranks.
+#include <cstring>
+
+#include "nccl_describe.h"
+#include "nccl_member.h"
+
+namespace shardwise::cuda::nccl {
+namespace {
+
+int64_t deadline(int64_t timeout_ms) { return now_ns() + std::min<int64_t>(timeout_ms, int64_t{1} << 40) * 1'000'000; }
+
+Status not_created(Member& member, Result result, const char* what, int64_t timeout_ms, ErrorText* error) {
+  ErrorText text;
+  Text message(text);
+  message.add("%s, rank %d of %d on cuda:%d", what, member.rank, member.size, member.device);
+  if (result == kInProgress)
+    message.add(": the other ranks have not all come (timeout after %lld ms): did one fail or not call it, has it another id, or is it "
+                "only slow and needs a longer timeout?",
+                static_cast<long long>(timeout_ms));
+  else
+    describe_result(message, member.api, result);
+  std::unique_lock<std::mutex> lock(member.mutex);
+  member.fail_group(lock, Code::Device, text.text);
+  return fail(error, Code::Device, "%s", text.text);
+}
+
+}  // namespace
+
+Status comm_id(char* out, ErrorText* error) {
+  static_assert(sizeof(UniqueId) <= kCommIdBytes);
+  const Api* api = nullptr;
+  const Status status = need(&api, error);
+  if (!status.ok()) return status;
+  UniqueId id;
+  const Result result = api->unique_id(&id);
+  if (result == kSuccess) {
+    memcpy(out, id.bytes, sizeof id.bytes);
+    return kOk;
+  }
+  ErrorText text;
+  Text message(text);
+  message.add("naming a group");
+  describe_result(message, *api, result);
+  return fail(error, Code::Device, "%s", text.text);
+}
+
+Status comm_create(int32_t device, const char* id, int32_t rank, int32_t size, int64_t timeout_ms, void** out, ErrorText* error) {
+  const Api* api = nullptr;
+  Status status = need(&api, error);
+  if (status.ok()) status = use_device(device, error);
+  if (status.ok()) status = prepare_barriers(device, error);
+  if (!status.ok()) return status;
+  UniqueId name;
+  memcpy(name.bytes, id, sizeof name.bytes);
+  Config config;
+  config.blocking = 0;
+  Comm comm = nullptr;
+  const int64_t until = deadline(timeout_ms);
+  Result result = api->init(&comm, size, name, rank, &config);
+  const auto member = std::make_shared<Member>(*api, comm, device, rank, size, timeout_ms);
+  if (comm) result = settle(*member, result, until);
+  if (result != kSuccess) return not_created(*member, result, "joining a group", timeout_ms, error);
+  watch(member);
+  *out = member.get();
+  return kOk;
+}
+
+Status comm_split(void* object, int32_t color, int32_t rank, int64_t timeout_ms, void** out, ErrorText* error) {
+  Member& parent = *static_cast<Member*>(object);
+  const char* what = "splitting a group";
+  *out = nullptr;
+  const Status status = use_device(parent.device, error);
+  if (!status.ok()) return status;
+  // NCCL writes it at the end of its work, which may come after a timeout.
+  Comm* child = new Comm(nullptr);
+  const int64_t until = deadline(timeout_ms);
+  Result result;
+  {
+    Turn turn(parent);
+    if (!turn.comm) {
+      delete child;
+      return parent.refuse(what, error);
+    }
+    result = parent.api.split(turn.comm, color < 0 ? kNoColor : color, rank, child, nullptr);
+  }
+  // Also where the call itself reports success: what counts is the parent's state.
+  if (result == kSuccess) result = kInProgress;
+  result = settle(parent, result, until);
+  if (result != kSuccess && parent.failed.load()) return parent.refuse(what, error);
+  if (result != kSuccess) return not_created(parent, result, what, timeout_ms, error);
+  Comm comm = *child;
+  delete child;
+  if (color < 0) return kOk;
+  int own_rank = rank, size = 0;
+  if (result == kSuccess) result = parent.api.count(comm, &size);
+  if (result == kSuccess) result = parent.api.user_rank(comm, &own_rank);
+  const auto member = std::make_shared<Member>(parent.api, comm, parent.device, own_rank, size, timeout_ms);
+  if (result == kSuccess) result = settle(*member, kInProgress, until);
+  if (result != kSuccess) return not_created(*member, result, what, timeout_ms, error);
+  watch(member);
+  *out = member.get();
+  return kOk;
+}
+
+}  // namespace shardwise::cuda::nccl

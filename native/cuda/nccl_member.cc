@@ -1,0 +1,260 @@
+#include "nccl_member.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "nccl_describe.h"
+
+namespace shardwise::cuda::nccl {
+namespace {
+
+// How long destroy waits for calls in flight, and then for NCCL, which may wait for other ranks to leave too.
+constexpr int64_t kFlightsMs = 10'000, kLeaveMs = 5'000;
+constexpr int64_t kYieldNs = 200'000;
+
+void sleep_ns(int64_t ns) {
+  const timespec time = {static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
+  nanosleep(&time, nullptr);
+}
+
+template <class F>
+bool start_detached(F body) {
+  try {
+    std::thread(std::move(body)).detach();
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
+
+int64_t now_ns() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+void Patience::rest() {
+  const int64_t waited = now_ns() - begun_ns_;
+  if (waited < kYieldNs)
+    sched_yield();
+  else
+    sleep_ns(std::clamp<int64_t>(waited / 16, 20'000, 1'000'000));
+}
+
+// ---- turns ------------------------------------------------------------------------------------------------------------
+
+Turn::Turn(Member& member) : member_(member) {
+  std::lock_guard<std::mutex> lock(member.mutex);
+  comm = member.failed.load() ? nullptr : member.comm;
+  member.inside = comm != nullptr;
+}
+
+Turn::~Turn() {
+  if (!comm) return;
+  std::unique_lock<std::mutex> lock(member_.mutex);
+  member_.inside = false;
+  if (member_.failed.load()) member_.retire(lock, true);
+}
+
+Result settle(Member& member, Result result, int64_t until_ns) {
+  for (Patience patience; result == kInProgress; patience.rest()) {
+    if (until_ns != 0 && now_ns() > until_ns) break;
+    Turn turn(member);
+    if (!turn.comm) break;
+    const Result asked = member.api.async_error(turn.comm, &result);
+    if (asked != kSuccess) result = asked;
+    if (result != kInProgress) break;
+  }
+  return result;
+}
+
+// ---- calls in flight --------------------------------------------------------------------------------------------------
+
+Status Member::take_event(cudaEvent_t* out, ErrorText* error) {
+  if (events.empty()) {
+    SW_TRY(error, cudaEventCreateWithFlags(out, cudaEventDisableTiming));
+    return kOk;
+  }
+  *out = events.back();
+  events.pop_back();
+  return kOk;
+}
+
+Status Member::begin(const CollectiveCall& call, cudaStream_t stream) {
+  if (failed.load()) return refuse(call.name, call.error);
+  Flight flight = {};
+  flight.record = record_of(call, rank, size);
+  std::unique_lock<std::mutex> lock(mutex);
+  reap(lock, 4);  // more than come in: few are kept between two looks of the watchdog
+  Status status = take_event(&flight.before, call.error);
+  if (status.ok()) status = take_event(&flight.after, call.error);
+  if (!status.ok()) return status;
+  SW_TRY(call.error, cudaEventRecord(flight.before, stream));
+  if (call.kind != Collective::Send && call.kind != Collective::Receive) sequence++;
+  flight.record.sequence = sequence;
+  flight.index = calls++;
+  records[flight.index % kRecentCalls] = flight.record;
+  flights.push_back(flight);
+  return kOk;
+}
+
+Status Member::finish(cudaStream_t stream, ErrorText* error) {
+  std::unique_lock<std::mutex> lock(mutex);
+  Flight& flight = flights.back();  // calls come one at a time, and only launched ones are taken off
+  SW_TRY(error, cudaEventRecord(flight.after, stream));
+  flight.launched = true;
+  records[flight.index % kRecentCalls].state = CommState::Launched;
+  return kOk;
+}
+
+// Takes calls that are done off the front.
+void Member::reap(const std::unique_lock<std::mutex>& held, int32_t most) {
+  for (; most > 0 && !flights.empty() && flights.front().launched; most--) {
+    Flight& flight = flights.front();
+    const cudaError_t code = cudaEventQuery(flight.after);
+    if (code == cudaErrorNotReady || code == cudaErrorCudartUnloading) return;
+    if (code != cudaSuccess) {
+      cudaGetLastError();
+      ErrorText text;
+      Text message(text);
+      describe(message, flight.record);
+      message.add(": the GPU reports %s (CUDA error %d), of this call or of a kernel before it", cudaGetErrorString(code),
+                  static_cast<int>(code));
+      // NCCL cannot free anything in a context that is lost, and the process is to be restarted.
+      comm = nullptr;
+      return fail_group(held, Code::Device, text.text);
+    }
+    if (calls - flight.index <= kRecentCalls) records[flight.index % kRecentCalls].state = CommState::Complete;
+    events.push_back(flight.before);
+    events.push_back(flight.after);
+    flights.pop_front();
+  }
+}
+
+// ---- failure ----------------------------------------------------------------------------------------------------------
+
+void Member::fail_group(const std::unique_lock<std::mutex>& held, Code code, const char* text) {
+  if (!failed.load()) {
+    cause = fail(&cause_text, code, "%s", text);
+    failed.store(true);
+  }
+  if (!inside) retire(held, true);
+}
+
+Status Member::failure(ErrorText* error) {
+  if (!failed.load()) return kOk;
+  std::lock_guard<std::mutex> lock(mutex);
+  return fail(error, cause.code, "%s", cause_text.text);
+}
+
+Status Member::refuse(const char* name, ErrorText* error) {
+  ErrorText text;
+  const Status status = failure(&text);
+  return fail(error, status.code, "%s: the group has failed before: %s", name, text.text);
+}
+
+// ---- the end ----------------------------------------------------------------------------------------------------------
+
+// Gives the communicator back on a thread of its own: abort waits for kernels to end, destroy for other ranks.
+void Member::retire(const std::unique_lock<std::mutex>&, bool abort) {
+  Comm last = comm;
+  comm = nullptr;
+  if (!last) return;
+  retiring++;
+  const bool started = start_detached([self = shared_from_this(), last, abort] {
+    if (use_device(self->device, nullptr).ok()) abort ? self->api.abort(last) : self->api.destroy(last);
+    self->retiring--;
+  });
+  if (!started) retiring--;  // no thread to be had: it stays as it is
+}
+
+// Until all calls are done, or one has failed or keeps the member too long.
+void Member::wait_for_calls() {
+  const int64_t until = now_ns() + kFlightsMs * 1'000'000;
+  for (Patience patience; !failed.load(); patience.rest()) {
+    look();
+    std::unique_lock<std::mutex> lock(mutex);
+    if (flights.empty()) return;
+    if (now_ns() < until) continue;
+    ErrorText text;
+    Text message(text);
+    describe(message, flights.front().record);
+    message.add(": the group was destroyed before this call was done");
+    return fail_group(lock, Code::Closed, text.text);
+  }
+}
+
+void Member::close() {
+  wait_for_calls();
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    Result state = kSuccess;
+    // A destroy that NCCL refuses would leave its group calls open on the thread.
+    const bool well = !failed.load() && comm && api.async_error(comm, &state) == kSuccess && state == kSuccess;
+    if (!failed.load()) {
+      cause = fail(&cause_text, Code::Closed, "the group was destroyed");
+      failed.store(true);
+    }
+    if (!inside) retire(lock, !well);
+  }
+  const int64_t until = now_ns() + kLeaveMs * 1'000'000;
+  for (Patience patience; retiring.load() > 0 && now_ns() < until;) patience.rest();
+}
+
+Member::~Member() {
+  if (!use_device(device, nullptr).ok()) return;
+  for (const Flight& flight : flights) {
+    cudaEventDestroy(flight.before);
+    cudaEventDestroy(flight.after);
+  }
+  for (cudaEvent_t event : events) cudaEventDestroy(event);
+  cudaGetLastError();
+}
+
+// ---- the engine -------------------------------------------------------------------------------------------------------
+
+namespace {
+
+Member& member_of(void* object) { return *static_cast<Member*>(object); }
+
+Status run(void* object, const CollectiveCall& call) { return member_of(object).run(call); }
+
+void abort(void* object, const char* reason) {
+  Member& member = member_of(object);
+  ErrorText text;
+  Text(text).add("rank %d aborted the group: %s", member.rank, reason);
+  std::unique_lock<std::mutex> lock(member.mutex);
+  member.fail_group(lock, Code::Closed, text.text);
+}
+
+Status failure(void* object, ErrorText* error) { return member_of(object).failure(error); }
+
+void set_timeout(void* object, int64_t milliseconds) { member_of(object).timeout_ms.store(milliseconds); }
+
+void destroy(void* object) {
+  const std::shared_ptr<Member> member = member_of(object).shared_from_this();
+  unwatch(member.get());
+  member->close();
+}
+
+}  // namespace
+
+const CommEngine* engine() {
+  static const CommEngine filled = {"nccl", run, abort, failure, set_timeout, destroy, recent};
+  return &filled;
+}
+
+int32_t recent(void* object, CommRecord* out, int32_t most) {
+  Member& member = member_of(object);
+  std::lock_guard<std::mutex> lock(member.mutex);
+  const uint64_t kept = std::min<uint64_t>(member.calls, std::min(std::max(most, 0), kRecentCalls));
+  for (uint64_t i = 0; i < kept; i++) out[i] = member.records[(member.calls - kept + i) % kRecentCalls];
+  return static_cast<int32_t>(kept);
+}
+
+}  // namespace shardwise::cuda::nccl

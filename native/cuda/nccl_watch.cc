@@ -1,0 +1,117 @@
+// The watchdog: one thread of the process that looks at all members' calls in flight. It is never ended, only parked, and stops looking
+// when the process exits.
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
+#include <thread>
+
+#include "nccl_describe.h"
+#include "nccl_member.h"
+
+namespace shardwise::cuda::nccl {
+namespace {
+
+constexpr int64_t kLookMs = 50;
+
+struct Watch {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::shared_ptr<Member>> members;
+  bool started = false;
+  std::atomic<bool> looking{false}, stopping{false};
+};
+
+Watch& watch_of_process() {
+  static auto* created = new Watch;  // lives as long as the process
+  return *created;
+}
+
+void keep_looking() {
+  Watch& watch = watch_of_process();
+  for (;;) {
+    std::vector<std::shared_ptr<Member>> members;
+    {
+      std::unique_lock<std::mutex> lock(watch.mutex);
+      watch.changed.wait(lock, [&] { return !watch.members.empty(); });
+      members = watch.members;
+    }
+    watch.looking.store(true);
+    for (const auto& member : members)
+      if (!watch.stopping.load()) member->look();
+    members.clear();  // perhaps their last owner
+    watch.looking.store(false);
+    usleep(kLookMs * 1000);
+  }
+}
+
+// CUDA must not be asked while it is being torn down.
+void stop_looking() {
+  Watch& watch = watch_of_process();
+  watch.stopping.store(true);
+  for (int i = 0; i < 200 && watch.looking.load(); i++) usleep(1000);
+}
+
+}  // namespace
+
+void watch(std::shared_ptr<Member> member) {
+  Watch& watch = watch_of_process();
+  std::lock_guard<std::mutex> lock(watch.mutex);
+  watch.members.push_back(std::move(member));
+  watch.changed.notify_all();
+  if (watch.started) return;
+  try {
+    std::thread(keep_looking).detach();
+    std::atexit(stop_looking);
+    watch.started = true;
+  } catch (...) {  // no thread to be had: the next group tries again
+  }
+}
+
+void unwatch(const Member* member) {
+  Watch& watch = watch_of_process();
+  std::lock_guard<std::mutex> lock(watch.mutex);
+  const auto is_it = [&](const std::shared_ptr<Member>& other) { return other.get() == member; };
+  watch.members.erase(std::remove_if(watch.members.begin(), watch.members.end(), is_it), watch.members.end());
+}
+
+void Member::look() {
+  if (failed.load() || !use_device(device, nullptr).ok()) return;
+  std::unique_lock<std::mutex> lock(mutex);
+  const int64_t now = now_ns();
+  // A process that was stopped and goes on (Ctrl-Z, a debugger) has not waited meanwhile.
+  const int64_t passed = std::min(now - looked_ns, 4 * kLookMs * 1'000'000);
+  looked_ns = now;
+  if (!failed.load()) reap(lock, INT32_MAX);
+  if (failed.load() || flights.empty()) return;
+  Flight& oldest = flights.front();
+  if (oldest.begun)
+    oldest.waited_ns += passed;
+  else
+    oldest.begun = cudaEventQuery(oldest.before) == cudaSuccess;
+  if (oldest.waited_ns / 1'000'000 >= timeout_ms.load()) return time_out(lock, oldest);
+  Result state = kSuccess;
+  if (inside || !comm || api.async_error(comm, &state) != kSuccess || state == kSuccess || state == kInProgress) return;
+  ErrorText text;
+  Text message(text);
+  describe(message, oldest.record);
+  message.add(" on rank %d of %d", rank, size);
+  describe_result(message, api, state);
+  fail_group(lock, Code::Device, text.text);
+}
+
+void Member::time_out(const std::unique_lock<std::mutex>& held, const Flight& oldest) {
+  ErrorText text;
+  Text message(text);
+  describe(message, oldest.record);
+  message.add(": rank %d of %d has waited %lld ms for it to %s (timeout after %lld ms)", rank, size,
+              static_cast<long long>(oldest.waited_ns / 1'000'000), oldest.launched ? "finish" : "connect to the other ranks",
+              static_cast<long long>(timeout_ms.load()));
+  if (flights.size() > 1) message.add(", %zu later calls behind it", flights.size() - 1);
+  message.add(": a rank has not come to this call, made another one, or is lost: compare the last calls of the ranks. If it is only slow, "
+              "give the group a longer timeout");
+  fail_group(held, Code::Device, text.text);
+}
+
+}  // namespace shardwise::cuda::nccl
