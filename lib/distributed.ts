@@ -1,8 +1,16 @@
 /** The entry `shardwise/distributed`: what programs of several ranks use. */
 import './runtime.js';
+import { installDTensor } from './core/dispatch.js';
+import { dtensorLayer } from './dtensor/dtensor-layer.js';
 
-export { CollectiveError, DistributedError, StoreError, TimeoutError } from './core/errors.js';
+installDTensor(dtensorLayer);
+
+export { CollectiveError, DistributedError, ShardingError, StoreError, TimeoutError } from './core/errors.js';
 export { Partial, Placement, type ReduceOpName, Replicate, Shard } from './core/placement.js';
+export { type DistributeOptions, DTensor, distributeTensor, type FromLocalOptions } from './dtensor/dtensor.js';
+export type { RedistributeOptions, ToLocalOptions } from './dtensor/members.js';
+export { explicitRedistribution } from './dtensor/redistribution.js';
+export { DTensorSpec, type DTensorSpecOptions, type ShardOrder, type TensorMeta } from './dtensor/spec.js';
 export type { Async, CollectiveOptions, Sync } from './mesh/collective-operands.js';
 export {
   allGather,
@@ -23,6 +31,7 @@ export {
   type SplitOptions,
   scatter,
 } from './mesh/collectives.js';
+export { type DeviceMesh, type DeviceMeshOptions, initDeviceMesh, makeMesh } from './mesh/device-mesh.js';
 export type { BackendName } from './mesh/engines/engine.js';
 export { destroyProcessGroup, getRank, getWorldSize, isInitialized, newGroup, worldGroup } from './mesh/groups.js';
 export { irecv, isend, recv, send } from './mesh/messages.js';

@@ -42,6 +42,10 @@ export interface Sharding {
   readonly spec: { readonly id: number; toString(): string };
   /** The whole tensor on this rank: ranks communicate. */
   full(op: string): Tensor;
+  /** Memory for a tensor of the same ranks: held alike if it has the same shape, else replicated. */
+  empty(shape: Shape, dtype: DType): Tensor;
+  /** A plain tensor that every rank has alike, as a tensor of the same ranks. */
+  replicated(t: Tensor): Tensor;
   /** A gradient of the tensor, held as the tensor is. */
   fit(gradient: Tensor): Tensor;
 }

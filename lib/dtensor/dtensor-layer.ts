@@ -35,7 +35,7 @@ function runSharded(op: AnyOp, inputs: readonly Tensor[], params: object, into: 
   if (decision.fallback === 'replicate') warnReplicated(op.name);
   if (decision.needsRedistribute) checkImplicit(op.name, specs, decision.inputs);
   const locals = localInputs(op, inputs, specs, decision);
-  const outputs = runLocal(op, locals, params, target, decision, found);
+  const outputs = runLocal(op, inputs, locals, params, target, decision, found);
   if (into !== null) return [into];
   const results: Tensor[] = [];
   for (let i = 0; i < outputs.length; i++) results.push(distributed(outputs[i] as Tensor, decision.outputs[i] as DTensorSpec));
@@ -116,7 +116,15 @@ function callOf(decision: Decision, found: DTensorSpec): ShardedCall {
   return call;
 }
 
-function runLocal(op: AnyOp, locals: readonly Tensor[], params: object, target: LocalPart | null, decision: Decision, found: DTensorSpec): readonly Tensor[] {
+function runLocal(
+  op: AnyOp,
+  inputs: readonly Tensor[],
+  locals: readonly Tensor[],
+  params: object,
+  target: LocalPart | null,
+  decision: Decision,
+  found: DTensorSpec,
+): readonly Tensor[] {
   const { run } = decision;
   const adapts = op.sharding?.localParams !== undefined;
   if (found.mesh.getCoordinate() === null) return outsideMesh(locals, decision, target);
@@ -126,14 +134,13 @@ function runLocal(op: AnyOp, locals: readonly Tensor[], params: object, target: 
     return outputs;
   }
   const own = adapts && decision.fallback === 'none' ? (op.sharding as NonNullable<AnyOp['sharding']>).localParams?.(params, callOf(decision, found)) : params;
-  if (op.view !== null && target === null) return viewLocal(op, locals, own as object);
+  if (op.view !== null && target === null) return viewLocal(op, inputs[0] as Tensor, locals[0] as Tensor, own as object);
   return belowDTensor(op, locals, own as object, target === null ? null : target.local);
 }
 
-/** A part may lie otherwise in memory than the whole would: where no view of it fits, it is copied. */
-function viewLocal(op: AnyOp, locals: readonly Tensor[], params: object): readonly Tensor[] {
-  const [local] = locals as [Tensor];
-  return belowDTensor(op, [op.name === 'view' && !local.isContiguous() ? local.contiguous() : local], params, null);
+/** A part may lie otherwise in memory than the whole would: then it is copied, because a view that fits the whole may not fit it. */
+function viewLocal(op: AnyOp, whole: Tensor, local: Tensor, params: object): readonly Tensor[] {
+  return belowDTensor(op, [whole.isContiguous() && !local.isContiguous() ? local.contiguous() : local], params, null);
 }
 
 /** A rank outside of the mesh holds nothing and computes nothing. */

@@ -31,8 +31,9 @@ export function propagate(
   into: DTensorSpec | null = null,
   outputMetas: (op: AnyOp, inputs: readonly Tensor[], params: object) => readonly TensorMeta[] = outputMetasOf,
 ): Decision {
-  const { mesh } = firstSpec(op, specs);
-  const key = paramsKey(params);
+  const { mesh } = into ?? firstSpec(op, specs);
+  // Every draw of random numbers has params of its own: they would fill the cache.
+  const key = op.traits.includes('random') ? null : paramsKey(params);
   const cache = cacheOf(mesh);
   const node = key === null ? null : findNode(cache, op, key, inputs, specs, into);
   if (node !== null && node.decision !== null) return node.decision;

@@ -10,7 +10,7 @@ import { checkSizes, formatShape, numelOf, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { dtypeOfArray } from '../core/values.js';
 import { valueAccess } from './construct.js';
-import { empty, linspace, type NestedArray, type TensorOptions, tensor } from './factories.js';
+import { empty, linspace, type NestedArray, newEmpty, type TensorOptions, tensor } from './factories.js';
 import { addMethod } from './method.js';
 import { operand, requireTensor, type TensorLike } from './operand.js';
 import { finish } from './pinned.js';
@@ -121,10 +121,11 @@ export function resultType(a: TensorLike, b: TensorLike): DType {
 }
 
 addMethod('newTensor', function (data: NestedArray | ArrayBufferView, options: TensorOptions = {}) {
-  return tensor(data, { dtype: this.dtype, device: this.device, ...options });
+  const made = tensor(data, { dtype: this.dtype, device: this.device, ...options });
+  return this.sharding === null ? made : this.sharding.replicated(made);
 });
 addMethod('newEmpty', function (size: Shape, options: TensorOptions = {}) {
-  return empty(size, { dtype: this.dtype, device: this.device, ...options });
+  return newEmpty(this, size, options);
 });
 addMethod('isSigned', function () {
   return !this.dtype.name.startsWith('u') && this.dtype.category > 0;

@@ -110,7 +110,13 @@ function fullLike(input: Tensor, value: number | bigint, options: TensorOptions,
   const strides = isNonOverlappingAndDense(input.shape, input.strides) ? input.strides : null;
   const device = options.device === undefined ? input.device : deviceOf(options.device);
   requireDtype(options.dtype, op);
-  return finish(dispatchOne(fullOp, [], { shape: input.shape, strides, dtype: options.dtype ?? input.dtype, device, value }), options);
+  const dtype = options.dtype ?? input.dtype;
+  return finish(dispatchOne(fullOp, [], { shape: input.shape, strides, dtype, device, value }, emptyBeside(input, input.shape, dtype)), options);
+}
+
+/** Memory held by the ranks that hold `input`, to be filled; null where it is a plain tensor. @internal */
+export function emptyBeside(input: Tensor, shape: Shape, dtype: DType): Tensor | null {
+  return input.sharding === null ? null : input.sharding.empty(shape, dtype);
 }
 
 /**
@@ -167,7 +173,13 @@ export function empty(size: Shape, options: TensorOptions = {}): Tensor {
 export function emptyLike(input: Tensor, options: TensorOptions = {}): Tensor {
   requireTensor(input, 'emptyLike');
   requireOptions(options, 'emptyLike', '{ dtype: float64 }', TENSOR_OPTIONS);
-  return empty(input.shape, { dtype: input.dtype, device: input.device, ...options });
+  return newEmpty(input, input.shape, options);
+}
+
+/** Memory of any shape, else as `input`. @internal */
+export function newEmpty(input: Tensor, size: Shape, options: TensorOptions): Tensor {
+  const beside = emptyBeside(input, size, options.dtype ?? input.dtype);
+  return beside === null ? empty(size, { dtype: input.dtype, device: input.device, ...options }) : finish(beside, options);
 }
 
 interface RangeParams {
@@ -333,17 +345,25 @@ function inferDtype(values: readonly (number | bigint | boolean)[]): DType {
   return int64;
 }
 
+function filledBeside(name: string, input: Tensor, size: Shape, value: number | bigint, options: TensorOptions): Tensor {
+  checkSizes(size, name);
+  const given = { dtype: input.dtype, device: input.device, ...options };
+  const device = placed(given, name);
+  const dtype = given.dtype ?? input.dtype;
+  return finish(dispatchOne(fullOp, [], { shape: [...size], strides: null, dtype, device, value }, emptyBeside(input, size, dtype)), given);
+}
+
 addMethod('zerosLike', function () {
   return zerosLike(this);
 });
 addMethod('newZeros', function (size: Shape, options: TensorOptions = {}) {
-  return zeros(size, { dtype: this.dtype, device: this.device, ...options });
+  return filledBeside('newZeros', this, size, 0, options);
 });
 addMethod('newOnes', function (size: Shape, options: TensorOptions = {}) {
-  return ones(size, { dtype: this.dtype, device: this.device, ...options });
+  return filledBeside('newOnes', this, size, 1, options);
 });
 addMethod('newFull', function (size: Shape, value: number, options: TensorOptions = {}) {
-  return full(size, value, { dtype: this.dtype, device: this.device, ...options });
+  return filledBeside('newFull', this, size, fillValue(value, 'newFull'), options);
 });
 
 installSampleMaker((data, shape, dtype) => makeFromValues(encodeValues(data, dtype), shape, dtype, getDefaultDevice()));

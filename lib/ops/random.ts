@@ -15,7 +15,7 @@ import { checkNumber, checkProbability, optionsOf, shown, unexpected } from '../
 import { currentGenerator, Generator } from '../core/random.js';
 import { broadcastShapes, checkSizes, contiguousStrides, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
-import type { TensorOptions } from './factories.js';
+import { emptyBeside, type TensorOptions } from './factories.js';
 import { addMethod } from './method.js';
 import { requireDtype, requireOptions, requireTensor } from './operand.js';
 import { finish } from './pinned.js';
@@ -73,7 +73,7 @@ function draw(op: Op<Draw>, shape: Shape, dtype: DType, first: number, second: n
     throw new DtypeError(`${name}: expected a floating point dtype, got ${dtype.name}`, { op: name, dtype: dtype.name });
   const device = into?.device ?? (options.device === undefined ? getDefaultDevice() : deviceOf(options.device));
   const t = dispatchOne(op, [], { shape: [...shape], dtype, device, first, second, ...(options.generator ?? currentGenerator()).next() }, into);
-  return into === null ? finish(t, options) : t;
+  return into === null || into.sharding !== null ? finish(t, options) : t;
 }
 
 /**
@@ -179,12 +179,12 @@ function like(op: string, input: Tensor, options: RandomOptions): RandomOptions 
 /** {@link rand} in the shape, dtype and device of `input`, unless options say others. @see PyTorch `torch.rand_like` */
 export function randLike(input: Tensor, options: RandomOptions = {}): Tensor {
   const given = like('randLike', input, options);
-  return draw(uniformOp, input.shape, given.dtype ?? input.dtype, 0, 1, given, 'randLike');
+  return draw(uniformOp, input.shape, given.dtype ?? input.dtype, 0, 1, given, 'randLike', emptyBeside(input, input.shape, given.dtype ?? input.dtype));
 }
 /** {@link randn} in the shape, dtype and device of `input`, unless options say others. @see PyTorch `torch.randn_like` */
 export function randnLike(input: Tensor, options: RandomOptions = {}): Tensor {
   const given = like('randnLike', input, options);
-  return draw(normalOp, input.shape, given.dtype ?? input.dtype, 0, 1, given, 'randnLike');
+  return draw(normalOp, input.shape, given.dtype ?? input.dtype, 0, 1, given, 'randnLike', emptyBeside(input, input.shape, given.dtype ?? input.dtype));
 }
 
 /**

@@ -1,0 +1,171 @@
+/** The class of distributed tensors, and the ways to get one. */
+import type { CollectiveGroup } from '../core/collective.js';
+import { AutogradError, ShapeError, ShardingError } from '../core/errors.js';
+import { checkFlag, optionsOf, unexpected } from '../core/options.js';
+import { type Placement, Replicate } from '../core/placement.js';
+import { contiguousStrides, formatShape, type Shape, sameShape } from '../core/shape.js';
+import { Tensor } from '../core/tensor.js';
+import type { DeviceMesh } from '../mesh/device-mesh.js';
+import { broadcastTensor } from '../ops/collectives.js';
+import { cat } from '../ops/join.js';
+import { chunkOf } from './geometry.js';
+import { distributed, partOf } from './local-part.js';
+import './members.js';
+import { type DTensorSpec, formatPlacements, internSpec } from './spec.js';
+import { checkMesh, checkPlacements } from './spec-checks.js';
+import { fromLocalTensor } from './transfer.js';
+
+/** Options of {@link DTensor.fromLocal}. */
+export interface FromLocalOptions {
+  /** Makes copies equal: what the first rank of a replicating mesh dimension has wins. False by default. */
+  runCheck?: boolean;
+  /** Sizes of the whole tensor, where the parts differ in size; `stride` belongs to it. */
+  shape?: Shape;
+  /** Strides of the whole tensor. */
+  stride?: Shape;
+}
+
+/**
+ * A tensor that the ranks of a mesh hold together. It has the shape of the whole; ops on it run on the parts, and communicate where they
+ * must. Any tensor, a parameter too, can be one: `t instanceof DTensor` tells.
+ *
+ * @see PyTorch `torch.distributed.tensor.DTensor`
+ */
+export class DTensor extends Tensor {
+  /**
+   * A tensor of which `local` is this rank's part, on the same memory. No checks across ranks.
+   *
+   * @throws ShardingError if the part has another shape than the spec says
+   */
+  constructor(local: Tensor, spec: DTensorSpec, { requiresGrad = false }: { requiresGrad?: boolean } = {}) {
+    super(spec.shape, spec.tensorMeta.strides, 0, spec.dtype, local.device, local.liveStorage('DTensor'));
+    this.sharding = distributed(local, spec).sharding;
+    this.versionCounter = local.sharedVersion();
+    this.requiresGrad_(requiresGrad);
+  }
+
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    return value instanceof Tensor && value.sharding !== null;
+  }
+
+  /**
+   * A distributed tensor of which `local` is this rank's part. The parts of all ranks have one size, or `shape` and `stride` say what the
+   * whole is. Gradient: the part of the gradient in the same placements; of Partial, the whole gradient.
+   *
+   * @param placements - replicated if left out
+   * @throws ShardingError, ShapeError if the part is not what the placements say
+   * @see PyTorch `torch.distributed.tensor.DTensor.from_local`
+   */
+  static fromLocal(local: Tensor, mesh: DeviceMesh, placements?: readonly Placement[], options: FromLocalOptions = {}): Tensor {
+    const op = 'DTensor.fromLocal';
+    if (!(local instanceof Tensor) || local.storage === null) throw unexpected(op, 'local', 'a tensor', local);
+    if (partOf(local) !== null) throw new ShardingError(`${op}: expected a plain tensor, got a distributed one. Use redistribute, or toLocal() first.`, { op });
+    const { runCheck = false, shape, stride } = optionsOf(op, options, 'runCheck shape stride');
+    checkFlag(op, 'runCheck', runCheck);
+    checkMesh(op, mesh);
+    const chosen = checkPlacements(op, mesh, placements ?? mesh.shape.map(() => Replicate()), local.dim());
+    if ((shape === undefined) !== (stride === undefined))
+      throw new ShapeError(`${op}: expected both shape and stride of the whole tensor, or neither, got only ${shape === undefined ? 'stride' : 'shape'}`, { op });
+    const whole = shape ?? wholeShape(local.shape, mesh, chosen);
+    const spec = internSpec(mesh, chosen, [], { shape: whole, strides: stride ?? wholeStrides(local, whole), dtype: local.dtype });
+    return fromLocalTensor(runCheck ? makeEqual(local, mesh, chosen) : local, spec);
+  }
+}
+
+/** Every part counts as large as this one. */
+function wholeShape(local: Shape, mesh: DeviceMesh, placements: readonly Placement[]): Shape {
+  const shape = [...local];
+  placements.forEach((placement, meshDim) => {
+    if (placement.isShard()) shape[placement.dim] = (shape[placement.dim] as number) * (mesh.shape[meshDim] as number);
+  });
+  return shape;
+}
+
+/** Dims in the order in which the part has them in memory. */
+function wholeStrides(local: Tensor, shape: Shape): Shape {
+  if (sameShape(local.shape, shape) || local.isContiguous()) return sameShape(local.shape, shape) ? local.strides : contiguousStrides(shape);
+  const byStride = local.strides.map((stride, dim) => ({ stride, dim })).sort((a, b) => a.stride - b.stride || b.dim - a.dim);
+  const strides = new Array<number>(shape.length);
+  let next = 1;
+  for (const { dim } of byStride) {
+    strides[dim] = next;
+    next *= Math.max(1, shape[dim] as number);
+  }
+  return strides;
+}
+
+function makeEqual(local: Tensor, mesh: DeviceMesh, placements: readonly Placement[]): Tensor {
+  return placements.reduce((t, placement, meshDim) => (placement.isReplicate() && mesh.getCoordinate() !== null ? broadcastTensor(t, 0, mesh.getGroup(meshDim)) : t), local);
+}
+
+/** Options of {@link distributeTensor}. */
+export interface DistributeOptions {
+  /**
+   * Whose values count: 0, those of the first rank along each mesh dimension, which sends them; null, every rank cuts its part out of
+   * what it has, and nothing is sent.
+   */
+  srcDataRank?: 0 | null;
+}
+
+/**
+ * Makes a distributed tensor of one that every rank has whole: of a leaf, a leaf. The values of the mesh's first rank win. All ranks of the
+ * mesh call it.
+ *
+ * @param placements - one for each mesh dimension; replicated if left out
+ * @throws ShardingError for Partial, or a tensor that is distributed in another way; AutogradError for one that is no leaf
+ * @see PyTorch `torch.distributed.tensor.distribute_tensor`
+ */
+export function distributeTensor(tensor: Tensor, mesh: DeviceMesh, placements?: readonly Placement[], options: DistributeOptions = {}): Tensor {
+  const op = 'distributeTensor';
+  if (!(tensor instanceof Tensor) || tensor.storage === null) throw unexpected(op, 'tensor', 'a tensor', tensor);
+  const { srcDataRank = 0 } = optionsOf(op, options, 'srcDataRank');
+  if (srcDataRank !== 0 && srcDataRank !== null) throw unexpected(op, 'srcDataRank', '0 or null', srcDataRank);
+  checkMesh(op, mesh);
+  const chosen = checkPlacements(op, mesh, placements ?? mesh.shape.map(() => Replicate()), tensor.dim());
+  if (chosen.some((placement) => placement.isPartial())) {
+    throw new ShardingError(`${op}: expected Shard or Replicate, got ${formatPlacements(chosen)}. Terms of a reduction are made with DTensor.fromLocal.`, { op });
+  }
+  const known = partOf(tensor);
+  if (known !== null) {
+    if (known.spec.mesh === mesh && formatPlacements(known.spec.placements) === formatPlacements(chosen)) return tensor;
+    throw new ShardingError(`${op}: expected a plain tensor, got one that is distributed already: ${known.spec}. Use redistribute.`, { op });
+  }
+  if (!tensor.isLeaf) throw new AutogradError(`${op}: expected a leaf tensor; of a computed one, use DTensor.fromLocal(t, mesh).redistribute(…), which has a gradient`, { op });
+  const spec = internSpec(mesh, chosen, [], { shape: tensor.shape, strides: contiguousStrides(tensor.shape), dtype: tensor.dtype });
+  const whole = distributed(ownPart(tensor.detach().to(mesh.device), mesh, chosen, srcDataRank), spec);
+  return whole.requiresGrad_(tensor.requiresGrad);
+}
+
+/** Mesh dims cut what those to their left have left over. */
+function ownPart(tensor: Tensor, mesh: DeviceMesh, placements: readonly Placement[], source: 0 | null): Tensor {
+  const coordinate = mesh.getCoordinate();
+  if (coordinate === null) return tensor.newEmpty([0]);
+  let t = tensor.contiguous();
+  placements.forEach((placement, meshDim) => {
+    if (placement.isShard()) t = scatterPieces(t, placement.dim, mesh, meshDim, source);
+    else if (source !== null) t = broadcastTensor(t, 0, mesh.getGroup(meshDim));
+  });
+  return t === tensor ? t.clone() : t;
+}
+
+function scatterPieces(t: Tensor, dim: number, mesh: DeviceMesh, meshDim: number, source: 0 | null): Tensor {
+  const ranks = mesh.shape[meshDim] as number;
+  const pieces = Array.from({ length: ranks }, (_, rank) => chunkOf(t.shape[dim] as number, ranks, rank));
+  const own = (mesh.getCoordinate() as readonly number[])[meshDim] as number;
+  const { offset, size } = pieces[own] as { offset: number; size: number };
+  if (source === null) return t.narrow(dim, offset, size).clone();
+  const shapeOf = (count: number): Shape => t.shape.map((n, i) => (i === dim ? count : n));
+  const group: CollectiveGroup = mesh.getGroup(meshDim);
+  const output = t.newEmpty(shapeOf(size));
+  const counts = pieces.map((piece) => shapeOf(piece.size).reduce((a, b) => a * b, 1));
+  const input = own === 0 ? cat(pieces.map((piece) => t.narrow(dim, piece.offset, piece.size).reshape([-1]))) : null;
+  group.run('distributeTensor', { kind: 'scatter', input, output, root: 0, counts });
+  return output;
+}
+
+/** The distributed tensor that a value must be, for functions that take no other. @throws ShardingError @internal */
+export function requireDTensor(op: string, t: unknown): Tensor {
+  if (t instanceof Tensor && t.sharding !== null) return t;
+  const given = t instanceof Tensor ? `a plain ${t.dtype.name}${formatShape(t.shape)}` : String(t);
+  throw new ShardingError(`${op}: expected a distributed tensor, got ${given}`, { op });
+}

@@ -1,0 +1,136 @@
+/** What distributed tensors have beside what all tensors have. */
+import { ShardingError } from '../core/errors.js';
+import { optionsOf } from '../core/options.js';
+import type { Placement } from '../core/placement.js';
+import { Tensor } from '../core/tensor.js';
+import type { DeviceMesh } from '../mesh/device-mesh.js';
+import { meshOf } from './local-part.js';
+import { type DTensorSpec, placeSpec, replicateSpec, type ShardOrder } from './spec.js';
+import { checkMesh, checkPlacements } from './spec-checks.js';
+import { requirePart, toLocalTensor, toSpec } from './transfer.js';
+
+/** Options of `redistribute`. */
+export interface RedistributeOptions {
+  /** For each tensor dim, the mesh dims that cut it, outermost cut first; see `DTensorSpec`. */
+  shardOrder?: ShardOrder;
+  /** Accepted as in PyTorch: results never have to be waited for, whatever reads them is in order behind the collective. */
+  asyncOp?: boolean;
+}
+
+/** Options of `toLocal` and `fullTensor`. */
+export interface ToLocalOptions {
+  /** How the gradients of the ranks' local tensors make up the gradient of the whole; by default as the tensor is placed. */
+  gradPlacements?: readonly Placement[];
+}
+
+function redistribute(t: Tensor, mesh: DeviceMesh | readonly Placement[] | undefined, placements?: readonly Placement[], options: RedistributeOptions = {}): Tensor {
+  const { spec } = requirePart('redistribute', t);
+  if (Array.isArray(mesh)) return redistribute(t, undefined, mesh, placements as RedistributeOptions | undefined);
+  const { shardOrder } = optionsOf('redistribute', options, 'shardOrder asyncOp');
+  const own = meshOf(spec);
+  if (mesh !== undefined && mesh !== own) {
+    checkMesh('redistribute', mesh);
+    throw new ShardingError(`redistribute: expected placements on the tensor's own ${own}, got another mesh, ${mesh}. Take fullTensor() and distribute it there.`, {
+      op: 'redistribute',
+    });
+  }
+  const wanted = placements === undefined ? replicateSpec(spec) : placeSpec(spec, checkPlacements('redistribute', own, placements, spec.ndim), shardOrder ?? null);
+  return toSpec(t, wanted);
+}
+
+function gradPlacementsOf(op: string, spec: DTensorSpec, options: ToLocalOptions): readonly Placement[] | null {
+  const { gradPlacements } = optionsOf(op, options, 'gradPlacements');
+  return gradPlacements === undefined ? null : checkPlacements(op, spec.mesh, gradPlacements, spec.ndim);
+}
+
+const members: PropertyDescriptorMap & ThisType<Tensor> = {
+  placements: {
+    get(): readonly Placement[] {
+      return requirePart('placements', this).spec.placements;
+    },
+    configurable: true,
+  },
+  deviceMesh: {
+    get(): DeviceMesh {
+      return meshOf(requirePart('deviceMesh', this).spec);
+    },
+    configurable: true,
+  },
+  _localTensor: {
+    get(): Tensor {
+      return requirePart('_localTensor', this).local;
+    },
+    configurable: true,
+  },
+  _spec: {
+    get(): DTensorSpec {
+      return requirePart('_spec', this).spec;
+    },
+    configurable: true,
+  },
+  redistribute: {
+    value(mesh?: DeviceMesh | readonly Placement[], placements?: readonly Placement[], options?: RedistributeOptions): Tensor {
+      return redistribute(this, mesh, placements, options);
+    },
+    writable: true,
+    configurable: true,
+  },
+  toLocal: {
+    value(options: ToLocalOptions = {}): Tensor {
+      return toLocalTensor(this, gradPlacementsOf('toLocal', requirePart('toLocal', this).spec, options));
+    },
+    writable: true,
+    configurable: true,
+  },
+  fullTensor: {
+    value(options: ToLocalOptions = {}): Tensor {
+      const { spec } = requirePart('fullTensor', this);
+      const grads = gradPlacementsOf('fullTensor', spec, options);
+      return toLocalTensor(toSpec(this, replicateSpec(spec)), grads);
+    },
+    writable: true,
+    configurable: true,
+  },
+};
+Object.defineProperties(Tensor.prototype, members);
+
+declare module '../core/tensor.js' {
+  interface Tensor {
+    /**
+     * Of a distributed tensor: how each mesh dimension holds it.
+     *
+     * @throws ShardingError for a plain tensor
+     */
+    readonly placements: readonly Placement[];
+    /** Of a distributed tensor: the ranks that hold it. @throws ShardingError for a plain tensor */
+    readonly deviceMesh: DeviceMesh;
+    /** Of a distributed tensor: this rank's part, without history. It lives as long as the whole. @throws ShardingError for a plain tensor */
+    readonly _localTensor: Tensor;
+    /** Of a distributed tensor: mesh, placements and what the whole is. @throws ShardingError for a plain tensor */
+    readonly _spec: DTensorSpec;
+    /**
+     * The same whole tensor in other placements on the same mesh, replicated if they are left out; by the fewest collectives. All ranks of
+     * the mesh call it. Gradient: redistributed back, replicated where this one was Partial.
+     *
+     * @throws ShardingError for a plain tensor, another mesh, or placements that cannot be reached (Partial)
+     * @see PyTorch `torch.distributed.tensor.DTensor.redistribute`
+     */
+    redistribute(placements: readonly Placement[], options?: RedistributeOptions): Tensor;
+    redistribute(mesh?: DeviceMesh, placements?: readonly Placement[], options?: RedistributeOptions): Tensor;
+    /**
+     * This rank's part of a distributed tensor, as a plain tensor on the same memory. Gradient: that of the parts, which make up that of the
+     * whole as `gradPlacements` say.
+     *
+     * @throws ShardingError for a plain tensor
+     * @see PyTorch `torch.distributed.tensor.DTensor.to_local`
+     */
+    toLocal(options?: ToLocalOptions): Tensor;
+    /**
+     * The whole of a distributed tensor on every rank, as a plain tensor. All ranks of the mesh call it.
+     *
+     * @throws ShardingError for a plain tensor
+     * @see PyTorch `torch.distributed.tensor.DTensor.full_tensor`
+     */
+    fullTensor(options?: ToLocalOptions): Tensor;
+  }
+}
