@@ -17,7 +17,12 @@ export interface Strategy<P> {
   readonly run?: LocalRun<P>;
 }
 
-/** The local results of a rank, from its local inputs. Written in ops, on plain tensors; `call` says what of the whole they are. */
+/**
+ * The local results of a rank, from its local inputs. Written in ops, on plain tensors; `call` says what of the whole they are.
+ *
+ * On a mesh of several dimensions, a run serves together with strategies of the other dimensions that have the same run (`===`) or none: it must
+ * read from `call` all that it wants to know of how the operands are cut. Strategies with two different runs do not go together.
+ */
 export type LocalRun<P> = (inputs: readonly Tensor[], params: P, call: ShardedCall) => readonly Tensor[];
 
 /** A piece of a tensor: its sizes and, in each dim, the index in the whole tensor at which it begins. */
