@@ -2,11 +2,12 @@
  * What the DTensor layer does with a strategy, by hand and without ranks: cuts whole tensors into what each rank of a mesh would hold, runs the op
  * there, and puts the results together again.
  */
+import { inspect } from 'node:util';
 import { dispatch } from '../../lib/core/dispatch.js';
 import type { AnyOp } from '../../lib/core/op.js';
 import type { Placement, ReduceOpName } from '../../lib/core/placement.js';
 import type { MeshDimContext, Piece, Strategy } from '../../lib/core/sharding-rule.js';
-import { bool, cat, type Tensor } from '../../lib/index.js';
+import { bool, cat, type Tensor, uint8 } from '../../lib/index.js';
 
 /** One strategy for each mesh dimension, which together make a call. */
 export type Way = readonly Strategy<object>[];
@@ -62,7 +63,9 @@ function terms(t: Tensor, reduction: ReduceOpName, ranks: number): Tensor[] {
   switch (reduction) {
     case 'max':
     case 'min': {
-      const away = others.map((i) => t.add(noise(t, i, 0, 3), { alpha: reduction === 'max' ? -1 : 1 }));
+      const [sign, end] = reduction === 'max' ? [-1, 0] : [1, 255];
+      // Unsigned numbers would wrap around.
+      const away = others.map((i) => (t.dtype === uint8 ? t.newFull(t.shape, end) : t.add(noise(t, i, 0, 3), { alpha: sign })));
       return [...away.slice(0, 1), t, ...away.slice(1)];
     }
     case 'avg':
@@ -143,7 +146,7 @@ function runLocally({ op, params }: Call, locals: readonly Tensor[], inputs: rea
  */
 export function checkWay(call: Call, way: Way, mesh: readonly number[]): void {
   const ways = way.map((s, i) => `(${s.inputs.join(', ')}) -> (${s.outputs.join(', ')}) on ${mesh[i]} ranks`).join(', then ');
-  const what = `${call.op.name} of ${call.inputs.map((t) => `[${t.shape}]`).join(' ')}, ${JSON.stringify(call.params)}: ${ways}`;
+  const what = `${call.op.name} of ${call.inputs.map((t) => `[${t.shape}]`).join(' ')}, ${inspect(call.params, { depth: 1, breakLength: Infinity })}: ${ways}`;
 
   /** What all ranks below one rank of the outer mesh dimensions hold together. */
   const below = (locals: readonly Tensor[], inputs: readonly Piece[], outputs: readonly Piece[], meshDim: number): readonly Tensor[] => {
