@@ -31,7 +31,7 @@ function pieceOf(piece: Piece, placement: Placement, ranks: number, rank: number
 }
 
 /** What each rank of one more mesh dimension holds of a tensor. */
-function distribute(t: Tensor, placement: Placement, ranks: number): Tensor[] {
+export function distribute(t: Tensor, placement: Placement, ranks: number): Tensor[] {
   if (t.storage !== null && placement.isPartial()) return terms(t, placement.reduceOp, ranks);
   return Array.from({ length: ranks }, (_, rank) => {
     if (!placement.isShard()) return t;
@@ -59,6 +59,7 @@ function noise(like: Tensor, rank: number, low: number, high: number): Tensor {
 function terms(t: Tensor, reduction: ReduceOpName, ranks: number): Tensor[] {
   const others = Array.from({ length: ranks - 1 }, (_, i) => i);
   const exact = !t.dtype.isFloatingPoint;
+  if (reduction === 'avg' && exact) return [t, ...others.map(() => t)];
   if (t.dtype === bool) return [t, ...others.map(() => (reduction === 'min' || reduction === 'product' ? t.eq(t) : t.ne(t)))];
   switch (reduction) {
     case 'max':
@@ -69,7 +70,7 @@ function terms(t: Tensor, reduction: ReduceOpName, ranks: number): Tensor[] {
       return [...away.slice(0, 1), t, ...away.slice(1)];
     }
     case 'avg':
-      return exact ? [t, ...others.map(() => t)] : terms(t.mul(ranks), 'sum', ranks);
+      return terms(t.mul(ranks), 'sum', ranks);
     case 'sum': {
       const parts = others.map((i) => noise(t, i, -3, 3));
       return [...parts, parts.reduce((rest, part) => rest.sub(part), t)];
@@ -81,22 +82,22 @@ function terms(t: Tensor, reduction: ReduceOpName, ranks: number): Tensor[] {
   }
 }
 
-const pairwise: Record<ReduceOpName, (a: Tensor, b: Tensor) => Tensor> = {
+const pairwise: Record<Exclude<ReduceOpName, 'avg'>, (a: Tensor, b: Tensor) => Tensor> = {
   sum: (a, b) => a.add(b),
-  avg: (a, b) => a.add(b),
   product: (a, b) => a.mul(b),
   max: (a, b) => a.maximum(b),
   min: (a, b) => a.minimum(b),
 };
 
+/** Means of integers are only taken of equal ones. */
 function reduce(parts: readonly Tensor[], reduction: ReduceOpName): Tensor {
-  const reduced = parts.reduce(pairwise[reduction]);
-  if (reduction !== 'avg') return reduced;
-  return reduced.dtype.isFloatingPoint ? reduced.div(parts.length) : reduced.floorDivide(parts.length);
+  const exact = parts[0]?.dtype.isFloatingPoint === false;
+  if (reduction === 'avg') return exact ? parts.reduce(pairwise.max) : parts.reduce(pairwise.sum).div(parts.length);
+  return parts.reduce(pairwise[reduction]);
 }
 
 /** The tensor that the ranks of one mesh dimension hold together. */
-function collect(parts: readonly Tensor[], placement: Placement, what: string): Tensor {
+export function collect(parts: readonly Tensor[], placement: Placement, what: string): Tensor {
   if (placement.isShard()) return cat(parts, placement.dim);
   if (placement.isPartial()) return reduce(parts, placement.reduceOp);
   for (const copy of parts) assertSame(copy, parts[0] as Tensor, `${what}, copies`);

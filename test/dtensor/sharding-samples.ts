@@ -1,9 +1,10 @@
 /** Calls that the op table's own samples do not cover: uneven and empty pieces, kept dims, several dims, absent operands. */
 
+import { cpu } from '../../lib/core/device.js';
 import { dispatch } from '../../lib/core/dispatch.js';
 import { type AnyOp, opByName, type Sample } from '../../lib/core/op.js';
 import { wrapNumber } from '../../lib/core/tensor.js';
-import { bfloat16, bool, float64, int32, int64, type Tensor, uint8 } from '../../lib/index.js';
+import { bfloat16, bool, float32, float64, int32, int64, type Tensor, uint8 } from '../../lib/index.js';
 import { sampleTensor } from '../../lib/ops/samples.js';
 
 type Samples = () => Sample<object>[];
@@ -186,8 +187,84 @@ const rowsOps: Record<string, Samples> = {
   attentionBackward: after('attention', (inputs, [out, lse]) => [gradientOf(out), ...inputs, out, lse] as Tensor[], attentions),
 };
 
+const indices = (shape: number[], high: number, low = 0): Tensor => sampleTensor(shape, { dtype: int64, low, high });
+const table = (values: Values = {}): Tensor => sampleTensor([5, 3, 2], values);
+const kinds: Values[] = [{}, { dtype: int64 }, { dtype: bool, low: 0, high: 2 }];
+
+const scatters = (reduces: readonly string[]): Sample<object>[] =>
+  reduces.flatMap((reduce) => [
+    ...each([table(), indices([4, 3, 2], 5), sampleTensor([4, 3, 2], { seed: 9 })], { dim: 0, reduce }),
+    ...each([table(), indices([5, 2, 1], 3), sampleTensor([5, 2, 1], { seed: 9 })], { dim: 1, reduce }),
+    ...each([table(), indices([0, 3, 2], 5), sampleTensor([0, 3, 2])], { dim: 0, reduce }),
+    ...each([sampleTensor([1, 3]), indices([4, 3], 1), sampleTensor([4, 3], { seed: 9 })], { dim: 0, reduce }),
+  ]);
+
+const indexOps: Record<string, Samples> = {
+  indexSelect: () => [
+    ...kinds.flatMap((values) => each([table(values), indices([7], 3)], { dim: 1 }).concat(each([table(values), indices([3], 5)], { dim: 0 }))),
+    ...each([table(), indices([0], 5)], { dim: 0 }),
+    ...each([sampleTensor([1, 3]), indices([4], 1).to(int32)], { dim: 0 }),
+    ...each([sampleTensor([]), indices([1], 1)], { dim: 0 }),
+  ],
+  indexAdd: () => [
+    ...each([table(), indices([7], 3), sampleTensor([5, 7, 2], { seed: 9 })], { dim: 1, alpha: 0.5 }),
+    ...each([table({ dtype: int64 }), indices([3], 5).to(int32), sampleTensor([3, 3, 2], { dtype: int64, seed: 9 })], { dim: 0, alpha: 2 }),
+    ...each([table(), indices([0], 5), sampleTensor([0, 3, 2])], { dim: 0, alpha: 1 }),
+  ],
+  gather: () => [
+    ...kinds.flatMap((values) => each([table(values), indices([5, 7, 2], 3)], { dim: 1 })),
+    ...each([table(), indices([3, 2, 2], 5)], { dim: 0 }),
+    ...each([sampleTensor([]), indices([], 1)], { dim: 0 }),
+  ],
+  scatter: () => [...scatters(['add']), ...each([table(), sampleTensor([5, 3, 2], { seed: 3 }).argsort(0), sampleTensor([5, 3, 2], { seed: 9 })], { dim: 0, reduce: 'set' })],
+  scatterReduction: () => scatters(['multiply', 'amax', 'amin']),
+  indexGet: () => [
+    ...kinds.flatMap((values) => each([table(values), indices([4, 3], 5, -5)], { numIndices: 1, accumulate: 0 })),
+    ...each([table(), indices([4], 5, -5), indices([4], 3)], { numIndices: 2, accumulate: 0 }),
+    ...each([table(), indices([0], 5)], { numIndices: 1, accumulate: 0 }),
+  ],
+  indexPut: () => [
+    ...each([table(), sampleTensor([4, 2, 3, 2], { seed: 9 }), indices([4, 2], 5, -5)], { numIndices: 1, accumulate: 1 }),
+    ...each([table(), sampleTensor([6, 2], { seed: 9 }), indices([6], 5), indices([6], 3, -3)], { numIndices: 2, accumulate: 1 }),
+    ...each([table(), sampleTensor([5, 3, 2], { seed: 9 }), sampleTensor([5], { seed: 3 }).argsort(0)], { numIndices: 1, accumulate: 0 }),
+    ...each([table(), sampleTensor([0, 3, 2], { seed: 9 }), indices([0], 5)], { numIndices: 1, accumulate: 1 }),
+  ],
+};
+
+const made = { dtype: float32, device: cpu };
+const drawn =
+  (first: number, second: number, dtype = float32): Samples =>
+  () =>
+    [[5, 3, 2], [7], [4, 0], []].flatMap((shape) => each([], { shape, dtype, device: cpu, seedLow: 7, seedHigh: 1, offset: 3, first, second }));
+
+const makers: Record<string, Samples> = {
+  full: () => each([], { ...made, shape: [5, 3], strides: null, value: 2 }, { ...made, shape: [5, 3], strides: [1, 5], value: 2 }, { ...made, shape: [], strides: null, value: 2 }),
+  arange: () =>
+    each(
+      [],
+      { ...made, size: 7, start: 1, step: 0.3 },
+      { ...made, size: 7, start: -3, step: 2, dtype: int64 },
+      { ...made, size: 7, start: 0.5, step: 1.5, dtype: int64 },
+      { ...made, size: 0, start: 0, step: 1 },
+    ),
+  linspace: () => each([], { ...made, size: 7, start: -1, step: 3 }, { ...made, size: 1, start: 2, step: 3 }, { ...made, size: 5, start: 0, step: 1, dtype: int64 }),
+  randomUniform: drawn(-1, 2),
+  randomNormal: drawn(1, 2),
+  randomInteger: drawn(0, 90, int64),
+  randomBernoulli: drawn(0.4, 0, bool),
+  dropout: () => each([sampleTensor([5, 3, 2])], { probability: 0.4, seedLow: 7, seedHigh: 1, offset: 3 }),
+  tri: () => each([sampleTensor([2, 5, 3])], { diagonal: 0, upper: 0 }, { diagonal: -1, upper: 1 }, { diagonal: 1, upper: 0 }),
+  cat: () => [
+    ...each([sampleTensor([5, 2]), sampleTensor([5, 0]), sampleTensor([0]), sampleTensor([5, 3], { seed: 2 })], { dim: 1, sizes: [2, 0, 0, 3] }),
+    ...each([sampleTensor([2]), sampleTensor([3])], { dim: 0, sizes: [2, 3] }),
+    ...each([sampleTensor([2, 1, 3]), sampleTensor([2, 4, 3], { seed: 2 })], { dim: 1, sizes: [1, 4] }),
+  ],
+};
+
 export const moreSamples: Record<string, Samples> = {
   ...views,
+  ...makers,
+  ...indexOps,
   ...rowsOps,
   copy: () => [
     ...each([sampleTensor([5, 3])], { dtype: float64 }, { dtype: bfloat16 }, { dtype: bool }, { dtype: int32 }, { preserve: true }),

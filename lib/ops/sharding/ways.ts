@@ -55,8 +55,3 @@ export function linearReductions(from: DType, to: DType): readonly ReduceOpName[
   if (from.isFloatingPoint && to.isFloatingPoint && promoteTypes(from, to) === to) return ['sum', 'avg'];
   return from === to && from !== bool ? ['sum'] : [];
 }
-
-/** The reduction of pieces of which one holds the element, the others 0. @internal */
-export function oneOf(dtype: DType): ReduceOpName {
-  return dtype === bool ? 'max' : 'sum';
-}
