@@ -54,3 +54,10 @@ export function iinfo(dtype: DType): IntInfo {
   if (bits === 64) return { dtype, bits, max: 2n ** 63n - 1n, min: -(2n ** 63n) };
   return unsigned ? { dtype, bits, max: 2 ** bits - 1, min: 0 } : { dtype, bits, max: 2 ** (bits - 1) - 1, min: -(2 ** (bits - 1)) };
 }
+
+/** What no element is below, or above: infinite for floating types. @throws DtypeError for bool @internal */
+export function boundOf(dtype: DType, side: 'below' | 'above'): number | bigint {
+  if (dtype.isFloatingPoint) return side === 'below' ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
+  const { min, max } = iinfo(dtype);
+  return side === 'below' ? min : max;
+}

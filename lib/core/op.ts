@@ -105,6 +105,10 @@ export interface PointwiseSpec {
   /** Input 0 is a condition: it has no part in promotion. */
   condition: boolean;
   expression: string;
+  /** Sets of inputs in which it is linear together while the others stay as they are: [[0, 1]] of a sum, [[0], [1]] of a product. */
+  linear?: readonly (readonly number[])[];
+  /** It chooses the larger, or the smaller, of its two inputs. */
+  extreme?: 'max' | 'min';
 }
 
 /** What a definition gives; the rest has defaults. */

@@ -3,7 +3,7 @@
  * holds, so that the results are again pieces, copies or terms of the whole result. The DTensor layer lifts it to meshes of any
  * dimension and chooses the way that moves the fewest bytes.
  */
-import type { Placement } from './placement.js';
+import type { Placement, ReduceOpName } from './placement.js';
 import type { Shape } from './shape.js';
 import type { Tensor } from './tensor.js';
 
@@ -17,7 +17,12 @@ export interface Strategy<P> {
   readonly run?: LocalRun<P>;
 }
 
-/** The local results of a rank, from its local inputs. Written in ops, on plain tensors; `call` says what of the whole they are. */
+/**
+ * The local results of a rank, from its local inputs. Written in ops, on plain tensors; `call` says what of the whole they are.
+ *
+ * On a mesh of several dimensions, a run serves together with strategies of the other dimensions that have the same run (`===`) or none: it must
+ * read from `call` all that it wants to know of how the operands are cut. Strategies with two different runs do not go together.
+ */
 export type LocalRun<P> = (inputs: readonly Tensor[], params: P, call: ShardedCall) => readonly Tensor[];
 
 /** A piece of a tensor: its sizes and, in each dim, the index in the whole tensor at which it begins. */
@@ -45,6 +50,20 @@ export interface MeshDimContext {
   divides(input: number, dim: number, size: number): boolean;
 }
 
+/**
+ * For ops on lists of tensors that have nothing to do with one another, as the parameters of an optimizer step: placements may differ from one to the
+ * next, so that strategies cannot name all combinations. They stand in the place of `strategies`, which then gives none.
+ */
+export interface FollowRule<P> {
+  /**
+   * For each input the one that it follows, its own index if it leads. A follower is redistributed to the placements of its leader, which stays as it is;
+   * then each rank runs the op on what it holds. Numbers lead themselves.
+   */
+  leaders(inputs: readonly Tensor[], params: P): readonly number[];
+  /** A leader may be in terms of these reductions, its followers then too; of another one only if it is reduced first. */
+  readonly terms: readonly ReduceOpName[];
+}
+
 /** The sharding rule of an op; see {@link Strategy}. */
 export interface ShardingRule<P> {
   /** The inputs have the shapes of the whole tensors; only their metadata may be looked at. Ways that cost the same: the first is taken. */
@@ -56,4 +75,5 @@ export interface ShardingRule<P> {
    * may communicate, as a variance over a sharded dim.
    */
   decomposes?: boolean;
+  readonly follows?: FollowRule<P>;
 }

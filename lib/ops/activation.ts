@@ -23,6 +23,7 @@ function backwardOp<P extends object>(
   return definePointwise<P>(name, 2, {
     doc: `Gradient of ${name.replace('Backward', '')}.`,
     expression,
+    linear: [[0]], // the gradient
     kernelParams,
     vjp: 'not-differentiable',
     decompose: ([g, x], given) => [decompose(g as Tensor, x as Tensor, given)],

@@ -13,6 +13,7 @@ import { ones } from './factories.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
+import { attentionBackwardRule, attentionRule } from './sharding/attention.js';
 import { where } from './where.js';
 
 interface Attention {
@@ -35,6 +36,7 @@ const scoresOf = (q: Tensor, k: Tensor): Shape => [...q.shape.slice(0, 3), k.sha
 const attentionBackward: Op<Attention> = defineOp<Attention>({
   name: 'attentionBackward',
   doc: 'Gradients of attention: of queries, keys and values.',
+  sharding: attentionBackwardRule(),
   kernelParams: attentionParams,
   meta: ([, q, k, v]) => [q, k, v].map((x) => ({ shape: (x as Tensor).shape, strides: null, dtype: (x as Tensor).dtype, device: (x as Tensor).device })),
   lower: (command, inputs, outputs, params) => {
@@ -100,6 +102,7 @@ const attentionOp: Op<Attention> = defineOp<Attention>({
   autocast: 'low precision',
   differentiable: [0],
   doc: 'softmax(scale q k^T + mask) v, by blocks.',
+  sharding: attentionRule(),
   kernelParams: attentionParams,
   meta: ([q, , v]) => {
     const [query, value] = [q as Tensor, v as Tensor];

@@ -13,6 +13,7 @@ import { collapseOperands } from './collapse.js';
 import { addMethod } from './method.js';
 import { describe, operand, requireDtype, requireTensor, type TensorLike } from './operand.js';
 import { sampleTensor } from './samples.js';
+import { copyRule, fillRule } from './sharding/pointwise.js';
 
 interface CopyParams {
   dtype?: DType;
@@ -24,6 +25,7 @@ const copyOp: Op<CopyParams> = defineOp<CopyParams>({
   name: 'copy',
   doc: 'The elements, converted to another dtype if one is given, in new memory.',
   traits: ['pointwise', 'strided-output'],
+  sharding: copyRule((input, { dtype }) => dtype ?? input.dtype),
   meta: ([x], { dtype, preserve }) => {
     const input = x as Tensor;
     const keeps = preserve === true && !input.isContiguous() && isNonOverlappingAndDense(input.shape, input.strides);
@@ -54,6 +56,7 @@ const toDeviceOp: Op<TransferParams> = defineOp<TransferParams>({
   name: 'toDevice',
   doc: 'The same elements in the memory of another device, or in pinned memory.',
   traits: ['transfer'],
+  sharding: copyRule((input) => input.dtype),
   kernel: null,
   meta: ([x], { device }) => {
     const input = x as Tensor;
@@ -191,6 +194,7 @@ const fillOp: Op<FillParams> = defineOp<FillParams>({
   name: 'fill',
   doc: 'Every element set to one value.',
   traits: ['pointwise', 'strided-output'],
+  sharding: fillRule(),
   meta: ([x]) => {
     const input = x as Tensor;
     return [{ shape: input.shape, strides: null, dtype: input.dtype, device: input.device }];

@@ -7,6 +7,7 @@ import { resultType } from '../core/promotion.js';
 import { broadcastShapes, isContiguousLayout, isNonOverlappingAndDense, type Shape, sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { collapseOperands } from './collapse.js';
+import { pointwiseRule } from './sharding/pointwise.js';
 
 type PointwiseDefinition<P> = {
   doc: string;
@@ -14,6 +15,8 @@ type PointwiseDefinition<P> = {
   classes?: PointwiseSpec['classes'];
   result?: PointwiseSpec['result'];
   condition?: boolean;
+  linear?: PointwiseSpec['linear'];
+  extreme?: PointwiseSpec['extreme'];
   /** Why operands of these dtypes or values have no result; null if they have one. */
   refuses?: (inputs: readonly Tensor[]) => string | null;
   kernelParams?: readonly (keyof P & string)[];
@@ -26,8 +29,8 @@ type PointwiseDefinition<P> = {
 
 /** Adds a pointwise op to the table. @internal */
 export function definePointwise<P extends object>(name: string, arity: 1 | 2 | 3, definition: PointwiseDefinition<P>): Op<P> {
-  const { expression, classes = 'F', result = 'SAME', condition = false, kernelParams = [], refuses, ...rest } = definition;
-  const spec: PointwiseSpec = { arity, classes, result, condition, expression };
+  const { expression, classes = 'F', result = 'SAME', condition = false, linear, extreme, kernelParams = [], refuses, ...rest } = definition;
+  const spec: PointwiseSpec = { arity, classes, result, condition, expression, ...(linear && { linear }), ...(extreme && { extreme }) };
   return defineOp<P>({
     ...rest,
     name,
@@ -35,6 +38,7 @@ export function definePointwise<P extends object>(name: string, arity: 1 | 2 | 3
     kernel: snakeCase(name),
     kernelParams,
     pointwise: spec,
+    sharding: pointwiseRule<P>(name, spec, (inputs) => computeDtype(name, spec, inputs)),
     meta: refuses
       ? (inputs) => {
           const reason = refuses(inputs);

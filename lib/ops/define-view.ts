@@ -1,5 +1,6 @@
 /** View ops: other windows on the memory of their input. */
 import { defineOp, type Op, type OpDefinition, type ViewMeta } from '../core/op.js';
+import type { ShardingRule } from '../core/sharding-rule.js';
 import type { Tensor } from '../core/tensor.js';
 
 /** Adds a view op: traits and shape rule follow from the window it computes. @internal */
@@ -7,6 +8,7 @@ export function defineView<P extends object>(definition: {
   name: string;
   doc: string;
   view: (input: Tensor, params: P) => ViewMeta;
+  sharding: ShardingRule<P>;
   vjp: OpDefinition<P>['vjp'];
   samples: Op<P>['samples'];
 }): Op<P> {

@@ -7,6 +7,7 @@ import { ArgumentError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { checkNumber, optionsOf } from '../core/options.js';
 import { checkSizes, isNonOverlappingAndDense, type Shape } from '../core/shape.js';
+import type { ShardingRule } from '../core/sharding-rule.js';
 import { Tensor } from '../core/tensor.js';
 import { dtypeOfArray, encodeValues } from '../core/values.js';
 import { makeFromValues } from './construct.js';
@@ -15,6 +16,7 @@ import { addMethod } from './method.js';
 import { describe, requireDtype, requireOptions, requireTensor } from './operand.js';
 import { finish } from './pinned.js';
 import { installSampleMaker } from './samples.js';
+import { arangeRule, factoryRule, linspaceRule } from './sharding/making.js';
 
 /**
  * Options of every factory. Bad ones throw: DtypeError for a dtype that is none, DeviceError for a device that is none, or (as `pinMemory`) not
@@ -45,6 +47,7 @@ interface FullParams {
 const fullOp: Op<FullParams> = defineOp<FullParams>({
   name: 'full',
   doc: 'A tensor with every element one value.',
+  sharding: factoryRule(),
   kernel: 'fill',
   meta: (_inputs, { shape, strides, dtype, device }) => [{ shape, strides, dtype, device }],
   kernelParams: ['valueHigh', 'valueLow'],
@@ -144,6 +147,7 @@ interface EmptyParams {
 const emptyOp: Op<EmptyParams> = defineOp<EmptyParams>({
   name: 'empty',
   doc: 'A tensor whose values are undefined.',
+  sharding: factoryRule(),
   traits: ['uninitialized'],
   kernel: null,
   meta: (_inputs, { shape, dtype, device }) => [{ shape, strides: null, dtype, device }],
@@ -190,9 +194,10 @@ interface RangeParams {
   device: Device;
 }
 
-function rangeOp(name: string, kernel: string, second: string, doc: string): Op<RangeParams> {
+function rangeOp(name: string, kernel: string, second: string, doc: string, sharding: ShardingRule<RangeParams>): Op<RangeParams> {
   return defineOp<RangeParams>({
     name,
+    sharding,
     doc,
     kernel,
     kernelParams: ['start', second],
@@ -206,8 +211,8 @@ function rangeOp(name: string, kernel: string, second: string, doc: string): Op<
     samples: () => [],
   });
 }
-const arangeOp = rangeOp('arange', 'arange', 'step', 'start, start + step, ... below end.');
-const linspaceOp = rangeOp('linspace', 'linspace', 'end', 'Evenly spaced values, both ends included.');
+const arangeOp = rangeOp('arange', 'arange', 'step', 'start, start + step, ... below end.', arangeRule());
+const linspaceOp = rangeOp('linspace', 'linspace', 'end', 'Evenly spaced values, both ends included.', linspaceRule());
 
 /**
  * `start`, `start + step`, ... below `end` (above it for a negative step); with one argument, 0 to `end`. Shapes: `[ceil((end - start) / step)]`.

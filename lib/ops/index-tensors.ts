@@ -11,6 +11,8 @@ import { requireIndex } from './indexing.js';
 import { addMethod, NO_PARAMS } from './method.js';
 import { describe, requireOptions, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
+import { indexGetRule } from './sharding/reading.js';
+import { indexPutRule } from './sharding/writing.js';
 
 interface IndexParams {
   numIndices: number;
@@ -21,6 +23,7 @@ interface IndexParams {
 const indexGetOp: Op<IndexParams> = defineOp<IndexParams>({
   name: 'indexGet',
   doc: 'Elements at the positions that index tensors name together.',
+  sharding: indexGetRule,
   kernelParams: ['numIndices'],
   meta: ([x, first], { numIndices }) => {
     const input = x as Tensor;
@@ -42,6 +45,7 @@ const indexGetOp: Op<IndexParams> = defineOp<IndexParams>({
 
 const indexPutOp: Op<IndexParams> = defineOp<IndexParams>({
   name: 'indexPut',
+  sharding: indexPutRule,
   traits: ['strided-output'],
   doc: 'Values written, or added, at the positions that index tensors name together.',
   updates: 0,

@@ -11,6 +11,8 @@ import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 import { writeRows } from './rows.js';
 import { sampleTensor } from './samples.js';
+import { gatherRule, indexSelectRule } from './sharding/reading.js';
+import { indexAddRule, scatterRule } from './sharding/writing.js';
 
 interface OneDim {
   dim: number;
@@ -35,6 +37,7 @@ function threeDims(shape: Shape, dim: number): { sizes: number[]; strides: numbe
 const indexSelectOp: Op<OneDim> = defineOp<OneDim>({
   name: 'indexSelect',
   doc: 'The slices of one dim that an index lists.',
+  sharding: indexSelectRule,
   meta: ([x, index], { dim }) => {
     const input = x as Tensor;
     const shape = input.shape.map((s, i) => (i === dim ? (index as Tensor).numel() : s));
@@ -58,6 +61,7 @@ interface IndexAdd extends OneDim {
 const indexAddOp: Op<IndexAdd> = defineOp<IndexAdd>({
   name: 'indexAdd',
   doc: 'Slices of the source added into the slices of one dim that an index lists.',
+  sharding: indexAddRule,
   updates: 0,
   kernelParams: ['alpha'],
   meta: ([x]) => [likeInput(x as Tensor)],
@@ -82,6 +86,7 @@ function likeInput(input: Tensor) {
 const gatherOp: Op<OneDim> = defineOp<OneDim>({
   name: 'gather',
   doc: 'out[i][j] = input[index[i][j]][j] for dim 0, and so on.',
+  sharding: gatherRule,
   meta: ([x, index]) => [{ ...likeInput(x as Tensor), shape: (index as Tensor).shape }],
   lower: (command, [x, index], [output], { dim }) => {
     writeRows((t, sizes, strides) => command.view(t, sizes, strides), x as Tensor, dim);
@@ -103,6 +108,7 @@ export interface Scatter extends OneDim {
 /** What the ops that scatter have in common. */
 export const scatterForm = {
   kernel: 'scatter',
+  sharding: scatterRule,
   traits: ['strided-output'],
   updates: 0,
   kernelParams: ['reduce'],

@@ -10,6 +10,8 @@ import { arange } from './factories.js';
 import { addMethod } from './method.js';
 import { requireOptions, requireTensor, requireTensors } from './operand.js';
 import { sampleTensor } from './samples.js';
+import { catRule } from './sharding/lists.js';
+import { triangleRule } from './sharding/making.js';
 
 /**
  * Joins tensors along a dim. Shapes: equal but for the dim, whose sizes add up; an empty vector `[0]` joins with anything. Dtypes: promoted.
@@ -61,6 +63,7 @@ interface Cat {
 /** Run by the backend as one copy for each input into a window of the output. */
 const catOp: Op<Cat> = defineOp<Cat>({
   name: 'cat',
+  sharding: catRule,
   doc: 'Tensors joined along a dim.',
   traits: ['join'],
   kernel: null,
@@ -109,14 +112,29 @@ interface Triangle {
 
 const triOp: Op<Triangle> = defineOp<Triangle>({
   name: 'tri',
+  sharding: triangleRule(),
   doc: 'The lower (or upper) triangle of matrices, zeros elsewhere.',
   kernelParams: ['diagonal', 'upper'],
   meta: ([x]) => {
     const { shape, dtype, device } = x as Tensor;
     return [{ shape, strides: null, dtype, device }];
   },
+  lower: (command, [x], [output], { diagonal, upper }) => {
+    const [input, y] = [x as Tensor, output as Tensor];
+    if (y.numel() === 0) {
+      // In whichever dim there are none: the kernel knows dense matrices by strides that count a size of 0.
+      command.view(input, [0, 0], [0, 1]);
+      command.outputView(y, [0, 0], [0, 1]);
+    } else {
+      command.tensor(input);
+      command.output(y);
+    }
+    command.param(diagonal);
+    command.param(upper);
+  },
   vjp: (ctx, g) => [dispatchOne(triOp, [g], ctx.params)],
   samples: () => [
+    { inputs: [sampleTensor([3, 0])], params: { diagonal: 0, upper: 0 } },
     { inputs: [sampleTensor([3, 4])], params: { diagonal: 0, upper: 0 } },
     { inputs: [sampleTensor([2, 4, 3])], params: { diagonal: 1, upper: 1 } },
   ],

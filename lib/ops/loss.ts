@@ -12,6 +12,7 @@ import { softplus } from './activation.js';
 import { oneHot } from './indexing.js';
 import { requireNumbers, requirePair, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
+import { crossEntropyBackwardRule, crossEntropyRule } from './sharding/rows.js';
 import { where } from './where.js';
 
 interface CrossEntropy {
@@ -24,6 +25,7 @@ const parameters = ['ignoreIndex', 'labelSmoothing'] as const;
 const crossEntropyBackward: Op<CrossEntropy> = defineOp<CrossEntropy>({
   name: 'crossEntropyBackward',
   doc: 'Gradient of crossEntropy for the logits.',
+  sharding: crossEntropyBackwardRule,
   kernelParams: parameters,
   meta: ([, logits]) => {
     const { shape, dtype, device } = logits as Tensor;
@@ -59,6 +61,7 @@ const crossEntropyOp: Op<CrossEntropy> = defineOp<CrossEntropy>({
   differentiable: [0],
   doc: 'The negative log probability of the target in each row of logits, and the log of the sum of exponentials.',
   kernel: 'cross_entropy',
+  sharding: crossEntropyRule,
   kernelParams: parameters,
   meta: ([logits]) => {
     const { shape, dtype, device } = logits as Tensor;

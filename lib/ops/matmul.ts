@@ -11,6 +11,7 @@ import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
+import { matmulRule } from './sharding/matmul.js';
 
 interface Product {
   alpha: number;
@@ -60,6 +61,7 @@ const matmulOp: Op<Product> = defineOp<Product>({
   autocast: 'low precision',
   doc: 'Matrix product of the last two dims; leading dims broadcast.',
   kernelParams: ['alpha', 'beta'],
+  sharding: matmulRule(() => matmulOp),
   meta: ([a, b, c]) => {
     const [x, y] = [a as Tensor, b as Tensor];
     checkProduct('matmul', x, y);

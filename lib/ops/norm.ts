@@ -10,6 +10,7 @@ import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
+import { normalisationBackwardRule, normalisationRule, outerDims } from './sharding/rows.js';
 
 interface NormParams {
   /** Elements of the normalised dims. */
@@ -25,9 +26,13 @@ function optional(t: Tensor | null, like: Tensor): Tensor {
 const isAbsent = (t: Tensor): boolean => t.storage === null;
 const statisticsDtype = (dtype: DType): DType => (dtype === float64 ? float64 : float32);
 
-function statisticsMeta(input: Tensor, { width }: NormParams) {
-  const rows = width === 0 ? 0 : input.numel() / width;
-  return { shape: [rows], strides: null, dtype: statisticsDtype(input.dtype), device: input.device };
+/** The dims that are not normalised, so that they can be cut as the input is. */
+function statisticsShape(input: Tensor, { width }: NormParams): Shape {
+  return width === 0 ? [0] : input.shape.slice(0, outerDims(input.shape, width));
+}
+
+function statisticsMeta(input: Tensor, params: NormParams) {
+  return { shape: statisticsShape(input, params), strides: null, dtype: statisticsDtype(input.dtype), device: input.device };
 }
 
 const outputMeta = (input: Tensor) => ({ shape: input.shape, strides: null, dtype: input.dtype, device: input.device });
@@ -43,6 +48,7 @@ interface BackwardParams extends NormParams {
 const layerNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
   name: 'layerNormBackward',
   doc: 'Gradients of layerNorm: of the input, the weight and the bias.',
+  sharding: normalisationBackwardRule(3),
   meta: ([, x], { width }) => {
     const input = x as Tensor;
     const affine = { shape: [width], strides: null, dtype: input.dtype, device: input.device };
@@ -80,6 +86,7 @@ const layerNormOp: Op<NormParams> = defineOp<NormParams>({
   autocast: 'float32',
   differentiable: [0],
   doc: 'Each row minus its mean, over its standard deviation, times weight plus bias.',
+  sharding: normalisationRule(3),
   kernelParams: ['eps'],
   meta: ([x], params) => {
     const input = x as Tensor;
@@ -104,14 +111,16 @@ const layerNormOp: Op<NormParams> = defineOp<NormParams>({
     const shaped = (i: number): Tensor | null => (ctx.needs(i) ? (grads[i] as Tensor).reshape(ctx.inputShape(i)) : null);
     return [grads[0] as Tensor, shaped(1), shaped(2)];
   },
-  decompose: ([x, weight, bias], { width, eps }) => {
+  decompose: ([x, weight, bias], params) => {
+    const { width, eps } = params;
     const rows = (x as Tensor).reshape([-1, width]);
     const mean = rows.mean(1, { keepdim: true });
     const rstd = rows.var(1, { correction: 0, keepdim: true }).add(eps).rsqrt();
     const normal = rows.sub(mean).mul(rstd);
     const scaled = isAbsent(weight as Tensor) ? normal : normal.mul((weight as Tensor).reshape(-1));
     const shifted = isAbsent(bias as Tensor) ? scaled : scaled.add((bias as Tensor).reshape(-1));
-    return [shifted.reshape((x as Tensor).shape), mean.reshape(-1), rstd.reshape(-1)];
+    const outer = statisticsShape(x as Tensor, params);
+    return [shifted.reshape((x as Tensor).shape), mean.reshape(outer), rstd.reshape(outer)];
   },
   samples: () => [
     { inputs: [sampleTensor([3, 5]), sampleTensor([5], { seed: 2 }), sampleTensor([5], { seed: 3 })], params: { width: 5, eps: 1e-5 } },
@@ -123,6 +132,7 @@ const layerNormOp: Op<NormParams> = defineOp<NormParams>({
 const rmsNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
   name: 'rmsNormBackward',
   doc: 'Gradients of rmsNorm: of the input and the weight.',
+  sharding: normalisationBackwardRule(2),
   meta: ([, x], { width }) => {
     const input = x as Tensor;
     return [outputMeta(input), { shape: [width], strides: null, dtype: input.dtype, device: input.device }];
@@ -157,6 +167,7 @@ const rmsNormOp: Op<NormParams> = defineOp<NormParams>({
   autocast: 'float32',
   differentiable: [0],
   doc: 'Each row over its root mean square, times weight.',
+  sharding: normalisationRule(2),
   kernelParams: ['eps'],
   meta: ([x], params) => [outputMeta(x as Tensor), statisticsMeta(x as Tensor, params)],
   lower: (command, [x, weight], outputs, { width, eps }) => {
@@ -173,12 +184,13 @@ const rmsNormOp: Op<NormParams> = defineOp<NormParams>({
     const grads = dispatch(rmsNormBackward, [g.contiguous(), ctx.input(0), ctx.output(1), ctx.input(1)], { ...ctx.params, needs });
     return [grads[0] as Tensor, ctx.needs(1) ? (grads[1] as Tensor).reshape(ctx.inputShape(1)) : null];
   },
-  decompose: ([x, weight], { width, eps }) => {
+  decompose: ([x, weight], params) => {
+    const { width, eps } = params;
     const rows = (x as Tensor).reshape([-1, width]);
     const rstd = rows.square().mean(1, { keepdim: true }).add(eps).rsqrt();
     const normal = rows.mul(rstd);
     const scaled = isAbsent(weight as Tensor) ? normal : normal.mul((weight as Tensor).reshape(-1));
-    return [scaled.reshape((x as Tensor).shape), rstd.reshape(-1)];
+    return [scaled.reshape((x as Tensor).shape), rstd.reshape(statisticsShape(x as Tensor, params))];
   },
   samples: () => [
     { inputs: [sampleTensor([3, 5]), sampleTensor([5], { seed: 2 })], params: { width: 5, eps: 1e-5 } },

@@ -3,9 +3,11 @@ import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { float32, float64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import type { ReduceOpName } from '../core/placement.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { stack } from './join.js';
 import { sampleTensor } from './samples.js';
+import { byElementsRule, listsRule } from './sharding/lists.js';
 
 /** Tensors of one command; more are split over several. */
 const MAX_TENSORS = 64;
@@ -19,8 +21,14 @@ const writesTo =
   (inputs: readonly Tensor[], { count }: Count): number[] =>
     groups.flatMap((group) => Array.from({ length: count }, (_, i) => group * count + i)).filter((i) => inputs[i]?.storage !== null && i < inputs.length);
 
-function defineStep<P extends Count>(name: string, doc: string, kernelParams: readonly (keyof P & string)[], mutates: (inputs: readonly Tensor[], params: P) => number[]): Op<P> {
-  return defineOp<P>({ name, doc, traits: ['mutates'], kernelParams, meta: () => [], mutates, vjp: 'not-differentiable', samples: () => [] });
+function defineStep<P extends Count>(
+  name: string,
+  doc: string,
+  kernelParams: readonly (keyof P & string)[],
+  mutates: (inputs: readonly Tensor[], params: P) => number[],
+  terms: readonly ReduceOpName[] = [],
+): Op<P> {
+  return defineOp<P>({ name, doc, traits: ['mutates'], kernelParams, meta: () => [], mutates, sharding: listsRule(terms), vjp: 'not-differentiable', samples: () => [] });
 }
 
 /** Hyperparameters of one SGD step. */
@@ -70,16 +78,17 @@ const adamStepOp = defineStep<AdamStep>(
 interface ForeachAdd extends Count {
   alpha: number;
 }
-const foreachAddOp = defineStep<ForeachAdd>('foreachAdd', 'y += alpha * x for many tensors.', ['count', 'alpha'], writesTo(0));
+const foreachAddOp = defineStep<ForeachAdd>('foreachAdd', 'y += alpha * x for many tensors.', ['count', 'alpha'], writesTo(0), ['sum', 'avg']);
 
 interface ForeachMul extends Count {
   scalar: number;
 }
-const foreachMulOp = defineStep<ForeachMul>('foreachMul', 'y *= scalar for many tensors.', ['count', 'scalar'], writesTo(0));
+const foreachMulOp = defineStep<ForeachMul>('foreachMul', 'y *= scalar for many tensors.', ['count', 'scalar'], writesTo(0), ['sum', 'avg']);
 
 const foreachNormOp: Op<Count> = defineOp<Count>({
   name: 'foreachNorm',
   doc: 'The 2-norm of each of many tensors.',
+  sharding: byElementsRule(),
   kernelParams: ['count'],
   meta: (inputs, { count }) => {
     const { dtype, device } = inputs[0] as Tensor;

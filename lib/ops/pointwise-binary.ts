@@ -34,6 +34,7 @@ const savesBoth = { inputs: [0, 1] } as const;
 const addOp: Op<Alpha> = definePointwise<Alpha>('add', 2, {
   doc: 'input + alpha * other.',
   expression: 'x + p0 * y',
+  linear: [[0, 1]],
   classes: 'A',
   kernelParams: ['alpha'],
   vjp: (ctx, g) => [ctx.needs(0) ? g : null, ctx.needs(1) ? scaled(g, ctx.params.alpha) : null],
@@ -43,6 +44,7 @@ const addOp: Op<Alpha> = definePointwise<Alpha>('add', 2, {
 const subOp: Op<Alpha> = definePointwise<Alpha>('sub', 2, {
   doc: 'input - alpha * other.',
   expression: 'x - p0 * y',
+  linear: [[0, 1]],
   classes: 'A',
   refuses: ([a, b]) => (a?.dtype === bool && b?.dtype === bool ? 'bool tensors have no difference; use logicalXor' : null),
   kernelParams: ['alpha'],
@@ -53,6 +55,7 @@ const subOp: Op<Alpha> = definePointwise<Alpha>('sub', 2, {
 const mulOp: Op<None> = definePointwise<None>('mul', 2, {
   doc: 'Product, element by element.',
   expression: 'x * y',
+  linear: [[0], [1]],
   classes: 'A',
   saves: savesOther,
   vjp: (ctx, g) => [ctx.needs(0) ? g.mul(ctx.input(1)) : null, ctx.needs(1) ? g.mul(ctx.input(0)) : null],
@@ -62,6 +65,7 @@ const mulOp: Op<None> = definePointwise<None>('mul', 2, {
 const trueDivOp: Op<None> = definePointwise<None>('div', 2, {
   doc: 'Quotient in floating point, also of integers.',
   expression: 'x / y',
+  linear: [[0]],
   saves: { inputs: (needs) => (needs(1) ? [0, 1] : [1]) },
   vjp: (ctx, g) => {
     const quotient = g.div(ctx.input(1));
@@ -149,6 +153,7 @@ function extremum(name: 'maximum' | 'minimum', expression: string, doc: string):
     doc,
     expression,
     classes: 'A',
+    extreme: name === 'maximum' ? 'max' : 'min',
     saves: savesBoth,
     vjp: (ctx, g) => {
       const [a, b] = [ctx.input(0), ctx.input(1)];

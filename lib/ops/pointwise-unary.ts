@@ -220,6 +220,7 @@ export const erfc = unary('erfc', {
 export const neg = unary('neg', {
   doc: 'Each element with its sign changed.',
   expression: '-x',
+  linear: [[0]],
   classes: 'A',
   refuses: ([x]) => (x?.dtype === bool ? 'a bool tensor has no sign; use logicalNot' : null),
   vjp: (_ctx, g) => [g.neg()],

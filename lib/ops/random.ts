@@ -5,6 +5,7 @@
  * Methods that fill keep shape, dtype and device; integers get numbers rounded towards zero. Their gradient is 0: nothing flows to what was there.
  */
 
+import type { CommandWriter } from '../core/command.js';
 import { type Device, device as deviceOf, getDefaultDevice } from '../core/device.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { bool, type DType, float32, float64, getDefaultDtype, int64 } from '../core/dtype.js';
@@ -20,6 +21,7 @@ import { addMethod } from './method.js';
 import { requireDtype, requireOptions, requireTensor } from './operand.js';
 import { finish } from './pinned.js';
 import { sampleTensor } from './samples.js';
+import { dropoutRule, type ElementIndex, randomRule } from './sharding/making.js';
 
 interface Draw {
   shape: Shape;
@@ -31,6 +33,8 @@ interface Draw {
   /** Low and high, or mean and standard deviation, or the probability. */
   first: number;
   second: number;
+  /** Of a piece of a larger tensor: which of its elements they are. */
+  index?: ElementIndex;
 }
 
 function defineRandom(name: string, kernel: string, doc: string, parameters: readonly string[]): Op<Draw> {
@@ -38,12 +42,13 @@ function defineRandom(name: string, kernel: string, doc: string, parameters: rea
     name,
     doc,
     traits: ['random', 'strided-output'],
+    sharding: randomRule(),
     kernel,
     kernelParams: ['seedLow', 'seedHigh', 'offset', ...parameters],
     meta: (_inputs, { shape, dtype, device }) => [{ shape, strides: null, dtype, device }],
     lower: (command, _inputs, [output], draw) => {
       const y = output as Tensor;
-      command.indexView(0, y.shape, contiguousStrides(y.shape));
+      writeIndex(command, y.shape, draw.index);
       command.output(y);
       for (const word of [draw.seedLow, draw.seedHigh, draw.offset, draw.first]) command.param(word);
       if (parameters.length === 2) command.param(draw.second);
@@ -51,6 +56,11 @@ function defineRandom(name: string, kernel: string, doc: string, parameters: rea
     vjp: (_ctx, g) => [g.zerosLike()],
     samples: () => [],
   });
+}
+
+/** The index of each element, by which its number is drawn. */
+function writeIndex(command: CommandWriter, shape: Shape, index?: ElementIndex): void {
+  command.indexView(index?.start ?? 0, shape, index?.strides ?? contiguousStrides(shape));
 }
 
 const uniformOp = defineRandom('randomUniform', 'random_uniform', 'Uniform numbers in [low, high).', ['low', 'high']);
@@ -262,12 +272,15 @@ interface Dropout {
   seedLow: number;
   seedHigh: number;
   offset: number;
+  /** As of {@link Draw}. */
+  index?: ElementIndex;
 }
 
 const dropoutOp: Op<Dropout> = defineOp<Dropout>({
   name: 'dropout',
   doc: 'Elements set to 0 with a probability, the others scaled up; and which were kept.',
   traits: ['random'],
+  sharding: dropoutRule(),
   kernelParams: ['seedLow', 'seedHigh', 'offset', 'probability'],
   meta: ([x]) => {
     const { shape, dtype, device } = x as Tensor;
@@ -276,10 +289,10 @@ const dropoutOp: Op<Dropout> = defineOp<Dropout>({
       { shape, strides: null, dtype: bool, device },
     ];
   },
-  lower: (command, [x], outputs, { seedLow, seedHigh, offset, probability }) => {
+  lower: (command, [x], outputs, { seedLow, seedHigh, offset, probability, index }) => {
     const input = x as Tensor;
     command.tensor(input);
-    command.indexView(0, input.shape, contiguousStrides(input.shape));
+    writeIndex(command, input.shape, index);
     for (const output of outputs) command.output(output);
     for (const word of [seedLow, seedHigh, offset, probability]) command.param(word);
   },

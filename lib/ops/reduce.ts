@@ -12,11 +12,13 @@ import { bool, type DType, int64, uint8 } from '../core/dtype.js';
 import { IndexError } from '../core/errors.js';
 import { defineOp, type Op, type OpDefinition, type Sample } from '../core/op.js';
 import { formatShape, numelOf, type Shape, wrapDims } from '../core/shape.js';
+import type { ShardingRule } from '../core/sharding-rule.js';
 import type { Tensor } from '../core/tensor.js';
 import { cat } from './join.js';
 import { addMethod } from './method.js';
 import { areOptions, requireDtype, requireFloating, requireOptions, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
+import { extremeRule, keptDimsRule, logicRule, meanRule, prodRule, sumRule } from './sharding/reductions.js';
 
 /** Params of every reduction: dims are wrapped and sorted. */
 export interface Reduction {
@@ -86,9 +88,11 @@ function defineReduction(
   kernel: string,
   doc: string,
   dtypeOf: (t: DType) => DType,
+  sharding: ShardingRule<Reduction>,
   vjp: Rule,
   saves: OpDefinition<Reduction>['saves'] = {},
   autocast?: AutocastPolicy,
+  decompose?: OpDefinition<Reduction>['decompose'],
 ): Op<Reduction> {
   return defineOp<Reduction>({
     name,
@@ -103,9 +107,11 @@ function defineReduction(
     lower: (command, [input], outputs, { dims }) => {
       lowerReduction(command, input as Tensor, outputs, dims);
     },
+    sharding,
     vjp,
     saves,
     ...(autocast && { autocast }),
+    ...(decompose && { decompose }),
     samples: reductionSamples<Reduction>({}),
   });
 }
@@ -128,18 +134,28 @@ const sumOp = defineReduction(
   'reduce_sum',
   'Sum over dims; integers and bools sum to int64.',
   widened,
+  sumRule(widened),
   (ctx, g) => [restore(g, ctx.inputShape(0), ctx.params)],
   {},
   'float32 on cuda',
 );
 
-const meanOp = defineReduction('mean', 'reduce_mean', 'Mean over dims.', same, (ctx, g) => {
+const meanOp = defineReduction('mean', 'reduce_mean', 'Mean over dims.', same, meanRule, (ctx, g) => {
   const shape = ctx.inputShape(0);
   const count = ctx.params.dims.reduce((n, d) => n * (shape[d] as number), 1);
   return [restore(g, shape, ctx.params).div(count)];
 });
 
-const prodOp = defineReduction('prod', 'reduce_prod', 'Product over dims.', widened, (ctx, g) => [prodGradient(g, ctx.input(0), ctx.params)], { inputs: [0] }, 'float32');
+const prodOp = defineReduction(
+  'prod',
+  'reduce_prod',
+  'Product over dims.',
+  widened,
+  prodRule(widened),
+  (ctx, g) => [prodGradient(g, ctx.input(0), ctx.params)],
+  { inputs: [0] },
+  'float32',
+);
 
 /** d prod / dx_i is the product of the others: of those before it and those after it, since a division would fail at zeros. */
 function prodGradient(g: Tensor, x: Tensor, params: Reduction): Tensor {
@@ -172,22 +188,33 @@ const extremumRule: Rule = (ctx, g) => {
   const share = hits.div(hits.sum(ctx.params.dims, { keepdim: true }));
   return [restore(g, x.shape, ctx.params).mul(share)];
 };
-const amaxOp = defineReduction('amax', 'reduce_amax', 'Largest element over dims; NaN wins.', same, extremumRule, savesBoth);
-const aminOp = defineReduction('amin', 'reduce_amin', 'Smallest element over dims; NaN wins.', same, extremumRule, savesBoth);
-const anyOp = defineReduction('any', 'reduce_any', 'Whether some element is not 0.', toBool, 'not-differentiable');
-const allOp = defineReduction('all', 'reduce_all', 'Whether no element is 0.', toBool, 'not-differentiable');
+const amaxOp = defineReduction('amax', 'reduce_amax', 'Largest element over dims; NaN wins.', same, extremeRule('amax'), extremumRule, savesBoth);
+const aminOp = defineReduction('amin', 'reduce_amin', 'Smallest element over dims; NaN wins.', same, extremeRule('amin'), extremumRule, savesBoth);
+const anyOp = defineReduction('any', 'reduce_any', 'Whether some element is not 0.', toBool, logicRule('max'), 'not-differentiable');
+const allOp = defineReduction('all', 'reduce_all', 'Whether no element is 0.', toBool, logicRule('min'), 'not-differentiable');
 const logsumexpOp = defineReduction(
   'logsumexp',
   'reduce_logsumexp',
   'log of the sum of exponentials, without overflow.',
   same,
+  keptDimsRule(1, true),
   (ctx, g) => {
     const x = ctx.input(0);
     return [restore(g, x.shape, ctx.params).mul(x.sub(restore(ctx.output(0), x.shape, ctx.params)).exp())];
   },
   savesBoth,
   'float32 on cuda',
+  ([x], params) => [logsumexpByParts(x as Tensor, params)],
 );
+
+/** The largest element is taken off first, unless it is infinite: that would leave NaN. */
+function logsumexpByParts(x: Tensor, { dims, keepdim }: Reduction): Tensor {
+  if (dims.some((d) => x.shape[d] === 0)) return x.sum(dims, { keepdim }).log();
+  const largest = x.amax(dims, { keepdim: true });
+  const shift = largest.maskedFill(largest.isinf(), 0);
+  const logs = x.sub(shift).exp().sum(dims, { keepdim: true }).log().add(shift);
+  return keepdim ? logs : logs.squeeze(dims);
+}
 
 /** @throws IndexError for an extremum over nothing. */
 function checkNotEmpty(input: Tensor, dims: readonly number[], op: string): void {

@@ -1,7 +1,7 @@
 /** Combining values that share a place: scatterReduce, and its gradients. */
 
 import { type DType, int64 } from '../core/dtype.js';
-import { iinfo } from '../core/dtype-info.js';
+import { boundOf } from '../core/dtype-info.js';
 import { AutogradError } from '../core/errors.js';
 import { defineOp, type VjpContext } from '../core/op.js';
 import { checkOneOf, optionsOf } from '../core/options.js';
@@ -69,8 +69,7 @@ const combine = { sum: 'add', mean: 'add', prod: 'multiply', amax: 'amax', amin:
 function neutral(reduce: ScatterReduction, dtype: DType): number | bigint {
   if (reduce === 'prod') return 1;
   if (reduce === 'sum' || reduce === 'mean') return 0;
-  if (dtype.isFloatingPoint) return reduce === 'amax' ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
-  return reduce === 'amax' ? iinfo(dtype).min : iinfo(dtype).max;
+  return boundOf(dtype, reduce === 'amax' ? 'below' : 'above');
 }
 
 /**

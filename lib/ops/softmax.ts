@@ -15,6 +15,7 @@ import { addMethod } from './method.js';
 import { requireOptions, requireTensor } from './operand.js';
 import { lowerRows } from './rows.js';
 import { sampleTensor } from './samples.js';
+import { alongDimRule } from './sharding/dimwise.js';
 import { where } from './where.js';
 
 interface OneDim {
@@ -34,6 +35,7 @@ const pairSamples = (): { inputs: Tensor[]; params: OneDim }[] => [{ inputs: [sa
 
 const softmaxBackward: Op<OneDim> = defineOp<OneDim>({
   name: 'softmaxBackward',
+  sharding: alongDimRule({ linear: 0, decomposes: true }),
   doc: 'Gradient of softmax: y * (g - sum(g * y)).',
   meta: sameMeta,
   lower,
@@ -47,6 +49,7 @@ const softmaxBackward: Op<OneDim> = defineOp<OneDim>({
 
 const logSoftmaxBackward: Op<OneDim> = defineOp<OneDim>({
   name: 'logSoftmaxBackward',
+  sharding: alongDimRule({ linear: 0, decomposes: true }),
   doc: 'Gradient of logSoftmax: g - exp(y) * sum(g).',
   meta: sameMeta,
   lower,
@@ -57,6 +60,7 @@ const logSoftmaxBackward: Op<OneDim> = defineOp<OneDim>({
 
 const softmaxOp: Op<OneDim> = defineOp<OneDim>({
   name: 'softmax',
+  sharding: alongDimRule({ decomposes: true }),
   autocast: 'float32 on cuda',
   doc: 'exp(x) over its sum along a dim.',
   meta: sameMeta,
@@ -72,6 +76,7 @@ const softmaxOp: Op<OneDim> = defineOp<OneDim>({
 
 const logSoftmaxOp: Op<OneDim> = defineOp<OneDim>({
   name: 'logSoftmax',
+  sharding: alongDimRule({ decomposes: true }),
   autocast: 'float32 on cuda',
   doc: 'log of softmax along a dim.',
   meta: sameMeta,
@@ -84,6 +89,7 @@ const logSoftmaxOp: Op<OneDim> = defineOp<OneDim>({
 
 const cumsumOp: Op<OneDim> = defineOp<OneDim>({
   name: 'cumsum',
+  sharding: alongDimRule({ linear: 0 }),
   autocast: 'float32 on cuda',
   doc: 'Running sums along a dim.',
   meta: ([x]) => {
@@ -97,6 +103,7 @@ const cumsumOp: Op<OneDim> = defineOp<OneDim>({
 
 const cumprodOp: Op<OneDim> = defineOp<OneDim>({
   name: 'cumprod',
+  sharding: alongDimRule(),
   autocast: 'float32 on cuda',
   doc: 'Running products along a dim.',
   meta: cumsumOp.meta,

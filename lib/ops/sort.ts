@@ -15,12 +15,15 @@ import { maximum, minimum } from './pointwise-binary.js';
 import { amax, amin, lowerReduction, type Reduction, reductionSamples } from './reduce.js';
 import { lowerRows } from './rows.js';
 import { sampleTensor } from './samples.js';
+import { alongDimRule } from './sharding/dimwise.js';
+import { keptDimsRule } from './sharding/reductions.js';
 
 function argReduction(name: string, kernel: string, doc: string): Op<Reduction> {
   return defineOp<Reduction>({
     name,
     doc,
     traits: ['reduction'],
+    sharding: keptDimsRule(1, false),
     kernel,
     kernelParams: ['reducedNdim'],
     meta: ([x], { dims, keepdim }) => {
@@ -141,6 +144,7 @@ interface SortParams {
 
 const sortOp: Op<SortParams> = defineOp<SortParams>({
   name: 'sort',
+  sharding: alongDimRule({ outputs: 2 }),
   doc: 'Elements of one dim in order, and where they were; stable, NaN counts as largest.',
   kernelParams: ['descending'],
   meta: ([x]) => {
@@ -170,6 +174,7 @@ interface TopkParams {
 
 const topkOp: Op<TopkParams> = defineOp<TopkParams>({
   name: 'topk',
+  sharding: alongDimRule({ outputs: 2 }),
   doc: 'The k largest (or smallest) elements of one dim in order, and where they were.',
   kernelParams: ['k', 'largest'],
   meta: ([x], { dim, k }) => {

@@ -6,6 +6,7 @@ import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { areOptions, requireFloating, requireOptions, requireTensor } from './operand.js';
 import { type Dims, lowerReduction, type Reduction, reducedShape, reductionSamples, restore } from './reduce.js';
+import { keptDimsRule } from './sharding/reductions.js';
 import { where } from './where.js';
 
 interface Variance extends Reduction {
@@ -16,6 +17,7 @@ const varMeanOp: Op<Variance> = defineOp<Variance>({
   doc: 'Variance and mean over dims; the sum of squares is divided by n - correction.',
   traits: ['reduction'],
   kernel: 'reduce_var',
+  sharding: keptDimsRule(2, true),
   kernelParams: ['reducedNdim', 'correction'],
   meta: ([x], { dims, keepdim }) => {
     const input = x as Tensor;
@@ -37,6 +39,17 @@ const varMeanOp: Op<Variance> = defineOp<Variance>({
       : null;
     const shared = gMean ? restore(gMean, x.shape, ctx.params).div(count) : null;
     return [centred && shared ? centred.add(shared) : (centred ?? shared)];
+  },
+  decompose: ([x], { dims, keepdim, correction }) => {
+    const input = x as Tensor;
+    const count = dims.reduce((n, d) => n * (input.shape[d] as number), 1);
+    const mean = input.mean(dims, { keepdim: true });
+    const variance = input
+      .sub(mean)
+      .square()
+      .sum(dims, { keepdim })
+      .div(Math.max(0, count - correction));
+    return [variance, keepdim ? mean : mean.squeeze(dims)];
   },
   samples: reductionSamples<Variance>({ correction: 1 }),
 });

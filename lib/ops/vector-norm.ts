@@ -7,6 +7,7 @@ import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { requireFloating, requireOptions, requireTensor } from './operand.js';
 import { type Dims, lowerReduction, type Reduction, reducedShape, reductionSamples, restore } from './reduce.js';
+import { normRule } from './sharding/reductions.js';
 import { where } from './where.js';
 
 interface Norm extends Reduction {
@@ -17,6 +18,7 @@ const normOp: Op<Norm> = defineOp<Norm>({
   autocast: 'float32 on cuda',
   doc: 'The p-norm over dims.',
   traits: ['reduction'],
+  sharding: normRule(),
   kernel: 'reduce_norm',
   kernelParams: ['reducedNdim', 'order'],
   meta: ([x], { dims, keepdim }) => {
@@ -29,8 +31,22 @@ const normOp: Op<Norm> = defineOp<Norm>({
   },
   saves: { inputs: [0], outputs: [0] },
   vjp: (ctx, g) => [normGradient(g, ctx.input(0), ctx.output(0), ctx.params)],
-  samples: reductionSamples<Norm>({ order: 2 }),
+  decompose: ([x], params) => [normByParts(x as Tensor, params)],
+  samples: () => [2, 3, 1, 0, Number.POSITIVE_INFINITY].flatMap((order) => reductionSamples<Norm>({ order })()),
 });
+
+/** The powers of 16-bit floats soon leave their range. */
+function normByParts(x: Tensor, { dims, keepdim, order }: Norm): Tensor {
+  if (x.dtype.itemsize === 2) return normByParts(x.float(), { dims, keepdim, order }).to(x.dtype);
+  if (order === 0) return x.ne(0).sum(dims, { keepdim }).to(x.dtype);
+  if (!Number.isFinite(order)) return x.abs()[order > 0 ? 'amax' : 'amin'](dims, { keepdim });
+  if (order === 2) return x.square().sum(dims, { keepdim }).sqrt();
+  return x
+    .abs()
+    .pow(order)
+    .sum(dims, { keepdim })
+    .pow(1 / order);
+}
 
 function normGradient(g: Tensor, x: Tensor, norm: Tensor, params: Norm): Tensor {
   const { order } = params;

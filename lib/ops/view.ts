@@ -12,6 +12,7 @@ import { defineView } from './define-view.js';
 import { addMethod, NO_PARAMS } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
+import { expandRule, movedDims, sameDims, squeezeRule, viewRule, viewSizeRule } from './sharding/views.js';
 
 type None = Record<string, never>;
 
@@ -22,6 +23,7 @@ interface Size {
 const viewOp: Op<Size> = defineView<Size>({
   name: 'view',
   doc: 'Another shape of the same elements.',
+  sharding: viewSizeRule,
   view: (input, { size }) => {
     const strides = sameShape(size, input.shape) ? input.strides : viewStrides(input.shape, input.strides, size);
     if (strides === null) {
@@ -42,6 +44,7 @@ const viewOp: Op<Size> = defineView<Size>({
 const permuteOp: Op<{ dims: readonly number[] }> = defineView<{ dims: readonly number[] }>({
   name: 'permute',
   doc: 'Dims in another order.',
+  sharding: viewRule((_input, { dims }) => movedDims(dims)),
   view: (input, { dims }) => ({
     shape: dims.map((d) => input.shape[d] as number),
     strides: dims.map((d) => input.strides[d] as number),
@@ -60,6 +63,7 @@ const permuteOp: Op<{ dims: readonly number[] }> = defineView<{ dims: readonly n
 const expandOp: Op<Size> = defineView<Size>({
   name: 'expand',
   doc: 'Dims of size 1 stretched without copying.',
+  sharding: expandRule,
   view: (input, { size }) => {
     const lead = size.length - input.shape.length;
     const fits = lead >= 0 && input.shape.every((s, i) => s === size[i + lead] || s === 1);
@@ -96,6 +100,7 @@ interface DimPair {
 const transposeOp: Op<DimPair> = defineView<DimPair>({
   name: 'transpose',
   doc: 'Two dims exchanged.',
+  sharding: viewRule(({ shape }, { dim0, dim1 }) => movedDims(swapped([...shape.keys()], dim0, dim1))),
   view: (input, { dim0, dim1 }) => ({
     shape: swapped(input.shape, dim0, dim1),
     strides: swapped(input.strides, dim0, dim1),
@@ -119,6 +124,7 @@ interface OneDim {
 const unsqueezeOp: Op<OneDim> = defineView<OneDim>({
   name: 'unsqueeze',
   doc: 'A new dim of size 1.',
+  sharding: viewRule(({ shape }, { dim }) => shape.map((_, at) => (at < dim ? at : at + 1))),
   view: (input, { dim }) => {
     const next = dim < input.shape.length ? (input.shape[dim] as number) * (input.strides[dim] as number) : 1;
     return {
@@ -134,6 +140,7 @@ const unsqueezeOp: Op<OneDim> = defineView<OneDim>({
 const squeezeOp: Op<{ dims: readonly number[] }> = defineView<{ dims: readonly number[] }>({
   name: 'squeeze',
   doc: 'Dims of size 1 left out.',
+  sharding: squeezeRule,
   view: (input, { dims }) => {
     const stays = (i: number): boolean => input.shape[i] !== 1 || !dims.includes(i);
     return {
@@ -149,6 +156,7 @@ const squeezeOp: Op<{ dims: readonly number[] }> = defineView<{ dims: readonly n
 const detachOp: Op<None> = defineView<None>({
   name: 'detach',
   doc: 'The same elements, cut off from the autograd graph.',
+  sharding: viewRule((input) => sameDims(input.shape.length)),
   view: (input) => ({ shape: input.shape, strides: input.strides, offset: input.storageOffset }),
   vjp: 'not-differentiable',
   samples: () => [{ inputs: [sampleTensor([3])], params: {} as None }],

@@ -31,6 +31,7 @@ function ternarySamples<P>(params: P, first: Parameters<typeof sampleTensor>[1] 
 const whereOp: Op<None> = definePointwise<None>('where', 3, {
   doc: 'Elements of the second input where the first is not 0, else of the third.',
   expression: 'x != T(0) ? y : z',
+  linear: [[1, 2]],
   classes: 'A',
   condition: true,
   saves: { inputs: [0] },
@@ -190,6 +191,10 @@ const addcmulOp: Op<Value> = definePointwise<Value>('addcmul', 3, {
   autocast: 'widest on cuda',
   doc: 'input + value * tensor1 * tensor2.',
   expression: 'x + p0 * y * z',
+  linear: [
+    [0, 1],
+    [0, 2],
+  ],
   classes: 'A',
   kernelParams: ['value'],
   saves: { inputs: [1, 2] },
@@ -204,6 +209,7 @@ const addcdivOp: Op<Value> = definePointwise<Value>('addcdiv', 3, {
   autocast: 'widest on cuda',
   doc: 'input + value * tensor1 / tensor2.',
   expression: 'x + p0 * y / z',
+  linear: [[0, 1]],
   kernelParams: ['value'],
   saves: { inputs: [1, 2] },
   vjp: (ctx, g) => {
@@ -216,6 +222,7 @@ const addcdivOp: Op<Value> = definePointwise<Value>('addcdiv', 3, {
 const lerpOp: Op<None> = definePointwise<None>('lerp', 3, {
   doc: 'input + weight * (end - input).',
   expression: 'm::lerp(x, y, z)',
+  linear: [[0, 1]],
   saves: { inputs: [0, 1, 2] },
   vjp: (ctx, g) => {
     const weight = ctx.input(2);

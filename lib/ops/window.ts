@@ -13,6 +13,7 @@ import { defineView } from './define-view.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
+import { keptDims, sameDims, sliceRule, viewRule } from './sharding/views.js';
 
 interface Slice {
   dim: number;
@@ -24,6 +25,7 @@ interface Slice {
 const sliceOp: Op<Slice> = defineView<Slice>({
   name: 'slice',
   doc: 'Every step-th element of one dim from start.',
+  sharding: sliceRule,
   view: (input, { dim, start, length, step }) => ({
     shape: input.shape.map((s, i) => (i === dim ? length : s)),
     strides: input.strides.map((s, i) => (i === dim ? s * step : s)),
@@ -54,6 +56,7 @@ interface Select {
 const selectOp: Op<Select> = defineView<Select>({
   name: 'select',
   doc: 'One index of one dim, which falls away.',
+  sharding: viewRule(({ shape }, { dim }) => keptDims(shape.length, [dim])),
   view: (input, { dim, index }) => ({
     shape: input.shape.filter((_, i) => i !== dim),
     strides: input.strides.filter((_, i) => i !== dim),
@@ -76,6 +79,7 @@ interface Diagonal {
 const diagonalOp: Op<Diagonal> = defineView<Diagonal>({
   name: 'diagonal',
   doc: 'Elements with equal indices in two dims, as a last dim.',
+  sharding: viewRule(({ shape }, { dim1, dim2 }) => keptDims(shape.length, [dim1, dim2])),
   view: (input, { offset, dim1, dim2 }) => {
     const [rows, columns] = [input.shape[dim1] as number, input.shape[dim2] as number];
     const size = Math.max(0, offset >= 0 ? Math.min(rows, columns - offset) : Math.min(rows + offset, columns));
@@ -108,6 +112,7 @@ interface Unfold {
 const unfoldOp: Op<Unfold> = defineView<Unfold>({
   name: 'unfold',
   doc: 'Windows of one dim, as a last dim; they may overlap.',
+  sharding: viewRule(({ shape }, { dim }) => sameDims(shape.length, [dim])),
   view: (input, { dim, size, step }) => {
     const count = Math.floor(((input.shape[dim] as number) - size) / step) + 1;
     const stride = input.strides[dim] as number;
@@ -146,6 +151,7 @@ function endOf(size: Shape, stride: Shape, offset: number): number {
 const asStridedOp: Op<Strided> = defineView<Strided>({
   name: 'asStrided',
   doc: 'Any window on the storage.',
+  sharding: viewRule(() => []), // the storage of a piece is another one
   view: (_input, { size, stride, storageOffset }) => ({ shape: size, strides: stride, offset: storageOffset }),
   vjp: (ctx, g) => {
     const { size, stride, storageOffset, from } = ctx.params;

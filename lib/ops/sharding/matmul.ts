@@ -1,0 +1,61 @@
+/** Sharding of matrix products: batches, rows, columns, and the dim that is summed over. */
+import { dispatch } from '../../core/dispatch.js';
+import { bool, type DType } from '../../core/dtype.js';
+import type { Op } from '../../core/op.js';
+import { broadcastShapes } from '../../core/shape.js';
+import type { LocalRun, ShardingRule, Strategy } from '../../core/sharding-rule.js';
+import { type Tensor, wrapNumber } from '../../core/tensor.js';
+import { broadcastPlace, isNumber, linearReductions, way } from './ways.js';
+
+interface Product {
+  beta: number;
+}
+
+/** The rule of `op`, which is asked for when it is defined. Inputs: two factors and an addend, which may be absent. @internal */
+export function matmulRule<P extends Product>(op: () => Op<P>): ShardingRule<P> {
+  const addOnce: LocalRun<P> = ([a, b, c], params, call) => {
+    const first = call.inputs[0]?.offsets.at(-1) === 0;
+    return first ? dispatch(op(), [a, b, c] as Tensor[], params) : dispatch(op(), withoutAddend(a as Tensor, b as Tensor), { ...params, beta: 0 });
+  };
+  // Of its own, so that it does not go together with the one above, which would leave terms of the addend out.
+  const addTerms: LocalRun<P> = (inputs, params) => dispatch(op(), inputs, params);
+
+  return {
+    strategies: ([a, b, c]) => {
+      const [x, y, addend] = [a as Tensor, b as Tensor, c as Tensor];
+      return [...freeWays<P>(x, y, addend), ...contractedWays(x, y, addend, addOnce, addTerms), ...linearWays<P>(x.dtype, addend)];
+    },
+  };
+}
+
+function withoutAddend(a: Tensor, b: Tensor): Tensor[] {
+  return [a, b, wrapNumber(0, a.dtype, a.device)];
+}
+
+/** Along a dim of the result: one of the batch, the rows of `a`, or the columns of `b`. */
+function freeWays<P>(a: Tensor, b: Tensor, c: Tensor): Strategy<P>[] {
+  const batch = broadcastShapes(a.shape.slice(0, -2), b.shape.slice(0, -2), 'matmul');
+  const shape = [...batch, a.shape.at(-2) as number, b.shape.at(-1) as number];
+  const [rows, columns] = [shape.length - 2, shape.length - 1];
+  return shape.map((_, dim) => {
+    const ofA = dim === columns ? null : broadcastPlace(a, dim, shape);
+    const ofB = dim === rows ? null : broadcastPlace(b, dim, shape);
+    return way([ofA, ofB, broadcastPlace(c, dim, shape)], [dim]);
+  });
+}
+
+/** Along the dim that is summed over: each rank has a term of the product, and one of them adds what is to be added. */
+function contractedWays<P>(a: Tensor, b: Tensor, c: Tensor, addOnce: LocalRun<P>, addTerms: LocalRun<P>): Strategy<P>[] {
+  if (a.shape.at(-1) === 0 || a.dtype === bool) return []; // without elements, every piece begins at 0
+  const [ofA, ofB] = [a.shape.length - 1, b.shape.length - 2];
+  if (isNumber(c)) return [way([ofA, ofB, null], ['sum'])];
+  return [way([ofA, ofB, null], ['sum'], addOnce), way([ofA, ofB, 'sum'], ['sum'], addTerms)];
+}
+
+/** In terms of one factor; what is added must then be in terms too. */
+function linearWays<P>(dtype: DType, c: Tensor): Strategy<P>[] {
+  return linearReductions(dtype, dtype).flatMap((r) => {
+    const ofC = isNumber(c) ? null : r;
+    return [way<P>([r, null, ofC], [r]), way<P>([null, r, ofC], [r])];
+  });
+}

@@ -1,0 +1,79 @@
+/**
+ * Driven by the op table: whatever strategy a rule lists, the ranks that follow it hold together what the op gives on whole tensors. On meshes of one
+ * dimension with every number of ranks up to four, and on those of two.
+ */
+import assert from 'node:assert/strict';
+import { dispatch } from '../../lib/core/dispatch.js';
+import { type AnyOp, allOps, type Sample } from '../../lib/core/op.js';
+import type { Strategy } from '../../lib/core/sharding-rule.js';
+import '../../lib/index.js';
+import { type Call, checkWay, contextOf, goTogether, strategiesOf } from './shard-by-hand.js';
+import { moreSamples } from './sharding-samples.js';
+
+/** Ops without calls that could be compared, and where their rules are tested. */
+const elsewhere: Record<string, string> = {
+  toDevice: 'it needs a second device; its rule is that of copy',
+  empty: 'its values are not defined; its rule is that of full',
+  sgdStep: 'sharded-lists.test.ts',
+  adamStep: 'sharded-lists.test.ts',
+  foreachAdd: 'sharded-lists.test.ts',
+  foreachMul: 'sharded-lists.test.ts',
+};
+
+const ops = allOps().filter((op) => !op.name.includes('::'));
+
+function samplesOf(op: AnyOp): Sample<object>[] {
+  return [...op.samples(), ...(moreSamples[op.name]?.() ?? [])];
+}
+
+function callOf(op: AnyOp, { inputs, params }: Sample<object>): Call {
+  return { op, inputs, params, expected: dispatch(op, inputs, params) };
+}
+
+/** Strategies of two mesh dimensions at once. */
+function* pairs({ op, inputs, params }: Call, outerRanks: number, innerRanks: number): Generator<[Strategy<object>, Strategy<object>]> {
+  for (const outer of strategiesOf(op, inputs, params, contextOf(outerRanks))) {
+    for (const inner of strategiesOf(op, inputs, params, contextOf(innerRanks, [{ strategy: outer, ranks: outerRanks }]))) {
+      if (goTogether(outer, inner)) yield [outer, inner];
+    }
+  }
+}
+
+/** Ops without a rule, which run on replicated tensors only, and why. */
+const without: Record<string, string> = {
+  nonzero: 'where a row of its result stands depends on the values of all others',
+};
+
+describe('the sharding rule of every op in the table', () => {
+  it('is there, or there is a reason', () => {
+    assert.deepEqual(
+      ops.filter((op) => op.sharding === null).map((op) => op.name),
+      Object.keys(without),
+    );
+  });
+
+  it('is tested with calls', () => {
+    const untested = ops.filter((op) => op.sharding !== null && samplesOf(op).length === 0).map((op) => op.name);
+    assert.deepEqual(untested.sort(), Object.keys(elsewhere).sort());
+  });
+
+  for (const op of ops) {
+    if (op.sharding === null || samplesOf(op).length === 0) continue;
+
+    it(`lists ways that give the whole result: ${op.name}`, () => {
+      for (const sample of samplesOf(op)) {
+        const call = callOf(op, sample);
+        for (const ranks of [1, 2, 3, 4]) {
+          for (const strategy of strategiesOf(op, call.inputs, call.params, contextOf(ranks))) checkWay(call, [strategy], [ranks]);
+        }
+      }
+    });
+
+    it(`lists ways that go together on two mesh dimensions: ${op.name}`, () => {
+      for (const sample of samplesOf(op)) {
+        const call = callOf(op, sample);
+        for (const way of pairs(call, 2, 2)) checkWay(call, way, [2, 2]);
+      }
+    });
+  }
+});
