@@ -1,7 +1,7 @@
 /** Ranks in a grid whose dimensions have names: what placements speak of. */
 
 import type { Device } from '../core/device.js';
-import { type DeviceName, type DeviceType, deviceByCode } from '../core/device.js';
+import { type DeviceType, deviceByCode } from '../core/device.js';
 import { ArgumentError, DistributedError } from '../core/errors.js';
 import { checkNumber, checkOneOf, optionsOf, shown, unexpected } from '../core/options.js';
 import { namedGroup } from './groups.js';

@@ -182,8 +182,10 @@ export function emptyLike(input: Tensor, options: TensorOptions = {}): Tensor {
 
 /** Memory of any shape, else as `input`. @internal */
 export function newEmpty(input: Tensor, size: Shape, options: TensorOptions): Tensor {
-  const beside = emptyBeside(input, size, options.dtype ?? input.dtype);
-  return beside === null ? empty(size, { dtype: input.dtype, device: input.device, ...options }) : finish(beside, options);
+  if (input.sharding === null) return empty(size, { dtype: input.dtype, device: input.device, ...options });
+  checkSizes(size, 'newEmpty');
+  placed(options, 'newEmpty');
+  return finish(input.sharding.empty(size, options.dtype ?? input.dtype), options);
 }
 
 interface RangeParams {

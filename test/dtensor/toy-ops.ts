@@ -22,7 +22,7 @@ type Toy<T> = Pick<OpDefinition<T>, 'name'> & {
 
 export function toyOp<T>({ name, shape, sharding, decompose, mutates }: Toy<T>): AnyOp {
   const meta = (inputs: readonly Tensor[], params: T) => shape(inputs, params).map((sizes) => ({ shape: sizes, strides: null, dtype: (inputs[0] as Tensor).dtype, device: cpu }));
-  return { id: nextId++, name, meta, view: null, sharding: sharding ?? null, decompose: decompose ?? null, mutates: mutates ?? null } as unknown as AnyOp;
+  return { id: nextId++, name, traits: [], meta, view: null, sharding: sharding ?? null, decompose: decompose ?? null, mutates: mutates ?? null } as unknown as AnyOp;
 }
 
 export function metadata(shape: Shape, dtype: DType = float32): Tensor {
