@@ -58,7 +58,7 @@ export interface Addon {
   readonly kernelNames: string[];
 
   /** Opens cuda-backend.so. Returns null, or the reason why it cannot be used. */
-  openBackend(path: string, cublasltCandidates: string): string | null;
+  openBackend(path: string, cublasltCandidates: string, ncclCandidates: string): string | null;
   /** Tries dlopen of a library by path or soname; returns where it was found and its version, or the reason. */
   probeLibrary(name: string, versionSymbol: string | null): { path: string; version: number } | { reason: string };
   deviceCount(type: 'cpu' | 'cuda'): number;
@@ -119,6 +119,8 @@ export interface Addon {
   joinLocal(region: number, rank: number, size: number, stream: number, timeoutMs: number): number;
   /** A group of processes of this machine, found by `name` (letters, digits, '-', '_', '.') and `token`, a whole number that is the same on all ranks. */
   joinShared(rank: number, size: number, stream: number, timeoutMs: number, joinTimeoutMs: number, token: number, name: string): number;
+  /** The ranks of a group of hosts as a group of devices, one each: by the device's own engine. */
+  joinDevices(hostMember: number, stream: number, timeoutMs: number): number;
   /**
    * Enqueues the call in words[0 .. numWords): member, kind, reduction, dtype, root, count, input handle, its first byte, output handle,
    * its first byte, number of counts, 0; then the counts. `name` and `where` are for errors: what the program called, and where.

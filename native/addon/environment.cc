@@ -72,6 +72,7 @@ void finish(Environment& state, Completion* completion) {
   ErrorText known;
   if (completion->code != Code::Ok) state.synchronize(*stream, &known);
   else stream->verify(completion->sequence);
+  if (completion->code == Code::Ok && stream->backend()->asynchronous) completion->code = state.check_groups(&completion->error).code;
   if (completion->code == Code::Ok) {
     napi_get_null(env, &argument);
   } else {
@@ -242,7 +243,7 @@ void Environment::write(StorageEntry& entry, Stream& stream, bool whole) {
 Status Environment::synchronize(Stream& stream, ErrorText* error) {
   Failure failure;
   const Status status = stream.synchronize(&failure);
-  if (status.ok()) return kOk;
+  if (status.ok()) return stream.backend()->asynchronous && !members.empty() ? check_groups(error) : kOk;
   lose_results(stream, failure);
   *error = failure.text;
   return status;
