@@ -6,9 +6,11 @@ import { checkNumber, unexpected, withDefaults } from '../core/options.js';
 import { nativeCall, prepareDevice, translate, writer } from '../eager/submit.js';
 import { chooseEngines, parseBackend } from './engines/choose.js';
 import { destroyProcessGroup, enterWorld } from './groups.js';
+import type { ProcessGroup } from './process-group.js';
 import { findContext } from './rank-context.js';
 import { missing, type RankPlace, readMaster, readRankEnvironment } from './rank-environment.js';
 import { type Agreement, checkPlace, meetRanks, storeFailure } from './rendezvous.js';
+import { removeStaleSegments } from './shared-memory.js';
 import { FileStore, HashStore, PrefixStore, Store, TCPStore } from './stores/index.js';
 
 const OP = 'initProcessGroup';
@@ -64,12 +66,24 @@ export async function initProcessGroup(backend?: string, options: InitOptions = 
     const { rank, worldSize } = place;
     const localRank = place.localRank ?? agreement.hosts.slice(0, rank).filter((host) => host === agreement.hosts[rank]).length;
     const factory = chooseEngines(OP, backends, agreement, read.timeoutMs);
-    enterWorld({ rank, worldSize, localRank, home: processHome, store, factory, pending: null });
+    const { world } = enterWorld({ rank, worldSize, localRank, home: processHome, store, factory, pending: null });
     processHome.findCudaIndex = cudaIndexOf(read.deviceId, localRank);
     leaveAtExit();
     times++;
+    if (backends.cpu !== undefined && worldSize > 1) await joined(world);
   } finally {
     starting = false;
+  }
+}
+
+/** From here on the ranks know each other's processes: one that dies is missed at once, whatever it was going to call. */
+async function joined(world: ProcessGroup): Promise<void> {
+  removeStaleSegments();
+  try {
+    await world.finished();
+  } catch (error) {
+    destroyProcessGroup();
+    throw error;
   }
 }
 
@@ -136,7 +150,7 @@ async function findWorld(options: ReadOptions, backends: string): Promise<World>
   const { rank, worldSize } = place;
   checkPlace(rank, worldSize);
   if (worldSize === 1 && options.store === null) {
-    return { place: { ...place, localRank: place.localRank ?? 0 }, agreement: { hosts: [''], hostNames: [''], name: '', token: 0 }, store: new HashStore() };
+    return { place: { ...place, localRank: place.localRank ?? 0 }, agreement: { hosts: [''], hostNames: [''], pids: [process.pid], run: '', token: 0 }, store: new HashStore() };
   }
   const { timeoutMs } = options;
   const [where, base, keeper] = openStore(options, place);

@@ -5,6 +5,7 @@ import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { DistributedError } from '../core/errors.js';
 import { RankOutput } from './rank-output.js';
+import { removeSegmentsOf } from './shared-memory.js';
 
 /** What every rank runs. @internal */
 export interface RankProgram {
@@ -94,6 +95,7 @@ export class RankProcesses {
     if (this.stopping) return;
     this.stopping = true;
     this.kill('SIGTERM');
+    this.kill('SIGCONT'); // a process that is stopped would not hear of it
     this.after(this.options.graceMs ?? GRACE_MS, this.killAll);
   }
 
@@ -146,6 +148,7 @@ export class RankProcesses {
     await Promise.all(this.ranks.map((rank) => rank.closed));
     for (const timer of this.timers) clearTimeout(timer);
     for (const { child } of this.ranks) for (const stream of [child.stdout, child.stderr]) stream?.destroy();
+    removeSegmentsOf(this.ranks.flatMap(({ child }) => child.pid ?? []));
     process.removeListener('exit', this.killAll);
     for (const [signal, listener] of this.listeners) process.removeListener(signal, listener);
     if (this.signal !== null && process.listenerCount(this.signal) === 0) process.kill(process.pid, this.signal);

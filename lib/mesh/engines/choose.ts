@@ -3,6 +3,7 @@ import type { Device, DeviceType } from '../../core/device.js';
 import { ArgumentError, DistributedError } from '../../core/errors.js';
 import { shown } from '../../core/options.js';
 import type { Agreement } from '../rendezvous.js';
+import { segmentName } from '../shared-memory.js';
 import type { BackendName, Engine, EngineFactory, GroupPlan } from './engine.js';
 import { LocalRegions, localEngines, sharedEngines } from './host-engine.js';
 
@@ -58,7 +59,7 @@ function requireEngine(op: string, name: BackendName): void {
 
 /** @throws DistributedError where the ranks are on several machines, which no engine of this version reaches */
 export function chooseEngines(op: string, backends: Backends, agreement: Agreement, timeoutMs: number): EngineFactory {
-  const { hosts, hostNames, name, token } = agreement;
+  const { hosts, hostNames, pids, run, token } = agreement;
   // The engines that reach other machines belong here: gloo for CPU tensors, nccl for those on GPUs.
   const far = hosts.findIndex((host) => host !== hosts[0]);
   if (far >= 0 && backends.cpu === 'shm') {
@@ -67,7 +68,7 @@ export function chooseEngines(op: string, backends: Backends, agreement: Agreeme
       { op, ranks: [0, far], hosts: [hostNames[0], hostNames[far]] },
     );
   }
-  const between = sharedEngines(name, token, timeoutMs);
+  const between = sharedEngines((plan) => segmentName(pids[plan.ranks[0] as number] as number, run, plan.name), token, timeoutMs);
   return (plan, device: Device) => {
     if (backends[device.type] === undefined && device.type === 'cpu') {
       throw new DistributedError(
