@@ -50,6 +50,8 @@ export interface RankFailure {
 
 const SETTLE_MS = 500;
 const GRACE_MS = 5_000;
+/** Of Node. */
+const UNSETTLED_AWAIT = 13;
 const forwarded: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 
 interface Rank {
@@ -190,7 +192,8 @@ function childModule(): string {
 /** The error of a run of which a rank has failed. @internal */
 export function describeRankFailure(op: string, failure: RankFailure, cause?: unknown): DistributedError {
   const { rank, pid, exitCode, signal, message, lastLines } = failure;
-  const how = signal !== null ? `was ended by ${signal}` : exitCode !== null ? `ended with exit code ${exitCode}` : 'could not be run';
+  const meaning = exitCode === UNSETTLED_AWAIT ? ' (an await at the top of its program never ended)' : '';
+  const how = signal !== null ? `was ended by ${signal}` : exitCode !== null ? `ended with exit code ${exitCode}${meaning}` : 'could not be run';
   const text = [`${op}: rank ${rank} (process ${pid ?? 'none'}) ${how}${message === null ? '' : `: ${message}`}`];
   if (cause === undefined && lastLines.length > 0) text.push('  what it wrote last to stderr:', ...lastLines.map((line) => `    ${line}`));
   return new DistributedError(text.join('\n'), { op, rank, pid, exitCode, signal, stderr: [...lastLines] }, cause === undefined ? undefined : { cause });
