@@ -53,11 +53,11 @@ export function localEngines(regions: LocalRegions, timeoutMs: number): EngineFa
 }
 
 /** For ranks that are processes of one host. `token` tells runs apart that use one name. @internal */
-export function sharedEngines(world: string, token: number, timeoutMs: number): EngineFactory {
+export function sharedEngines(nameOf: (plan: GroupPlan) => string, token: number, timeoutMs: number): EngineFactory {
   return (plan, device) => {
     requireCpu(plan, device);
     const stream = streamOf(device);
-    const name = `${world}-${plan.name}`;
+    const name = nameOf(plan);
     return new NativeEngine(
       'shm',
       nativeCall(() => writer.addon.joinShared(plan.rank, plan.ranks.length, stream, timeoutMs, timeoutMs, token, name), 'newGroup'),
