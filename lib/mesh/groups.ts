@@ -23,7 +23,7 @@ export interface WorldPlan {
 export function enterWorld(plan: WorldPlan): RankContext {
   const { rank, worldSize, localRank, home, store, factory, pending } = plan;
   const ranks = Array.from({ length: worldSize }, (_, i) => i);
-  const world = new ProcessGroup({ name: 'world', ranks, rank }, factory, pending);
+  const world = new ProcessGroup({ name: 'world', ranks, rank }, home, factory, pending);
   const context: RankContext = { rank, worldSize, localRank, home, store, pending, factory, world, groups: new Set([world]), made: 0 };
   if (pending !== null) home.beforeWaiting = (op) => pending.check(rank, op);
   setContext(context);
@@ -84,7 +84,7 @@ export function newGroup(ranks?: readonly number[]): ProcessGroup {
   const context = contextOf('newGroup');
   const chosen = ranks === undefined ? context.world.ranks : checkRanks(ranks, context.worldSize);
   const name = `group${context.made++}`;
-  const group = new ProcessGroup({ name, ranks: [...chosen], rank: chosen.indexOf(context.rank) }, context.factory, context.pending);
+  const group = new ProcessGroup({ name, ranks: [...chosen], rank: chosen.indexOf(context.rank) }, context.home, context.factory, context.pending);
   if (group.rank >= 0) context.groups.add(group);
   return group;
 }

@@ -4,6 +4,7 @@ import type { CollectiveCall, CollectiveGroup } from '../core/collective.js';
 import type { Device } from '../core/device.js';
 import { deviceByCode } from '../core/device.js';
 import { DistributedError } from '../core/errors.js';
+import type { Home } from '../core/home.js';
 import type { Engine, EngineFactory, GroupPlan } from './engines/engine.js';
 import type { PendingCalls } from './pending-calls.js';
 
@@ -34,6 +35,8 @@ export class ProcessGroup implements CollectiveGroup {
   readonly ranks: readonly number[];
   /** One's own place in it; -1 for a rank that is no member. */
   readonly rank: number;
+  /** @internal whose tensors it takes */
+  readonly home: Home;
   private readonly factory: EngineFactory;
   private readonly pending: PendingCalls | null;
   private readonly engines: (Engine | undefined)[] = [];
@@ -41,10 +44,11 @@ export class ProcessGroup implements CollectiveGroup {
   private ended: string | null = null;
 
   /** @internal use `newGroup` */
-  constructor(plan: GroupPlan, factory: EngineFactory, pending: PendingCalls | null) {
+  constructor(plan: GroupPlan, home: Home, factory: EngineFactory, pending: PendingCalls | null) {
     this.name = plan.name;
     this.ranks = plan.ranks;
     this.rank = plan.rank;
+    this.home = home;
     this.factory = factory;
     this.pending = pending;
   }
@@ -58,9 +62,9 @@ export class ProcessGroup implements CollectiveGroup {
   run(name: string, call: CollectiveCall): void {
     const engine = this.engineOf(name, (call.input ?? call.output)?.device ?? deviceByCode(0));
     const where = callSite();
-    if (watchers.size > 0) for (const watcher of watchers) watcher({ name, group: this, call, where });
+    engine.run(name, call, where); // throws for what cannot be called: then nothing was
     this.enter(name, call);
-    engine.run(name, call, where);
+    if (watchers.size > 0) for (const watcher of watchers) watcher({ name, group: this, call, where });
   }
 
   /** Resolves when all that was called so far on tensors of the device is done. @internal */
