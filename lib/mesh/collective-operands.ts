@@ -45,7 +45,7 @@ export function checkTensor(name: string, what: string, t: Tensor, group: Proces
   if (!(t instanceof Tensor) || t.storage === null) throw unexpected(name, what, 'a tensor', t);
   if (t.device.home === group.home) return;
   throw new DeviceError(
-    `${name}: ${what} is on ${t.device}, and this is ${group.home.label ?? 'the main program'}. Ranks that share a process have memory of their own: give it a tensor that this rank has made.`,
+    `${name}: expected ${what} to be on a device of ${group.home.label ?? 'the main program'}, got ${t.device}. Ranks that share a process have memory of their own: give it what this rank has made.`,
     { op: name, group: group.name, device: String(t.device) },
   );
 }

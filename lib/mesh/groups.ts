@@ -1,7 +1,8 @@
 /** The groups of a program: the world, and those made of some of its ranks. */
-import { ArgumentError, DistributedError } from '../core/errors.js';
+import { ArgumentError } from '../core/errors.js';
 import type { Home } from '../core/home.js';
 import { shown, unexpected } from '../core/options.js';
+import { writer } from '../eager/submit.js';
 import type { EngineFactory } from './engines/engine.js';
 import type { PendingCalls } from './pending-calls.js';
 import { ProcessGroup } from './process-group.js';
@@ -25,7 +26,13 @@ export function enterWorld(plan: WorldPlan): RankContext {
   const ranks = Array.from({ length: worldSize }, (_, i) => i);
   const world = new ProcessGroup({ name: 'world', ranks, rank }, home, factory, pending);
   const context: RankContext = { rank, worldSize, localRank, home, store, pending, factory, world, groups: new Set([world]), made: 0 };
-  if (pending !== null) home.beforeWaiting = (op) => pending.check(rank, op);
+  if (pending !== null) {
+    home.beforeWaiting = (op) => pending.check(rank, op);
+    // It may have new work, if another has heard of the failure before.
+    home.afterFailure = (stream) => {
+      if (writer.addon.streamQuery(stream)) pending.clear(stream);
+    };
+  }
   setContext(context);
   return context;
 }
@@ -46,6 +53,7 @@ export function destroyProcessGroup(group?: ProcessGroup): void {
   for (const each of context.groups) each.leave();
   context.pending?.leave(context.rank);
   context.home.beforeWaiting = null;
+  context.home.afterFailure = null;
   setContext(null);
 }
 
@@ -109,11 +117,6 @@ export function checkGroup(op: string, group: ProcessGroup): ProcessGroup {
 /** The group that a collective is called on. @throws DistributedError without a process group, and for a rank that is no member */
 export function memberOf(op: string, group: ProcessGroup | undefined): ProcessGroup {
   const chosen = group === undefined ? contextOf(op).world : checkGroup(op, group);
-  if (chosen.rank < 0) {
-    throw new DistributedError(`${op}: rank ${contextOf(op).rank} is no member of group "${chosen.name}" (ranks ${chosen.ranks.join(', ')}). Only members call its collectives.`, {
-      op,
-      group: chosen.name,
-    });
-  }
+  chosen.checkOpen(op);
   return chosen;
 }

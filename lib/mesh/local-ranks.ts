@@ -1,6 +1,7 @@
 /** Ranks as asynchronous functions of one process: each has devices with streams of its own, and its own random numbers. */
 import { DistributedError } from '../core/errors.js';
 import { Home } from '../core/home.js';
+import { checkFunction, checkNumber, optionsOf } from '../core/options.js';
 import { writer } from '../eager/submit.js';
 import { LocalRegions, localEngines } from './engines/host-engine.js';
 import { destroyProcessGroup, enterWorld } from './groups.js';
@@ -26,8 +27,19 @@ interface World {
   readonly aborts: ((reason: string) => void)[];
 }
 
+/** As many as the groups of one host take. */
+const MOST_RANKS = 64;
+
+function checkLocal(worldSize: number, fn: unknown, options: LocalOptions): void {
+  checkNumber('runLocalRanks', 'worldSize', worldSize, { from: 1, to: MOST_RANKS, whole: true });
+  checkFunction('runLocalRanks', 'fn', fn);
+  const { timeoutMs } = optionsOf('runLocalRanks', options, 'timeoutMs');
+  checkNumber('runLocalRanks', 'timeoutMs', timeoutMs, { from: 1 });
+}
+
 /** Runs `fn` on every rank; resolves to what they return. @throws DistributedError naming the rank that failed first */
 export async function runLocalRanks<T>(worldSize: number, fn: RankFunction<T>, options: LocalOptions): Promise<T[]> {
+  checkLocal(worldSize, fn, options);
   const world: World = {
     size: worldSize,
     store: new HashStore(options.timeoutMs),

@@ -40,7 +40,6 @@ export class ProcessGroup implements CollectiveGroup {
   private readonly factory: EngineFactory;
   private readonly pending: PendingCalls | null;
   private readonly engines: (Engine | undefined)[] = [];
-  private calls = 0;
   private ended: string | null = null;
 
   /** @internal use `newGroup` */
@@ -63,8 +62,17 @@ export class ProcessGroup implements CollectiveGroup {
     const engine = this.engineOf(name, (call.input ?? call.output)?.device ?? deviceByCode(0));
     const where = callSite();
     engine.run(name, call, where); // throws for what cannot be called: then nothing was
-    this.enter(name, call);
+    this.enter(name, call, engine.lane, where);
     if (watchers.size > 0) for (const watcher of watchers) watcher({ name, group: this, call, where });
+  }
+
+  /** @throws DistributedError if it has ended, or this rank is no member @internal */
+  checkOpen(op: string): void {
+    if (this.rank < 0) {
+      const message = `${op}: ${this.home.label ?? 'this rank'} is no member of group "${this.name}" (ranks ${this.ranks.join(', ')}). Only members call its collectives.`;
+      throw new DistributedError(message, { op, group: this.name });
+    }
+    if (this.ended !== null) throw new DistributedError(`${op}: group "${this.name}" has ended: ${this.ended}`, { op, group: this.name });
   }
 
   /** Resolves when all that was called so far on tensors of the device is done. @internal */
@@ -84,29 +92,28 @@ export class ProcessGroup implements CollectiveGroup {
     // Who has never called anything here has still to be seen to leave.
     if (this.pending !== null && this.rank >= 0) this.engines[0] ??= this.factory(this, deviceByCode(0));
     for (const engine of this.engines) engine?.leave();
+    if (this.rank >= 0) this.pending?.leave(this.ranks[this.rank] as number, this.name);
   }
 
   toString(): string {
     return `ProcessGroup(${this.name}, ranks [${this.ranks.join(', ')}])`;
   }
 
-  private enter(name: string, call: CollectiveCall): void {
+  private enter(name: string, call: CollectiveCall, lane: number, where: string): void {
     if (this.pending === null) return;
-    const { ranks, rank } = this;
-    const own = ranks[rank] as number;
-    if (call.kind !== 'send' && call.kind !== 'recv') {
-      this.pending.enter(own, this.name, this.calls++, ranks, name);
-      return;
-    }
-    const peer = ranks[call.root as number] as number;
-    this.pending.enterMessage(call.kind === 'send' ? own : peer, call.kind === 'send' ? peer : own, own, this.name, name);
+    const { ranks, name: group } = this;
+    const rank = ranks[this.rank] as number;
+    const entry = { rank, lane, group, members: ranks, name, where };
+    const peer = ranks[call.root ?? 0] as number;
+    if (call.kind === 'send') this.pending.enterMessage(entry, rank, peer);
+    else if (call.kind === 'recv') this.pending.enterMessage(entry, peer, rank);
+    else this.pending.enter(entry);
   }
 
   private engineOf(op: string, device: Device): Engine {
     const found = this.engines[device.code];
     if (found !== undefined && this.ended === null) return found;
-    if (this.rank < 0) throw new DistributedError(`${op}: this rank is no member of group "${this.name}" (ranks ${this.ranks.join(', ')})`, { op, group: this.name });
-    if (this.ended !== null) throw new DistributedError(`${op}: group "${this.name}" has ended: ${this.ended}`, { op, group: this.name });
+    this.checkOpen(op);
     const made = this.factory(this, device);
     this.engines[device.code] = made;
     return made;
