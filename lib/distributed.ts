@@ -26,6 +26,15 @@ export {
 export type { BackendName } from './mesh/engines/engine.js';
 export { destroyProcessGroup, getRank, getWorldSize, isInitialized, newGroup, worldGroup } from './mesh/groups.js';
 export { irecv, isend, recv, send } from './mesh/messages.js';
+export {
+  allGatherObject,
+  broadcastObjectList,
+  type GatherObjectOptions,
+  gatherObject,
+  type ObjectOptions,
+  type ScatterObjectOptions,
+  scatterObjectList,
+} from './mesh/objects.js';
 export type { ProcessGroup } from './mesh/process-group.js';
 export { FileStore, HashStore, PrefixStore, Store, type StoreValue, TCPStore, type TCPStoreOptions } from './mesh/stores/index.js';
 export type { Work } from './mesh/work.js';
