@@ -38,6 +38,15 @@ export { type InitOptions, initProcessGroup, isAvailable } from './mesh/init.js'
 export { type LaunchOptions, launch } from './mesh/launch.js';
 export type { RankFunction } from './mesh/local-ranks.js';
 export { irecv, isend, recv, send } from './mesh/messages.js';
+export {
+  allGatherObject,
+  broadcastObjectList,
+  type GatherObjectOptions,
+  gatherObject,
+  type ObjectOptions,
+  type ScatterObjectOptions,
+  scatterObjectList,
+} from './mesh/objects.js';
 export type { ProcessGroup } from './mesh/process-group.js';
 export { FileStore, HashStore, PrefixStore, Store, type StoreValue, TCPStore, type TCPStoreOptions } from './mesh/stores/index.js';
 export type { Work } from './mesh/work.js';

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { release } from 'node:os';
 import type { Addon, NativeDeviceInfo } from '../native/addon.js';
-import { backendLibraries, findLibrary, formatVersion, libraryCandidates, libraryNamed, optionalLibraries } from '../native/libraries.js';
+import { backendLibraries, findLibrary, formatVersion, optionalLibraries } from '../native/libraries.js';
 import { cudaBackendCandidates, loadAddon } from '../native/load.js';
 
 interface LibraryReport {

@@ -17,9 +17,16 @@ export class Home {
   findCudaIndex: (() => number) | null = null;
   /** Called before JavaScript waits for a value: throws where the value needs ranks that JavaScript has not run yet. */
   beforeWaiting: ((op: string) => void) | null = null;
+  /** Called when a failure of a stream was heard of: what it had been given by then is over. */
+  afterFailure: ((stream: number) => void) | null = null;
 
   constructor(label: string | null) {
     this.label = label;
+  }
+
+  /** Whether it is one of several ranks in a process, and has not come to its end. */
+  get isRunning(): boolean {
+    return this.beforeWaiting !== null;
   }
 }
 

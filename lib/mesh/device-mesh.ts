@@ -1,7 +1,7 @@
 /** Ranks in a grid whose dimensions have names: what placements speak of. */
 
 import type { Device } from '../core/device.js';
-import { type DeviceType, deviceByCode } from '../core/device.js';
+import { type DeviceType, device as deviceOf } from '../core/device.js';
 import { ArgumentError, DistributedError } from '../core/errors.js';
 import { checkNumber, checkOneOf, optionsOf, shown, unexpected } from '../core/options.js';
 import { namedGroup } from './groups.js';
@@ -188,7 +188,7 @@ export class DeviceMesh {
 
   /** The device of this rank's tensors on it. @internal */
   get device(): Device {
-    return this.deviceType === 'cpu' ? deviceByCode(0) : deviceByCode(1 + this.context.deviceIndex);
+    return deviceOf(this.deviceType);
   }
 
   /** Such as `DeviceMesh(cpu, dp: 2, tp: 4)`. */

@@ -3,8 +3,9 @@ import { type Device, device, deviceByCode } from '../core/device.js';
 import { ArgumentError, DeviceError, DistributedError } from '../core/errors.js';
 import { currentHome, processHome } from '../core/home.js';
 import { checkNumber, unexpected, withDefaults } from '../core/options.js';
-import { nativeCall, prepareDevice, translate, writer } from '../eager/submit.js';
+import { nativeCall, translate, writer } from '../eager/submit.js';
 import { chooseEngines, parseBackend } from './engines/choose.js';
+import { ownGpu } from './engines/device-engine.js';
 import { destroyProcessGroup, enterWorld } from './groups.js';
 import type { ProcessGroup } from './process-group.js';
 import { findContext } from './rank-context.js';
@@ -67,7 +68,7 @@ export async function initProcessGroup(backend?: string, options: InitOptions = 
     const localRank = place.localRank ?? agreement.hosts.slice(0, rank).filter((host) => host === agreement.hosts[rank]).length;
     const factory = chooseEngines(OP, backends, agreement, read.timeoutMs);
     const { world } = enterWorld({ rank, worldSize, localRank, home: processHome, store, factory, pending: null });
-    processHome.findCudaIndex = cudaIndexOf(read.deviceId, localRank);
+    processHome.findCudaIndex = () => read.deviceId ?? ownGpu(localRank);
     leaveAtExit();
     times++;
     if (backends.cpu !== undefined && worldSize > 1) await joined(world);
@@ -192,18 +193,6 @@ function opened(address: string, open: () => Store): Store {
 }
 
 /** Where each rank sees one GPU only, that is its own. */
-function cudaIndexOf(given: number | null, localRank: number): () => number {
-  if (given !== null) return () => given;
-  return () => {
-    try {
-      prepareDevice(deviceByCode(1));
-    } catch {
-      return 0;
-    }
-    return writer.addon.deviceCount('cuda') === 1 ? 0 : localRank;
-  };
-}
-
 let registered = false;
 
 /** What was called is still done for the others if the process ends well; if not, they are told why. */

@@ -58,7 +58,7 @@ export async function launch<T>(worldSize: number, fnOrFile: RankFunction<T> | s
   if (findContext() !== null)
     throw new DistributedError(`${OP}: this is rank ${findContext()?.rank} already, and ranks launch no ranks. Make a group with newGroup().`, { op: OP });
   if (typeof fnOrFile !== 'function') return counted((call) => runFile(call, worldSize, fnOrFile, settings));
-  if (settings.mode === 'local') return runLocalRanks(worldSize, fnOrFile, settings);
+  if (settings.mode === 'local') return runLocalRanks(worldSize, fnOrFile, { timeoutMs: settings.timeoutMs });
   return counted((call) => launchFunction(String(call), worldSize, fnOrFile, settings, mainProgram()));
 }
 

@@ -1,7 +1,9 @@
 /** Ranks as asynchronous functions of one process: each has devices with streams of its own, and its own random numbers. */
 import { DistributedError } from '../core/errors.js';
 import { Home } from '../core/home.js';
+import { checkFunction, checkNumber, optionsOf } from '../core/options.js';
 import { writer } from '../eager/submit.js';
+import { ownGpu, withDevices } from './engines/device-engine.js';
 import { LocalRegions, localEngines } from './engines/host-engine.js';
 import { destroyProcessGroup, enterWorld } from './groups.js';
 import { PendingCalls } from './pending-calls.js';
@@ -26,8 +28,19 @@ interface World {
   readonly aborts: ((reason: string) => void)[];
 }
 
+/** As many as the groups of one host take. */
+const MOST_RANKS = 64;
+
+function checkLocal(worldSize: number, fn: unknown, options: LocalOptions): void {
+  checkNumber('runLocalRanks', 'worldSize', worldSize, { from: 1, to: MOST_RANKS, whole: true });
+  checkFunction('runLocalRanks', 'fn', fn);
+  const { timeoutMs } = optionsOf('runLocalRanks', options, 'timeoutMs');
+  checkNumber('runLocalRanks', 'timeoutMs', timeoutMs, { from: 1 });
+}
+
 /** Runs `fn` on every rank; resolves to what they return. @throws DistributedError naming the rank that failed first */
 export async function runLocalRanks<T>(worldSize: number, fn: RankFunction<T>, options: LocalOptions): Promise<T[]> {
+  checkLocal(worldSize, fn, options);
   const world: World = {
     size: worldSize,
     store: new HashStore(options.timeoutMs),
@@ -54,7 +67,16 @@ export async function runLocalRanks<T>(worldSize: number, fn: RankFunction<T>, o
 
 async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, { timeoutMs }: LocalOptions): Promise<T> {
   const { size, store, pending, regions } = world;
-  const context = enterWorld({ rank, worldSize: size, localRank: rank, home: world.homes[rank] as Home, store, factory: localEngines(regions, timeoutMs), pending });
+  const context = enterWorld({
+    rank,
+    worldSize: size,
+    localRank: rank,
+    home: world.homes[rank] as Home,
+    store,
+    factory: withDevices(localEngines(regions, timeoutMs), { backend: null, ranksHere: size, timeoutMs }),
+    pending,
+  });
+  context.home.findCudaIndex = () => ownGpu(rank);
   world.aborts.push((reason) => {
     for (const group of context.groups) group.abort(reason);
   });

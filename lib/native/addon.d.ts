@@ -95,7 +95,8 @@ export interface Addon {
   copyBytes(destination: number, destinationOffset: number, source: number, sourceOffset: number, bytes: number, stream: number): void;
 
   defaultStream(device: number): number;
-  streamCreate(device: number, priority: number): number;
+  /** An `unbounded` one (1, else 0) takes any number of commands without waiting until some are done. */
+  streamCreate(device: number, priority: number, unbounded: number): number;
   /** Does not wait: the thread of the stream ends when it has nothing left to do, and the id may be given out again. */
   streamDestroy(stream: number): void;
   /** Blocks; throws the first error that happened on the stream since the last synchronisation. */

@@ -90,8 +90,8 @@ describe('initProcessGroup', () => {
     for (const options of bad) await assert.rejects(initProcessGroup(undefined, options), ArgumentError, JSON.stringify(options));
     await assert.rejects(initProcessGroup(undefined, { rank: 0, worldSize: 2 }), /the environment has no MASTER_ADDR and no MASTER_PORT/);
     await assert.rejects(initProcessGroup('mpi'), /expected backend to be 'shm', 'nccl'/);
-    await assert.rejects(initProcessGroup('cuda:shm'), /'shm' moves cpu tensors, not cuda/);
-    await assert.rejects(initProcessGroup('cpu:shm,cuda:nccl'), /no 'nccl' engine yet/);
+    await assert.rejects(initProcessGroup('cpu:nccl'), /'nccl' moves cuda tensors, not cpu/);
+    await assert.rejects(initProcessGroup('cpu:gloo'), /no 'gloo' engine yet/);
   });
 
   it('names the ranks that did not come', async () => {

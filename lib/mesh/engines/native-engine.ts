@@ -1,5 +1,6 @@
 /** Engines in native code: a collective is a few words for the addon, which gives it to the stream of the group. */
 import { type CollectiveCall, collectiveKinds } from '../../core/collective.js';
+import { currentHome } from '../../core/home.js';
 import { reduceOpNames } from '../../core/placement.js';
 import type { Storage } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
@@ -17,14 +18,14 @@ function words(): Float64Array {
 /** @internal */
 export class NativeEngine implements Engine {
   readonly name: BackendName;
-  private readonly member: number;
-  private readonly stream: number;
+  readonly member: number;
+  readonly lane: number;
   private left = false;
 
   constructor(name: BackendName, member: number, stream: number) {
     this.name = name;
     this.member = member;
-    this.stream = stream;
+    this.lane = stream;
   }
 
   run(name: string, call: CollectiveCall, where: string): void {
@@ -52,8 +53,14 @@ export class NativeEngine implements Engine {
   }
 
   finished(): Promise<void> {
+    const home = currentHome();
     return new Promise((resolve, reject) => {
-      nativeCall(() => writer.addon.whenDone(this.stream, (error) => (error === null ? resolve() : reject(translate(error, 'wait', [])))), 'wait');
+      const done = (error: Error | null): void => {
+        if (error !== null) home.afterFailure?.(this.lane);
+        if (error === null) resolve();
+        else reject(translate(error, 'wait', []));
+      };
+      nativeCall(() => writer.addon.whenDone(this.lane, done), 'wait');
     });
   }
 

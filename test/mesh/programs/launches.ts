@@ -12,7 +12,7 @@ async function sumOf(rank: number): Promise<{ rank: number; sum: unknown; known:
 const scenario = process.argv[2];
 if (scenario === 'twice') {
   const first = await launch(2, sumOf, { mode: 'process' });
-  const second = await launch(2, async (rank) => ((first[rank]?.sum as Float32Array)[0] as number) + rank, { mode: 'process' });
+  const second = await launch(2, async (rank) => ((first[rank] as { sum: Float32Array }).sum[0] as number) + rank, { mode: 'process' });
   process.stdout.write(JSON.stringify({ first: first.map(({ rank, sum, known }) => [rank, [...(sum as Float32Array)], String(known.get('rank'))]), second }));
 } else {
   const fails = async (rank: number): Promise<unknown> => {
