@@ -75,6 +75,7 @@ export class RankProcesses {
   private readonly timers = new Set<NodeJS.Timeout>();
   private signal: NodeJS.Signals | null = null;
   private stopping = false;
+  private over = false;
   private readonly listeners = new Map<NodeJS.Signals, () => void>();
   private readonly killAll = (): void => this.kill('SIGKILL');
 
@@ -94,7 +95,7 @@ export class RankProcesses {
 
   /** Ends all ranks: what they do is of no use any more. */
   stop(): void {
-    if (this.stopping) return;
+    if (this.stopping || this.over) return;
     this.stopping = true;
     this.kill('SIGTERM');
     this.kill('SIGCONT'); // a process that is stopped would not hear of it
@@ -148,6 +149,7 @@ export class RankProcesses {
 
   private async end(): Promise<RankFailure | null> {
     await Promise.all(this.ranks.map((rank) => rank.closed));
+    this.over = true;
     for (const timer of this.timers) clearTimeout(timer);
     for (const { child } of this.ranks) for (const stream of [child.stdout, child.stderr]) stream?.destroy();
     removeSegmentsOf(this.ranks.flatMap(({ child }) => child.pid ?? []));
