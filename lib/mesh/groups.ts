@@ -46,6 +46,7 @@ export function destroyProcessGroup(group?: ProcessGroup): void {
   for (const each of context.groups) each.leave();
   context.pending?.leave(context.rank);
   context.home.beforeWaiting = null;
+  context.home.findCudaIndex = null;
   setContext(null);
 }
 
