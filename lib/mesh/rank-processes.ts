@@ -48,7 +48,9 @@ export interface RankFailure {
   readonly at: number;
 }
 
-const SETTLE_MS = 500;
+const SETTLE_MS = 1_500;
+/** For what a rank has printed to arrive, where a process that it left behind keeps its output open. */
+const OUTPUT_MS = 500;
 const GRACE_MS = 5_000;
 /** Of Node. */
 const UNSETTLED_AWAIT = 13;
@@ -117,8 +119,7 @@ export class RankProcesses {
       child.once('exit', () => resolve());
       child.once('error', () => resolve());
     });
-    // What a rank leaves behind may hold its output open: that is not waited for.
-    const closed = exited.then(() => Promise.race([Promise.all([errors.ended, output?.ended]), this.pause(SETTLE_MS)])).then(() => {});
+    const closed = exited.then(() => Promise.race([Promise.all([errors.ended, output?.ended]), this.pause(OUTPUT_MS)])).then(() => {});
     const made: Rank = { number: rank, child, errors, closed, threw: null, running: true };
     child.on('message', (message) => this.receive(made, message));
     child.once('exit', (code, signal) => this.exited(made, code, signal));
