@@ -54,6 +54,7 @@ export function destroyProcessGroup(group?: ProcessGroup): void {
   context.pending?.leave(context.rank);
   context.home.beforeWaiting = null;
   context.home.afterFailure = null;
+  context.home.findCudaIndex = null;
   setContext(null);
 }
 

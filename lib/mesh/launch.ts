@@ -57,7 +57,7 @@ export async function launch<T>(worldSize: number, fnOrFile: RankFunction<T> | s
   const settings = readOptions(worldSize, fnOrFile, options);
   if (findContext() !== null)
     throw new DistributedError(`${OP}: this is rank ${findContext()?.rank} already, and ranks launch no ranks. Make a group with newGroup().`, { op: OP });
-  if (typeof fnOrFile !== 'function') return counted((call) => runFile(call, worldSize, fnOrFile, settings));
+  if (typeof fnOrFile !== 'function') return counted(() => runFile(worldSize, fnOrFile, settings));
   if (settings.mode === 'local') return runLocalRanks(worldSize, fnOrFile, { timeoutMs: settings.timeoutMs });
   return counted((call) => launchFunction(String(call), worldSize, fnOrFile, settings, mainProgram()));
 }
@@ -88,6 +88,9 @@ const outcomes: (Outcome | undefined)[] = [];
 async function counted<T>(run: (call: number) => Promise<T>): Promise<T> {
   const call = outcomes.push(undefined) - 1;
   const own = launchedCall();
+  if (own !== null && !/^\d+$/.test(own)) {
+    throw new DistributedError(`${OP}: this process runs one test of withRanks, so calls of launch that make processes belong into tests of their own`, { op: OP });
+  }
   if (own !== null && own !== String(call)) return (await earlierOutcome(call)) as T;
   try {
     const value = await run(call);
@@ -99,7 +102,7 @@ async function counted<T>(run: (call: number) => Promise<T>): Promise<T> {
   }
 }
 
-async function runFile(_call: number, worldSize: number, file: string | URL, settings: Settings): Promise<void> {
+async function runFile(worldSize: number, file: string | URL, settings: Settings): Promise<void> {
   const program = { nodeArgs: nodeArguments(), file: file instanceof URL ? fileURLToPath(file) : path.resolve(file), args: settings.args };
   const outcome = await runNode(planOf(worldSize, program, settings));
   if (outcome !== null && 'failure' in outcome) throw describeRankFailure(OP, outcome.failure);

@@ -48,7 +48,9 @@ export interface RankFailure {
   readonly at: number;
 }
 
-const SETTLE_MS = 500;
+const SETTLE_MS = 1_500;
+/** For what a rank has printed to arrive, where a process that it left behind keeps its output open. */
+const OUTPUT_MS = 500;
 const GRACE_MS = 5_000;
 /** Of Node. */
 const UNSETTLED_AWAIT = 13;
@@ -75,6 +77,7 @@ export class RankProcesses {
   private readonly timers = new Set<NodeJS.Timeout>();
   private signal: NodeJS.Signals | null = null;
   private stopping = false;
+  private over = false;
   private readonly listeners = new Map<NodeJS.Signals, () => void>();
   private readonly killAll = (): void => this.kill('SIGKILL');
 
@@ -94,7 +97,7 @@ export class RankProcesses {
 
   /** Ends all ranks: what they do is of no use any more. */
   stop(): void {
-    if (this.stopping) return;
+    if (this.stopping || this.over) return;
     this.stopping = true;
     this.kill('SIGTERM');
     this.kill('SIGCONT'); // a process that is stopped would not hear of it
@@ -116,8 +119,7 @@ export class RankProcesses {
       child.once('exit', () => resolve());
       child.once('error', () => resolve());
     });
-    // What a rank leaves behind may hold its output open: that is not waited for.
-    const closed = exited.then(() => Promise.race([Promise.all([errors.ended, output?.ended]), this.pause(SETTLE_MS)])).then(() => {});
+    const closed = exited.then(() => Promise.race([Promise.all([errors.ended, output?.ended]), this.pause(OUTPUT_MS)])).then(() => {});
     const made: Rank = { number: rank, child, errors, closed, threw: null, running: true };
     child.on('message', (message) => this.receive(made, message));
     child.once('exit', (code, signal) => this.exited(made, code, signal));
@@ -148,6 +150,7 @@ export class RankProcesses {
 
   private async end(): Promise<RankFailure | null> {
     await Promise.all(this.ranks.map((rank) => rank.closed));
+    this.over = true;
     for (const timer of this.timers) clearTimeout(timer);
     for (const { child } of this.ranks) for (const stream of [child.stdout, child.stderr]) stream?.destroy();
     removeSegmentsOf(this.ranks.flatMap(({ child }) => child.pid ?? []));

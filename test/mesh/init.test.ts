@@ -12,7 +12,7 @@ import {
   TCPStore,
   TimeoutError,
 } from '../../lib/distributed.js';
-import { ArgumentError, full } from '../../lib/index.js';
+import { ArgumentError, device, full } from '../../lib/index.js';
 import { chooseEngines, parseBackend } from '../../lib/mesh/engines/choose.js';
 import { firstHost, readRankEnvironment } from '../../lib/mesh/rank-environment.js';
 import { meetRanks } from '../../lib/mesh/rendezvous.js';
@@ -70,6 +70,15 @@ describe('initProcessGroup', () => {
     await assert.rejects(initProcessGroup(), /this process is rank 0 already/);
     destroyProcessGroup();
     await Promise.all([initProcessGroup('cpu:shm'), assert.rejects(initProcessGroup(), /already/)]);
+  });
+
+  it('says which GPU `cuda` means for this rank, by deviceId', async () => {
+    await initProcessGroup(undefined, { deviceId: 'cuda:3' });
+    assert.equal(device('cuda').index, 3);
+    assert.equal(device('cuda:1').index, 1);
+    destroyProcessGroup();
+    assert.equal(device('cuda').index, 0);
+    await assert.rejects(initProcessGroup(undefined, { deviceId: 'cpu' }), /expected deviceId to be a GPU/);
   });
 
   it('refuses ranks, worlds and options that are none', async () => {

@@ -68,13 +68,13 @@ describe('ranks that are processes', function () {
     const error = await errorOf(run);
     assert.match(
       error.message,
-      /^launch: rank 1 \(process \d+\) ended with exit code 1: no data for this rank\n {2}what it wrote last to stderr:\n[\s\S]*TypeError: no data for this rank/,
+      /^launch: rank 1 \(process \d+\) ended with exit code 1: no data for this rank\n {2}what it wrote last to stderr:\n(.*\n)*.*TypeError: no data for this rank/,
     );
     assert.match(seen<string>(0), /rank 1 aborted the group: no data for this rank/);
   });
 
   it('hear of a rank that makes no progress, and are not kept from ending by it', async () => {
-    const { run, seen } = scenario('stalls', 2, { timeoutMs: 700 });
+    const { run, seen } = scenario('stalls', 2, { timeoutMs: 2_500 });
     const error = await errorOf(run);
     assert.match(seen<string>(0), /allReduce.*rank 1 has not come.*timeout after \d+ ms/s);
     assert.match(error.message, /^launch: rank 0 \(process \d+\) ended with exit code 1: .*rank 1 has not come/);
