@@ -325,5 +325,6 @@ function rootList(name: string, what: string, list: readonly Tensor[] | undefine
 export async function barrier(options: CollectiveOptions = {}): Promise<void> {
   const group = memberOf('barrier', optionsOf('barrier', options, 'group').group);
   group.run('barrier', { kind: 'barrier', input: null, output: null });
-  await group.finished();
+  const { turns } = group.home;
+  await (turns === null ? group.finished() : turns.wait('barrier', group.finished()));
 }

@@ -61,6 +61,7 @@ export class ProcessGroup implements CollectiveGroup {
   run(name: string, call: CollectiveCall): void {
     const engine = this.engineOf(name, (call.input ?? call.output)?.device ?? deviceByCode(0));
     const where = callSite();
+    this.home.turns?.call(name);
     engine.run(name, call, where); // throws for what cannot be called: then nothing was
     this.enter(name, call, engine.lane, where);
     if (watchers.size > 0) for (const watcher of watchers) watcher({ name, group: this, call, where });
