@@ -90,9 +90,10 @@ export function worldGroup(): ProcessGroup {
  */
 export function newGroup(ranks?: readonly number[]): ProcessGroup {
   const context = contextOf('newGroup');
-  const chosen = ranks === undefined ? context.world.ranks : checkRanks(ranks, context.worldSize);
+  const chosen = ranks === undefined ? context.world.ranks : [...checkRanks(ranks, context.worldSize)];
   const name = `group${context.made++}`;
-  const group = new ProcessGroup({ name, ranks: [...chosen], rank: chosen.indexOf(context.rank) }, context.home, context.factory, context.pending);
+  const rank = ranks === undefined ? context.world.rank : chosen.indexOf(context.rank);
+  const group = new ProcessGroup({ name, ranks: chosen, rank }, context.home, context.factory, context.pending);
   if (group.rank >= 0) context.groups.add(group);
   return group;
 }

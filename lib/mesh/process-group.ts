@@ -57,6 +57,11 @@ export class ProcessGroup implements CollectiveGroup {
     return this.ranks.length;
   }
 
+  /** Which part of a collective is its own: its rank, but for a rank of a fake world that is beyond its size. @internal */
+  get place(): number {
+    return this.rank % this.ranks.length;
+  }
+
   /** @internal */
   run(name: string, call: CollectiveCall): void {
     const engine = this.engineOf(name, (call.input ?? call.output)?.device ?? deviceByCode(0));
