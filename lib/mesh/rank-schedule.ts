@@ -141,9 +141,9 @@ export class RankSchedule {
 
   /** Calls of groups that have failed never become ready by what ranks call: they fail by themselves, a moment later. */
   private async drawFailed(): Promise<Wait | null> {
-    const values = this.waits.flat().flatMap(({ value }) => (value === null ? [] : [value]));
-    await Promise.race([Promise.allSettled(values.length > 0 ? [Promise.race(values)] : [sleep(FAILURE_MS)]), sleep(FAILURE_MS)]);
-    if (values.length > 0) await sleep(1); // what failed with it
+    const settled = this.waits.flat().flatMap(({ value }) => (value === null ? [] : [value.catch(() => {})]));
+    await Promise.race([...settled, sleep(FAILURE_MS)]);
+    await sleep(1); // what failed with it
     return this.draw((wait) => wait.value !== null && wait.isSettled);
   }
 
