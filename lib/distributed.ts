@@ -48,5 +48,6 @@ export {
   scatterObjectList,
 } from './mesh/objects.js';
 export type { ProcessGroup } from './mesh/process-group.js';
+export type { RankFault } from './mesh/rank-faults.js';
 export { FileStore, HashStore, PrefixStore, Store, type StoreValue, TCPStore, type TCPStoreOptions } from './mesh/stores/index.js';
 export type { Work } from './mesh/work.js';

@@ -1,6 +1,7 @@
 /** Storages and their bytes: allocation outside of commands, freeing, resizing, and moving values in and out. */
 import { type Device, deviceByCode } from '../core/device.js';
 import { DeviceError } from '../core/errors.js';
+import { currentHome } from '../core/home.js';
 import { currentScope } from '../core/scope.js';
 import { type MemoryInterface, Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
@@ -115,6 +116,12 @@ export function readBytesSync(t: Tensor, destination: ArrayBufferView): void {
 export function readBytes(t: Tensor, destination: ArrayBufferView): Promise<void> {
   const storage = t.liveStorage('read');
   storage.hold(); // the memory stays until the bytes are out, whatever scopes end meanwhile
+  const { turns } = currentHome();
+  const read = readWhenDone(t, storage, destination);
+  return turns === null ? read : turns.wait('read', read);
+}
+
+function readWhenDone(t: Tensor, storage: Storage, destination: ArrayBufferView): Promise<void> {
   const stream = streamOf(t.device);
   return new Promise<void>((resolve, reject) => {
     const release = (): void => {

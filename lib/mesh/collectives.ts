@@ -108,7 +108,7 @@ export function allGather(tensors: readonly Tensor[], tensor: Tensor, options: O
   const group = memberOf('allGather', given);
   checkList('allGather', 'tensors', tensors, group);
   const input = dense('allGather', 'the tensor', tensor, group);
-  checkNumel('allGather', "this rank's tensor", input, (tensors[group.rank] as Tensor).numel(), 'as its place in the list');
+  checkNumel('allGather', "this rank's tensor", input, (tensors[group.place] as Tensor).numel(), 'as its place in the list');
   for (const t of tensors) {
     checkSame('allGather', 'tensors', t, tensor);
     checkWritable('allGather', 'tensors', t);
@@ -133,7 +133,7 @@ export function allGatherIntoTensor(output: Tensor, input: Tensor, options: Opti
   const [memory, after] = denseOutput(name, 'the output', output, group);
   checkSame(name, 'an output', output, input);
   checkNumel(name, 'an output', output, from.numel() * group.size, `${group.size} times the input`);
-  const own = from.storage === memory.storage && from.storageOffset === memory.storageOffset + group.rank * from.numel(); // its place already
+  const own = from.storage === memory.storage && from.storageOffset === memory.storageOffset + group.place * from.numel(); // its place already
   return perform(
     name,
     group,
@@ -156,7 +156,7 @@ export function reduceScatter(output: Tensor, inputs: readonly Tensor[], options
   const group = memberOf('reduceScatter', given);
   checkList('reduceScatter', 'inputs', inputs, group);
   const [memory, after] = denseOutput('reduceScatter', 'the output', output, group);
-  checkNumel('reduceScatter', 'an output', output, (inputs[group.rank] as Tensor).numel(), 'as the input for this rank');
+  checkNumel('reduceScatter', 'an output', output, (inputs[group.place] as Tensor).numel(), 'as the input for this rank');
   const input = joined('reduceScatter', 'inputs', inputs, group);
   checkSame('reduceScatter', 'an output', output, input);
   return perform('reduceScatter', group, { kind: 'reduceScatter', input, output: memory, reduceOp: op, counts: sizes(inputs) }, options, [output], after);
@@ -313,7 +313,7 @@ export function scatter(tensor: Tensor, options: ScatterOptions & { asyncOp?: bo
 }
 
 function rootList(name: string, what: string, list: readonly Tensor[] | undefined, root: number, group: ProcessGroup): readonly Tensor[] | null {
-  if (group.rank === root) {
+  if (group.place === root) {
     checkList(name, what, list as readonly Tensor[], group);
     return list as readonly Tensor[];
   }
@@ -325,5 +325,6 @@ function rootList(name: string, what: string, list: readonly Tensor[] | undefine
 export async function barrier(options: CollectiveOptions = {}): Promise<void> {
   const group = memberOf('barrier', optionsOf('barrier', options, 'group').group);
   group.run('barrier', { kind: 'barrier', input: null, output: null });
-  await group.finished();
+  const { turns } = group.home;
+  await (turns === null ? group.finished() : turns.wait('barrier', group.finished()));
 }

@@ -91,13 +91,14 @@ export function worldGroup(): ProcessGroup {
  */
 export function newGroup(ranks?: readonly number[]): ProcessGroup {
   const context = contextOf('newGroup');
-  const chosen = ranks === undefined ? context.world.ranks : checkRanks(ranks, context.worldSize);
-  return namedGroup(context, `group${context.made++}`, [...chosen]);
+  const name = `group${context.made++}`;
+  if (ranks === undefined) return namedGroup(context, name, context.world.ranks, context.world.rank);
+  return namedGroup(context, name, [...checkRanks(ranks, context.worldSize)]);
 }
 
 /** A group by a name that its members agree on and no other group has. @internal */
-export function namedGroup(context: RankContext, name: string, ranks: readonly number[]): ProcessGroup {
-  const group = new ProcessGroup({ name, ranks, rank: ranks.indexOf(context.rank) }, context.home, context.factory, context.pending);
+export function namedGroup(context: RankContext, name: string, ranks: readonly number[], rank = ranks.indexOf(context.rank)): ProcessGroup {
+  const group = new ProcessGroup({ name, ranks, rank }, context.home, context.factory, context.pending);
   if (group.rank >= 0) context.groups.add(group);
   return group;
 }

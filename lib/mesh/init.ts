@@ -6,6 +6,7 @@ import { checkNumber, unexpected, withDefaults } from '../core/options.js';
 import { nativeCall, translate, writer } from '../eager/submit.js';
 import { chooseEngines, parseBackend } from './engines/choose.js';
 import { ownGpu } from './engines/device-engine.js';
+import { enterFakeWorld } from './fake-world.js';
 import { destroyProcessGroup, enterWorld } from './groups.js';
 import type { ProcessGroup } from './process-group.js';
 import { findContext } from './rank-context.js';
@@ -49,7 +50,8 @@ let launched = false;
  * torchrun, `npx shardwise run`, Slurm, Open MPI or PMI), else the process is the only rank and opens no connection. Resolves when all
  * ranks have come. In a rank that `launch` made for a function, where all is set up, it changes nothing.
  *
- * @param backend - `'shm'`, or one for each kind of device such as `'cpu:shm,cuda:nccl'`; chosen for each device if left out
+ * @param backend - `'shm'`, or one for each kind of device such as `'cpu:shm,cuda:nccl'`; chosen for each device if left out. `'fake'`: one
+ *   rank of a world of any size without peers, for plans and tests
  * @throws ArgumentError for options and variables that are none, DistributedError for a process that is a rank already, for an environment
  *   with half of a rank's variables and for ranks that do not fit together, TimeoutError naming the ranks that did not come, StoreError
  * @see PyTorch `torch.distributed.init_process_group`
@@ -57,6 +59,7 @@ let launched = false;
 export async function initProcessGroup(backend?: string, options: InitOptions = {}): Promise<void> {
   const backends = parseBackend(OP, backend ?? process.env['SHARDWISE_BACKEND']);
   const read = readOptions(options);
+  if (Object.values(backends).includes('fake')) return enterFake(read);
   if (currentHome() !== processHome || launched) return checkLaunched();
   if (starting || findContext() !== null) {
     throw new DistributedError(`${OP}: this process is rank ${findContext()?.rank ?? read.rank ?? '…'} already. Call it once, or destroyProcessGroup() in between.`, { op: OP });
@@ -75,6 +78,11 @@ export async function initProcessGroup(backend?: string, options: InitOptions = 
   } finally {
     starting = false;
   }
+}
+
+/** No peers: rank and world size have to be given, nobody is met. */
+function enterFake({ rank, worldSize, store }: ReadOptions): void {
+  enterFakeWorld({ rank: rank ?? 0, worldSize: worldSize ?? 1, store });
 }
 
 /** From here on the ranks know each other's processes: one that dies is missed at once, whatever it was going to call. */

@@ -56,7 +56,7 @@ export async function broadcastObjectList(objectList: unknown[], src = 0, option
   const call = begin('broadcastObjectList', options);
   const root = placeOf(call.name, 'src', src, call.group);
   if (!Array.isArray(objectList)) throw unexpected(call.name, 'objectList', 'a list', objectList);
-  const own = call.group.rank === root ? objectList.map((object) => toBytes(call.name, object)) : objectList.map(() => new Uint8Array());
+  const own = call.group.place === root ? objectList.map((object) => toBytes(call.name, object)) : objectList.map(() => new Uint8Array());
   const length = (await exchangeNumbers(call, { kind: 'broadcast', root }, [own.length], 1))[0] as number;
   const counts = await exchangeNumbers(
     call,
@@ -68,7 +68,7 @@ export async function broadcastObjectList(objectList: unknown[], src = 0, option
   if (length !== objectList.length) {
     throw new ArgumentError(`${call.name}: expected objectList to be of ${length} objects, as on rank ${src}, got ${objectList.length}`, { op: call.name });
   }
-  if (call.group.rank !== root) fill(objectList, whole, counts);
+  if (call.group.place !== root) fill(objectList, whole, counts);
 }
 
 /** Of `gatherObject`: where the objects go; on rank `dst` only. */
@@ -88,7 +88,7 @@ export async function gatherObject(object: unknown, options: GatherObjectOptions
   const call = begin('gatherObject', options, 'objectGatherList dst ');
   const { objectGatherList: list, dst = 0 } = options;
   const root = placeOf(call.name, 'dst', dst, call.group);
-  const takes = call.group.rank === root;
+  const takes = call.group.place === root;
   if (takes) checkPlaces(call, 'objectGatherList', list);
   else if (list !== undefined) throw notHere(call, 'objectGatherList', dst);
   const bytes = toBytes(call.name, object);
@@ -114,12 +114,12 @@ export interface ScatterObjectOptions extends ObjectOptions {
 export async function scatterObjectList(scatterObjectOutputList: unknown[], options: ScatterObjectOptions = {}): Promise<void> {
   const call = begin('scatterObjectList', options, 'scatterObjectInputList src ');
   const { scatterObjectInputList: list, src = 0 } = options;
-  const { size, rank } = call.group;
+  const { size, place } = call.group;
   const root = placeOf(call.name, 'src', src, call.group);
   if (!Array.isArray(scatterObjectOutputList) || scatterObjectOutputList.length < 1) {
     throw unexpected(call.name, 'scatterObjectOutputList', 'a list with a place for an object', scatterObjectOutputList);
   }
-  if (rank === root) checkPlaces(call, 'scatterObjectInputList', list);
+  if (place === root) checkPlaces(call, 'scatterObjectInputList', list);
   else if (list !== undefined) throw notHere(call, 'scatterObjectInputList', src);
   const own = (list ?? []).map((object) => toBytes(call.name, object));
   const counts = await exchangeNumbers(
@@ -128,7 +128,7 @@ export async function scatterObjectList(scatterObjectOutputList: unknown[], opti
     own.map((bytes) => bytes.length),
     size,
   );
-  const bytes = await exchange(call, { kind: 'scatter', root, counts }, Buffer.concat(own), counts[rank] as number);
+  const bytes = await exchange(call, { kind: 'scatter', root, counts }, Buffer.concat(own), counts[place] as number);
   scatterObjectOutputList[0] = deserialize(bytes);
 }
 
@@ -187,7 +187,7 @@ type Exchange = Pick<CollectiveCall, 'kind' | 'root' | 'counts'>;
 async function exchange({ name, group, device }: Call, what: Exchange, bytes: Uint8Array, size: number, dtype: DType = uint8): Promise<Uint8Array> {
   const input = newTensor(dtype, device, bytes.length);
   if (bytes.length > 0) writeBytes(input, bytes);
-  const inPlace = what.kind === 'broadcast' && group.rank === what.root;
+  const inPlace = what.kind === 'broadcast' && group.place === what.root;
   const output = inPlace ? input : newTensor(dtype, device, size);
   group.run(name, { ...what, input: what.kind === 'broadcast' ? output : input, output });
   const received = new Uint8Array(size);

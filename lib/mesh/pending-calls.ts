@@ -137,6 +137,16 @@ export class PendingCalls {
     return this.firstOf(rank) === undefined;
   }
 
+  /** Tells, later, whether what the rank has called so far can complete without JavaScript. */
+  mark(rank: number): () => boolean {
+    const last: [number, Call][] = [];
+    for (const id of this.lanesOf[rank] as Set<number>) {
+      const call = this.lanes.get(id)?.at(-1);
+      if (call !== undefined) last.push([id, call]);
+    }
+    return () => last.every(([id, call]) => !call.entered.has(id));
+  }
+
   private firstOf(rank: number): Call | undefined {
     for (const id of this.lanesOf[rank] as Set<number>) {
       const lane = this.lanes.get(id) as Call[];

@@ -57,10 +57,16 @@ export class ProcessGroup implements CollectiveGroup {
     return this.ranks.length;
   }
 
+  /** Which part of a collective is its own: its rank, but for a rank of a fake world that is beyond its size. @internal */
+  get place(): number {
+    return this.rank % this.ranks.length;
+  }
+
   /** @internal */
   run(name: string, call: CollectiveCall): void {
     const engine = this.engineOf(name, (call.input ?? call.output)?.device ?? deviceByCode(0));
     const where = callSite();
+    this.home.turns?.call(name);
     engine.run(name, call, where); // throws for what cannot be called: then nothing was
     this.enter(name, call, engine.lane, where);
     if (watchers.size > 0) for (const watcher of watchers) watcher({ name, group: this, call, where });

@@ -115,7 +115,8 @@ uint64_t HostGroup::missing(int32_t peer) {
 uint64_t HostGroup::find_left(uint64_t ranks) {
   uint64_t left = 0;
   for (int32_t rank = 0; rank < size(); rank++) {
-    if (contains(ranks, rank) && region_->rank(rank).presence.load(std::memory_order_acquire) == Presence::Left) left |= uint64_t{1} << rank;
+    if (!contains(ranks, rank)) continue;
+    if (region_->rank(rank).presence.load(std::memory_order_acquire) == Presence::Left) left |= uint64_t{1} << rank;
   }
   return left;
 }

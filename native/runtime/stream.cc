@@ -56,10 +56,10 @@ struct Stream::Record {
 
 struct Stream::Ring {
   Ring(int64_t size, uint64_t first) : capacity(size), begin(first), data(new char[size]) {}
-  char* at(uint64_t position) { return data.get() + (position - begin) % static_cast<uint64_t>(capacity); }
+  char* at(uint64_t position) { return data.get() + ((position - begin) & static_cast<uint64_t>(capacity - 1)); }
   int64_t to_end(char* record) const { return capacity - (record - data.get()); }
 
-  const int64_t capacity;
+  const int64_t capacity;  // a power of two
   const uint64_t begin;  // bytes written before it, to any ring
   const std::unique_ptr<char[]> data;
   std::unique_ptr<Ring> next;  // written before the Jump to it

@@ -27,7 +27,8 @@ describe('collectives of GPU tensors', () => {
     skipWithoutCuda(this);
   });
 
-  const worlds = (): number[] => [...new Set([cuda.deviceCount(), cuda.deviceCount() + 1])].filter((size) => size > 1);
+  // More ranks than GPUs share them, and go through the memory of the host.
+  const worlds = (): number[] => [cuda.deviceCount(), cuda.deviceCount() + 1].filter((size) => size > 1);
 
   it('sum, join, cut and exchange, whatever way they go', async () => {
     for (const size of worlds()) {

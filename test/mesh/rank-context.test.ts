@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { allReduce, barrier, DistributedError, getRank, getWorldSize, isInitialized } from '../../lib/distributed.js';
 import { ArgumentError, device, getDefaultDevice, initialSeed, manualSeed, ones, rand, randn, setDefaultDevice, zeros } from '../../lib/index.js';
 import { runLocalRanks } from '../../lib/mesh/local-ranks.js';
+import { findContext } from '../../lib/mesh/rank-context.js';
 import { errorOf, onRanks, valuesOf } from './on-ranks.js';
 
 describe('the rank that code belongs to', () => {
@@ -116,7 +117,7 @@ describe('runLocalRanks', () => {
   it('refuses worlds of no size, what is no function, and options that are none', async () => {
     for (const size of [0, -1, 0.5, 65, '2', Number.NaN]) assert.ok((await errorOf(onRanks(size as number, async () => 0))) instanceof ArgumentError, String(size));
     assert.ok((await errorOf(onRanks(2, 'script.ts' as never))) instanceof ArgumentError);
-    for (const options of [{ timeoutMs: 0 }, { timeoutMs: '5' }, { timeout: 5 }]) {
+    for (const options of [{ timeoutMs: 0 }, { timeoutMs: '5' }, { timeout: 5 }, { timeoutMs: 5, seed: -1 }, { timeoutMs: 5, seed: 'x' }]) {
       assert.ok((await errorOf(runLocalRanks(2, async () => 0, options as never))) instanceof ArgumentError);
     }
   });
@@ -129,5 +130,16 @@ describe('runLocalRanks', () => {
       }),
     );
     assert.ok(thrown instanceof DistributedError && thrown.message === 'rank 1 failed: text' && thrown.cause === 'text');
+  });
+
+  it('ends what ranks wait for in the store when one fails', async () => {
+    const begin = Date.now();
+    await errorOf(
+      onRanks(2, async (rank) => {
+        if (rank === 1) throw new Error('boom');
+        await findContext()?.store?.get('never');
+      }),
+    );
+    assert.ok(Date.now() - begin < 1000);
   });
 });

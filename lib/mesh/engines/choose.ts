@@ -54,7 +54,7 @@ function unknown(op: string, backend: unknown): ArgumentError {
 
 /** The engines that are there; what is added to {@link chooseEngines} goes from this list of those that are not. */
 function requireEngine(op: string, name: BackendName): void {
-  if (name === 'shm' || name === 'nccl') return;
+  if (name !== 'gloo') return;
   throw new DistributedError(`${op}: this version has no '${name}' engine yet. 'shm' moves CPU tensors between ranks of one machine.`, { op, backend: name });
 }
 
