@@ -15,8 +15,8 @@ const layers = {
   amp: ['core', 'ops', 'autograd'],
   library: ['core', 'autograd'],
   compile: ['core', 'ops', 'autograd', 'native', 'eager'],
-  testing: ['core', 'ops', 'autograd', 'compile'],
-  cli: ['core', 'native', 'cuda', 'memory'],
+  testing: ['core', 'ops', 'autograd', 'compile', 'mesh'],
+  cli: ['core', 'native', 'cuda', 'memory', 'mesh'],
 };
 
 const layerRules = Object.entries(layers).map(([layer, allowed]) => ({

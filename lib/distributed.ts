@@ -34,6 +34,9 @@ export {
 export { type DeviceMesh, type DeviceMeshOptions, initDeviceMesh, makeMesh } from './mesh/device-mesh.js';
 export type { BackendName } from './mesh/engines/engine.js';
 export { destroyProcessGroup, getRank, getWorldSize, isInitialized, newGroup, worldGroup } from './mesh/groups.js';
+export { type InitOptions, initProcessGroup, isAvailable } from './mesh/init.js';
+export { type LaunchOptions, launch } from './mesh/launch.js';
+export type { RankFunction } from './mesh/local-ranks.js';
 export { irecv, isend, recv, send } from './mesh/messages.js';
 export type { ProcessGroup } from './mesh/process-group.js';
 export { FileStore, HashStore, PrefixStore, Store, type StoreValue, TCPStore, type TCPStoreOptions } from './mesh/stores/index.js';

@@ -13,6 +13,8 @@ export class Home {
   readonly devices: Device[] = [];
   defaultDevice: Device | null = null;
   generator: Generator | null = null;
+  /** The index that `cuda` without a number means; asked once, because that may open the driver. */
+  findCudaIndex: (() => number) | null = null;
   /** Called before JavaScript waits for a value: throws where the value needs ranks that JavaScript has not run yet. */
   beforeWaiting: ((op: string) => void) | null = null;
 
