@@ -11,6 +11,7 @@ import type { ShardedCall } from '../core/sharding-rule.js';
 import type { Tensor } from '../core/tensor.js';
 import { localPiece } from './geometry.js';
 import { distributed, type LocalPart, partOf } from './local-part.js';
+import { runLists } from './lists.js';
 import { type Decision, propagate } from './propagate.js';
 import { redistributeLocal } from './redistribute-local.js';
 import { because, checkImplicit, warnReplicated } from './redistribution.js';
@@ -23,6 +24,8 @@ export function dtensorLayer(op: AnyOp, inputs: readonly Tensor[], params: objec
   for (let i = 0; part === null && i < inputs.length; i++) part = partOf(inputs[i] as Tensor);
   if (part === null) return belowDTensor(op, inputs, params, into);
   if (op.compute !== null && op.traits.includes('placement')) return op.compute(inputs, params);
+  const follows = op.sharding?.follows;
+  if (follows !== undefined) return runLists(op, inputs, params, follows);
   return runSharded(op, inputs, params, into, part.spec);
 }
 
