@@ -146,16 +146,7 @@ const meanOp = defineReduction('mean', 'reduce_mean', 'Mean over dims.', same, m
   return [restore(g, shape, ctx.params).div(count)];
 });
 
-const prodOp = defineReduction(
-  'prod',
-  'reduce_prod',
-  'Product over dims.',
-  widened,
-  prodRule(widened),
-  (ctx, g) => [prodGradient(g, ctx.input(0), ctx.params)],
-  { inputs: [0] },
-  'float32',
-);
+const prodOp = defineReduction('prod', 'reduce_prod', 'Product over dims.', widened, prodRule, (ctx, g) => [prodGradient(g, ctx.input(0), ctx.params)], { inputs: [0] }, 'float32');
 
 /** d prod / dx_i is the product of the others: of those before it and those after it, since a division would fail at zeros. */
 function prodGradient(g: Tensor, x: Tensor, params: Reduction): Tensor {

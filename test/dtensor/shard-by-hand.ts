@@ -30,9 +30,9 @@ function pieceOf(piece: Piece, placement: Placement, ranks: number, rank: number
   return { ...piece, shape: piece.shape.with(dim, end - start), offsets: piece.offsets.with(dim, (piece.offsets[dim] as number) + start) };
 }
 
-/** What each rank of one more mesh dimension holds of a tensor. */
-export function distribute(t: Tensor, placement: Placement, ranks: number): Tensor[] {
-  if (t.storage !== null && placement.isPartial()) return terms(t, placement.reduceOp, ranks);
+/** What each rank of one more mesh dimension holds of a tensor; terms differ by `seed`, as two operands with equal terms would hide mistakes. */
+export function distribute(t: Tensor, placement: Placement, ranks: number, seed: number): Tensor[] {
+  if (t.storage !== null && placement.isPartial()) return terms(t, placement.reduceOp, ranks, seed);
   return Array.from({ length: ranks }, (_, rank) => {
     if (!placement.isShard()) return t;
     const [start, end] = chunk(t.shape[placement.dim] as number, ranks, rank);
@@ -40,13 +40,13 @@ export function distribute(t: Tensor, placement: Placement, ranks: number): Tens
   });
 }
 
-/** Numbers that are the same in each run, other ones for each rank. */
-function noise(like: Tensor, rank: number, low: number, high: number): Tensor {
+/** Numbers that are the same in each run, other ones for each seed. */
+function noise(like: Tensor, seed: number, low: number, high: number): Tensor {
   const steps = like
     .newOnes([like.numel()])
     .double()
     .cumsum(0)
-    .add(rank * 31);
+    .add(seed * 31);
   const unit = steps.mul(12.9898).sin().abs();
   return unit
     .mul(high - low)
@@ -56,8 +56,8 @@ function noise(like: Tensor, rank: number, low: number, high: number): Tensor {
 }
 
 /** Terms of which none needs to be the tensor, but whose reduction is. */
-function terms(t: Tensor, reduction: ReduceOpName, ranks: number): Tensor[] {
-  const others = Array.from({ length: ranks - 1 }, (_, i) => i);
+function terms(t: Tensor, reduction: ReduceOpName, ranks: number, seed: number): Tensor[] {
+  const others = Array.from({ length: ranks - 1 }, (_, i) => i + 5 * seed);
   const exact = !t.dtype.isFloatingPoint;
   if (reduction === 'avg' && exact) return [t, ...others.map(() => t)];
   if (t.dtype === bool) return [t, ...others.map(() => (reduction === 'min' || reduction === 'product' ? t.eq(t) : t.ne(t)))];
@@ -70,7 +70,7 @@ function terms(t: Tensor, reduction: ReduceOpName, ranks: number): Tensor[] {
       return [...away.slice(0, 1), t, ...away.slice(1)];
     }
     case 'avg':
-      return terms(t.mul(ranks), 'sum', ranks);
+      return terms(t.mul(ranks), 'sum', ranks, seed);
     case 'sum': {
       const parts = others.map((i) => noise(t, i, -3, 3));
       return [...parts, parts.reduce((rest, part) => rest.sub(part), t)];
@@ -161,7 +161,7 @@ export function checkWay(call: Call, way: Way, mesh: readonly number[]): void {
       return results;
     }
     const ranks = mesh[meshDim] as number;
-    const held = locals.map((t, i) => distribute(t, strategy.inputs[i] as Placement, ranks));
+    const held = locals.map((t, i) => distribute(t, strategy.inputs[i] as Placement, ranks, 2 * i + meshDim));
     const perRank = Array.from({ length: ranks }, (_, rank) =>
       below(
         held.map((pieces) => pieces[rank] as Tensor),

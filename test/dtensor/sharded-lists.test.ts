@@ -49,7 +49,7 @@ const calls: Call[] = [
 function checkLists(op: AnyOp, inputs: () => Tensor[], params: object, placements: readonly Placement[], ranks: number): void {
   const whole = inputs();
   const leaders = op.sharding?.follows?.leaders(whole, params) as readonly number[];
-  const held = whole.map((t, i) => distribute(t, placements[leaders[i] as number] ?? Replicate(), ranks).map((piece) => (t.storage === null ? piece : piece.clone())));
+  const held = whole.map((t, i) => distribute(t, placements[leaders[i] as number] ?? Replicate(), ranks, i).map((piece) => (t.storage === null ? piece : piece.clone())));
   for (let rank = 0; rank < ranks; rank++) {
     dispatch(
       op,

@@ -63,6 +63,7 @@ describe('the sharding rule of every op in the table', () => {
     it(`lists ways that give the whole result: ${op.name}`, () => {
       for (const sample of samplesOf(op)) {
         const call = callOf(op, sample);
+        checkWay(call, [], []); // the params of a rank that has everything
         for (const ranks of [1, 2, 3, 4]) {
           for (const strategy of strategiesOf(op, call.inputs, call.params, contextOf(ranks))) checkWay(call, [strategy], [ranks]);
         }

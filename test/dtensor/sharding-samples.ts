@@ -4,7 +4,7 @@ import { cpu } from '../../lib/core/device.js';
 import { dispatch } from '../../lib/core/dispatch.js';
 import { type AnyOp, opByName, type Sample } from '../../lib/core/op.js';
 import { wrapNumber } from '../../lib/core/tensor.js';
-import { bfloat16, bool, float32, float64, int32, int64, type Tensor, uint8 } from '../../lib/index.js';
+import { bfloat16, bool, float32, float64, int32, int64, type Tensor, tensor, uint8 } from '../../lib/index.js';
 import { sampleTensor } from '../../lib/ops/samples.js';
 
 type Samples = () => Sample<object>[];
@@ -56,6 +56,16 @@ const extremes: Samples = () =>
   [{}, { dtype: int64 }, { dtype: bool, low: 0, high: 2 }, { dtype: uint8, low: 0, high: 9 }].flatMap((values) =>
     reductions(values)().filter(({ inputs: [x] }) => (x?.numel() ?? 0) > 0),
   );
+
+/** Values that swallow all others. */
+const special = (): Tensor =>
+  tensor([
+    [Number.NaN, 1, 2],
+    [Number.POSITIVE_INFINITY, -1, 3],
+    [Number.NEGATIVE_INFINITY, 4, 5],
+    [1, Number.NEGATIVE_INFINITY, 6],
+    [0, -0, 7],
+  ]);
 
 const logic: Samples = () =>
   [{}, { dtype: bool, low: 0, high: 2 }, { dtype: uint8, low: 0, high: 2 }, { dtype: int64, low: -1, high: 2 }].flatMap((values) => reductions(values)());
@@ -203,6 +213,7 @@ const indexOps: Record<string, Samples> = {
   indexSelect: () => [
     ...kinds.flatMap((values) => each([table(values), indices([7], 3)], { dim: 1 }).concat(each([table(values), indices([3], 5)], { dim: 0 }))),
     ...each([table(), indices([0], 5)], { dim: 0 }),
+    ...each([special(), indices([7], 5)], { dim: 0 }),
     ...each([sampleTensor([1, 3]), indices([4], 1).to(int32)], { dim: 0 }),
     ...each([sampleTensor([]), indices([1], 1)], { dim: 0 }),
   ],
@@ -288,11 +299,11 @@ export const moreSamples: Record<string, Samples> = {
   sum: () => [...reductions({})(), ...reductions({ dtype: int64 })(), ...reductions({ dtype: int32 })(), ...reductions({ dtype: bool, low: 0, high: 2 })()],
   mean: reductions({}),
   prod: () => [...reductions({})(), ...reductions({ dtype: int64 })()],
-  amax: extremes,
-  amin: extremes,
+  amax: () => [...extremes(), ...each([special()], { dims: [0], keepdim: false }, { dims: [0, 1], keepdim: false })],
+  amin: () => [...extremes(), ...each([special()], { dims: [0], keepdim: false }, { dims: [1], keepdim: false })],
   any: logic,
   all: logic,
-  logsumexp: reductions({}),
+  logsumexp: () => [...reductions({})(), ...each([special()], { dims: [1], keepdim: true })],
   varMean: reductions({}, { correction: 1 }),
   vectorNorm: () => [0, 1, 2, 3, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY].flatMap((order) => reductions({}, { order })()),
   matmul: () => {

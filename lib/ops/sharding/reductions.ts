@@ -37,30 +37,24 @@ export function sumRule<P extends Reduction>(dtypeOf: (t: DType) => DType): Shar
   };
 }
 
-/** Products: of terms of a product too. @internal */
-export function prodRule<P extends Reduction>(dtypeOf: (t: DType) => DType): ShardingRule<P> {
-  return {
-    strategies: ([x], params) => {
-      const input = x as Tensor;
-      const kept: ReduceOpName[] = dtypeOf(input.dtype) === input.dtype ? ['product'] : [];
-      return [...keptWays(input, params), ...reducedWays(params, 'product'), ...termWays<P>(1, [0], 1, kept)];
-    },
-  };
-}
+/** Products; not of terms of a product, which may leave the range of numbers on one rank where the whole does not. @internal */
+export const prodRule: ShardingRule<Reduction> = {
+  strategies: ([x], params) => [...keptWays(x as Tensor, params), ...reducedWays(params, 'product')],
+};
 
 function countOf(shape: Shape, dims: readonly number[]): number {
   return dims.reduce((n, d) => n * (shape[d] as number), 1);
 }
 
 /** The mean of equal pieces is the mean of their means. */
-const meanOfPiece: LocalRun<Reduction> = ([x], { dims, keepdim }) => [(x as Tensor).mean([...dims], { keepdim })];
+const meanOfPiece: LocalRun<Reduction> = ([x], { dims, keepdim }) => [(x as Tensor).mean(dims, { keepdim })];
 
 /** Else a piece counts by its part of the elements. The mean comes first, as a sum may leave the range of 16 bits. */
 const shareOfMean: LocalRun<Reduction> = ([x], { dims, keepdim }, { inputs: [piece], outputs: [result] }) => {
   const input = x as Tensor;
   const [here, all] = [countOf(input.shape, dims), countOf(piece?.globalShape ?? [], dims)];
   if (here === 0 && all > 0) return [input.newZeros(result?.shape ?? [])];
-  return [input.mean([...dims], { keepdim }).mul(here / all)];
+  return [input.mean(dims, { keepdim }).mul(here / all)];
 };
 
 /** @internal */
@@ -77,8 +71,8 @@ export function extremeRule(name: 'amax' | 'amin'): ShardingRule<Reduction> {
   const reduction = name === 'amax' ? 'max' : 'min';
   const run: LocalRun<Reduction> = ([x], { dims, keepdim }, { outputs: [result] }) => {
     const input = x as Tensor;
-    if (countOf(input.shape, dims) > 0) return [input[name]([...dims], { keepdim })];
-    if (input.dtype === bool) return [input[name === 'amax' ? 'any' : 'all']([...dims], { keepdim })];
+    if (countOf(input.shape, dims) > 0) return [input[name](dims, { keepdim })];
+    if (input.dtype === bool) return [input[name === 'amax' ? 'any' : 'all'](dims, { keepdim })];
     return [input.newZeros(result?.shape ?? []).fill_(boundOf(input.dtype, name === 'amax' ? 'below' : 'above'))];
   };
   return { strategies: ([x], params) => [...keptWays(x as Tensor, params), ...reducedWays(params, reduction, run), ...termWays<Reduction>(1, [0], 1, [reduction])] };

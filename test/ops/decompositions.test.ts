@@ -1,0 +1,61 @@
+/** Decompositions of reductions say the same as their kernels where values are special: infinite, NaN, or too few. */
+import assert from 'node:assert/strict';
+import { dispatch } from '../../lib/core/dispatch.js';
+import { type AnyOp, opByName } from '../../lib/core/op.js';
+import { float16, type Tensor, tensor, zeros } from '../../lib/index.js';
+
+const { NaN: nan, POSITIVE_INFINITY: inf } = Number;
+const rows = tensor([
+  [nan, 1, 2],
+  [inf, -1, 3],
+  [-inf, 4, inf],
+  [-inf, -inf, -inf],
+  [1000, 1001, -inf],
+]);
+
+const calls: [what: string, name: string, input: Tensor, params: object][] = [
+  ['sums of infinite exponentials', 'logsumexp', rows, { dims: [1] }],
+  ['exponentials of nothing', 'logsumexp', zeros([2, 0]), { dims: [1] }],
+  ['exponentials of a tensor without dims', 'logsumexp', tensor(2), { dims: [] }],
+  ['a variance of one element', 'varMean', tensor([[1, 2]]), { dims: [0], correction: 1 }],
+  [
+    'a variance of fewer elements than are taken off',
+    'varMean',
+    tensor([
+      [1, 2],
+      [3, 5],
+    ]),
+    { dims: [0], correction: 3 },
+  ],
+  ['a variance of nothing', 'varMean', zeros([0, 2]), { dims: [0], correction: 0 }],
+  [
+    'a variance over all dims',
+    'varMean',
+    tensor([
+      [1, 2],
+      [3, 5],
+    ]),
+    { dims: [0, 1], correction: 1 },
+  ],
+  ['a norm of infinite elements', 'vectorNorm', rows, { dims: [1], order: 2 }],
+  ['a norm whose squares leave 16 bits', 'vectorNorm', tensor([300, 400], { dtype: float16 }), { dims: [0], order: 2 }],
+  ['a count of elements that are not 0', 'vectorNorm', tensor([0, 3, nan]), { dims: [0], order: 0 }],
+  ['a norm of nothing', 'vectorNorm', zeros([0, 2]), { dims: [0], order: 3 }],
+];
+
+describe('the decomposition of a reduction', () => {
+  for (const [what, name, input, params] of calls) {
+    for (const keepdim of [false, true]) {
+      it(`gives ${what}, ${keepdim ? 'with' : 'without'} the dims: ${name}`, () => {
+        const op = opByName(name) as AnyOp;
+        const given = { ...params, keepdim };
+        const parts = op.decompose?.([input], given) ?? [];
+        dispatch(op, [input], given).forEach((expected, i) => {
+          const part = parts[i] as Tensor;
+          assert.equal(part.shape.join(), expected.shape.join());
+          assert.ok(part.allclose(expected, { equalNan: true }), `${part}\nexpected ${expected}`);
+        });
+      });
+    }
+  }
+});
