@@ -31,7 +31,7 @@ export {
   type SplitOptions,
   scatter,
 } from './mesh/collectives.js';
-export { type DeviceMesh, type DeviceMeshOptions, initDeviceMesh, makeMesh } from './mesh/device-mesh.js';
+export { DeviceMesh, type DeviceMeshConstructor, type DeviceMeshOptions, type FromGroupOptions, initDeviceMesh } from './mesh/device-mesh.js';
 export type { BackendName } from './mesh/engines/engine.js';
 export { destroyProcessGroup, getRank, getWorldSize, isInitialized, newGroup, worldGroup } from './mesh/groups.js';
 export { irecv, isend, recv, send } from './mesh/messages.js';
