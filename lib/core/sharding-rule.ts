@@ -52,7 +52,7 @@ export interface MeshDimContext {
 
 /**
  * For ops on lists of tensors that have nothing to do with one another, as the parameters of an optimizer step: placements may differ from one to the
- * next, so that strategies cannot name all combinations. They stand in the place of `strategies`, which then gives none.
+ * next, so that strategies cannot name all combinations. This stands in the place of `strategies`, which then gives none.
  */
 export interface FollowRule<P> {
   /**
@@ -75,5 +75,6 @@ export interface ShardingRule<P> {
    * may communicate, as a variance over a sharded dim.
    */
   decomposes?: boolean;
+  /** In the place of strategies; see {@link FollowRule}. */
   readonly follows?: FollowRule<P>;
 }

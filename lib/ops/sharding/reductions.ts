@@ -5,12 +5,8 @@ import type { ReduceOpName } from '../../core/placement.js';
 import type { Shape } from '../../core/shape.js';
 import type { LocalRun, ShardingRule, Strategy } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
+import type { Reduction } from '../reduce.js';
 import { linearReductions, otherDims, termWays, way } from './ways.js';
-
-interface Reduction {
-  dims: readonly number[];
-  keepdim: boolean;
-}
 
 /** Along a dim that is not reduced; it moves forward where those before it fall away. */
 function keptWays<P extends Reduction>(input: Tensor, { dims, keepdim }: P, outputs = 1): Strategy<P>[] {
@@ -46,7 +42,7 @@ function countOf(shape: Shape, dims: readonly number[]): number {
   return dims.reduce((n, d) => n * (shape[d] as number), 1);
 }
 
-/** The mean of equal pieces is the mean of their means. */
+/** The mean of equal pieces is the mean of their means. A run, though it only calls the op: together with the one below it would divide twice. */
 const meanOfPiece: LocalRun<Reduction> = ([x], { dims, keepdim }) => [(x as Tensor).mean(dims, { keepdim })];
 
 /** Else a piece counts by its part of the elements. The mean comes first, as a sum may leave the range of 16 bits. */

@@ -6,6 +6,7 @@ import { bool } from '../../core/dtype.js';
 import type { ReduceOpName } from '../../core/placement.js';
 import type { LocalRun, Piece, ShardedCall, ShardingRule, Strategy } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
+import type { Scatter } from '../indexing.js';
 import { fromStart, type Indexed, localIndex } from './reading.js';
 import { anyReduction, linearReductions, otherDims, type Place, termWays, way } from './ways.js';
 
@@ -51,11 +52,6 @@ export const indexAddRule: ShardingRule<IndexAdd> = {
     return [...cut, ...termWays<IndexAdd>(3, [0, 2], 1, linearReductions(dtype, dtype))];
   },
 };
-
-interface Scatter {
-  dim: number;
-  reduce: 'set' | 'add' | 'multiply' | 'amax' | 'amin';
-}
 
 const scatterOwn: LocalRun<Scatter> = ([x, index, source], { dim, reduce }, call) => [
   writeOwn(x as Tensor, call, [dim], [index as Tensor], (target, [at]) => target.scatter_(dim, at as Tensor, source as Tensor, { reduce })),
