@@ -19,7 +19,7 @@ export {
   type SplitOptions,
   scatter,
 } from './collectives.js';
-export { type DeviceMesh, type DeviceMeshOptions, initDeviceMesh, makeMesh } from './device-mesh.js';
+export { DeviceMesh, type DeviceMeshConstructor, type DeviceMeshOptions, type FromGroupOptions, initDeviceMesh } from './device-mesh.js';
 export type { BackendName } from './engines/engine.js';
 export { destroyProcessGroup, getRank, getWorldSize, isInitialized, newGroup, worldGroup } from './groups.js';
 export { type InitOptions, initProcessGroup, isAvailable } from './init.js';
