@@ -7,6 +7,7 @@ installDTensor(dtensorLayer);
 export { Partial, Placement, type ReduceOpName, Replicate, Shard } from '../core/placement.js';
 export { CommDebugMode, type CommEvent } from './comm-debug-mode.js';
 export { type DistributeOptions, DTensor, distributeTensor, type FromLocalOptions } from './dtensor.js';
+export { lossParallel } from './loss-parallel.js';
 export type { RedistributeOptions, ToLocalOptions } from './members.js';
 export { explicitRedistribution } from './redistribution.js';
 export { DTensorSpec, type DTensorSpecOptions, type ShardOrder, type TensorMeta } from './spec.js';

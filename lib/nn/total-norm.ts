@@ -11,12 +11,12 @@ export function normOfAll(tensors: readonly Tensor[], p: number): Tensor {
     tensors.filter((t) => t.sharding !== null),
     p,
   );
-  if (powers.length > 0) norms.push(rooted(stack(powers), p));
+  if (powers.length > 0) norms.push(rooted(cat(powers), p));
   return cat(norms).norm(p);
 }
 
 /**
- * What distributed tensors add up to before the root is taken: one plain tensor, and one reduction among ranks, for all that are held by
+ * What distributed tensors add up to before the root is taken, as plain vectors: one, and one reduction among ranks, for all that are held by
  * the same ranks in the same way. Roots cannot be added, and the norm of a part is not the part of a norm.
  */
 function reducedPowers(tensors: readonly Tensor[], p: number): Tensor[] {
@@ -40,7 +40,8 @@ function powerOf(t: Tensor, p: number): Tensor {
 }
 
 function collected(powers: Tensor, p: number): Tensor {
-  return Number.isFinite(p) ? powers.sum() : p > 0 ? powers.amax() : powers.amin();
+  if (p === 0) return powers; // of norms, the 0-norm counts those that are not 0
+  return Number.isFinite(p) ? powers.sum(0, { keepdim: true }) : p > 0 ? powers.amax(0, { keepdim: true }) : powers.amin(0, { keepdim: true });
 }
 
 function rooted(powers: Tensor, p: number): Tensor {

@@ -112,7 +112,10 @@ describe('parallelizeModule', () => {
       const [model, alone] = [new TwoMlps(), new TwoMlps()];
       parallelizeModule(model, meshOf(4), sequenceParallel());
       const x = rand([20, 10], { dtype });
-      const part = x.narrow(0, 5 * rank, 5).clone().requiresGrad_();
+      const part = x
+        .narrow(0, 5 * rank, 5)
+        .clone()
+        .requiresGrad_();
       let out = null as unknown as Tensor;
       assert.deepEqual(
         commCounts(() => {
@@ -260,7 +263,10 @@ describe('parallelizeModule', () => {
     withRanks(2, async () => {
       const mesh = meshOf(2);
       const model = parallelizeModule(new TwoMlps(), mesh, { mlp_0: PrepareModuleInput({ inputLayouts: Replicate(), desiredInputLayouts: Replicate() }) });
-      assert.throws(() => model(rand([2, 10], { dtype })), /expected distributed tensors, got a plain one[\s\S]*distributeTensor[\s\S]*in the module TwoMlps at mlp_0\.net1 \(Linear\)/);
+      assert.throws(
+        () => model(rand([2, 10], { dtype })),
+        /expected distributed tensors, got a plain one[\s\S]*distributeTensor[\s\S]*in the module TwoMlps at mlp_0\.net1 \(Linear\)/,
+      );
     }),
   );
 });
