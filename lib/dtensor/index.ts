@@ -11,3 +11,4 @@ export { lossParallel } from './loss-parallel.js';
 export type { RedistributeOptions, ToLocalOptions } from './members.js';
 export { explicitRedistribution } from './redistribution.js';
 export { DTensorSpec, type DTensorSpecOptions, type ShardOrder, type TensorMeta } from './spec.js';
+export { type VisualizeOptions, visualizeSharding } from './visualize-sharding.js';

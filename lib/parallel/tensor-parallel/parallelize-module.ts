@@ -5,7 +5,7 @@ import type { DeviceMesh } from '../../mesh/index.js';
 import { requireModule } from './distribute-module.js';
 import { ParallelStyle, type StyleOptions } from './parallel-style.js';
 
-/** One style for the module itself, or styles by dotted paths, in which `*` stands for any part of a name. */
+/** One style for the module itself, or styles by dotted paths, in which `*`, `?` and `[qkv]` stand for parts of one name. */
 export type ParallelizePlan = ParallelStyle | Readonly<Record<string, ParallelStyle>>;
 
 /** Options of {@link parallelizeModule}. */
@@ -30,7 +30,7 @@ const styles = new WeakMap<nn.AnyModule, ParallelStyle>();
  * Runs modules in parallel styles, in place: parameters become distributed tensors, hooks bring inputs and results into their layouts. Returns the
  * module. All ranks of the mesh call it, on models that were made with one seed, or whose values on the first rank count.
  *
- * Paths name modules as `namedModules()` does, `*` any part of one name: `{ 'blocks.*.mlp.0': ColwiseParallel() }`. A path that matches nothing
+ * Paths name modules as `namedModules()` does, with `*`, `?` and `[qkv]` in single names: `{ 'blocks.*.mlp.0': ColwiseParallel() }`. A path that matches nothing
  * is a warning that names what there is. Parameters stay the same objects, so an optimizer that was made before goes on with them unless it has
  * stepped: its state then is of the whole. A parameter that several modules share is distributed once; styles that want it in different ways are an error.
  *
@@ -100,8 +100,16 @@ function matching(root: nn.AnyModule, pattern: string): { found: Found[]; deadEn
   return { found, deadEnd: null };
 }
 
+/** Wildcards of Python's fnmatch: `*`, `?`, `[qkv]` and `[!qkv]`. */
 function nameMatcher(part: string): RegExp {
-  return new RegExp(`^${part.replace(/[\\^$+?.()|[\]{}]/g, '\\$&').replaceAll('*', '.*')}$`);
+  const tokens = part.match(/\[!?[^\]]+\]|[\s\S]/g) ?? [];
+  const source = tokens.map((token) => {
+    if (token === '*') return '.*';
+    if (token === '?') return '.';
+    if (token.length === 1) return token.replace(/[\\^$+.()|[\]{}]/, '\\$&');
+    return token.replace('[!', '[^').replaceAll('\\', '\\\\');
+  });
+  return new RegExp(`^${source.join('')}$`);
 }
 
 function warnUnmatched(op: string, pattern: string, { part, at }: DeadEnd): void {
