@@ -2,6 +2,7 @@
 import type { Device } from '../core/device.js';
 import type { DType } from '../core/dtype.js';
 import { AutogradError } from '../core/errors.js';
+import { moduleTrace } from '../core/module-trace.js';
 import type { AnyOp, VjpContext } from '../core/op.js';
 import type { Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
@@ -70,6 +71,8 @@ export abstract class Node {
   postHooks: Map<number, NodeHook> | null = null;
   /** Call site of the forward op, under anomaly detection. */
   forwardStack: string | undefined = undefined;
+  /** @internal the modules in whose forward it was made, if someone asked */
+  readonly madeIn: readonly object[] = moduleTrace.calls;
 
   constructor(numOutputs: number, edges: (Edge | null)[], sequence = nextSequence++) {
     this.numOutputs = numOutputs;

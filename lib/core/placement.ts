@@ -4,6 +4,7 @@
  *
  * @see PyTorch `torch.distributed.tensor.placement_types`
  */
+import { type Interned, interned } from './interned.js';
 import { checkNumber, checkOneOf } from './options.js';
 
 /** How values of several ranks become one. */
@@ -87,24 +88,6 @@ class PartialPlacement extends Placement {
 export type Shard = ShardPlacement;
 export type Replicate = ReplicatePlacement;
 export type Partial = PartialPlacement;
-
-/** A class whose instances are interned: called or constructed, it gives the one there is. */
-export interface Interned<Args extends readonly unknown[], T> {
-  (...args: Args): T;
-  new (...args: Args): T;
-  readonly prototype: T;
-}
-
-/** A function that returns an object does so under `new` as well. @internal */
-export function interned<Args extends readonly unknown[], T>(name: string, find: (...args: Args) => T, prototype: T): Interned<Args, T> {
-  // Not an arrow function: those have no `new`.
-  function callable(...args: Args): T {
-    return find(...args);
-  }
-  Object.defineProperty(callable, 'name', { value: name });
-  Object.defineProperty(callable, 'prototype', { value: prototype });
-  return callable as unknown as Interned<Args, T>;
-}
 
 const FIRST_SHARD_ID = 16;
 const MOST_DIMS = 64;

@@ -2,7 +2,6 @@
 import { ShapeError, ShardingError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import type { LocalRun } from '../core/sharding-rule.js';
-import { decideFollowing } from './follow.js';
 import type { AnyStrategy, OpCall } from './op-call.js';
 import { type OperandSpecs, operandSpecs } from './operand-specs.js';
 import { planRedistribute } from './redistribute-plan.js';
@@ -31,8 +30,6 @@ export interface Decision {
 /** @throws ShardingError if what is written to would have to change its placement */
 export function decide(call: OpCall): Decision {
   checkInto(call);
-  const follows = call.op.sharding?.follows;
-  if (follows !== undefined) return decideFollowing(call, follows);
   return call.op.sharding === null ? withoutRule(call) : byRule(call);
 }
 

@@ -10,6 +10,7 @@ import { contiguousStrides, formatShape } from '../core/shape.js';
 import type { ShardedCall } from '../core/sharding-rule.js';
 import type { Tensor } from '../core/tensor.js';
 import { localPiece } from './geometry.js';
+import { runLists } from './lists.js';
 import { distributed, type LocalPart, partOf } from './local-part.js';
 import { type Decision, propagate } from './propagate.js';
 import { redistributeLocal } from './redistribute-local.js';
@@ -24,6 +25,8 @@ export function dtensorLayer(op: AnyOp, inputs: readonly Tensor[], params: objec
   if (part === null) return belowDTensor(op, inputs, params, into);
   if (op.compute !== null && op.traits.includes('placement')) return op.compute(inputs, params);
   if (op.traits.includes('collective')) throw collective(op);
+  const follows = op.sharding?.follows;
+  if (follows !== undefined) return runLists(op, inputs, params, follows);
   return runSharded(op, inputs, params, into, part.spec);
 }
 

@@ -68,9 +68,13 @@ export class DTensor extends Tensor {
       throw new ShapeError(`${op}: expected both shape and stride of the whole tensor, or neither, got only ${shape === undefined ? 'stride' : 'shape'}`, { op });
     const whole = shape ?? wholeShape(local.shape, mesh, chosen);
     const spec = internSpec(mesh, chosen, [], { shape: whole, strides: stride ?? wholeStrides(local, whole), dtype: local.dtype });
+    // A rank outside of the mesh holds nothing of the tensor, whatever it has in hand.
+    if (mesh.getCoordinate() === null) return fromLocalTensor(local.newEmpty(NOTHING), spec);
     return fromLocalTensor(runCheck ? makeEqual(local, mesh, chosen) : local, spec);
   }
 }
+
+const NOTHING: Shape = [0];
 
 /** Every part counts as large as this one. */
 function wholeShape(local: Shape, mesh: DeviceMesh, placements: readonly Placement[]): Shape {
@@ -95,7 +99,7 @@ function wholeStrides(local: Tensor, shape: Shape): Shape {
 }
 
 function makeEqual(local: Tensor, mesh: DeviceMesh, placements: readonly Placement[]): Tensor {
-  return placements.reduce((t, placement, meshDim) => (placement.isReplicate() && mesh.getCoordinate() !== null ? broadcastTensor(t, 0, mesh.getGroup(meshDim)) : t), local);
+  return placements.reduce((t, placement, meshDim) => (placement.isReplicate() ? broadcastTensor(t, 0, mesh.getGroup(meshDim)) : t), local);
 }
 
 /** Options of {@link distributeTensor}. */

@@ -5,7 +5,8 @@
  * @see PyTorch `torch.distributed.tensor._dtensor_spec`
  */
 import type { DType } from '../core/dtype.js';
-import { type Interned, interned, type Placement, Replicate } from '../core/placement.js';
+import { type Interned, interned } from '../core/interned.js';
+import { type Placement, Replicate } from '../core/placement.js';
 import { formatShape, type Shape } from '../core/shape.js';
 import { formatMesh, type MeshLayout, meshDimName } from '../mesh/mesh-layout.js';
 import { checkMesh, checkPlacements, checkShardOrder, checkTensorMeta } from './spec-checks.js';

@@ -104,6 +104,7 @@ export function fromLocalTensor(local: Tensor, spec: DTensorSpec): Tensor {
 }
 
 partMethods.full = ({ local, spec }, op) => because(op, () => redistributeLocal(local, spec, replicateSpec(spec)));
+partMethods.reduced = ({ spec }, t) => (spec.placements.some((placement) => placement.isPartial()) ? toSpec(t, gradientSpec(spec)) : t);
 partMethods.fit = ({ spec }, gradient) => {
   const given = requirePart('backward', gradient).spec;
   const wanted = internSpec(

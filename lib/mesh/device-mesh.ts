@@ -1,10 +1,12 @@
 /** Ranks in a grid whose dimensions have names: what placements speak of. */
-
 import type { Device } from '../core/device.js';
 import { type DeviceType, device as deviceOf } from '../core/device.js';
 import { ArgumentError, DistributedError } from '../core/errors.js';
-import { checkNumber, checkOneOf, optionsOf, shown, unexpected } from '../core/options.js';
-import { namedGroup } from './groups.js';
+import { type Interned, interned } from '../core/interned.js';
+import { checkNumber, optionsOf, shown, unexpected } from '../core/options.js';
+import { Tensor } from '../core/tensor.js';
+import { checkGroup, namedGroup } from './groups.js';
+import { checkPlan, coordinateOf, type MeshPlan, planKey } from './mesh-plan.js';
 import type { ProcessGroup } from './process-group.js';
 import { contextOf, type RankContext } from './rank-context.js';
 import { flattenNested, type NestedRanks, nestRanks, sliceThrough } from './rank-grid.js';
@@ -15,27 +17,28 @@ export interface DeviceMeshOptions {
   meshDimNames?: readonly string[];
 }
 
-/** What a mesh is made from; equal ones are the same mesh to a rank. @internal */
-interface MeshPlan {
-  readonly deviceType: DeviceType;
-  readonly ranks: readonly number[];
-  readonly shape: readonly number[];
-  readonly meshDimNames: readonly string[] | null;
+/** Options of `DeviceMesh.fromGroup`. */
+export interface FromGroupOptions extends DeviceMeshOptions {
+  /** The ranks of the whole mesh; needed for several groups, one for each dimension. */
+  mesh?: NestedRanks | Tensor;
+}
+
+/** Where a mesh comes from. */
+interface Origin {
+  readonly name: string;
+  /** The mesh that this one is a slice of; null if it is none. */
+  readonly root: Mesh | null;
+  /** For each dimension, those of the root that it is. */
+  readonly rootDims: readonly (readonly number[])[];
+  /** Groups that there are already. */
+  readonly groups: readonly ProcessGroup[];
 }
 
 let meshes = 0;
-/** Of each rank; ranks that share a process have each their own, at other coordinates. */
-const ofContext = new WeakMap<RankContext, Map<string, DeviceMesh>>();
+/** Those that are no slices, of each rank; ranks that share a process have each their own, at other coordinates. */
+const ofContext = new WeakMap<RankContext, Map<string, Mesh>>();
 
-const keyOf = ({ deviceType, ranks, shape, meshDimNames }: MeshPlan): string => `${deviceType}|${shape.join('x')}|${meshDimNames?.join() ?? ''}|${ranks.join()}`;
-
-/**
- * A grid of ranks, of any dimension. All ranks of the world make the same meshes in the same order, those outside too. Making it again
- * gives the same object.
- *
- * @see PyTorch `torch.distributed.device_mesh.DeviceMesh`
- */
-export class DeviceMesh {
+class Mesh {
   /** @internal */
   readonly id: number;
   /** Of the tensors on it. */
@@ -47,24 +50,26 @@ export class DeviceMesh {
   readonly ranks: readonly number[];
   private readonly context: RankContext;
   private readonly coordinate: readonly number[] | null;
-  private readonly groups: (ProcessGroup | undefined)[] = [];
+  private readonly groups: (ProcessGroup | undefined)[];
   private readonly name: string;
-  /** The mesh that this one is a slice of; itself if it is none. */
-  private readonly root: DeviceMesh;
-  /** Of the root: dimensions made by `_flatten`. */
-  private readonly flattened = new Map<string, DeviceMesh>();
+  private readonly root: Mesh;
+  private readonly rootDims: readonly (readonly number[])[];
+  /** Of the root: dimensions made by `_flatten`, by name. */
+  private readonly flattened = new Map<string, Mesh>();
+  /** Of the root: its slices, by the names of their dimensions. Which ranks they have is up to this rank's coordinate. */
+  private readonly slices = new Map<string, Mesh>();
 
-  /** @internal use {@link makeMesh} */
-  constructor(plan: MeshPlan, context: RankContext, name: string, root: DeviceMesh | null, groups: readonly (ProcessGroup | undefined)[] = []) {
+  constructor(plan: MeshPlan, context: RankContext, { name, root, rootDims, groups }: Origin) {
     this.id = meshes++;
     this.deviceType = plan.deviceType;
-    this.shape = plan.shape;
-    this.meshDimNames = plan.meshDimNames;
+    this.shape = Object.freeze([...plan.shape]);
+    this.meshDimNames = plan.meshDimNames === null ? null : Object.freeze([...plan.meshDimNames]);
     this.ranks = plan.ranks;
     this.context = context;
     this.name = name;
     this.root = root ?? this;
-    this.groups.push(...groups);
+    this.rootDims = rootDims;
+    this.groups = [...groups];
     this.coordinate = coordinateOf(plan.ranks.indexOf(context.rank), plan.shape);
   }
 
@@ -118,43 +123,41 @@ export class DeviceMesh {
     return made;
   }
 
-  /** The groups of all dimensions. */
+  /** The groups of all dimensions. @throws DistributedError for a rank outside of the mesh */
   getAllGroups(): ProcessGroup[] {
     return this.shape.map((_, dim) => this.getGroup(dim));
   }
 
   /**
-   * The part of the mesh that varies along the named dimensions only and holds this rank: it shares their groups.
+   * The part of the mesh that varies along the named dimensions only and holds this rank: it shares their groups. Names may be those of
+   * flattened dimensions.
    *
    * @throws ArgumentError for names that are not there, DistributedError for a rank outside of the mesh
    * @see PyTorch `mesh["dp", "tp"]`
    */
-  get(names: string | readonly string[]): DeviceMesh {
+  get(names: string | readonly string[]): Mesh {
     const list = typeof names === 'string' ? [names] : names;
     if (!Array.isArray(list) || list.length === 0) throw unexpected('DeviceMesh.get', 'names', 'a name, or a list of names', names);
-    const flat = list.length === 1 ? this.root.flattened.get(list[0] as string) : undefined;
-    if (flat !== undefined) return flat;
-    const dims = list.map((name) => this.dimOf('get', name));
-    if (new Set(dims).size !== dims.length) throw new ArgumentError(`DeviceMesh.get: expected each name once, got ${shown(list)}`, { op: 'get', given: list });
-    if (dims.length === this.ndim && dims.every((dim, i) => dim === i)) return this;
+    const parts = list.map((name) => this.named(name));
+    if (parts.length === this.ndim && parts.every(({ mesh, dim }, i) => mesh === this && dim === i)) return this;
+    if (parts.length === 1 && parts[0]?.mesh !== this) return (parts[0] as { mesh: Mesh }).mesh;
+    const rootDims = parts.map(({ mesh, dim }) => mesh.rootDims[dim] as readonly number[]);
+    if (new Set(rootDims.flat()).size !== rootDims.flat().length) {
+      throw new ArgumentError(`DeviceMesh.get: expected dimensions that have nothing in common, got ${shown(list)}`, { op: 'get', given: list });
+    }
+    const { root } = this;
+    const made = root.slices.get(list.join());
+    if (made !== undefined) return made;
     const plan: MeshPlan = {
       deviceType: this.deviceType,
-      shape: dims.map((dim) => this.shape[dim] as number),
+      shape: parts.map(({ mesh, dim }) => mesh.shape[dim] as number),
       meshDimNames: list,
-      ranks: sliceThrough(this.ranks, this.shape, dims, this.inside('get')),
+      ranks: sliceThrough(root.ranks, root.shape, rootDims.flat(), root.inside('get')),
     };
-    return interned(
-      this.context,
-      plan,
-      () =>
-        new DeviceMesh(
-          plan,
-          this.context,
-          `${this.name}.${list.join('.')}`,
-          this.root,
-          dims.map((dim) => this.getGroup(dim)),
-        ),
-    );
+    const groups = parts.map(({ mesh, dim }) => mesh.getGroup(dim));
+    const slice = new Mesh(plan, this.context, { name: `${root.name}.${list.join('.')}`, root, rootDims, groups });
+    root.slices.set(list.join(), slice);
+    return slice;
   }
 
   /**
@@ -164,26 +167,26 @@ export class DeviceMesh {
    * @throws ArgumentError for a mesh without names, or a name that is taken
    * @see PyTorch `DeviceMesh._flatten`
    */
-  _flatten(name?: string): DeviceMesh {
+  _flatten(name?: string): Mesh {
     if (this.meshDimNames === null) throw new ArgumentError('_flatten: the dimensions of this mesh have no names. Give meshDimNames when it is made.', { op: '_flatten' });
     const chosen = name ?? this.meshDimNames.join('_');
     if (typeof chosen !== 'string' || chosen === '') throw unexpected('_flatten', 'name', 'a name', chosen);
     if (this.ndim === 1 && this.meshDimNames[0] === chosen) return this;
-    const root = this.root;
+    const { root } = this;
     const known = root.flattened.get(chosen);
     if (known !== undefined && known.ranks.join() === this.ranks.join()) return known;
     if (known !== undefined || root.meshDimNames?.includes(chosen)) {
       throw new ArgumentError(`_flatten: there is a dimension named "${chosen}" already; the mesh has ${shown(root.meshDimNames)}`, { op: '_flatten', given: chosen });
     }
     const plan: MeshPlan = { deviceType: this.deviceType, shape: [this.ranks.length], meshDimNames: [chosen], ranks: this.ranks };
-    const flat = interned(this.context, plan, () => new DeviceMesh(plan, this.context, `${this.name}.${chosen}`, root));
+    const flat = new Mesh(plan, this.context, { name: `${root.name}.${chosen}`, root, rootDims: [this.rootDims.flat()], groups: [] });
     root.flattened.set(chosen, flat);
     return flat;
   }
 
   /** Whether the other mesh has the same ranks, shape, device type and names. */
-  equals(other: DeviceMesh): boolean {
-    return other === this || (other instanceof DeviceMesh && keyOf(other) === keyOf(this));
+  equals(other: Mesh): boolean {
+    return other === this || (other instanceof Mesh && planKey(other) === planKey(this));
   }
 
   /** The device of this rank's tensors on it. @internal */
@@ -214,6 +217,12 @@ export class DeviceMesh {
     throw new DistributedError(`${op}: rank ${this.context.rank} is not in ${this} (ranks ${this.ranks.slice(0, 16).join(', ')}${this.ranks.length > 16 ? ', …' : ''})`, { op });
   }
 
+  /** A dimension by its name: an own one, or a flattened one of the root. */
+  private named(name: string): { mesh: Mesh; dim: number } {
+    const flat = this.meshDimNames?.includes(name) ? undefined : this.root.flattened.get(name);
+    return flat === undefined ? { mesh: this, dim: this.dimOf('get', name) } : { mesh: flat, dim: 0 };
+  }
+
   private onlyDim(op: string, meshDim: number | string | undefined): number {
     if (meshDim !== undefined) return this.dimOf(op, meshDim);
     if (this.ndim === 1) return 0;
@@ -233,65 +242,85 @@ export class DeviceMesh {
   }
 }
 
-function coordinateOf(index: number, shape: readonly number[]): readonly number[] | null {
-  if (index < 0) return null;
-  const coordinate: number[] = [];
-  let rest = index;
-  for (let dim = shape.length - 1; dim >= 0; dim--) {
-    const size = shape[dim] as number;
-    coordinate.unshift(rest % size);
-    rest = Math.floor(rest / size);
-  }
-  return coordinate;
-}
+export type DeviceMesh = Mesh;
 
-function interned(context: RankContext, plan: MeshPlan, make: () => DeviceMesh): DeviceMesh {
+/** The mesh there is, or a new one. */
+function meshOnce(context: RankContext, plan: MeshPlan, origin: () => Origin, more = ''): Mesh {
   let known = ofContext.get(context);
   if (known === undefined) {
     known = new Map();
     ofContext.set(context, known);
   }
-  const key = keyOf(plan);
+  const key = planKey(plan) + more;
   let found = known.get(key);
   if (found === undefined) {
-    found = make();
+    found = new Mesh(plan, context, origin());
     known.set(key, found);
   }
   return found;
 }
 
-function meshFrom(op: string, plan: MeshPlan): DeviceMesh {
+const eachItself = (shape: readonly number[]): number[][] => shape.map((_, dim) => [dim]);
+
+function meshFrom(op: string, plan: MeshPlan): Mesh {
   const context = contextOf(op);
-  checkOneOf(op, 'deviceType', plan.deviceType, ['cpu', 'cuda']);
-  checkNames(op, plan);
-  for (const rank of plan.ranks) checkNumber(op, 'each rank', rank, { from: 0, to: context.worldSize - 1, whole: true });
-  if (new Set(plan.ranks).size !== plan.ranks.length) throw new ArgumentError(`${op}: expected each rank once, got ${shown(nestRanks(plan.ranks, plan.shape))}`, { op });
-  return interned(context, plan, () => new DeviceMesh(plan, context, `mesh${context.made++}`, null));
+  checkPlan(op, plan, context.worldSize);
+  return meshOnce(context, plan, () => ({ name: `mesh${context.made++}`, root: null, rootDims: eachItself(plan.shape), groups: [] }));
 }
 
-function checkNames(op: string, { meshDimNames, shape }: MeshPlan): void {
-  if (meshDimNames === null) return;
-  const fits = Array.isArray(meshDimNames) && meshDimNames.length === shape.length && meshDimNames.every((name) => typeof name === 'string' && name !== '');
-  if (!fits)
-    throw new ArgumentError(`${op}: expected meshDimNames to be ${shape.length} names, one for each dimension of [${shape.join(', ')}], got ${shown(meshDimNames)}`, {
-      op,
-      given: meshDimNames,
-    });
-  if (new Set(meshDimNames).size !== meshDimNames.length)
-    throw new ArgumentError(`${op}: expected each of meshDimNames once, got ${shown(meshDimNames)}`, { op, given: meshDimNames });
+function nestedOf(ranks: NestedRanks | Tensor): NestedRanks {
+  return ranks instanceof Tensor ? (ranks.tolist() as NestedRanks) : ranks;
+}
+
+function makeMesh(deviceType: DeviceType, ranks: NestedRanks | Tensor, options: DeviceMeshOptions = {}): Mesh {
+  const { meshDimNames = null } = optionsOf('DeviceMesh', options, 'meshDimNames');
+  const { flat, shape } = flattenNested('DeviceMesh', nestedOf(ranks));
+  return meshFrom('DeviceMesh', { deviceType, ranks: flat, shape, meshDimNames });
+}
+
+function fromGroup(group: ProcessGroup | readonly ProcessGroup[], deviceType: DeviceType, options: FromGroupOptions = {}): Mesh {
+  const op = 'DeviceMesh.fromGroup';
+  const { mesh, meshDimNames = null } = optionsOf(op, options, 'mesh meshDimNames');
+  const groups = (Array.isArray(group) ? group : [group]).map((each: ProcessGroup) => checkGroup(op, each));
+  if (mesh === undefined && groups.length !== 1) throw unexpected(op, 'mesh', 'the nested ranks of the mesh, as there are several groups', mesh);
+  const { flat, shape } = flattenNested(op, mesh === undefined ? (groups[0] as ProcessGroup).ranks : nestedOf(mesh));
+  const plan: MeshPlan = { deviceType, ranks: flat, shape, meshDimNames };
+  const context = contextOf(op);
+  checkPlan(op, plan, context.worldSize);
+  checkGroups(op, plan, context.rank, groups);
+  const names = groups.map(({ name }) => name).join();
+  return meshOnce(context, plan, () => ({ name: `of(${names})`, root: null, rootDims: eachItself(shape), groups }), `|${names}`);
+}
+
+/** @throws ArgumentError unless each group has the ranks of its dimension */
+function checkGroups(op: string, { ranks, shape }: MeshPlan, rank: number, groups: readonly ProcessGroup[]): void {
+  const coordinate = coordinateOf(ranks.indexOf(rank), shape);
+  const expected = shape.map((_, dim) => (coordinate === null ? null : sliceThrough(ranks, shape, [dim], coordinate).join(', ')));
+  const given = groups.map((group) => group.ranks.join(', '));
+  if (given.length === expected.length && expected.every((list, dim) => list === null || list === given[dim])) return;
+  throw new ArgumentError(`${op}: expected ${shape.length} groups, of the ranks [${expected.join('], [')}], got groups of [${given.join('], [')}]`, { op, expected, given });
+}
+
+/** What makes meshes; see {@link DeviceMesh}. */
+export interface DeviceMeshConstructor extends Interned<[deviceType: DeviceType, ranks: NestedRanks | Tensor, options?: DeviceMeshOptions], DeviceMesh> {
+  /**
+   * A mesh on groups that there are: of one dimension for a group, else with a dimension for each of the groups. Only their members call it.
+   *
+   * @throws ArgumentError for groups of other ranks than those along the dimensions of the mesh
+   * @see PyTorch `DeviceMesh.from_group`
+   */
+  fromGroup(group: ProcessGroup | readonly ProcessGroup[], deviceType: DeviceType, options?: FromGroupOptions): DeviceMesh;
 }
 
 /**
- * A mesh of these ranks of the world.
+ * A grid of ranks, of any dimension: `DeviceMesh('cpu', [[0, 1], [2, 3]], { meshDimNames: ['dp', 'tp'] })`, with or without `new`. All ranks
+ * of the world make the same meshes in the same order, those outside too. Making one again gives the same object.
  *
- * @param ranks - nested arrays of ranks, all of one size at each level; or a list, for one dimension
- * @throws ArgumentError, DistributedError without a process group
+ * @param ranks - nested arrays of ranks of the world, all of one size at each level; or a list, for one dimension; or a tensor
+ * @throws ArgumentError for ranks that are not of the world or come twice, DistributedError without a process group
+ * @see PyTorch `torch.distributed.device_mesh.DeviceMesh`
  */
-export function makeMesh(deviceType: DeviceType, ranks: NestedRanks, options: DeviceMeshOptions = {}): DeviceMesh {
-  const { meshDimNames = null } = optionsOf('DeviceMesh', options, 'meshDimNames');
-  const { flat, shape } = flattenNested('DeviceMesh', ranks);
-  return meshFrom('DeviceMesh', { deviceType, ranks: flat, shape, meshDimNames });
-}
+export const DeviceMesh: DeviceMeshConstructor = Object.assign(interned('DeviceMesh', makeMesh, Mesh.prototype), { fromGroup });
 
 /**
  * A mesh of the first ranks of the world, row-major: `initDeviceMesh('cuda', [2, 4], { meshDimNames: ['dp', 'tp'] })`.

@@ -6,8 +6,8 @@ import { Tensor } from '../core/tensor.js';
 import { tensor } from '../ops/factories.js';
 import { cat, stack } from '../ops/join.js';
 import { requireTensor, requireTensors } from '../ops/operand.js';
-import { foreachNorm } from '../ops/optimizer-steps.js';
 import { pad } from '../ops/padding.js';
+import { normOfAll } from './total-norm.js';
 
 /** Options of {@link clipGradNorm_}. */
 export interface ClipOptions {
@@ -28,15 +28,12 @@ function gradientsOf(op: string, parameters: Tensor | Iterable<Tensor>): Tensor[
   return tensorsOf(op, parameters).flatMap((p) => (p.gradTensor === null ? [] : [p.gradTensor]));
 }
 
-/** The norm of all gradients together. */
+/** The norm of all gradients together; of distributed ones, whole and plain on every rank, for one reduction among those that are held alike. */
 export function getTotalNorm(tensors: readonly Tensor[], normType = 2): Tensor {
   requireTensors(tensors, 'getTotalNorm');
   checkLimit('getTotalNorm', 'normType', normType);
   if (tensors.length === 0) return tensor(0);
-  return noGrad(() => {
-    const norms = normType === 2 ? cat(foreachNorm(tensors)) : stack(tensors.map((t) => t.norm(normType)));
-    return norms.norm(normType);
-  });
+  return noGrad(() => normOfAll(tensors, normType));
 }
 
 /**

@@ -6,7 +6,8 @@ import { contiguousStrides, type Shape } from '../../lib/core/shape.js';
 import { DTensorSpec, type ShardOrder, type TensorMeta } from '../../lib/dtensor/spec.js';
 import type { MeshLayout } from '../../lib/mesh/mesh-layout.js';
 
-let nextId = 1;
+/** Far from those of meshes that have ranks. */
+let nextId = 1_000_000;
 
 export function fakeMesh(shape: Shape, meshDimNames: readonly string[] | null = null, id = nextId++): MeshLayout {
   return { id, shape, meshDimNames, getCoordinate: () => shape.map(() => 0) };

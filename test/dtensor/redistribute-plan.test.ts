@@ -4,49 +4,18 @@ import fc from 'fast-check';
 import { describe, it } from 'mocha';
 import { ShardingError } from '../../lib/core/errors.js';
 import { Partial, type ReduceOpName, Replicate, Shard } from '../../lib/core/placement.js';
-import { numelOf } from '../../lib/core/shape.js';
 import { planCost, stepBytes } from '../../lib/dtensor/cost.js';
 import { meshCoordinates } from '../../lib/dtensor/geometry.js';
 import { planRedistribute } from '../../lib/dtensor/redistribute-plan.js';
 import { isCollective, type Step } from '../../lib/dtensor/redistribute-steps.js';
 import { type DTensorSpec, placeSpec } from '../../lib/dtensor/spec.js';
 import { fakeMesh, type SpecPair, specOf, specPairs } from './fake-mesh.js';
-import { localOf, type Ranks, reduceAll, runStep, type Values } from './simulate.js';
+import { expectedRanks, localOf, type Ranks, runStep, termsOf } from './simulate.js';
 
 const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
 
 function kinds(steps: readonly Step[]): string[] {
   return steps.map((step) => `${step.kind} ${step.meshDim}`);
-}
-
-/** Whole terms by their coordinates along Partial mesh dims: other mesh dims do not change them. */
-function termsOf(spec: DTensorSpec): (coordinate: readonly number[]) => Values {
-  const known = new Map<string, Values>();
-  let seed = 7;
-  return (coordinate) => {
-    const key = coordinate.filter((_, meshDim) => spec.placements[meshDim]?.isPartial()).join();
-    let values = known.get(key);
-    if (values === undefined) {
-      const data = Array.from({ length: numelOf(spec.shape) }, () => ((seed = (seed * 16807) % 2147483647) % 9) - 4);
-      known.set(key, (values = { shape: spec.shape, data }));
-    }
-    return values;
-  };
-}
-
-/** What all ranks must hold in the end: terms reduced along mesh dims that are no longer Partial, cut as the target says. */
-function expected({ from, to }: SpecPair, terms: (coordinate: readonly number[]) => Values): Ranks {
-  const reduceFrom = (coordinate: readonly number[], meshDim: number): Values => {
-    if (meshDim === from.placements.length) return terms(coordinate);
-    const source = from.placements[meshDim];
-    if (!source?.isPartial() || to.placements[meshDim]?.isPartial()) return reduceFrom(coordinate, meshDim + 1);
-    const ranks = Array.from({ length: from.mesh.shape[meshDim] as number }, (_, i) => i);
-    return reduceAll(
-      source.reduceOp,
-      ranks.map((rank) => reduceFrom(coordinate.with(meshDim, rank), meshDim + 1)),
-    );
-  };
-  return meshCoordinates(from.mesh).map((coordinate) => localOf(to, reduceFrom(coordinate, 0), coordinate));
 }
 
 function checkBySimulation(pair: SpecPair): void {
@@ -55,7 +24,7 @@ function checkBySimulation(pair: SpecPair): void {
   const steps = planRedistribute(pair.from, pair.to);
   for (const step of steps) ranks = runStep(step, pair.from.mesh.shape, ranks);
   assert.equal(steps.at(-1)?.after ?? pair.from, pair.to);
-  const wanted = expected(pair, terms);
+  const wanted = expectedRanks(pair, terms);
   assert.deepEqual(
     ranks.map(({ shape }) => shape),
     wanted.map(({ shape }) => shape),

@@ -20,7 +20,8 @@ const elsewhere: Record<string, string> = {
   foreachMul: 'sharded-lists.test.ts',
 };
 
-const ops = allOps().filter((op) => !op.name.includes('::'));
+/** Collectives and changes of placement are what rules are carried out with. */
+const ops = allOps().filter((op) => !op.name.includes('::') && !op.traits.includes('collective') && !op.traits.includes('placement'));
 
 function samplesOf(op: AnyOp): Sample<object>[] {
   return [...op.samples(), ...(moreSamples[op.name]?.() ?? [])];

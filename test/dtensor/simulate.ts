@@ -4,8 +4,10 @@
  */
 import type { ReduceOpName } from '../../lib/core/placement.js';
 import { numelOf, type Shape } from '../../lib/core/shape.js';
+import { meshCoordinates } from '../../lib/dtensor/geometry.js';
 import type { Step } from '../../lib/dtensor/redistribute-steps.js';
 import type { DTensorSpec } from '../../lib/dtensor/spec.js';
+import type { SpecPair } from './fake-mesh.js';
 
 export interface Values {
   shape: Shape;
@@ -110,4 +112,36 @@ export function runStep(step: Step, meshShape: Shape, before: Ranks): Ranks {
         return own;
     }
   });
+}
+
+export type Terms = (coordinate: readonly number[]) => Values;
+
+/** Whole terms by their coordinates along Partial mesh dims: other mesh dims do not change them. The same whoever asks, in any order. */
+export function termsOf(spec: DTensorSpec): Terms {
+  const known = new Map<number, Values>();
+  return (coordinate) => {
+    const term = spec.placements.reduce((n, placement, meshDim) => n * 8 + (placement.isPartial() ? (coordinate[meshDim] as number) : 0), 0);
+    let values = known.get(term);
+    if (values === undefined) {
+      let seed = 7 + 1009 * term;
+      const data = Array.from({ length: numelOf(spec.shape) }, () => ((seed = (seed * 16807) % 2147483647) % 9) - 4);
+      known.set(term, (values = { shape: spec.shape, data }));
+    }
+    return values;
+  };
+}
+
+/** What all ranks must hold in the end: terms reduced along mesh dims that are no longer Partial, cut as the target says. */
+export function expectedRanks({ from, to }: SpecPair, terms: Terms): Ranks {
+  const reduceFrom = (coordinate: readonly number[], meshDim: number): Values => {
+    if (meshDim === from.placements.length) return terms(coordinate);
+    const source = from.placements[meshDim];
+    if (!source?.isPartial() || to.placements[meshDim]?.isPartial()) return reduceFrom(coordinate, meshDim + 1);
+    const ranks = Array.from({ length: from.mesh.shape[meshDim] as number }, (_, i) => i);
+    return reduceAll(
+      source.reduceOp,
+      ranks.map((rank) => reduceFrom(coordinate.with(meshDim, rank), meshDim + 1)),
+    );
+  };
+  return meshCoordinates(from.mesh).map((coordinate) => localOf(to, reduceFrom(coordinate, 0), coordinate));
 }

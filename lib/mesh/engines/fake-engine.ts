@@ -37,17 +37,18 @@ class FakeEngine implements Engine {
 
 const hasNoMemory = (t: Tensor): boolean => t.storage?.handle === FAKE_HANDLE;
 
-/** The input in every part of the output that has its size. */
+/** The input in every part of the output that has its size, 0 in the others. */
 function fillParts(output: Tensor, input: Tensor, counts: readonly number[]): void {
   const [flat, values] = [output.reshape([-1]), input.reshape([-1])];
-  if (values.numel() === 0) return;
   if (counts.every((count) => count === values.numel())) {
     flat.view([counts.length, values.numel()]).copy_(values);
     return;
   }
   let at = 0;
   for (const count of counts) {
-    if (count === values.numel()) flat.narrow(0, at, count).copy_(values);
+    const part = flat.narrow(0, at, count);
+    if (count === values.numel()) part.copy_(values);
+    else part.zero_();
     at += count;
   }
 }
@@ -55,11 +56,14 @@ function fillParts(output: Tensor, input: Tensor, counts: readonly number[]): vo
 function copyPart(output: Tensor, input: Tensor, counts: readonly number[], place: number): void {
   const count = counts[place] as number;
   const start = counts.slice(0, place).reduce((a, b) => a + b, 0);
-  if (count > 0 && count === output.numel()) output.reshape([-1]).copy_(input.reshape([-1]).narrow(0, start, count));
+  if (count === output.numel()) output.reshape([-1]).copy_(input.reshape([-1]).narrow(0, start, count));
+  else output.zero_();
 }
 
 function copyWhole(output: Tensor, input: Tensor): void {
-  if (output !== input && output.numel() === input.numel() && input.numel() > 0) output.reshape([-1]).copy_(input.reshape([-1]));
+  if (output === input) return;
+  if (output.numel() === input.numel()) output.reshape([-1]).copy_(input.reshape([-1]));
+  else output.zero_();
 }
 
 /** @internal */

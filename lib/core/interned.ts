@@ -1,0 +1,19 @@
+/** Classes of which equal instances are one: so `===` compares them, and `new` may be left out. */
+
+/** A class whose instances are interned: called or constructed, it gives the one there is. */
+export interface Interned<Args extends readonly unknown[], T> {
+  (...args: Args): T;
+  new (...args: Args): T;
+  readonly prototype: T;
+}
+
+/** A function that returns an object does so under `new` as well. @internal */
+export function interned<Args extends readonly unknown[], T>(name: string, find: (...args: Args) => T, prototype: T): Interned<Args, T> {
+  // Not an arrow function: those have no `new`.
+  function callable(...args: Args): T {
+    return find(...args);
+  }
+  Object.defineProperty(callable, 'name', { value: name });
+  Object.defineProperty(callable, 'prototype', { value: prototype });
+  return callable as unknown as Interned<Args, T>;
+}

@@ -1,0 +1,265 @@
+/** Between plain and distributed tensors: values, gradients in all placements, what is refused; numbers of PyTorch's own tests. */
+import assert from 'node:assert/strict';
+import { DeviceMesh, DTensor, DTensorSpec, distributeTensor, initDeviceMesh, Partial, type Placement, Replicate, Shard } from '../../lib/distributed.js';
+import { arange, float32, nn, ones, rand, type Tensor, zeros } from '../../lib/index.js';
+import { standingRanks } from '../mesh/standing-ranks.js';
+
+const WORLD = 4;
+const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
+
+const numbers = async (t: Tensor): Promise<number[]> => Array.from(await t.read(), Number);
+
+/** A local gradient that says whose it is. */
+const scaled = (t: Tensor, value: number): Tensor => t.newFull(t.shape, value);
+
+describe('the gradients of tensors that become distributed and plain again', () => {
+  const ranks = standingRanks(WORLD);
+  const each = (name: string, fn: (rank: number, mesh: DeviceMesh) => Promise<void>): void => {
+    it(name, async () => void (await ranks.run((rank) => fn(rank, initDeviceMesh('cpu', [WORLD])))));
+  };
+
+  each('toLocal takes local gradients as the parts of the whole', async (rank, mesh) => {
+    const t = distributeTensor(ones([6, 2], { requiresGrad: true }), mesh, [S0]);
+    const local = t.toLocal();
+    local.backward(scaled(local, rank + 1));
+    assert.deepEqual(t.grad?.placements, [S0]);
+    assert.deepEqual(await numbers((t.grad as Tensor).fullTensor()), [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3]);
+  });
+
+  each('toLocal of copies takes the own gradient for that of the whole', async (_, mesh) => {
+    const t = distributeTensor(ones([2], { requiresGrad: true }), mesh);
+    t.toLocal().backward(ones([2]));
+    assert.deepEqual([t.grad?.placements, await numbers((t.grad as Tensor).toLocal())], [[R], [1, 1]]);
+  });
+
+  each('toLocal with gradPlacements Partial adds the gradients of all ranks', async (rank, mesh) => {
+    const t = distributeTensor(ones([2], { requiresGrad: true }), mesh);
+    const local = t.toLocal({ gradPlacements: [P] });
+    local.backward(scaled(local, rank + 1));
+    assert.deepEqual([t.grad?.placements, await numbers((t.grad as Tensor).toLocal())], [[R], [10, 10]]);
+  });
+
+  each('toLocal refuses a gradient that is not the part which gradPlacements say', async (rank, mesh) => {
+    const t = distributeTensor(ones([WORLD, 2], { requiresGrad: true }), mesh);
+    const local = t.toLocal({ gradPlacements: [S0] }).narrow(0, 0, 1);
+    await assert.rejects(
+      async () => local.backward(scaled(local, rank + 1)),
+      (error: Error) => /expected this rank's part of .* to have shape \[1, 2\], got \[4, 2\]/.test(error.message),
+    );
+  });
+
+  each('toLocal of terms gives each rank its own gradient', async (rank, mesh) => {
+    const leaf = scaled(ones([3]), rank).requiresGrad_();
+    const local = DTensor.fromLocal(leaf, mesh, [P]).toLocal();
+    local.backward(scaled(local, rank + 1));
+    assert.deepEqual(await numbers(leaf.grad as Tensor), [rank + 1, rank + 1, rank + 1]);
+  });
+
+  each('fromLocal gives the part of a gradient that has other placements', async (rank, mesh) => {
+    const leaf = ones([2, 3], { requiresGrad: true });
+    const t = DTensor.fromLocal(leaf, mesh, [S0]);
+    t.backward(DTensor.fromLocal(arange(24, { dtype: float32 }).reshape([8, 3]), mesh, [R]));
+    assert.deepEqual(
+      await numbers(leaf.grad as Tensor),
+      Array.from({ length: 6 }, (_, i) => rank * 6 + i),
+    );
+  });
+
+  each('fromLocal of terms gives every rank the whole gradient, undivided', async (_, mesh) => {
+    const leaf = ones([2], { requiresGrad: true });
+    DTensor.fromLocal(leaf, mesh, [P])
+      .redistribute([R])
+      .toLocal()
+      .backward(ones([2]));
+    assert.deepEqual(await numbers(leaf.grad as Tensor), [1, 1]);
+  });
+
+  each('fromLocal adds up a gradient that comes in terms', async (rank, mesh) => {
+    const leaf = ones([2], { requiresGrad: true });
+    DTensor.fromLocal(leaf, mesh, [R]).backward(DTensor.fromLocal(scaled(leaf, rank), mesh, [P]));
+    assert.deepEqual(await numbers(leaf.grad as Tensor), [6, 6]);
+  });
+
+  each('redistribute gives gradients back in the placements of its input, also where it moves nothing', async (_, mesh) => {
+    for (const [from, to] of [
+      [S0, R],
+      [R, S0],
+      [S0, S1],
+      [S0, S0],
+      [R, R],
+    ] as [Placement, Placement][]) {
+      const t = distributeTensor(rand([5, 6], { requiresGrad: true }), mesh, [from]);
+      const values = arange(30, { dtype: float32 }).reshape([5, 6]);
+      t.redistribute([to]).backward(distributeTensor(values, mesh, [S1]));
+      assert.deepEqual(t.grad?.placements, [from]);
+      assert.deepEqual(await numbers((t.grad as Tensor).fullTensor()), await numbers(values));
+    }
+  });
+
+  each('fullTensor gives each rank its own gradient of the copy, or with gradPlacements their sum', async (rank, mesh) => {
+    const t = distributeTensor(ones([5], { requiresGrad: true }), mesh, [S0]);
+    const whole = t.fullTensor();
+    whole.backward(scaled(whole, 2));
+    assert.deepEqual([t.grad?.placements, await numbers((t.grad as Tensor).fullTensor())], [[S0], [2, 2, 2, 2, 2]]);
+    const other = distributeTensor(ones([5], { requiresGrad: true }), mesh, [S0]);
+    const again = other.fullTensor({ gradPlacements: [P] });
+    again.backward(scaled(again, rank));
+    assert.deepEqual([other.grad?.placements, await numbers((other.grad as Tensor).fullTensor())], [[S0], [6, 6, 6, 6, 6]]);
+  });
+});
+
+describe("numbers of PyTorch's tests of distributed tensors", () => {
+  const ranks = standingRanks(WORLD);
+
+  it('a product of pieces, replicated, and its gradients', async () => {
+    await ranks.run(async () => {
+      const mesh = initDeviceMesh('cpu', [WORLD]);
+      const [x, y] = [arange(8, { dtype: float32, requiresGrad: true }), arange(8, { dtype: float32, requiresGrad: true })];
+      const product = DTensor.fromLocal(x.reshape([2, 4]), mesh, [S0]).matmul(DTensor.fromLocal(y.reshape([4, 2]), mesh, [S1]));
+      const result = product.redistribute(mesh, [R]).toLocal();
+      result.sum().backward();
+      const tile = [28, 34, 76, 98];
+      const expected = Array.from({ length: 64 }, (_, i) => tile[2 * (Math.floor(i / 8) % 2) + (i % 2)]);
+      assert.deepEqual(await numbers(result), expected);
+      assert.deepEqual(await numbers(result.sum()), [3776]);
+      assert.deepEqual(await numbers(x.grad as Tensor), [4, 20, 36, 52, 4, 20, 36, 52]);
+      assert.deepEqual(await numbers(y.grad as Tensor), [16, 16, 24, 24, 32, 32, 40, 40]);
+    });
+  });
+
+  it('placements answer what they are', () => {
+    const value = (p: Placement): number => (p.isReplicate() ? 1 : p.isShard() && p.isShard(0) && p.isShard(p.dim) && p.isShard(null) ? 8 : p.isPartial() ? 3 : 0);
+    assert.deepEqual([S0, R, P].map(value), [8, 1, 3]);
+  });
+
+  it('attributes of a mesh, with one group object', async () => {
+    await ranks.run((rank) => {
+      const mesh = DeviceMesh('cpu', [0, 1]);
+      assert.equal(mesh.size() + mesh.size(0) + mesh.size(-1), 6);
+      assert.deepEqual(mesh.getCoordinate(), rank < 2 ? [rank] : null);
+      if (rank < 2) assert.equal(mesh.getGroup(), mesh.getGroup(0));
+    });
+  });
+
+  it('fromLocal, toLocal and a number', async () => {
+    await ranks.run(async () => {
+      const mesh = initDeviceMesh('cpu', [WORLD]);
+      const x = ones([1], { requiresGrad: true });
+      const out = DTensor.fromLocal(x, mesh, [R], { runCheck: false }).toLocal().add(2);
+      out.backward();
+      assert.deepEqual([await numbers(out), await numbers(x.grad as Tensor)], [[3], [1]]);
+      const gathered = DTensor.fromLocal(ones([1]), mesh, [S0])
+        .redistribute(mesh, [R], { asyncOp: true })
+        .toLocal()
+        .add(2);
+      assert.deepEqual(await numbers(gathered), [3, 3, 3, 3]);
+      const kept = DTensor.fromLocal(ones([4]), mesh, [S0])
+        .toLocal({ gradPlacements: [S0] })
+        .add(2);
+      assert.deepEqual(await numbers(kept), [3, 3, 3, 3]);
+    });
+  });
+
+  it('terms that are scattered unevenly', async () => {
+    await ranks.run((rank) => {
+      const mesh = DeviceMesh('cpu', [1, 3]);
+      const result = DTensor.fromLocal(ones([10, 257, 160]), mesh, [P]).redistribute(mesh, [S1]);
+      assert.deepEqual(
+        [result.shape, result.stride()],
+        [
+          [10, 257, 160],
+          [41120, 160, 1],
+        ],
+      );
+      const { shape } = result._localTensor;
+      assert.deepEqual(shape, rank === 1 ? [10, 129, 160] : rank === 3 ? [10, 128, 160] : [0]);
+      if (rank === 3) result.toLocal().sum();
+    });
+  });
+
+  it('the constructor takes a part and a spec', async () => {
+    await ranks.run((rank) => {
+      const mesh = initDeviceMesh('cpu', [2, 2]);
+      const spec = DTensorSpec(mesh, [R, S0], { tensorMeta: { shape: [128, 32], strides: [32, 1], dtype: float32 } });
+      const local = zeros([64, 32]);
+      const t = new DTensor(local, spec, { requiresGrad: true });
+      assert.ok(t instanceof DTensor && t.requiresGrad);
+      assert.deepEqual(
+        [t.shape, t._localTensor.shape],
+        [
+          [128, 32],
+          [64, 32],
+        ],
+      );
+      assert.equal(t.untypedStorage(), local.untypedStorage(), `rank ${rank}`);
+    });
+  });
+
+  it('a linear layer whose contraction is cut gives terms, and results that do not lie row-major', async () => {
+    await ranks.run(async () => {
+      const mesh = initDeviceMesh('cpu', [WORLD]);
+      const weight = distributeTensor(rand([16, 4], { requiresGrad: true }), mesh, [S1]);
+      const bias = distributeTensor(rand([16], { requiresGrad: true }), mesh, [R]);
+      const x = distributeTensor(rand([4, 16, 4], { requiresGrad: true }), mesh, [S1]);
+      const out = nn.functional.linear(x.permute([0, 2, 1]).contiguous().permute([0, 2, 1]), weight, bias).permute([0, 2, 1]);
+      out.contiguous().sum().backward();
+      assert.deepEqual(x.grad?.placements, [S1]);
+      assert.deepEqual(weight.grad?.placements, [S1]);
+      assert.deepEqual(await numbers((bias.grad as Tensor).toLocal()), Array(16).fill(64));
+    });
+  });
+
+  it('terms plus themselves stay terms', async () => {
+    await ranks.run(async () => {
+      const mesh = initDeviceMesh('cpu', [WORLD]);
+      const x = DTensor.fromLocal(ones([10, 10], { requiresGrad: true }), mesh, [P]);
+      const twice = x.add(x);
+      assert.deepEqual(twice.placements, [P]);
+      const out = twice.matmul(distributeTensor(ones([10, 10]), mesh, [R])).sum();
+      out.backward();
+      assert.deepEqual(await numbers(out.fullTensor()), [10 * 10 * 10 * 8]);
+    });
+  });
+
+  it('gradients come in other placements than results have', async () => {
+    await ranks.run(async () => {
+      const mesh = initDeviceMesh('cpu', [WORLD]);
+      const [weight, bias] = [ones([4]), zeros([4])].map((t) => distributeTensor(t.requiresGrad_(), mesh, [R])) as [Tensor, Tensor];
+      const x = distributeTensor(rand([4, 2, 4], { requiresGrad: true }), mesh, [S1]);
+      const normed = nn.functional.layerNorm(x.permute([0, 2, 1]).contiguous().permute([0, 2, 1]), [4], weight, bias);
+      const y = distributeTensor(rand([4, 2, 4]), mesh, [S1]).permute([0, 2, 1]);
+      normed.matmul(y).permute([0, 2, 1]).sum().backward();
+      assert.deepEqual([x.grad?.placements, weight.grad?.placements], [[S1], [R]]);
+    });
+  });
+});
+
+describe('what tensors between ranks refuse', () => {
+  const ranks = standingRanks(WORLD);
+  const refuses = (name: string, message: RegExp, fn: (mesh: DeviceMesh) => unknown): void => {
+    it(name, async () => {
+      await ranks.run(() => assert.throws(() => fn(initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] })), message));
+    });
+  };
+  const whole = (mesh: DeviceMesh): Tensor => distributeTensor(ones([4, 4]), mesh, [S0, R]);
+
+  refuses('redistribute to another mesh', /own DeviceMesh\(cpu, dp: 2, tp: 2\), got another mesh, DeviceMesh\(cpu, 4\)\. Take fullTensor\(\)/, (mesh) =>
+    whole(mesh).redistribute(initDeviceMesh('cpu', [4]), [S0]),
+  );
+  refuses('redistribute to terms', /mesh dim tp cannot go from Replicate\(\) to Partial\(sum\): only an op that computes terms makes a Partial/, (mesh) =>
+    whole(mesh).redistribute([S0, P]),
+  );
+  refuses('redistribute of terms to other terms', /cannot go from Partial\(sum\) to Partial\(max\)/, (mesh) =>
+    DTensor.fromLocal(ones([2]), mesh, [P, R]).redistribute([Partial('max'), R]),
+  );
+  refuses('too few placements', /expected 2 placements, one for each dim of the mesh \(dp: 2, tp: 2\), got 1/, (mesh) => whole(mesh).redistribute([S0]));
+  refuses('an operand on another mesh', /add: expected all tensors on one mesh, got one on mesh \(dp: 2, tp: 2\)/, (mesh) =>
+    whole(mesh).add(distributeTensor(ones([4, 4]), initDeviceMesh('cpu', [4]))),
+  );
+  refuses('distributeTensor into terms', /expected Shard or Replicate, got \[Partial\(sum\), Replicate\(\)\]/, (mesh) => distributeTensor(ones([2]), mesh, [P, R]));
+  refuses('distributeTensor of a computed tensor', /expected a leaf tensor/, (mesh) => distributeTensor(ones([2], { requiresGrad: true }).mul(2), mesh));
+  refuses('fromLocal of a distributed tensor', /expected a plain tensor/, (mesh) => DTensor.fromLocal(whole(mesh), mesh));
+  refuses('fromLocal with a shape and no stride', /expected both shape and stride/, (mesh) => DTensor.fromLocal(ones([2]), mesh, [S0, R], { shape: [4] }));
+  refuses('a shard dim that is not there', /Shard\(2\) does not fit a tensor of 2 dims/, (mesh) => whole(mesh).redistribute([Shard(2), R]));
+  refuses('placements of a plain tensor', /placements: expected a distributed tensor, got a plain one/, () => ones([2]).placements);
+});
