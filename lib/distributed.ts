@@ -8,6 +8,19 @@ installDTensor(dtensorLayer);
 export { CollectiveError, DistributedError, ShardingError, StoreError, TimeoutError } from './core/errors.js';
 export { Partial, Placement, type ReduceOpName, Replicate, Shard } from './core/placement.js';
 export { type DistributeOptions, DTensor, distributeTensor, type FromLocalOptions } from './dtensor/dtensor.js';
+export {
+  type DTensorOptions,
+  type DTensorRandomOptions,
+  dtensorArange,
+  dtensorEmpty,
+  dtensorFull,
+  dtensorLinspace,
+  dtensorOnes,
+  dtensorRand,
+  dtensorRandint,
+  dtensorRandn,
+  dtensorZeros,
+} from './dtensor/factories.js';
 export type { RedistributeOptions, ToLocalOptions } from './dtensor/members.js';
 export { explicitRedistribution } from './dtensor/redistribution.js';
 export { DTensorSpec, type DTensorSpecOptions, type ShardOrder, type TensorMeta } from './dtensor/spec.js';

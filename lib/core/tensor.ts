@@ -39,7 +39,7 @@ export const viewHistory: { refresh: (view: Tensor) => void } = { refresh: () =>
 export interface Sharding {
   readonly local: Tensor;
   /** Placements and mesh; interned. */
-  readonly spec: { readonly id: number; toString(): string };
+  readonly spec: { readonly id: number; readonly mesh: object; toString(): string };
   /** The whole tensor on this rank: ranks communicate. */
   full(op: string): Tensor;
   /** Memory for a tensor of the same ranks: held alike if it has the same shape, else replicated. */

@@ -10,7 +10,9 @@ import { contiguousStrides, formatShape } from '../core/shape.js';
 import type { ShardedCall } from '../core/sharding-rule.js';
 import type { Tensor } from '../core/tensor.js';
 import { localPiece } from './geometry.js';
+import { runLists } from './lists.js';
 import { distributed, type LocalPart, partOf } from './local-part.js';
+import { isAwaited, makePart } from './making.js';
 import { type Decision, propagate } from './propagate.js';
 import { redistributeLocal } from './redistribute-local.js';
 import { because, checkImplicit, warnReplicated } from './redistribution.js';
@@ -21,8 +23,10 @@ type Specs = readonly (DTensorSpec | null)[];
 export function dtensorLayer(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
   let part = into === null ? null : partOf(into);
   for (let i = 0; part === null && i < inputs.length; i++) part = partOf(inputs[i] as Tensor);
-  if (part === null) return belowDTensor(op, inputs, params, into);
+  if (part === null) return into === null && isAwaited(inputs) ? makePart(op, params) : belowDTensor(op, inputs, params, into);
   if (op.compute !== null && op.traits.includes('placement')) return op.compute(inputs, params);
+  const lists = op.sharding?.follows;
+  if (lists !== undefined) return runLists(op, lists, inputs, params);
   return runSharded(op, inputs, params, into, part.spec);
 }
 

@@ -34,9 +34,26 @@ export function getTotalNorm(tensors: readonly Tensor[], normType = 2): Tensor {
   checkLimit('getTotalNorm', 'normType', normType);
   if (tensors.length === 0) return tensor(0);
   return noGrad(() => {
-    const norms = normType === 2 ? cat(foreachNorm(tensors)) : stack(tensors.map((t) => t.norm(normType)));
-    return norms.norm(normType);
+    const norms = byMesh(tensors).map((group) => wholeNorm(group, normType));
+    return norms.length === 1 ? (norms[0] as Tensor) : stack(norms).norm(normType);
   });
+}
+
+/** Plain tensors, and those of each mesh. */
+function byMesh(tensors: readonly Tensor[]): Tensor[][] {
+  const groups = new Map<object | null, Tensor[]>();
+  for (const t of tensors) {
+    const mesh = t.sharding?.spec.mesh ?? null;
+    groups.set(mesh, [...(groups.get(mesh) ?? []), t]);
+  }
+  return [...groups.values()];
+}
+
+/** As a plain tensor, also of distributed ones. */
+function wholeNorm(tensors: readonly Tensor[], normType: number): Tensor {
+  const norms = normType === 2 ? cat(foreachNorm(tensors)) : stack(tensors.map((t) => t.norm(normType)));
+  const norm = norms.norm(normType);
+  return norm.sharding === null ? norm : norm.sharding.full('getTotalNorm');
 }
 
 /**

@@ -88,7 +88,7 @@ export function scatterReduce(input: Tensor, dim: number, index: Tensor, source:
   checkOneOf('scatterReduce', 'reduce', reduce, Object.keys(combine));
   requireTensor(source, 'scatterReduce', 'source');
   checkScatter('scatterReduce', input, dim, index, source);
-  const { dtype, device } = input;
+  const { dtype } = input;
   const start = includeSelf ? input : scatter(input, dim, index, input.newTensor(neutral(reduce, dtype)).expand(index.shape));
   const combined = scatter(start, dim, index, source, { reduce: combine[reduce] });
   if (reduce !== 'mean') return combined;
