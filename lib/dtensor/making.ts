@@ -47,12 +47,13 @@ export function makePart(op: AnyOp, params: object): Tensor[] {
   const [meta] = outputMetasOf(op, [], params);
   if (meta === undefined) return belowDTensor(op, [], params, null);
   const spec = internSpec(mesh, checkPlacements(name, mesh, placements, meta.shape.length), [], meta);
-  if (mesh.getCoordinate() !== null && !canMakePieces(op, params, spec)) {
+  const coordinate = mesh.getCoordinate();
+  if (coordinate !== null && !canMakePieces(op, params, spec)) {
     const [whole] = belowDTensor(op, [], params, null) as [Tensor];
     return [distributed(redistributeLocal(whole, replicateSpec(spec), spec), spec)];
   }
-  const part = distributed(empty(localPiece(spec, mesh.getCoordinate()).shape, { dtype: meta.dtype, device: mesh.device }), spec);
-  return op.traits.includes('uninitialized') ? [part] : [dispatchOne(op, [], params, part)];
+  const part = distributed(empty(localPiece(spec, coordinate).shape, { dtype: meta.dtype, device: mesh.device }), spec);
+  return coordinate === null || op.traits.includes('uninitialized') ? [part] : [dispatchOne(op, [], params, part)];
 }
 
 /** Numbers that are rounded to integers are not the same if a rank begins among them. */

@@ -75,6 +75,11 @@ class Spec {
     const tensor = `${tensorMeta.dtype.name}${formatShape(tensorMeta.shape)}`;
     return `${tensor} on ${formatMesh(mesh)}: ${formatPlacements(placements)}${formatOrder(mesh, this.order)}`;
   }
+
+  /** @internal */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return `DTensorSpec(${this})`;
+  }
 }
 
 export type DTensorSpec = Spec;

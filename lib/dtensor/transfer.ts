@@ -103,7 +103,10 @@ export function fromLocalTensor(local: Tensor, spec: DTensorSpec): Tensor {
   return dispatchOne(fromLocalOp, [local], { spec });
 }
 
-partMethods.full = ({ local, spec }, op) => because(op, () => redistributeLocal(local, spec, replicateSpec(spec)));
+partMethods.full = ({ local, spec }, op) => {
+  const whole = because(op, () => redistributeLocal(local, spec, replicateSpec(spec)));
+  return whole === local ? aliasOf(local) : whole;
+};
 partMethods.fit = ({ spec }, gradient) => {
   const given = requirePart('backward', gradient).spec;
   const wanted = internSpec(
