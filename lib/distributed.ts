@@ -24,6 +24,7 @@ export {
 export type { RedistributeOptions, ToLocalOptions } from './dtensor/members.js';
 export { explicitRedistribution } from './dtensor/redistribution.js';
 export { DTensorSpec, type DTensorSpecOptions, type ShardOrder, type TensorMeta } from './dtensor/spec.js';
+export type { UnevenOptions } from './dtensor/uneven.js';
 export type { Async, CollectiveOptions, Sync } from './mesh/collective-operands.js';
 export {
   allGather,

@@ -37,8 +37,8 @@ function runSharded(op: AnyOp, inputs: readonly Tensor[], params: object, into: 
   if (target !== null) checkIsView(op, target);
   const decision = propagate(op, inputs, specs, params, target === null ? null : target.spec);
   if (decision.fallback === 'decompose') return decomposed(op, inputs, params, into);
-  if (decision.fallback === 'replicate') warnReplicated(op.name);
   if (decision.needsRedistribute) checkImplicit(op.name, specs, decision.inputs);
+  if (decision.fallback === 'replicate') warnReplicated(op.name);
   const locals = localInputs(op, inputs, specs, decision);
   const outputs = runLocal(op, inputs, locals, params, target, decision, found);
   if (into !== null) return [into];
