@@ -20,6 +20,8 @@ export const partMethods = {
 export class LocalPart implements Sharding {
   readonly local: Tensor;
   readonly spec: DTensorSpec;
+  /** Of what should be a view and has memory of its own: why, so that changes are not lost silently. */
+  noView: string | null = null;
 
   constructor(local: Tensor, spec: DTensorSpec) {
     this.local = local;
@@ -46,7 +48,7 @@ export class LocalPart implements Sharding {
       [],
       { shape: t.shape, strides: t.strides, dtype: t.dtype },
     );
-    return distributed(t, spec);
+    return distributed(mesh.getCoordinate() === null ? t.newEmpty([0]) : t, spec);
   }
 
   reduced(t: Tensor): Tensor {

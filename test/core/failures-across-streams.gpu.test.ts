@@ -11,7 +11,7 @@ describe('a failure on another stream', () => {
   it('reaches what reads its results', async () => {
     const side = new cuda.Stream();
     const table = tensor([1, 2, 3], { device: 'cuda' });
-    const broken = cuda.stream(side, () => indexSelect(table, 0, tensor([7], { device: 'cuda' })));
+    const broken = cuda.stream(side, () => indexSelect(table, 0, tensor([7n], { device: 'cuda' })));
     await assert.rejects(broken.add(1).read());
   });
 });
