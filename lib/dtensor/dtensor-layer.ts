@@ -24,6 +24,7 @@ export function dtensorLayer(op: AnyOp, inputs: readonly Tensor[], params: objec
   for (let i = 0; part === null && i < inputs.length; i++) part = partOf(inputs[i] as Tensor);
   if (part === null) return belowDTensor(op, inputs, params, into);
   if (op.compute !== null && op.traits.includes('placement')) return op.compute(inputs, params);
+  if (op.traits.includes('collective')) throw collective(op);
   const follows = op.sharding?.follows;
   if (follows !== undefined) return runLists(op, inputs, params, follows);
   return runSharded(op, inputs, params, into, part.spec);
@@ -73,6 +74,12 @@ function mixed(op: AnyOp, inputs: readonly Tensor[], plain: Tensor): ShardingErr
     `${op.name}: expected distributed tensors, got a plain one (${describe(plain)}) among them. Make it one with distributeTensor(t, mesh, [Replicate(), …]) if every rank has the same values, with DTensor.fromLocal if each has a part, or take toLocal() of the others.\n${lines.join('\n')}`,
     { op: op.name },
   );
+}
+
+function collective(op: AnyOp): ShardingError {
+  return new ShardingError(`${op.name}: expected a plain tensor, got a distributed one. Its placements say what its ranks exchange: use redistribute, or toLocal() first.`, {
+    op: op.name,
+  });
 }
 
 function describe(t: Tensor): string {

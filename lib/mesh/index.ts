@@ -26,6 +26,16 @@ export { type InitOptions, initProcessGroup, isAvailable } from './init.js';
 export { type LaunchOptions, launch } from './launch.js';
 export type { RankFunction } from './local-ranks.js';
 export { irecv, isend, recv, send } from './messages.js';
+export {
+  allGatherObject,
+  broadcastObjectList,
+  type GatherObjectOptions,
+  gatherObject,
+  type ObjectOptions,
+  type ScatterObjectOptions,
+  scatterObjectList,
+} from './objects.js';
 export type { ProcessGroup } from './process-group.js';
+export type { RankFault } from './rank-faults.js';
 export { FileStore, HashStore, PrefixStore, Store, type StoreValue, TCPStore, type TCPStoreOptions } from './stores/index.js';
 export type { Work } from './work.js';

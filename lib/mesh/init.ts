@@ -3,12 +3,16 @@ import { type Device, device, deviceByCode } from '../core/device.js';
 import { ArgumentError, DeviceError, DistributedError } from '../core/errors.js';
 import { currentHome, processHome } from '../core/home.js';
 import { checkNumber, unexpected, withDefaults } from '../core/options.js';
-import { nativeCall, prepareDevice, translate, writer } from '../eager/submit.js';
+import { nativeCall, translate, writer } from '../eager/submit.js';
 import { chooseEngines, parseBackend } from './engines/choose.js';
+import { ownGpu } from './engines/device-engine.js';
+import { enterFakeWorld } from './fake-world.js';
 import { destroyProcessGroup, enterWorld } from './groups.js';
+import type { ProcessGroup } from './process-group.js';
 import { findContext } from './rank-context.js';
 import { missing, type RankPlace, readMaster, readRankEnvironment } from './rank-environment.js';
 import { type Agreement, checkPlace, meetRanks, storeFailure } from './rendezvous.js';
+import { removeStaleSegments } from './shared-memory.js';
 import { FileStore, HashStore, PrefixStore, Store, TCPStore } from './stores/index.js';
 
 const OP = 'initProcessGroup';
@@ -46,7 +50,8 @@ let launched = false;
  * torchrun, `npx shardwise run`, Slurm, Open MPI or PMI), else the process is the only rank and opens no connection. Resolves when all
  * ranks have come. In a rank that `launch` made for a function, where all is set up, it changes nothing.
  *
- * @param backend - `'shm'`, or one for each kind of device such as `'cpu:shm,cuda:nccl'`; chosen for each device if left out
+ * @param backend - `'shm'`, or one for each kind of device such as `'cpu:shm,cuda:nccl'`; chosen for each device if left out. `'fake'`: one
+ *   rank of a world of any size without peers, for plans and tests
  * @throws ArgumentError for options and variables that are none, DistributedError for a process that is a rank already, for an environment
  *   with half of a rank's variables and for ranks that do not fit together, TimeoutError naming the ranks that did not come, StoreError
  * @see PyTorch `torch.distributed.init_process_group`
@@ -54,6 +59,7 @@ let launched = false;
 export async function initProcessGroup(backend?: string, options: InitOptions = {}): Promise<void> {
   const backends = parseBackend(OP, backend ?? process.env['SHARDWISE_BACKEND']);
   const read = readOptions(options);
+  if (Object.values(backends).includes('fake')) return enterFake(read);
   if (currentHome() !== processHome || launched) return checkLaunched();
   if (starting || findContext() !== null) {
     throw new DistributedError(`${OP}: this process is rank ${findContext()?.rank ?? read.rank ?? '…'} already. Call it once, or destroyProcessGroup() in between.`, { op: OP });
@@ -64,12 +70,29 @@ export async function initProcessGroup(backend?: string, options: InitOptions = 
     const { rank, worldSize } = place;
     const localRank = place.localRank ?? agreement.hosts.slice(0, rank).filter((host) => host === agreement.hosts[rank]).length;
     const factory = chooseEngines(OP, backends, agreement, read.timeoutMs);
-    enterWorld({ rank, worldSize, localRank, home: processHome, store, factory, pending: null });
-    processHome.findCudaIndex = cudaIndexOf(read.deviceId, localRank);
+    const { world } = enterWorld({ rank, worldSize, localRank, home: processHome, store, factory, pending: null });
+    processHome.findCudaIndex = () => read.deviceId ?? ownGpu(localRank);
     leaveAtExit();
     times++;
+    if (backends.cpu !== undefined && worldSize > 1) await joined(world);
   } finally {
     starting = false;
+  }
+}
+
+/** No peers: rank and world size have to be given, nobody is met. */
+function enterFake({ rank, worldSize, store }: ReadOptions): void {
+  enterFakeWorld({ rank: rank ?? 0, worldSize: worldSize ?? 1, store });
+}
+
+/** From here on the ranks know each other's processes: one that dies is missed at once, whatever it was going to call. */
+async function joined(world: ProcessGroup): Promise<void> {
+  removeStaleSegments();
+  try {
+    await world.finished();
+  } catch (error) {
+    destroyProcessGroup();
+    throw error;
   }
 }
 
@@ -136,7 +159,7 @@ async function findWorld(options: ReadOptions, backends: string): Promise<World>
   const { rank, worldSize } = place;
   checkPlace(rank, worldSize);
   if (worldSize === 1 && options.store === null) {
-    return { place: { ...place, localRank: place.localRank ?? 0 }, agreement: { hosts: [''], hostNames: [''], name: '', token: 0 }, store: new HashStore() };
+    return { place: { ...place, localRank: place.localRank ?? 0 }, agreement: { hosts: [''], hostNames: [''], pids: [process.pid], run: '', token: 0 }, store: new HashStore() };
   }
   const { timeoutMs } = options;
   const [where, base, keeper] = openStore(options, place);
@@ -178,18 +201,6 @@ function opened(address: string, open: () => Store): Store {
 }
 
 /** Where each rank sees one GPU only, that is its own. */
-function cudaIndexOf(given: number | null, localRank: number): () => number {
-  if (given !== null) return () => given;
-  return () => {
-    try {
-      prepareDevice(deviceByCode(1));
-    } catch {
-      return 0;
-    }
-    return writer.addon.deviceCount('cuda') === 1 ? 0 : localRank;
-  };
-}
-
 let registered = false;
 
 /** What was called is still done for the others if the process ends well; if not, they are told why. */

@@ -5,9 +5,10 @@ import { ArgumentError, DistributedError } from '../core/errors.js';
 import { checkFlag, checkNumber, checkOneOf, unexpected, withDefaults } from '../core/options.js';
 import { parseBackend } from './engines/choose.js';
 import { DEFAULT_TIMEOUT_MS, LONGEST_TIMEOUT_MS } from './init.js';
-import { type RankFunction, runLocalRanks } from './local-ranks.js';
+import { type LocalOptions, type RankFunction, runLocalRanks } from './local-ranks.js';
 import { type NodePlan, runNode } from './node-launcher.js';
 import { findContext } from './rank-context.js';
+import type { RankFault } from './rank-faults.js';
 import { earlierOutcome, type FunctionReport, launchedCall, type Outcome, runLaunchedFunction, thrownBy } from './rank-function.js';
 import { describeRankFailure, type RankProgram } from './rank-processes.js';
 
@@ -25,6 +26,13 @@ export interface LaunchOptions {
   env?: Readonly<Record<string, string>>;
   /** Whether lines that processes print have the rank's number before them. True by default. */
   prefixOutput?: boolean;
+  /**
+   * Of `local` ranks: runs one at a time, in an order drawn from the seed. The same seed gives the same order, so a race that was found can be
+   * found again; ranks that wait for each other for ever are an error at once.
+   */
+  seed?: number | null;
+  /** Of `local` ranks: delays, losses and reorderings, each at a call of a rank. */
+  faults?: readonly RankFault[] | null;
 }
 
 type Settings = Required<LaunchOptions>;
@@ -57,8 +65,8 @@ export async function launch<T>(worldSize: number, fnOrFile: RankFunction<T> | s
   const settings = readOptions(worldSize, fnOrFile, options);
   if (findContext() !== null)
     throw new DistributedError(`${OP}: this is rank ${findContext()?.rank} already, and ranks launch no ranks. Make a group with newGroup().`, { op: OP });
-  if (typeof fnOrFile !== 'function') return counted((call) => runFile(call, worldSize, fnOrFile, settings));
-  if (settings.mode === 'local') return runLocalRanks(worldSize, fnOrFile, settings);
+  if (typeof fnOrFile !== 'function') return counted(() => runFile(worldSize, fnOrFile, settings));
+  if (settings.mode === 'local') return runLocalRanks(worldSize, fnOrFile, localOptions(settings));
   return counted((call) => launchFunction(String(call), worldSize, fnOrFile, settings, mainProgram()));
 }
 
@@ -66,12 +74,14 @@ function readOptions(worldSize: number, fnOrFile: unknown, options: LaunchOption
   checkNumber(OP, 'worldSize', worldSize, { from: 1, to: MOST_RANKS, whole: true });
   const isFile = typeof fnOrFile === 'string' || fnOrFile instanceof URL;
   if (!isFile && typeof fnOrFile !== 'function') throw unexpected(OP, 'the second argument', 'a function or a file', fnOrFile);
-  const defaults: Settings = { mode: null, backend: null, timeoutMs: DEFAULT_TIMEOUT_MS, args: [], env: {}, prefixOutput: true };
+  const defaults: Settings = { mode: null, backend: null, timeoutMs: DEFAULT_TIMEOUT_MS, args: [], env: {}, prefixOutput: true, seed: null, faults: null };
   const read = withDefaults<Settings>(OP, defaults, options);
   const mode = read.mode ?? (isFile ? 'process' : 'local');
   checkOneOf(OP, 'mode', mode, ['local', 'process']);
   if (isFile && mode === 'local') throw new ArgumentError(`${OP}: files run as processes; for ranks of this process give a function`, { op: OP, argument: 'mode', value: mode });
   parseBackend(OP, read.backend ?? undefined);
+  if (mode === 'process' && (read.seed !== null || read.faults !== null))
+    throw new ArgumentError(`${OP}: seed and faults are for local ranks, whose order this process decides`, { op: OP, mode });
   checkNumber(OP, 'timeoutMs', read.timeoutMs, { from: 1, to: LONGEST_TIMEOUT_MS, whole: true });
   checkFlag(OP, 'prefixOutput', read.prefixOutput);
   if (!Array.isArray(read.args) || read.args.some((arg) => typeof arg !== 'string')) throw unexpected(OP, 'args', 'a list of strings', read.args);
@@ -81,6 +91,11 @@ function readOptions(worldSize: number, fnOrFile: unknown, options: LaunchOption
   return { ...read, mode };
 }
 
+function localOptions({ timeoutMs, seed, faults, backend }: Settings): LocalOptions {
+  const { cuda } = parseBackend(OP, backend ?? undefined);
+  return { timeoutMs, ...(seed === null ? {} : { seed }), ...(faults === null ? {} : { faults }), ...(cuda === undefined ? {} : { deviceBackend: cuda }) };
+}
+
 /** Outcomes of the calls that made processes, by number. */
 const outcomes: (Outcome | undefined)[] = [];
 
@@ -88,6 +103,9 @@ const outcomes: (Outcome | undefined)[] = [];
 async function counted<T>(run: (call: number) => Promise<T>): Promise<T> {
   const call = outcomes.push(undefined) - 1;
   const own = launchedCall();
+  if (own !== null && !/^\d+$/.test(own)) {
+    throw new DistributedError(`${OP}: this process runs one test of withRanks, so calls of launch that make processes belong into tests of their own`, { op: OP });
+  }
   if (own !== null && own !== String(call)) return (await earlierOutcome(call)) as T;
   try {
     const value = await run(call);
@@ -99,7 +117,7 @@ async function counted<T>(run: (call: number) => Promise<T>): Promise<T> {
   }
 }
 
-async function runFile(_call: number, worldSize: number, file: string | URL, settings: Settings): Promise<void> {
+async function runFile(worldSize: number, file: string | URL, settings: Settings): Promise<void> {
   const program = { nodeArgs: nodeArguments(), file: file instanceof URL ? fileURLToPath(file) : path.resolve(file), args: settings.args };
   const outcome = await runNode(planOf(worldSize, program, settings));
   if (outcome !== null && 'failure' in outcome) throw describeRankFailure(OP, outcome.failure);

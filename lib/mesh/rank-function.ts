@@ -61,6 +61,7 @@ export async function earlierOutcome(call: number): Promise<unknown> {
       process.channel?.unref();
       resolve(message.outcomes as (Outcome | null)[]);
     });
+    process.channel?.ref();
     process.send?.({ shardwise: 'outcomes?' });
   });
   const outcome = outcomes[call];

@@ -5,6 +5,7 @@ import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { DistributedError } from '../core/errors.js';
 import { RankOutput } from './rank-output.js';
+import { removeSegmentsOf } from './shared-memory.js';
 
 /** What every rank runs. @internal */
 export interface RankProgram {
@@ -47,8 +48,12 @@ export interface RankFailure {
   readonly at: number;
 }
 
-const SETTLE_MS = 500;
+const SETTLE_MS = 1_500;
+/** For what a rank has printed to arrive, where a process that it left behind keeps its output open. */
+const OUTPUT_MS = 500;
 const GRACE_MS = 5_000;
+/** Of Node. */
+const UNSETTLED_AWAIT = 13;
 const forwarded: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 
 interface Rank {
@@ -72,6 +77,7 @@ export class RankProcesses {
   private readonly timers = new Set<NodeJS.Timeout>();
   private signal: NodeJS.Signals | null = null;
   private stopping = false;
+  private over = false;
   private readonly listeners = new Map<NodeJS.Signals, () => void>();
   private readonly killAll = (): void => this.kill('SIGKILL');
 
@@ -91,9 +97,10 @@ export class RankProcesses {
 
   /** Ends all ranks: what they do is of no use any more. */
   stop(): void {
-    if (this.stopping) return;
+    if (this.stopping || this.over) return;
     this.stopping = true;
     this.kill('SIGTERM');
+    this.kill('SIGCONT'); // a process that is stopped would not hear of it
     this.after(this.options.graceMs ?? GRACE_MS, this.killAll);
   }
 
@@ -112,8 +119,7 @@ export class RankProcesses {
       child.once('exit', () => resolve());
       child.once('error', () => resolve());
     });
-    // What a rank leaves behind may hold its output open: that is not waited for.
-    const closed = exited.then(() => Promise.race([Promise.all([errors.ended, output?.ended]), this.pause(SETTLE_MS)])).then(() => {});
+    const closed = exited.then(() => Promise.race([Promise.all([errors.ended, output?.ended]), this.pause(OUTPUT_MS)])).then(() => {});
     const made: Rank = { number: rank, child, errors, closed, threw: null, running: true };
     child.on('message', (message) => this.receive(made, message));
     child.once('exit', (code, signal) => this.exited(made, code, signal));
@@ -144,8 +150,10 @@ export class RankProcesses {
 
   private async end(): Promise<RankFailure | null> {
     await Promise.all(this.ranks.map((rank) => rank.closed));
+    this.over = true;
     for (const timer of this.timers) clearTimeout(timer);
     for (const { child } of this.ranks) for (const stream of [child.stdout, child.stderr]) stream?.destroy();
+    removeSegmentsOf(this.ranks.flatMap(({ child }) => child.pid ?? []));
     process.removeListener('exit', this.killAll);
     for (const [signal, listener] of this.listeners) process.removeListener(signal, listener);
     if (this.signal !== null && process.listenerCount(this.signal) === 0) process.kill(process.pid, this.signal);
@@ -187,7 +195,8 @@ function childModule(): string {
 /** The error of a run of which a rank has failed. @internal */
 export function describeRankFailure(op: string, failure: RankFailure, cause?: unknown): DistributedError {
   const { rank, pid, exitCode, signal, message, lastLines } = failure;
-  const how = signal !== null ? `was ended by ${signal}` : exitCode !== null ? `ended with exit code ${exitCode}` : 'could not be run';
+  const meaning = exitCode === UNSETTLED_AWAIT ? ' (an await at the top of its program never ended)' : '';
+  const how = signal !== null ? `was ended by ${signal}` : exitCode !== null ? `ended with exit code ${exitCode}${meaning}` : 'could not be run';
   const text = [`${op}: rank ${rank} (process ${pid ?? 'none'}) ${how}${message === null ? '' : `: ${message}`}`];
   if (cause === undefined && lastLines.length > 0) text.push('  what it wrote last to stderr:', ...lastLines.map((line) => `    ${line}`));
   return new DistributedError(text.join('\n'), { op, rank, pid, exitCode, signal, stderr: [...lastLines] }, cause === undefined ? undefined : { cause });

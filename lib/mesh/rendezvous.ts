@@ -25,13 +25,14 @@ export interface Agreement {
   /** By rank; equal where ranks reach the same shared memory. */
   readonly hosts: readonly string[];
   readonly hostNames: readonly string[];
-  /** Names of shared memory begin with it. */
-  readonly name: string;
-  /** Tells the run from others, also of the same name. */
+  readonly pids: readonly number[];
+  /** Tells the run from others, in names. */
+  readonly run: string;
+  /** The same, as a number. */
   readonly token: number;
 }
 
-type Outcome = { readonly members: readonly Member[]; readonly name: string; readonly token: number } | { readonly error: string };
+type Outcome = { readonly members: readonly Member[]; readonly run: string; readonly token: number } | { readonly error: string };
 
 /**
  * Meets the other ranks. `keeper`: this process keeps the store, so it stays until all have read.
@@ -45,8 +46,8 @@ export async function meetRanks(store: Store, place: { rank: number; worldSize: 
     const outcome = await exchange(store, place, backend, deadline, timeoutMs);
     if ('error' in outcome) throw new DistributedError(`${OP}: ${outcome.error}`, { op: OP, ...place });
     failed = false;
-    const { members, name, token } = outcome;
-    return { hosts: members.map((m) => m.host), hostNames: members.map((m) => m.hostName), name, token };
+    const { members, run, token } = outcome;
+    return { hosts: members.map((m) => m.host), hostNames: members.map((m) => m.hostName), pids: members.map((m) => m.pid), run, token };
   } finally {
     // Who has died by now is missed later.
     if (keeper) await store.wait(['all read'], failed ? LAST_WORDS_MS : Math.max(1, deadline - Date.now())).catch(() => {});
@@ -90,7 +91,7 @@ async function settle(store: Store, worldSize: number): Promise<Outcome> {
   const [first] = members as [Member];
   const other = members.find((m) => m.backend !== first.backend);
   if (other !== undefined) return { error: `rank 0 was given the backend ${first.backend}, rank ${other.rank} ${other.backend}. All ranks need the same.` };
-  return { members, name: `shardwise-${randomBytes(6).toString('hex')}`, token: randomBytes(6).readUIntLE(0, 6) };
+  return { members, run: randomBytes(6).toString('hex'), token: randomBytes(6).readUIntLE(0, 6) };
 }
 
 async function waitFor(store: Store, key: string, { rank, worldSize }: { rank: number; worldSize: number }, deadline: number, timeoutMs: number): Promise<void> {

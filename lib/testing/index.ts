@@ -2,5 +2,6 @@
 import '../runtime.js';
 
 export { CompileCounter, CompileCounterWithBackend } from './compile-counter.js';
+export { FakeStore } from './fake-store.js';
 export { FileCheck } from './file-check.js';
 export { type RanksOptions, type TestFunction, withRanks } from './with-ranks.js';

@@ -70,8 +70,10 @@ void finish(Environment& state, Completion* completion) {
   napi_get_global(env, &receiver);
   Stream* stream = state.stream(completion->stream);
   ErrorText known;
-  if (completion->code != Code::Ok) state.synchronize(*stream, &known);
-  else stream->verify(completion->sequence);
+  // Once the failure is taken, the stream has new work, which may wait for what JavaScript has yet to do.
+  if (completion->code == Code::Ok) stream->verify(completion->sequence);
+  else if (stream->failed() || stream->backend()->asynchronous) state.synchronize(*stream, &known);
+  if (completion->code == Code::Ok && stream->backend()->asynchronous) completion->code = state.check_groups(&completion->error).code;
   if (completion->code == Code::Ok) {
     napi_get_null(env, &argument);
   } else {
@@ -242,7 +244,7 @@ void Environment::write(StorageEntry& entry, Stream& stream, bool whole) {
 Status Environment::synchronize(Stream& stream, ErrorText* error) {
   Failure failure;
   const Status status = stream.synchronize(&failure);
-  if (status.ok()) return kOk;
+  if (status.ok()) return stream.backend()->asynchronous && !members.empty() ? check_groups(error) : kOk;
   lose_results(stream, failure);
   *error = failure.text;
   return status;

@@ -3,13 +3,15 @@ import type { Device, DeviceType } from '../../core/device.js';
 import { ArgumentError, DistributedError } from '../../core/errors.js';
 import { shown } from '../../core/options.js';
 import type { Agreement } from '../rendezvous.js';
+import { segmentName } from '../shared-memory.js';
+import { withDevices } from './device-engine.js';
 import type { BackendName, Engine, EngineFactory, GroupPlan } from './engine.js';
 import { LocalRegions, localEngines, sharedEngines } from './host-engine.js';
 
 const names: readonly BackendName[] = ['shm', 'nccl', 'gloo', 'fake'];
 const deviceTypes: readonly DeviceType[] = ['cpu', 'cuda'];
 /** What a backend that is named alone is for. */
-const devicesOf: Readonly<Record<BackendName, readonly DeviceType[]>> = { shm: ['cpu'], gloo: ['cpu'], nccl: ['cuda'], fake: deviceTypes };
+const devicesOf: Readonly<Record<BackendName, readonly DeviceType[]>> = { shm: deviceTypes, gloo: ['cpu'], nccl: ['cuda'], fake: deviceTypes };
 
 /** A backend for each kind of device; none where the program has named none. @internal */
 export type Backends = Readonly<Partial<Record<DeviceType, BackendName>>>;
@@ -52,13 +54,13 @@ function unknown(op: string, backend: unknown): ArgumentError {
 
 /** The engines that are there; what is added to {@link chooseEngines} goes from this list of those that are not. */
 function requireEngine(op: string, name: BackendName): void {
-  if (name === 'shm') return;
+  if (name !== 'gloo') return;
   throw new DistributedError(`${op}: this version has no '${name}' engine yet. 'shm' moves CPU tensors between ranks of one machine.`, { op, backend: name });
 }
 
 /** @throws DistributedError where the ranks are on several machines, which no engine of this version reaches */
 export function chooseEngines(op: string, backends: Backends, agreement: Agreement, timeoutMs: number): EngineFactory {
-  const { hosts, hostNames, name, token } = agreement;
+  const { hosts, hostNames, pids, run, token } = agreement;
   // The engines that reach other machines belong here: gloo for CPU tensors, nccl for those on GPUs.
   const far = hosts.findIndex((host) => host !== hosts[0]);
   if (far >= 0 && backends.cpu === 'shm') {
@@ -67,7 +69,10 @@ export function chooseEngines(op: string, backends: Backends, agreement: Agreeme
       { op, ranks: [0, far], hosts: [hostNames[0], hostNames[far]] },
     );
   }
-  const between = sharedEngines(name, token, timeoutMs);
+  const between = sharedEngines((plan) => segmentName(pids[plan.ranks[0] as number] as number, run, plan.name), token, timeoutMs);
+  const here = (plan: GroupPlan, device: Device): Engine => (plan.ranks.length === 1 ? alone(plan, device, timeoutMs) : between(plan, device));
+  const ranksHere = hosts.filter((host) => host === hosts[0]).length;
+  const all = withDevices(here, { backend: backends.cuda ?? null, ranksHere, timeoutMs });
   return (plan, device: Device) => {
     if (backends[device.type] === undefined && device.type === 'cpu') {
       throw new DistributedError(
@@ -77,7 +82,7 @@ export function chooseEngines(op: string, backends: Backends, agreement: Agreeme
         },
       );
     }
-    return plan.ranks.length === 1 ? alone(plan, device, timeoutMs) : between(plan, device);
+    return all(plan, device);
   };
 }
 
