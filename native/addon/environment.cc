@@ -195,6 +195,8 @@ void Environment::touch(StorageEntry& entry, Stream& stream) {
   if (before != &stream && before) {
     Stream& other = *before;
     const uint64_t sequence = inherited ? inherited->sequence : entry.last_sequence;
+    Stream* writer = inherited || entry.writer == &stream ? nullptr : entry.writer;
+    const uint64_t written = entry.written;
     if (other.backend()->asynchronous) {
       auto event = std::make_shared<Event>();
       event->backend = other.backend();
@@ -208,15 +210,21 @@ void Environment::touch(StorageEntry& entry, Stream& stream) {
         event->recorded.store(1);
         event->changed.notify_all();
       });
-      stream.enqueue([event](Stream& s) {
+      stream.enqueue([event, writer, written](Stream& s) {
         ErrorText ignored;
         event->wait_recorded(1);
+        if (writer) s.inherit_failure(*writer, written);
         if (!event->handle) return;
         if (s.backend()->asynchronous) s.backend()->event_wait(event->handle, s.native(), &ignored);
         else event->backend->event_synchronize(event->handle, &ignored);
       });
     } else if (other.completed() < sequence) {
-      stream.enqueue([&other, sequence](Stream&) { other.wait(sequence); });
+      stream.enqueue([&other, sequence, writer, written](Stream& s) {
+        other.wait(sequence);
+        if (writer) s.inherit_failure(*writer, written);
+      });
+    } else if (writer && writer->failed()) {
+      stream.enqueue([writer, written](Stream& s) { s.inherit_failure(*writer, written); });
     }
   }
   if (entry.home != &stream) {

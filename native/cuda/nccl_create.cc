@@ -32,7 +32,7 @@ Status not_created(Member& member, Result result, const char* what, int64_t time
 Result make_calling(Member& met, int64_t until, Comm* out) {
   Config config;
   config.blocking = 1;
-  config.min_ctas = kCtas;
+  config.min_ctas = config.max_ctas = kCtas;
   // NCCL writes it at the end of its work, which may come after a timeout.
   Comm* child = new Comm(nullptr);
   Result result;

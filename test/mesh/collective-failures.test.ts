@@ -1,11 +1,12 @@
 /** What goes wrong between ranks becomes an error on every one of them, and no wait without an end. */
 import assert from 'node:assert/strict';
+import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { allGatherIntoTensor, allReduce, barrier, broadcast, CollectiveError, DistributedError, destroyProcessGroup, newGroup, recv, reduce, send } from '../../lib/distributed.js';
 import { DeviceError, full, IndexError, int64, ones, type Tensor, tensor, zeros } from '../../lib/index.js';
 import { errorOf, onRanks, valuesOf } from './on-ranks.js';
 
-const here = 'collective-failures.test.ts';
+const here = `collective-failures.test${path.extname(import.meta.url)}`;
 
 /** What the reading of a rank's tensor fails with, on each. */
 function failures(worldSize: number, call: (rank: number) => Tensor): Promise<string[]> {
