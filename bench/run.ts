@@ -32,7 +32,7 @@ function programs(device: string): Program[] {
   const peers: Program[] = [{ by: 'torch', command: python(), args: [path.join(folder, 'peer_torch.py'), device] }];
   if (device === 'cpu') peers.push({ by: 'OpenBLAS', command: python(), args: [path.join(folder, 'peer_openblas.py')] });
   else peers.push({ by: 'raw launch', command: process.env['LAUNCH_LOOP'] ?? 'launch_loop', args: [] });
-  return [ours('overhead', device), ours('kernels', device), ours('start', pathToFileURL(entry).href), ...peers];
+  return [ours('overhead', device), ours('kernels', device), ours('start', pathToFileURL(entry).href), ours('ranks-start', path.dirname(entry)), ...peers];
 }
 
 /** A Python with torch: the one of the environment variable PYTHON, or the first on the path that has it. */

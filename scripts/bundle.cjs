@@ -9,7 +9,7 @@ const shared = { absWorkingDir: root, platform: 'node', target: 'node20', source
 
 buildSync({
   ...shared,
-  entryPoints: ['lib/index.ts', 'lib/compile/index.ts', 'lib/distributed.ts', 'lib/testing/index.ts', 'lib/cli/main.ts'],
+  entryPoints: ['lib/index.ts', 'lib/compile/index.ts', 'lib/distributed.ts', 'lib/testing/index.ts', 'lib/cli/main.ts', 'lib/mesh/rank-child.ts'],
   outbase: 'lib',
   outdir: 'dist',
   chunkNames: 'chunks/[name]-[hash]',

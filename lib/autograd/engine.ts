@@ -4,6 +4,7 @@
  */
 import { setOperandConverter } from '../core/autocast.js';
 import { AutogradError } from '../core/errors.js';
+import { insideBackwardOf, moduleTrace } from '../core/module-trace.js';
 import { checkFunction } from '../core/options.js';
 import { closeScope, openScope, resumeScope, type Scope, suspendScope } from '../core/scope.js';
 import type { Storage } from '../core/storage.js';
@@ -144,7 +145,8 @@ class BackwardRun {
     if (runs && this.executes(node)) {
       if (node.preHooks !== null) incoming = this.runPreHooks(node, incoming);
       if (hasAny(incoming)) {
-        results = this.apply(node, padded(incoming, node.numOutputs));
+        const grads = padded(incoming, node.numOutputs);
+        results = moduleTrace.asking === 0 ? this.apply(node, grads) : insideBackwardOf(node.madeIn, () => this.apply(node, grads));
         if (node.postHooks !== null) results = this.runPostHooks(node, results, incoming);
       }
     }

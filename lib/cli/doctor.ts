@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { release } from 'node:os';
 import type { Addon, NativeDeviceInfo } from '../native/addon.js';
-import { findLibrary, formatVersion, libraryCandidates, libraryNamed, optionalLibraries } from '../native/libraries.js';
+import { backendLibraries, findLibrary, formatVersion, optionalLibraries } from '../native/libraries.js';
 import { cudaBackendCandidates, loadAddon } from '../native/load.js';
 
 interface LibraryReport {
@@ -54,7 +54,7 @@ export function examine(version: string): DoctorReport {
   report.addon = { loaded: true, numKernels: addon.kernelNames.length };
   report.cpu = addon.deviceInfo(0);
   for (const path of cudaBackendCandidates()) {
-    const reason = report.cuda.available ? 'not needed' : addon.openBackend(path, libraryCandidates(libraryNamed('cuBLASLt')).join('\n'));
+    const reason = report.cuda.available ? 'not needed' : addon.openBackend(path, ...backendLibraries());
     report.cuda.backend.push({ path, reason });
     report.cuda.available ||= reason === null;
   }

@@ -2,19 +2,22 @@
 /** The command `shardwise`. */
 import { createRequire } from 'node:module';
 import { Command } from 'commander';
-import { runDoctor } from './doctor.js';
+import { addRun } from './run.js';
 
 const { version } = createRequire(import.meta.url)('../../package.json') as { version: string };
 
-const program = new Command('shardwise').description('Distributed tensors and training for Node.js.').version(version);
+const program = new Command('shardwise').description('Distributed tensors and training for Node.js.').version(version).enablePositionalOptions();
 
 program
   .command('doctor')
   .alias('info')
   .description('say which devices and libraries are found, and what each missing one turns off')
   .option('--json', 'as JSON')
-  .action((options: { json?: boolean }) => {
+  .action(async (options: { json?: boolean }) => {
+    const { runDoctor } = await import('./doctor.js');
     process.exitCode = runDoctor(version, options.json === true);
   });
 
-program.parse();
+addRun(program);
+
+await program.parseAsync();

@@ -49,7 +49,7 @@ export function deviceByCode(code: number): Device {
 export const cpu: Device = deviceByCode(0);
 
 /**
- * Finds a device by name: `'cpu'`, `'cuda'` (the current one, index 0) or `'cuda:3'`.
+ * Finds a device by name: `'cpu'`, `'cuda'` (the rank's own one, `cuda:0` outside of ranks) or `'cuda:3'`.
  *
  * @throws DeviceError if the name is malformed.
  */
@@ -60,7 +60,15 @@ export function device(name: DeviceName | Device): Device {
   if (!match) {
     throw new DeviceError(`device: expected a device such as 'cpu', 'cuda' or 'cuda:1', got ${shown(name)}`, { op: 'device', given: name });
   }
-  return deviceByCode(1 + Number(match[1] ?? 0));
+  return deviceByCode(1 + (match[1] === undefined ? ownCudaIndex() : Number(match[1])));
+}
+
+function ownCudaIndex(): number {
+  const home = currentHome();
+  if (home.findCudaIndex === null) return 0;
+  const index = home.findCudaIndex();
+  home.findCudaIndex = () => index;
+  return index;
 }
 
 /** The device of new tensors when none is given; the CPU unless changed. */

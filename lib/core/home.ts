@@ -5,6 +5,18 @@
 import type { Device } from './device.js';
 import type { Generator } from './random.js';
 
+/** Who decides when a rank goes on that waits for the library: where the order of ranks is drawn, or faults are put in. @internal */
+export interface TurnTaker {
+  /** One rank runs at a time. */
+  readonly ordered: boolean;
+  /** A collective is called; may throw instead. */
+  call(name: string): void;
+  /** Tells, later, whether what has been called so far can complete without other ranks' JavaScript. */
+  mark(): () => boolean;
+  /** Resolves or rejects as `value` does, if there is one, when it is the rank's turn. Without `isReady`: once what was called before can complete. */
+  wait<T>(what: string, value: Promise<T> | null, isReady?: () => boolean): Promise<T>;
+}
+
 /** @internal */
 export class Home {
   /** Who it is, for errors: `rank 3`; null for the process itself. */
@@ -13,11 +25,21 @@ export class Home {
   readonly devices: Device[] = [];
   defaultDevice: Device | null = null;
   generator: Generator | null = null;
+  /** The index that `cuda` without a number means; asked once, because that may open the driver. */
+  findCudaIndex: (() => number) | null = null;
   /** Called before JavaScript waits for a value: throws where the value needs ranks that JavaScript has not run yet. */
   beforeWaiting: ((op: string) => void) | null = null;
+  /** Called when a failure of a stream was heard of: what it had been given by then is over. */
+  afterFailure: ((stream: number) => void) | null = null;
+  turns: TurnTaker | null = null;
 
   constructor(label: string | null) {
     this.label = label;
+  }
+
+  /** Whether it is one of several ranks in a process, and has not come to its end. */
+  get isRunning(): boolean {
+    return this.beforeWaiting !== null;
   }
 }
 

@@ -6,6 +6,7 @@ import { cpu, type Device } from './device.js';
 import type { DType } from './dtype.js';
 import { AutogradError, ShapeError } from './errors.js';
 import { unexpected } from './options.js';
+import type { Placement } from './placement.js';
 import { outliveScope } from './scope.js';
 import { contiguousStrides, isContiguousLayout, numelOf, type Shape, sameShape, wrapDim } from './shape.js';
 import { FAKE_HANDLE, freedError, Storage } from './storage.js';
@@ -39,13 +40,17 @@ export const viewHistory: { refresh: (view: Tensor) => void } = { refresh: () =>
 export interface Sharding {
   readonly local: Tensor;
   /** Placements and mesh; interned. */
-  readonly spec: { readonly id: number; readonly mesh: object; toString(): string };
+  readonly spec: { readonly id: number; readonly placements: readonly Placement[]; toString(): string };
   /** The whole tensor on this rank, for the caller to dispose of: ranks communicate. */
   full(op: string): Tensor;
   /** Memory for a tensor of the same ranks: held alike if it has the same shape, else replicated. */
   empty(shape: Shape, dtype: DType): Tensor;
   /** A plain tensor that every rank has alike, as a tensor of the same ranks. */
   replicated(t: Tensor): Tensor;
+  /** The tensor itself, held alike but for terms, which are reduced. */
+  reduced(t: Tensor): Tensor;
+  /** The tensor itself, whole on every rank, as a plain one with its history. */
+  whole(t: Tensor): Tensor;
   /** A gradient of the tensor, held as the tensor is. */
   fit(gradient: Tensor): Tensor;
 }

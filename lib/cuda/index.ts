@@ -2,7 +2,7 @@
 import { type Device, deviceByCode, device as deviceOf } from '../core/device.js';
 import { ArgumentError, DeviceError, FreedError } from '../core/errors.js';
 import { checkFlag, checkFunction, checkNumber, optionsOf, unexpected } from '../core/options.js';
-import { nativeCall, streamOf, translate, writer } from '../eager/submit.js';
+import { nativeCall, newStream, streamOf, translate, writer } from '../eager/submit.js';
 import type { NativeDeviceInfo, NativeMemoryStats, NativeSegment } from '../native/addon.js';
 import { type CudaStatus, cudaStatus } from './status.js';
 
@@ -100,7 +100,7 @@ export class Stream {
     const { device, priority = 0 } = optionsOf('Stream', options, 'device priority');
     checkNumber('Stream', 'priority', priority, { whole: true });
     this.device = device === 'cpu' ? deviceByCode(0) : cudaDevice(device);
-    this.native = nativeCall(() => writer.addon.streamCreate(this.device.code, priority), 'Stream');
+    this.native = nativeCall(() => newStream(this.device, priority), 'Stream');
     droppedStreams.register(this, this.native, this);
   }
 

@@ -1,6 +1,6 @@
 /** Whether CUDA can be used: opens the backend once, and keeps every reason why a candidate could not be. */
 import { writer } from '../eager/submit.js';
-import { libraryCandidates, libraryNamed } from '../native/libraries.js';
+import { backendLibraries } from '../native/libraries.js';
 import { cudaBackendCandidates } from '../native/load.js';
 
 /** CUDA can be used, or why not. */
@@ -15,9 +15,9 @@ export function cudaStatus(): CudaStatus {
 
 function openBackend(): CudaStatus {
   const tried: { path: string; reason: string }[] = [];
-  const cublaslt = libraryCandidates(libraryNamed('cuBLASLt')).join('\n');
+  const libraries = backendLibraries();
   for (const path of cudaBackendCandidates()) {
-    const reason = writer.addon.openBackend(path, cublaslt);
+    const reason = writer.addon.openBackend(path, ...libraries);
     if (reason === null) return { available: true, path };
     tried.push({ path, reason });
   }

@@ -25,8 +25,9 @@ export function dtensorLayer(op: AnyOp, inputs: readonly Tensor[], params: objec
   for (let i = 0; part === null && i < inputs.length; i++) part = partOf(inputs[i] as Tensor);
   if (part === null) return into === null && isAwaited(inputs) ? makePart(op, params) : belowDTensor(op, inputs, params, into);
   if (op.compute !== null && op.traits.includes('placement')) return op.compute(inputs, params);
-  const lists = op.sharding?.follows;
-  if (lists !== undefined) return runLists(op, lists, inputs, params);
+  if (op.traits.includes('collective')) throw collective(op);
+  const follows = op.sharding?.follows;
+  if (follows !== undefined) return runLists(op, inputs, params, follows);
   return runSharded(op, inputs, params, into, part.spec);
 }
 
@@ -90,6 +91,12 @@ function mixed(op: AnyOp, inputs: readonly Tensor[], plain: Tensor): ShardingErr
     `${op.name}: expected distributed tensors, got a plain one as ${at < 0 ? 'the tensor to write into' : `input ${at}`} (${describe(plain)}). Make it one with distributeTensor(t, mesh, [Replicate(), …]) if every rank has the same values, with DTensor.fromLocal if each has a part, or take toLocal() of the others.\n${lines.join('\n')}`,
     { op: op.name },
   );
+}
+
+function collective(op: AnyOp): ShardingError {
+  return new ShardingError(`${op.name}: expected a plain tensor, got a distributed one. Its placements say what its ranks exchange: use redistribute, or toLocal() first.`, {
+    op: op.name,
+  });
 }
 
 function describe(t: Tensor): string {

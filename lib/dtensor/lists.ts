@@ -1,64 +1,56 @@
 /**
- * Ops on lists of tensors that have nothing to do with one another, as a step of an optimizer: each tensor stays as it is held, those that
- * go with it become alike, and every rank runs the op on what it holds. Tensors of one call may live on several meshes, or be plain.
+ * Ops on lists whose members have nothing to do with one another, as the parameters of an optimizer step. Each member runs as its leader is held, so
+ * plain tensors and tensors of several meshes may stand in one list; nothing has to be decided for all.
  */
 import { belowDTensor } from '../core/dispatch.js';
 import { ShardingError } from '../core/errors.js';
 import type { AnyOp } from '../core/op.js';
+import { Replicate } from '../core/placement.js';
 import type { FollowRule } from '../core/sharding-rule.js';
 import type { Tensor } from '../core/tensor.js';
 import { type LocalPart, partOf } from './local-part.js';
 import { redistributeLocal } from './redistribute-local.js';
 import { because, checkImplicit } from './redistribution.js';
-import { type DTensorSpec, formatPlacements, heldAlike, internSpec } from './spec.js';
+import { type DTensorSpec, placeSpec } from './spec.js';
 
-/** What a call has beside its inputs. */
-interface ListCall {
-  readonly op: AnyOp;
-  readonly rule: FollowRule<object>;
-  readonly inputs: readonly Tensor[];
-  readonly overwritten: readonly number[];
-}
+type Follows = FollowRule<object>;
 
-/** @throws ShardingError where a tensor that is overwritten would have to change its placement, and for plain tensors that go with distributed ones */
-export function runLists(op: AnyOp, rule: FollowRule<object>, inputs: readonly Tensor[], params: object): Tensor[] {
-  const leaders = rule.leaders(inputs, params);
-  const call: ListCall = { op, rule, inputs, overwritten: op.mutates?.(inputs, params) ?? [] };
+/** Runs the op on what this rank holds of each tensor. @throws ShardingError for a member that is plain where its leader is not */
+export function runLists(op: AnyOp, inputs: readonly Tensor[], params: object, follows: Follows): Tensor[] {
+  const leaders = follows.leaders(inputs, params);
+  const overwritten = new Set(op.mutates?.(inputs, params) ?? []);
   const locals: Tensor[] = [];
-  for (let i = 0; i < inputs.length; i++) locals.push(localOf(call, i, leaders[i] as number));
+  for (let i = 0; i < inputs.length; i++) {
+    const [t, leader] = [inputs[i] as Tensor, inputs[leaders[i] as number] as Tensor];
+    const [part, ahead] = [partOf(t), partOf(leader)];
+    if (t.storage === null || (part === null && ahead === null)) locals.push(t);
+    else if (part === null || ahead === null) throw apart(op, t, leader);
+    else locals.push(followed(op, part, wantedSpec(part.spec, ahead.spec, follows), overwritten.has(i), i));
+  }
   return belowDTensor(op, locals, params, null);
 }
 
-function localOf(call: ListCall, i: number, leader: number): Tensor {
-  const t = call.inputs[i] as Tensor;
-  if (t.storage === null) return t;
-  const [part, leading] = [partOf(t), partOf(call.inputs[leader] as Tensor)];
-  if (part === null && leading === null) return t;
-  if (part === null || leading === null) throw mixed(call, i, leader);
-  if (i === leader) return ledBy(call, i, part);
-  return heldAlike(part.spec, leading.spec) ? part.local : followed(call, i, part, leading.spec);
+/** As the leader is held; where that is in terms of a reduction that the op does not pass through, reduced. */
+function wantedSpec(spec: DTensorSpec, leader: DTensorSpec, { terms }: Follows): DTensorSpec {
+  if (spec === leader && !spec.placements.some((placement) => placement.isPartial())) return spec;
+  const placements = leader.placements.map((placement) => (placement.isPartial() && !terms.includes(placement.reduceOp) ? Replicate() : placement));
+  return placeSpec(spec, placements, leader.order);
 }
 
-/** A leader stays as it is: its terms must be ones that the op can work on. */
-function ledBy({ op, rule }: ListCall, i: number, part: LocalPart): Tensor {
-  const wrong = part.spec.placements.find((placement) => placement.isPartial() && !rule.terms.includes(placement.reduceOp));
-  if (wrong === undefined) return part.local;
-  throw new ShardingError(`${op.name}: input ${i} is held as ${formatPlacements(part.spec.placements)}, and it cannot work on the terms of ${wrong}. Redistribute it first.`, {
-    op: op.name,
-    input: i,
-  });
+function followed(op: AnyOp, { local, spec }: LocalPart, wanted: DTensorSpec, isOverwritten: boolean, i: number): Tensor {
+  if (spec === wanted) return local;
+  if (isOverwritten) {
+    throw new ShardingError(`${op.name}: it overwrites input ${i}, ${spec}, which would have to become [${wanted.placements.join(', ')}]. Redistribute it first.`, { op: op.name });
+  }
+  checkImplicit(op.name, [spec], [wanted]);
+  return because(`${op.name}: input ${i} from [${spec.placements.join(', ')}] to [${wanted.placements.join(', ')}]`, () => redistributeLocal(local, spec, wanted));
 }
 
-function followed({ op, overwritten }: ListCall, i: number, { local, spec }: LocalPart, leader: DTensorSpec): Tensor {
-  const target = internSpec(leader.mesh, leader.placements, leader.order, spec.tensorMeta);
-  const text = `${op.name}: input ${i} from ${formatPlacements(spec.placements)} to ${formatPlacements(target.placements)}`;
-  if (overwritten.includes(i))
-    throw new ShardingError(`${text}: it is overwritten, so it must be held as what it goes with. Redistribute one of them first.`, { op: op.name, input: i });
-  checkImplicit(op.name, [spec], [target]);
-  return because(text, () => redistributeLocal(local, spec, target));
-}
-
-function mixed({ op, inputs }: ListCall, i: number, leader: number): ShardingError {
-  const describe = (at: number): string => `input ${at} is ${partOf(inputs[at] as Tensor)?.spec ?? 'a plain tensor'}`;
-  return new ShardingError(`${op.name}: expected both to be distributed, or neither: ${describe(leader)}, and ${describe(i)}, which goes with it.`, { op: op.name, input: i });
+function apart(op: AnyOp, t: Tensor, leader: Tensor): ShardingError {
+  const [given, needed] = [t, leader].map((each) => (each.sharding === null ? 'a plain tensor' : String(each.sharding.spec)));
+  return new ShardingError(
+    `${op.name}: expected distributed tensors, got a plain one where its parameter is distributed, or the reverse: ${given} goes with ${needed}. ` +
+      'A state or a gradient is held as its parameter is: parallelize the model before the first step, or distribute the state with distributeTensor.',
+    { op: op.name },
+  );
 }

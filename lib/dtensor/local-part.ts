@@ -12,6 +12,8 @@ import { type DTensorSpec, internSpec } from './spec.js';
 /** What the parts do with the tensors they belong to; handed over by the files that can. @internal */
 export const partMethods = {
   full: null as unknown as (t: LocalPart, op: string) => Tensor,
+  reduced: null as unknown as (part: LocalPart, t: Tensor) => Tensor,
+  whole: null as unknown as (part: LocalPart, t: Tensor) => Tensor,
   fit: null as unknown as (t: LocalPart, gradient: Tensor) => Tensor,
 };
 
@@ -48,6 +50,14 @@ export class LocalPart implements Sharding {
       { shape: t.shape, strides: t.strides, dtype: t.dtype },
     );
     return distributed(mesh.getCoordinate() === null ? t.newEmpty([0]) : t, spec);
+  }
+
+  reduced(t: Tensor): Tensor {
+    return partMethods.reduced(this, t);
+  }
+
+  whole(t: Tensor): Tensor {
+    return partMethods.whole(this, t);
   }
 
   fit(gradient: Tensor): Tensor {

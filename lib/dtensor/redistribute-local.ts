@@ -1,11 +1,13 @@
 /** Carries out plans: what this rank has becomes what it shall have. */
 import type { Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
+import { meshDimName } from '../mesh/mesh-layout.js';
 import { allGatherRows, allReduceTensor, allToAllRows, reduceScatterRows } from '../ops/collectives.js';
 import { cat } from '../ops/join.js';
 import { chunkOf, localPiece } from './geometry.js';
 import { type PlanOptions, planRedistribute } from './redistribute-plan.js';
 import type { AllGatherStep, AllToAllStep, ReduceScatterStep, Step } from './redistribute-steps.js';
+import { along } from './redistribution.js';
 import type { DTensorSpec } from './spec.js';
 
 /** Where a step starts. */
@@ -28,7 +30,7 @@ export function redistributeLocal(local: Tensor, from: DTensorSpec, to: DTensorS
   let t = local;
   let spec = from;
   for (const step of steps) {
-    t = carryOut(step, t, { mesh, coordinate, spec });
+    t = along(meshDimName(mesh, step.meshDim), () => carryOut(step, t, { mesh, coordinate, spec }));
     spec = step.after;
   }
   return t;

@@ -4,7 +4,7 @@ import { checkFlag } from '../core/options.js';
 import type { DTensorSpec } from './spec.js';
 
 /** Why ranks communicate at the moment; for those that count collectives. @internal */
-export const cause: { text: string | null } = { text: null };
+export const cause: { text: string | null; meshDim: string | null } = { text: null, meshDim: null };
 
 /** Runs `fn` with what it communicates for written down. @internal */
 export function because<T>(text: string, fn: () => T): T {
@@ -14,6 +14,16 @@ export function because<T>(text: string, fn: () => T): T {
     return fn();
   } finally {
     cause.text = before;
+  }
+}
+
+/** Runs a step of a redistribution with its mesh dimension written down. @internal */
+export function along<T>(meshDim: string, fn: () => T): T {
+  cause.meshDim = meshDim;
+  try {
+    return fn();
+  } finally {
+    cause.meshDim = null;
   }
 }
 

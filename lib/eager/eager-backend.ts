@@ -1,13 +1,14 @@
 /** The eager backend: the bottom layer that runs ops now. Shape rule, output tensors, command words, one native call. */
 import { cpu, type Device } from '../core/device.js';
-import { DtypeError, InPlaceError, ShapeError } from '../core/errors.js';
+import { DeviceError, DtypeError, InPlaceError, ShapeError } from '../core/errors.js';
+import { currentHome } from '../core/home.js';
 import type { AnyOp, OutputMeta } from '../core/op.js';
 import { contiguousStrides, formatShape, isContiguousLayout, numelOf, sameShape } from '../core/shape.js';
 import { Storage } from '../core/storage.js';
 import { Tensor } from '../core/tensor.js';
 import { copyOp } from './copy-op.js';
 import { recording, recordStorages } from './history.js';
-import { allocateNow, allocatePinned } from './memory.js';
+import { allocateNow, allocatePinned, readBytesSync, writeBytes } from './memory.js';
 import { overlaps, overlapsItself, overlapsPartly } from './overlap.js';
 import { nativeCall, streamOf, submitCommand, writer } from './submit.js';
 
@@ -76,16 +77,41 @@ function uninitialized(meta: OutputMeta, { pinned = false }: { pinned?: boolean 
 /** The same bytes in other memory, given or new, in order with the streams of both devices. The layouts are the same. */
 function transfer(input: Tensor, meta: OutputMeta, { pinned = false }: { pinned?: boolean }, into: Tensor | null): Tensor {
   const source = input.liveStorage('toDevice');
+  checkHomes(input.device, meta.device);
   const { itemsize } = meta.dtype;
   const bytes = input.numel() * itemsize;
   if (into !== null) checkInto({ name: 'copy_' }, into, meta);
   const output = into ?? new Tensor(meta.shape, meta.strides ?? input.strides, 0, meta.dtype, meta.device, pinned ? allocatePinned(bytes) : allocateNow(meta.device, bytes));
+  if (input.device.home !== meta.device.home) return copyNow(input, output, bytes);
   const target = output.liveStorage('toDevice');
   // The CUDA side drives the copy, whichever way it goes.
   const driver = meta.device.type === 'cuda' ? meta.device : input.device;
   const [to, from] = [output.storageOffset * itemsize, input.storageOffset * itemsize];
   nativeCall(() => writer.addon.copyBytes(target.handle, to, source.handle, from, bytes, streamOf(driver)), 'toDevice');
   return output;
+}
+
+/** Between the main program and a rank: the streams of ranks must not wait for what each of them reads. */
+function copyNow(from: Tensor, to: Tensor, bytes: number): Tensor {
+  const values = new Uint8Array(bytes);
+  if (bytes > 0) {
+    readBytesSync(from, values);
+    writeBytes(to, values);
+  }
+  return to;
+}
+
+/** A rank that shares the process gives its tensors to nobody while it runs: their values may wait for ranks that have yet to run. */
+function checkHomes(from: Device, to: Device): void {
+  if (from.home === to.home) return;
+  const own = currentHome();
+  const strange = from.home.isRunning ? from : to.home.isRunning && to.home !== own ? to : null;
+  if (strange === null) return;
+  const who = own.label ?? 'the main program';
+  throw new DeviceError(
+    `toDevice: ${who} copies between ${from} and ${to}: ranks that share a process have memory of their own. Values go from one to another by collectives, or send and recv.`,
+    { op: 'toDevice', device: String(strange) },
+  );
 }
 
 function allocateOutput(meta: OutputMeta): Tensor {

@@ -1,6 +1,7 @@
 /** Storages and their bytes: allocation outside of commands, freeing, resizing, and moving values in and out. */
 import { type Device, deviceByCode } from '../core/device.js';
 import { DeviceError } from '../core/errors.js';
+import { currentHome } from '../core/home.js';
 import { currentScope } from '../core/scope.js';
 import { type MemoryInterface, Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
@@ -115,16 +116,28 @@ export function readBytesSync(t: Tensor, destination: ArrayBufferView): void {
 export function readBytes(t: Tensor, destination: ArrayBufferView): Promise<void> {
   const storage = t.liveStorage('read');
   storage.hold(); // the memory stays until the bytes are out, whatever scopes end meanwhile
+  const { turns } = currentHome();
+  const read = readWhenDone(t, storage, destination);
+  return turns === null ? read : turns.wait('read', read);
+}
+
+function readWhenDone(t: Tensor, storage: Storage, destination: ArrayBufferView): Promise<void> {
+  const stream = streamOf(t.device);
   return new Promise<void>((resolve, reject) => {
-    const done = (error: Error | null): void => {
+    const release = (): void => {
       if (storage.handle !== 0) storage.unhold();
-      if (error) reject(translate(error, 'read', [t]));
-      else resolve();
+    };
+    const done = (error: Error | null): void => {
+      release();
+      if (error !== null) t.device.home.afterFailure?.(stream);
+      if (error === null) resolve();
+      else reject(translate(error, 'read', [t]));
     };
     try {
-      writer.addon.readAsync(storage.handle, t.storageOffset * t.dtype.itemsize, destination, streamOf(t.device), done);
+      writer.addon.readAsync(storage.handle, t.storageOffset * t.dtype.itemsize, destination, stream, done);
     } catch (error) {
-      done(error as Error);
+      release();
+      reject(translate(error, 'read', [t]));
     }
   });
 }

@@ -54,7 +54,12 @@ export function streamOf(device: Device): number {
 
 /** Ranks that share a process have streams of their own: one may wait for another. */
 function openStream(device: Device): number {
-  return device.home === processHome ? writer.addon.defaultStream(device.code) : writer.addon.streamCreate(device.code, 0);
+  return device.home === processHome ? writer.addon.defaultStream(device.code) : newStream(device, 0);
+}
+
+/** That of a rank takes any number of commands: it may wait for what another rank, and so JavaScript, has yet to do. @internal */
+export function newStream(device: Device, priority: number): number {
+  return writer.addon.streamCreate(device.code, priority, device.home === processHome ? 0 : 1);
 }
 
 export function submitCommand(op: AnyOp, kernel: number, device: Device, inputs: readonly Tensor[], outputs: readonly Tensor[]): void {

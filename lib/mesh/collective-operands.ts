@@ -1,9 +1,10 @@
 /** What goes into collectives and comes out of them: checked, taken to dense memory, and back. */
 import type { CollectiveCall } from '../core/collective.js';
-import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
-import { checkNumber, shown, unexpected } from '../core/options.js';
+import { ArgumentError, DeviceError, DtypeError, InPlaceError, ShapeError } from '../core/errors.js';
+import { checkFlag, checkNumber, optionsOf, shown, unexpected } from '../core/options.js';
 import { formatShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
+import { overlaps, overlapsItself } from '../eager/overlap.js';
 import type { ProcessGroup } from './process-group.js';
 import { Work } from './work.js';
 
@@ -23,6 +24,13 @@ export interface Sync {
   asyncOp?: false;
 }
 
+/** Options as they were given, to take apart; `names` are those of the collective beside `group` and `asyncOp`. */
+export function collectiveOptions<T extends CollectiveOptions & { asyncOp?: boolean }>(name: string, options: T, names = ''): T {
+  const { asyncOp } = optionsOf(name, options, `${names}group asyncOp`);
+  if (asyncOp !== undefined) checkFlag(name, 'asyncOp', asyncOp);
+  return options;
+}
+
 /** A call with what goes into it and comes out of it taken to dense memory, and back. */
 export function perform(name: string, group: ProcessGroup, call: CollectiveCall, options: { asyncOp?: boolean }, outputs: readonly Tensor[], after?: () => void): Work | undefined {
   group.run(name, call);
@@ -32,18 +40,43 @@ export function perform(name: string, group: ProcessGroup, call: CollectiveCall,
   return new Work(group.finished((call.output ?? call.input)?.device), outputs);
 }
 
-/** The tensor as collectives take it: dense, and without history. */
-export function dense(name: string, what: string, t: Tensor): Tensor {
+/** @throws ArgumentError for what is no tensor, DeviceError for one of another rank */
+export function checkTensor(name: string, what: string, t: Tensor, group: ProcessGroup): void {
   if (!(t instanceof Tensor) || t.storage === null) throw unexpected(name, what, 'a tensor', t);
+  if (t.device.home === group.home) return;
+  throw new DeviceError(
+    `${name}: expected ${what} to be on a device of ${group.home.label ?? 'the main program'}, got ${t.device}. Ranks that share a process have memory of their own: give it what this rank has made.`,
+    { op: name, group: group.name, device: String(t.device) },
+  );
+}
+
+/** The tensor as collectives take it: dense, and without history. */
+export function dense(name: string, what: string, t: Tensor, group: ProcessGroup): Tensor {
+  checkTensor(name, what, t, group);
   const plain = t.requiresGrad ? t.detach() : t;
   return plain.isContiguous() ? plain : plain.contiguous();
 }
 
 /** Output memory for `t`, and what brings it there afterwards if `t` is not dense. */
-export function denseOutput(name: string, what: string, t: Tensor): [Tensor, (() => void) | undefined] {
-  const memory = dense(name, what, t);
+export function denseOutput(name: string, what: string, t: Tensor, group: ProcessGroup): [Tensor, (() => void) | undefined] {
+  const memory = dense(name, what, t, group);
+  checkWritable(name, what, t);
   if (t.isContiguous()) return [memory, undefined];
   return [memory, () => (t.requiresGrad ? t.detach() : t).copy_(memory)];
+}
+
+/** @throws InPlaceError for a tensor whose elements share memory */
+export function checkWritable(name: string, what: string, t: Tensor): void {
+  if (!overlapsItself(t)) return;
+  throw new InPlaceError(
+    `${name}: cannot write into ${what}, whose elements share memory (as after expand or unfold: shape ${formatShape(t.shape)}, strides ${formatShape(t.strides)}). clone() it first.`,
+    { op: name },
+  );
+}
+
+/** The input itself, or a copy of it where ranks would write into it while others still read. */
+export function apartFrom(output: Tensor, input: Tensor): Tensor {
+  return overlaps(input, output) ? input.clone() : input;
 }
 
 export function checkSame(name: string, what: string, given: Tensor, expected: Tensor): void {
@@ -69,6 +102,15 @@ export function checkList(name: string, what: string, list: readonly Tensor[], g
       { op: name },
     );
   }
+  for (const t of list) checkTensor(name, what, t, group);
+}
+
+/** All of the list have the dtype and the number of elements of one of the tensors that go into it or come out of it. */
+export function checkAlike(name: string, what: string, list: readonly Tensor[], like: Tensor): void {
+  for (const t of list) {
+    checkSame(name, what, t, like);
+    checkNumel(name, what, t, like.numel(), 'all of one size');
+  }
 }
 
 /** The place in the group of a rank of the world. */
@@ -81,8 +123,8 @@ export function placeOf(name: string, what: string, rank: number, group: Process
 }
 
 /** The values of a list, one behind the other. */
-export function joined(name: string, what: string, list: readonly Tensor[]): Tensor {
-  const flat = list.map((t) => dense(name, what, t).reshape([-1]));
+export function joined(name: string, what: string, list: readonly Tensor[], group: ProcessGroup): Tensor {
+  const flat = list.map((t) => dense(name, what, t, group).reshape([-1]));
   const [first] = flat as [Tensor];
   const total = flat.reduce((sum, t) => sum + t.numel(), 0);
   const whole = first.newEmpty([total]);

@@ -6,10 +6,27 @@
  */
 import type { CollectiveCall } from '../core/collective.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { checkOneOf, optionsOf, shown } from '../core/options.js';
+import { checkIntegers, checkOneOf, optionsOf, shown } from '../core/options.js';
 import { type ReduceOpName, reduceOpNames } from '../core/placement.js';
 import type { Tensor } from '../core/tensor.js';
-import { type Async, type CollectiveOptions, checkList, checkNumel, checkSame, dense, denseOutput, joined, perform, placeOf, type Sync, spread } from './collective-operands.js';
+import {
+  type Async,
+  apartFrom,
+  type CollectiveOptions,
+  checkAlike,
+  checkList,
+  checkNumel,
+  checkSame,
+  checkWritable,
+  collectiveOptions,
+  dense,
+  denseOutput,
+  joined,
+  perform,
+  placeOf,
+  type Sync,
+  spread,
+} from './collective-operands.js';
 import { memberOf } from './groups.js';
 import type { ProcessGroup } from './process-group.js';
 import type { Work } from './work.js';
@@ -25,8 +42,8 @@ export interface ReduceOptions extends CollectiveOptions {
 
 type Options = ReduceOptions & { asyncOp?: boolean };
 
-function readOptions(name: string, options: Options, names: string): Options {
-  const { op } = optionsOf(name, options, names);
+function reduceOptions(name: string, options: Options): Options {
+  const { op } = collectiveOptions(name, options, 'op ');
   if (op !== undefined) checkOneOf(name, 'op', op, reduceOpNames);
   return options;
 }
@@ -43,9 +60,10 @@ const equalParts = (numel: number, ranks: number): number[] => Array.from({ leng
 export function allReduce(tensor: Tensor, options: ReduceOptions & Async): Work;
 export function allReduce(tensor: Tensor, options?: ReduceOptions & Sync): void;
 export function allReduce(tensor: Tensor, options: Options = {}): Work | undefined {
-  const { op = 'sum', group } = readOptions('allReduce', options, 'op group asyncOp');
-  const [memory, after] = denseOutput('allReduce', 'the tensor', tensor);
-  return perform('allReduce', memberOf('allReduce', group), { kind: 'allReduce', input: memory, output: memory, reduceOp: op }, options, [tensor], after);
+  const { op = 'sum', group: given } = reduceOptions('allReduce', options);
+  const group = memberOf('allReduce', given);
+  const [memory, after] = denseOutput('allReduce', 'the tensor', tensor, group);
+  return perform('allReduce', group, { kind: 'allReduce', input: memory, output: memory, reduceOp: op }, options, [tensor], after);
 }
 
 /**
@@ -57,9 +75,9 @@ export function allReduce(tensor: Tensor, options: Options = {}): Work | undefin
 export function reduce(tensor: Tensor, dst: number, options: ReduceOptions & Async): Work;
 export function reduce(tensor: Tensor, dst: number, options?: ReduceOptions & Sync): void;
 export function reduce(tensor: Tensor, dst: number, options: Options = {}): Work | undefined {
-  const { op = 'sum', group: given } = readOptions('reduce', options, 'op group asyncOp');
+  const { op = 'sum', group: given } = reduceOptions('reduce', options);
   const group = memberOf('reduce', given);
-  const [memory, after] = denseOutput('reduce', 'the tensor', tensor);
+  const [memory, after] = denseOutput('reduce', 'the tensor', tensor, group);
   return perform('reduce', group, { kind: 'reduce', input: memory, output: memory, reduceOp: op, root: placeOf('reduce', 'dst', dst, group) }, options, [tensor], after);
 }
 
@@ -72,9 +90,9 @@ export function reduce(tensor: Tensor, dst: number, options: Options = {}): Work
 export function broadcast(tensor: Tensor, src: number, options: CollectiveOptions & Async): Work;
 export function broadcast(tensor: Tensor, src: number, options?: CollectiveOptions & Sync): void;
 export function broadcast(tensor: Tensor, src: number, options: Options = {}): Work | undefined {
-  const { group: given } = readOptions('broadcast', options, 'group asyncOp');
+  const { group: given } = collectiveOptions('broadcast', options);
   const group = memberOf('broadcast', given);
-  const [memory, after] = denseOutput('broadcast', 'the tensor', tensor);
+  const [memory, after] = denseOutput('broadcast', 'the tensor', tensor, group);
   return perform('broadcast', group, { kind: 'broadcast', input: memory, output: memory, root: placeOf('broadcast', 'src', src, group) }, options, [tensor], after);
 }
 
@@ -86,12 +104,15 @@ export function broadcast(tensor: Tensor, src: number, options: Options = {}): W
 export function allGather(tensors: readonly Tensor[], tensor: Tensor, options: CollectiveOptions & Async): Work;
 export function allGather(tensors: readonly Tensor[], tensor: Tensor, options?: CollectiveOptions & Sync): void;
 export function allGather(tensors: readonly Tensor[], tensor: Tensor, options: Options = {}): Work | undefined {
-  const { group: given } = readOptions('allGather', options, 'group asyncOp');
+  const { group: given } = collectiveOptions('allGather', options);
   const group = memberOf('allGather', given);
   checkList('allGather', 'tensors', tensors, group);
-  const input = dense('allGather', 'the tensor', tensor);
-  checkNumel('allGather', "this rank's tensor", input, (tensors[group.rank] as Tensor).numel(), 'as its place in the list');
-  for (const t of tensors) checkSame('allGather', 'tensors', t, tensor);
+  const input = dense('allGather', 'the tensor', tensor, group);
+  checkNumel('allGather', "this rank's tensor", input, (tensors[group.place] as Tensor).numel(), 'as its place in the list');
+  for (const t of tensors) {
+    checkSame('allGather', 'tensors', t, tensor);
+    checkWritable('allGather', 'tensors', t);
+  }
   const counts = sizes(tensors);
   const whole = input.newEmpty([counts.reduce((a, b) => a + b, 0)]);
   return perform('allGather', group, { kind: 'allGather', input, output: whole, counts }, options, tensors, () => spread(whole, tensors));
@@ -107,12 +128,20 @@ export function allGatherIntoTensor(output: Tensor, input: Tensor, options: Coll
 export function allGatherIntoTensor(output: Tensor, input: Tensor, options?: CollectiveOptions & Sync): void;
 export function allGatherIntoTensor(output: Tensor, input: Tensor, options: Options = {}): Work | undefined {
   const name = 'allGatherIntoTensor';
-  const group = memberOf(name, readOptions(name, options, 'group asyncOp').group);
-  const from = dense(name, 'the input', input);
-  const [memory, after] = denseOutput(name, 'the output', output);
+  const group = memberOf(name, collectiveOptions(name, options).group);
+  const from = dense(name, 'the input', input, group);
+  const [memory, after] = denseOutput(name, 'the output', output, group);
   checkSame(name, 'an output', output, input);
   checkNumel(name, 'an output', output, from.numel() * group.size, `${group.size} times the input`);
-  return perform(name, group, { kind: 'allGather', input: from, output: memory, counts: equalParts(memory.numel(), group.size) }, options, [output], after);
+  const own = from.storage === memory.storage && from.storageOffset === memory.storageOffset + group.place * from.numel(); // its place already
+  return perform(
+    name,
+    group,
+    { kind: 'allGather', input: own ? from : apartFrom(memory, from), output: memory, counts: equalParts(memory.numel(), group.size) },
+    options,
+    [output],
+    after,
+  );
 }
 
 /**
@@ -123,12 +152,12 @@ export function allGatherIntoTensor(output: Tensor, input: Tensor, options: Opti
 export function reduceScatter(output: Tensor, inputs: readonly Tensor[], options: ReduceOptions & Async): Work;
 export function reduceScatter(output: Tensor, inputs: readonly Tensor[], options?: ReduceOptions & Sync): void;
 export function reduceScatter(output: Tensor, inputs: readonly Tensor[], options: Options = {}): Work | undefined {
-  const { op = 'sum', group: given } = readOptions('reduceScatter', options, 'op group asyncOp');
+  const { op = 'sum', group: given } = reduceOptions('reduceScatter', options);
   const group = memberOf('reduceScatter', given);
   checkList('reduceScatter', 'inputs', inputs, group);
-  const [memory, after] = denseOutput('reduceScatter', 'the output', output);
-  checkNumel('reduceScatter', 'an output', output, (inputs[group.rank] as Tensor).numel(), 'as the input for this rank');
-  const input = joined('reduceScatter', 'inputs', inputs);
+  const [memory, after] = denseOutput('reduceScatter', 'the output', output, group);
+  checkNumel('reduceScatter', 'an output', output, (inputs[group.place] as Tensor).numel(), 'as the input for this rank');
+  const input = joined('reduceScatter', 'inputs', inputs, group);
   checkSame('reduceScatter', 'an output', output, input);
   return perform('reduceScatter', group, { kind: 'reduceScatter', input, output: memory, reduceOp: op, counts: sizes(inputs) }, options, [output], after);
 }
@@ -143,13 +172,20 @@ export function reduceScatterTensor(output: Tensor, input: Tensor, options: Redu
 export function reduceScatterTensor(output: Tensor, input: Tensor, options?: ReduceOptions & Sync): void;
 export function reduceScatterTensor(output: Tensor, input: Tensor, options: Options = {}): Work | undefined {
   const name = 'reduceScatterTensor';
-  const { op = 'sum', group: given } = readOptions(name, options, 'op group asyncOp');
+  const { op = 'sum', group: given } = reduceOptions(name, options);
   const group = memberOf(name, given);
-  const from = dense(name, 'the input', input);
-  const [memory, after] = denseOutput(name, 'the output', output);
+  const from = dense(name, 'the input', input, group);
+  const [memory, after] = denseOutput(name, 'the output', output, group);
   checkSame(name, 'an output', output, input);
   checkNumel(name, 'an input', from, output.numel() * group.size, `${group.size} times the output`);
-  return perform(name, group, { kind: 'reduceScatter', input: from, output: memory, reduceOp: op, counts: equalParts(from.numel(), group.size) }, options, [output], after);
+  return perform(
+    name,
+    group,
+    { kind: 'reduceScatter', input: apartFrom(memory, from), output: memory, reduceOp: op, counts: equalParts(from.numel(), group.size) },
+    options,
+    [output],
+    after,
+  );
 }
 
 /**
@@ -160,11 +196,14 @@ export function reduceScatterTensor(output: Tensor, input: Tensor, options: Opti
 export function allToAll(outputs: readonly Tensor[], inputs: readonly Tensor[], options: CollectiveOptions & Async): Work;
 export function allToAll(outputs: readonly Tensor[], inputs: readonly Tensor[], options?: CollectiveOptions & Sync): void;
 export function allToAll(outputs: readonly Tensor[], inputs: readonly Tensor[], options: Options = {}): Work | undefined {
-  const group = memberOf('allToAll', readOptions('allToAll', options, 'group asyncOp').group);
+  const group = memberOf('allToAll', collectiveOptions('allToAll', options).group);
   checkList('allToAll', 'inputs', inputs, group);
   checkList('allToAll', 'outputs', outputs, group);
-  const input = joined('allToAll', 'inputs', inputs);
-  for (const t of outputs) checkSame('allToAll', 'outputs', t, input);
+  const input = joined('allToAll', 'inputs', inputs, group);
+  for (const t of outputs) {
+    checkSame('allToAll', 'outputs', t, input);
+    checkWritable('allToAll', 'outputs', t);
+  }
   const counts = sizes(outputs);
   const whole = input.newEmpty([counts.reduce((a, b) => a + b, 0)]);
   return perform('allToAll', group, { kind: 'allToAll', input, output: whole, counts, sendCounts: sizes(inputs) }, options, outputs, () => spread(whole, outputs));
@@ -188,14 +227,14 @@ export function allToAllSingle(output: Tensor, input: Tensor, options: SplitOpti
 export function allToAllSingle(output: Tensor, input: Tensor, options?: SplitOptions & Sync): void;
 export function allToAllSingle(output: Tensor, input: Tensor, options: SplitOptions & { asyncOp?: boolean } = {}): Work | undefined {
   const name = 'allToAllSingle';
-  const { inputSplitSizes, outputSplitSizes, group: given } = optionsOf(name, options, 'inputSplitSizes outputSplitSizes group asyncOp');
+  const { inputSplitSizes, outputSplitSizes, group: given } = collectiveOptions(name, options, 'inputSplitSizes outputSplitSizes ');
   const group = memberOf(name, given);
-  const from = dense(name, 'the input', input);
-  const [memory, after] = denseOutput(name, 'the output', output);
+  const from = dense(name, 'the input', input, group);
+  const [memory, after] = denseOutput(name, 'the output', output, group);
   checkSame(name, 'an output', output, input);
   const call: CollectiveCall = {
     kind: 'allToAll',
-    input: from,
+    input: apartFrom(memory, from),
     output: memory,
     sendCounts: partsOf(name, 'inputSplitSizes', from, inputSplitSizes, group),
     counts: partsOf(name, 'outputSplitSizes', memory, outputSplitSizes, group),
@@ -210,7 +249,8 @@ function partsOf(name: string, what: string, t: Tensor, rows: readonly number[] 
       throw new ShapeError(`${name}: ${total} rows cannot be cut into ${group.size} equal parts. Give ${what}.`, { op: name, shape: t.shape, ranks: group.size });
     return equalParts(t.numel(), group.size);
   }
-  if (rows.length !== group.size || rows.reduce((a, b) => a + b, 0) !== total) {
+  checkIntegers(name, what, rows);
+  if (rows.length !== group.size || rows.some((count) => count < 0) || rows.reduce((a, b) => a + b, 0) !== total) {
     throw new ShapeError(`${name}: expected ${what} to be ${group.size} sizes that add up to ${total}, got ${shown(rows)}`, { op: name, given: rows, shape: t.shape });
   }
   return rows.map((count) => (total === 0 ? 0 : (count * t.numel()) / total));
@@ -232,13 +272,15 @@ export interface GatherOptions extends CollectiveOptions {
 export function gather(tensor: Tensor, options: GatherOptions & Async): Work;
 export function gather(tensor: Tensor, options?: GatherOptions & Sync): void;
 export function gather(tensor: Tensor, options: GatherOptions & { asyncOp?: boolean } = {}): Work | undefined {
-  const { gatherList, dst = 0, group: given } = optionsOf('gather', options, 'gatherList dst group asyncOp');
+  const { gatherList, dst = 0, group: given } = collectiveOptions('gather', options, 'gatherList dst ');
   const group = memberOf('gather', given);
   const root = placeOf('gather', 'dst', dst, group);
-  const input = dense('gather', 'the tensor', tensor);
+  const input = dense('gather', 'the tensor', tensor, group);
   const list = rootList('gather', 'gatherList', gatherList, root, group);
-  const counts = list === null ? equalParts(input.numel() * group.size, group.size) : sizes(list);
-  const whole = list === null ? null : input.newEmpty([counts.reduce((a, b) => a + b, 0)]);
+  if (list !== null) checkAlike('gather', 'gatherList', list, tensor);
+  for (const t of list ?? []) checkWritable('gather', 'gatherList', t);
+  const counts = equalParts(input.numel() * group.size, group.size);
+  const whole = list === null ? null : input.newEmpty([input.numel() * group.size]);
   const after = whole === null ? undefined : () => spread(whole, list as readonly Tensor[]);
   return perform('gather', group, { kind: 'gather', input, output: whole, root, counts }, options, list ?? [], after);
 }
@@ -259,18 +301,19 @@ export interface ScatterOptions extends CollectiveOptions {
 export function scatter(tensor: Tensor, options: ScatterOptions & Async): Work;
 export function scatter(tensor: Tensor, options?: ScatterOptions & Sync): void;
 export function scatter(tensor: Tensor, options: ScatterOptions & { asyncOp?: boolean } = {}): Work | undefined {
-  const { scatterList, src = 0, group: given } = optionsOf('scatter', options, 'scatterList src group asyncOp');
+  const { scatterList, src = 0, group: given } = collectiveOptions('scatter', options, 'scatterList src ');
   const group = memberOf('scatter', given);
   const root = placeOf('scatter', 'src', src, group);
-  const [memory, after] = denseOutput('scatter', 'the tensor', tensor);
+  const [memory, after] = denseOutput('scatter', 'the tensor', tensor, group);
   const list = rootList('scatter', 'scatterList', scatterList, root, group);
-  const input = list === null ? null : joined('scatter', 'scatterList', list);
-  const counts = list === null ? equalParts(memory.numel() * group.size, group.size) : sizes(list);
+  if (list !== null) checkAlike('scatter', 'scatterList', list, tensor);
+  const input = list === null ? null : joined('scatter', 'scatterList', list, group);
+  const counts = equalParts(memory.numel() * group.size, group.size);
   return perform('scatter', group, { kind: 'scatter', input, output: memory, root, counts }, options, [tensor], after);
 }
 
 function rootList(name: string, what: string, list: readonly Tensor[] | undefined, root: number, group: ProcessGroup): readonly Tensor[] | null {
-  if (group.rank === root) {
+  if (group.place === root) {
     checkList(name, what, list as readonly Tensor[], group);
     return list as readonly Tensor[];
   }
@@ -282,5 +325,6 @@ function rootList(name: string, what: string, list: readonly Tensor[] | undefine
 export async function barrier(options: CollectiveOptions = {}): Promise<void> {
   const group = memberOf('barrier', optionsOf('barrier', options, 'group').group);
   group.run('barrier', { kind: 'barrier', input: null, output: null });
-  await group.finished();
+  const { turns } = group.home;
+  await (turns === null ? group.finished() : turns.wait('barrier', group.finished()));
 }

@@ -1,5 +1,6 @@
 /** Ranks in a grid whose dimensions have names: what placements speak of. */
-import { type Device, type DeviceType, deviceByCode } from '../core/device.js';
+import type { Device } from '../core/device.js';
+import { type DeviceType, device as deviceOf } from '../core/device.js';
 import { ArgumentError, DistributedError } from '../core/errors.js';
 import { type Interned, interned } from '../core/interned.js';
 import { checkNumber, optionsOf, shown, unexpected } from '../core/options.js';
@@ -190,7 +191,7 @@ class Mesh {
 
   /** The device of this rank's tensors on it. @internal */
   get device(): Device {
-    return this.deviceType === 'cpu' ? deviceByCode(0) : deviceByCode(1 + this.context.deviceIndex);
+    return deviceOf(this.deviceType);
   }
 
   /** Such as `DeviceMesh(cpu, dp: 2, tp: 4)`. */

@@ -1,7 +1,8 @@
 /** The groups of a program: the world, and those made of some of its ranks. */
-import { ArgumentError, DistributedError } from '../core/errors.js';
+import { ArgumentError } from '../core/errors.js';
 import type { Home } from '../core/home.js';
 import { shown, unexpected } from '../core/options.js';
+import { writer } from '../eager/submit.js';
 import type { EngineFactory } from './engines/engine.js';
 import type { PendingCalls } from './pending-calls.js';
 import { ProcessGroup } from './process-group.js';
@@ -13,7 +14,6 @@ export interface WorldPlan {
   readonly rank: number;
   readonly worldSize: number;
   readonly localRank: number;
-  readonly deviceIndex?: number;
   readonly home: Home;
   readonly store: Store | null;
   readonly factory: EngineFactory;
@@ -22,11 +22,17 @@ export interface WorldPlan {
 
 /** Sets the present rank's world up. @internal */
 export function enterWorld(plan: WorldPlan): RankContext {
-  const { rank, worldSize, localRank, deviceIndex = localRank, home, store, factory, pending } = plan;
+  const { rank, worldSize, localRank, home, store, factory, pending } = plan;
   const ranks = Array.from({ length: worldSize }, (_, i) => i);
-  const world = new ProcessGroup({ name: 'world', ranks, rank }, factory, pending);
-  const context: RankContext = { rank, worldSize, localRank, deviceIndex, home, store, pending, factory, world, groups: new Set([world]), made: 0 };
-  if (pending !== null) home.beforeWaiting = (op) => pending.check(rank, op);
+  const world = new ProcessGroup({ name: 'world', ranks, rank }, home, factory, pending);
+  const context: RankContext = { rank, worldSize, localRank, home, store, pending, factory, world, groups: new Set([world]), made: 0 };
+  if (pending !== null) {
+    home.beforeWaiting = (op) => pending.check(rank, op);
+    // It may have new work, if another has heard of the failure before.
+    home.afterFailure = (stream) => {
+      if (writer.addon.streamQuery(stream)) pending.clear(stream);
+    };
+  }
   setContext(context);
   return context;
 }
@@ -47,6 +53,8 @@ export function destroyProcessGroup(group?: ProcessGroup): void {
   for (const each of context.groups) each.leave();
   context.pending?.leave(context.rank);
   context.home.beforeWaiting = null;
+  context.home.afterFailure = null;
+  context.home.findCudaIndex = null;
   setContext(null);
 }
 
@@ -83,13 +91,14 @@ export function worldGroup(): ProcessGroup {
  */
 export function newGroup(ranks?: readonly number[]): ProcessGroup {
   const context = contextOf('newGroup');
-  const chosen = ranks === undefined ? context.world.ranks : checkRanks(ranks, context.worldSize);
-  return namedGroup(context, `group${context.made++}`, [...chosen]);
+  const name = `group${context.made++}`;
+  if (ranks === undefined) return namedGroup(context, name, context.world.ranks, context.world.rank);
+  return namedGroup(context, name, [...checkRanks(ranks, context.worldSize)]);
 }
 
 /** A group by a name that its members agree on and no other group has. @internal */
-export function namedGroup(context: RankContext, name: string, ranks: readonly number[]): ProcessGroup {
-  const group = new ProcessGroup({ name, ranks, rank: ranks.indexOf(context.rank) }, context.factory, context.pending);
+export function namedGroup(context: RankContext, name: string, ranks: readonly number[], rank = ranks.indexOf(context.rank)): ProcessGroup {
+  const group = new ProcessGroup({ name, ranks, rank }, context.home, context.factory, context.pending);
   if (group.rank >= 0) context.groups.add(group);
   return group;
 }
@@ -114,11 +123,6 @@ export function checkGroup(op: string, group: ProcessGroup): ProcessGroup {
 /** The group that a collective is called on. @throws DistributedError without a process group, and for a rank that is no member */
 export function memberOf(op: string, group: ProcessGroup | undefined): ProcessGroup {
   const chosen = group === undefined ? contextOf(op).world : checkGroup(op, group);
-  if (chosen.rank < 0) {
-    throw new DistributedError(`${op}: rank ${contextOf(op).rank} is no member of group "${chosen.name}" (ranks ${chosen.ranks.join(', ')}). Only members call its collectives.`, {
-      op,
-      group: chosen.name,
-    });
-  }
+  chosen.checkOpen(op);
   return chosen;
 }

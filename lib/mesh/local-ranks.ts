@@ -1,41 +1,74 @@
 /** Ranks as asynchronous functions of one process: each has devices with streams of its own, and its own random numbers. */
 import { DistributedError } from '../core/errors.js';
 import { Home } from '../core/home.js';
+import { checkFunction, checkNumber, optionsOf } from '../core/options.js';
 import { writer } from '../eager/submit.js';
+import { ownGpu, withDevices } from './engines/device-engine.js';
+import type { BackendName } from './engines/engine.js';
 import { LocalRegions, localEngines } from './engines/host-engine.js';
 import { destroyProcessGroup, enterWorld } from './groups.js';
+import { LocalStore, LocalTable } from './local-store.js';
 import { PendingCalls } from './pending-calls.js';
 import { findContext, runAsRank } from './rank-context.js';
-import { HashStore } from './stores/index.js';
+import { checkFaults, FaultsOfRank, FreeTurns, type RankFault } from './rank-faults.js';
+import { RankSchedule, type RankTurn } from './rank-schedule.js';
 
 /** What a rank runs. */
 export type RankFunction<T> = (rank: number, worldSize: number) => T | Promise<T>;
 
 /** @internal */
 export interface LocalOptions {
+  /** How long ranks wait for each other, in milliseconds. */
   readonly timeoutMs: number;
+  /** Runs one rank at a time, in an order drawn from it: the same seed gives the same order, and a deadlock is an error at once. */
+  readonly seed?: number;
+  readonly faults?: readonly RankFault[];
+  /** What moves the tensors of GPUs; chosen if left out. */
+  readonly deviceBackend?: BackendName;
+  /** Called with every turn that the seed gives to a rank. */
+  readonly onTurn?: (turn: RankTurn) => void;
 }
 
 interface World {
   readonly size: number;
-  readonly store: HashStore;
+  readonly table: LocalTable;
   readonly regions: LocalRegions;
   readonly pending: PendingCalls;
+  readonly schedule: RankSchedule | null;
   readonly homes: Home[];
   /** Ends every group of every rank. */
   readonly aborts: ((reason: string) => void)[];
 }
 
-/** Runs `fn` on every rank; resolves to what they return. @throws DistributedError naming the rank that failed first */
-export async function runLocalRanks<T>(worldSize: number, fn: RankFunction<T>, options: LocalOptions): Promise<T[]> {
-  const world: World = {
-    size: worldSize,
-    store: new HashStore(options.timeoutMs),
+/** As many as the groups of one host take. */
+const MOST_RANKS = 64;
+
+function checkLocal(worldSize: number, fn: unknown, options: LocalOptions): void {
+  checkNumber('runLocalRanks', 'worldSize', worldSize, { from: 1, to: MOST_RANKS, whole: true });
+  checkFunction('runLocalRanks', 'fn', fn);
+  const { timeoutMs, seed, faults } = optionsOf('runLocalRanks', options);
+  checkNumber('runLocalRanks', 'timeoutMs', timeoutMs, { from: 1 });
+  if (seed !== undefined) checkNumber('runLocalRanks', 'seed', seed, { from: 0, whole: true });
+  if (faults !== undefined) checkFaults('runLocalRanks', faults, worldSize, seed !== undefined);
+}
+
+function newWorld(size: number, { seed, onTurn }: LocalOptions): World {
+  const pending = new PendingCalls(size);
+  return {
+    size,
+    pending,
+    table: new LocalTable(),
     regions: new LocalRegions(),
-    pending: new PendingCalls(worldSize),
-    homes: Array.from({ length: worldSize }, (_, rank) => new Home(`rank ${rank}`)),
+    schedule: seed === undefined ? null : new RankSchedule(size, seed, pending, onTurn),
+    homes: Array.from({ length: size }, (_, rank) => new Home(`rank ${rank}`)),
     aborts: [],
   };
+}
+
+/** Runs `fn` on every rank; resolves to what they return. @throws DistributedError naming the rank that failed first */
+export async function runLocalRanks<T>(worldSize: number, fn: RankFunction<T>, options: LocalOptions): Promise<T[]> {
+  checkLocal(worldSize, fn, options);
+  const world = newWorld(worldSize, options);
   let first: { rank: number; error: unknown } | null = null;
   const ranks = world.homes.map(async (home, rank) => {
     try {
@@ -48,32 +81,53 @@ export async function runLocalRanks<T>(worldSize: number, fn: RankFunction<T>, o
   const results = await Promise.allSettled(ranks);
   for (const home of world.homes) closeStreams(home);
   world.regions.drop();
-  if (first !== null) throw failureOf(first);
+  if (first !== null) throw failureOf(first, world.schedule);
   return results.map((result) => (result as PromiseFulfilledResult<T>).value);
 }
 
-async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, { timeoutMs }: LocalOptions): Promise<T> {
-  const { size, store, pending, regions } = world;
-  const context = enterWorld({ rank, worldSize: size, localRank: rank, home: world.homes[rank] as Home, store, factory: localEngines(regions, timeoutMs), pending });
-  world.aborts.push((reason) => {
+async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, options: LocalOptions): Promise<T> {
+  const { size, table, pending, regions, schedule } = world;
+  const home = world.homes[rank] as Home;
+  const { timeoutMs, faults = [], deviceBackend = null } = options;
+  const store = new LocalStore(table, home, timeoutMs);
+  const factory = withDevices(localEngines(regions, timeoutMs), { backend: deviceBackend, ranksHere: size, timeoutMs });
+  const context = enterWorld({ rank, worldSize: size, localRank: rank, home, store, factory, pending });
+  home.findCudaIndex = () => ownGpu(rank);
+  const abort = (reason: string): void => {
     for (const group of context.groups) group.abort(reason);
-  });
+  };
+  world.aborts.push(abort);
+  // The others hear of a rank that is lost as of a process that dies: in the groups that they have in common.
+  const ownFaults = new FaultsOfRank(rank, faults, () => abort(`rank ${rank} was lost`));
+  home.turns = schedule?.turnsOf(rank, ownFaults) ?? (faults.length > 0 ? new FreeTurns(ownFaults) : null);
   try {
-    return await fn(rank, size);
+    if (home.turns !== null) await home.turns.wait('start', null, () => true);
+    const result = await fn(rank, size);
+    if (ownFaults.lost !== null) throw ownFaults.lost;
+    return result;
   } catch (error) {
-    for (const abort of world.aborts) abort(`rank ${rank} failed: ${error instanceof Error ? error.message : String(error)}`);
+    if (ownFaults.lost === null) endWorld(world, `rank ${rank} failed: ${error instanceof Error ? error.message : String(error)}`);
     throw error;
   } finally {
+    home.turns = null;
     if (findContext() === context) destroyProcessGroup();
     else for (const group of context.groups) group.leave();
+    schedule?.finish(rank);
   }
+}
+
+function endWorld(world: World, reason: string): void {
+  for (const abort of world.aborts) abort(reason);
+  world.table.end(reason);
 }
 
 function closeStreams(home: Home): void {
   for (const device of home.devices) if (device !== undefined && device.currentStream >= 0) writer.addon.streamDestroy(device.currentStream);
 }
 
-function failureOf({ rank, error }: { rank: number; error: unknown }): DistributedError {
+function failureOf({ rank, error }: { rank: number; error: unknown }, schedule: RankSchedule | null): DistributedError {
+  if (error instanceof DistributedError && error === schedule?.deadlock) return error;
   const text = error instanceof Error ? error.message : String(error);
-  return new DistributedError(`rank ${rank} failed: ${text}`, { rank }, { cause: error });
+  const order = schedule === null ? '' : ` (in the order drawn from seed ${schedule.seed})`;
+  return new DistributedError(`rank ${rank} failed${order}: ${text}`, { rank, ...(schedule === null ? {} : { seed: schedule.seed }) }, { cause: error });
 }

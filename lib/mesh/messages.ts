@@ -2,40 +2,35 @@
 import { ArgumentError } from '../core/errors.js';
 import { optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
-import { type CollectiveOptions, denseOutput, perform, placeOf } from './collective-operands.js';
+import { type CollectiveOptions, dense, denseOutput, perform, placeOf } from './collective-operands.js';
 import { memberOf } from './groups.js';
 import type { Work } from './work.js';
 
-/** Of messages between two ranks. */
-export interface MessageOptions extends CollectiveOptions {
-  asyncOp?: boolean;
-}
-
-function message(name: string, kind: 'send' | 'recv', tensor: Tensor, peer: number, options: MessageOptions): Work | undefined {
-  const group = memberOf(name, optionsOf(name, options, 'group asyncOp').group);
+function message(name: string, kind: 'send' | 'recv', tensor: Tensor, peer: number, options: CollectiveOptions, asyncOp: boolean): Work | undefined {
+  const group = memberOf(name, optionsOf(name, options, 'group').group);
   const root = placeOf(name, kind === 'send' ? 'dst' : 'src', peer, group);
   if (root === group.rank) throw new ArgumentError(`${name}: rank ${peer} cannot exchange messages with itself`, { op: name, given: peer });
-  const [memory, after] = denseOutput(name, 'the tensor', tensor);
-  const sends = kind === 'send';
-  return perform(name, group, { kind, input: sends ? memory : null, output: sends ? null : memory, root }, options, sends ? [] : [tensor], sends ? undefined : after);
+  if (kind === 'send') return perform(name, group, { kind, input: dense(name, 'the tensor', tensor, group), output: null, root }, { asyncOp }, []);
+  const [memory, after] = denseOutput(name, 'the tensor', tensor, group);
+  return perform(name, group, { kind, input: null, output: memory, root }, { asyncOp }, [tensor], after);
 }
 
 /** Sends to rank `dst` of the world, which receives it with {@link recv}. @see PyTorch `torch.distributed.send` */
 export function send(tensor: Tensor, dst: number, options: CollectiveOptions = {}): void {
-  message('send', 'send', tensor, dst, options);
+  message('send', 'send', tensor, dst, options, false);
 }
 
 /** Receives into `tensor` what rank `src` of the world sends: as many bytes. @see PyTorch `torch.distributed.recv` */
 export function recv(tensor: Tensor, src: number, options: CollectiveOptions = {}): void {
-  message('recv', 'recv', tensor, src, options);
+  message('recv', 'recv', tensor, src, options, false);
 }
 
 /** {@link send} that tells when the message is on its way. @see PyTorch `torch.distributed.isend` */
 export function isend(tensor: Tensor, dst: number, options: CollectiveOptions = {}): Work {
-  return message('isend', 'send', tensor, dst, { ...options, asyncOp: true }) as Work;
+  return message('isend', 'send', tensor, dst, options, true) as Work;
 }
 
 /** {@link recv} that tells when the message is there. @see PyTorch `torch.distributed.irecv` */
 export function irecv(tensor: Tensor, src: number, options: CollectiveOptions = {}): Work {
-  return message('irecv', 'recv', tensor, src, { ...options, asyncOp: true }) as Work;
+  return message('irecv', 'recv', tensor, src, options, true) as Work;
 }

@@ -1,89 +1,200 @@
 /**
  * What ranks of one process wait for of each other. JavaScript runs one of them at a time: if it waited for a collective that
- * another rank has yet to call, that rank would never run. So each rank has the list of its calls that may not be complete: one
- * is done with when every member has called it and has nothing left before it.
+ * another rank has yet to call, that rank would never run. So each lane (a stream of a rank, which works in order) has the list of its
+ * calls that may not be complete: one is done with when every member has called it and has nothing left before it.
  */
 import { DistributedError } from '../core/errors.js';
+
+/** One rank's part of a collective, as it enters. @internal */
+export interface Entry {
+  /** Of the world. */
+  readonly rank: number;
+  /** The stream that works it off; no two ranks have one in common. */
+  readonly lane: number;
+  readonly group: string;
+  /** Ranks of the world. */
+  readonly members: readonly number[];
+  /** What the program called, and where. */
+  readonly name: string;
+  readonly where: string;
+}
 
 interface Call {
   readonly name: string;
   readonly group: string;
-  readonly members: readonly number[];
+  readonly isMessage: boolean;
   readonly missing: Set<number>;
+  /** The lanes that it is in; none once it is done. */
+  readonly entered: Map<number, Place>;
+}
+
+/** A call in a lane: whose it is, where it was called, and the collective that stands before it. */
+interface Place {
+  readonly rank: number;
+  readonly where: string;
+  readonly before: Call | undefined;
 }
 
 /** @internal */
 export class PendingCalls {
   private readonly open = new Map<string, Call>();
-  private readonly ofRank: Call[][];
-  private readonly messages = new Map<string, number>();
-  private readonly gone = new Set<number>();
+  private readonly lanes = new Map<number, Call[]>();
+  private readonly lanesOf: Set<number>[];
+  private readonly counts = new Map<string, number>();
+  private readonly gone = new Set<string>();
 
   constructor(worldSize: number) {
-    this.ofRank = Array.from({ length: worldSize }, () => []);
+    this.lanesOf = Array.from({ length: worldSize }, () => new Set());
   }
 
-  /** A rank calls the group's `number`-th collective; `members` are ranks of the world. */
-  enter(rank: number, group: string, number: number, members: readonly number[], name: string): void {
-    const key = `${group}#${number}`;
-    let call = this.open.get(key);
-    if (call === undefined) {
-      call = { name, group, members, missing: new Set(members.filter((member) => !this.gone.has(member))) };
-      this.open.set(key, call);
-    }
-    call.missing.delete(rank);
-    (this.ofRank[rank] as Call[]).push(call);
-    if (call.missing.size > 0) return;
-    this.open.delete(key);
-    this.settle(call);
+  /**
+   * A rank calls the next collective of a group.
+   *
+   * @throws DistributedError if ranks have called the collectives of several groups in orders that never complete
+   */
+  enter(entry: Entry): void {
+    const call = this.add(entry, entry.group, false);
+    const before = call.entered.get(entry.lane)?.before;
+    // Calls of one group are in order, and what nobody else has called yet stands before nothing.
+    if (before !== undefined && before.group !== call.group && call.entered.size > 1) this.checkOrder(call, before, entry);
   }
 
   /** The same for a message between two ranks, which may send several: they are counted by direction. */
-  enterMessage(from: number, to: number, caller: number, group: string, name: string): void {
-    const channel = `${group}:${from}>${to}`;
-    const counted = `${channel}:${caller}`;
-    const number = this.messages.get(counted) ?? 0;
-    this.messages.set(counted, number + 1);
-    this.enter(caller, channel, number, [from, to], name);
+  enterMessage(entry: Entry, from: number, to: number): void {
+    this.add({ ...entry, members: [from, to] }, `${entry.group}:${from}>${to}`, true);
   }
 
-  /** Takes a call that nothing stands before any more off all lists, and what stood right behind it. */
+  private add(entry: Entry, channel: string, isMessage: boolean): Call {
+    const { rank, group, members } = entry;
+    const counted = `${channel}:${rank}`;
+    const number = this.counts.get(counted) ?? 0;
+    this.counts.set(counted, number + 1);
+    const key = `${channel}#${number}`;
+    let call = this.open.get(key);
+    if (call === undefined) {
+      call = { name: entry.name, group, isMessage, missing: new Set(members.filter((member) => !this.isGone(member, group))), entered: new Map() };
+      this.open.set(key, call);
+    }
+    call.missing.delete(rank);
+    const lane = this.laneOf(rank, entry.lane);
+    const last = lane.at(-1);
+    call.entered.set(entry.lane, { rank, where: entry.where, before: last?.isMessage === true ? last.entered.get(entry.lane)?.before : last });
+    lane.push(call);
+    if (call.missing.size === 0) {
+      this.open.delete(key);
+      this.settle(call);
+    }
+    return call;
+  }
+
+  private laneOf(rank: number, id: number): Call[] {
+    let lane = this.lanes.get(id);
+    if (lane === undefined) {
+      lane = [];
+      this.lanes.set(id, lane);
+      (this.lanesOf[rank] as Set<number>).add(id);
+    }
+    return lane;
+  }
+
+  /** Takes a call that nothing stands before any more off all lanes, and what stood right behind it. */
   private settle(first: Call): void {
     const next = [first];
     for (let call = next.pop(); call !== undefined; call = next.pop()) {
-      const lists = call.members.map((rank) => this.ofRank[rank] as Call[]);
-      if (call.missing.size > 0 || lists.some((list) => list[0] !== call)) continue;
-      for (const list of lists) {
-        list.shift();
-        if (list.length > 0) next.push(list[0] as Call);
+      const lanes = [...call.entered.keys()].map((id) => this.lanes.get(id) as Call[]);
+      if (lanes.length === 0 || call.missing.size > 0 || lanes.some((lane) => lane[0] !== call)) continue;
+      call.entered.clear();
+      for (const lane of lanes) {
+        lane.shift();
+        if (lane.length > 0) next.push(lane[0] as Call);
       }
     }
   }
 
-  /** Calls of ranks that are gone fail by themselves: nobody waits for them here. */
-  leave(rank: number): void {
-    this.gone.add(rank);
+  private isGone(rank: number, group: string): boolean {
+    return this.gone.has(String(rank)) || this.gone.has(`${rank}:${group}`);
+  }
+
+  /** The rank has left the group, or without one all of them. Calls that it is missed in fail by themselves: nobody waits for them here. */
+  leave(rank: number, group?: string): void {
+    this.gone.add(group === undefined ? String(rank) : `${rank}:${group}`);
     for (const [key, call] of [...this.open]) {
-      if (!call.missing.delete(rank) || call.missing.size > 0) continue;
+      if ((group !== undefined && call.group !== group) || !call.missing.delete(rank) || call.missing.size > 0) continue;
       this.open.delete(key);
       this.settle(call);
     }
   }
 
+  /** All that the lane was given is over: a failure was heard of, behind which everything is skipped. */
+  clear(lane: number): void {
+    const calls = this.lanes.get(lane)?.splice(0) ?? [];
+    for (const call of calls) call.entered.delete(lane);
+    for (const call of calls) this.settle(call);
+  }
+
   /** Whether everything that the rank has called can complete without JavaScript. */
   isClear(rank: number): boolean {
-    return (this.ofRank[rank] as Call[]).length === 0;
+    return this.firstOf(rank) === undefined;
+  }
+
+  /** Tells, later, whether what the rank has called so far can complete without JavaScript. */
+  mark(rank: number): () => boolean {
+    const last: [number, Call][] = [];
+    for (const id of this.lanesOf[rank] as Set<number>) {
+      const call = this.lanes.get(id)?.at(-1);
+      if (call !== undefined) last.push([id, call]);
+    }
+    return () => last.every(([id, call]) => !call.entered.has(id));
+  }
+
+  private firstOf(rank: number): Call | undefined {
+    for (const id of this.lanesOf[rank] as Set<number>) {
+      const lane = this.lanes.get(id) as Call[];
+      if (lane.length > 0) return lane[0];
+    }
+    return undefined;
+  }
+
+  /** What the rank waits for, in words; null if it is clear. */
+  describe(rank: number): string | null {
+    const call = this.firstOf(rank);
+    if (call === undefined) return null;
+    const absent = [...call.missing].sort((a, b) => a - b);
+    const who = absent.length > 0 ? `rank ${absent.join(', ')} ${absent.length === 1 ? 'has' : 'have'} not called yet` : 'waits for other calls';
+    return `the ${call.name} of group "${call.group}" that came before ${who}`;
   }
 
   /** @throws DistributedError if the value may need ranks that have not run yet */
   check(rank: number, op: string): void {
-    const call = (this.ofRank[rank] as Call[])[0];
+    const call = this.firstOf(rank);
     if (call === undefined) return;
-    const absent = [...call.missing].sort((a, b) => a - b);
-    const who = absent.length > 0 ? `rank ${absent.join(', ')} ${absent.length === 1 ? 'has' : 'have'} not called yet` : 'waits for other calls';
     throw new DistributedError(
-      `${op}: waiting here would block ranks that share this process: the ${call.name} of group "${call.group}" that came before ${who}. Use \`await t.read()\` or \`await t.itemAsync()\` instead.`,
-      { op, rank, group: call.group, collective: call.name, missing: absent },
+      `${op}: waiting here would block ranks that share this process: ${this.describe(rank)}. Use \`await t.read()\` or \`await t.itemAsync()\` instead.`,
+      { op, rank, group: call.group, collective: call.name, missing: [...call.missing].sort((a, b) => a - b) },
+    );
+  }
+
+  /** Looks for a way from the call back to itself, over what stands before it on any lane. Messages may overtake: they are left out. */
+  private checkOrder(call: Call, before: Call, { rank, name, where }: Entry): void {
+    const reachedFrom = new Map<Call, { later: Call; place: Place } | null>([[before, null]]);
+    const next = [before];
+    for (let later = next.pop(); later !== undefined; later = next.pop()) {
+      for (const place of later.entered.values()) {
+        if (place.before === undefined || reachedFrom.has(place.before)) continue;
+        reachedFrom.set(place.before, { later, place });
+        next.push(place.before);
+      }
+    }
+    let said = '';
+    for (let step = reachedFrom.get(call); step; step = reachedFrom.get(step.later)) {
+      said += `, and rank ${step.place.rank} called that before ${textOf(step.later)} (${step.place.where})`;
+    }
+    if (said === '') return;
+    throw new DistributedError(
+      `${name}: this call can never complete. Rank ${rank} calls ${textOf(call)} after ${textOf(before)} (${where})${said}. Ranks that have several groups in common call their collectives in one order.`,
+      { op: name, rank, group: call.group },
     );
   }
 }
+
+const textOf = (call: Call): string => `the ${call.name} of group "${call.group}"`;

@@ -4,6 +4,7 @@ import type { CollectiveCall, CollectiveGroup } from '../core/collective.js';
 import type { Device } from '../core/device.js';
 import { deviceByCode } from '../core/device.js';
 import { DistributedError } from '../core/errors.js';
+import type { Home } from '../core/home.js';
 import type { Engine, EngineFactory, GroupPlan } from './engines/engine.js';
 import type { PendingCalls } from './pending-calls.js';
 
@@ -34,17 +35,19 @@ export class ProcessGroup implements CollectiveGroup {
   readonly ranks: readonly number[];
   /** One's own place in it; -1 for a rank that is no member. */
   readonly rank: number;
+  /** @internal whose tensors it takes */
+  readonly home: Home;
   private readonly factory: EngineFactory;
   private readonly pending: PendingCalls | null;
   private readonly engines: (Engine | undefined)[] = [];
-  private calls = 0;
   private ended: string | null = null;
 
   /** @internal use `newGroup` */
-  constructor(plan: GroupPlan, factory: EngineFactory, pending: PendingCalls | null) {
+  constructor(plan: GroupPlan, home: Home, factory: EngineFactory, pending: PendingCalls | null) {
     this.name = plan.name;
     this.ranks = plan.ranks;
     this.rank = plan.rank;
+    this.home = home;
     this.factory = factory;
     this.pending = pending;
   }
@@ -54,13 +57,28 @@ export class ProcessGroup implements CollectiveGroup {
     return this.ranks.length;
   }
 
+  /** Which part of a collective is its own: its rank, but for a rank of a fake world that is beyond its size. @internal */
+  get place(): number {
+    return this.rank % this.ranks.length;
+  }
+
   /** @internal */
   run(name: string, call: CollectiveCall): void {
     const engine = this.engineOf(name, (call.input ?? call.output)?.device ?? deviceByCode(0));
     const where = callSite();
+    this.home.turns?.call(name);
+    engine.run(name, call, where); // throws for what cannot be called: then nothing was
+    this.enter(name, call, engine.lane, where);
     if (watchers.size > 0) for (const watcher of watchers) watcher({ name, group: this, call, where });
-    this.enter(name, call);
-    engine.run(name, call, where);
+  }
+
+  /** @throws DistributedError if it has ended, or this rank is no member @internal */
+  checkOpen(op: string): void {
+    if (this.rank < 0) {
+      const message = `${op}: ${this.home.label ?? 'this rank'} is no member of group "${this.name}" (ranks ${this.ranks.join(', ')}). Only members call its collectives.`;
+      throw new DistributedError(message, { op, group: this.name });
+    }
+    if (this.ended !== null) throw new DistributedError(`${op}: group "${this.name}" has ended: ${this.ended}`, { op, group: this.name });
   }
 
   /** Resolves when all that was called so far on tensors of the device is done. @internal */
@@ -80,29 +98,28 @@ export class ProcessGroup implements CollectiveGroup {
     // Who has never called anything here has still to be seen to leave.
     if (this.pending !== null && this.rank >= 0) this.engines[0] ??= this.factory(this, deviceByCode(0));
     for (const engine of this.engines) engine?.leave();
+    if (this.rank >= 0) this.pending?.leave(this.ranks[this.rank] as number, this.name);
   }
 
   toString(): string {
     return `ProcessGroup(${this.name}, ranks [${this.ranks.join(', ')}])`;
   }
 
-  private enter(name: string, call: CollectiveCall): void {
+  private enter(name: string, call: CollectiveCall, lane: number, where: string): void {
     if (this.pending === null) return;
-    const { ranks, rank } = this;
-    const own = ranks[rank] as number;
-    if (call.kind !== 'send' && call.kind !== 'recv') {
-      this.pending.enter(own, this.name, this.calls++, ranks, name);
-      return;
-    }
-    const peer = ranks[call.root as number] as number;
-    this.pending.enterMessage(call.kind === 'send' ? own : peer, call.kind === 'send' ? peer : own, own, this.name, name);
+    const { ranks, name: group } = this;
+    const rank = ranks[this.rank] as number;
+    const entry = { rank, lane, group, members: ranks, name, where };
+    const peer = ranks[call.root ?? 0] as number;
+    if (call.kind === 'send') this.pending.enterMessage(entry, rank, peer);
+    else if (call.kind === 'recv') this.pending.enterMessage(entry, peer, rank);
+    else this.pending.enter(entry);
   }
 
   private engineOf(op: string, device: Device): Engine {
     const found = this.engines[device.code];
     if (found !== undefined && this.ended === null) return found;
-    if (this.rank < 0) throw new DistributedError(`${op}: this rank is no member of group "${this.name}" (ranks ${this.ranks.join(', ')})`, { op, group: this.name });
-    if (this.ended !== null) throw new DistributedError(`${op}: group "${this.name}" has ended: ${this.ended}`, { op, group: this.name });
+    this.checkOpen(op);
     const made = this.factory(this, device);
     this.engines[device.code] = made;
     return made;

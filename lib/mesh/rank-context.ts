@@ -12,8 +12,6 @@ export interface RankContext {
   readonly rank: number;
   readonly worldSize: number;
   readonly localRank: number;
-  /** Of the GPU that is its own. */
-  readonly deviceIndex: number;
   readonly home: Home;
   readonly store: Store | null;
   /** Of `local` ranks: what they wait for of each other. */

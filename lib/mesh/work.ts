@@ -1,4 +1,5 @@
 /** A collective under way. */
+import { currentHome } from '../core/home.js';
 import type { Tensor } from '../core/tensor.js';
 
 /**
@@ -12,6 +13,7 @@ export class Work {
   private completed = false;
   private failure: Error | null = null;
   private readonly outputs: readonly Tensor[];
+  private readonly isReady = currentHome().turns?.mark();
 
   /** @internal */
   constructor(done: Promise<void>, outputs: readonly Tensor[]) {
@@ -30,7 +32,8 @@ export class Work {
 
   /** Resolves when the collective is done on this rank. @throws CollectiveError if it failed */
   async wait(): Promise<void> {
-    await this.done;
+    const { turns } = currentHome();
+    await (turns === null ? this.done : turns.wait('Work.wait', this.done, this.isReady));
   }
 
   /** Whether it is done, or has failed, as far as the event loop has heard. */

@@ -58,7 +58,7 @@ export interface Addon {
   readonly kernelNames: string[];
 
   /** Opens cuda-backend.so. Returns null, or the reason why it cannot be used. */
-  openBackend(path: string, cublasltCandidates: string): string | null;
+  openBackend(path: string, cublasltCandidates: string, ncclCandidates: string): string | null;
   /** Tries dlopen of a library by path or soname; returns where it was found and its version, or the reason. */
   probeLibrary(name: string, versionSymbol: string | null): { path: string; version: number } | { reason: string };
   deviceCount(type: 'cpu' | 'cuda'): number;
@@ -95,7 +95,8 @@ export interface Addon {
   copyBytes(destination: number, destinationOffset: number, source: number, sourceOffset: number, bytes: number, stream: number): void;
 
   defaultStream(device: number): number;
-  streamCreate(device: number, priority: number): number;
+  /** An `unbounded` one (1, else 0) takes any number of commands without waiting until some are done. */
+  streamCreate(device: number, priority: number, unbounded: number): number;
   /** Does not wait: the thread of the stream ends when it has nothing left to do, and the id may be given out again. */
   streamDestroy(stream: number): void;
   /** Blocks; throws the first error that happened on the stream since the last synchronisation. */
@@ -119,6 +120,8 @@ export interface Addon {
   joinLocal(region: number, rank: number, size: number, stream: number, timeoutMs: number): number;
   /** A group of processes of this machine, found by `name` (letters, digits, '-', '_', '.') and `token`, a whole number that is the same on all ranks. */
   joinShared(rank: number, size: number, stream: number, timeoutMs: number, joinTimeoutMs: number, token: number, name: string): number;
+  /** The ranks of a group of hosts as a group of devices, one each: by the device's own engine. */
+  joinDevices(hostMember: number, stream: number, timeoutMs: number): number;
   /**
    * Enqueues the call in words[0 .. numWords): member, kind, reduction, dtype, root, count, input handle, its first byte, output handle,
    * its first byte, number of counts, 0; then the counts. `name` and `where` are for errors: what the program called, and where.

@@ -144,3 +144,8 @@ function entries(folder: string): string[] {
 function isFolder(file: string): boolean {
   return statSync(file, { throwIfNoEntry: false })?.isDirectory() ?? false;
 }
+
+/** What a CUDA backend is opened with: where cuBLASLt and NCCL may lie, one candidate a line. */
+export function backendLibraries(): [cublaslt: string, nccl: string] {
+  return [libraryCandidates(libraryNamed('cuBLASLt')).join('\n'), libraryCandidates(libraryNamed('NCCL')).join('\n')];
+}

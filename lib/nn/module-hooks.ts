@@ -3,6 +3,7 @@ import { Function as AutogradFunction, type FunctionContext } from '../autograd/
 import { isGradEnabled } from '../autograd/grad-mode.js';
 import type { HookHandle, Node } from '../autograd/node.js';
 import { ArgumentError } from '../core/errors.js';
+import { insideModule, moduleTrace } from '../core/module-trace.js';
 import { checkFunction, optionsOf } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
 import { moduleWatch } from '../core/watch.js';
@@ -58,7 +59,8 @@ export function addHook<F>(hooks: Hooks<F>, hook: F, options: HookOptions = {}):
 
 /** What a call of a module does: its compiled form if it has one, else its hooks and `forward`. */
 export function callModule(module: AnyModule, args: never[]): unknown {
-  return callLocated(module.compiled === null ? callWithHooks : callCompiled, module, args);
+  const run = module.compiled === null ? callWithHooks : callCompiled;
+  return moduleTrace.asking === 0 ? callLocated(run, module, args) : insideModule(module, () => callLocated(run, module, args));
 }
 
 function callCompiled(module: AnyModule, args: never[]): unknown {

@@ -6,8 +6,8 @@ import { Tensor } from '../core/tensor.js';
 import { tensor } from '../ops/factories.js';
 import { cat, stack } from '../ops/join.js';
 import { requireTensor, requireTensors } from '../ops/operand.js';
-import { foreachNorm } from '../ops/optimizer-steps.js';
 import { pad } from '../ops/padding.js';
+import { normOfAll } from './total-norm.js';
 
 /** Options of {@link clipGradNorm_}. */
 export interface ClipOptions {
@@ -28,32 +28,12 @@ function gradientsOf(op: string, parameters: Tensor | Iterable<Tensor>): Tensor[
   return tensorsOf(op, parameters).flatMap((p) => (p.gradTensor === null ? [] : [p.gradTensor]));
 }
 
-/** The norm of all gradients together. */
+/** The norm of all gradients together; of distributed ones, whole and plain on every rank, for one reduction among those that are held alike. */
 export function getTotalNorm(tensors: readonly Tensor[], normType = 2): Tensor {
   requireTensors(tensors, 'getTotalNorm');
   checkLimit('getTotalNorm', 'normType', normType);
   if (tensors.length === 0) return tensor(0);
-  return noGrad(() => {
-    const norms = byMesh(tensors).map((group) => wholeNorm(group, normType));
-    return norms.length === 1 ? (norms[0] as Tensor) : stack(norms).norm(normType);
-  });
-}
-
-/** Plain tensors, and those of each mesh. */
-function byMesh(tensors: readonly Tensor[]): Tensor[][] {
-  const groups = new Map<object | null, Tensor[]>();
-  for (const t of tensors) {
-    const mesh = t.sharding?.spec.mesh ?? null;
-    groups.set(mesh, [...(groups.get(mesh) ?? []), t]);
-  }
-  return [...groups.values()];
-}
-
-/** As a plain tensor, also of distributed ones. */
-function wholeNorm(tensors: readonly Tensor[], normType: number): Tensor {
-  const norms = normType === 2 ? cat(foreachNorm(tensors)) : stack(tensors.map((t) => t.norm(normType)));
-  const norm = norms.norm(normType);
-  return norm.sharding === null ? norm : norm.sharding.full('getTotalNorm');
+  return noGrad(() => normOfAll(tensors, normType));
 }
 
 /**

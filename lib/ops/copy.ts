@@ -139,7 +139,9 @@ addMethod('clone', function () {
   return clone(this);
 });
 addMethod('contiguous', function () {
-  return this.isContiguous() ? this : dispatchOne(copyOp, [this], {});
+  // The part of a distributed tensor may lie otherwise in memory than the whole says.
+  const dense = this.isContiguous() && (this.sharding === null || this.sharding.local.isContiguous());
+  return dense ? this : dispatchOne(copyOp, [this], {});
 });
 /** Whether the elements of both are one run of memory in the same order. */
 function sameRun(a: Tensor, b: Tensor): boolean {

@@ -10,7 +10,9 @@ import { formatShape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { softplus } from './activation.js';
 import { oneHot } from './indexing.js';
+import { stack } from './join.js';
 import { requireNumbers, requirePair, requireTensor } from './operand.js';
+import { parallelOperands, reduced } from './parallel-loss.js';
 import { sampleTensor } from './samples.js';
 import { crossEntropyBackwardRule, crossEntropyRule } from './sharding/rows.js';
 import { where } from './where.js';
@@ -71,18 +73,21 @@ const crossEntropyOp: Op<CrossEntropy> = defineOp<CrossEntropy>({
   saves: { inputs: [0, 1, 2], outputs: [1] },
   vjp: (ctx, g) => [dispatchOne(crossEntropyBackward, [g, ctx.input(0), ctx.output(1), ctx.input(1), ctx.input(2)], ctx.params), null, null],
   decompose: ([logits, target, weight], { ignoreIndex, labelSmoothing }) => {
-    const x = logits as Tensor;
+    const x = (logits as Tensor).dtype === float64 ? (logits as Tensor) : (logits as Tensor).to(float32);
+    const [weights, classes] = [(weight as Tensor).storage === null ? null : (weight as Tensor), x.shape[1] as number];
     const counted = (target as Tensor).ne(ignoreIndex);
     const labels = where(counted, target as Tensor, 0);
-    const logp = x.logSoftmax(1);
-    const weights = (weight as Tensor).storage === null ? x.newOnes([x.shape[1] as number]) : (weight as Tensor);
-    const picked = logp.gather(1, labels.unsqueeze(1)).squeeze(1).mul(weights.indexSelect(0, labels)).neg();
-    const spread = logp
-      .mul(weights)
-      .sum(1)
-      .neg()
-      .mul(labelSmoothing / (x.shape[1] as number));
-    return [where(counted, picked.mul(1 - labelSmoothing).add(spread), 0), x.logsumexp(1)];
+    const largest = reduced(x.detach().amax(1, { keepdim: true }));
+    const z = x.sub(largest);
+    // Ranks that share the classes have terms of these sums: they are reduced together.
+    const sums = [z.exp().sum(1), z.gather(1, labels.unsqueeze(1)).squeeze(1)];
+    if (labelSmoothing > 0) sums.push((weights === null ? z : z.mul(weights)).sum(1));
+    const [total, own, all] = reduced(stack(sums)).unbind(0) as [Tensor, Tensor, Tensor | undefined];
+    const lse = total.log();
+    const picked = weights === null ? lse.sub(own) : lse.sub(own).mul(weights.indexSelect(0, labels));
+    const spread = all === undefined ? null : (weights === null ? lse.mul(classes) : lse.mul(weights.sum())).sub(all).mul(labelSmoothing / classes);
+    const rows = spread === null ? picked : picked.mul(1 - labelSmoothing).add(spread);
+    return [where(counted, rows, 0), lse.add(largest.squeeze(1))];
   },
   samples: () => [
     {
@@ -129,13 +134,14 @@ export function crossEntropy(logits: Tensor, target: Tensor, options: CrossEntro
   requireTensor(target, 'crossEntropy', 'target');
   checkReduction('crossEntropy', reduction);
   checkProbability('crossEntropy', 'labelSmoothing', labelSmoothing);
+  const { target: classes, weight: factors } = parallelOperands('crossEntropy', input, { target, weight });
   if (target.dtype.isFloatingPoint) return probabilityCrossEntropy(input, target, options);
-  const { rows: inputRows, labels, shape } = toRows('crossEntropy', input, target, weight);
-  const classWeight = weight === null ? wrapNumber(0, input.dtype, input.device) : weight.to(input.dtype).contiguous();
+  const { rows: inputRows, labels, shape } = toRows('crossEntropy', input, classes, factors);
+  const classWeight = factors === null ? wrapNumber(0, input.dtype, input.device) : factors.to(input.dtype).contiguous();
   // The fused gradient is of the logits only: a weight that is learned gets its own by the parts.
   const run = weight?.requiresGrad === true ? (crossEntropyOp.decompose as NonNullable<typeof crossEntropyOp.decompose>) : dispatch.bind(null, crossEntropyOp);
   const rows = run([inputRows, labels, classWeight], { ignoreIndex, labelSmoothing })[0] as Tensor;
-  return reduceRows(rows, labels, shape, weight, ignoreIndex, reduction).to(input.dtype);
+  return reduceRows(rows, labels, shape, factors, ignoreIndex, reduction).to(input.dtype);
 }
 
 /** Classes last and rows merged: `[N, C, d]` becomes `[N d, C]`. */

@@ -1,3 +1,7 @@
-/** `shardwise/testing`: counters for compiled functions, and checks of texts. */
+/** `shardwise/testing`: counters for compiled functions, checks of texts, and tests of several ranks. */
+import '../runtime.js';
+
 export { CompileCounter, CompileCounterWithBackend } from './compile-counter.js';
+export { FakeStore } from './fake-store.js';
 export { FileCheck } from './file-check.js';
+export { type RanksOptions, type TestFunction, withRanks } from './with-ranks.js';

@@ -37,8 +37,8 @@ void set_text(napi_env env, napi_value object, const char* key, const char* valu
 
 // Null, or why the backend cannot be used.
 napi_value open_backend(napi_env env, napi_callback_info info) {
-  napi_value args[2] = {}, null_value = nullptr;
-  size_t argc = 2;
+  napi_value args[3] = {}, null_value = nullptr;
+  size_t argc = 3;
   napi_get_cb_info(env, info, &argc, args, nullptr, nullptr);
   napi_get_null(env, &null_value);
   Devices& devices = Devices::get();
@@ -62,6 +62,7 @@ napi_value open_backend(napi_env env, napi_callback_info info) {
     return text(env, error.text[0] ? error.text : "no CUDA device was found");
   }
   backend->look_at("cuBLASLt", cublaslt.c_str());
+  backend->look_at("NCCL", string_argument(env, args[2]).c_str());
   devices.cuda.store(backend);
   return null_value;
 }

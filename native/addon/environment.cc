@@ -70,8 +70,10 @@ void finish(Environment& state, Completion* completion) {
   napi_get_global(env, &receiver);
   Stream* stream = state.stream(completion->stream);
   ErrorText known;
-  if (completion->code != Code::Ok) state.synchronize(*stream, &known);
-  else stream->verify(completion->sequence);
+  // Once the failure is taken, the stream has new work, which may wait for what JavaScript has yet to do.
+  if (completion->code == Code::Ok) stream->verify(completion->sequence);
+  else if (stream->failed() || stream->backend()->asynchronous) state.synchronize(*stream, &known);
+  if (completion->code == Code::Ok && stream->backend()->asynchronous) completion->code = state.check_groups(&completion->error).code;
   if (completion->code == Code::Ok) {
     napi_get_null(env, &argument);
   } else {
@@ -193,6 +195,8 @@ void Environment::touch(StorageEntry& entry, Stream& stream) {
   if (before != &stream && before) {
     Stream& other = *before;
     const uint64_t sequence = inherited ? inherited->sequence : entry.last_sequence;
+    Stream* writer = inherited || entry.writer == &stream ? nullptr : entry.writer;
+    const uint64_t written = entry.written;
     if (other.backend()->asynchronous) {
       auto event = std::make_shared<Event>();
       event->backend = other.backend();
@@ -206,15 +210,21 @@ void Environment::touch(StorageEntry& entry, Stream& stream) {
         event->recorded.store(1);
         event->changed.notify_all();
       });
-      stream.enqueue([event](Stream& s) {
+      stream.enqueue([event, writer, written](Stream& s) {
         ErrorText ignored;
         event->wait_recorded(1);
+        if (writer) s.inherit_failure(*writer, written);
         if (!event->handle) return;
         if (s.backend()->asynchronous) s.backend()->event_wait(event->handle, s.native(), &ignored);
         else event->backend->event_synchronize(event->handle, &ignored);
       });
     } else if (other.completed() < sequence) {
-      stream.enqueue([&other, sequence](Stream&) { other.wait(sequence); });
+      stream.enqueue([&other, sequence, writer, written](Stream& s) {
+        other.wait(sequence);
+        if (writer) s.inherit_failure(*writer, written);
+      });
+    } else if (writer && writer->failed()) {
+      stream.enqueue([writer, written](Stream& s) { s.inherit_failure(*writer, written); });
     }
   }
   if (entry.home != &stream) {
@@ -242,7 +252,7 @@ void Environment::write(StorageEntry& entry, Stream& stream, bool whole) {
 Status Environment::synchronize(Stream& stream, ErrorText* error) {
   Failure failure;
   const Status status = stream.synchronize(&failure);
-  if (status.ok()) return kOk;
+  if (status.ok()) return stream.backend()->asynchronous && !members.empty() ? check_groups(error) : kOk;
   lose_results(stream, failure);
   *error = failure.text;
   return status;

@@ -1,50 +1,15 @@
 // Process groups as JavaScript sees them: small integers. A member's calls run on one stream, in order; joining and leaving are
 // calls too, so that JavaScript never waits for other ranks.
 #include <cstring>
+#include <future>
 #include <string>
 
 #include "../comm/host_engine.h"
+#include "../comm/staged_engine.h"
 #include "environment.h"
+#include "member.h"
 
 namespace shardwise {
-
-// One rank's membership. The engine's part is made on the native thread of the stream, and aborted from any other.
-struct Member {
-  Stream* stream;
-  int32_t rank, size;
-  int64_t timeout_ms;
-
-  void joined(const CommEngine* made_by, void* made) {
-    std::lock_guard<std::mutex> lock(mutex);
-    engine = made_by;
-    handle = made;
-    if (engine) engine->set_timeout(handle, timeout_ms);
-    if (engine && aborted) engine->abort(handle, reason.c_str());
-  }
-  void abort(const char* why) {
-    std::lock_guard<std::mutex> lock(mutex);
-    if (!aborted) reason = why;
-    aborted = true;
-    if (engine) engine->abort(handle, why);
-  }
-  // On the stream's thread, the only one that joins and leaves.
-  Status run(const CollectiveCall& call) {
-    if (engine) return engine->run(handle, call);
-    return fail(call.error, Code::Peer, "%s: this rank could not join the group", call.name);
-  }
-  void leave() {
-    std::lock_guard<std::mutex> lock(mutex);
-    if (engine) engine->destroy(handle);
-    engine = nullptr;
-  }
-
- private:
-  std::mutex mutex;
-  const CommEngine* engine = nullptr;
-  void* handle = nullptr;
-  bool aborted = false;
-  std::string reason;
-};
 
 namespace {
 
@@ -91,10 +56,12 @@ napi_value new_member(napi_env env, int64_t stream_id, int64_t rank, int64_t siz
   return number(env, static_cast<double>(state.next_member++));
 }
 
-Status join_host(Member& member, const std::shared_ptr<comm::Region>& region, ErrorText* error) {
+Status join_host(Member& member, Stream& stream, const std::shared_ptr<comm::Region>& region, ErrorText* error) {
   std::unique_ptr<comm::HostGroup> group;
   const Status status = comm::HostGroup::join(region, member.rank, &group, error);
-  if (status.ok()) member.joined(&comm::kHostEngine, group.release());
+  if (!status.ok()) return status;
+  if (stream.backend()->asynchronous) member.joined(&comm::kStagedEngine, comm::staged_member(std::move(group), stream.backend()));
+  else member.joined(&comm::kHostEngine, group.release());
   return status;
 }
 
@@ -126,7 +93,7 @@ napi_value join_local(napi_env env, napi_callback_info info) {
   if (found == state.regions.end()) return throw_error(env, Code::Closed, "the group's memory is gone");
   auto region = found->second;
   if (region->size() != args[2]) return throw_error(env, Code::Invalid, "the group has another size");
-  return new_member(env, args[3], args[1], args[2], args[4], [region](Member& member, Stream&, ErrorText* error) { return join_host(member, region, error); });
+  return new_member(env, args[3], args[1], args[2], args[4], [region](Member& member, Stream& s, ErrorText* error) { return join_host(member, s, region, error); });
 }
 
 // joinHost(rank, size, stream, timeoutMs, joinTimeoutMs, token, name): processes of this machine.
@@ -137,7 +104,7 @@ napi_value join_shared(napi_env env, napi_callback_info info) {
   const std::string name = text_of(env, raw[6]);
   const int64_t join_timeout = args[4];
   const auto token = static_cast<uint64_t>(args[5]);
-  return new_member(env, args[2], args[0], args[1], args[3], [=](Member& member, Stream&, ErrorText* error) {
+  return new_member(env, args[2], args[0], args[1], args[3], [=](Member& member, Stream& s, ErrorText* error) {
     comm::SegmentOptions options;
     options.name = name.c_str();
     options.token = token;
@@ -146,35 +113,62 @@ napi_value join_shared(napi_env env, napi_callback_info info) {
     options.timeout_ms = join_timeout;
     std::shared_ptr<comm::Region> region;
     const Status status = comm::Region::between_processes(options, &region, error);
-    return status.ok() ? join_host(member, region, error) : status;
+    return status.ok() ? join_host(member, s, region, error) : status;
   });
 }
 
-// How many elements a call reads and writes on this rank.
-struct Extent {
-  int64_t in = 0, out = 0;
+// The name of a new group of devices on its way from rank 0 to all, through the group of their hosts.
+struct IdExchange {
+  char bytes[1 + kCommIdBytes] = {};  // the first one: whether rank 0 has made one
+  ErrorText error;
+  std::promise<Status> done;
+
+  void run(Member& host, Stream& s, const Backend& backend) {
+    Failed why;
+    if (s.skips(&why)) {
+      host.abort("a rank failed before it joined a group of devices");
+      error = why.text;
+      return done.set_value(Status{Code::Peer});
+    }
+    if (host.rank == 0) bytes[0] = backend.comm_id(bytes + 1, &error).ok() ? 1 : 0;
+    CollectiveCall call{};
+    call.kind = Collective::Broadcast;
+    call.dtype = DType::UInt8;
+    call.count = sizeof bytes;
+    call.in = call.out = bytes;
+    call.name = "the set-up of a group of devices";
+    call.where = "";
+    ErrorText text;
+    call.error = &text;
+    const Status status = host.run(call);
+    if (!status.ok()) error = text;
+    else if (!bytes[0] && host.rank != 0) fail(&error, Code::Peer, "rank 0 could not make a group of devices");
+    done.set_value(status.ok() && !bytes[0] ? Status{Code::Peer} : status);
+  }
 };
 
-Extent extent_of(const CollectiveCall& call, const Member& member) {
-  const auto total = [&](const int64_t* counts) {
-    int64_t sum = 0;
-    for (int32_t rank = 0; rank < member.size; rank++) sum += counts[rank];
-    return sum;
-  };
-  const bool root = member.rank == call.root;
-  switch (call.kind) {
-    case Collective::AllReduce: return {call.count, call.count};
-    case Collective::Reduce: return {call.count, root ? call.count : 0};
-    case Collective::Broadcast: return {root ? call.count : 0, call.count};
-    case Collective::AllGather: return {call.counts[member.rank], total(call.counts)};
-    case Collective::Gather: return {call.counts[member.rank], root ? total(call.counts) : 0};
-    case Collective::ReduceScatter: return {total(call.counts), call.counts[member.rank]};
-    case Collective::Scatter: return {root ? total(call.counts) : 0, call.counts[member.rank]};
-    case Collective::AllToAll: return {total(call.send_counts), total(call.counts)};
-    case Collective::Send: return {call.count, 0};
-    case Collective::Receive: return {0, call.count};
-    default: return {};
-  }
+// joinDevices(host member, stream, timeoutMs): the same ranks, for memory of the stream's device.
+napi_value join_devices(napi_env env, napi_callback_info info) {
+  int64_t args[3];
+  if (!read_integers(env, info, 3, args)) return nullptr;
+  auto host = member_argument(env, args[0]);
+  if (!host) return nullptr;
+  Stream* stream = state_of(env).stream(args[1]);
+  const Backend* backend = stream ? stream->backend() : nullptr;
+  if (!backend || !backend->comm) return throw_error(env, Code::Unsupported, "this device has no collectives of its own");
+  auto exchange = std::make_shared<IdExchange>();
+  host->stream->enqueue([host, exchange, backend](Stream& s) { exchange->run(*host, s, *backend); });
+  return new_member(env, args[1], host->rank, host->size, args[2], [exchange, backend](Member& member, Stream& s, ErrorText* error) {
+    const Status known = exchange->done.get_future().get();
+    if (!known.ok()) {
+      *error = exchange->error;
+      return known;
+    }
+    void* made = nullptr;
+    const Status status = backend->comm_create(s.device(), exchange->bytes + 1, member.rank, member.size, member.timeout_ms, &made, error);
+    if (status.ok()) member.joined(backend->comm, made);
+    return status;
+  });
 }
 
 bool has_counts(Collective kind) {
@@ -276,7 +270,7 @@ napi_value collective(napi_env env, napi_callback_info info) {
   StorageEntry *in = nullptr, *out = nullptr;
   char *from = nullptr, *to = nullptr;
   if (status.ok()) {
-    const Extent extent = extent_of(owned->call, *group);
+    const CollectiveExtent extent = extent_of(owned->call, group->rank, group->size);
     status = operand(state, *group, owned->call, state.words + 6, extent.in, &in, &from, &error);
     if (status.ok()) status = operand(state, *group, owned->call, state.words + 8, extent.out, &out, &to, &error);
     if (status.ok() && in) status = check_value(*in, &error);
@@ -322,6 +316,21 @@ napi_value leave_group(napi_env env, napi_callback_info info) {
 
 }  // namespace
 
+// Results of a group that gave up are undefined, whatever was computed from them too.
+Status Environment::check_groups(ErrorText* error) {
+  Status worst = kOk;
+  for (auto& [id, member] : members) {
+    Failure failure;
+    failure.status = member->failure(&failure.text);
+    if (failure.status.ok()) continue;
+    failure.first = 1;
+    lose_results(*member->stream, failure);
+    worst = Status{Code::Peer};
+    *error = failure.text;
+  }
+  return worst;
+}
+
 void abort_all_groups(Environment& state, const char* reason) {
   for (auto& [id, member] : state.members) member->abort(reason);
   for (auto& [id, member] : state.members) member->stream->enqueue([m = member](Stream&) { m->leave(); });
@@ -334,6 +343,7 @@ void export_groups(napi_env env, napi_value exports) {
   export_function(env, exports, "dropRegion", drop_region);
   export_function(env, exports, "joinLocal", join_local);
   export_function(env, exports, "joinShared", join_shared);
+  export_function(env, exports, "joinDevices", join_devices);
   export_function(env, exports, "collective", collective);
   export_function(env, exports, "abortGroup", abort_group);
   export_function(env, exports, "leaveGroup", leave_group);

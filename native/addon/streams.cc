@@ -40,15 +40,17 @@ napi_value default_stream(napi_env env, napi_callback_info info) {
   return stream ? number(env, stream->id()) : throw_error(env, Code::Device, error.text);
 }
 
+// streamCreate(device, priority, unbounded)
 napi_value stream_create(napi_env env, napi_callback_info info) {
-  int64_t args[2];
-  if (!read_integers(env, info, 2, args)) return nullptr;
+  int64_t args[3];
+  if (!read_integers(env, info, 3, args)) return nullptr;
   Environment& state = state_of(env);
   if (!Devices::get().valid(args[0])) return throw_error(env, Code::Device, "there is no such device");
   ErrorText error;
   const auto device = static_cast<int32_t>(args[0]), priority = static_cast<int32_t>(args[1]);
   Stream* stream = state.reuse_stream(device, priority);
   if (!stream) stream = state.open_stream(device, priority, &error);
+  if (stream) stream->set_unbounded(args[2] != 0);
   return stream ? number(env, stream->id()) : throw_error(env, Code::Device, error.text);
 }
 

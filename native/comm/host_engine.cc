@@ -48,6 +48,7 @@ const CommEngine kHostEngine = {
     [](void*, ErrorText*) { return kOk; },  // every call waits for its result, and reports its own failure
     [](void* member, int64_t milliseconds) { static_cast<HostGroup*>(member)->set_timeout(milliseconds); },
     [](void* member) { delete static_cast<HostGroup*>(member); },
+    nullptr,
 };
 
 }  // namespace shardwise::comm

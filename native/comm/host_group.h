@@ -96,7 +96,8 @@ class HostGroup {
   Status wait(Counter& counter, uint32_t target, int32_t peer, ErrorText* error);
   uint64_t missing(int32_t peer);
   uint64_t absent();                   // those that have not joined
-  uint64_t find_lost(uint64_t ranks);  // those that have left or died
+  uint64_t find_left(uint64_t ranks);  // those of them that have left
+  uint64_t find_lost(uint64_t ranks);  // or have died
   Status report_lost(uint64_t ranks, ErrorText* error);
   Status time_out(uint64_t ranks, int64_t waited_ms, ErrorText* error);
 

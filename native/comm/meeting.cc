@@ -91,9 +91,11 @@ Status HostGroup::wait(Counter& counter, uint32_t target, int32_t peer, ErrorTex
     if (has_failed) return failure(error);
     const int64_t left = patience.left();
     if (left <= 0) return time_out(missing(peer), patience.waited_ms(), error);
-    sleep_on(counter, seen, std::min(left, kLookNs), region_->shared());
+    // Who has left wakes nobody any more.
+    const uint64_t gone = find_left(missing(peer));
+    if (gone == 0) sleep_on(counter, seen, std::min(left, kLookNs), region_->shared());
     if (reached(counter.value.load(std::memory_order_acquire), target)) return kOk;
-    const uint64_t lost = find_lost(missing(peer));
+    const uint64_t lost = gone != 0 ? gone : find_lost(missing(peer));
     // A rank may leave after it has done its part.
     if (lost != 0 && !reached(counter.value.load(std::memory_order_acquire), target)) return report_lost(lost, error);
   }
@@ -110,14 +112,21 @@ uint64_t HostGroup::missing(int32_t peer) {
   return ranks != 0 ? ranks : ~(uint64_t{1} << rank_);
 }
 
-uint64_t HostGroup::find_lost(uint64_t ranks) {
-  uint64_t lost = 0;
+uint64_t HostGroup::find_left(uint64_t ranks) {
+  uint64_t left = 0;
   for (int32_t rank = 0; rank < size(); rank++) {
     if (!contains(ranks, rank)) continue;
+    if (region_->rank(rank).presence.load(std::memory_order_acquire) == Presence::Left) left |= uint64_t{1} << rank;
+  }
+  return left;
+}
+
+uint64_t HostGroup::find_lost(uint64_t ranks) {
+  uint64_t lost = find_left(ranks);
+  for (int32_t rank = 0; rank < size() && region_->shared(); rank++) {
     RankBlock& block = region_->rank(rank);
-    const Presence presence = block.presence.load(std::memory_order_acquire);
-    const bool died = presence == Presence::Joined && region_->shared() && !is_alive(block.process);
-    if (died || presence == Presence::Left) lost |= uint64_t{1} << rank;
+    const bool joined = contains(ranks, rank) && block.presence.load(std::memory_order_acquire) == Presence::Joined;
+    if (joined && !is_alive(block.process)) lost |= uint64_t{1} << rank;
   }
   return lost;
 }

@@ -7,6 +7,9 @@
 namespace shardwise::cuda::nccl {
 namespace {
 
+// NCCL takes 24 by itself between four H200s: 32 move 256 MiB 3 to 4 % faster.
+constexpr int32_t kCtas = 32;
+
 int64_t deadline(int64_t timeout_ms) { return now_ns() + std::min<int64_t>(timeout_ms, int64_t{1} << 40) * 1'000'000; }
 
 Status not_created(Member& member, Result result, const char* what, int64_t timeout_ms, ErrorText* error) {
@@ -22,6 +25,27 @@ Status not_created(Member& member, Result result, const char* what, int64_t time
   std::unique_lock<std::mutex> lock(member.mutex);
   member.fail_group(lock, Code::Device, text.text);
   return fail(error, Code::Device, "%s", text.text);
+}
+
+// Ranks meet in a communicator that does not block, so that one who does not come is noticed. But each of its calls starts a thread
+// (70 us, with 13 for the whole of a small all-reduce otherwise): once all are there, they go on with one that does block.
+Result make_calling(Member& met, int64_t until, Comm* out) {
+  Config config;
+  config.blocking = 1;
+  config.min_ctas = config.max_ctas = kCtas;
+  // NCCL writes it at the end of its work, which may come after a timeout.
+  Comm* child = new Comm(nullptr);
+  Result result;
+  {
+    Turn turn(met);
+    result = met.api.split(turn.comm, 0, met.rank, child, &config);
+  }
+  if (result == kSuccess) result = kInProgress;
+  result = settle(met, result, until);
+  if (result == kInProgress) return result;
+  *out = *child;
+  delete child;
+  return result;
 }
 
 }  // namespace
@@ -59,9 +83,12 @@ Status comm_create(int32_t device, const char* id, int32_t rank, int32_t size, i
   Result result = api->init(&comm, size, name, rank, &config);
   const auto member = std::make_shared<Member>(*api, comm, device, rank, size, timeout_ms);
   if (comm) result = settle(*member, result, until);
+  if (result == kSuccess) result = make_calling(*member, until, &comm);
   if (result != kSuccess) return not_created(*member, result, "joining a group", timeout_ms, error);
-  watch(member);
-  *out = member.get();
+  member->close();
+  const auto calling = std::make_shared<Member>(*api, comm, device, rank, size, timeout_ms);
+  watch(calling);
+  *out = calling.get();
   return kOk;
 }
 

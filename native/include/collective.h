@@ -44,6 +44,33 @@ struct CollectiveCall {
   ErrorText* error;
 };
 
+// How many elements a call reads and writes on a rank.
+struct CollectiveExtent {
+  int64_t in = 0, out = 0;
+};
+
+inline CollectiveExtent extent_of(const CollectiveCall& call, int32_t rank, int32_t size) {
+  const auto total = [size](const int64_t* counts) {
+    int64_t sum = 0;
+    for (int32_t i = 0; i < size; i++) sum += counts[i];
+    return sum;
+  };
+  const bool root = rank == call.root;
+  switch (call.kind) {
+    case Collective::AllReduce: return {call.count, call.count};
+    case Collective::Reduce: return {call.count, root ? call.count : 0};
+    case Collective::Broadcast: return {root ? call.count : 0, call.count};
+    case Collective::AllGather: return {call.counts[rank], total(call.counts)};
+    case Collective::Gather: return {call.counts[rank], root ? total(call.counts) : 0};
+    case Collective::ReduceScatter: return {total(call.counts), call.counts[rank]};
+    case Collective::Scatter: return {root ? total(call.counts) : 0, call.counts[rank]};
+    case Collective::AllToAll: return {total(call.send_counts), total(call.counts)};
+    case Collective::Send: return {call.count, 0};
+    case Collective::Receive: return {0, call.count};
+    default: return {};
+  }
+}
+
 enum class CommState : int32_t { Launching, Launched, Complete };
 
 // One of a member's last calls, for comparing ranks when one of them is missing.

@@ -24,6 +24,7 @@ constexpr auto kIdle = std::chrono::milliseconds(40);  // before memory is given
 constexpr int kSpins = 2000;       // some tens of microseconds, before the native thread sleeps
 constexpr int kWaitSpins = 20000;  // some hundreds, before one who waits sleeps: waking it may take as long
 constexpr uint64_t kPrefetched = 512;  // about the size of a record
+constexpr int64_t kMark = 16;  // a Wrap or a Jump
 constexpr int64_t align16(int64_t n) { return (n + 15) & ~int64_t{15}; }
 
 // The processor may be wanted by the very threads that are waited for.
@@ -32,7 +33,8 @@ inline void pause_or_yield(int spins) {
   else std::this_thread::yield();
 }
 
-enum class Kind : int32_t { Kernel, Function, Wrap };
+// Wrap: the ring goes on at its start. Jump: in the ring that follows.
+enum class Kind : int32_t { Kernel, Function, Wrap, Jump };
 
 constexpr int64_t kLarge = 1 << 15;  // elements; below, a command is over before another is looked at
 constexpr int32_t kMostTogether = 8;
@@ -50,6 +52,17 @@ struct Stream::Record {
   Kind kind;
   std::function<void(Stream&)>* function;
   KernelCall call;
+};
+
+struct Stream::Ring {
+  Ring(int64_t size, uint64_t first) : capacity(size), begin(first), data(new char[size]) {}
+  char* at(uint64_t position) { return data.get() + ((position - begin) & static_cast<uint64_t>(capacity - 1)); }
+  int64_t to_end(char* record) const { return capacity - (record - data.get()); }
+
+  const int64_t capacity;  // a power of two
+  const uint64_t begin;  // bytes written before it, to any ring
+  const std::unique_ptr<char[]> data;
+  std::unique_ptr<Ring> next;  // written before the Jump to it
 };
 
 Event::~Event() {
@@ -115,7 +128,8 @@ void Stream::start() {
     ended_ = false;
   }
   if (thread_.joinable()) thread_.join();
-  ring_.reset(new char[kRingBytes]);
+  reading_ = std::make_unique<Ring>(kRingBytes, head_.load(std::memory_order_relaxed));
+  writing_ = reading_.get();
   thread_ = std::thread([this] {
     if (!backend_->asynchronous) give_way_to_javascript();  // it runs the kernels; that of a GPU only launches them
     loop();
@@ -141,28 +155,47 @@ void Stream::reap() {
   if (thread_.joinable()) thread_.join();
 }
 
+bool Stream::fits(int64_t bytes) {
+  const uint64_t head = head_.load(std::memory_order_relaxed);
+  const int64_t to_end = writing_->to_end(writing_->at(head));
+  const int64_t needed = (bytes <= to_end ? bytes : to_end + bytes) + kMark;
+  const uint64_t oldest = std::max(known_tail_, writing_->begin);
+  return head + static_cast<uint64_t>(needed) - oldest <= static_cast<uint64_t>(writing_->capacity);
+}
+
 // Room for one record, contiguous in the ring; waits while the ring is full.
 void* Stream::reserve(int64_t bytes) {
   if (!running_) start();
-  const uint64_t head = head_.load(std::memory_order_relaxed);
-  const int64_t at = static_cast<int64_t>(head % kRingBytes);
-  const int64_t to_end = kRingBytes - at;
-  const int64_t needed = bytes <= to_end ? bytes : to_end + bytes;
-  while (head + needed - known_tail_ > static_cast<uint64_t>(kRingBytes)) {
+  while (!fits(bytes)) {
     known_tail_ = tail_.load(std::memory_order_acquire);
-    if (head + needed - known_tail_ <= static_cast<uint64_t>(kRingBytes)) break;
+    if (fits(bytes)) break;
     if (sleeping_.load()) {
       std::lock_guard<std::mutex> lock(mutex_);
       wake_.notify_one();
     }
-    std::this_thread::yield();
+    if (unbounded_) grow();
+    else std::this_thread::yield();
   }
-  if (bytes <= to_end) return ring_.get() + at;
-  auto* skip = reinterpret_cast<Record*>(ring_.get() + at);
+  const uint64_t head = head_.load(std::memory_order_relaxed);
+  char* at = writing_->at(head);
+  const int64_t to_end = writing_->to_end(at);
+  if (bytes <= to_end) return at;
+  auto* skip = reinterpret_cast<Record*>(at);
   skip->bytes = to_end;
   skip->kind = Kind::Wrap;
   head_.store(head + to_end, std::memory_order_release);
-  return ring_.get();
+  return writing_->at(head + to_end);
+}
+
+// The mark has room: every record leaves it.
+void Stream::grow() {
+  const uint64_t head = head_.load(std::memory_order_relaxed);
+  writing_->next = std::make_unique<Ring>(2 * writing_->capacity, head + kMark);
+  auto* jump = reinterpret_cast<Record*>(writing_->at(head));
+  jump->bytes = kMark;
+  jump->kind = Kind::Jump;
+  writing_ = writing_->next.get();
+  head_.store(head + kMark, std::memory_order_release);
 }
 
 void Stream::publish(int64_t bytes) {
@@ -175,7 +208,7 @@ void Stream::publish(int64_t bytes) {
     wake_.notify_one();
   }
   // The lines of the next record are with the other thread; they come while JavaScript prepares it.
-  for (uint64_t line = 0; line < kPrefetched; line += 64) SW_PREFETCH_TO_WRITE(ring_.get() + (head + line) % kRingBytes);
+  for (uint64_t line = 0; line < kPrefetched; line += 64) SW_PREFETCH_TO_WRITE(writing_->at(head + line));
 }
 
 Status Stream::enqueue_kernel(const KernelCall& call, ErrorText* error) {
@@ -247,13 +280,15 @@ void Stream::loop() {
       sleeping_.store(false, std::memory_order_relaxed);
       if (stop_.load() && head_.load(std::memory_order_acquire) == tail) {
         ended_ = true;
-        ring_.reset();
+        reading_.reset();
         return;
       }
     }
-    auto* record = reinterpret_cast<Record*>(ring_.get() + tail % kRingBytes);
-    if (record->kind == Kind::Wrap) {
-      tail_.store(tail + record->bytes, std::memory_order_release);
+    auto* record = reinterpret_cast<Record*>(reading_->at(tail));
+    if (record->kind == Kind::Wrap || record->kind == Kind::Jump) {
+      const uint64_t after = tail + static_cast<uint64_t>(record->bytes);
+      if (record->kind == Kind::Jump) reading_ = std::move(reading_->next);
+      tail_.store(after, std::memory_order_release);
       continue;
     }
     const Worked worked = work_off(record);
@@ -281,7 +316,7 @@ Stream::Worked Stream::work_off(Record* first) {
 Stream::Worked Stream::work_off_together(Record* first) {
   auto* const start = reinterpret_cast<char*>(first);
   const auto queued = static_cast<int64_t>(head_.load(std::memory_order_acquire) - tail_.load(std::memory_order_relaxed));
-  const int64_t reach = std::min(queued, kRingBytes - (start - ring_.get()));
+  const int64_t reach = std::min(queued, reading_->to_end(start));
   KernelCall calls[kMostTogether];
   const KernelCall* list[kMostTogether];
   double params[kMostTogether][kMinParams] = {};
@@ -362,6 +397,17 @@ bool Stream::skips(Failed* why) {
   std::lock_guard<std::mutex> lock(failure_mutex_);
   if (why) *why = {failure_.status, failure_.text};
   return true;
+}
+
+void Stream::inherit_failure(Stream& other, uint64_t sequence) {
+  if (!other.failed()) return;
+  Failure seen;
+  {
+    std::lock_guard<std::mutex> lock(other.failure_mutex_);
+    if (!other.failed() || other.failure_.first > sequence) return;
+    seen = other.failure_;
+  }
+  set_error(seen.status.code, seen.text.text);
 }
 
 // A GPU tells of a failure some time after it: everything since it was last known to be well may be wrong.

@@ -1,5 +1,6 @@
-// A stream: a ring of records and a native thread that works them off in order. The JavaScript thread writes, never waits
-// (unless the ring is full), and the thread runs CPU kernels or launches CUDA work.
+// A stream: a ring of records and a native thread that works them off in order. The JavaScript thread writes and the thread runs CPU
+// kernels or launches CUDA work. While the ring is full the JavaScript thread waits; where it must not, because the stream may wait for
+// what JavaScript has yet to do, a larger ring follows the full one.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -55,6 +56,9 @@ class Stream {
   const std::atomic<uint64_t>* progress() const { return &completed_; }
   uint64_t completed() const { return completed_.load(std::memory_order_acquire); }
 
+  // The writer goes on in a larger ring when this one is full. Set while nothing is queued.
+  void set_unbounded(bool unbounded) { unbounded_ = unbounded; }
+
   // Copies the call with its operands into the ring. Fails when the record is larger than the ring holds.
   Status enqueue_kernel(const KernelCall& call, ErrorText* error);
   // Runs a kernel on the caller's thread; only when idle() and the backend is synchronous.
@@ -68,6 +72,8 @@ class Stream {
   // what they should have written has no value.
   void set_error(Code code, const char* text);
   bool failed() const { return failed_.load(std::memory_order_acquire); }
+  // On the native thread: what `other` was given up to there failed, so what is computed from it here would be wrong.
+  void inherit_failure(Stream& other, uint64_t sequence);
   // On the native thread: whether the current command is to be skipped, and why.
   bool skips(Failed* why);
   // On the JavaScript thread: until the device is done. Takes the failure if there is one.
@@ -93,7 +99,10 @@ class Stream {
 
  private:
   struct Record;
+  struct Ring;
   void* reserve(int64_t bytes);
+  bool fits(int64_t bytes);  // into the ring, beside the mark that ends it
+  void grow();
   void publish(int64_t bytes);
   void start();
   void loop();
@@ -120,8 +129,10 @@ class Stream {
   Block* scratch_ = nullptr;
 
   // Each group of fields has cache lines of its own: what one thread writes all the time must not slow the other.
-  std::unique_ptr<char[]> ring_;
+  std::unique_ptr<Ring> reading_;  // the thread's; it owns those that follow it
   alignas(64) std::atomic<uint64_t> head_{0};  // bytes written
+  Ring* writing_ = nullptr;
+  bool unbounded_ = false;
   uint64_t submitted_ = 0;
   bool running_ = false;                       // the native thread is there and not asked to end
   uint64_t known_tail_ = 0;                    // what the writer last saw of tail_

@@ -1,8 +1,10 @@
 /** The public surface, written out: every name that users of PyTorch would look for, and where it must be. */
 import assert from 'node:assert/strict';
 import * as compileEntry from '../../lib/compile/index.js';
+import * as distributedEntry from '../../lib/distributed.js';
 import * as shardwise from '../../lib/index.js';
 import { allComposites } from '../../lib/ops/composite.js';
+import * as testingEntry from '../../lib/testing/index.js';
 
 const list = (names: string): string[] => names.trim().split(/\s+/);
 
@@ -19,6 +21,11 @@ const joins = list(`
 const losses = list(`
   binaryCrossEntropy binaryCrossEntropyWithLogits smoothL1Loss huberLoss klDiv marginRankingLoss cosineEmbeddingLoss tripletMarginLoss
   gumbelSoftmax normalize pad groupNorm batchNorm`);
+const distributed = list(`
+  initProcessGroup destroyProcessGroup isInitialized isAvailable newGroup worldGroup getRank getWorldSize launch
+  TCPStore FileStore HashStore PrefixStore
+  allReduce broadcast allGather allGatherIntoTensor reduceScatter reduceScatterTensor allToAll allToAllSingle gather scatter reduce
+  send recv isend irecv barrier`);
 const switches = list(`noGrad enableGrad inferenceMode isGradEnabled isInferenceModeEnabled setGradEnabled scope keep compile graphBreak`);
 
 /** Functions that are methods too. */
@@ -115,6 +122,8 @@ const places: Record<string, [where: object, names: readonly string[]]> = {
   'optim.lrScheduler has the schedules': [optim.lrScheduler, schedules],
   'compiler has its functions': [shardwise.compiler, list('isCompiling reset disable')],
   'shardwise/compile has its names': [compileEntry, list('compile graphBreak Graph Node GraphModule FakeTensorMode isCompiling reset disable')],
+  'shardwise/distributed has its names': [distributedEntry, distributed],
+  'shardwise/testing has its names': [testingEntry, list('CompileCounter CompileCounterWithBackend FileCheck withRanks')],
 };
 
 describe('the public surface', () => {

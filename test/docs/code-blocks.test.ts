@@ -22,7 +22,8 @@ describe('the documentation', () => {
     it(`runs block ${number} of ${page}`, async function () {
       this.timeout(30000);
       const written = path.join(folder, file);
-      writeFileSync(written, code.replaceAll("'shardwise'", "'../../lib/index.js'"));
+      const own = code.replaceAll("'shardwise'", "'../../lib/index.js'").replaceAll("'shardwise/distributed'", "'../../lib/distributed.js'");
+      writeFileSync(written, own);
       await import(pathToFileURL(written).href);
     });
   }

@@ -214,7 +214,7 @@ async function giveBack(run: AddonCase): Promise<void> {
 /** Runs one case. @throws Finding */
 export async function fuzzAddon(rng: Rng, trace: (line: string) => void): Promise<void> {
   if (streams.length === 0) {
-    streams.push(addon.defaultStream(0), addon.streamCreate(0, 0));
+    streams.push(addon.defaultStream(0), addon.streamCreate(0, 0, 0));
     recorded ??= recordCommands();
     collectGarbage();
   }

@@ -123,7 +123,7 @@ describe('the addon', () => {
   });
 
   it('keeps memory that several streams used until the last of them is done', () => {
-    const other = addon.streamCreate(0, 0);
+    const other = addon.streamCreate(0, 0, 0);
     const n = 2 ** 20;
     const expected = Float32Array.from({ length: 8 }, () => 3);
     for (let round = 0; round < 30; round++) {

@@ -62,7 +62,7 @@ describe('workers', () => {
       addon.allocate(stream, 160_000, false);
       addon.release(words[0]); // is merged with what the other worker left
       addon.allocate(stream, 160_000, false);
-      const side = addon.streamCreate(0, 0);
+      const side = addon.streamCreate(0, 0, 0);
       addon.write(words[0], 0, new Float32Array(40_000), side);
       addon.synchronize(side);`;
     let answered = once(first, 'message');

@@ -8,6 +8,8 @@ export type BackendName = 'shm' | 'nccl' | 'gloo' | 'fake';
 /** One rank's membership in a group, by one engine. @internal */
 export interface Engine {
   readonly name: BackendName;
+  /** The stream that works its calls off, in order. */
+  readonly lane: number;
   /** Gives the call to the device. `where` is the program's line, for errors of any rank. */
   run(name: string, call: CollectiveCall, where: string): void;
   /** Resolves when all that was called so far is done. */

@@ -1,20 +1,10 @@
-/** The `shm` engine: CPU tensors between ranks of one host, in the memory of one process or in shared memory of several. */
-import type { Device } from '../../core/device.js';
-import { DistributedError } from '../../core/errors.js';
+/**
+ * The `shm` engine: tensors between ranks of one host, in the memory of one process or in shared memory of several. Those of a GPU go
+ * through it as well, where nothing better is there.
+ */
 import { nativeCall, streamOf, writer } from '../../eager/submit.js';
 import type { EngineFactory, GroupPlan } from './engine.js';
 import { NativeEngine } from './native-engine.js';
-
-function requireCpu(plan: GroupPlan, device: Device): void {
-  if (device.type === 'cpu') return;
-  throw new DistributedError(
-    `the shm engine of group "${plan.name}" moves CPU tensors, this one is on ${device}. Use the backend 'nccl' for tensors on GPUs, or move it with .cpu().`,
-    {
-      group: plan.name,
-      device: String(device),
-    },
-  );
-}
 
 /** Groups of ranks that share this process: what one made, the others find here. @internal */
 export class LocalRegions {
@@ -41,7 +31,6 @@ export class LocalRegions {
 /** For ranks that share this process. @internal */
 export function localEngines(regions: LocalRegions, timeoutMs: number): EngineFactory {
   return (plan, device) => {
-    requireCpu(plan, device);
     const stream = streamOf(device);
     const region = regions.join(plan);
     return new NativeEngine(
@@ -53,11 +42,10 @@ export function localEngines(regions: LocalRegions, timeoutMs: number): EngineFa
 }
 
 /** For ranks that are processes of one host. `token` tells runs apart that use one name. @internal */
-export function sharedEngines(world: string, token: number, timeoutMs: number): EngineFactory {
+export function sharedEngines(nameOf: (plan: GroupPlan) => string, token: number, timeoutMs: number): EngineFactory {
   return (plan, device) => {
-    requireCpu(plan, device);
     const stream = streamOf(device);
-    const name = `${world}-${plan.name}`;
+    const name = nameOf(plan);
     return new NativeEngine(
       'shm',
       nativeCall(() => writer.addon.joinShared(plan.rank, plan.ranks.length, stream, timeoutMs, timeoutMs, token, name), 'newGroup'),

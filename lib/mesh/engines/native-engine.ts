@@ -1,7 +1,9 @@
 /** Engines in native code: a collective is a few words for the addon, which gives it to the stream of the group. */
 import { type CollectiveCall, collectiveKinds } from '../../core/collective.js';
+import { DistributedError } from '../../core/errors.js';
+import { currentHome } from '../../core/home.js';
 import { reduceOpNames } from '../../core/placement.js';
-import type { Storage } from '../../core/storage.js';
+import { FAKE_HANDLE, type Storage } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
 import { nativeCall, translate, writer } from '../../eager/submit.js';
 import type { BackendName, Engine } from './engine.js';
@@ -17,14 +19,14 @@ function words(): Float64Array {
 /** @internal */
 export class NativeEngine implements Engine {
   readonly name: BackendName;
-  private readonly member: number;
-  private readonly stream: number;
+  readonly member: number;
+  readonly lane: number;
   private left = false;
 
   constructor(name: BackendName, member: number, stream: number) {
     this.name = name;
     this.member = member;
-    this.stream = stream;
+    this.lane = stream;
   }
 
   run(name: string, call: CollectiveCall, where: string): void {
@@ -37,8 +39,8 @@ export class NativeEngine implements Engine {
     list[3] = tensor === null ? 0 : tensor.dtype.code;
     list[4] = call.root ?? 0;
     list[5] = tensor === null ? 0 : tensor.numel();
-    place(list, 6, input);
-    place(list, 8, output);
+    place(name, list, 6, input);
+    place(name, list, 8, output);
     let at = HEADER_WORDS;
     if (counts !== undefined) for (let i = 0; i < counts.length; i++) list[at++] = counts[i] as number;
     if (sendCounts !== undefined) for (let i = 0; i < sendCounts.length; i++) list[at++] = sendCounts[i] as number;
@@ -52,8 +54,14 @@ export class NativeEngine implements Engine {
   }
 
   finished(): Promise<void> {
+    const home = currentHome();
     return new Promise((resolve, reject) => {
-      nativeCall(() => writer.addon.whenDone(this.stream, (error) => (error === null ? resolve() : reject(translate(error, 'wait', [])))), 'wait');
+      const done = (error: Error | null): void => {
+        if (error !== null) home.afterFailure?.(this.lane);
+        if (error === null) resolve();
+        else reject(translate(error, 'wait', []));
+      };
+      nativeCall(() => writer.addon.whenDone(this.lane, done), 'wait');
     });
   }
 
@@ -69,8 +77,11 @@ export class NativeEngine implements Engine {
 }
 
 /** Handle and first byte of an operand; 0 for none. */
-function place(list: Float64Array, at: number, t: Tensor | null): void {
-  const storage = t === null || t.numel() === 0 ? null : t.liveStorage('collective');
+function place(name: string, list: Float64Array, at: number, t: Tensor | null): void {
+  const storage = t === null || t.numel() === 0 ? null : t.liveStorage(name);
+  if (storage?.handle === FAKE_HANDLE) {
+    throw new DistributedError(`${name}: fake tensors have no values to send. Under FakeTensorMode, use a process group of the backend 'fake'.`, { op: name });
+  }
   list[at] = storage === null ? 0 : (storage as Storage).handle;
   list[at + 1] = storage === null ? 0 : (t as Tensor).storageOffset * (t as Tensor).dtype.itemsize;
 }

@@ -18,7 +18,8 @@ export const OWN_KEYS = '.shardwise/';
 
 interface Waiter {
   readonly missing: Set<string>;
-  readonly resolve: () => void;
+  /** With what keeps the keys from coming, or null. */
+  readonly end: (error: Error | null) => void;
 }
 
 /** Keys and values in memory. */
@@ -65,13 +66,20 @@ export class KeyValueTable {
       if (!keepAlive) timer.unref();
       const waiter: Waiter = {
         missing,
-        resolve: () => {
+        end: (error) => {
           clearTimeout(timer);
-          resolve();
+          if (error === null) resolve();
+          else reject(error);
         },
       };
       this.waiters.add(waiter);
     });
+  }
+
+  /** Everybody who waits gets the error. */
+  endWaits(error: Error): void {
+    for (const waiter of this.waiters) waiter.end(error);
+    this.waiters.clear();
   }
 
   private put(key: string, value: Buffer): Buffer {
@@ -79,7 +87,7 @@ export class KeyValueTable {
     for (const waiter of this.waiters) {
       if (!waiter.missing.delete(key) || waiter.missing.size > 0) continue;
       this.waiters.delete(waiter);
-      waiter.resolve();
+      waiter.end(null);
     }
     return value;
   }

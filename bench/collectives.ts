@@ -1,0 +1,106 @@
+/**
+ * Collectives and distributed tensors between ranks that are processes: latency, bus bandwidth, host time. The same rows as peer_collectives.py.
+ * usage: collectives.ts [cpu|cuda] [ranks]
+ */
+import { fileURLToPath } from 'node:url';
+import {
+  allGatherIntoTensor,
+  allReduce,
+  barrier,
+  DTensor,
+  destroyProcessGroup,
+  getRank,
+  getWorldSize,
+  initDeviceMesh,
+  initProcessGroup,
+  launch,
+  Replicate,
+  reduceScatterTensor,
+  Shard,
+} from '../lib/distributed.js';
+import { bfloat16, cuda, noGrad, ones, scope, type Tensor } from '../lib/index.js';
+
+const device = (process.argv[2] ?? 'cpu') as 'cpu' | 'cuda';
+const ranks = Number(process.argv[3] ?? (device === 'cuda' ? cuda.deviceCount() : 4));
+
+interface Row {
+  name: string;
+  us: number;
+  hostUs: number;
+  /** What crosses the slowest link, in GB/s; see nccl-tests. */
+  busGBps?: number;
+}
+
+function print(row: Row): void {
+  if (getRank() === 0)
+    console.log(JSON.stringify({ ...row, us: +row.us.toFixed(2), hostUs: +row.hostUs.toFixed(2), ...(row.busGBps ? { busGBps: +row.busGBps.toFixed(1) } : {}) }));
+}
+
+/** Behind all that was called before, on every rank. */
+function settled(): Tensor {
+  const t = ones([1], { device });
+  allReduce(t);
+  return t.add(0);
+}
+
+/** Microseconds a call until it is done, by the device's clock where it has one, and until JavaScript goes on. */
+async function timesOf(work: () => void, calls: number): Promise<{ us: number; hostUs: number }> {
+  for (let i = 0; i < 10; i++) work();
+  await settled().read();
+  const totals: { us: number; hostUs: number }[] = [];
+  for (let round = 0; round < 5; round++) {
+    await barrier();
+    const [before, after] = device === 'cuda' ? [new cuda.Event({ enableTiming: true }), new cuda.Event({ enableTiming: true })] : [];
+    before?.record();
+    const start = performance.now();
+    for (let i = 0; i < calls; i++) work();
+    const host = performance.now();
+    const last = settled();
+    after?.record();
+    await last.read();
+    const ms = before && after ? before.elapsedTime(after) : performance.now() - start;
+    totals.push({ us: (ms * 1e3) / calls, hostUs: ((host - start) * 1e3) / calls });
+  }
+  return totals.sort((a, b) => a.us - b.us)[2] as { us: number; hostUs: number };
+}
+
+async function collectives(world: number): Promise<void> {
+  const most = device === 'cuda' ? 2 ** 30 : 2 ** 26;
+  for (const bytes of [8, 2 ** 16, 2 ** 20, 2 ** 24, 2 ** 28, 2 ** 30]) {
+    if (bytes > most) continue;
+    const calls = bytes >= 2 ** 24 ? 20 : 500;
+    const whole = ones([bytes / 2], { dtype: bfloat16, device });
+    const bus = (us: number, factor: number): number => ((bytes / us) * factor * (world - 1)) / world / 1e3;
+    const reduce = await timesOf(() => allReduce(whole), calls);
+    print({ name: `all-reduce ${bytes} B, ${world} ranks`, ...reduce, busGBps: bus(reduce.us, 2) });
+    if (bytes < 2 ** 16) continue;
+    const part = ones([bytes / 2 / world], { dtype: bfloat16, device });
+    const gather = await timesOf(() => allGatherIntoTensor(whole, part), calls);
+    print({ name: `all-gather ${bytes} B, ${world} ranks`, ...gather, busGBps: bus(gather.us, 1) });
+    const scatter = await timesOf(() => reduceScatterTensor(part, whole), calls);
+    print({ name: `reduce-scatter ${bytes} B, ${world} ranks`, ...scatter, busGBps: bus(scatter.us, 1) });
+  }
+}
+
+async function distributedTensors(world: number): Promise<void> {
+  const mesh = initDeviceMesh(device, [world]);
+  const a = DTensor.fromLocal(ones([8, 8], { device }), mesh, [Shard(0)]);
+  const w = DTensor.fromLocal(ones([8, 8], { device }), mesh, [Replicate()]);
+  const rows: Record<string, () => unknown> = {
+    'DTensor add, Shard(0) + Shard(0)': () => a.add(a),
+    'DTensor matmul, Shard(0) by Replicate': () => a.matmul(w),
+    'redistribute Shard(0) to Replicate, 8x8': () => a.redistribute(mesh, [Replicate()]),
+  };
+  for (const [name, work] of Object.entries(rows)) {
+    const times = await timesOf(() => noGrad(() => scope(() => void work())), 500);
+    print({ name: `${name}, ${world} ranks`, ...times });
+  }
+}
+
+if (process.env['RANK'] === undefined) await launch(ranks, fileURLToPath(import.meta.url), { args: [device, String(ranks)], prefixOutput: false });
+else {
+  await initProcessGroup();
+  await collectives(getWorldSize());
+  await distributedTensors(getWorldSize());
+  destroyProcessGroup();
+}

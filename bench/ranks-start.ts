@@ -1,0 +1,68 @@
+/** From `launch` until four ranks have done their first collective, as functions and as processes. The folder of the bundled package is the argument. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { median, print } from './measure.js';
+
+const dist = path.resolve(process.argv[2] ?? 'dist');
+const entry = (name: string): string => pathToFileURL(path.join(dist, `${name}.js`)).href;
+const { launch, allReduce } = (await import(entry('distributed'))) as typeof import('../lib/distributed.js');
+const { ones } = (await import(entry('index'))) as typeof import('../lib/index.js');
+
+const RANKS = 4;
+const REPEATS = 7;
+const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-bench-'));
+const program = path.join(folder, 'first-collective.mjs');
+writeFileSync(
+  program,
+  `import { allReduce, initProcessGroup } from ${JSON.stringify(entry('distributed'))};
+import { ones } from ${JSON.stringify(entry('index'))};
+await initProcessGroup();
+const t = ones([1024]);
+allReduce(t);
+await t.read();
+process.stdout.write(String(performance.timeOrigin + performance.now()));
+`,
+);
+
+/** When a rank was done, which it prints: the process's own end is not part of the start. */
+async function processes(): Promise<number> {
+  const write = process.stdout.write;
+  let text = '';
+  process.stdout.write = ((chunk: string) => {
+    text += chunk;
+    return true;
+  }) as typeof write;
+  const start = performance.timeOrigin + performance.now();
+  try {
+    await launch(RANKS, program);
+  } finally {
+    process.stdout.write = write;
+  }
+  const done = [...text.matchAll(/\] ([\d.]+)/g)].map((match) => Number(match[1]));
+  return Math.max(...done) - start;
+}
+
+async function functions(): Promise<number> {
+  const start = performance.now();
+  const done = await launch(RANKS, async () => {
+    const t = ones([1024]);
+    allReduce(t);
+    await t.read();
+    return performance.now();
+  });
+  return Math.max(...done) - start;
+}
+
+async function row(name: string, once: () => Promise<number>): Promise<void> {
+  const times: number[] = [];
+  for (let i = 0; i < REPEATS; i++) times.push(await once());
+  print({ name, unit: 'ms', value: median(times) });
+}
+
+// The first of a program: what comes later finds code and streams ready.
+print({ name: `${RANKS} local ranks until their first collective, first launch`, unit: 'ms', value: await functions() });
+await row(`${RANKS} local ranks until their first collective`, functions);
+await row(`${RANKS} processes until their first collective`, processes);
+rmSync(folder, { recursive: true });

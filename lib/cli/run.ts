@@ -1,0 +1,158 @@
+/** `shardwise run`: a program as ranks of one machine or several, with torchrun's options. */
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { availableParallelism, constants } from 'node:os';
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { ArgumentError } from '../core/errors.js';
+import { type NodeOutcome, runNode } from '../mesh/node-launcher.js';
+import { describeRankFailure } from '../mesh/rank-processes.js';
+
+interface RunOptions {
+  nprocPerNode: number | 'cpu' | 'gpu' | 'auto';
+  nnodes: number;
+  nodeRank: number;
+  masterAddr?: string;
+  masterPort?: number;
+  maxRestarts: number;
+  standalone: boolean;
+  prefix: boolean;
+}
+
+const OP = 'shardwise run';
+const JOIN_TIMEOUT_MS = 300_000;
+/** Of torchrun, where machines have to know it. */
+const DEFAULT_PORT = 29_500;
+const MOST_RANKS = 64;
+
+/** Adds the command to `shardwise`. */
+export function addRun(program: Command): void {
+  const options = [
+    new Option('--nproc-per-node <n>', 'ranks of this machine: a number, "cpu" (its processors), "gpu", or "auto" (gpu if there are any)').argParser(ranksOf).default(1),
+    new Option('--nnodes <n>', 'machines').argParser(number(1, 4096)).default(1),
+    new Option('--node-rank <n>', 'which of them this is').argParser(number(0, 4095)).default(0),
+    new Option('--master-addr <host>', 'the machine with node rank 0'),
+    new Option('--master-port <port>', `a free port of it (default: any for one machine, ${DEFAULT_PORT} for several)`).argParser(number(1, 65_535)),
+    new Option('--max-restarts <n>', 'how often all ranks start again after one has failed').argParser(number(0, 1_000_000)).default(0),
+    new Option('--standalone', 'one machine, and any free port').default(false),
+  ];
+  const command = program
+    .command('run')
+    .description('run a program as several ranks; the first that fails ends the others')
+    .argument('<script>', 'JavaScript or TypeScript')
+    .argument('[args...]', 'its arguments')
+    .passThroughOptions();
+  for (const option of options) {
+    command.addOption(option);
+    // torchrun takes both spellings.
+    const flags = option.flags.replace(/^--[\w-]+/, (name) => `--${name.slice(2).replaceAll('-', '_')}`);
+    if (flags !== option.flags) command.addOption(twin(option, flags, command));
+  }
+  command.option('--no-prefix', "print lines as they are, without the rank's number");
+  command.action(async (script: string, args: string[], given: RunOptions) => {
+    process.exitCode = await run(script, args, given);
+  });
+}
+
+/** Another spelling: sets the option itself. */
+function twin(option: Option, flags: string, command: Command): Option {
+  const parse = option.parseArg;
+  const hidden = new Option(flags).hideHelp();
+  hidden.argParser((text: string) => {
+    command.setOptionValueWithSource(option.attributeName(), parse === undefined ? text : parse(text, undefined), 'cli');
+    return text;
+  });
+  return hidden;
+}
+
+function number(from: number, to: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (/^\d+$/.test(text) && value >= from && value <= to) return value;
+    throw new InvalidArgumentError(
+      /^\d+:\d+$/.test(text) ? 'A range of machines (elastic launch) is not supported: give a number.' : `Expected a whole number from ${from} to ${to}.`,
+    );
+  };
+}
+
+function ranksOf(text: string): RunOptions['nprocPerNode'] {
+  return text === 'cpu' || text === 'gpu' || text === 'auto' ? text : number(1, MOST_RANKS)(text);
+}
+
+async function run(script: string, args: readonly string[], options: RunOptions): Promise<number> {
+  const { nnodes, nodeRank, maxRestarts, prefix } = options;
+  try {
+    checkNodes(options);
+    const file = path.resolve(script);
+    if (!existsSync(file)) throw new ArgumentError(`${OP}: there is no file ${file}`, { op: OP, file });
+    const outcome = await runNode({
+      op: OP,
+      program: { nodeArgs: [...process.execArgv, ...loaderOf(file)], file, args },
+      ranksHere: await countRanks(options.nprocPerNode),
+      nodes: nnodes,
+      nodeRank,
+      masterAddr: options.masterAddr ?? '127.0.0.1',
+      masterPort: options.masterPort ?? (nnodes === 1 ? 0 : DEFAULT_PORT),
+      maxRestarts,
+      joinTimeoutMs: JOIN_TIMEOUT_MS,
+      prefixOutput: prefix,
+      env: {},
+    });
+    return report(outcome);
+  } catch (error) {
+    console.error(error instanceof Error ? error.message : String(error));
+    return 1;
+  }
+}
+
+function checkNodes({ nnodes, nodeRank, masterAddr, masterPort, standalone }: RunOptions): void {
+  if (standalone && (nnodes > 1 || masterAddr !== undefined || masterPort !== undefined)) {
+    throw new ArgumentError(`${OP}: --standalone is for one machine and any port; leave out --nnodes, --master-addr and --master-port, or leave out --standalone`, { op: OP });
+  }
+  if (nodeRank >= nnodes)
+    throw new ArgumentError(`${OP}: expected --node-rank from 0 to ${nnodes - 1}, because --nnodes is ${nnodes}, got ${nodeRank}`, { op: OP, nodeRank, nnodes });
+  if (nnodes > 1 && masterAddr === undefined) throw new ArgumentError(`${OP}: several machines need --master-addr, the name or address of the one with --node-rank 0`, { op: OP });
+}
+
+async function countRanks(given: RunOptions['nprocPerNode']): Promise<number> {
+  if (typeof given === 'number') return given;
+  const processors = Math.min(MOST_RANKS, availableParallelism());
+  if (given === 'cpu') return processors;
+  const { examine } = await import('./doctor.js');
+  const gpus = examine('').cuda.devices.length;
+  if (gpus === 0 && given === 'gpu') {
+    throw new ArgumentError(`${OP}: --nproc-per-node gpu, but no CUDA device can be used: see \`npx shardwise doctor\`. --nproc-per-node auto takes the processors then.`, {
+      op: OP,
+    });
+  }
+  return gpus === 0 ? processors : gpus;
+}
+
+/** Node's arguments that let it run the file. @throws ArgumentError for TypeScript without anything that reads it */
+function loaderOf(file: string): string[] {
+  if (!/\.[cm]?tsx?$/.test(file) || process.execArgv.some((arg) => /\btsx\b/.test(arg))) return [];
+  for (const folder of [path.dirname(file), process.cwd()]) {
+    try {
+      return ['--import', pathToFileURL(createRequire(path.join(folder, 'package.json')).resolve('tsx')).href];
+    } catch {
+      // not of this folder
+    }
+  }
+  if ((process.features as { typescript?: unknown }).typescript) return [];
+  throw new ArgumentError(`${OP}: Node ${process.version} does not run TypeScript, and tsx is not installed for ${file}: npm install --save-dev tsx`, { op: OP, file });
+}
+
+/** Says which rank failed. The exit code is that rank's, or 128 and its signal. */
+function report(outcome: NodeOutcome): number {
+  if (outcome === null) return 0;
+  if ('far' in outcome) {
+    console.error(`${OP}: ended because ${outcome.far.text} on node ${outcome.far.node}`);
+    return 1;
+  }
+  const { failure } = outcome;
+  // What it wrote to stderr is on the screen already.
+  console.error(describeRankFailure(OP, { ...failure, lastLines: [] }).message);
+  if (failure.signal !== null) return 128 + constants.signals[failure.signal];
+  return failure.exitCode ?? 1;
+}

@@ -1,0 +1,4 @@
+/** Whether `lossParallel` is on. */
+
+/** @internal */
+export const lossMode: { parallel: boolean } = { parallel: false };

@@ -1,0 +1,102 @@
+/** Collectives of GPU tensors: by NCCL where it is there and each rank has a GPU of its own, else through the memory of the hosts. */
+import { type Device, deviceByCode } from '../../core/device.js';
+import { DistributedError } from '../../core/errors.js';
+import { nativeCall, newStream, prepareDevice, writer } from '../../eager/submit.js';
+import { findLibrary, type LibrarySearch, libraryNamed } from '../../native/libraries.js';
+import type { BackendName, Engine, EngineFactory, GroupPlan } from './engine.js';
+import { NativeEngine } from './native-engine.js';
+
+/** Above that of the streams that compute: what other ranks wait for goes first. */
+const HIGH_PRIORITY = -1;
+let search: LibrarySearch | null = null;
+
+function nccl(): LibrarySearch {
+  search ??= findLibrary(writer.addon, libraryNamed('NCCL'));
+  return search;
+}
+
+/** The index of the GPU that `cuda` means for a rank of this machine; 0 where there is none. @internal */
+export function ownGpu(localRank: number): number {
+  try {
+    prepareDevice(deviceByCode(1));
+  } catch {
+    return 0;
+  }
+  return localRank % writer.addon.deviceCount('cuda');
+}
+
+/** How GPUs and ranks go together. @internal */
+export interface DeviceOptions {
+  /** The engine that the program named; null where it named none. */
+  readonly backend: BackendName | null;
+  /** Ranks that share the GPUs of this machine. */
+  readonly ranksHere: number;
+  readonly timeoutMs: number;
+}
+
+/** Engines for tensors of all devices; `host` makes those for the CPU. @internal */
+export function withDevices(host: EngineFactory, options: DeviceOptions): EngineFactory {
+  return (plan, device) => {
+    if (device.type === 'cpu') return host(plan, device);
+    prepareDevice(device);
+    return usesNccl(options) ? ncclEngine(host, plan, device, options.timeoutMs) : host(onDevice(plan), device);
+  };
+}
+
+/** The same ranks, for another device: with memory of their own. */
+const onDevice = (plan: GroupPlan): GroupPlan => ({ name: `${plan.name}-gpu`, ranks: plan.ranks, rank: plan.rank });
+
+function usesNccl({ backend, ranksHere }: DeviceOptions): boolean {
+  const gpus = writer.addon.deviceCount('cuda');
+  const { found, tried } = nccl();
+  const missing = tried.map((t) => `\n  tried ${t.path}: ${t.reason}`).join('');
+  if (backend === 'nccl') {
+    if (ranksHere > gpus)
+      throw new DistributedError(`nccl: ${ranksHere} ranks share ${gpus} GPUs of this machine, and NCCL needs one for each. Start fewer, or name no backend.`, { ranksHere, gpus });
+    if (found === undefined) {
+      throw new DistributedError(`nccl: the library was not found. Install libnccl2 or the Python package nvidia-nccl-cu13, or set SHARDWISE_NCCL_PATH.${missing}`, { tried });
+    }
+    return true;
+  }
+  if (backend !== null || ranksHere > gpus) return false;
+  if (found === undefined) warnOnce(missing);
+  return found !== undefined;
+}
+
+let warned = false;
+
+function warnOnce(missing: string): void {
+  if (warned) return;
+  warned = true;
+  process.emitWarning(
+    `NCCL was not found: collectives of GPU tensors go through the memory of the host. Install libnccl2, or set SHARDWISE_NCCL_PATH.${missing}`,
+    'ShardwiseWarning',
+  );
+}
+
+/** The ranks find each other through a group of their hosts. */
+function ncclEngine(host: EngineFactory, plan: GroupPlan, device: Device, timeoutMs: number): Engine {
+  const meeting = host(onDevice(plan), deviceByCode(0)) as NativeEngine;
+  const stream = nativeCall(() => newStream(device, HIGH_PRIORITY), `stream of ${device}`);
+  const member = nativeCall(() => writer.addon.joinDevices(meeting.member, stream, timeoutMs), 'newGroup');
+  return new NcclEngine('nccl', member, stream, meeting);
+}
+
+class NcclEngine extends NativeEngine {
+  private readonly meeting: Engine;
+
+  constructor(name: BackendName, member: number, stream: number, meeting: Engine) {
+    super(name, member, stream);
+    this.meeting = meeting;
+  }
+
+  override abort(reason: string): void {
+    super.abort(reason);
+    this.meeting.abort(reason);
+  }
+
+  override leave(): void {
+    super.leave();
+    this.meeting.leave();
+  }
+}

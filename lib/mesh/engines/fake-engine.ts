@@ -1,0 +1,70 @@
+/**
+ * The `fake` engine: one rank of a world that is not there. Nothing is sent and nothing waited for; a collective gives what it would if
+ * every rank had this one's values, as far as sizes agree, and sums nothing. For shapes, plans and traffic of worlds of any size.
+ *
+ * @see PyTorch `torch.testing._internal.distributed.fake_pg`
+ */
+import type { CollectiveCall } from '../../core/collective.js';
+import { FAKE_HANDLE } from '../../core/storage.js';
+import type { Tensor } from '../../core/tensor.js';
+import type { Engine, EngineFactory } from './engine.js';
+
+class FakeEngine implements Engine {
+  readonly name = 'fake';
+  readonly lane = 0;
+  /** Its place in the group; tests have ranks beyond the size. */
+  private readonly place: number;
+
+  constructor(place: number) {
+    this.place = place;
+  }
+
+  run(_name: string, { kind, input, output, counts, root }: CollectiveCall): void {
+    if (input === null || output === null || hasNoMemory(input) || hasNoMemory(output)) return;
+    if (kind === 'allGather' || kind === 'gather') fillParts(output, input, counts as readonly number[]);
+    else if (kind === 'reduceScatter') copyPart(output, input, counts as readonly number[], this.place);
+    else if (kind === 'scatter') copyPart(output, input, counts as readonly number[], root as number);
+    else copyWhole(output, input);
+  }
+
+  finished(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  abort(): void {}
+  leave(): void {}
+}
+
+const hasNoMemory = (t: Tensor): boolean => t.storage?.handle === FAKE_HANDLE;
+
+/** The input in every part of the output that has its size, 0 in the others. */
+function fillParts(output: Tensor, input: Tensor, counts: readonly number[]): void {
+  const [flat, values] = [output.reshape([-1]), input.reshape([-1])];
+  if (counts.every((count) => count === values.numel())) {
+    flat.view([counts.length, values.numel()]).copy_(values);
+    return;
+  }
+  let at = 0;
+  for (const count of counts) {
+    const part = flat.narrow(0, at, count);
+    if (count === values.numel()) part.copy_(values);
+    else part.zero_();
+    at += count;
+  }
+}
+
+function copyPart(output: Tensor, input: Tensor, counts: readonly number[], place: number): void {
+  const count = counts[place] as number;
+  const start = counts.slice(0, place).reduce((a, b) => a + b, 0);
+  if (count === output.numel()) output.reshape([-1]).copy_(input.reshape([-1]).narrow(0, start, count));
+  else output.zero_();
+}
+
+function copyWhole(output: Tensor, input: Tensor): void {
+  if (output === input) return;
+  if (output.numel() === input.numel()) output.reshape([-1]).copy_(input.reshape([-1]));
+  else output.zero_();
+}
+
+/** @internal */
+export const fakeEngines: EngineFactory = ({ rank, ranks }) => new FakeEngine(rank % ranks.length);

@@ -1,0 +1,245 @@
+/** Ranks that are processes: joining their world, and leaving it when the process ends. */
+import { type Device, device, deviceByCode } from '../core/device.js';
+import { ArgumentError, DeviceError, DistributedError } from '../core/errors.js';
+import { currentHome, processHome } from '../core/home.js';
+import { checkNumber, unexpected, withDefaults } from '../core/options.js';
+import { nativeCall, translate, writer } from '../eager/submit.js';
+import { chooseEngines, parseBackend } from './engines/choose.js';
+import { ownGpu } from './engines/device-engine.js';
+import { enterFakeWorld } from './fake-world.js';
+import { destroyProcessGroup, enterWorld } from './groups.js';
+import type { ProcessGroup } from './process-group.js';
+import { findContext } from './rank-context.js';
+import { missing, type RankPlace, readMaster, readRankEnvironment } from './rank-environment.js';
+import { type Agreement, checkPlace, meetRanks, storeFailure } from './rendezvous.js';
+import { removeStaleSegments } from './shared-memory.js';
+import { FileStore, HashStore, PrefixStore, Store, TCPStore } from './stores/index.js';
+
+const OP = 'initProcessGroup';
+/** PyTorch's half an hour. */
+export const DEFAULT_TIMEOUT_MS = 1_800_000;
+/** 23 days: a timer's limit, with room for what is added to it. */
+export const LONGEST_TIMEOUT_MS = 2_000_000_000;
+
+/** Options of {@link initProcessGroup}. */
+export interface InitOptions {
+  /** Where the ranks find each other; needs `rank` and `worldSize`, unless the environment has them. By default a {@link TCPStore} on MASTER_ADDR:MASTER_PORT. */
+  store?: Store | null;
+  /** This process's number, from 0. By default the environment's. */
+  rank?: number | null;
+  /** How many processes there are. By default the environment's. */
+  worldSize?: number | null;
+  /** How long ranks wait for each other, here and in every collective. Half an hour by default. */
+  timeoutMs?: number | null;
+  /** What `cuda` means for this rank, such as 1 or `'cuda:1'`. By default its number among the ranks of its machine. */
+  deviceId?: number | string | Device | null;
+  /** `'env://'` (the default), `'tcp://host:port'` or `'file:///path'`, instead of a store. */
+  initMethod?: string | null;
+}
+
+let starting = false;
+/** How often this process has been a rank: all ranks begin anew equally often. */
+let times = 0;
+/** That this process opened: by address, for one that begins anew. */
+const stores = new Map<string, Store>();
+/** Of a process that `launch` made to run one function. */
+let launched = false;
+
+/**
+ * Makes this process one of the ranks of a program. Rank and number of ranks are taken from the options, else from the environment (of
+ * torchrun, `npx shardwise run`, Slurm, Open MPI or PMI), else the process is the only rank and opens no connection. Resolves when all
+ * ranks have come. In a rank that `launch` made for a function, where all is set up, it changes nothing.
+ *
+ * @param backend - `'shm'`, or one for each kind of device such as `'cpu:shm,cuda:nccl'`; chosen for each device if left out. `'fake'`: one
+ *   rank of a world of any size without peers, for plans and tests
+ * @throws ArgumentError for options and variables that are none, DistributedError for a process that is a rank already, for an environment
+ *   with half of a rank's variables and for ranks that do not fit together, TimeoutError naming the ranks that did not come, StoreError
+ * @see PyTorch `torch.distributed.init_process_group`
+ */
+export async function initProcessGroup(backend?: string, options: InitOptions = {}): Promise<void> {
+  const backends = parseBackend(OP, backend ?? process.env['SHARDWISE_BACKEND']);
+  const read = readOptions(options);
+  if (Object.values(backends).includes('fake')) return enterFake(read);
+  if (currentHome() !== processHome || launched) return checkLaunched();
+  if (starting || findContext() !== null) {
+    throw new DistributedError(`${OP}: this process is rank ${findContext()?.rank ?? read.rank ?? '…'} already. Call it once, or destroyProcessGroup() in between.`, { op: OP });
+  }
+  starting = true;
+  try {
+    const { place, agreement, store } = await findWorld(read, JSON.stringify(backends));
+    const { rank, worldSize } = place;
+    const localRank = place.localRank ?? agreement.hosts.slice(0, rank).filter((host) => host === agreement.hosts[rank]).length;
+    const factory = chooseEngines(OP, backends, agreement, read.timeoutMs);
+    const { world } = enterWorld({ rank, worldSize, localRank, home: processHome, store, factory, pending: null });
+    processHome.findCudaIndex = () => read.deviceId ?? ownGpu(localRank);
+    leaveAtExit();
+    times++;
+    if (backends.cpu !== undefined && worldSize > 1) await joined(world);
+  } finally {
+    starting = false;
+  }
+}
+
+/** No peers: rank and world size have to be given, nobody is met. */
+function enterFake({ rank, worldSize, store }: ReadOptions): void {
+  enterFakeWorld({ rank: rank ?? 0, worldSize: worldSize ?? 1, store });
+}
+
+/** From here on the ranks know each other's processes: one that dies is missed at once, whatever it was going to call. */
+async function joined(world: ProcessGroup): Promise<void> {
+  removeStaleSegments();
+  try {
+    await world.finished();
+  } catch (error) {
+    destroyProcessGroup();
+    throw error;
+  }
+}
+
+/** Whether programs of several ranks can be run: always. @see PyTorch `torch.distributed.is_available` */
+export function isAvailable(): boolean {
+  return true;
+}
+
+/** From now on `initProcessGroup` is what it is in any rank of `launch`. @internal */
+export function setLaunched(): void {
+  launched = true;
+}
+
+function checkLaunched(): void {
+  if (findContext() !== null) return;
+  throw new DistributedError(`${OP}: this rank has left its world by destroyProcessGroup(), and a rank that launch() made cannot begin anew`, { op: OP });
+}
+
+interface ReadOptions {
+  readonly store: Store | null;
+  readonly rank: number | null;
+  readonly worldSize: number | null;
+  readonly timeoutMs: number;
+  readonly deviceId: number | null;
+  readonly initMethod: string | null;
+}
+
+function readOptions(options: InitOptions): ReadOptions {
+  const defaults: Required<InitOptions> = { store: null, rank: null, worldSize: null, timeoutMs: null, deviceId: null, initMethod: null };
+  const given = withDefaults<Required<InitOptions>>(OP, defaults, options);
+  const { store, rank, worldSize, deviceId, initMethod } = given;
+  const timeoutMs = given.timeoutMs ?? Number(process.env['SHARDWISE_TIMEOUT_MS'] ?? DEFAULT_TIMEOUT_MS);
+  checkNumber(OP, 'timeoutMs', timeoutMs, { from: 1, to: LONGEST_TIMEOUT_MS, whole: true });
+  if (store !== null && !(store instanceof Store)) throw unexpected(OP, 'store', 'a store', store);
+  if (initMethod !== null && (typeof initMethod !== 'string' || !/^(env:\/\/$|tcp:\/\/[^/]+:\d+$|file:\/\/\/.)/.test(initMethod))) {
+    throw unexpected(OP, 'initMethod', `'env://', 'tcp://host:port' or 'file:///path'`, initMethod);
+  }
+  if (store !== null && initMethod !== null) throw new ArgumentError(`${OP}: a store and an initMethod say the same thing in two ways; give one of them`, { op: OP });
+  if ((rank === null) !== (worldSize === null)) {
+    throw new ArgumentError(`${OP}: rank and worldSize go together, only ${rank === null ? 'worldSize' : 'rank'} was given`, { op: OP, rank, worldSize });
+  }
+  return { store, rank, worldSize, timeoutMs, deviceId: deviceIndex(deviceId), initMethod };
+}
+
+function deviceIndex(deviceId: number | string | Device | null): number | null {
+  if (deviceId === null) return null;
+  if (typeof deviceId === 'number') {
+    checkNumber(OP, 'deviceId', deviceId, { from: 0, to: 999, whole: true });
+    return deviceId;
+  }
+  const found = device(deviceId as `cuda:${number}`);
+  if (found.type !== 'cuda') throw new DeviceError(`${OP}: expected deviceId to be a GPU such as 'cuda:1', got ${found}`, { op: OP, device: String(found) });
+  return found.index;
+}
+
+interface World {
+  readonly place: RankPlace;
+  readonly agreement: Agreement;
+  readonly store: Store;
+}
+
+async function findWorld(options: ReadOptions, backends: string): Promise<World> {
+  const place = placeOf(options);
+  const { rank, worldSize } = place;
+  checkPlace(rank, worldSize);
+  if (worldSize === 1 && options.store === null) {
+    return { place: { ...place, localRank: place.localRank ?? 0 }, agreement: { hosts: [''], hostNames: [''], pids: [process.pid], run: '', token: 0 }, store: new HashStore() };
+  }
+  const { timeoutMs } = options;
+  const [where, base, keeper] = openStore(options, place);
+  const store = new PrefixStore(`shardwise/${process.env['TORCHELASTIC_RESTART_COUNT'] ?? 0}/${times}`, base);
+  store.setTimeout(timeoutMs);
+  try {
+    return { place, store, agreement: await meetRanks(store, place, backends, timeoutMs, keeper) };
+  } catch (error) {
+    if (stores.delete(where)) await base.close();
+    throw storeFailure(error, place, where, timeoutMs);
+  }
+}
+
+function placeOf({ rank, worldSize }: ReadOptions): RankPlace {
+  if (rank !== null && worldSize !== null) return { rank, worldSize, localRank: null, ...readMaster(), setBy: 'torchrun and `npx shardwise run`' };
+  return readRankEnvironment() ?? { rank: 0, worldSize: 1, localRank: 0, masterAddr: null, masterPort: null, setBy: '' };
+}
+
+/** The store, where it is, and whether this process keeps it. */
+function openStore({ store, initMethod, timeoutMs }: ReadOptions, { rank, masterAddr, masterPort, setBy }: RankPlace): [where: string, store: Store, keeper: boolean] {
+  if (store !== null) return ['the store that was given', store, store instanceof TCPStore && store.isServer];
+  if (initMethod?.startsWith('file:')) {
+    const { pathname } = new URL(initMethod);
+    const path = decodeURIComponent(pathname);
+    return [path, opened(path, () => new FileStore(path, null, { timeoutMs })), false];
+  }
+  const named = /^tcp:\/\/(.+):(\d+)$/.exec(initMethod ?? '');
+  const [host, port] = named === null ? [masterAddr, masterPort] : [(named[1] as string).replace(/^\[(.*)\]$/, '$1'), Number(named[2])];
+  if (host === null || port === null) throw missing([host === null ? 'MASTER_ADDR' : '', port === null ? 'MASTER_PORT' : ''].filter(Boolean), setBy);
+  // A launcher of ours keeps the store itself: so a rank may end without taking it along.
+  const isServer = rank === 0 && process.env['SHARDWISE_LAUNCHER_STORE'] !== '1';
+  return [`${host}:${port}`, opened(`${host}:${port}`, () => new TCPStore(host, port, { isServer, timeoutMs })), isServer];
+}
+
+function opened(address: string, open: () => Store): Store {
+  const found = stores.get(address) ?? open();
+  stores.set(address, found);
+  return found;
+}
+
+/** Where each rank sees one GPU only, that is its own. */
+let registered = false;
+
+/** What was called is still done for the others if the process ends well; if not, they are told why. */
+function leaveAtExit(): void {
+  if (registered) return;
+  registered = true;
+  let reason: string | null = null;
+  process.on('uncaughtExceptionMonitor', (error: unknown) => {
+    reason = error instanceof Error ? error.message : String(error);
+  });
+  process.on('beforeExit', () => {
+    // A failure that nobody has asked for yet becomes an unhandled rejection, which is how the program learns of it.
+    if (findContext() !== null) void streamDone().then(() => destroyProcessGroup());
+  });
+  process.on('exit', (code) => {
+    const context = findContext();
+    if (context === null) return;
+    if (code !== 0) for (const group of context.groups) group.abort(reason ?? `its program ended with exit code ${code}`);
+    destroyProcessGroup();
+    if (code === 0) streamDrained();
+  });
+}
+
+const cpuStream = (): number => deviceByCode(0).currentStream;
+
+function streamDone(): Promise<void> {
+  const stream = cpuStream();
+  if (stream < 0) return Promise.resolve();
+  return new Promise((resolve, reject) => {
+    nativeCall(() => writer.addon.whenDone(stream, (error) => (error === null ? resolve() : reject(translate(error, 'exit', [])))), 'exit');
+  });
+}
+
+function streamDrained(): void {
+  const stream = cpuStream();
+  if (stream < 0) return;
+  try {
+    writer.addon.synchronize(stream);
+  } catch {
+    // The exit code is decided; who needed the value has read it.
+  }
+}

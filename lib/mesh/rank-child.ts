@@ -1,0 +1,13 @@
+/**
+ * Loaded before the program in every process that a launcher made: it ends when the launcher is gone, and tells it when it fails, so that
+ * the first of several failures is known. Imports nothing: it is part of the start of each rank.
+ */
+const { channel } = process;
+if (channel) {
+  process.on('disconnect', () => process.exit(1));
+  channel.unref(); // the program may end before the launcher does
+  process.on('uncaughtExceptionMonitor', (error: unknown) => {
+    const message = error instanceof Error ? error.message : String(error);
+    if (process.connected) process.send?.({ shardwise: 'failed', at: performance.timeOrigin + performance.now(), message });
+  });
+}

@@ -1,0 +1,203 @@
+/** Processes that are ranks, and their end: if one fails, all do, and none outlives the process that made them. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { DistributedError } from '../core/errors.js';
+import { RankOutput } from './rank-output.js';
+import { removeSegmentsOf } from './shared-memory.js';
+
+/** What every rank runs. @internal */
+export interface RankProgram {
+  /** Of Node itself, before the file. */
+  readonly nodeArgs: readonly string[];
+  readonly file: string;
+  readonly args: readonly string[];
+}
+
+/** @internal */
+export interface RankSettings {
+  readonly rank: number;
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+/** @internal */
+export interface Supervision {
+  /** Who asks, for errors. */
+  readonly op: string;
+  /** Whether lines are printed behind the rank's number. */
+  readonly prefixOutput: boolean;
+  /** How long the others have to say why they fail as well, before they are told to end. */
+  readonly settleMs?: number;
+  /** How long they have to end by SIGTERM, before they are killed. */
+  readonly graceMs?: number;
+  /** Messages of a rank that are not ours. */
+  readonly onMessage?: (rank: number, message: unknown, reply: (answer: object) => void) => void;
+}
+
+/** How a rank failed. @internal */
+export interface RankFailure {
+  readonly rank: number;
+  readonly pid: number | undefined;
+  readonly exitCode: number | null;
+  readonly signal: NodeJS.Signals | null;
+  /** What it threw, if that is known. */
+  readonly message: string | null;
+  readonly lastLines: readonly string[];
+  /** In milliseconds: the first of several failures is the cause of the others. */
+  readonly at: number;
+}
+
+const SETTLE_MS = 1_500;
+/** For what a rank has printed to arrive, where a process that it left behind keeps its output open. */
+const OUTPUT_MS = 500;
+const GRACE_MS = 5_000;
+/** Of Node. */
+const UNSETTLED_AWAIT = 13;
+const forwarded: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
+
+interface Rank {
+  readonly number: number;
+  readonly child: ChildProcess;
+  readonly errors: RankOutput;
+  readonly closed: Promise<void>;
+  threw: { at: number; message: string } | null;
+  running: boolean;
+}
+
+const now = (): number => performance.timeOrigin + performance.now();
+
+/** The processes of this machine's ranks. @internal */
+export class RankProcesses {
+  /** Resolves when all have ended: to the first failure, or null. */
+  readonly ended: Promise<RankFailure | null>;
+  private readonly options: Supervision;
+  private readonly ranks: Rank[] = [];
+  private readonly failures: RankFailure[] = [];
+  private readonly timers = new Set<NodeJS.Timeout>();
+  private signal: NodeJS.Signals | null = null;
+  private stopping = false;
+  private over = false;
+  private readonly listeners = new Map<NodeJS.Signals, () => void>();
+  private readonly killAll = (): void => this.kill('SIGKILL');
+
+  constructor(program: RankProgram, settings: readonly RankSettings[], options: Supervision) {
+    this.options = options;
+    // Of this process: it ends as it would have, once the ranks have.
+    for (const signal of forwarded) this.listen(signal);
+    process.once('exit', this.killAll);
+    try {
+      for (const each of settings) this.ranks.push(this.start(program, each));
+    } catch (error) {
+      this.killAll();
+      throw error;
+    }
+    this.ended = this.end();
+  }
+
+  /** Ends all ranks: what they do is of no use any more. */
+  stop(): void {
+    if (this.stopping || this.over) return;
+    this.stopping = true;
+    this.kill('SIGTERM');
+    this.kill('SIGCONT'); // a process that is stopped would not hear of it
+    this.after(this.options.graceMs ?? GRACE_MS, this.killAll);
+  }
+
+  private start(program: RankProgram, { rank, env }: RankSettings): Rank {
+    const { nodeArgs, file, args } = program;
+    const { prefixOutput } = this.options;
+    const child = spawn(process.execPath, [...nodeArgs, '--import', pathToFileURL(childModule()).href, file, ...args], {
+      env: { ...process.env, ...env },
+      stdio: ['ignore', prefixOutput ? 'pipe' : 'inherit', 'pipe', 'ipc'],
+      serialization: 'advanced',
+    });
+    const label = prefixOutput ? `[${rank}] ` : '';
+    const errors = new RankOutput(child.stderr as NonNullable<typeof child.stderr>, process.stderr, label);
+    const output = child.stdout === null ? null : new RankOutput(child.stdout, process.stdout, label);
+    const exited = new Promise<void>((resolve) => {
+      child.once('exit', () => resolve());
+      child.once('error', () => resolve());
+    });
+    const closed = exited.then(() => Promise.race([Promise.all([errors.ended, output?.ended]), this.pause(OUTPUT_MS)])).then(() => {});
+    const made: Rank = { number: rank, child, errors, closed, threw: null, running: true };
+    child.on('message', (message) => this.receive(made, message));
+    child.once('exit', (code, signal) => this.exited(made, code, signal));
+    child.once('error', (error) => this.failed(made, null, null, error.message));
+    return made;
+  }
+
+  private receive(rank: Rank, message: unknown): void {
+    const { shardwise, at, message: text } = message as { shardwise?: unknown; at?: unknown; message?: unknown };
+    if (shardwise === 'failed' && typeof at === 'number' && typeof text === 'string') rank.threw ??= { at, message: text };
+    const reply = (answer: object): void => {
+      if (rank.child.connected) rank.child.send(answer);
+    };
+    this.options.onMessage?.(rank.number, message, reply);
+  }
+
+  private exited(rank: Rank, code: number | null, signal: NodeJS.Signals | null): void {
+    rank.running = false;
+    if (code !== 0) this.failed(rank, code, signal, null);
+  }
+
+  private failed(rank: Rank, exitCode: number | null, signal: NodeJS.Signals | null, message: string | null): void {
+    rank.running = false;
+    const { threw, errors, child, number } = rank;
+    this.failures.push({ rank: number, pid: child.pid, exitCode, signal, message: threw?.message ?? message, lastLines: errors.lastLines, at: threw?.at ?? now() });
+    if (!this.stopping) this.after(this.options.settleMs ?? SETTLE_MS, () => this.stop());
+  }
+
+  private async end(): Promise<RankFailure | null> {
+    await Promise.all(this.ranks.map((rank) => rank.closed));
+    this.over = true;
+    for (const timer of this.timers) clearTimeout(timer);
+    for (const { child } of this.ranks) for (const stream of [child.stdout, child.stderr]) stream?.destroy();
+    removeSegmentsOf(this.ranks.flatMap(({ child }) => child.pid ?? []));
+    process.removeListener('exit', this.killAll);
+    for (const [signal, listener] of this.listeners) process.removeListener(signal, listener);
+    if (this.signal !== null && process.listenerCount(this.signal) === 0) process.kill(process.pid, this.signal);
+    return this.failures.sort((a, b) => a.at - b.at)[0] ?? null;
+  }
+
+  private listen(signal: NodeJS.Signals): void {
+    const listener = (): void => {
+      this.signal = signal;
+      this.kill(signal);
+      this.after(this.options.graceMs ?? GRACE_MS, this.killAll);
+    };
+    this.listeners.set(signal, listener);
+    process.on(signal, listener);
+  }
+
+  private kill(signal: NodeJS.Signals): void {
+    for (const { child, running } of this.ranks) if (running) child.kill(signal);
+  }
+
+  private after(ms: number, action: () => void): void {
+    this.timers.add(setTimeout(action, ms));
+  }
+
+  private pause(ms: number): Promise<void> {
+    return new Promise((resolve) => this.after(ms, resolve));
+  }
+}
+
+/** Beside this file where sources run, at a place of its own where the package is bundled. */
+function childModule(): string {
+  const here = fileURLToPath(import.meta.url);
+  const beside = path.join(path.dirname(here), `rank-child${path.extname(here)}`);
+  if (existsSync(beside)) return beside;
+  const dist = here.slice(0, here.lastIndexOf(`${path.sep}dist${path.sep}`) + 6);
+  return path.join(dist, 'mesh', 'rank-child.js');
+}
+
+/** The error of a run of which a rank has failed. @internal */
+export function describeRankFailure(op: string, failure: RankFailure, cause?: unknown): DistributedError {
+  const { rank, pid, exitCode, signal, message, lastLines } = failure;
+  const meaning = exitCode === UNSETTLED_AWAIT ? ' (an await at the top of its program never ended)' : '';
+  const how = signal !== null ? `was ended by ${signal}` : exitCode !== null ? `ended with exit code ${exitCode}${meaning}` : 'could not be run';
+  const text = [`${op}: rank ${rank} (process ${pid ?? 'none'}) ${how}${message === null ? '' : `: ${message}`}`];
+  if (cause === undefined && lastLines.length > 0) text.push('  what it wrote last to stderr:', ...lastLines.map((line) => `    ${line}`));
+  return new DistributedError(text.join('\n'), { op, rank, pid, exitCode, signal, stderr: [...lastLines] }, cause === undefined ? undefined : { cause });
+}

@@ -1,0 +1,148 @@
+/** How processes become one world: each says through a store who it is, and all get the same list back or the same error. */
+import { randomBytes } from 'node:crypto';
+import { readFileSync, readlinkSync, statSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { ArgumentError, DistributedError, TimeoutError } from '../core/errors.js';
+import type { Store } from './stores/index.js';
+
+const OP = 'initProcessGroup';
+/** For others to read why a world failed, before its store goes. */
+const LAST_WORDS_MS = 1_000;
+
+/** What a rank says of itself. */
+interface Member {
+  readonly rank: number;
+  readonly worldSize: number;
+  /** Equal where ranks reach the same shared memory. */
+  readonly host: string;
+  readonly hostName: string;
+  readonly pid: number;
+  readonly backend: string;
+}
+
+/** What all ranks of a world know of each other. @internal */
+export interface Agreement {
+  /** By rank; equal where ranks reach the same shared memory. */
+  readonly hosts: readonly string[];
+  readonly hostNames: readonly string[];
+  readonly pids: readonly number[];
+  /** Tells the run from others, in names. */
+  readonly run: string;
+  /** The same, as a number. */
+  readonly token: number;
+}
+
+type Outcome = { readonly members: readonly Member[]; readonly run: string; readonly token: number } | { readonly error: string };
+
+/**
+ * Meets the other ranks. `keeper`: this process keeps the store, so it stays until all have read.
+ *
+ * @throws TimeoutError naming the ranks that did not come, DistributedError where ranks do not fit together
+ */
+export async function meetRanks(store: Store, place: { rank: number; worldSize: number }, backend: string, timeoutMs: number, keeper: boolean): Promise<Agreement> {
+  const deadline = Date.now() + timeoutMs;
+  let failed = true;
+  try {
+    const outcome = await exchange(store, place, backend, deadline, timeoutMs);
+    if ('error' in outcome) throw new DistributedError(`${OP}: ${outcome.error}`, { op: OP, ...place });
+    failed = false;
+    const { members, run, token } = outcome;
+    return { hosts: members.map((m) => m.host), hostNames: members.map((m) => m.hostName), pids: members.map((m) => m.pid), run, token };
+  } finally {
+    // Who has died by now is missed later.
+    if (keeper) await store.wait(['all read'], failed ? LAST_WORDS_MS : Math.max(1, deadline - Date.now())).catch(() => {});
+  }
+}
+
+async function exchange(store: Store, { rank, worldSize }: { rank: number; worldSize: number }, backend: string, deadline: number, timeoutMs: number): Promise<Outcome> {
+  await claim(store, { rank, worldSize, host: ownHost(), hostName: hostname(), pid: process.pid, backend });
+  if ((await store.add('come', 1)) === worldSize) await store.compareSet('outcome', '', JSON.stringify(await settle(store, worldSize)));
+  await waitFor(store, 'outcome', { rank, worldSize }, deadline, timeoutMs);
+  const outcome = JSON.parse((await store.get('outcome')).toString()) as Outcome;
+  if ((await store.add('read', 1)) === worldSize) await store.set('all read', '');
+  return outcome;
+}
+
+/** Takes the rank's number and says who has it; what cannot go on becomes the outcome of all. */
+async function claim(store: Store, own: Member): Promise<void> {
+  const { rank, worldSize } = own;
+  const agreed = Number((await store.compareSet('world size', '', String(worldSize))).toString());
+  if (agreed !== worldSize)
+    await refuse(store, `rank ${rank} (process ${own.pid} on ${own.hostName}) has a world of ${worldSize} ranks, others one of ${agreed}. All need the same WORLD_SIZE.`);
+  if ((await store.add(`rank ${rank}`, 1)) > 1) {
+    const first = JSON.parse((await store.get(`member ${rank}`)).toString()) as Member;
+    await refuse(
+      store,
+      `rank ${rank} was taken twice: by process ${first.pid} on ${first.hostName} and by process ${own.pid} on ${own.hostName}. Each process needs a RANK of its own; two runs need a MASTER_PORT each.`,
+    );
+  }
+  await store.set(`member ${rank}`, JSON.stringify(own));
+}
+
+/** Nobody shall wait for a world that cannot become complete; one that is complete already stays. */
+async function refuse(store: Store, error: string): Promise<never> {
+  await store.compareSet('outcome', '', JSON.stringify({ error } satisfies Outcome));
+  throw new DistributedError(`${OP}: ${error}`, { op: OP });
+}
+
+/** By the last that comes. */
+async function settle(store: Store, worldSize: number): Promise<Outcome> {
+  const members = (await store.multiGet(Array.from({ length: worldSize }, (_, rank) => `member ${rank}`))).map((text) => JSON.parse(text.toString()) as Member);
+  const [first] = members as [Member];
+  const other = members.find((m) => m.backend !== first.backend);
+  if (other !== undefined) return { error: `rank 0 was given the backend ${first.backend}, rank ${other.rank} ${other.backend}. All ranks need the same.` };
+  return { members, run: randomBytes(6).toString('hex'), token: randomBytes(6).readUIntLE(0, 6) };
+}
+
+async function waitFor(store: Store, key: string, { rank, worldSize }: { rank: number; worldSize: number }, deadline: number, timeoutMs: number): Promise<void> {
+  try {
+    await store.wait([key], Math.max(1, deadline - Date.now()));
+  } catch (error) {
+    if (!(error instanceof TimeoutError)) throw error;
+    const here = await Promise.all(Array.from({ length: worldSize }, (_, other) => store.check([`member ${other}`])));
+    const absent = here.flatMap((came, other) => (came ? [] : [other]));
+    throw new TimeoutError(
+      `${OP}: rank ${absent.join(', ')} of ${worldSize} did not come within ${timeoutMs} ms (this is rank ${rank}). ${absent.length === 1 ? 'Was it' : 'Were they'} started, with the same MASTER_ADDR and MASTER_PORT?`,
+      { op: OP, rank, worldSize, missing: absent, timeoutMs },
+      { cause: error },
+    );
+  }
+}
+
+/** Ranks reach the same shared memory if they have the same kernel, see each other as processes, and have the same /dev/shm and user. */
+function ownHost(): string {
+  const parts = [() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim(), () => readlinkSync('/proc/self/ns/pid'), () => String(statSync('/dev/shm').dev)];
+  const read = parts.map((part) => {
+    try {
+      return part();
+    } catch {
+      return hostname();
+    }
+  });
+  return [...read, process.getuid?.() ?? ''].join(' ');
+}
+
+/** @throws ArgumentError unless the rank is of the world */
+export function checkPlace(rank: number, worldSize: number): void {
+  const bad = (value: number, from: number): boolean => !Number.isSafeInteger(value) || value < from;
+  if (bad(worldSize, 1)) throw new ArgumentError(`${OP}: expected worldSize to be a whole number from 1, got ${worldSize}`, { op: OP, argument: 'worldSize', value: worldSize });
+  if (bad(rank, 0) || rank >= worldSize) {
+    throw new ArgumentError(`${OP}: expected a rank from 0 to ${worldSize - 1}, because the world has ${worldSize} ${worldSize === 1 ? 'rank' : 'ranks'}, got ${rank}`, {
+      op: OP,
+      argument: 'rank',
+      value: rank,
+      worldSize,
+    });
+  }
+}
+
+/** What went wrong while the store of rank 0 was looked for, said as the program sees it. */
+export function storeFailure(error: unknown, place: { rank: number; worldSize: number }, where: string, timeoutMs: number): unknown {
+  if (!(error instanceof TimeoutError) || place.rank === 0) return error;
+  if (error.details['missing'] !== undefined) return error;
+  return new TimeoutError(
+    `${OP}: rank ${place.rank} of ${place.worldSize} found no store at ${where} within ${timeoutMs} ms. Rank 0 keeps it: was it started, with the same MASTER_ADDR and MASTER_PORT?`,
+    { op: OP, ...place, missing: [0], timeoutMs },
+    { cause: error },
+  );
+}

@@ -1,0 +1,51 @@
+/**
+ * Cross entropy among ranks that share the classes. What the ranks have to tell each other of a row is small: its largest logit, and the
+ * sums that a loss is made of.
+ */
+import { ShardingError } from '../core/errors.js';
+import { lossMode } from '../core/loss-mode.js';
+import { formatShape } from '../core/shape.js';
+import { aliasOf, type Tensor } from '../core/tensor.js';
+
+/** The tensor with terms of a reduction reduced: once, for all that read it. @internal */
+export function reduced(t: Tensor): Tensor {
+  return t.sharding === null ? t : t.sharding.reduced(t);
+}
+
+/** Operands of cross entropy beside the logits. @internal */
+export interface LossOperands {
+  readonly target: Tensor;
+  readonly weight: Tensor | null;
+}
+
+/**
+ * While `lossParallel` is on, plain ones beside distributed logits count as replicated; what would have to gather the logits is refused.
+ *
+ * @throws ShardingError
+ * @internal
+ */
+export function parallelOperands(op: string, logits: Tensor, { target, weight }: LossOperands): LossOperands {
+  const { sharding } = logits;
+  if (!lossMode.parallel || sharding === null) return { target, weight };
+  const classDim = logits.shape.length === 1 ? 0 : 1;
+  if (!sharding.spec.placements.some((placement) => placement.isShard(classDim))) {
+    throw new ShardingError(
+      `${op}: lossParallel is on, but the logits are not cut along their classes (dim ${classDim}): ${sharding.spec}. Bring them to Shard(${classDim}): give the last layer ColwiseParallel({ useLocalOutput: false }), or leave lossParallel out.`,
+      { op },
+    );
+  }
+  if (target.dtype.isFloatingPoint) {
+    throw new ShardingError(
+      `${op}: lossParallel takes class indices, got class probabilities (${target.dtype.name}${formatShape(target.shape)}). Leave lossParallel out to have them computed by other ops.`,
+      { op },
+    );
+  }
+  if (weight !== null && (weight.requiresGrad || weight.sharding?.spec.placements.some((placement) => !placement.isReplicate()))) {
+    throw new ShardingError(
+      `${op}: lossParallel takes a weight that is replicated and requires no gradient, got ${weight.sharding?.spec ?? 'one that requires a gradient'}. Use weight.detach(), or redistribute it.`,
+      { op },
+    );
+  }
+  const alike = (t: Tensor): Tensor => (t.sharding === null ? sharding.replicated(aliasOf(t)) : t);
+  return { target: alike(target), weight: weight === null ? null : alike(weight) };
+}

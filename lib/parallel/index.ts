@@ -1,0 +1,2 @@
+/** What is public of parallel training. */
+export * from './tensor-parallel/index.js';

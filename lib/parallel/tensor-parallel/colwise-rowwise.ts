@@ -1,0 +1,122 @@
+/** Styles of layers with a weight: cut by the features that come out, or by those that go in. */
+import { checkFlag, optionsOf } from '../../core/options.js';
+import { distributeTensor, type Placement, Replicate, Shard } from '../../dtensor/index.js';
+import { nn, ShardingError, type Tensor } from '../../index.js';
+import type { DeviceMesh } from '../../mesh/index.js';
+import { afterForward, beforeForward, placeParameter, replicateRest } from './distribute-module.js';
+import { checkPlacement, inPlacement, intoLayout, localIf, requireTensor } from './layouts.js';
+import { callable, ParallelStyle, type StyleOptions } from './parallel-style.js';
+
+/** Options of {@link ColwiseParallel} and {@link RowwiseParallel}. */
+export interface LinearStyleOptions {
+  /** What a plain first argument is. */
+  inputLayouts?: Placement;
+  /** What the result shall be. */
+  outputLayouts?: Placement;
+  /** Whether the result is a plain tensor, this rank's part. True by default. */
+  useLocalOutput?: boolean;
+}
+
+type Layer = nn.Linear | nn.Embedding;
+
+/** How a layer's parameters are cut, and what its input must be. */
+interface Cuts {
+  readonly parameters: Readonly<Record<string, Placement>>;
+  readonly input: Placement;
+  /** Of a plain input, if the user says nothing. */
+  readonly given: Placement;
+}
+
+abstract class LayerStyle extends ParallelStyle {
+  readonly inputLayouts: Placement | null;
+  readonly outputLayouts: Placement;
+  readonly useLocalOutput: boolean;
+  private readonly op: string;
+
+  constructor(op: string, options: LinearStyleOptions, outputLayouts: Placement) {
+    super();
+    const { inputLayouts = null, outputLayouts: output = outputLayouts, useLocalOutput = true } = optionsOf(op, options, 'inputLayouts outputLayouts useLocalOutput');
+    if (inputLayouts !== null) checkPlacement(op, 'inputLayouts', inputLayouts);
+    checkPlacement(op, 'outputLayouts', output);
+    checkFlag(op, 'useLocalOutput', useLocalOutput);
+    this.op = op;
+    this.inputLayouts = inputLayouts;
+    this.outputLayouts = output;
+    this.useLocalOutput = useLocalOutput;
+  }
+
+  /** How a layer of this kind is cut. */
+  protected abstract cuts(layer: Layer): Cuts;
+
+  override _apply(module: nn.AnyModule, mesh: DeviceMesh, options: StyleOptions = {}): void {
+    const { op } = this;
+    if (!(module instanceof nn.Linear || module instanceof nn.Embedding)) throw unsupported(op, module);
+    const { parameters, input, given } = this.cuts(module);
+    for (const [name, placement] of Object.entries(parameters)) {
+      placeParameter({ op, module, name }, mesh, placement, (t) => distributeTensor(t, mesh, [placement], options));
+    }
+    replicateRest(module, mesh, options);
+    const layouts = { given: this.inputLayouts ?? given, desired: input };
+    const features = module instanceof nn.Linear ? module.inFeatures : null;
+    beforeForward(module, ([first, ...rest]) => {
+      requireTensor(op, `the input of ${module.constructor.name}`, first);
+      return [intoLayout(first, mesh, layouts, features), ...rest];
+    });
+    afterForward(module, (output) => localIf(this.useLocalOutput, inPlacement(output as Tensor, this.outputLayouts)));
+  }
+}
+
+function unsupported(op: string, module: nn.AnyModule): ShardingError {
+  const layers = [...module.namedModules()].filter(([path, each]) => path !== '' && (each instanceof nn.Linear || each instanceof nn.Embedding)).map(([path]) => `"${path}"`);
+  const packed = [...module.parameters({ recurse: false })].length > 0 ? ' Its own parameters are not cut by this style: use distributeModule for them.' : '';
+  const below =
+    layers.length === 0 ? '' : ` Below it there ${layers.length === 1 ? 'is' : 'are'} ${layers.join(', ')}: name ${layers.length === 1 ? 'that' : 'those'} in the plan.`;
+  return new ShardingError(`${op}: expected Linear or Embedding, got ${module.constructor.name}.${below}${packed}`, { op, module: module.constructor.name });
+}
+
+class Colwise extends LayerStyle {
+  /** @throws ArgumentError for a layout that is no placement */
+  constructor(options: LinearStyleOptions = {}) {
+    super('ColwiseParallel', options, Shard(-1));
+  }
+
+  protected cuts(layer: Layer): Cuts {
+    const parameters: Cuts['parameters'] = layer instanceof nn.Linear ? { weight: Shard(0), bias: Shard(0) } : { weight: Shard(1) };
+    return { parameters, input: Replicate(), given: Replicate() };
+  }
+}
+
+class Rowwise extends LayerStyle {
+  /** @throws ArgumentError for a layout that is no placement */
+  constructor(options: LinearStyleOptions = {}) {
+    super('RowwiseParallel', options, Replicate());
+  }
+
+  protected cuts(layer: Layer): Cuts {
+    if (layer instanceof nn.Linear) return { parameters: { weight: Shard(1), bias: Replicate() }, input: Shard(-1), given: Shard(-1) };
+    return { parameters: { weight: Shard(0) }, input: Replicate(), given: Replicate() };
+  }
+}
+
+export type ColwiseParallel = Colwise;
+export type RowwiseParallel = Rowwise;
+
+/**
+ * A layer cut by its output features. `Linear`: weight and bias `Shard(0)`. `Embedding`: weight `Shard(1)`. Its input is replicated; a plain
+ * one is taken for `inputLayouts` (`Replicate()`). The result is brought to `outputLayouts` (`Shard(-1)`, which is how it comes) and is
+ * this rank's part as a plain tensor unless `useLocalOutput` is false. Any other module is a ShardingError.
+ *
+ * Communication: none in forward; the gradient of the input is reduced in backward.
+ *
+ * @see PyTorch `torch.distributed.tensor.parallel.ColwiseParallel`; Shoeybi et al., arXiv:1909.08053
+ */
+export const ColwiseParallel = callable('ColwiseParallel', Colwise);
+
+/**
+ * A layer cut by its input features. `Linear`: weight `Shard(1)`, bias `Replicate()`, input `Shard(-1)`. `Embedding`: weight `Shard(0)`, indices
+ * replicated. A plain input is taken for `inputLayouts`, by default what is needed. The result comes as terms of a sum and is brought to `outputLayouts`:
+ * `Replicate()` by default (all-reduce), or `Shard(dim)` (reduce-scatter); it is a plain tensor unless `useLocalOutput` is false.
+ *
+ * @see PyTorch `torch.distributed.tensor.parallel.RowwiseParallel`; Shoeybi et al., arXiv:1909.08053
+ */
+export const RowwiseParallel = callable('RowwiseParallel', Rowwise);

@@ -1,0 +1,61 @@
+/** The style of layers that work on each position by itself: normalisation, dropout. */
+import { checkFlag, checkNumber, optionsOf } from '../../core/options.js';
+import { DTensor, Replicate, Shard } from '../../dtensor/index.js';
+import type { nn, Tensor } from '../../index.js';
+import type { DeviceMesh } from '../../mesh/index.js';
+import { afterForward, beforeForward, placeParameter } from './distribute-module.js';
+import { inPlacement, intoLayout, localIf, requireTensor } from './layouts.js';
+import { callable, ParallelStyle } from './parallel-style.js';
+
+/** Options of {@link SequenceParallel}. */
+export interface SequenceParallelOptions {
+  /** The dim that is cut; 1 by default, of `[batch, sequence, features]`. */
+  sequenceDim?: number;
+  /** Whether the result is a plain tensor, this rank's part. False by default. */
+  useLocalOutput?: boolean;
+}
+
+const OP = 'SequenceParallel';
+
+class Sequence extends ParallelStyle {
+  readonly sequenceDim: number;
+  readonly useLocalOutput: boolean;
+
+  /** @throws ArgumentError for a dim that is no whole number */
+  constructor(options: SequenceParallelOptions = {}) {
+    super();
+    const { sequenceDim = 1, useLocalOutput = false } = optionsOf(OP, options, 'sequenceDim useLocalOutput');
+    checkNumber(OP, 'sequenceDim', sequenceDim, { whole: true });
+    checkFlag(OP, 'useLocalOutput', useLocalOutput);
+    this.sequenceDim = sequenceDim;
+    this.useLocalOutput = useLocalOutput;
+  }
+
+  override _apply(module: nn.AnyModule, mesh: DeviceMesh): void {
+    const replicate = (t: Tensor): Tensor => DTensor.fromLocal(t, mesh, [Replicate()]);
+    for (const [path, each] of module.namedModules()) {
+      for (const [name] of each.namedParameters('', { recurse: false })) placeParameter({ op: OP, module: each, name }, mesh, Replicate(), replicate);
+      for (const [name] of each.namedBuffers(path, { recurse: false })) {
+        const buffer = module.getBuffer(name);
+        if (!(buffer instanceof DTensor)) buffer.data = replicate(buffer.detach());
+      }
+    }
+    const cut = Shard(this.sequenceDim);
+    beforeForward(module, ([first, ...rest]) => {
+      requireTensor(OP, `the input of ${module.constructor.name}`, first);
+      return [inPlacement(intoLayout(first, mesh, { given: cut, desired: null }), cut), ...rest];
+    });
+    afterForward(module, (output) => localIf(this.useLocalOutput, output as Tensor));
+  }
+}
+
+export type SequenceParallel = Sequence;
+
+/**
+ * A layer that runs on a part of the sequence on each rank, as LayerNorm, RMSNorm or Dropout can. Its parameters are replicated, as each rank has
+ * them: they must have been made equal, with one seed. A plain first argument is taken for the rank's part along `sequenceDim`, parts of
+ * one size on all ranks; a distributed one is brought to `Shard(sequenceDim)`. The result is distributed unless `useLocalOutput` is set.
+ *
+ * @see PyTorch `torch.distributed.tensor.parallel.SequenceParallel`; Korthikanti et al., arXiv:2205.05198
+ */
+export const SequenceParallel = callable(OP, Sequence);

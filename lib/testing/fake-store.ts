@@ -1,0 +1,20 @@
+/** A store for worlds whose other ranks are not there. */
+
+import { HashStore } from '../mesh/stores/hash-store.js';
+import type { StoreCommand, StoreReply } from '../mesh/stores/key-value-table.js';
+
+/**
+ * Keeps what is set and waits for nothing: a key that nobody has set is an empty value.
+ *
+ * @see PyTorch `torch.testing._internal.distributed.fake_pg.FakeStore`
+ */
+export class FakeStore extends HashStore {
+  /** @internal */
+  override async run(command: StoreCommand): Promise<StoreReply> {
+    const reply = await super.run(command);
+    return command.op === 'get' && reply === null ? Buffer.alloc(0) : reply;
+  }
+
+  /** @internal */
+  override async whenSet(): Promise<void> {}
+}

@@ -1,0 +1,60 @@
+// One rank's membership in a process group. The engine's part is made on the native thread of the stream, and aborted from any other.
+#pragma once
+#include <mutex>
+#include <string>
+
+#include "../include/collective.h"
+#include "../runtime/stream.h"
+
+namespace shardwise {
+
+struct Member {
+  Stream* stream;
+  int32_t rank, size;
+  int64_t timeout_ms;
+
+  void joined(const CommEngine* made_by, void* made) {
+    std::lock_guard<std::mutex> lock(mutex);
+    engine = made_by;
+    handle = made;
+    if (engine) engine->set_timeout(handle, timeout_ms);
+    if (engine && aborted) engine->abort(handle, reason.c_str());
+  }
+  void abort(const char* why) {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (!aborted) reason = why;
+    aborted = true;
+    if (engine) engine->abort(handle, why);
+  }
+  // Why an engine that reports later has given up; once.
+  Status failure(ErrorText* error) {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (!engine || failed) return kOk;
+    const Status status = engine->failure(handle, error);
+    failed = !status.ok();
+    return status;
+  }
+  // On the stream's thread, the only one that joins and leaves.
+  Status run(const CollectiveCall& call) {
+    if (engine) return engine->run(handle, call);
+    return fail(call.error, Code::Peer, "%s: this rank could not join the group", call.name);
+  }
+  void leave() {
+    const CommEngine* left = nullptr;
+    {
+      // To destroy may take long: JavaScript must not wait for the lock meanwhile.
+      std::lock_guard<std::mutex> lock(mutex);
+      std::swap(left, engine);
+    }
+    if (left) left->destroy(handle);
+  }
+
+ private:
+  std::mutex mutex;
+  const CommEngine* engine = nullptr;
+  void* handle = nullptr;
+  bool aborted = false, failed = false;
+  std::string reason;
+};
+
+}  // namespace shardwise

@@ -1,0 +1,84 @@
+#include "staged_engine.h"
+
+#include "host_engine.h"
+
+namespace shardwise::comm {
+
+namespace {
+
+// Pinned memory that grows.
+class Buffer {
+ public:
+  explicit Buffer(const Backend* backend) : backend_(backend) {}
+  ~Buffer() { reset(); }
+  Status reserve(int64_t bytes, ErrorText* error) {
+    if (bytes <= bytes_) return kOk;
+    reset();
+    const Status status = backend_->host_allocate(bytes, &data_, error);
+    if (status.ok()) bytes_ = bytes;
+    return status;
+  }
+  void* data() const { return data_; }
+
+ private:
+  void reset() {
+    if (data_) backend_->host_release(data_, bytes_);
+    data_ = nullptr;
+    bytes_ = 0;
+  }
+  const Backend* backend_;
+  void* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+struct Staged {
+  std::unique_ptr<HostGroup> group;
+  const Backend* backend;
+  Buffer in, out;
+  void* stream = nullptr;
+
+  Staged(std::unique_ptr<HostGroup> joined, const Backend* b) : group(std::move(joined)), backend(b), in(b), out(b) {}
+
+  // The last copy may still read from its buffer.
+  ~Staged() {
+    ErrorText ignored;
+    if (stream) backend->stream_synchronize(stream, &ignored);
+  }
+
+  Status run(const CollectiveCall& call) {
+    stream = call.stream;
+    const CollectiveExtent extent = extent_of(call, group->rank(), group->size());
+    const int64_t item = item_size(call.dtype), in_bytes = extent.in * item, out_bytes = extent.out * item;
+    Status status = in.reserve(in_bytes, call.error);
+    if (status.ok()) status = out.reserve(out_bytes, call.error);
+    if (status.ok() && in_bytes > 0) status = backend->copy(call.stream, in.data(), call.in, in_bytes, CopyKind::DeviceToHost, call.error);
+    // Also waits for the copy out of the buffer that a call before has begun.
+    if (status.ok()) status = backend->stream_synchronize(call.stream, call.error);
+    if (!status.ok()) return status;
+    CollectiveCall staged = call;
+    staged.in = in.data();
+    staged.out = out.data();
+    staged.stream = nullptr;
+    status = kHostEngine.run(group.get(), staged);
+    if (status.ok() && out_bytes > 0) status = backend->copy(call.stream, call.out, out.data(), out_bytes, CopyKind::HostToDevice, call.error);
+    return status;
+  }
+};
+
+HostGroup& group_of(void* member) { return *static_cast<Staged*>(member)->group; }
+
+}  // namespace
+
+const CommEngine kStagedEngine = {
+    "shm",
+    [](void* member, const CollectiveCall& call) { return static_cast<Staged*>(member)->run(call); },
+    [](void* member, const char* reason) { group_of(member).abort(reason); },
+    [](void*, ErrorText*) { return kOk; },
+    [](void* member, int64_t milliseconds) { group_of(member).set_timeout(milliseconds); },
+    [](void* member) { delete static_cast<Staged*>(member); },
+    nullptr,
+};
+
+void* staged_member(std::unique_ptr<HostGroup> group, const Backend* backend) { return new Staged(std::move(group), backend); }
+
+}  // namespace shardwise::comm

@@ -1,0 +1,122 @@
+/** `shardwise run`: processes, several machines, restarts, exit codes. */
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Command, CommanderError } from 'commander';
+import { addRun } from '../../lib/cli/run.js';
+import { root } from '../../scripts/check-tree.js';
+import { captured } from '../mesh/captured.js';
+
+const here = fileURLToPath(import.meta.url);
+const program = path.join(root, 'test', 'mesh', 'programs', 'ranks.ts');
+const command = ['--import', 'tsx', path.join(root, 'lib', 'cli', 'main.ts'), 'run'];
+const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-run-'));
+
+interface Ended {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+function run(...args: string[]): Promise<Ended> {
+  const child = spawn(process.execPath, [...command, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const ended: Ended = { code: null, stdout: '', stderr: '' };
+  child.stdout.on('data', (text) => (ended.stdout += text));
+  child.stderr.on('data', (text) => (ended.stderr += text));
+  return new Promise((resolve) => child.once('close', (code) => resolve({ ...ended, code })));
+}
+
+async function freePort(): Promise<string> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  const { port } = server.address() as { port: number };
+  await new Promise((resolve) => server.close(resolve));
+  return String(port);
+}
+
+/** What the command says to options that it refuses, before anything is started. */
+async function refused(...args: string[]): Promise<string> {
+  const cli = new Command('shardwise').exitOverride().enablePositionalOptions();
+  addRun(cli);
+  for (const each of cli.commands) each.exitOverride();
+  const before = process.exitCode;
+  const { result, text } = await captured(async () => {
+    const { error } = console;
+    console.error = (line: string) => process.stderr.write(`${line}\n`);
+    try {
+      await cli.parseAsync(['run', ...args], { from: 'user' });
+      return process.exitCode;
+    } catch (thrown) {
+      assert.ok(thrown instanceof CommanderError, String(thrown));
+      return thrown.exitCode;
+    } finally {
+      console.error = error;
+    }
+  });
+  process.exitCode = before;
+  assert.equal(result, 1);
+  return text;
+}
+
+describe('shardwise run', function () {
+  this.timeout(60_000);
+  if (!here.endsWith('.ts')) return; // it runs TypeScript by tsx, which compiled tests do without
+  after(() => rmSync(folder, { recursive: true }));
+
+  it('prints lines behind ranks, hands arguments on, and ends as the first rank that failed', async () => {
+    const { code, stdout, stderr } = await run('--nproc-per-node', '2', '--standalone', program, 'exits', folder, '--nproc-per-node', 'x');
+    assert.equal(code, 7);
+    for (const rank of [0, 1]) assert.match(stdout, new RegExp(`^\\[${rank}\\] rank ${rank} of 2, node 0, ${folder} --nproc-per-node x$`, 'm'));
+    assert.match(stderr, /^shardwise run: rank 1 \(process \d+\) ended with exit code 7$/m);
+  });
+
+  it('makes one world of several nodes, which start again together', async () => {
+    const port = await freePort();
+    const node = (rank: number, ranks: string): Promise<Ended> =>
+      run(
+        '--nnodes',
+        '2',
+        '--node_rank',
+        String(rank),
+        '--nproc_per_node',
+        ranks,
+        '--master_addr',
+        '127.0.0.1',
+        '--master-port',
+        port,
+        '--max-restarts',
+        '1',
+        program,
+        'sums',
+        folder,
+        'once',
+      );
+    const [first, second] = await Promise.all([node(0, '1'), node(1, '2')]);
+    assert.deepEqual([first.code, second.code], [0, 0], first.stderr + second.stderr);
+    const seen = [0, 1, 2].map((rank) => JSON.parse(readFileSync(path.join(folder, `rank-${rank}.json`), 'utf8')));
+    assert.deepEqual(seen, [
+      { sum: [3, 3], size: 3, node: '0', local: '0', restarts: '1' },
+      { sum: [3, 3], size: 3, node: '1', local: '0', restarts: '1' },
+      { sum: [3, 3], size: 3, node: '1', local: '1', restarts: '1' },
+    ]);
+    assert.deepEqual(
+      readdirSync('/dev/shm').filter((name) => name.startsWith('shardwise-')),
+      [],
+    );
+  });
+
+  it('refuses what cannot be run, and says what would be right', async () => {
+    assert.match(await refused('--nproc-per-node', 'many', program), /--nproc-per-node.*whole number from 1 to 64/s);
+    assert.match(await refused('--nnodes', '1:2', program), /elastic launch/);
+    assert.match(await refused('--nnodes', '2', program), /several machines need --master-addr/);
+    assert.match(await refused('--nnodes', '2', '--node-rank', '2', '--master-addr', 'h', program), /--node-rank from 0 to 1/);
+    assert.match(await refused('--standalone', '--master-port', '1', program), /--standalone is for one machine/);
+    assert.match(await refused(), /missing required argument 'script'/);
+    assert.match(await refused(path.join(folder, 'none.js')), /there is no file .*none\.js/);
+    assert.match(await refused('--nnodes', '2', '--master-addr', '10.0.0.1', program), /SHARDWISE_STORE_SECRET/);
+  });
+});

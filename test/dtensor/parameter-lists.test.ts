@@ -1,0 +1,82 @@
+/** Optimizer steps and clipping of parameters that are held in different ways, or plain, in one list. */
+import assert from 'node:assert/strict';
+import { CommDebugMode, DTensor, distributeTensor, explicitRedistribution, initDeviceMesh, Partial, type Placement, Replicate, Shard } from '../../lib/distributed.js';
+import { float64, manualSeed, nn, optim, randn, type Tensor } from '../../lib/index.js';
+import { withRanks } from '../../lib/testing/index.js';
+import { assertClose } from '../parallel/compare.js';
+
+const dtype = float64;
+const shapes = [[5, 3], [4], [3, 4], [2, 2]];
+const held: (Placement[] | null)[] = [[Shard(0)], [Replicate()], [Shard(1)], null];
+
+/** Parameters with gradients, whole and as ranks hold them. */
+function parameters(mesh: ReturnType<typeof initDeviceMesh>): { whole: nn.Parameter[]; own: nn.Parameter[] } {
+  manualSeed(4);
+  const pairs = shapes.map((shape, i) => {
+    const [value, grad] = [randn(shape, { dtype }), randn(shape, { dtype })];
+    const place = (t: Tensor): Tensor => (held[i] ? distributeTensor(t, mesh, held[i] as Placement[]) : t.clone());
+    const [whole, own] = [new nn.Parameter(value.clone()), new nn.Parameter(place(value))];
+    whole.grad = grad.clone();
+    own.grad = place(grad);
+    return { whole, own };
+  });
+  return { whole: pairs.map((pair) => pair.whole), own: pairs.map((pair) => pair.own) };
+}
+
+describe('lists of parameters', () => {
+  for (const [name, make] of [
+    ['SGD', (list: nn.Parameter[]) => new optim.SGD(list, { lr: 0.1, momentum: 0.9 })],
+    ['AdamW', (list: nn.Parameter[]) => new optim.AdamW(list, { lr: 0.1 })],
+    ['AdamW, op by op', (list: nn.Parameter[]) => new optim.AdamW(list, { lr: 0.1, foreach: false })],
+  ] as const) {
+    it(
+      `${name} steps without communication`,
+      withRanks(3, async () => {
+        const { whole, own } = parameters(initDeviceMesh('cpu', [3]));
+        const [a, b] = [make(whole), make(own)];
+        const comm = new CommDebugMode();
+        for (let step = 0; step < 2; step++) {
+          a.step();
+          comm.run(() => explicitRedistribution(() => b.step()));
+        }
+        assert.equal(comm.getTotalCounts(), 0);
+        for (const [i, p] of own.entries()) await assertClose(p, whole[i] as Tensor, `parameter ${i}`);
+      }),
+    );
+  }
+
+  it(
+    'a gradient that is held in another way is brought to its parameter, a plain one refused',
+    withRanks(2, async () => {
+      const mesh = initDeviceMesh('cpu', [2]);
+      const { whole, own } = parameters(mesh);
+      const [p, q] = [own[0] as nn.Parameter, whole[0] as nn.Parameter];
+      p.grad = DTensor.fromLocal((q.grad as Tensor).div(2), mesh, [Partial()]);
+      const step = (t: nn.Parameter): void => new optim.SGD([t], { lr: 0.1 }).step();
+      assert.throws(() => explicitRedistribution(() => step(p)), /sgdStep: an input would have to be redistributed/);
+      const comm = new CommDebugMode();
+      comm.run(() => step(p));
+      assert.deepEqual(comm.getCommCounts(), { reduceScatter: 1 });
+      step(q);
+      await assertClose(p, q, 'the parameter');
+      assert.throws(() => {
+        p.grad = (q.grad as Tensor).clone();
+      }, /grad: expected the gradient of one held as .* to be like it, got a plain tensor/);
+    }),
+  );
+
+  for (const normType of [2, 1, 3, 0, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]) {
+    it(
+      `clipGradNorm_ with the ${normType}-norm: one reduction for all that are held alike, the whole norm as a plain tensor`,
+      withRanks(3, async () => {
+        const { whole, own } = parameters(initDeviceMesh('cpu', [3]));
+        const comm = new CommDebugMode();
+        const norm = comm.run(() => nn.utils.clipGradNorm_(own, 0.5, { normType }));
+        assert.deepEqual(comm.getCommCounts(), { allReduce: 1 });
+        assert.equal(norm.sharding, null);
+        await assertClose(norm, nn.utils.clipGradNorm_(whole, 0.5, { normType }), 'the norm');
+        for (const [i, p] of own.entries()) await assertClose(p.grad as Tensor, whole[i]?.grad as Tensor, `gradient ${i}`);
+      }),
+    );
+  }
+});

@@ -1,0 +1,63 @@
+/** Pictures of distributed tensors. */
+import assert from 'node:assert/strict';
+import { distributeTensor, initDeviceMesh, Replicate, Shard, visualizeSharding } from '../../lib/distributed.js';
+import { ones } from '../../lib/index.js';
+import { withRanks } from '../../lib/testing/index.js';
+
+/** What was printed in `fn`. */
+function printed(fn: () => void): string[] {
+  const { log } = console;
+  const lines: string[] = [];
+  console.log = (text: string) => void lines.push(text);
+  try {
+    fn();
+  } finally {
+    console.log = log;
+  }
+  return lines;
+}
+
+describe('visualizeSharding', () => {
+  it(
+    'draws who holds what, uneven parts and copies, and prints it once',
+    withRanks(4, async (rank) => {
+      const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
+      const t = distributeTensor(ones([5, 4]), mesh, [Shard(0), Shard(1)]);
+      let text = '';
+      const lines = printed(() => {
+        text = visualizeSharding(t);
+      });
+      assert.deepEqual(lines, rank === 0 ? [text] : []);
+      assert.equal(
+        text,
+        [
+          'float32[5, 4] on mesh (dp: 2, tp: 2): [Shard(0), Shard(1)]',
+          '              dim 1 [0:2]   dim 1 [2:4]',
+          '            ┌─────────────┬─────────────┐',
+          'dim 0 [0:3] │ dp=0, tp=0  │ dp=0, tp=1  │',
+          '            ├─────────────┼─────────────┤',
+          'dim 0 [3:5] │ dp=1, tp=0  │ dp=1, tp=1  │',
+          '            └─────────────┴─────────────┘',
+        ].join('\n'),
+      );
+      const copies = printed(() => void visualizeSharding(distributeTensor(ones([3]), mesh, [Shard(0), Replicate()])));
+      if (rank === 0) assert.match(copies[0] as string, /│ dp=0, tp=0 \| dp=0, tp=1 │ dp=1, tp=0 \| dp=1, tp=1 │/);
+    }),
+  );
+
+  it(
+    'draws SVG, and tensors of any dims along those that are cut',
+    withRanks(3, async () => {
+      const mesh = initDeviceMesh('cpu', [3]);
+      const svg = visualizeSharding(distributeTensor(ones([2, 3, 7]), mesh, [Shard(2)]), { format: 'svg' });
+      assert.match(svg, /^<svg xmlns/);
+      assert.equal(svg.match(/<rect /g)?.length, 1 + 3);
+      assert.match(svg, />0=2</);
+      assert.match(svg, />6:7</);
+      assert.match(visualizeSharding(distributeTensor(ones([]), mesh), { format: 'svg' }), /0=0/);
+      assert.equal(visualizeSharding(distributeTensor(ones([2]), mesh, [Shard(0)]), { format: 'svg' }).match(/<rect /g)?.length, 1 + 2);
+      assert.throws(() => visualizeSharding(ones([2])), /expected a distributed tensor, got a plain one/);
+      assert.throws(() => visualizeSharding(distributeTensor(ones([2]), mesh), { format: 'png' as never }), /expected format to be one of 'text', 'svg'/);
+    }),
+  );
+});

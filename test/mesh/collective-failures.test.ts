@@ -1,0 +1,299 @@
+/** What goes wrong between ranks becomes an error on every one of them, and no wait without an end. */
+import assert from 'node:assert/strict';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { allGatherIntoTensor, allReduce, barrier, broadcast, CollectiveError, DistributedError, destroyProcessGroup, newGroup, recv, reduce, send } from '../../lib/distributed.js';
+import { DeviceError, full, IndexError, int64, ones, type Tensor, tensor, zeros } from '../../lib/index.js';
+import { errorOf, onRanks, valuesOf } from './on-ranks.js';
+
+const here = `collective-failures.test${path.extname(import.meta.url)}`;
+
+/** What the reading of a rank's tensor fails with, on each. */
+function failures(worldSize: number, call: (rank: number) => Tensor): Promise<string[]> {
+  return onRanks(worldSize, async (rank) => {
+    const error = await errorOf(call(rank).read());
+    assert.ok(error instanceof CollectiveError, error.stack);
+    return error.message;
+  });
+}
+
+describe('ranks that call different things', () => {
+  const differences: [string, (rank: number) => Tensor, RegExp, RegExp][] = [
+    ['another size', (r) => (r === 1 ? called(zeros([3])) : called(zeros([2]))), /of 2 float32 \(sum\)/, /of 3 float32 \(sum\)/],
+    ['another dtype', (r) => (r === 1 ? called(zeros([2], { dtype: int64 })) : called(zeros([2]))), /of 2 float32/, /of 2 int64/],
+    ['another reduction', (r) => (r === 1 ? called(zeros([2]), 'max') : called(zeros([2]), 'sum')), /\(sum\)/, /\(max\)/],
+    ['another root', (r) => (r === 1 ? from(zeros([2]), 1) : from(zeros([2]), 0)), /from rank 0/, /from rank 1/],
+    ['another collective', (r) => (r === 1 ? from(zeros([2]), 0) : called(zeros([2]))), /allReduce of 2/, /broadcast of 8/],
+    ['another root of reduce', (r) => (r === 1 ? to(zeros([2]), 1) : to(zeros([2]), 0)), /to rank 0/, /to rank 1/],
+  ];
+  function called(t: Tensor, op: 'sum' | 'max' = 'sum'): Tensor {
+    allReduce(t, { op });
+    return t;
+  }
+  function from(t: Tensor, src: number): Tensor {
+    broadcast(t, src);
+    return t;
+  }
+  function to(t: Tensor, dst: number): Tensor {
+    reduce(t, dst);
+    return t;
+  }
+
+  for (const [what, call, most, one] of differences) {
+    it(`${what}: every rank is told whose call differs, and where both are`, async () => {
+      for (const [rank, message] of (await failures(3, call)).entries()) {
+        assert.match(message, rank === 1 ? /rank [02] called/ : /rank (1|2) called/, `rank ${rank}`);
+        assert.ok(most.test(message) && one.test(message), message);
+        assert.equal(message.split(here).length - 1, 2, `both call sites: ${message}`);
+      }
+    });
+  }
+
+  it('do not hide it from those that come later, nor from later calls', async () => {
+    await onRanks(3, async (rank) => {
+      if (rank === 2) await sleep(30);
+      const x = zeros([rank === 0 ? 5 : 4]);
+      allReduce(x);
+      await assert.rejects(x.read(), CollectiveError);
+      const y = zeros([4]);
+      allReduce(y);
+      await assert.rejects(y.read(), /the group has failed before: .*rank \d called/);
+      const alone = newGroup([rank]);
+      void alone;
+    });
+  });
+
+  it('leave other groups, and blocking reads behind them, as they are', async () => {
+    await onRanks(2, async (rank) => {
+      const own = [newGroup([0]), newGroup([1])][rank];
+      const x = zeros([1 + rank]);
+      allReduce(x);
+      await assert.rejects(x.read(), CollectiveError);
+      const y = ones([2]);
+      if (own !== undefined) allReduce(y, { group: own });
+      assert.deepEqual(y.tolist(), [1, 1]);
+      assert.throws(() => x.tolist(), /allReduce/);
+    });
+  });
+
+  it('messages of another size', async () => {
+    const messages = await onRanks(2, async (rank) => {
+      const x = zeros([2 + rank]);
+      if (rank === 0) send(x, 1);
+      else recv(x, 0);
+      await barrier().catch(() => {});
+      return (await errorOf(barrier())).message;
+    });
+    assert.ok(
+      messages.every((text) => /rank 0 sent 8 bytes to rank 1 at .*, which receives 12 at /.test(text)),
+      messages[0],
+    );
+  });
+
+  it('two groups in another order: at once, with all calls named', async () => {
+    const begin = Date.now();
+    const error = await errorOf(
+      onRanks(2, async (rank) => {
+        const groups = [newGroup([0, 1]), newGroup([1, 0])];
+        for (const i of [rank, 1 - rank]) allReduce(ones([1]), { group: groups[i] });
+        await barrier();
+      }),
+    );
+    assert.ok(Date.now() - begin < 2000);
+    assert.match(error.message, /rank 1 failed: allReduce: this call can never complete\. Rank 1 calls the allReduce of group "group0" after the allReduce of group "group1"/);
+    assert.match(error.message, /rank 0 called that before the allReduce of group "group1"/);
+    assert.equal(error.message.split(here).length - 1, 2);
+  });
+
+  it('two groups in another order with messages in between: after the timeout, with what the other does', async () => {
+    const errors = await onRanks(
+      2,
+      async (rank) => {
+        const x = zeros([300_000]);
+        if (rank === 0) send(x, 1);
+        allReduce(x);
+        if (rank === 1) recv(x, 0);
+        return (await errorOf(x.read())).message;
+      },
+      { timeoutMs: 200 },
+    );
+    assert.ok(
+      errors.some((text) => /has not come, it is in (send|allReduce)/.test(text) && /timeout after 2\d\d ms/.test(text)),
+      errors.join('\n'),
+    );
+  });
+});
+
+describe('a rank that does not come', () => {
+  it('because it threw: the others are told why, and the call fails with it', async () => {
+    const seen: string[] = [];
+    const error = await errorOf(
+      onRanks(3, async (rank) => {
+        if (rank === 1) throw new RangeError('boom');
+        const x = ones([2]);
+        allReduce(x);
+        seen.push((await errorOf(x.read())).message);
+      }),
+    );
+    assert.ok(error instanceof DistributedError && error.cause instanceof RangeError);
+    assert.match(error.message, /rank 1 failed: boom/);
+    assert.ok(seen.length === 2 && seen.every((text) => /rank 1 failed: boom/.test(text)), seen[0]);
+  });
+
+  it('because it failed before: what it would have given was never computed', async () => {
+    const messages = await onRanks(2, async (rank) => {
+      const x = zeros([3]);
+      allReduce(x); // what comes now is queued
+      if (rank === 0) x.copy_(ones([2]).indexSelect(0, tensor([0, 1, 7], { dtype: int64 })));
+      allReduce(x);
+      const error = await errorOf(x.read());
+      assert.ok(error instanceof (rank === 0 ? IndexError : CollectiveError), error.stack);
+      return error.message;
+    });
+    assert.match(messages[1] as string, /a rank failed before allReduce: .*index/);
+  });
+
+  it('because it has returned: the others are told at once', async () => {
+    const begin = Date.now();
+    const messages = await onRanks(3, async (rank) => {
+      if (rank === 1) return '';
+      const x = ones([2]);
+      allReduce(x);
+      return (await errorOf(x.read())).message;
+    });
+    assert.ok(Date.now() - begin < 2000);
+    for (const rank of [0, 2]) assert.match(messages[rank] as string, /rank 1 has left the group, it has called nothing yet/);
+  });
+
+  it('because it has left the group, which concerns no other group', async () => {
+    await onRanks(3, async (rank) => {
+      const group = newGroup();
+      const x = ones([1]);
+      allReduce(x, { group });
+      if (rank === 1) destroyProcessGroup(group);
+      else {
+        const y = ones([1]);
+        allReduce(y, { group });
+        assert.match((await errorOf(y.read())).message, /rank 1 has left the group, its last call was allReduce of 1 float32 \(sum\) at .*\(call 1\)/);
+      }
+      await barrier();
+      const z = ones([1]);
+      allReduce(z);
+      await barrier();
+      assert.equal(z.item(), 3);
+    });
+  });
+
+  it('because it never calls: a timeout that says what it did last', async () => {
+    const messages = await onRanks(
+      2,
+      async (rank) => {
+        const x = ones([2]);
+        allReduce(x);
+        await x.read();
+        if (rank === 1) return sleep(400).then(() => '');
+        allGatherIntoTensor(zeros([4]), x);
+        return (await errorOf(x.read())).message + (await errorOf(barrier())).message;
+      },
+      { timeoutMs: 150 },
+    );
+    assert.match(
+      messages[0] as string,
+      /allGatherIntoTensor \(call 2 of the group\) at .*: rank 1 has not come, its last call was allReduce of 2 float32 \(sum\) at .*timeout after 1\d\d ms/,
+    );
+    assert.match(messages[0] as string, /the group has failed before/);
+  });
+
+  it('but goes on at once when a failure is heard of twice', async () => {
+    await onRanks(2, async (rank) => {
+      const second = newGroup();
+      const [x, y] = [zeros([1 + rank]), ones([1])];
+      allReduce(x);
+      const later = Array.from({ length: 200 }, () => errorOf(x.read()));
+      await later[0];
+      if (rank === 1) await sleep(50);
+      allReduce(y, { group: second });
+      const begin = Date.now();
+      await Promise.all(later);
+      assert.ok(Date.now() - begin < 1000, 'JavaScript was blocked by a collective of the other rank');
+      if (rank === 0) assert.throws(() => y.item(), /rank 1 has not called yet/);
+      assert.deepEqual(await valuesOf(y), [2]);
+    });
+  });
+});
+
+describe('waiting among ranks that share a process', () => {
+  it('by blocking is refused where others must run first; awaiting works', async () => {
+    await onRanks(3, async (rank) => {
+      const x = full([2], rank);
+      allReduce(x);
+      if (rank < 2) {
+        for (const read of [() => x.tolist(), () => x.sum().item(), () => x.toTypedArray()]) {
+          assert.throws(read, (error: DistributedError) => {
+            assert.ok(error instanceof DistributedError);
+            return /the allReduce of group "world" that came before rank (1, 2 have|2 has) not called yet\. Use `await t\.read\(\)`/.test(error.message);
+          });
+        }
+      } else assert.deepEqual(x.tolist(), [3, 3]);
+      assert.deepEqual(await valuesOf(x), [3, 3]);
+      assert.deepEqual(x.tolist(), [3, 3]);
+    });
+  });
+
+  it('is not needed to give a device any number of ops', async () => {
+    const begin = Date.now();
+    const values = await onRanks(2, async () => {
+      const x = ones([2]);
+      allReduce(x);
+      for (let i = 0; i < 30_000; i++) x.add_(1);
+      return x.sum().itemAsync();
+    });
+    assert.deepEqual(values, [60_004, 60_004]);
+    assert.ok(Date.now() - begin < 4000, 'JavaScript waited for a stream that waits for another rank');
+  });
+});
+
+describe('tensors of two ranks', () => {
+  it('do not mix: errors say whose they are', async () => {
+    let theirs: Tensor | undefined;
+    await onRanks(2, async (rank) => {
+      if (rank === 0) {
+        theirs = ones([2]);
+        await barrier();
+        return;
+      }
+      const x = ones([2]);
+      const other = theirs as Tensor;
+      for (const mix of [
+        () => x.add(other),
+        () => x.copy_(other),
+        () => other.copy_(x),
+        () => other.to('cpu'),
+        () => allReduce(other),
+        () => allGatherIntoTensor(zeros([4]), other),
+      ]) {
+        assert.throws(mix, (error: DeviceError) => error instanceof DeviceError && /cpu of rank 0/.test(error.message));
+      }
+      await barrier();
+    });
+  });
+
+  it('come from the main program, and go there when the ranks are done', async () => {
+    const given = tensor([1, 2, 3]);
+    const [a, b] = await onRanks(2, async (rank) => {
+      const x = given.to('cpu');
+      assert.ok(x.device !== given.device);
+      allReduce(x);
+      x.add_(ones([3]).copy_(given));
+      return x.mul(rank + 1);
+    });
+    assert.deepEqual(
+      [a?.tolist(), b?.tolist()],
+      [
+        [3, 6, 9],
+        [6, 12, 18],
+      ],
+    );
+    assert.deepEqual(a?.to('cpu').add(given).tolist(), [4, 8, 12]);
+  });
+});

@@ -1,0 +1,135 @@
+/** Collectives of GPU tensors between ranks of one process: through NCCL with a GPU each, through the host's memory where they share one. */
+import assert from 'node:assert/strict';
+import {
+  allGather,
+  allReduce,
+  allToAllSingle,
+  broadcast,
+  DTensor,
+  distributeTensor,
+  getRank,
+  initDeviceMesh,
+  newGroup,
+  Replicate,
+  reduceScatter,
+  Shard,
+} from '../../lib/distributed.js';
+import { cuda, full, manualSeed, randn, type Tensor, tensor } from '../../lib/index.js';
+import { runLocalRanks } from '../../lib/mesh/local-ranks.js';
+import { skipWithoutCuda } from '../skip.js';
+
+const options = { timeoutMs: 30_000 };
+const device = 'cuda' as const;
+const values = async (t: Tensor): Promise<number[]> => [...(await t.read())].map(Number);
+
+describe('collectives of GPU tensors', () => {
+  before(function () {
+    skipWithoutCuda(this);
+  });
+
+  // More ranks than GPUs share them, and go through the memory of the host.
+  const worlds = (): number[] => [cuda.deviceCount(), cuda.deviceCount() + 1].filter((size) => size > 1);
+
+  it('sum, join, cut and exchange, whatever way they go', async () => {
+    for (const size of worlds()) {
+      await runLocalRanks(
+        size,
+        async (rank) => {
+          const t = full([3], rank + 1, { device });
+          allReduce(t);
+          assert.deepEqual(await values(t), Array(3).fill((size * (size + 1)) / 2));
+          const list = Array.from({ length: size }, (_, r) => full([r], 0, { device }));
+          allGather(list, full([rank], rank, { device }));
+          for (const [r, each] of list.entries()) assert.deepEqual(await values(each), Array(r).fill(r));
+          const own = full([rank], 0, { device });
+          reduceScatter(
+            own,
+            list.map((_, r) => full([r], rank, { device })),
+          );
+          assert.deepEqual(await values(own), Array(rank).fill((size * (size - 1)) / 2));
+          const b = full([2], rank, { device });
+          broadcast(b, size - 1);
+          assert.deepEqual(await values(b), [size - 1, size - 1]);
+          const given = tensor(
+            Array.from({ length: size }, (_, r) => 10 * rank + r),
+            { device },
+          );
+          const taken = given.zerosLike();
+          allToAllSingle(taken, given);
+          assert.deepEqual(
+            await values(taken),
+            Array.from({ length: size }, (_, r) => 10 * r + rank),
+          );
+        },
+        options,
+      );
+    }
+  });
+
+  it('run in groups of some ranks', async () => {
+    for (const size of worlds()) {
+      await runLocalRanks(
+        size,
+        async (rank) => {
+          const pair = newGroup([0, 1]);
+          const t = full([2], getRank() + 1, { device });
+          if (rank < 2) allReduce(t, { group: pair });
+          assert.deepEqual(await values(t), rank < 2 ? [3, 3] : [rank + 1, rank + 1]);
+        },
+        options,
+      );
+    }
+  });
+
+  it('carry products of distributed tensors and their gradients', async () => {
+    for (const size of worlds()) {
+      await runLocalRanks(
+        size,
+        async () => {
+          manualSeed(1);
+          const mesh = initDeviceMesh(device, [size]);
+          const [a, b] = [randn([5, 8], { device }), randn([8, 6], { device })];
+          const [x, y] = [a.clone().requiresGrad_(), b.clone().requiresGrad_()];
+          x.matmul(y).relu().sum().backward();
+          const da = distributeTensor(a, mesh, [Shard(1)]).requiresGrad_();
+          const db = distributeTensor(b, mesh, [Shard(0)]).requiresGrad_();
+          const out = da.matmul(db).relu();
+          out.sum().backward();
+          assert.ok(out instanceof DTensor);
+          for (const [mine, reference] of [
+            [da, x],
+            [db, y],
+          ] as const) {
+            const difference = (mine.grad as Tensor).fullTensor().sub(reference.grad as Tensor);
+            assert.ok(Number(await difference.abs().amax().itemAsync()) < 1e-5);
+          }
+          const whole = distributeTensor(a, mesh, [Replicate()])
+            .redistribute([Shard(0)])
+            .fullTensor();
+          assert.equal(await whole.sub(a).abs().amax().itemAsync(), 0);
+        },
+        options,
+      );
+    }
+  });
+
+  it('fail on all ranks when one does not come', async () => {
+    for (const size of worlds()) {
+      const failed = runLocalRanks(
+        size,
+        async (rank) => {
+          const t = full([4], 1, { device });
+          allReduce(t);
+          await t.read();
+          if (rank === 0) await new Promise((resolve) => setTimeout(resolve, 3_000));
+          else {
+            allReduce(t);
+            await t.read();
+          }
+        },
+        { timeoutMs: 1_000 },
+      );
+      await assert.rejects(failed, /allReduce/);
+    }
+  });
+});

@@ -1,0 +1,133 @@
+/** `launch` and `withRanks`: functions as ranks of this process and of processes of their own. */
+import assert from 'node:assert/strict';
+import { allReduce, DistributedError, destroyProcessGroup, getRank, getWorldSize, initProcessGroup, isAvailable, isInitialized, launch } from '../../lib/distributed.js';
+import { ArgumentError, full, ones } from '../../lib/index.js';
+import { withRanks } from '../../lib/testing/index.js';
+import { runProgram } from '../run-program.js';
+
+describe('launch', function () {
+  this.timeout(60_000);
+
+  it('runs a function on ranks of this process, where initProcessGroup changes nothing', async () => {
+    const results = await launch(4, async (rank, worldSize) => {
+      await initProcessGroup();
+      assert.deepEqual([getRank(), getWorldSize(), worldSize], [rank, 4, 4]);
+      const t = ones([2]);
+      allReduce(t);
+      return [rank, [...(await t.read())]];
+    });
+    assert.deepEqual(
+      results,
+      [0, 1, 2, 3].map((rank) => [rank, [4, 4]]),
+    );
+    assert.equal(isInitialized(), false);
+    assert.equal(isAvailable(), true);
+  });
+
+  it('fails with the error of the rank that failed first', async () => {
+    const cause = new RangeError('too far');
+    const run = launch(2, async (rank) => {
+      if (rank === 1) throw cause;
+      const t = ones([1]);
+      allReduce(t);
+      await t.read();
+    });
+    await assert.rejects(run, (error: DistributedError) => error instanceof DistributedError && error.details['rank'] === 1 && error.cause === cause);
+  });
+
+  it('does not let a rank that has left begin anew, nor launch ranks', async () => {
+    await launch(1, async () => {
+      await assert.rejects(
+        launch(2, () => 0),
+        /this is rank 0 already/,
+      );
+      destroyProcessGroup();
+      await assert.rejects(initProcessGroup(), /cannot begin anew/);
+    });
+  });
+
+  it('runs functions as processes that come to the same call, with what calls before it gave', async () => {
+    const { first, second } = await runProgram<{ first: unknown; second: unknown }>('mesh/programs/launches', 'twice');
+    assert.deepEqual(first, [
+      [0, [3, 3], '0'],
+      [1, [3, 3], '1'],
+    ]);
+    assert.deepEqual(second, [3, 4]);
+  });
+
+  it('brings the error of a process back, with its name, code and stack', async () => {
+    const { message, cause } = await runProgram<{ message: string; cause: Record<string, string> }>('mesh/programs/launches', 'fails');
+    assert.match(message, /^launch: rank 1 \(process \d+\) ended with exit code 1: too far$/);
+    assert.deepEqual([cause['name'], cause['message'], cause['code']], ['RangeError', 'too far', 'ERR_FAR']);
+    assert.match(cause['stack'] as string, /launches\.[jt]s:\d+/);
+  });
+
+  it('refuses what is no size, no program and no option', async () => {
+    const fn = (): number => 0;
+    for (const call of [
+      () => launch(0, fn),
+      () => launch(65, fn),
+      () => launch(1.5, fn),
+      () => launch(2, 3 as never),
+      () => launch(2, fn, { mode: 'thread' as never }),
+      () => launch(2, 'file.js', { mode: 'local' }),
+      () => launch(2, fn, { backend: 'mpi' }),
+      () => launch(2, fn, { timeoutMs: 0 }),
+      () => launch(2, 'file.js', { args: [1] as never }),
+      () => launch(2, 'file.js', { env: { A: 1 } as never }),
+      () => launch(2, fn, { nprocs: 2 } as never),
+    ]) {
+      await assert.rejects(call(), ArgumentError);
+    }
+    await assert.rejects(launch(2, fn, { backend: 'gloo' }), /no 'gloo' engine yet/);
+  });
+});
+
+describe('withRanks', () => {
+  it(
+    'runs a test on ranks of this process',
+    withRanks(3, async (rank) => {
+      const t = full([2], rank);
+      allReduce(t);
+      assert.deepEqual([...(await t.read())], [3, 3]);
+    }),
+  );
+
+  it(
+    'runs a test on processes (of this test alone: "$^.*")',
+    withRanks(
+      2,
+      async (rank) => {
+        const t = full([2], rank);
+        allReduce(t);
+        assert.deepEqual(t.tolist(), [1, 1]);
+      },
+      { mode: 'process' },
+    ),
+  );
+
+  it('fails with the error that a rank has thrown, and its number', async () => {
+    const test = withRanks(2, (rank) => assert.equal(rank, 0));
+    await assert.rejects(test.call(undefined), (error: assert.AssertionError) => error instanceof assert.AssertionError && /^rank 1: /.test(error.message) && error.actual === 1);
+  });
+
+  it('names ranks that do not come, in time', async () => {
+    const test = withRanks(
+      2,
+      async (rank) => {
+        if (rank === 1) return new Promise((resolve) => setTimeout(resolve, 400));
+        const t = ones([1]);
+        allReduce(t);
+        return t.read();
+      },
+      { timeoutMs: 100 },
+    );
+    await assert.rejects(test.call(undefined), /rank 0: .*rank 1 has not joined/);
+  });
+
+  it('refuses options that are none', () => {
+    assert.throws(() => withRanks(0, () => 0), ArgumentError);
+    assert.throws(() => withRanks(2, 3 as never), ArgumentError);
+    assert.throws(() => withRanks(2, () => 0, { mode: 'threads' as never }), ArgumentError);
+  });
+});

@@ -1,0 +1,157 @@
+/** What ranks wait for of each other, against a plain definition of when a call is done. */
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import { DistributedError } from '../../lib/distributed.js';
+import { type Entry, PendingCalls } from '../../lib/mesh/pending-calls.js';
+
+const WORLD = 4;
+const groups: Record<string, number[]> = { all: [0, 1, 2, 3], low: [0, 1], odd: [3, 1], three: [2, 0, 3] };
+
+type Step = { kind: 'call'; rank: number; group: string } | { kind: 'send' | 'recv'; rank: number; peer: number } | { kind: 'leave'; rank: number };
+
+interface Made {
+  key: string;
+  members: number[];
+}
+
+/** The definition: done is what every member has called or will never call, and behind nothing that is not done. The least such set. */
+class Naive {
+  readonly lists: Made[][] = Array.from({ length: WORLD }, () => []);
+  readonly gone = new Set<number>();
+  private readonly counts = new Map<string, number>();
+
+  add(rank: number, channel: string, members: number[]): void {
+    const number = this.counts.get(`${channel}:${rank}`) ?? 0;
+    this.counts.set(`${channel}:${rank}`, number + 1);
+    (this.lists[rank] as Made[]).push({ key: `${channel}#${number}`, members });
+  }
+
+  isClear(rank: number): boolean {
+    const done = new Set<string>();
+    const can = (call: Made): boolean =>
+      call.members.every((member) => {
+        const list = this.lists[member] as Made[];
+        const at = list.findIndex((each) => each.key === call.key);
+        return at < 0 ? this.gone.has(member) : list.slice(0, at).every((each) => done.has(each.key));
+      });
+    for (let more = true; more; ) {
+      const next = this.lists.flat().filter((call) => !done.has(call.key) && can(call));
+      for (const call of next) done.add(call.key);
+      more = next.length > 0;
+    }
+    return (this.lists[rank] as Made[]).every((call) => done.has(call.key));
+  }
+}
+
+const entry = (rank: number, group: string, members: readonly number[], where = ''): Entry => ({ rank, lane: 10 + rank, group, members, name: 'allReduce', where });
+
+/** @returns false where the order of calls can never complete */
+function apply(step: Step, pending: PendingCalls, naive: Naive): boolean {
+  if (naive.gone.has(step.rank)) return true;
+  if (step.kind === 'leave') {
+    naive.gone.add(step.rank);
+    pending.leave(step.rank);
+  } else if (step.kind === 'call') {
+    const members = groups[step.group] as number[];
+    if (!members.includes(step.rank)) return true;
+    naive.add(step.rank, step.group, members);
+    try {
+      pending.enter(entry(step.rank, step.group, members));
+    } catch (error) {
+      assert.ok(error instanceof DistributedError);
+      return false;
+    }
+  } else if (step.peer !== step.rank) {
+    const [from, to] = step.kind === 'send' ? [step.rank, step.peer] : [step.peer, step.rank];
+    naive.add(step.rank, `all:${from}>${to}`, [from, to]);
+    pending.enterMessage(entry(step.rank, 'all', groups['all'] as number[]), from, to);
+  }
+  return true;
+}
+
+const rank = fc.nat(WORLD - 1);
+const step: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 12, arbitrary: fc.record({ kind: fc.constant('call' as const), rank, group: fc.constantFrom(...Object.keys(groups)) }) },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constantFrom('send' as const, 'recv' as const), rank, peer: rank }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('leave' as const), rank }) },
+);
+
+describe('PendingCalls', () => {
+  it('knows after every call which ranks wait for none that has yet to call', () => {
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
+        const [pending, naive] = [new PendingCalls(WORLD), new Naive()];
+        for (const each of steps) {
+          apply(each, pending, naive);
+          for (let r = 0; r < WORLD; r++) {
+            assert.equal(pending.isClear(r), naive.isClear(r), `rank ${r}`);
+            if (naive.isClear(r)) assert.equal(pending.describe(r), null);
+            else assert.throws(() => pending.check(r, 'item'), DistributedError);
+          }
+        }
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it('never refuses an order that all ranks keep, and refuses every other that all complete', () => {
+    const program = fc.array(fc.constantFrom(...Object.keys(groups)), { maxLength: 12 });
+    fc.assert(
+      fc.property(program, fc.array(rank, { maxLength: 80 }), fc.option(fc.tuple(fc.nat(), rank), { nil: null }), (names, turns, swap) => {
+        const lists = Array.from({ length: WORLD }, (_, r) => names.filter((name) => groups[name]?.includes(r)));
+        const swapped = swap === null ? undefined : lists[swap[1]];
+        if (swap !== null && swapped !== undefined && swapped.length > 1) {
+          const at = swap[0] % (swapped.length - 1);
+          [swapped[at], swapped[at + 1]] = [swapped[at + 1] as string, swapped[at] as string];
+        }
+        const [pending, naive] = [new PendingCalls(WORLD), new Naive()];
+        let refused = false;
+        for (const r of [...turns, ...lists.flatMap((list, i) => list.map(() => i))]) {
+          const group = lists[r]?.shift();
+          if (group !== undefined && !apply({ kind: 'call', rank: r, group }, pending, naive)) refused = true;
+        }
+        const stuck = [0, 1, 2, 3].some((r) => !naive.isClear(r));
+        assert.equal(refused, stuck);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it('says who has not called, and where calls of two groups cross', () => {
+    const pending = new PendingCalls(2);
+    pending.enter(entry(0, 'a', [0, 1], 'x.ts:1'));
+    pending.enter(entry(0, 'b', [0, 1], 'x.ts:2'));
+    assert.equal(pending.describe(0), 'the allReduce of group "a" that came before rank 1 has not called yet');
+    pending.enter(entry(1, 'b', [0, 1], 'y.ts:1'));
+    assert.equal(pending.describe(1), 'the allReduce of group "b" that came before waits for other calls');
+    assert.throws(
+      () => pending.enter(entry(1, 'a', [0, 1], 'y.ts:2')),
+      /Rank 1 calls the allReduce of group "a" after the allReduce of group "b" \(y\.ts:2\), and rank 0 called that before the allReduce of group "b" \(x\.ts:2\)/,
+    );
+  });
+
+  it('forgets a lane whose work is over, and ranks that left a group', () => {
+    const pending = new PendingCalls(3);
+    for (const r of [0, 1]) pending.enter(entry(r, 'all', [0, 1, 2]));
+    pending.clear(10);
+    assert.deepEqual([pending.isClear(0), pending.isClear(1)], [true, false]);
+    pending.clear(99);
+    pending.enter(entry(2, 'all', [0, 1, 2]));
+    assert.deepEqual([pending.isClear(1), pending.isClear(2)], [true, true]);
+    pending.enter(entry(0, 'all', [0, 1, 2]));
+    pending.enter(entry(1, 'pair', [0, 1]));
+    pending.leave(0, 'pair');
+    assert.deepEqual([pending.isClear(0), pending.isClear(1)], [false, true]);
+    pending.leave(1);
+    pending.leave(2, 'all');
+    assert.equal(pending.isClear(0), true);
+  });
+
+  it('keeps up with thousands of calls that others have yet to make', () => {
+    const pending = new PendingCalls(3);
+    const begin = Date.now();
+    for (const r of [0, 1, 2]) for (let i = 0; i < 3000; i++) pending.enter(entry(r, i % 2 ? 'a' : 'b', [0, 1, 2]));
+    assert.ok([0, 1, 2].every((r) => pending.isClear(r)));
+    assert.ok(Date.now() - begin < 4000, `${Date.now() - begin} ms`);
+  });
+});

@@ -1,0 +1,95 @@
+/** Ranks that are processes: values over shared memory, and what becomes of the others when one fails, dies or stalls. */
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { type LaunchOptions, launch } from '../../lib/distributed.js';
+import { root } from '../../scripts/check-tree.js';
+import { errorOf } from './captured.js';
+
+const here = fileURLToPath(import.meta.url);
+const program = path.join(path.dirname(here), 'programs', `ranks${path.extname(here)}`);
+const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-ranks-'));
+let runs = 0;
+
+/** A run of a scenario: by whom it is awaited, and what its ranks say they saw. */
+function scenario(name: string, worldSize: number, options: LaunchOptions = {}): { run: () => Promise<void>; seen: <T>(rank: number) => T } {
+  const reports = mkdtempSync(path.join(folder, `${runs++}-`));
+  return {
+    run: () => launch(worldSize, program, { args: [name, reports], ...options }),
+    seen: (rank) => JSON.parse(readFileSync(path.join(reports, `rank-${rank}.json`), 'utf8')),
+  };
+}
+
+const sharedMemory = (): string[] => readdirSync('/dev/shm').filter((name) => name.startsWith('shardwise-'));
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return !/^\S+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+  } catch {
+    return false;
+  }
+}
+
+async function until(what: () => boolean, ms = 10_000): Promise<void> {
+  for (const end = Date.now() + ms; !what(); await sleep(20)) assert.ok(Date.now() < end, 'it did not happen in time');
+}
+
+describe('ranks that are processes', function () {
+  this.timeout(60_000);
+  after(() => rmSync(folder, { recursive: true }));
+  afterEach(() => assert.deepEqual(sharedMemory(), []));
+
+  it('do every collective, with uneven and empty parts, and say at both places where calls differ', async () => {
+    const { run, seen } = scenario('values', 3);
+    await run();
+    for (const rank of [0, 1]) {
+      const { differentShapes, differentKinds } = seen<{ differentShapes: string; differentKinds: string }>(rank);
+      assert.match(differentShapes, new RegExp(`allReduce.*rank ${1 - rank} called allReduce.* ${3 - rank} .*at .*ranks\\.[jt]s:\\d+`, 's'));
+      assert.match(differentShapes, /this rank .*ranks\.[jt]s:\d+/s);
+      assert.match(differentKinds, new RegExp(`rank ${1 - rank} called ${rank === 0 ? 'broadcast' : 'allReduce'}.*ranks\\.[jt]s:\\d+.*this rank.*ranks\\.[jt]s:\\d+`, 's'));
+    }
+  });
+
+  it('hear within the timeout of a rank that was killed in a collective', async () => {
+    const { run, seen } = scenario('killed', 3, { timeoutMs: 20_000 });
+    const error = await errorOf(run);
+    assert.match(error.message, /^launch: rank 1 \(process \d+\) was ended by SIGKILL/);
+    assert.deepEqual([error.details['rank'], error.details['signal'], error.details['exitCode']], [1, 'SIGKILL', null]);
+    for (const rank of [0, 2]) assert.match(seen<string>(rank), /allReduce.*rank 1 has died/s);
+  });
+
+  it('hear what another has thrown, which is the error of the run', async () => {
+    const { run, seen } = scenario('throws', 2);
+    const error = await errorOf(run);
+    assert.match(
+      error.message,
+      /^launch: rank 1 \(process \d+\) ended with exit code 1: no data for this rank\n {2}what it wrote last to stderr:\n(.*\n)*.*TypeError: no data for this rank/,
+    );
+    assert.match(seen<string>(0), /rank 1 aborted the group: no data for this rank/);
+  });
+
+  it('hear of a rank that makes no progress, and are not kept from ending by it', async () => {
+    const { run, seen } = scenario('stalls', 2, { timeoutMs: 2_500 });
+    const error = await errorOf(run);
+    assert.match(seen<string>(0), /allReduce.*rank 1 has not come.*timeout after \d+ ms/s);
+    assert.match(error.message, /^launch: rank 0 \(process \d+\) ended with exit code 1: .*rank 1 has not come/);
+  });
+
+  it('end when the process that made them is killed, also while they wait for each other', async () => {
+    const reports = mkdtempSync(path.join(folder, 'parent-'));
+    const cli = ['--import', 'tsx', path.join(root, 'lib', 'cli', 'main.ts')];
+    const command = here.endsWith('.ts') ? cli : [path.join(root, 'dist', 'cli', 'main.js')];
+    const parent = spawn(process.execPath, [...command, 'run', '--nproc-per-node', '2', program, 'waits', reports], { stdio: 'ignore' });
+    const files = [0, 1].map((rank) => path.join(reports, `rank-${rank}.json`));
+    await until(() => files.every((file) => existsSync(file) && readFileSync(file, 'utf8') !== ''));
+    const pids = files.map((file) => JSON.parse(readFileSync(file, 'utf8')) as number);
+    assert.ok(pids.every(isRunning));
+    parent.kill('SIGKILL');
+    await until(() => !pids.some(isRunning), 5_000);
+  });
+});

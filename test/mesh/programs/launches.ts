@@ -1,0 +1,27 @@
+/** Launches functions as processes, twice, the second with what the first gave; prints all results. */
+import { allReduce, getRank, initProcessGroup, launch } from '../../../lib/distributed.js';
+import { full } from '../../../lib/index.js';
+
+async function sumOf(rank: number): Promise<{ rank: number; sum: Float32Array; known: Map<string, bigint> }> {
+  await initProcessGroup(); // as a program for both modes would: all is set up
+  const t = full([2], rank + 1);
+  allReduce(t);
+  return { rank: getRank(), sum: (await t.read()) as Float32Array, known: new Map([['rank', BigInt(rank)]]) };
+}
+
+const scenario = process.argv[2];
+if (scenario === 'twice') {
+  const first = await launch(2, sumOf, { mode: 'process' });
+  const second = await launch(2, async (rank) => ((first[rank] as (typeof first)[0]).sum[0] as number) + rank, { mode: 'process' });
+  process.stdout.write(JSON.stringify({ first: first.map(({ rank, sum, known }) => [rank, [...sum], String(known.get('rank'))]), second }));
+} else {
+  const fails = async (rank: number): Promise<unknown> => {
+    if (rank === 1) throw Object.assign(new RangeError('too far'), { code: 'ERR_FAR' });
+    const t = full([1], 1);
+    allReduce(t);
+    return t.read();
+  };
+  const error = await launch(2, fails, { mode: 'process' }).catch((caught: Error) => caught);
+  const { message, cause } = error as Error & { cause: Error & { code: string } };
+  process.stdout.write(JSON.stringify({ message, cause: { name: cause.name, message: cause.message, code: cause.code, stack: cause.stack } }));
+}

@@ -1,0 +1,189 @@
+/** What ranks that are processes do in tests: a scenario by name. What they saw is written to a file each. */
+import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  allGather,
+  allReduce,
+  allToAll,
+  barrier,
+  broadcast,
+  gather,
+  getRank,
+  getWorldSize,
+  initProcessGroup,
+  newGroup,
+  recv,
+  reduce,
+  reduceScatter,
+  scatter,
+  send,
+} from '../../../lib/distributed.js';
+import { full, ones, type Tensor, tensor, zeros } from '../../../lib/index.js';
+
+const [scenario, folder] = process.argv.slice(2) as [string, string];
+
+function report(seen: unknown): void {
+  writeFileSync(path.join(folder, `rank-${getRank()}.json`), JSON.stringify(seen));
+}
+
+/** The text of the error that the call ends with. */
+async function failing(call: () => unknown): Promise<string> {
+  try {
+    await call();
+    return 'no error';
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
+const values = (list: readonly Tensor[]): number[][] => list.map((t) => t.tolist() as number[]);
+
+/** Every collective once, where ranks have different sizes and some have nothing. */
+async function collectives(rank: number, size: number): Promise<void> {
+  const last = size - 1;
+  const total = (size * (size - 1)) / 2;
+  const sum = full([2], rank);
+  allReduce(sum);
+  assert.deepEqual(sum.tolist(), [total, total]);
+  const most = tensor([rank, 5 - rank]);
+  reduce(most, last, { op: 'max' });
+  if (rank === last) assert.deepEqual(most.tolist(), [last, 5]);
+  const nothing = zeros([0]);
+  allReduce(nothing);
+  const told = full([3], rank);
+  broadcast(told, last);
+  assert.deepEqual(told.tolist(), [last, last, last]);
+  const own = full([rank], rank); // nothing of rank 0
+  const parts = (): Tensor[] => Array.from({ length: size }, (_, r) => zeros([r]));
+  const expected = Array.from({ length: size }, (_, r) => Array.from({ length: r }, () => r));
+  const all = parts();
+  allGather(all, own);
+  assert.deepEqual(values(all), expected);
+  const gathered = Array.from({ length: size }, () => zeros([2]));
+  gather(full([2], rank), { dst: 1, ...(rank === 1 ? { gatherList: gathered } : {}) });
+  if (rank === 1) gathered.forEach((t, r) => assert.deepEqual(t.tolist(), [r, r]));
+  const given = zeros([2]);
+  scatter(given, { src: 1, ...(rank === 1 ? { scatterList: Array.from({ length: size }, (_, r) => full([2], 10 * r)) } : {}) });
+  assert.deepEqual(given.tolist(), [10 * rank, 10 * rank]);
+  const scattered = zeros([rank]);
+  reduceScatter(
+    scattered,
+    Array.from({ length: size }, (_, r) => full([r], 1)),
+  );
+  assert.deepEqual(
+    scattered.tolist(),
+    Array.from({ length: rank }, () => size),
+  );
+  const exchanged = Array.from({ length: size }, (_, r) => zeros([rank, r + 1]));
+  allToAll(
+    exchanged,
+    Array.from({ length: size }, (_, r) => full([r, rank + 1], rank)),
+  );
+  exchanged.forEach((t, r) =>
+    assert.deepEqual(
+      t.flatten().tolist(),
+      Array.from({ length: rank * (r + 1) }, () => r),
+    ),
+  );
+  if (rank === 0) send(tensor([0, 1, 2, 3, 4]), last);
+  if (rank === last) {
+    const message = zeros([5]);
+    recv(message, 0);
+    assert.deepEqual(message.tolist(), [0, 1, 2, 3, 4]);
+  }
+  const large = full([1_000_003], rank + 1);
+  allReduce(large);
+  assert.equal(large.amin().item(), total + size);
+  assert.equal(large.amax().item(), total + size);
+  await barrier();
+  const few = newGroup([0, last]);
+  const pair = ones([1]);
+  if (few.rank >= 0) {
+    allReduce(pair, { group: few });
+    assert.equal(pair.item(), 2);
+  }
+}
+
+/** Calls that differ, each in a group of its own, because a group that has failed stays so. */
+async function differences(rank: number): Promise<void> {
+  const [shapes, kinds] = [newGroup([0, 1]), newGroup([0, 1])];
+  if (rank > 1) return;
+  const t = ones([rank + 2]);
+  const differentShapes = await failing(() => {
+    allReduce(t, { group: shapes });
+    return t.read();
+  });
+  const u = ones([2]);
+  const differentKinds = await failing(() => {
+    if (rank === 0) allReduce(u, { group: kinds });
+    else broadcast(u, 0, { group: kinds });
+    return u.read();
+  });
+  report({ differentShapes, differentKinds });
+}
+
+const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown>> = {
+  async values(rank, size) {
+    await collectives(rank, size);
+    await differences(rank);
+  },
+  /** Rank 1 dies while the others wait for it in a collective. */
+  async killed(rank) {
+    const t = ones([4]);
+    allReduce(t);
+    await t.read();
+    if (rank === 1) {
+      await sleep(100);
+      process.kill(process.pid, 'SIGKILL');
+    }
+    report(
+      await failing(() => {
+        allReduce(t);
+        return t.tolist();
+      }),
+    );
+    process.exitCode = 1;
+  },
+  /** Rank 1 throws while the others wait for it. */
+  async throws(rank) {
+    const t = ones([4]);
+    if (rank === 1) await sleep(50);
+    if (rank === 1) throw new TypeError('no data for this rank');
+    allReduce(t);
+    report(await failing(() => t.read()));
+    process.exitCode = 3;
+  },
+  /** Rank 1 stops for longer than the others wait. */
+  async stalls(rank) {
+    const t = ones([4]);
+    allReduce(t);
+    await t.read();
+    if (rank === 1) process.kill(process.pid, 'SIGSTOP');
+    allReduce(t);
+    const error = await failing(() => t.read());
+    report(error);
+    if (rank === 0) throw new Error(error);
+  },
+  async exits(rank) {
+    console.log(`rank ${rank} of ${getWorldSize()}, node ${process.env['GROUP_RANK']}, ${process.argv.slice(3).join(' ')}`);
+    if (rank === 1) process.exit(7);
+  },
+  async sums(rank, size) {
+    const t = full([2], rank);
+    allReduce(t);
+    report({ sum: t.tolist(), size, node: process.env['GROUP_RANK'], local: process.env['LOCAL_RANK'], restarts: process.env['TORCHELASTIC_RESTART_COUNT'] });
+    if (rank === 1 && process.argv[4] === 'once' && process.env['TORCHELASTIC_RESTART_COUNT'] === '0') process.exit(5);
+  },
+  async waits(rank) {
+    report(process.pid);
+    if (rank === 0) await sleep(60_000);
+    const t = ones([1]);
+    allReduce(t);
+    await t.read(); // rank 1 waits for rank 0, which sleeps
+  },
+};
+
+await initProcessGroup();
+await scenarios[scenario]?.(getRank(), getWorldSize());

@@ -1,0 +1,290 @@
+/** Each style alone: how it places parameters, what a module gets and gives, what it communicates. */
+import assert from 'node:assert/strict';
+import {
+  ColwiseParallel,
+  DTensor,
+  distributeTensor,
+  initDeviceMesh,
+  ParallelStyle,
+  PrepareModuleInput,
+  PrepareModuleInputOutput,
+  PrepareModuleOutput,
+  parallelizeModule,
+  Replicate,
+  RowwiseParallel,
+  SequenceParallel,
+  Shard,
+} from '../../lib/distributed.js';
+import { float64, int64, manualSeed, nn, randint, randn, ShardingError, type Tensor } from '../../lib/index.js';
+import { withRanks } from '../../lib/testing/index.js';
+import { assertAlike, assertClose, commCounts, placementsOf } from './compare.js';
+
+const RANKS = 3;
+const dtype = float64;
+const meshOf = () => initDeviceMesh('cpu', [RANKS], { meshDimNames: ['tp'] });
+const linears = (inFeatures: number, outFeatures: number): [nn.Linear, nn.Linear] => {
+  const make = (): nn.Linear => {
+    manualSeed(7);
+    return new nn.Linear(inFeatures, outFeatures, { dtype });
+  };
+  return [make(), make()];
+};
+
+/** Records what a module's forward gets. */
+class Probe extends nn.Module<[x: Tensor, y: Tensor | null, options?: { mask?: Tensor }], [Tensor, string]> {
+  seen: unknown[] = [];
+  forward(x: Tensor, y: Tensor | null, options: { mask?: Tensor } = {}): [Tensor, string] {
+    this.seen = [x, y, options];
+    return [x.mul(2), 'kept'];
+  }
+}
+
+describe('parallel styles', () => {
+  it('are made with and without new, and are themselves', () => {
+    for (const style of [ColwiseParallel(), new ColwiseParallel({ useLocalOutput: false })]) {
+      assert.ok(style instanceof ColwiseParallel);
+      assert.ok(style instanceof ParallelStyle);
+      assert.ok(!(style instanceof RowwiseParallel));
+    }
+    assert.equal(SequenceParallel().constructor.name, 'SequenceParallel');
+  });
+
+  it(
+    'ColwiseParallel cuts a Linear by its outputs, unevenly too',
+    withRanks(RANKS, async (rank) => {
+      const mesh = meshOf();
+      const [layer, alone] = linears(6, 10);
+      const { weight } = layer;
+      const x = randn([2, 6], { dtype, requiresGrad: true });
+      const [whole, other] = [alone(x), x.detach().requiresGrad_()];
+      whole.square().sum().backward();
+      assert.equal(parallelizeModule(layer, mesh, ColwiseParallel()), layer);
+      assert.equal(layer.weight, weight);
+      assert.deepEqual([placementsOf(layer.weight), placementsOf(layer.bias)], ['[Shard(0)]', '[Shard(0)]']);
+      let out = null as Tensor | null;
+      assert.deepEqual(
+        commCounts(() => {
+          out = layer(other);
+        }),
+        {},
+      );
+      const local = out as Tensor | null as Tensor;
+      assert.equal(placementsOf(local), 'plain');
+      await assertClose(local, whole.detach().split(4, 1)[rank] as Tensor, 'the local result');
+      assert.deepEqual(
+        commCounts(() => local.square().sum().backward()),
+        { allReduce: 1 },
+      );
+      assert.deepEqual(placementsOf(layer.weight.grad), '[Shard(0)]');
+      await assertAlike(layer, alone, 'gradients');
+      await assertClose(other.grad as Tensor, x.grad as Tensor, 'the gradient of the input');
+    }),
+  );
+
+  it(
+    'RowwiseParallel cuts a Linear by its inputs; the result is reduced, or reduced and scattered',
+    withRanks(RANKS, async (rank) => {
+      const mesh = meshOf();
+      const [layer, alone] = linears(10, 6);
+      const x = randn([9, 10], { dtype });
+      const mine = x.split(4, 1)[rank] as Tensor;
+      const whole = alone(x);
+      whole.square().sum().backward();
+      parallelizeModule(layer, mesh, RowwiseParallel());
+      assert.deepEqual([placementsOf(layer.weight), placementsOf(layer.bias)], ['[Shard(1)]', '[Replicate()]']);
+      assert.deepEqual(
+        commCounts(() => layer(mine)),
+        { allReduce: 1 },
+      );
+      const out = layer(mine);
+      await assertClose(out, whole, 'the result');
+      assert.deepEqual(
+        commCounts(() => out.square().sum().backward()),
+        {},
+      );
+      await assertAlike(layer, alone, 'gradients');
+      const [scattered] = linears(10, 6);
+      parallelizeModule(scattered, mesh, RowwiseParallel({ outputLayouts: Shard(0), useLocalOutput: false }));
+      let result = null as unknown as Tensor;
+      assert.deepEqual(
+        commCounts(() => {
+          result = scattered(mine);
+        }),
+        { reduceScatter: 1 },
+      );
+      assert.equal(placementsOf(result), '[Shard(0)]');
+      await assertClose(result, whole, 'the scattered result');
+    }),
+  );
+
+  it(
+    'takes inputs that are cut otherwise, and distributed ones as they are',
+    withRanks(RANKS, async (rank) => {
+      const mesh = meshOf();
+      const [layer, alone] = linears(6, 9);
+      const x = randn([6, 6], { dtype });
+      const whole = alone(x);
+      parallelizeModule(layer, mesh, ColwiseParallel({ inputLayouts: Shard(0), outputLayouts: Replicate(), useLocalOutput: false }));
+      const rows = x.narrow(0, 2 * rank, 2);
+      assert.deepEqual(
+        commCounts(() => layer(rows)),
+        { allGather: 2 },
+      );
+      const out = layer(rows);
+      assert.equal(placementsOf(out), '[Replicate()]');
+      await assertClose(out, whole, 'of a plain part');
+      await assertClose(layer(distributeTensor(x, mesh, [Shard(0)])), whole, 'of a distributed input');
+    }),
+  );
+
+  for (const [name, style, placement, counts] of [
+    ['column', ColwiseParallel({ outputLayouts: Replicate() }), '[Shard(1)]', { allGather: 1 }],
+    ['row', RowwiseParallel(), '[Shard(0)]', { allReduce: 1 }],
+  ] as const) {
+    it(
+      `cuts an Embedding ${name}-wise`,
+      withRanks(RANKS, async () => {
+        const mesh = meshOf();
+        const make = (): nn.Embedding => {
+          manualSeed(3);
+          return new nn.Embedding(10, 7, { dtype, paddingIdx: 4 });
+        };
+        const [layer, alone] = [make(), make()];
+        const ids = randint(0, 10, [2, 5], { dtype: int64 });
+        const scale = randn([2, 5, 7], { dtype });
+        const whole = alone(ids);
+        whole.mul(scale).sum().backward();
+        parallelizeModule(layer, mesh, style);
+        assert.equal(placementsOf(layer.weight), placement);
+        let out = null as unknown as Tensor;
+        assert.deepEqual(
+          commCounts(() => {
+            out = layer(ids);
+          }),
+          counts,
+        );
+        await assertClose(out, whole, 'the result', 0);
+        assert.deepEqual(
+          commCounts(() => out.mul(scale).sum().backward()),
+          {},
+        );
+        await assertAlike(layer, alone, 'gradients');
+      }),
+    );
+  }
+
+  it(
+    'SequenceParallel replicates parameters and cuts the sequence; gradients of parameters are reduced',
+    withRanks(RANKS, async (rank) => {
+      const mesh = meshOf();
+      manualSeed(5);
+      const [layer, alone] = [new nn.LayerNorm(4, { dtype }), new nn.LayerNorm(4, { dtype })];
+      const x = randn([2, 6, 4], { dtype });
+      const scale = randn([2, 6, 4], { dtype });
+      const whole = alone(x);
+      whole.mul(scale).sum().backward();
+      const { weight } = layer;
+      assert.deepEqual(
+        commCounts(() => parallelizeModule(layer, mesh, SequenceParallel())),
+        {},
+      );
+      assert.equal(layer.weight, weight);
+      assert.equal(placementsOf(layer.weight), '[Replicate()]');
+      const out = layer(x.narrow(1, 2 * rank, 2));
+      assert.deepEqual([placementsOf(out), out.shape], ['[Shard(1)]', [2, 6, 4]]);
+      await assertClose(out, whole, 'the result');
+      out
+        .toLocal()
+        .mul(scale.narrow(1, 2 * rank, 2))
+        .sum()
+        .backward();
+      assert.equal(placementsOf((layer.weight as Tensor).grad), '[Replicate()]');
+      await assertAlike(layer, alone, 'gradients');
+      await assertClose(layer(DTensor.fromLocal(x, mesh)), whole, 'of a distributed input');
+      const drop = parallelizeModule(new nn.Dropout(0), mesh, SequenceParallel({ sequenceDim: 0, useLocalOutput: true }));
+      assert.deepEqual([placementsOf(drop(x)), drop(x).shape], ['plain', [2, 6, 4]]);
+    }),
+  );
+
+  it(
+    'PrepareModuleInput brings named arguments and options into their layouts',
+    withRanks(RANKS, async () => {
+      const mesh = meshOf();
+      const [x, mask] = [randn([2, 3], { dtype }), randn([3], { dtype })];
+      const module = parallelizeModule(
+        new Probe(),
+        mesh,
+        PrepareModuleInput({
+          inputLayouts: [Shard(0), null],
+          desiredInputLayouts: [Replicate(), null],
+          inputKwargLayouts: { mask: Replicate() },
+          desiredInputKwargLayouts: { mask: Shard(0) },
+        }),
+      );
+      module(x, x, { mask });
+      const [first, second, options] = module.seen as [Tensor, Tensor, { mask: Tensor }];
+      assert.deepEqual([placementsOf(first), first.shape], ['[Replicate()]', [6, 3]]);
+      assert.equal(second, x);
+      assert.deepEqual([placementsOf(options.mask), options.mask.toLocal().shape], ['[Shard(0)]', [1]]);
+      module(x, null);
+      assert.deepEqual(module.seen.slice(1), [null, {}]);
+      assert.throws(() => (module as unknown as (x: Tensor) => void)(x), /PrepareModuleInput: Probe was called with 1 positional arguments, but inputLayouts has 2/);
+      const local = parallelizeModule(new nn.Identity(), mesh, PrepareModuleInput({ inputLayouts: Shard(0), desiredInputLayouts: Replicate(), useLocalOutput: true }));
+      assert.deepEqual([placementsOf(local(x)), local(x).shape], ['plain', [6, 3]]);
+    }),
+  );
+
+  it(
+    'PrepareModuleOutput and PrepareModuleInputOutput bring results into their layouts',
+    withRanks(RANKS, async (rank) => {
+      const mesh = meshOf();
+      const x = randn([6, 3], { dtype });
+      const outputs = { outputLayouts: [Replicate(), null], desiredOutputLayouts: [Shard(0), null] };
+      const module = parallelizeModule(new Probe(), mesh, PrepareModuleOutput(outputs));
+      const [out, word] = module(x, null);
+      assert.equal(word, 'kept');
+      await assertClose(out, x.mul(2).narrow(0, 2 * rank, 2), 'the local result');
+      const both = parallelizeModule(
+        new Probe(),
+        mesh,
+        PrepareModuleInputOutput({ inputLayouts: [Shard(0), null], desiredInputLayouts: [Shard(0), null], useLocalInput: true, ...outputs, useLocalOutput: false }),
+      );
+      const [wide] = both(x, null);
+      assert.equal(placementsOf(both.seen[0] as Tensor), 'plain');
+      assert.equal(placementsOf(wide), '[Shard(0)]');
+      const single = parallelizeModule(new nn.Identity(), mesh, PrepareModuleOutput({ outputLayouts: [Shard(0), Shard(0)], desiredOutputLayouts: [Shard(0), Shard(0)] }));
+      assert.throws(() => single(x), /PrepareModuleOutput: Identity gave 1 results, but outputLayouts has 2/);
+    }),
+  );
+
+  it('refuses layouts that do not fit one another, and options that there are not', () => {
+    assert.throws(
+      () => PrepareModuleInput({ inputLayouts: [Shard(0)], desiredInputLayouts: [Shard(0), null] }),
+      /expected as many desiredInputLayouts as inputLayouts, got 2 and 1/,
+    );
+    assert.throws(() => PrepareModuleInput({ inputLayouts: Shard(0) }), /expected inputLayouts and desiredInputLayouts, got only the former/);
+    assert.throws(() => PrepareModuleInput({ desiredInputKwargLayouts: { mask: Shard(0) } }), /desiredInputKwargLayouts has "mask", but inputKwargLayouts does not/);
+    assert.throws(() => ColwiseParallel({ outputLayouts: 'Shard(0)' } as never), /ColwiseParallel: expected outputLayouts to be a placement/);
+    assert.throws(() => RowwiseParallel({ outputLayout: Shard(0) } as never), /there is no option "outputLayout"/);
+    assert.throws(() => SequenceParallel({ sequenceDim: 0.5 }), /SequenceParallel: expected sequenceDim/);
+  });
+
+  it(
+    'says which layers of another module can be parallelized',
+    withRanks(2, async () => {
+      const mesh = initDeviceMesh('cpu', [2]);
+      const attention = new nn.MultiheadAttention(4, 2);
+      assert.throws(
+        () => parallelizeModule(attention, mesh, ColwiseParallel()),
+        (error) =>
+          error instanceof ShardingError &&
+          /ColwiseParallel: expected Linear or Embedding, got MultiheadAttention\. Below it there is "out_proj": name that in the plan\. Its own parameters are not cut/.test(
+            error.message,
+          ),
+      );
+      assert.throws(() => parallelizeModule(new nn.ReLU(), mesh, RowwiseParallel()), /expected Linear or Embedding, got ReLU\.$/);
+      const layer = parallelizeModule(new nn.Linear(2, 2), mesh, ColwiseParallel());
+      assert.throws(() => layer('x' as never), /ColwiseParallel: expected the input of Linear to be a tensor, plain or distributed, got string/);
+    }),
+  );
+});
