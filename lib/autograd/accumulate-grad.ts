@@ -20,7 +20,7 @@ export class AccumulateGrad extends Node {
   apply([given]: Gradients): Gradients {
     const { variable } = this;
     if (given === null || given === undefined) return NO_GRADIENTS;
-    const grad = heldAs(variable, given);
+    const grad = variable.sharding === null ? given : variable.sharding.fit(given);
     const before = variable.gradTensor;
     if (before === null) setGrad(variable, this.createGraph || !stealable(grad, variable) ? grad.clone() : grad);
     else if (this.createGraph) variable.grad = before.add(grad);
@@ -28,12 +28,6 @@ export class AccumulateGrad extends Node {
     if (variable.postAccumulateHooks !== null) for (const hook of variable.postAccumulateHooks.values()) hook(variable);
     return NO_GRADIENTS;
   }
-}
-
-/** A gradient is held as its tensor: that of a plain number among distributed tensors is plain. */
-function heldAs(variable: Tensor, grad: Tensor): Tensor {
-  if (variable.sharding !== null) return variable.sharding.fit(grad);
-  return grad.sharding === null ? grad : grad.sharding.full('backward');
 }
 
 /** Whether nobody else looks at the gradient's memory, so that it can become `.grad` without a copy. */

@@ -40,7 +40,7 @@ export const viewHistory: { refresh: (view: Tensor) => void } = { refresh: () =>
 export interface Sharding {
   readonly local: Tensor;
   /** Placements and mesh; interned. */
-  readonly spec: { readonly id: number; readonly mesh: object; readonly placements: readonly Placement[]; toString(): string };
+  readonly spec: { readonly id: number; readonly placements: readonly Placement[]; toString(): string };
   /** The whole tensor on this rank, for the caller to dispose of: ranks communicate. */
   full(op: string): Tensor;
   /** Memory for a tensor of the same ranks: held alike if it has the same shape, else replicated. */
@@ -49,6 +49,8 @@ export interface Sharding {
   replicated(t: Tensor): Tensor;
   /** The tensor itself, held alike but for terms, which are reduced. */
   reduced(t: Tensor): Tensor;
+  /** The tensor itself, whole on every rank, as a plain one with its history. */
+  whole(t: Tensor): Tensor;
   /** A gradient of the tensor, held as the tensor is. */
   fit(gradient: Tensor): Tensor;
 }

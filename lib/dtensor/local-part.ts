@@ -13,6 +13,7 @@ import { type DTensorSpec, internSpec } from './spec.js';
 export const partMethods = {
   full: null as unknown as (t: LocalPart, op: string) => Tensor,
   reduced: null as unknown as (part: LocalPart, t: Tensor) => Tensor,
+  whole: null as unknown as (part: LocalPart, t: Tensor) => Tensor,
   fit: null as unknown as (t: LocalPart, gradient: Tensor) => Tensor,
 };
 
@@ -53,6 +54,10 @@ export class LocalPart implements Sharding {
 
   reduced(t: Tensor): Tensor {
     return partMethods.reduced(this, t);
+  }
+
+  whole(t: Tensor): Tensor {
+    return partMethods.whole(this, t);
   }
 
   fit(gradient: Tensor): Tensor {

@@ -7,7 +7,7 @@
 import type { DType } from '../core/dtype.js';
 import { type Interned, interned } from '../core/interned.js';
 import { type Placement, Replicate } from '../core/placement.js';
-import { formatShape, type Shape, sameShape } from '../core/shape.js';
+import { formatShape, type Shape } from '../core/shape.js';
 import { formatMesh, type MeshLayout, meshDimName } from '../mesh/mesh-layout.js';
 import { checkMesh, checkPlacements, checkShardOrder, checkTensorMeta } from './spec-checks.js';
 
@@ -197,14 +197,6 @@ export function keptOrder(spec: DTensorSpec, placements: readonly Placement[]): 
     });
     return kept;
   });
-}
-
-/** Whether two tensors are cut and placed alike on one mesh; their dtypes and strides may differ. @internal */
-export function heldAlike(a: DTensorSpec, b: DTensorSpec): boolean {
-  if (a === b) return true;
-  if (a.mesh !== b.mesh || !sameShape(a.shape, b.shape)) return false;
-  for (let i = 0; i < a.placements.length; i++) if (a.placements[i] !== b.placements[i]) return false;
-  return a.order.every((cuts, dim) => cuts.length < 2 || sameShape(cuts, b.order[dim] as readonly number[]));
 }
 
 /** The whole tensor on each rank. @internal */

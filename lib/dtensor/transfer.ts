@@ -115,11 +115,12 @@ export function fromLocalTensor(local: Tensor, spec: DTensorSpec, equal = false)
   return dispatchOne(fromLocalOp, [local], { spec, equal });
 }
 
-partMethods.reduced = ({ spec }, t) => (spec.placements.some((placement) => placement.isPartial()) ? toSpec(t, gradientSpec(spec)) : t);
 partMethods.full = ({ local, spec }, op) => {
   const whole = because(op, () => redistributeLocal(local, spec, replicateSpec(spec)));
   return whole === local ? aliasOf(local) : whole;
 };
+partMethods.reduced = ({ spec }, t) => (spec.placements.some((placement) => placement.isPartial()) ? toSpec(t, gradientSpec(spec)) : t);
+partMethods.whole = ({ spec }, t) => toLocalTensor(toSpec(t, replicateSpec(spec)), null);
 partMethods.fit = ({ spec }, gradient) => {
   const given = requirePart('backward', gradient).spec;
   const wanted = internSpec(

@@ -66,6 +66,7 @@ async function checkGradient(leaf: Tensor, expected: Tensor, what: string): Prom
   if (grad === null && wanted === null) return;
   assert.ok(grad !== null && wanted !== null, `${what} is ${grad === null ? 'missing' : 'there'}`);
   await assertWhole(grad, wanted, what);
+  assert.equal(grad.sharding === null, leaf.sharding === null, what);
   if (leaf.sharding === null) return;
   leaf.placements.forEach((placement, meshDim) => {
     assert.ok(placement.isPartial() ? grad.placements[meshDim]?.isReplicate() : grad.placements[meshDim] === placement, `${what} is held as ${grad._spec}`);

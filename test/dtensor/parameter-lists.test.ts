@@ -61,7 +61,7 @@ describe('lists of parameters', () => {
       await assertClose(p, q, 'the parameter');
       assert.throws(() => {
         p.grad = (q.grad as Tensor).clone();
-      }, /expected the gradient of one held as .* to be like it, got a plain tensor/);
+      }, /grad: expected the gradient of one held as .* to be like it, got a plain tensor/);
     }),
   );
 
