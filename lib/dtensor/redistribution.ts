@@ -1,4 +1,5 @@
 /** What is said about redistributions: why they happen, whether they may, and what was asked for. */
+import { atCallSite } from '../core/call-site.js';
 import { ShardingError } from '../core/errors.js';
 import { checkFlag } from '../core/options.js';
 import type { DTensorSpec } from './spec.js';
@@ -11,7 +12,7 @@ export function because<T>(text: string, fn: () => T): T {
   const before = cause.text;
   cause.text = before ?? text;
   try {
-    return fn();
+    return atCallSite(fn);
   } finally {
     cause.text = before;
   }
