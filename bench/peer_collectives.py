@@ -13,9 +13,9 @@ torch.cuda.set_device(rank)
 dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
 
 
-def times(work, calls):
+def times(work, calls, warm_up=200):
     """Microseconds a call on the device, and on the host; the median of five."""
-    for _ in range(200):
+    for _ in range(warm_up):
         work()
     seen = []
     for _ in range(5):
@@ -60,7 +60,7 @@ mesh = init_device_mesh("cuda", (world,))
 a = DTensor.from_local(torch.ones(8, 8, device="cuda"), mesh, [Shard(0)])
 w = DTensor.from_local(torch.ones(8, 8, device="cuda"), mesh, [Replicate()])
 with torch.no_grad():
-    show("DTensor add, Shard(0) + Shard(0)", *times(lambda: a + a, 500))
-    show("DTensor matmul, Shard(0) by Replicate", *times(lambda: a @ w, 500))
-    show("redistribute Shard(0) to Replicate, 8x8", *times(lambda: a.redistribute(mesh, [Replicate()]), 500))
+    show("DTensor add, Shard(0) + Shard(0)", *times(lambda: a + a, 500, 5000))
+    show("DTensor matmul, Shard(0) by Replicate", *times(lambda: a @ w, 500, 5000))
+    show("redistribute Shard(0) to Replicate, 8x8", *times(lambda: a.redistribute(mesh, [Replicate()]), 500, 5000))
 dist.destroy_process_group()
