@@ -155,7 +155,7 @@ function eventOf({ name, group, call, where }: CollectiveRecord): CommEvent {
     meshDim: cause.meshDim,
     bytes,
     sentBytes: sentOf(call, bytes, group.size, group.rank),
-    cause: cause.text,
+    cause: cause.text === null ? null : cause.text(),
     modulePath: modulePath(moduleTrace.calls),
     phase: moduleTrace.backward ? 'backward' : 'forward',
     where,

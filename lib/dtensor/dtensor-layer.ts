@@ -107,7 +107,10 @@ function describe(t: Tensor): string {
 /** Runs on the whole tensors in ops that have rules. */
 function decomposed(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
   const plain = inputs.map((t) => (t.requiresGrad ? t.detach() : t));
-  const outputs = because(op.name, () => (op.decompose as NonNullable<AnyOp['decompose']>)(plain, params));
+  const outputs = because(
+    () => op.name,
+    () => (op.decompose as NonNullable<AnyOp['decompose']>)(plain, params),
+  );
   if (into === null) return [...outputs];
   into.copy_(outputs[0] as Tensor);
   return [into];
@@ -121,7 +124,13 @@ function localInputs(op: AnyOp, inputs: readonly Tensor[], specs: Specs, decisio
     const [spec, needed] = [specs[i], decision.inputs[i]];
     const local = part === null ? t : part.local;
     if (spec === needed || !spec || !needed) locals.push(local);
-    else locals.push(because(`${op.name}: input ${i} from [${spec.placements.join(', ')}] to [${needed.placements.join(', ')}]`, () => redistributeLocal(local, spec, needed)));
+    else
+      locals.push(
+        because(
+          () => `${op.name}: input ${i} from [${spec.placements.join(', ')}] to [${needed.placements.join(', ')}]`,
+          () => redistributeLocal(local, spec, needed),
+        ),
+      );
   }
   return locals;
 }

@@ -34,7 +34,7 @@ const redistributeOp: Op<ToSpec> = defineOp<ToSpec>({
   meta: ([t], { spec }) => metaOf(t as Tensor, spec),
   compute: ([t], { spec, backward }) => {
     const { local, spec: from } = requirePart('redistribute', t as Tensor);
-    const text = `redistribute from ${formatPlacements(from.placements)} to ${formatPlacements(spec.placements)}`;
+    const text = (): string => `redistribute from ${formatPlacements(from.placements)} to ${formatPlacements(spec.placements)}`;
     const moved = because(text, () => redistributeLocal(local, from, spec, { partialFromReplicate: backward }));
     return [distributed(moved === local ? aliasOf(local) : moved, spec)];
   },
@@ -116,7 +116,10 @@ export function fromLocalTensor(local: Tensor, spec: DTensorSpec, equal = false)
 }
 
 partMethods.full = ({ local, spec }, op) => {
-  const whole = because(op, () => redistributeLocal(local, spec, replicateSpec(spec)));
+  const whole = because(
+    () => op,
+    () => redistributeLocal(local, spec, replicateSpec(spec)),
+  );
   return whole === local ? aliasOf(local) : whole;
 };
 partMethods.reduced = ({ spec }, t) => (spec.placements.some((placement) => placement.isPartial()) ? toSpec(t, gradientSpec(spec)) : t);
