@@ -138,6 +138,7 @@ Status HostGroup::report_lost(uint64_t ranks, ErrorText* error) {
   ErrorText message;
   Text text(message);
   describe_title(text, note_, header().group);
+  describe_place(text, note_.site);
   const char* before = ": ";
   for (int32_t rank = 0; rank < size(); rank++) {
     if (!contains(ranks, rank)) continue;

@@ -20,11 +20,11 @@ Status check_size(int32_t size, ErrorText* error) {
   return fail(error, Code::Invalid, "a group of one host has 1 to %d ranks, not %d", kMaxRanks, size);
 }
 
-// Tensors pass in chunks of a slot. Containers often have 64 MiB of /dev/shm, for all groups of a program.
+// Tensors pass in chunks of a slot, at best some that caches hold (1 MiB is slower than 256 KiB). Containers often have 64 MiB of /dev/shm, for all groups of a program.
 int64_t slots_for(Use use, int32_t size, int64_t wanted) {
   constexpr int64_t least = kMaxRanks * kAlign;  // a line for each rank
   const auto share = [size](int64_t slot, int64_t all) { return std::min(slot, all / (2 * size)); };
-  if (wanted <= 0) wanted = use == Use::World ? share(1 << 20, 16 << 20) : use == Use::Part ? share(256 << 10, 4 << 20) : least;
+  if (wanted <= 0) wanted = use == Use::World ? share(512 << 10, 16 << 20) : use == Use::Part ? share(256 << 10, 4 << 20) : least;
   return round_up(std::max(wanted, least), kAlign);
 }
 

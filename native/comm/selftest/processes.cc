@@ -310,7 +310,7 @@ void gone_before_joining() {
   CHECK(HostGroup::join(pair, 0, &waiting, &error, Origin{world, {0, 1}}).ok(), "%s", error.text);
   second.reset();
   CHECK(!waiting->barrier({"barrier", "c.ts:1"}, &error).ok(), "a barrier of one rank alone");
-  CHECK(contains(error, "barrier (call 1 of group \"pair\"): rank 1 has left group \"world\" before it joined this group"), "%s", error.text);
+  CHECK(contains(error, "barrier (call 1 of group \"pair\") at c.ts:1: rank 1 has left group \"world\" before it joined this group"), "%s", error.text);
 }
 
 void no_room() {
