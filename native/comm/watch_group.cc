@@ -35,14 +35,48 @@ Status WatchGroup::begin(const CollectiveCall& call, ErrorText* error) {
   if (message) return kOk;
   const uint64_t number = ++calls_, place = number % kKeptStamps, mine = stamp_of(note.print);
   block.notes[number % kKeptNotes].write(note);
+  if (call.kind == Collective::AllToAll) publish_exchange(call, number);
   // Before a look at the others' and, on each rank, in one order with it: of two that differ the later one sees the other.
   block.stamps[place].store(mine, std::memory_order_seq_cst);
   block.calls.store(number, std::memory_order_release);
   for (int32_t rank = 0; rank < size(); rank++) {
     const uint64_t theirs = region_->watch(rank).stamps[place].load(std::memory_order_seq_cst);
     if (theirs != mine && same_number(theirs, mine)) return report_difference(note, rank, error);
+    if (theirs != mine || call.kind != Collective::AllToAll) continue;
+    const Status same = compare_exchange(note, call, rank, error);
+    if (!same.ok()) return same;
   }
   return kOk;
+}
+
+void WatchGroup::publish_exchange(const CollectiveCall& call, uint64_t number) {
+  WatchBlock::Exchange& own_exchange = own().exchanges[number % kKeptExchanges];
+  const int64_t item = item_size(call.dtype);
+  own_exchange.number.store(0, std::memory_order_relaxed);
+  // Each release keeps the 0 before the value, each acquire below the value before the second look.
+  for (int32_t rank = 0; rank < size(); rank++) {
+    own_exchange.sends[rank].store(call.send_counts[rank] * item, std::memory_order_release);
+    own_exchange.receives[rank].store(call.counts[rank] * item, std::memory_order_release);
+  }
+  own_exchange.number.store(number, std::memory_order_release);
+}
+
+Status WatchGroup::compare_exchange(const Note& mine, const CollectiveCall& call, int32_t rank, ErrorText* error) {
+  const WatchBlock::Exchange& theirs = region_->watch(rank).exchanges[mine.print.call % kKeptExchanges];
+  if (theirs.number.load(std::memory_order_acquire) != mine.print.call) return kOk;  // it is ahead
+  const int64_t sent = theirs.sends[rank_].load(std::memory_order_acquire), expected = theirs.receives[rank_].load(std::memory_order_acquire);
+  if (theirs.number.load(std::memory_order_relaxed) != mine.print.call) return kOk;
+  const int64_t item = item_size(call.dtype), own_sent = call.send_counts[rank] * item, own_expected = call.counts[rank] * item;
+  if (sent == own_expected && expected == own_sent) return kOk;
+  const bool gives = expected != own_sent;
+  ErrorText message;
+  Text text(message);
+  describe_title(text, mine, group());
+  describe_place(text, mine.site);
+  text.add(": rank %d sends %lld bytes to rank %d, which expects %lld", gives ? rank_ : rank, static_cast<long long>(gives ? own_sent : sent),
+           gives ? rank : rank_, static_cast<long long>(gives ? expected : own_expected));
+  fail_group(Code::Invalid, message.text);
+  return fail(error, Code::Invalid, "%s", message.text);
 }
 
 Status WatchGroup::refuse(const Note& note, ErrorText* error) {

@@ -44,6 +44,9 @@ class WatchGroup {
  private:
   Status refuse(const Note& note, ErrorText* error);
   Status report_difference(const Note& mine, int32_t rank, ErrorText* error);
+  void publish_exchange(const CollectiveCall& call, uint64_t number);
+  // What this rank and another send each other is what each expects.
+  Status compare_exchange(const Note& mine, const CollectiveCall& call, int32_t rank, ErrorText* error);
   WatchBlock& own() { return region_->watch(rank_); }
 
   std::shared_ptr<Region> region_;

@@ -282,7 +282,7 @@ void gone_before_joining() {
         }
         // Rank 2 is first or second of the pair.
         const bool comes = world.rank() == 2;
-        if (!comes) return void(usleep(1'500'000));
+        if (!comes) return void(usleep(600'000));
         const Origin origin{world.region(), victim == 0 ? std::vector<int32_t>{0, 2} : std::vector<int32_t>{2, 1}};
         SegmentOptions segment{part.c_str(), 5, 2, victim == 0 ? 1 : 0};
         segment.group = "pair";
