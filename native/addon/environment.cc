@@ -372,8 +372,8 @@ napi_value throw_error(napi_env env, Code code, const char* message) {
 }
 
 bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw, uint32_t objects) {
-  napi_value args[8] = {};
-  size_t given = 8;
+  napi_value args[10] = {};
+  size_t given = 10;
   napi_get_cb_info(env, info, &given, args, nullptr, nullptr);  // what is missing is undefined
   for (int i = 0; i < count; i++) {
     double value = NAN;

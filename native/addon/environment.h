@@ -169,6 +169,7 @@ void export_transfer(napi_env env, napi_value exports);
 void export_streams(napi_env env, napi_value exports);
 void export_devices(napi_env env, napi_value exports);
 void export_groups(napi_env env, napi_value exports);
+void export_process(napi_env env, napi_value exports);
 // Calls that wait for other ranks fail; every member leaves.
 void abort_all_groups(Environment& state, const char* reason);
 void export_function(napi_env env, napi_value exports, const char* name, napi_callback callback);

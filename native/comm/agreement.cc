@@ -4,47 +4,9 @@
 
 #include "describe.h"
 #include "host_group.h"
+#include "note.h"
 
 namespace shardwise::comm {
-namespace {
-
-// FNV-1a
-uint64_t hash(const void* data, size_t bytes) {
-  uint64_t value = 14695981039346656037u;
-  for (size_t i = 0; i < bytes; i++) value = (value ^ static_cast<const uint8_t*>(data)[i]) * 1099511628211u;
-  return value;
-}
-
-void copy_text(const char* from, char* to, size_t size) {
-  const size_t length = from == nullptr ? 0 : strnlen(from, size - 1);
-  if (length > 0) memcpy(to, from, length);
-  to[length] = 0;
-}
-
-Site site_of(const CallSite& call) {
-  Site site;
-  copy_text(call.name, site.name, sizeof site.name);
-  copy_text(call.where, site.where, sizeof site.where);
-  return site;
-}
-
-bool has_root(Kind kind) {
-  return kind == Kind::Broadcast || kind == Kind::Reduce || kind == Kind::Gather || kind == Kind::Scatter;
-}
-
-// `who`: "this rank", or its number where all ranks read the text.
-void describe_difference(Text& text, const Note& mine, const char* who, int32_t rank, const Note& other) {
-  describe_title(text, mine);
-  text.add(": rank %d called ", rank);
-  describe(text, other);
-  text.add(", %s ", who);
-  describe(text, mine);
-  if (mine.print.sizes != other.print.sizes && mine.print.amount == other.print.amount && mine.print.kind == other.print.kind) {
-    text.add(" with other sizes per rank");
-  }
-}
-
-}  // namespace
 
 Status HostGroup::begin(const Note& note, ErrorText* error) {
   if (failed()) return refuse(note.site, error);
@@ -56,7 +18,7 @@ Status HostGroup::begin(const Note& note, ErrorText* error) {
 
 Status HostGroup::begin_collective(const Call& call, const CallSite& site, ErrorText* error) {
   Note note = {};
-  note.site = site_of(site);
+  note.site = site_of(site.name, site.where);
   note.print = {call.kind, call.dtype, call.reduce, call.root, call.amount, 0, 0, calls_ + 1};
   note.print.name = hash(note.site.name, strlen(note.site.name));
   note.peer = -1;
@@ -85,7 +47,7 @@ Status HostGroup::begin_collective(const Call& call, const CallSite& site, Error
 
 Status HostGroup::begin_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site, ErrorText* error) {
   Note note = {};
-  note.site = site_of(site);
+  note.site = site_of(site.name, site.where);
   note.print = {kind, -1, -1, -1, bytes, 0, 0, 0};
   note.amount = bytes;
   note.peer = peer;
@@ -105,10 +67,11 @@ Status HostGroup::agree(ErrorText* error) {
     region_->rank(rank).note.read(&other);
     ErrorText seen_here, for_all;
     Text here(seen_here), all(for_all);
+    const char* group = header().group;
     char number[16];
     snprintf(number, sizeof number, "rank %d", rank_);
-    describe_difference(here, note_, "this rank", rank, other);
-    describe_difference(all, note_, number, rank, other);
+    describe_difference(here, group, note_, "this rank", rank, other);
+    describe_difference(all, group, note_, number, rank, other);
     return refuse_difference(seen_here, for_all, error);
   }
   return kOk;
@@ -129,7 +92,7 @@ Status HostGroup::agree_on_exchange(const int64_t* sends, const int64_t* receive
       if (sent == expected) continue;
       ErrorText message;
       Text text(message);
-      describe_title(text, note_);
+      describe_title(text, note_, header().group);
       describe_place(text, note_.site);
       text.add(": rank %d sends %lld bytes to rank %d, which expects %lld", from, static_cast<long long>(sent), to,
                static_cast<long long>(expected));

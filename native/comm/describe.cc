@@ -24,12 +24,35 @@ void describe(Text& text, const Note& note) {
   describe_place(text, note.site);
 }
 
-void describe_title(Text& text, const Note& note) {
+void describe_title(Text& text, const Note& note, const char* group) {
   text.add("%s", note.site.name);
   if (note.peer >= 0) {
     text.add(" %s rank %d", note.print.kind == Kind::Receive ? "from" : "to", note.peer);
   } else if (note.print.kind != Kind::None) {
-    text.add(" (call %llu of the group)", static_cast<unsigned long long>(note.print.call));
+    text.add(" (call %llu of ", static_cast<unsigned long long>(note.print.call));
+    group[0] != 0 ? text.add("group \"%s\")", group) : text.add("the group)");
+  }
+}
+
+void describe_last_call(Text& text, const SharedNote& shared, bool inside) {
+  Note note;
+  if (!shared.read(&note)) {
+    text.add(", it has called nothing yet");
+    return;
+  }
+  text.add(inside ? ", it is in " : ", its last call was ");
+  describe(text, note);
+  if (note.peer < 0) text.add(" (call %llu)", static_cast<unsigned long long>(note.print.call));
+}
+
+void describe_difference(Text& text, const char* group, const Note& mine, const char* who, int32_t rank, const Note& other) {
+  describe_title(text, mine, group);
+  text.add(": rank %d called ", rank);
+  describe(text, other);
+  text.add(", %s ", who);
+  describe(text, mine);
+  if (mine.print.sizes != other.print.sizes && mine.print.amount == other.print.amount && mine.print.kind == other.print.kind) {
+    text.add(" with other sizes per rank");
   }
 }
 

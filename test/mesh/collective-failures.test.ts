@@ -165,6 +165,36 @@ describe('a rank that does not come', () => {
     for (const rank of [0, 2]) assert.match(messages[rank] as string, /rank 1 has left the group, it has called nothing yet/);
   });
 
+  it('because it has returned before it made the group: its members are told at once', async () => {
+    const begin = Date.now();
+    const messages = await onRanks(3, async (rank) => {
+      if (rank === 1) return '';
+      const pair = newGroup([2, 1]);
+      if (rank === 0) return '';
+      const x = ones([2]);
+      allReduce(x, { group: pair });
+      return (await errorOf(x.read())).message;
+    });
+    assert.ok(Date.now() - begin < 2000);
+    assert.match(messages[2] as string, /allReduce \(call 1 of group "group0"\).*rank 1 has left group "world" before it joined this group/);
+  });
+
+  it('because it threw later: the call that waited is named, with its place', async () => {
+    const seen: string[] = [];
+    await errorOf(
+      onRanks(2, async (rank) => {
+        const x = ones([2]);
+        allReduce(x);
+        await x.read();
+        if (rank === 1) await sleep(50);
+        if (rank === 1) throw new RangeError('boom');
+        allReduce(x);
+        seen.push((await errorOf(x.read())).message);
+      }),
+    );
+    assert.match(seen[0] as string, /allReduce \(call 2 of group "world"\) at .*collective-failures\.test\.ts:\d+.*: rank \d aborted the group: rank 1 failed: boom/);
+  });
+
   it('because it has left the group, which concerns no other group', async () => {
     await onRanks(3, async (rank) => {
       const group = newGroup();
@@ -199,7 +229,7 @@ describe('a rank that does not come', () => {
     );
     assert.match(
       messages[0] as string,
-      /allGatherIntoTensor \(call 2 of the group\) at .*: rank 1 has not come, its last call was allReduce of 2 float32 \(sum\) at .*timeout after 1\d\d ms/,
+      /allGatherIntoTensor \(call 2 of group "world"\) at .*: rank 1 has not come, its last call was allReduce of 2 float32 \(sum\) at .*timeout after 1\d\d ms/,
     );
     assert.match(messages[0] as string, /the group has failed before/);
   });

@@ -16,6 +16,11 @@ function words(): Float64Array {
   return shared;
 }
 
+/** For the addon to read, beside the arguments of a call. @internal */
+export function writeRanks(ranks: readonly number[]): void {
+  words().set(ranks);
+}
+
 /** @internal */
 export class NativeEngine implements Engine {
   readonly name: BackendName;
