@@ -73,7 +73,7 @@ void finish(Environment& state, Completion* completion) {
   // Once the failure is taken, the stream has new work, which may wait for what JavaScript has yet to do.
   if (completion->code == Code::Ok) stream->verify(completion->sequence);
   else if (stream->failed() || stream->backend()->asynchronous) state.synchronize(*stream, &known);
-  if (completion->code == Code::Ok && stream->backend()->asynchronous) completion->code = state.check_groups(&completion->error).code;
+  if (completion->code == Code::Ok && stream->backend()->asynchronous) completion->code = state.check_others(*stream, &completion->error).code;
   if (completion->code == Code::Ok) {
     napi_get_null(env, &argument);
   } else {
@@ -252,10 +252,24 @@ void Environment::write(StorageEntry& entry, Stream& stream, bool whole) {
 Status Environment::synchronize(Stream& stream, ErrorText* error) {
   Failure failure;
   const Status status = stream.synchronize(&failure);
-  if (status.ok()) return stream.backend()->asynchronous && !members.empty() ? check_groups(error) : kOk;
+  if (status.ok()) return stream.backend()->asynchronous ? check_others(stream, error) : kOk;
   lose_results(stream, failure);
   *error = failure.text;
   return status;
+}
+
+// A GPU tells of a bad index on the stream where it happened, while what was computed from it may be read on another. Streams of ranks that
+// share the process are left alone: their failures are not this one's, and they may wait for it.
+Status Environment::check_others(const Stream& read, ErrorText* error) {
+  for (auto& each : streams) {
+    const Backend* backend = each->backend();
+    if (each.get() == &read || each->unbounded() || !backend->stream_failure || each->submitted() == each->verified()) continue;
+    ErrorText known;
+    if (!each->failed() && backend->stream_failure(each->native(), &known).ok()) continue;
+    const Status status = synchronize(*each, error);
+    if (!status.ok()) return status;
+  }
+  return members.empty() ? kOk : check_groups(error);
 }
 
 void Environment::lose_results(Stream& stream, const Failure& failure) {

@@ -117,6 +117,8 @@ struct Environment {
   void write(StorageEntry& entry, Stream& stream, bool whole);
   // Waits for the device. What commands that failed or were skipped should have written is marked as lost.
   Status synchronize(Stream& stream, ErrorText* error);
+  // The failure of another stream of a GPU, or of a process group, that nobody has been told of.
+  Status check_others(const Stream& read, ErrorText* error);
   // The failure of a process group that nobody has been told of.
   Status check_groups(ErrorText* error);
   void settle_accounts();               // reports external memory, deletes dropped references

@@ -58,6 +58,7 @@ class Stream {
 
   // The writer goes on in a larger ring when this one is full. Set while nothing is queued.
   void set_unbounded(bool unbounded) { unbounded_ = unbounded; }
+  bool unbounded() const { return unbounded_; }
 
   // Copies the call with its operands into the ring. Fails when the record is larger than the ring holds.
   Status enqueue_kernel(const KernelCall& call, ErrorText* error);
