@@ -6,6 +6,7 @@ import { type Interned, interned } from '../core/interned.js';
 import { checkNumber, optionsOf, shown, unexpected } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
 import { checkGroup, namedGroup } from './groups.js';
+import { meshDimName } from './mesh-layout.js';
 import { checkPlan, coordinateOf, type MeshPlan, planKey } from './mesh-plan.js';
 import type { ProcessGroup } from './process-group.js';
 import { contextOf, type RankContext } from './rank-context.js';
@@ -209,7 +210,10 @@ class Mesh {
     const ranks = sliceThrough(this.ranks, this.shape, [dim], this.inside('getGroup'));
     const { world } = this.context;
     if (ranks.length === world.size && ranks.every((rank, i) => rank === i)) return world;
-    return namedGroup(this.context, `${this.name}.${this.meshDimNames?.[dim] ?? dim}.${ranks[0]}`, ranks);
+    const name = meshDimName(this, dim);
+    const group = namedGroup(this.context, `${this.name}.${name}.${ranks[0]}`, ranks);
+    group.meshDim = name;
+    return group;
   }
 
   private inside(op: string): readonly number[] {
