@@ -23,7 +23,12 @@ describe('CommDebugMode', () => {
         terms.redistribute([Replicate()]);
         barrier();
       });
-      const [rows, ofNext] = [[2, 2], [2, 2], [2, 0], [0, 2]][rank] as [number, number];
+      const [rows, ofNext] = [
+        [2, 2],
+        [2, 2],
+        [2, 0],
+        [0, 2],
+      ][rank] as [number, number];
       assert.deepEqual(
         comm.events.map(({ kind, bytes: size, sentBytes, meshDim }) => [kind, size, sentBytes, meshDim]),
         [
