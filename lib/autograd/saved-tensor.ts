@@ -1,5 +1,6 @@
 /** A tensor that a gradient rule will read: kept by reference, with a check that nobody overwrote it meanwhile. */
 import { InPlaceError } from '../core/errors.js';
+import { memoryRoles } from '../core/memory-roles.js';
 import { checkFunction, unexpected } from '../core/options.js';
 import type { Storage } from '../core/storage.js';
 import { aliasOf, type GradFn, Tensor } from '../core/tensor.js';
@@ -67,6 +68,7 @@ export class SavedTensor {
       return;
     }
     this.tensor = t;
+    memoryRoles.mark?.(t.storage, 'activation');
     if (this.storage === null) t.hold();
     else this.storage.hold();
   }

@@ -1,5 +1,6 @@
 /** Putting other memory under a tensor that keeps its identity: `set_` and the `data` property. */
-import { AutogradError, DeviceError, DtypeError, InPlaceError } from '../core/errors.js';
+import { AutogradError, DeviceError, DtypeError, InPlaceError, ShardingError } from '../core/errors.js';
+import { formatShape } from '../core/shape.js';
 import { storageSwap } from '../core/swap-data.js';
 import { aliasOf, Tensor } from '../core/tensor.js';
 import { requireTensor } from '../ops/operand.js';
@@ -12,6 +13,17 @@ function checkSame(target: Tensor, source: Tensor): void {
   if (source.device !== target.device) {
     throw new DeviceError(`set_: expected a tensor on ${target.device}, got one on ${source.device}. Move it with .to('${target.device}') first.`, { op: 'set_' });
   }
+}
+
+/** A whole tensor that ranks hold together would be a part of itself from now on, and nobody would say so. @throws ShardingError */
+function checkDistributed(op: string, target: Tensor, source: Tensor): void {
+  if (target.sharding === null || source.sharding !== null) return;
+  throw new ShardingError(
+    `${op}: expected a distributed tensor for one held as ${target.sharding.spec}, got a plain ${source.dtype.name}${formatShape(source.shape)}. ` +
+      'Make it one with distributeTensor(t, mesh, placements) if it is the whole, with DTensor.fromLocal(t, mesh, placements) if it is this rank’s part; ' +
+      'a plain parameter is a new one: new nn.Parameter(t).',
+    { op },
+  );
 }
 
 function checkRecording(target: Tensor, source: Tensor): void {
@@ -34,6 +46,7 @@ export function set_<T extends Tensor>(target: T, source: Tensor): T {
   requireTensor(target, 'set_', 'target');
   requireTensor(source, 'set_', 'source');
   checkSame(target, source);
+  checkDistributed('set_', target, source);
   checkRecording(target, source);
   storageSwap.run(target, source, true);
   return target;
@@ -41,6 +54,7 @@ export function set_<T extends Tensor>(target: T, source: Tensor): T {
 
 function setData(target: Tensor, source: Tensor): void {
   requireTensor(source, 'data', 'the value');
+  checkDistributed('data', target, source);
   if (target.requiresGrad && !source.dtype.isFloatingPoint) {
     throw new DtypeError(`data: expected floating point values for a tensor that requires a gradient, got ${source.dtype.name}. Call requiresGrad_(false) first.`, {
       op: 'data',
@@ -78,7 +92,7 @@ declare module '../core/tensor.js' {
      * then lives as long as this tensor's own would have, also if `source` belongs to an inner scope. FSDP swaps sharded and gathered
      * parameters with it. Gradient: none.
      *
-     * @throws DtypeError, DeviceError if the tensors differ; InPlaceError, AutogradError if one requires a gradient and recording is
+     * @throws DtypeError, DeviceError if the tensors differ; ShardingError for a plain source of a distributed tensor; InPlaceError, AutogradError if one requires a gradient and recording is
      * on; FreedError
      * @see PyTorch `Tensor.set_` and `torch.ops.fsdp.set_`
      */
@@ -89,7 +103,8 @@ declare module '../core/tensor.js' {
      * Assigning puts other memory under this tensor, as {@link set_} does, but of any dtype and device, without any check of the
      * graph, and without counting as a change: backward then reads saved inputs from the new memory.
      *
-     * @throws DtypeError on assigning integers or booleans to a tensor that requires a gradient. @throws FreedError
+     * @throws DtypeError on assigning integers or booleans to a tensor that requires a gradient. @throws ShardingError on
+     * assigning a plain tensor to a distributed one. @throws FreedError
      * @see PyTorch `Tensor.data`
      */
     data: Tensor;

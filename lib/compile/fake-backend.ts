@@ -4,10 +4,12 @@ import type { AnyOp, OutputMeta } from '../core/op.js';
 import { contiguousStrides, formatShape, numelOf, sameShape } from '../core/shape.js';
 import { FAKE_HANDLE, Storage } from '../core/storage.js';
 import { Tensor } from '../core/tensor.js';
+import { countingMemory } from './fake-memory.js';
 
 /** A tensor of the given metadata without memory. */
 export function fakeTensor({ shape, strides, dtype, device }: OutputMeta): Tensor {
-  const storage = new Storage(device, numelOf(shape) * dtype.itemsize);
+  const nbytes = numelOf(shape) * dtype.itemsize;
+  const storage = countingMemory()?.make({ shape, dtype, device }, nbytes) ?? new Storage(device, nbytes);
   storage.handle = FAKE_HANDLE;
   return new Tensor(shape, strides ?? contiguousStrides(shape), 0, dtype, device, storage);
 }

@@ -1,9 +1,10 @@
 /** FakeTensorMode: runs a program on shapes alone, for models that are larger than the machine. */
-import { swapBackend } from '../core/dispatch.js';
+import { type Layer, swapBackend } from '../core/dispatch.js';
 import { ArgumentError, CompileError } from '../core/errors.js';
 import type { Tensor } from '../core/tensor.js';
 import { installValueAccess, type ValueAccess } from '../ops/construct.js';
 import { fakeLike, fakeTensor, runFake } from './fake-backend.js';
+import { countWith, FakeMemory } from './fake-memory.js';
 
 function noValue(t: Tensor): never {
   throw new CompileError(
@@ -23,25 +24,42 @@ export const fakeValues: ValueAccess = {
   readElement: noValue,
 };
 
+/** The bottom layer of a mode: what ranks exchange is called, so that it can be counted and parts have their sizes. */
+function runCounted(memory: FakeMemory): Layer {
+  return (op, inputs, params, into) =>
+    memory.during(op.name, inputs, into, () => {
+      const places = op.traits.includes('placement') || op.traits.includes('collective');
+      return op.compute !== null && places ? op.compute(inputs, params) : runFake(op, inputs, params, into);
+    });
+}
+
 /**
- * Inside `run`, every op computes metadata only: shapes, dtypes, strides and devices are right, nothing is allocated.
+ * Inside `run`, every op computes metadata only: shapes, dtypes, strides and devices are right, nothing is allocated, and `memory` says
+ * what would have been. In a world that `initProcessGroup('fake', …)` made, distributed tensors and collectives work too.
  *
  * @see PyTorch `torch._subclasses.FakeTensorMode`
  * @example
  * const mode = new FakeTensorMode();
  * const shape = mode.run(() => new nn.Linear(100_000, 100_000)(zeros([64, 100_000])).shape);
+ * console.log(mode.memory.stats().peak.total);
  */
 export class FakeTensorMode {
+  /** The memory that tensors made in `run` would take. */
+  readonly memory: FakeMemory = new FakeMemory();
+  private readonly backend = runCounted(this.memory);
+
   /** Runs a synchronous function under the mode. @throws ArgumentError if it returns a promise */
   run<T>(fn: () => T): T {
-    const backend = swapBackend(runFake);
+    const backend = swapBackend(this.backend);
     const values = installValueAccess(fakeValues);
+    const counting = countWith(this.memory);
     let result: T;
     try {
-      result = fn();
+      result = this.memory.listening(fn);
     } finally {
       swapBackend(backend);
       installValueAccess(values);
+      countWith(counting);
     }
     if (result instanceof Promise) throw new ArgumentError('FakeTensorMode.run takes a synchronous function');
     return result;

@@ -29,6 +29,8 @@ export class Home {
   findCudaIndex: (() => number) | null = null;
   /** Called before JavaScript waits for a value: throws where the value needs ranks that JavaScript has not run yet. */
   beforeWaiting: ((op: string) => void) | null = null;
+  /** Whether {@link Home.beforeWaiting} would throw. */
+  mustNotWait: (() => boolean) | null = null;
   /** Called when a failure of a stream was heard of: what it had been given by then is over. */
   afterFailure: ((stream: number) => void) | null = null;
   turns: TurnTaker | null = null;

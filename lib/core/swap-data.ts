@@ -2,6 +2,7 @@
  * Putting other memory under a tensor: what `set_`, `data =` and `module.to` do. The tensor keeps its identity, hooks, gradient and
  * place in the graph. Invariant: whoever owned the old memory through this tensor owns the new one afterwards.
  */
+import { memoryRoles } from './memory-roles.js';
 import { outliveScope } from './scope.js';
 import type { Tensor } from './tensor.js';
 
@@ -22,6 +23,7 @@ export function swapData(target: Tensor, source: Tensor): void {
   (target as { device: Tensor['device'] }).device = source.device;
   target.sharding = source.sharding;
   if (next === before) return;
+  memoryRoles.swap?.(before, next);
   target.storage = next;
   outliveScope(next, before.scope);
   next.refs += 1 + target.holds;

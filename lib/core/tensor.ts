@@ -5,6 +5,7 @@
 import { cpu, type Device } from './device.js';
 import type { DType } from './dtype.js';
 import { AutogradError, ShapeError } from './errors.js';
+import { memoryRoles } from './memory-roles.js';
 import { unexpected } from './options.js';
 import type { Placement } from './placement.js';
 import { outliveScope } from './scope.js';
@@ -341,6 +342,7 @@ export function setGrad(tensor: Tensor, value: Tensor | null): void {
     else outliveScope(value.storage, scope);
   }
   tensor.gradTensor = value;
+  if (value !== null) memoryRoles.mark?.(value.storage, 'gradient');
   if (before !== null && before.holds > 0) before.unhold();
   if (before?.storage && before.storage.handle !== 0 && !tensor.gradExposed) before.dispose();
   tensor.gradExposed = false;

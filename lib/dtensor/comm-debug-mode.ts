@@ -6,8 +6,28 @@ import { checkFunction } from '../core/options.js';
 import { numelOf } from '../core/shape.js';
 import { type CollectiveRecord, watchCollectives } from '../mesh/process-group.js';
 import { findContext } from '../mesh/rank-context.js';
+import { trafficOf } from '../mesh/traffic.js';
 import { cause } from './redistribution.js';
 import { formatTable } from './table.js';
+
+/** Calls, and the bytes that this rank sends and receives for them. */
+export interface CommTraffic {
+  calls: number;
+  sentBytes: number;
+  receivedBytes: number;
+}
+
+/** The traffic along a mesh dimension. */
+export interface MeshDimTraffic extends CommTraffic {
+  /** By what was done: `allReduce`, `allGather`, … */
+  byKind: Record<string, CommTraffic>;
+}
+
+/** What {@link CommDebugMode.getTraffic} returns. */
+export interface TotalTraffic extends CommTraffic {
+  /** By the name of the mesh dimension, its number where dimensions have no names; of other groups by their name. */
+  byMeshDim: Record<string, MeshDimTraffic>;
+}
 
 /** One collective, as this rank called it. */
 export interface CommEvent {
@@ -18,12 +38,14 @@ export interface CommEvent {
   readonly group: string;
   /** Of the world, in the order of the group. */
   readonly ranks: readonly number[];
-  /** The mesh dimension, of redistributions. */
+  /** The mesh dimension; null for groups that no mesh has made. */
   readonly meshDim: string | null;
   /** Of the tensor that it is about: for an all-gather the gathered one, for a reduce-scatter the one before. */
   readonly bytes: number;
-  /** What this rank sends if the collective goes around a ring. */
+  /** What this rank sends if the collective goes around a ring: a mean where the ring's parts would not all have one size. */
   readonly sentBytes: number;
+  /** What it receives then. */
+  readonly receivedBytes: number;
   /** Why an op or a redistribution needed it; null for collectives that the program calls itself. */
   readonly cause: string | null;
   /**
@@ -112,6 +134,20 @@ export class CommDebugMode {
     return { bytes: sum((event) => event.bytes), sentBytes: sum((event) => event.sentBytes) };
   }
 
+  /**
+   * What this rank sends and receives, in all, by mesh dimension, and by what was done: bytes of rings where all ranks get or give all, and of
+   * direct messages where one does. In a world that `initProcessGroup('fake', …)` made, of any rank of any mesh.
+   */
+  getTraffic(): TotalTraffic {
+    const all: TotalTraffic = { ...nothing(), byMeshDim: {} };
+    for (const event of this.list) {
+      const along = event.meshDim ?? event.group;
+      const ofDim = (all.byMeshDim[along] ??= { ...nothing(), byKind: {} });
+      for (const traffic of [all, ofDim, (ofDim.byKind[event.kind] ??= nothing())]) add(traffic, event);
+    }
+    return all;
+  }
+
   /** Forgets what it has seen. */
   reset(): void {
     this.list.length = 0;
@@ -130,7 +166,7 @@ export class CommDebugMode {
       event.kind,
       String(count),
       String(bytes),
-      String(sent),
+      String(Math.round(sent)),
       event.meshDim ?? event.group,
       event.phase,
       event.modulePath ?? '',
@@ -145,16 +181,25 @@ export class CommDebugMode {
   }
 }
 
+const nothing = (): CommTraffic => ({ calls: 0, sentBytes: 0, receivedBytes: 0 });
+
+function add(traffic: CommTraffic, { sentBytes, receivedBytes }: CommEvent): void {
+  traffic.calls++;
+  traffic.sentBytes += sentBytes;
+  traffic.receivedBytes += receivedBytes;
+}
+
 function eventOf({ name, group, call, where }: CollectiveRecord): CommEvent {
-  const bytes = payloadOf(call);
+  const { sent, received } = trafficOf(call, group.size, group.rank);
   return {
     kind: call.kind,
     name,
     group: group.name,
     ranks: group.ranks,
-    meshDim: cause.meshDim,
-    bytes,
-    sentBytes: sentOf(call, bytes, group.size, group.rank),
+    meshDim: cause.meshDim ?? group.meshDim,
+    bytes: payloadOf(call),
+    sentBytes: sent,
+    receivedBytes: received,
     cause: cause.text === null ? null : cause.text(),
     modulePath: modulePath(moduleTrace.calls),
     phase: moduleTrace.backward ? 'backward' : 'forward',
@@ -173,25 +218,6 @@ function payloadOf({ input, output, counts }: Call): number {
 }
 
 const total = (counts: readonly number[]): number => counts.reduce((a, b) => a + b, 0);
-
-function sentOf({ kind, input, sendCounts, root }: Call, bytes: number, ranks: number, rank: number): number {
-  const others = Math.round((bytes * (ranks - 1)) / ranks);
-  switch (kind) {
-    case 'allReduce':
-      return 2 * others;
-    case 'allToAll':
-      return input === null || sendCounts === undefined ? others : (total(sendCounts) - (sendCounts[rank] as number)) * input.dtype.itemsize;
-    case 'scatter':
-      return rank === root ? others : 0;
-    case 'send':
-      return bytes;
-    case 'recv':
-    case 'barrier':
-      return 0;
-    default:
-      return others;
-  }
-}
 
 /** What is read of a module: nn stands above this layer. */
 interface NamedModules {

@@ -5,7 +5,7 @@ import { dtensorLayer } from './dtensor-layer.js';
 installDTensor(dtensorLayer);
 
 export { Partial, Placement, type ReduceOpName, Replicate, Shard } from '../core/placement.js';
-export { CommDebugMode, type CommEvent } from './comm-debug-mode.js';
+export { CommDebugMode, type CommEvent, type CommTraffic, type MeshDimTraffic, type TotalTraffic } from './comm-debug-mode.js';
 export { type DistributeOptions, DTensor, distributeTensor, type FromLocalOptions } from './dtensor.js';
 export {
   type DTensorOptions,

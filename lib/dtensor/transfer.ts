@@ -22,6 +22,8 @@ export function requirePart(op: string, t: Tensor): LocalPart {
 
 interface ToSpec {
   readonly spec: DTensorSpec;
+  /** What the gradient goes back to. Said here because a saved input would keep its memory until backward. */
+  readonly from: DTensorSpec;
   /** Lets Replicate become Partial: in gradients. */
   readonly backward: boolean;
 }
@@ -32,19 +34,19 @@ const redistributeOp: Op<ToSpec> = defineOp<ToSpec>({
   traits: ['placement'],
   kernel: null,
   meta: ([t], { spec }) => metaOf(t as Tensor, spec),
-  compute: ([t], { spec, backward }) => {
-    const { local, spec: from } = requirePart('redistribute', t as Tensor);
+  compute: ([t], { spec, from, backward }) => {
+    const { local } = requirePart('redistribute', t as Tensor);
     const text = (): string => `redistribute from ${formatPlacements(from.placements)} to ${formatPlacements(spec.placements)}`;
     const moved = because(text, () => redistributeLocal(local, from, spec, { partialFromReplicate: backward }));
     return [distributed(moved === local ? aliasOf(local) : moved, spec)];
   },
   // Also where nothing moves: the gradient may come in other placements.
-  vjp: (ctx, g) => [toSpec(g, gradientSpec(requirePart('redistribute', ctx.input(0)).spec), true)],
-  saves: { inputs: [0] },
+  vjp: (ctx, g) => [toSpec(g, gradientSpec(ctx.params.from), true)],
   samples: () => [],
 });
 
 interface ToLocal {
+  readonly from: DTensorSpec;
   readonly gradPlacements: readonly Placement[] | null;
 }
 
@@ -63,13 +65,11 @@ const toLocalOp: Op<ToLocal> = defineOp<ToLocal>({
     return [local];
   },
   vjp: (ctx, g) => {
-    const { spec } = requirePart('toLocal', ctx.input(0));
-    const { gradPlacements } = ctx.params;
+    const { from: spec, gradPlacements } = ctx.params;
     return [
       dispatchOne(fromLocalOp, [g], { spec: gradPlacements === null ? gradientSpec(spec) : internSpec(spec.mesh, gradPlacements, spec.order, spec.tensorMeta), equal: false }),
     ];
   },
-  saves: { inputs: [0] },
   samples: () => [],
 });
 
@@ -91,7 +91,7 @@ const fromLocalOp: Op<FromLocal> = defineOp<FromLocal>({
     whole.versionCounter = (t as Tensor).sharedVersion();
     return [whole];
   },
-  vjp: (ctx, g) => [dispatchOne(toLocalOp, [toSpec(g, gradientSpec(ctx.params.spec), true)], { gradPlacements: null })],
+  vjp: (ctx, g) => [toLocalTensor(toSpec(g, gradientSpec(ctx.params.spec), true), null)],
   samples: () => [],
 });
 
@@ -102,12 +102,12 @@ function firstCopy(t: Tensor, { mesh, placements }: DTensorSpec): Tensor {
 
 /** @internal */
 export function toSpec(t: Tensor, spec: DTensorSpec, backward = false): Tensor {
-  return dispatchOne(redistributeOp, [t], { spec, backward });
+  return dispatchOne(redistributeOp, [t], { spec, from: requirePart('redistribute', t).spec, backward });
 }
 
 /** @internal */
 export function toLocalTensor(t: Tensor, gradPlacements: readonly Placement[] | null): Tensor {
-  return dispatchOne(toLocalOp, [t], { gradPlacements });
+  return dispatchOne(toLocalOp, [t], { from: requirePart('toLocal', t).spec, gradPlacements });
 }
 
 /** @internal */

@@ -5,7 +5,9 @@ import { ArgumentError, DistributedError } from '../core/errors.js';
 import { type Interned, interned } from '../core/interned.js';
 import { checkNumber, optionsOf, shown, unexpected } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
-import { checkGroup, namedGroup } from './groups.js';
+import { checkGroup } from './groups.js';
+import { groupAlong, meshId } from './mesh-groups.js';
+import { meshDimName } from './mesh-layout.js';
 import { checkPlan, coordinateOf, type MeshPlan, planKey } from './mesh-plan.js';
 import type { ProcessGroup } from './process-group.js';
 import { contextOf, type RankContext } from './rank-context.js';
@@ -25,7 +27,8 @@ export interface FromGroupOptions extends DeviceMeshOptions {
 
 /** Where a mesh comes from. */
 interface Origin {
-  readonly name: string;
+  /** Empty, or the groups that the mesh was made of: one with groups of its own stands for no other. */
+  readonly family: string;
   /** The mesh that this one is a slice of; null if it is none. */
   readonly root: Mesh | null;
   /** For each dimension, those of the root that it is. */
@@ -34,12 +37,11 @@ interface Origin {
   readonly groups: readonly ProcessGroup[];
 }
 
-let meshes = 0;
 /** Those that are no slices, of each rank; ranks that share a process have each their own, at other coordinates. */
 const ofContext = new WeakMap<RankContext, Map<string, Mesh>>();
 
 class Mesh {
-  /** @internal */
+  /** @internal equal for equal meshes, unless they were made of other groups */
   readonly id: number;
   /** Of the tensors on it. */
   readonly deviceType: DeviceType;
@@ -51,7 +53,7 @@ class Mesh {
   private readonly context: RankContext;
   private readonly coordinate: readonly number[] | null;
   private readonly groups: (ProcessGroup | undefined)[];
-  private readonly name: string;
+  private readonly family: string;
   private readonly root: Mesh;
   private readonly rootDims: readonly (readonly number[])[];
   /** Of the root: dimensions made by `_flatten`, by name. */
@@ -59,14 +61,14 @@ class Mesh {
   /** Of the root: its slices, by the names of their dimensions. Which ranks they have is up to this rank's coordinate. */
   private readonly slices = new Map<string, Mesh>();
 
-  constructor(plan: MeshPlan, context: RankContext, { name, root, rootDims, groups }: Origin) {
-    this.id = meshes++;
+  constructor(plan: MeshPlan, context: RankContext, { family, root, rootDims, groups }: Origin) {
+    this.id = meshId(context, family, plan);
     this.deviceType = plan.deviceType;
     this.shape = Object.freeze([...plan.shape]);
     this.meshDimNames = plan.meshDimNames === null ? null : Object.freeze([...plan.meshDimNames]);
     this.ranks = plan.ranks;
     this.context = context;
-    this.name = name;
+    this.family = family;
     this.root = root ?? this;
     this.rootDims = rootDims;
     this.groups = [...groups];
@@ -155,7 +157,7 @@ class Mesh {
       ranks: sliceThrough(root.ranks, root.shape, rootDims.flat(), root.inside('get')),
     };
     const groups = parts.map(({ mesh, dim }) => mesh.getGroup(dim));
-    const slice = new Mesh(plan, this.context, { name: `${root.name}.${list.join('.')}`, root, rootDims, groups });
+    const slice = new Mesh(plan, this.context, { family: root.family, root, rootDims, groups });
     root.slices.set(list.join(), slice);
     return slice;
   }
@@ -179,12 +181,15 @@ class Mesh {
       throw new ArgumentError(`_flatten: there is a dimension named "${chosen}" already; the mesh has ${shown(root.meshDimNames)}`, { op: '_flatten', given: chosen });
     }
     const plan: MeshPlan = { deviceType: this.deviceType, shape: [this.ranks.length], meshDimNames: [chosen], ranks: this.ranks };
-    const flat = new Mesh(plan, this.context, { name: `${root.name}.${chosen}`, root, rootDims: [this.rootDims.flat()], groups: [] });
+    const flat = new Mesh(plan, this.context, { family: root.family, root, rootDims: [this.rootDims.flat()], groups: [] });
     root.flattened.set(chosen, flat);
     return flat;
   }
 
-  /** Whether the other mesh has the same ranks, shape, device type and names. */
+  /**
+   * Whether the other mesh has the same ranks, shape, device type and names. Tensors on equal meshes meet in ops, and their groups are the same,
+   * unless a mesh was made by `fromGroup`: that one has groups of its own.
+   */
   equals(other: Mesh): boolean {
     return other === this || (other instanceof Mesh && planKey(other) === planKey(this));
   }
@@ -207,9 +212,7 @@ class Mesh {
 
   private makeGroup(dim: number): ProcessGroup {
     const ranks = sliceThrough(this.ranks, this.shape, [dim], this.inside('getGroup'));
-    const { world } = this.context;
-    if (ranks.length === world.size && ranks.every((rank, i) => rank === i)) return world;
-    return namedGroup(this.context, `${this.name}.${this.meshDimNames?.[dim] ?? dim}.${ranks[0]}`, ranks);
+    return groupAlong(this.context, this.family, meshDimName(this, dim), ranks);
   }
 
   private inside(op: string): readonly number[] {
@@ -265,7 +268,7 @@ const eachItself = (shape: readonly number[]): number[][] => shape.map((_, dim) 
 function meshFrom(op: string, plan: MeshPlan): Mesh {
   const context = contextOf(op);
   checkPlan(op, plan, context.worldSize);
-  return meshOnce(context, plan, () => ({ name: `mesh${context.made++}`, root: null, rootDims: eachItself(plan.shape), groups: [] }));
+  return meshOnce(context, plan, () => ({ family: '', root: null, rootDims: eachItself(plan.shape), groups: [] }));
 }
 
 function nestedOf(ranks: NestedRanks | Tensor): NestedRanks {
@@ -289,7 +292,7 @@ function fromGroup(group: ProcessGroup | readonly ProcessGroup[], deviceType: De
   checkPlan(op, plan, context.worldSize);
   checkGroups(op, plan, context.rank, groups);
   const names = groups.map(({ name }) => name).join();
-  return meshOnce(context, plan, () => ({ name: `of(${names})`, root: null, rootDims: eachItself(shape), groups }), `|${names}`);
+  return meshOnce(context, plan, () => ({ family: `of(${names}).`, root: null, rootDims: eachItself(shape), groups }), `|${names}`);
 }
 
 /** @throws ArgumentError unless each group has the ranks of its dimension */

@@ -28,6 +28,7 @@ export function enterWorld(plan: WorldPlan): RankContext {
   const context: RankContext = { rank, worldSize, localRank, home, store, pending, factory, world, groups: new Set([world]), made: 0 };
   if (pending !== null) {
     home.beforeWaiting = (op) => pending.check(rank, op);
+    home.mustNotWait = () => !pending.isClear(rank);
     // It may have new work, if another has heard of the failure before.
     home.afterFailure = (stream) => {
       if (writer.addon.streamQuery(stream)) pending.clear(stream);
@@ -53,6 +54,7 @@ export function destroyProcessGroup(group?: ProcessGroup): void {
   for (const each of context.groups) each.leave();
   context.pending?.leave(context.rank);
   context.home.beforeWaiting = null;
+  context.home.mustNotWait = null;
   context.home.afterFailure = null;
   context.home.findCudaIndex = null;
   setContext(null);

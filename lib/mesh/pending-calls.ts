@@ -4,6 +4,7 @@
  * calls that may not be complete: one is done with when every member has called it and has nothing left before it.
  */
 import { DistributedError } from '../core/errors.js';
+import { waiting } from '../core/waiting.js';
 
 /** One rank's part of a collective, as it enters. @internal */
 export interface Entry {
@@ -168,10 +169,18 @@ export class PendingCalls {
   check(rank: number, op: string): void {
     const call = this.firstOf(rank);
     if (call === undefined) return;
-    throw new DistributedError(
-      `${op}: waiting here would block ranks that share this process: ${this.describe(rank)}. Use \`await t.read()\` or \`await t.itemAsync()\` instead.`,
-      { op, rank, group: call.group, collective: call.name, missing: [...call.missing].sort((a, b) => a - b) },
-    );
+    const reader = waiting.op;
+    const advice =
+      reader === null
+        ? 'Use `await t.read()` or `await t.itemAsync()` instead.'
+        : `What ${reader} gives depends on values: \`await input.read()\` first, and call it then; of a distributed tensor, with what fullTensor() gives.`;
+    throw new DistributedError(`${reader ?? op}: waiting here would block ranks that share this process: ${this.describe(rank)}. ${advice}`, {
+      op: reader ?? op,
+      rank,
+      group: call.group,
+      collective: call.name,
+      missing: [...call.missing].sort((a, b) => a - b),
+    });
   }
 
   /** Looks for a way from the call back to itself, over what stands before it on any lane. Messages may overtake: they are left out. */

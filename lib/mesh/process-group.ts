@@ -41,6 +41,8 @@ export class ProcessGroup implements CollectiveGroup {
   private readonly pending: PendingCalls | null;
   private readonly engines: (Engine | undefined)[] = [];
   private ended: string | null = null;
+  /** @internal the mesh dimension that it was made for, by name or number */
+  meshDim: string | null = null;
 
   /** @internal use `newGroup` */
   constructor(plan: GroupPlan, home: Home, factory: EngineFactory, pending: PendingCalls | null) {

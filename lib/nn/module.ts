@@ -9,6 +9,7 @@ import type { Device, DeviceName } from '../core/device.js';
 import { bfloat16, DType, float16, float32, float64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { keep } from '../core/keep.js';
+import { memoryRoles } from '../core/memory-roles.js';
 import { checkFunction, checkNumber, optionsOf, unexpected } from '../core/options.js';
 import { swapData } from '../core/swap-data.js';
 import { setGrad, Tensor } from '../core/tensor.js';
@@ -105,6 +106,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
     const { persistent = true } = optionsOf('registerBuffer', options, 'persistent');
     if (tensor !== null) requireTensor(tensor, 'registerBuffer', quoted(name));
     if (tensor !== null) keep(tensor);
+    memoryRoles.mark?.(tensor?.storage ?? null, 'buffer');
     setMember(this, name, tensor);
     this.bufferNames.set(name, persistent);
   }

@@ -2,6 +2,7 @@
 
 import { ArgumentError } from '../core/errors.js';
 import { keep } from '../core/keep.js';
+import { memoryRoles } from '../core/memory-roles.js';
 import { Tensor } from '../core/tensor.js';
 
 /** A leaf tensor that counts as a parameter of the module it is assigned to. Shares the memory of `data`. */
@@ -14,6 +15,7 @@ export class Parameter extends Tensor {
     this.sharding = data.sharding;
     this.versionCounter = data.sharedVersion();
     keep(this);
+    memoryRoles.mark?.(this.storage, 'parameter');
     this.requiresGrad_(requiresGrad);
   }
 }

@@ -67,10 +67,12 @@ function settingsOf(op: string, options: TransformerLayerOptions): Settings {
 
 type LayerArguments = [dModel: number, nhead: number, options: TransformerLayerOptions];
 
-/** A module of the same kind with the values, dtypes, devices and mode of another. */
+/** A module of the same kind with the values, dtypes, devices and mode of another; what ranks hold together there, they hold alike. */
 function withStateOf<M extends AnyModule>(module: M, other: M): M {
   for (const dtype of new Set([...other.parameters()].map((p) => p.dtype))) module.to(dtype);
   for (const device of new Set([...other.parameters()].map((p) => p.device))) module.to(device);
+  const own = new Map(module.namedParameters());
+  for (const [name, p] of other.namedParameters()) if (p.sharding !== null) (own.get(name) as Tensor).data = p.detach().clone();
   module.loadStateDict(other.stateDict());
   return module.train(other.training) as M;
 }

@@ -5,6 +5,7 @@ import { bool, int64 } from '../core/dtype.js';
 import type { Op, PointwiseSpec } from '../core/op.js';
 import { checkNumber, optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
+import { waitingFor } from '../core/waiting.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS } from './method.js';
 import { operand, operands, requirePair, requireTensor, type TensorLike } from './operand.js';
@@ -120,7 +121,7 @@ export function equal(input: Tensor, other: Tensor): boolean {
   requireTensor(input, 'equal');
   requireTensor(other, 'equal', 'other');
   const sameSizes = input.shape.length === other.shape.length && input.shape.every((size, i) => size === other.shape[i]);
-  return sameSizes && Boolean(eq(input, other).all().item());
+  return sameSizes && Boolean(waitingFor('equal', () => eq(input, other).all().item()));
 }
 
 /**
@@ -149,7 +150,7 @@ export function isclose(input: Tensor, other: Tensor, options: { rtol?: number; 
 export function allclose(input: Tensor, other: Tensor, options: { rtol?: number; atol?: number; equalNan?: boolean } = {}): boolean {
   requirePair(input, other, 'allclose');
   optionsOf('allclose', options);
-  return Boolean(isclose(input, other, options).all().item());
+  return Boolean(waitingFor('allclose', () => isclose(input, other, options).all().item()));
 }
 
 addMethod('equal', function (other: Tensor) {

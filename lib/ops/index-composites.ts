@@ -5,6 +5,7 @@ import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/error
 import { checkNumber, checkSizesOf, optionsOf } from '../core/options.js';
 import { broadcastShapes, formatShape, type Shape, sameShape, wrapDim } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
+import { waitingFor } from '../core/waiting.js';
 import { defineComposite } from './composite.js';
 import { fillValue } from './copy.js';
 import { type TensorOptions, tensor } from './factories.js';
@@ -132,7 +133,7 @@ export function maskedScatter(input: Tensor, mask: Tensor, source: Tensor): Tens
   const shape = broadcastShapes(input.shape, mask.shape, 'maskedScatter');
   const [kept, seen] = [input.expand(shape), mask.expand(shape)];
   if (source.numel() === 0) {
-    if (kept.numel() > 0 && seen.any().item()) throw new ShapeError('maskedScatter: the source holds no elements', { op: 'maskedScatter' });
+    if (kept.numel() > 0 && waitingFor('maskedScatter', () => seen.any().item())) throw new ShapeError('maskedScatter: the source holds no elements', { op: 'maskedScatter' });
     return kept.clone();
   }
   const position = seen.reshape(-1).cumsum(0).sub(1).clamp({ min: 0 });

@@ -7,6 +7,7 @@ import { defineOp, type Op } from '../core/op.js';
 import { optionsOf } from '../core/options.js';
 import { broadcastShapes, formatShape, type Shape, sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
+import { waitingFor } from '../core/waiting.js';
 import { requireIndex } from './indexing.js';
 import { addMethod, NO_PARAMS } from './method.js';
 import { describe, requireOptions, requireTensor } from './operand.js';
@@ -103,7 +104,7 @@ export function nonzero(input: Tensor, options: { asTuple?: boolean } = {}): Ten
   requireTensor(input, 'nonzero');
   const { asTuple = false } = optionsOf('nonzero', options, 'asTuple');
   const [count, rows] = dispatch(nonzeroOp, [input.detach()], NO_PARAMS) as [Tensor, Tensor];
-  const found = rows.narrow(0, 0, Number(count.item())).clone();
+  const found = rows.narrow(0, 0, Number(waitingFor('nonzero', () => count.item()))).clone();
   return asTuple ? found.unbind(1) : found;
 }
 
@@ -140,7 +141,7 @@ function maskIndices(op: string, input: Tensor, mask: Tensor, at: number): Tenso
   const covered = input.shape.slice(at, at + mask.shape.length);
   if (!sameShape(covered, mask.shape))
     throw new ShapeError(`${op}: a mask of shape ${formatShape(mask.shape)} does not cover dims ${at}.. of shape ${formatShape(input.shape)}`, { op });
-  return nonzero(mask).unbind(1);
+  return waitingFor(`${op} with a mask`, () => nonzero(mask)).unbind(1);
 }
 
 /** A mask without dims stands for a new dim that it keeps or empties: it becomes a mask of one element over a dim of size 1. */
@@ -251,7 +252,7 @@ export function maskedSelect(input: Tensor, mask: Tensor): Tensor {
   if (mask.dtype !== bool)
     throw new DtypeError(`maskedSelect: expected a bool mask, got ${mask.dtype.name}. Convert with .bool().`, { op: 'maskedSelect', dtype: mask.dtype.name });
   const shape = broadcastShapes(input.shape, mask.shape, 'maskedSelect');
-  return index(input.expand(shape), [mask.expand(shape)]);
+  return waitingFor('maskedSelect', () => index(input.expand(shape), [mask.expand(shape)]));
 }
 
 addMethod('index', function (entries: readonly IndexEntry[]) {

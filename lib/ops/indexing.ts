@@ -7,6 +7,7 @@ import { defineOp, type Op, type OpDefinition } from '../core/op.js';
 import { checkNumber, optionsOf, unexpected } from '../core/options.js';
 import { formatShape, numelOf, type Shape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
+import { waitingFor } from '../core/waiting.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 import { writeRows } from './rows.js';
@@ -318,7 +319,7 @@ function withoutGradient(weight: Tensor, row: number): Tensor {
 export function oneHot(input: Tensor, numClasses = -1): Tensor {
   requireIndex(input, 'oneHot');
   checkNumber('oneHot', 'numClasses', numClasses, { from: -1, whole: true });
-  const classes = numClasses >= 0 ? numClasses : input.numel() === 0 ? 0 : Number(input.amax().item()) + 1;
+  const classes = numClasses >= 0 ? numClasses : input.numel() === 0 ? 0 : Number(waitingFor('oneHot', () => input.amax().item())) + 1;
   if (classes === 0 && input.numel() > 0) throw new ArgumentError('oneHot: no index is below 0 classes', { op: 'oneHot', numClasses });
   const zeros = input.newZeros([...input.shape, classes], { dtype: int64 });
   return scatter(zeros, -1, input.unsqueeze(-1), 1);

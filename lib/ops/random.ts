@@ -224,9 +224,13 @@ export function bernoulli(input: Tensor, options: RandomOptions = {}): Tensor {
     .to(input.dtype);
 }
 
-/** @throws ArgumentError unless all elements are as they should be. Blocks; tensors of a GPU, of several ranks and of a capture are taken on trust. */
+/**
+ * @throws ArgumentError unless all elements are as they should be. Blocks; tensors of a GPU, of several ranks and of a capture are taken on trust,
+ * and those for which this rank would have to wait for another one of the process.
+ */
 function requireOnCpu(input: Tensor, isRight: (t: Tensor) => Tensor, message: string): void {
   if (input.device.type !== 'cpu' || input.isFake || input.sharding !== null || input.numel() === 0) return;
+  if (input.device.home.mustNotWait?.()) return;
   const wrong = isRight(input.detach()).logicalNot();
   if (!wrong.any().item()) return;
   const [value] = input.detach().maskedSelect(wrong).toTypedArray();

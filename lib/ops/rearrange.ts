@@ -8,6 +8,7 @@ import { ArgumentError, ShapeError } from '../core/errors.js';
 import { checkIntegers, checkNumber, checkOneOf, optionsOf } from '../core/options.js';
 import { broadcastShapes as broadcastPair, checkSizes, formatShape, type Shape, sameShape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
+import { waitingFor } from '../core/waiting.js';
 import { addProperty, defineComposite } from './composite.js';
 import { arange } from './factories.js';
 import { cat, flip, repeat, stack } from './join.js';
@@ -69,10 +70,10 @@ export function repeatInterleave(input: Tensor, repeats: number | Tensor, dim: n
   if (repeats.ndim > 1 || (repeats.numel() !== 1 && repeats.numel() !== size)) {
     throw new ShapeError(`repeatInterleave: ${formatShape(repeats.shape)} counts for ${size} slices`, { op: 'repeatInterleave' });
   }
-  if (outputSize === null && repeats.numel() > 0 && repeats.lt(0).any().item())
+  if (outputSize === null && repeats.numel() > 0 && waitingFor('repeatInterleave', () => repeats.lt(0).any().item()))
     throw new ArgumentError('repeatInterleave: expected counts of 0 or more, got negative ones', { op: 'repeatInterleave' });
   const ends = repeats.long().expand([size]).cumsum(0);
-  const total = outputSize ?? (size === 0 ? 0 : Number(ends.select(0, -1).item()));
+  const total = outputSize ?? (size === 0 ? 0 : Number(waitingFor('repeatInterleave', () => ends.select(0, -1).item())));
   return input.indexSelect(at, searchsorted(ends, alongside(ends, arange(total, { device: input.device })), { right: true }));
 }
 defineComposite('repeatInterleave', repeatInterleave, {

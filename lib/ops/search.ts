@@ -7,6 +7,7 @@ import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { checkNumber, optionsOf } from '../core/options.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
+import { waitingFor } from '../core/waiting.js';
 import { defineComposite } from './composite.js';
 import { cat } from './join.js';
 import { operand, requireTensor } from './operand.js';
@@ -184,8 +185,8 @@ export function bincount(input: Tensor, weights: Tensor | null = null, minlength
     throw new ShapeError(`bincount: expected weights of shape ${formatShape(input.shape)}, got ${formatShape(weights.shape)}`, { op: 'bincount', shape: weights.shape });
   const index = input.long();
   if (index.numel() === 0) return index.newZeros([minlength]);
-  if (Number(index.amin().item()) < 0) throw new ArgumentError('bincount: expected numbers of 0 or more', { op: 'bincount' });
-  const size = Math.max(minlength, Number(index.amax().item()) + 1);
+  if (Number(waitingFor('bincount', () => index.amin().item())) < 0) throw new ArgumentError('bincount: expected numbers of 0 or more', { op: 'bincount' });
+  const size = Math.max(minlength, Number(waitingFor('bincount', () => index.amax().item())) + 1);
   if (weights === null) return bincountOf(index, size);
   const factors = weights.dtype === float32 ? weights : weights.double();
   return factors.newZeros([size]).scatterAdd(0, index, factors);
@@ -211,7 +212,7 @@ export function histc(input: Tensor, bins = 100, options: { min?: number; max?: 
   checkNumber('histc', 'max', max, { from: min });
   const x = input.detach().reshape(-1);
   const whole = min === max && x.numel() > 0;
-  const [low, high] = whole ? [Number(x.amin().item()), Number(x.amax().item())] : [min, max];
+  const [low, high] = whole ? waitingFor('histc', () => [Number(x.amin().item()), Number(x.amax().item())] as const) : [min, max];
   if (!Number.isFinite(low) || !Number.isFinite(high))
     throw new ArgumentError(`histc: the range from ${low} to ${high} is not finite; give { min, max }`, { op: 'histc', min: low, max: high });
   const [from, to] = low === high ? [low - 1, high + 1] : [low, high];

@@ -3,6 +3,7 @@ import { enableGrad, noGrad } from '../autograd/grad-mode.js';
 import type { HookHandle } from '../autograd/node.js';
 import { ArgumentError } from '../core/errors.js';
 import { keep } from '../core/keep.js';
+import { memoryRoles } from '../core/memory-roles.js';
 import { checkFlag, checkFunction, optionsOf, unexpected } from '../core/options.js';
 import { scope } from '../core/scope.js';
 import { setGrad, Tensor } from '../core/tensor.js';
@@ -89,8 +90,13 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
         });
       }
     });
+    if (memoryRoles.mark !== null) this.markState(memoryRoles.mark);
     for (const hook of this.postHooks.values()) hook(this);
     return loss;
+  }
+
+  private markState(mark: NonNullable<typeof memoryRoles.mark>): void {
+    for (const values of this.state.values()) for (const value of Object.values(values)) if (value instanceof Tensor) mark(value.storage, 'optimizerState');
   }
 
   /** Runs before every step, closure included. */

@@ -22,7 +22,10 @@ describe('the documentation', () => {
     it(`runs block ${number} of ${page}`, async function () {
       this.timeout(30000);
       const written = path.join(folder, file);
-      const own = code.replaceAll("'shardwise'", "'../../lib/index.js'").replaceAll("'shardwise/distributed'", "'../../lib/distributed.js'");
+      const own = code
+        .replaceAll("'shardwise'", "'../../lib/index.js'")
+        .replaceAll("'shardwise/distributed'", "'../../lib/distributed.js'")
+        .replaceAll("'shardwise/compile'", "'../../lib/compile/index.js'");
       writeFileSync(written, own);
       await import(pathToFileURL(written).href);
     });

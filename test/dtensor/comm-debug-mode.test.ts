@@ -23,14 +23,20 @@ describe('CommDebugMode', () => {
         terms.redistribute([Replicate()]);
         barrier();
       });
-      const rows = [2, 2, 2, 0][rank] as number;
+      const [rows, ofNext] = [
+        [2, 2],
+        [2, 2],
+        [2, 0],
+        [0, 2],
+      ][rank] as [number, number];
       assert.deepEqual(
         comm.events.map(({ kind, bytes: size, sentBytes, meshDim }) => [kind, size, sentBytes, meshDim]),
         [
-          ['allGather', bytes, (bytes * 3) / 4, 'tp'],
+          // All rows but those that the next rank began with; all but one's own.
+          ['allGather', bytes, (6 - ofNext) * 8 * 4, 'tp'],
           // Each rank keeps two of the eight columns of its rows.
           ['allToAll', Math.max(rows * 8, 6 * 2) * 4, rows * 6 * 4, 'tp'],
-          ['reduceScatter', bytes, (bytes * 3) / 4, 'tp'],
+          ['reduceScatter', bytes, (6 - rows) * 8 * 4, 'tp'],
           ['allReduce', bytes, (bytes * 6) / 4, 'tp'],
           ['barrier', 0, 0, null],
         ],

@@ -5,6 +5,7 @@
  * @see PyTorch `torch.testing._internal.distributed.fake_pg`
  */
 import type { CollectiveCall } from '../../core/collective.js';
+import { memoryRoles } from '../../core/memory-roles.js';
 import { FAKE_HANDLE } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
 import type { Engine, EngineFactory } from './engine.js';
@@ -20,6 +21,8 @@ class FakeEngine implements Engine {
   }
 
   run(_name: string, { kind, input, output, counts, root }: CollectiveCall): void {
+    // Fake tensors come here without an op that would count as their use.
+    for (const t of [input, output]) memoryRoles.use?.(t?.storage ?? null);
     if (input === null || output === null || hasNoMemory(input) || hasNoMemory(output)) return;
     if (kind === 'allGather' || kind === 'gather') fillParts(output, input, counts as readonly number[]);
     else if (kind === 'reduceScatter') copyPart(output, input, counts as readonly number[], this.place);

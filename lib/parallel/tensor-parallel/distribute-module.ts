@@ -85,7 +85,7 @@ export function placeParameter({ op, module, name }: OwnedParameter, mesh: Devic
     putIn(parameter, distribute(parameter.detach()));
     return;
   }
-  if (parameter.deviceMesh === mesh && parameter.placements[0] === placement) return;
+  if (parameter.deviceMesh.id === mesh.id && parameter.placements[0] === placement) return;
   throw new ShardingError(
     `${op}: expected ${module.constructor.name}.${name} to be plain, or [${placement}] on ${mesh} already, got ${parameter._spec}. ` +
       'A parameter that two modules share is held in one way: give both modules styles that agree, such as RowwiseParallel for an embedding and ColwiseParallel for the output layer that has its weight.',

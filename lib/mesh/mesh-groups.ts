@@ -1,0 +1,64 @@
+/**
+ * The groups along the dimensions of meshes. A name and a list of ranks are one group, whichever meshes have it and whichever a rank has
+ * seen first: so meshes that are equal can stand for each other.
+ */
+import { createHash } from 'node:crypto';
+import { namedGroup } from './groups.js';
+import { type MeshPlan, planKey } from './mesh-plan.js';
+import type { ProcessGroup } from './process-group.js';
+import type { RankContext } from './rank-context.js';
+
+interface Known {
+  /** By name; the last of each is the one that has not ended. */
+  readonly groups: Map<string, ProcessGroup[]>;
+  /** By what equal meshes have in common. */
+  readonly ids: Map<string, number>;
+}
+
+const ofContext = new WeakMap<RankContext, Known>();
+let ids = 0;
+
+function knownOf(context: RankContext): Known {
+  let known = ofContext.get(context);
+  if (known === undefined) {
+    known = { groups: new Map(), ids: new Map() };
+    ofContext.set(context, known);
+  }
+  return known;
+}
+
+/** The group of these ranks, of which this one is. `family` tells meshes apart that were made of groups. @internal */
+export function groupAlong(context: RankContext, family: string, meshDim: string, ranks: readonly number[]): ProcessGroup {
+  const { world } = context;
+  if (ranks.length === world.size && ranks.every((rank, i) => rank === i)) return world;
+  const name = `${family}${meshDim}.${textOf(ranks)}`;
+  const { groups } = knownOf(context);
+  const made = groups.get(name) ?? [];
+  const last = made.at(-1);
+  if (last !== undefined && context.groups.has(last)) return last;
+  const group = namedGroup(context, made.length === 0 ? name : `${name}.${made.length}`, ranks);
+  group.meshDim = meshDim;
+  groups.set(name, [...made, group]);
+  return group;
+}
+
+/** One number for all meshes of a rank that are equal and have the same groups. @internal */
+export function meshId(context: RankContext, family: string, plan: MeshPlan): number {
+  const { ids: known } = knownOf(context);
+  const key = `${family}|${planKey(plan)}`;
+  let id = known.get(key);
+  if (id === undefined) {
+    id = ids++;
+    known.set(key, id);
+  }
+  return id;
+}
+
+const FEW = 8;
+
+/** `0-12:4` of 0, 4, 8, 12; of many ranks without a rule, a number that only they have. */
+function textOf(ranks: readonly number[]): string {
+  const [first, second, last] = [ranks[0] as number, ranks[1] as number, ranks.at(-1) as number];
+  if (ranks.length > 2 && ranks.every((rank, i) => rank === first + i * (second - first))) return `${first}-${last}:${second - first}`;
+  return ranks.length <= FEW ? ranks.join() : createHash('sha256').update(ranks.join()).digest('hex').slice(0, 16);
+}

@@ -1,0 +1,74 @@
+/** Tensors whose dims several mesh dims cut, in an order that is said: made, taken from parts, redistributed. */
+import assert from 'node:assert/strict';
+import { DTensor, distributeTensor, initDeviceMesh, Replicate, Shard } from '../../lib/distributed.js';
+import { arange, float32, type Tensor, zeros } from '../../lib/index.js';
+import { withRanks } from '../../lib/testing/index.js';
+
+const mesh2d = () => initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
+const both = [Shard(0), Shard(0)];
+/** tp cuts first: FSDP over tensor parallel. */
+const shardOrder = [[1, 0]];
+const numbers = async (t: Tensor): Promise<number[]> => Array.from(await t.read(), Number);
+
+describe('a shard order', () => {
+  for (const srcDataRank of [0, null] as const) {
+    it(
+      `is that in which distributeTensor cuts (srcDataRank: ${srcDataRank})`,
+      withRanks(4, async (rank) => {
+        const whole = arange(7, { dtype: float32 });
+        const values = srcDataRank === null || rank === 0 ? whole : zeros([7]);
+        const t = distributeTensor(values, mesh2d(), both, { srcDataRank, shardOrder });
+        // tp has 0-3 and 4-6; dp cuts those.
+        assert.deepEqual(await numbers(t.toLocal()), [[0, 1], [4, 5], [2, 3], [6]][rank]);
+        assert.deepEqual(await numbers(t.fullTensor()), [0, 1, 2, 3, 4, 5, 6]);
+        assert.equal(distributeTensor(t, mesh2d(), both, { shardOrder }), t);
+        assert.throws(() => distributeTensor(t, mesh2d(), both), /distributed already: float32\[7\] .* dim 0 cut by tp, then dp/);
+        const plainOrder = distributeTensor(whole, mesh2d(), both, { srcDataRank: null });
+        assert.deepEqual(await numbers(plainOrder.redistribute(both, { shardOrder }).toLocal()), await numbers(t.toLocal()));
+      }),
+    );
+  }
+
+  it(
+    'is that of the parts that fromLocal puts together',
+    withRanks(4, async (rank) => {
+      const part = arange(2 * rank, 2 * rank + 2, 1, { dtype: float32 });
+      const inOrder = DTensor.fromLocal(part, mesh2d(), both);
+      assert.deepEqual(await numbers(inOrder.fullTensor()), [0, 1, 2, 3, 4, 5, 6, 7]);
+      const t = DTensor.fromLocal(part, mesh2d(), both, { shardOrder });
+      // The parts of the first tp rank come first: those of ranks 0 and 2.
+      assert.deepEqual(await numbers(t.fullTensor()), [0, 1, 4, 5, 2, 3, 6, 7]);
+      const uneven = DTensor.fromLocal(zeros([rank === 3 ? 1 : 2]), mesh2d(), both, { shardOrder, shape: [7], stride: [1] });
+      assert.deepEqual(uneven.shape, [7]);
+    }),
+  );
+
+  it(
+    'has to name the mesh dims that cut',
+    withRanks(4, async () => {
+      const mesh = mesh2d();
+      const wrong = { shardOrder: [[1]] };
+      const expected = /expected shardOrder\[0\] to name the mesh dims that cut tensor dim 0/;
+      assert.throws(() => distributeTensor(zeros([4]), mesh, both, wrong), expected);
+      assert.throws(() => DTensor.fromLocal(zeros([4]), mesh, both, wrong), expected);
+      assert.throws(() => DTensor.fromLocal(zeros([4]), mesh, [Replicate(), Replicate()]).redistribute(both, wrong), expected);
+    }),
+  );
+});
+
+describe('a distributed tensor', () => {
+  it(
+    'does not become plain by a plain tensor: what to do is said',
+    withRanks(2, async () => {
+      const mesh = initDeviceMesh('cpu', [2], { meshDimNames: ['tp'] });
+      const t = distributeTensor(zeros([4]), mesh, [Shard(0)]);
+      const advice = /expected a distributed tensor for one held as float32\[4\] on mesh \(tp: 2\): \[Shard\(0\)\], got a plain float32\[2\]. Make it one with distributeTensor/;
+      assert.throws(() => {
+        t.data = zeros([2]);
+      }, advice);
+      assert.throws(() => t.set_(zeros([2])), advice);
+      t.data = distributeTensor(zeros([6]), mesh, [Shard(0)]);
+      assert.deepEqual([t.shape, t.toLocal().shape], [[6], [3]]);
+    }),
+  );
+});
