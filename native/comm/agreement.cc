@@ -6,46 +6,6 @@
 #include "host_group.h"
 
 namespace shardwise::comm {
-namespace {
-
-// FNV-1a
-uint64_t hash(const void* data, size_t bytes) {
-  uint64_t value = 14695981039346656037u;
-  for (size_t i = 0; i < bytes; i++) value = (value ^ static_cast<const uint8_t*>(data)[i]) * 1099511628211u;
-  return value;
-}
-
-void copy_text(const char* from, char* to, size_t size) {
-  const size_t length = from == nullptr ? 0 : strnlen(from, size - 1);
-  if (length > 0) memcpy(to, from, length);
-  to[length] = 0;
-}
-
-Site site_of(const CallSite& call) {
-  Site site;
-  copy_text(call.name, site.name, sizeof site.name);
-  copy_text(call.where, site.where, sizeof site.where);
-  return site;
-}
-
-bool has_root(Kind kind) {
-  return kind == Kind::Broadcast || kind == Kind::Reduce || kind == Kind::Gather || kind == Kind::Scatter;
-}
-
-// `who`: "this rank", or its number where all ranks read the text.
-void describe_difference(Text& text, const Note& mine, const char* who, int32_t rank, const Note& other) {
-  describe_title(text, mine);
-  text.add(": rank %d called ", rank);
-  describe(text, other);
-  text.add(", %s ", who);
-  describe(text, mine);
-  if (mine.print.sizes != other.print.sizes && mine.print.amount == other.print.amount && mine.print.kind == other.print.kind) {
-    text.add(" with other sizes per rank");
-  }
-}
-
-}  // namespace
-
 Status HostGroup::begin(const Note& note, ErrorText* error) {
   if (failed()) return refuse(note.site, error);
   note_ = note;
@@ -55,45 +15,19 @@ Status HostGroup::begin(const Note& note, ErrorText* error) {
 }
 
 Status HostGroup::begin_collective(const Call& call, const CallSite& site, ErrorText* error) {
-  Note note = {};
-  note.site = site_of(site);
-  note.print = {call.kind, call.dtype, call.reduce, call.root, call.amount, 0, 0, calls_ + 1};
-  note.print.name = hash(note.site.name, strlen(note.site.name));
-  note.peer = -1;
-  note.amount = call.amount;
-  const int32_t lowest_root = has_root(call.kind) ? 0 : -1;
-  if (call.root < lowest_root || call.root >= size()) {
-    return fail(error, Code::Invalid, "%s: there is no rank %d", note.site.name, call.root);
-  }
-  if (call.amount < 0) return fail(error, Code::Invalid, "%s: a negative size", note.site.name);
-  if (call.sizes != nullptr) {
-    for (int32_t r = 0; r < size(); r++) {
-      if (call.sizes[r] < 0) return fail(error, Code::Invalid, "%s: a negative size for rank %d", note.site.name, r);
-      note.amount += call.sizes[r];
-    }
-    if (call.kind != Kind::AllToAll) {  // there each rank has its own
-      note.print.amount = note.amount;
-      note.print.sizes = hash(call.sizes, static_cast<size_t>(size()) * sizeof(int64_t));
-    }
-  }
-  const Status begun = begin(note, error);
-  if (!begun.ok()) return begun;
+  Note note;
+  Status status = note_collective(call, site, size(), calls_ + 1, &note, error);
+  if (status.ok()) status = begin(note, error);
+  if (!status.ok()) return status;
   calls_++;
   own().prints[calls_ % 2] = note.print;
   return kOk;
 }
 
 Status HostGroup::begin_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site, ErrorText* error) {
-  Note note = {};
-  note.site = site_of(site);
-  note.print = {kind, -1, -1, -1, bytes, 0, 0, 0};
-  note.amount = bytes;
-  note.peer = peer;
-  if (peer < 0 || peer >= size() || peer == rank_ || bytes < 0) {
-    return fail(error, Code::Invalid, "%s: rank %d of %d cannot exchange %lld bytes with rank %d", note.site.name, rank_, size(),
-                static_cast<long long>(bytes), peer);
-  }
-  return begin(note, error);
+  Note note;
+  const Status status = note_message(kind, bytes, peer, site, rank_, size(), &note, error);
+  return status.ok() ? begin(note, error) : status;
 }
 
 // Notes hold still meanwhile: no rank that sees a difference begins another call, and all see it.
@@ -129,10 +63,7 @@ Status HostGroup::agree_on_exchange(const int64_t* sends, const int64_t* receive
       if (sent == expected) continue;
       ErrorText message;
       Text text(message);
-      describe_title(text, note_);
-      describe_place(text, note_.site);
-      text.add(": rank %d sends %lld bytes to rank %d, which expects %lld", from, static_cast<long long>(sent), to,
-               static_cast<long long>(expected));
+      describe_unexpected(text, note_, from, sent, to, expected);
       return refuse_difference(message, message, error);
     }
   }

@@ -24,13 +24,49 @@ void describe(Text& text, const Note& note) {
   describe_place(text, note.site);
 }
 
-void describe_title(Text& text, const Note& note) {
+void describe_title(Text& text, const Note& note, const char* group) {
   text.add("%s", note.site.name);
-  if (note.peer >= 0) {
-    text.add(" %s rank %d", note.print.kind == Kind::Receive ? "from" : "to", note.peer);
-  } else if (note.print.kind != Kind::None) {
-    text.add(" (call %llu of the group)", static_cast<unsigned long long>(note.print.call));
+  const bool message = note.peer >= 0, collective = !message && note.print.kind != Kind::None;
+  if (message) text.add(" %s rank %d", note.print.kind == Kind::Receive ? "from" : "to", note.peer);
+  if (collective) text.add(" (call %llu of ", static_cast<unsigned long long>(note.print.call));
+  else if (group != nullptr) text.add(" (");
+  if (group != nullptr) text.add("group \"%s\")", group);
+  else if (collective) text.add("the group)");
+}
+
+void describe_last_call(Text& text, const Note* last, bool in_call) {
+  if (last == nullptr) {
+    text.add(", it has called nothing yet");
+    return;
   }
+  text.add(in_call ? ", it is in " : ", its last call was ");
+  describe(text, *last);
+  if (last->peer < 0) text.add(" (call %llu)", static_cast<unsigned long long>(last->print.call));
+}
+
+void describe_difference(Text& text, const Note& mine, const char* who, int32_t rank, const Note& other, const char* group) {
+  describe_title(text, mine, group);
+  text.add(": rank %d called ", rank);
+  describe(text, other);
+  text.add(", %s ", who);
+  describe(text, mine);
+  if (mine.print.sizes != other.print.sizes && mine.print.amount == other.print.amount && mine.print.kind == other.print.kind) {
+    text.add(" with other sizes per rank");
+  }
+}
+
+void describe_unexpected(Text& text, const Note& mine, int32_t from, int64_t sent, int32_t to, int64_t expected, const char* group) {
+  describe_title(text, mine, group);
+  describe_place(text, mine.site);
+  text.add(": rank %d sends %lld bytes to rank %d, which expects %lld", from, static_cast<long long>(sent), to,
+           static_cast<long long>(expected));
+}
+
+void describe_misfit(Text& text, int32_t from, int64_t sent, const Site& sender, int32_t to, int64_t expected, const Site& receiver) {
+  text.add("rank %d sent %lld bytes to rank %d", from, static_cast<long long>(sent), to);
+  describe_place(text, sender);
+  text.add(", which receives %lld", static_cast<long long>(expected));
+  describe_place(text, receiver);
 }
 
 }  // namespace shardwise::comm

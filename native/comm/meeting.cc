@@ -3,40 +3,17 @@
 
 #include "describe.h"
 #include "host_group.h"
+#include "patience.h"
 
 namespace shardwise::comm {
 namespace {
 
-// How often a waiting rank looks whether the others' processes still run.
-constexpr int64_t kLookNs = 100'000'000;
-
-// The time that a rank has waited. If all of a group was stopped and goes on (Ctrl-Z, a debugger), the pause does not count.
-class Patience {
- public:
-  explicit Patience(int64_t limit_ms) : limit_(limit_ms * 1'000'000), last_(now_ns()) {}
-  int64_t left() {
-    const int64_t now = now_ns();
-    waited_ += std::min(now - last_, 2 * kLookNs);
-    last_ = now;
-    return limit_ - waited_;
-  }
-  int64_t waited_ms() const { return waited_ / 1'000'000; }
-
- private:
-  int64_t limit_, last_, waited_ = 0;
-};
-
 bool contains(uint64_t ranks, int32_t rank) { return (ranks >> rank & 1) != 0; }
 
-void describe_last_call(Text& text, RankBlock& block) {
+void add_last_call(Text& text, RankBlock& block) {
   Note note;
-  if (!block.note.read(&note)) {
-    text.add(", it has called nothing yet");
-    return;
-  }
-  text.add(block.in_call.load(std::memory_order_acquire) != 0 ? ", it is in " : ", its last call was ");
-  describe(text, note);
-  if (note.peer < 0) text.add(" (call %llu)", static_cast<unsigned long long>(note.print.call));
+  const bool called = block.note.read(&note);
+  describe_last_call(text, called ? &note : nullptr, block.in_call.load(std::memory_order_acquire) != 0);
 }
 
 }  // namespace
@@ -144,7 +121,7 @@ Status HostGroup::report_lost(uint64_t ranks, ErrorText* error) {
       text.add("has left the group");
     else
       text.add("has died (process %d)", block.process.pid);
-    describe_last_call(text, block);
+    add_last_call(text, block);
     before = "; ";
   }
   return fail_group(Code::Device, message.text, error);
@@ -164,7 +141,7 @@ Status HostGroup::time_out(uint64_t ranks, int64_t waited_ms, ErrorText* error) 
       text.add("has not joined the group");
     } else {
       text.add("has not come");
-      describe_last_call(text, block);
+      add_last_call(text, block);
     }
     if (before[0] == ':') text.add(" (timeout after %lld ms)", static_cast<long long>(waited_ms));
     before = "; ";
