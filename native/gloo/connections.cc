@@ -14,17 +14,14 @@ static_assert(::gloo::transport::Address::kMaxByteSize + sizeof(uint32_t) <= kGl
 // Gloo waits five times as long for a connection as it is told.
 constexpr int64_t kPatience = 5;
 
-Device device_of(const char* interface, const char* host) {
+Device device_of(const char* host) {
   // Never let go of: the thread of a device may not be joined while the process ends.
   static auto* mutex = new std::mutex;
-  static auto* devices = new std::map<std::pair<std::string, std::string>, Device>;
+  static auto* devices = new std::map<std::string, Device>;
   std::lock_guard<std::mutex> lock(*mutex);
-  Device& device = (*devices)[{interface, host}];
+  Device& device = (*devices)[host];
   if (!device) {
-    ::gloo::transport::tcp::attr attr;
-    attr.iface = interface;
-    attr.hostname = host;
-    device = ::gloo::transport::tcp::CreateDevice(attr);
+    device = ::gloo::transport::tcp::CreateDevice(::gloo::transport::tcp::attr(host));
   }
   return device;
 }

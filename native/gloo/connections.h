@@ -12,9 +12,9 @@ namespace shardwise::across {
 
 using Device = std::shared_ptr<::gloo::transport::Device>;
 
-// The network interface, or the address of this machine, that connections go through; one for all of the process that ask for it,
-// because each has a thread of its own. Throws.
-Device device_of(const char* interface, const char* host);
+// The address of this machine that connections go through; one for all of the process that ask for it, because each has a thread of
+// its own. Throws.
+Device device_of(const char* host);
 
 // All functions throw.
 class Connections {

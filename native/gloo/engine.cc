@@ -44,10 +44,9 @@ const CommEngine kCommEngine = {
     nullptr,
 };
 
-Status listen(const char* interface, const char* host, int32_t rank, int32_t size, int64_t timeout_ms, void** world, char* addresses,
-              ErrorText* error) {
+Status listen(const char* host, int32_t rank, int32_t size, int64_t timeout_ms, void** world, char* addresses, ErrorText* error) {
   return guarded("initProcessGroup", error, [&] {
-    auto made = std::make_unique<World>(device_of(interface, host), rank, size, timeout_ms);
+    auto made = std::make_unique<World>(device_of(host), rank, size, timeout_ms);
     made->addresses(addresses);
     *world = made.release();
     return kOk;
@@ -58,12 +57,11 @@ Status connect(void* world, const char* addresses, ErrorText* error) {
   return guarded("initProcessGroup", error, [&] { return static_cast<World*>(world)->connect(addresses, error); });
 }
 
-Status join(void* world, const char* name, const int32_t* ranks, int32_t rank, int32_t size, int64_t timeout_ms, void** member,
-            ErrorText* error) {
+Status join(void* world, const GlooGroup& group, void** member, ErrorText* error) {
   return guarded("newGroup", error, [&] {
-    std::unique_ptr<Group> group;
-    const Status status = Group::join(*static_cast<World*>(world), name, ranks, rank, size, timeout_ms, &group, error);
-    *member = group.release();
+    std::unique_ptr<Group> joined;
+    const Status status = Group::join(*static_cast<World*>(world), group, &joined, error);
+    *member = joined.release();
     return status;
   });
 }

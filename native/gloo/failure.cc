@@ -48,7 +48,8 @@ Status Group::look(int32_t awaited, ErrorText* error) {
 void Group::describe_missing(comm::Text& text, int32_t rank, const char* what) {
   Peer& other = peer(rank);
   text.add("rank %d %s", rank, what);
-  comm::describe_last_call(text, other.has_called ? &other.last : nullptr, false);
+  // Of a rank that has said nothing it is not known what it called.
+  if (other.has_called || other.is_heard) comm::describe_last_call(text, other.has_called ? &other.last : nullptr, false);
 }
 
 Status Group::report_gone(int32_t rank, const std::string& why, ErrorText* error) {

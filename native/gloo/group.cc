@@ -4,23 +4,23 @@
 
 namespace shardwise::across {
 
-Status Group::join(World& world, const char* name, const int32_t* ranks, int32_t rank, int32_t size, int64_t timeout_ms,
-                   std::unique_ptr<Group>* out, ErrorText* error) {
-  auto connections = std::make_unique<Connections>(world.device(), rank, size, timeout_ms);
+Status Group::join(World& world, const GlooGroup& plan, std::unique_ptr<Group>* out, ErrorText* error) {
+  const int32_t rank = plan.rank, size = plan.size;
+  auto connections = std::make_unique<Connections>(world.device(), rank, size, plan.timeout_ms);
   const size_t bytes = static_cast<size_t>(size) * kGlooAddressBytes;
   std::vector<char> own(bytes), theirs(bytes);
   connections->addresses(own.data());
-  const Status status = world.exchange(name, ranks, rank, size, timeout_ms, own.data(), theirs.data(), error);
+  const Status status = world.exchange(plan, own.data(), theirs.data(), error);
   if (!status.ok()) return status;
   for (int32_t other = 0; other < size; other++) {
     if (other == rank) continue;
     try {
       connections->connect(other, theirs.data() + int64_t{other} * kGlooAddressBytes);
     } catch (const std::exception& failure) {
-      return fail(error, Code::Peer, "group \"%s\": rank %d and rank %d cannot connect (%s)", name, rank, other, plain(failure.what()).c_str());
+      return fail(error, Code::Peer, "group \"%s\": rank %d and rank %d cannot connect (%s)", plan.name, rank, other, plain(failure.what()).c_str());
     }
   }
-  std::unique_ptr<Group> group(new Group(connections.release(), name, timeout_ms));
+  std::unique_ptr<Group> group(new Group(connections.release(), plan.name, plan.timeout_ms));
   for (int32_t other = 0; other < size; other++) {
     if (other != rank) group->prepare(other);
   }

@@ -49,8 +49,7 @@ class Scratch {
 class Group {
  public:
   // Waits for all members. Throws where gloo does.
-  static Status join(World& world, const char* name, const int32_t* ranks, int32_t rank, int32_t size, int64_t timeout_ms,
-                     std::unique_ptr<Group>* out, ErrorText* error);
+  static Status join(World& world, const GlooGroup& plan, std::unique_ptr<Group>* out, ErrorText* error);
   ~Group();  // leaves, once what it has sent is gone
 
   Status run(const CollectiveCall& call);

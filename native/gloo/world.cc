@@ -36,40 +36,40 @@ World::Letter& World::letter() {
   return made;
 }
 
-Status World::exchange(const char* name, const int32_t* ranks, int32_t rank, int32_t size, int64_t timeout_ms, const char* own, char* theirs,
-                       ErrorText* error) {
-  const uint64_t slot = slot_of(name);
-  std::vector<Letter*> in(static_cast<size_t>(size));
-  for (int32_t member = 0; member < size; member++) {
-    if (member == rank) continue;
+Status World::exchange(const GlooGroup& plan, const char* own, char* theirs, ErrorText* error) {
+  const uint64_t slot = slot_of(plan.name);
+  std::vector<Letter*> in(static_cast<size_t>(plan.size));
+  for (int32_t member = 0; member < plan.size; member++) {
+    if (member == plan.rank) continue;
     try {
       in[member] = &letter();
-      in[member]->buffer->recv(ranks[member], slot);
+      in[member]->buffer->recv(plan.ranks[member], slot);
       Letter& out = letter();
       memcpy(out.address, own + int64_t{member} * kGlooAddressBytes, kGlooAddressBytes);
-      out.buffer->send(ranks[member], slot);
+      out.buffer->send(plan.ranks[member], slot);
     } catch (const std::exception& failure) {
-      return fail(error, Code::Peer, "group \"%s\": rank %d has ended or cannot be reached (%s)", name, member, plain(failure.what()).c_str());
+      return fail(error, Code::Peer, "group \"%s\": rank %d has ended or cannot be reached (%s)", plan.name, member, plain(failure.what()).c_str());
     }
   }
-  comm::Patience patience(timeout_ms);
-  for (int32_t member = 0; member < size; member++) {
-    if (member == rank) continue;
-    const Status status = receive(*in[member], member, name, patience, error);
+  comm::Patience patience(plan.timeout_ms);
+  for (int32_t member = 0; member < plan.size; member++) {
+    if (member == plan.rank) continue;
+    const Status status = receive(*in[member], member, plan, patience, error);
     if (!status.ok()) return status;
     memcpy(theirs + int64_t{member} * kGlooAddressBytes, in[member]->address, kGlooAddressBytes);
   }
   return kOk;
 }
 
-Status World::receive(Letter& from, int32_t member, const char* name, comm::Patience& patience, ErrorText* error) {
+Status World::receive(Letter& from, int32_t member, const GlooGroup& plan, comm::Patience& patience, ErrorText* error) {
   std::string why;
   for (;;) {
     const Waited waited = wait_a_moment(*from.buffer, Way::Receive, &why);
     if (waited == Waited::Done) return kOk;
-    if (waited == Waited::Broken) return fail(error, Code::Peer, "group \"%s\": rank %d has ended or cannot be reached (%s)", name, member, why.c_str());
+    if (waited == Waited::Broken) return fail(error, Code::Peer, "group \"%s\": rank %d has ended or cannot be reached (%s)", plan.name, member, why.c_str());
+    if (plan.is_aborted(plan.context)) return fail(error, Code::Closed, "group \"%s\": joining it was given up", plan.name);
     if (patience.left() > 0) continue;
-    return fail(error, Code::Peer, "group \"%s\": rank %d has not joined it (timeout after %lld ms)", name, member, static_cast<long long>(patience.waited_ms()));
+    return fail(error, Code::Peer, "group \"%s\": rank %d has not joined it (timeout after %lld ms)", plan.name, member, static_cast<long long>(patience.waited_ms()));
   }
 }
 

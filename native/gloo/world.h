@@ -21,8 +21,7 @@ class World {
   Status connect(const char* addresses, ErrorText* error);
 
   // Gives each member its address of `own` and takes what it has for this one. From several threads for groups of other names.
-  Status exchange(const char* name, const int32_t* ranks, int32_t rank, int32_t size, int64_t timeout_ms, const char* own, char* theirs,
-                  ErrorText* error);
+  Status exchange(const GlooGroup& plan, const char* own, char* theirs, ErrorText* error);
 
  private:
   // An address on its way in or out. What was begun must stay, also where nobody waits for it any more.
@@ -31,7 +30,7 @@ class World {
     std::unique_ptr<Buffer> buffer;
   };
   Letter& letter();
-  Status receive(Letter& from, int32_t member, const char* name, comm::Patience& patience, ErrorText* error);
+  Status receive(Letter& from, int32_t member, const GlooGroup& plan, comm::Patience& patience, ErrorText* error);
 
   Device device_;
   int64_t timeout_ms_;

@@ -7,6 +7,16 @@ namespace shardwise {
 constexpr uint32_t kGlooAbi = 1;
 constexpr int32_t kGlooAddressBytes = 200;
 
+struct GlooGroup {
+  const char* name;
+  const int32_t* ranks;  // of the world
+  int32_t rank, size;    // the own place in them
+  int64_t timeout_ms;
+  // Whether to give up waiting for the others; asked now and then.
+  bool (*is_aborted)(void* context);
+  void* context;
+};
+
 // All functions report errors by their Status; none throws. Those that wait do so for `timeout_ms` at most.
 struct GlooEngine {
   uint32_t abi;
@@ -15,15 +25,13 @@ struct GlooEngine {
   const CommEngine* comm;
 
   // The connections of a rank of the world, over which its groups are made. `listen` writes `size` addresses of kGlooAddressBytes: the
-  // i-th is where rank i finds this one. `interface` or, if that is empty, `host` (a name or address of this machine) says where.
-  Status (*listen)(const char* interface, const char* host, int32_t rank, int32_t size, int64_t timeout_ms, void** world, char* addresses,
-                   ErrorText* error);
+  // i-th is where rank i finds this one. `host` is the address of this machine that the others reach.
+  Status (*listen)(const char* host, int32_t rank, int32_t size, int64_t timeout_ms, void** world, char* addresses, ErrorText* error);
   // The i-th of `addresses` is where rank i waits for this one. Waits for all.
   Status (*connect)(void* world, const char* addresses, ErrorText* error);
   void (*leave)(void* world);
-  // A group of the world's `ranks`, in their order; `rank` is the own place in it. Waits for all of them.
-  Status (*join)(void* world, const char* name, const int32_t* ranks, int32_t rank, int32_t size, int64_t timeout_ms, void** member,
-                 ErrorText* error);
+  // A group, which waits for all of its ranks.
+  Status (*join)(void* world, const GlooGroup& group, void** member, ErrorText* error);
 };
 
 }  // namespace shardwise

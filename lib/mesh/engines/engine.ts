@@ -30,3 +30,10 @@ export interface GroupPlan {
 
 /** Makes the engine of a group for a device; called by every member, at its first call there. @internal */
 export type EngineFactory = (plan: GroupPlan, device: Device) => Engine;
+
+/** The engines of a rank. @internal */
+export interface Engines {
+  readonly make: EngineFactory;
+  /** No more groups are made. */
+  leave(): void;
+}

@@ -11,9 +11,17 @@ import type { BackendName, Engine } from './engine.js';
 const HEADER_WORDS = 12;
 let shared: Float64Array | undefined;
 
-function words(): Float64Array {
+/** The memory shared with the addon. @internal */
+export function words(): Float64Array {
   shared ??= new Float64Array(writer.addon.words);
   return shared;
+}
+
+/** Resolves when all that the stream was given so far is done. @internal */
+export function streamDone(stream: number, op: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    nativeCall(() => writer.addon.whenDone(stream, (error) => (error === null ? resolve() : reject(translate(error, op, [])))), op);
+  });
 }
 
 /** @internal */
@@ -55,13 +63,9 @@ export class NativeEngine implements Engine {
 
   finished(): Promise<void> {
     const home = currentHome();
-    return new Promise((resolve, reject) => {
-      const done = (error: Error | null): void => {
-        if (error !== null) home.afterFailure?.(this.lane);
-        if (error === null) resolve();
-        else reject(translate(error, 'wait', []));
-      };
-      nativeCall(() => writer.addon.whenDone(this.lane, done), 'wait');
+    return streamDone(this.lane, 'wait').catch((error) => {
+      home.afterFailure?.(this.lane);
+      throw error;
     });
   }
 
