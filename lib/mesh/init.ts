@@ -162,7 +162,12 @@ async function findWorld(options: ReadOptions, backends: string): Promise<World>
   const { rank, worldSize } = place;
   checkPlace(rank, worldSize);
   if (worldSize === 1 && options.store === null) {
-    return { place: { ...place, localRank: place.localRank ?? 0 }, agreement: { hosts: [''], hostNames: [''], pids: [process.pid], run: '', token: 0 }, store: new HashStore(), host: null };
+    return {
+      place: { ...place, localRank: place.localRank ?? 0 },
+      agreement: { hosts: [''], hostNames: [''], pids: [process.pid], run: '', token: 0 },
+      store: new HashStore(),
+      host: null,
+    };
   }
   const { timeoutMs } = options;
   const [where, base, keeper] = openStore(options, place);

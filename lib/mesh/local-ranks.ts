@@ -92,6 +92,7 @@ export async function runLocalRanks<T>(worldSize: number, fn: RankFunction<T>, o
     }
   });
   const results = await Promise.allSettled(ranks);
+  for (const gloo of world.gloo) gloo.leave();
   for (const home of world.homes) closeStreams(home);
   world.regions.drop();
   if (first !== null) throw failureOf(first, world.schedule);
@@ -107,7 +108,7 @@ async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, optio
   const memory = localEngines(regions, timeoutMs);
   const host: EngineFactory = (plan, device) => (gloo === undefined || plan.ranks.length === 1 ? memory : gloo.engines())(plan, device);
   const factory = withDevices(host, { backend: deviceBackend, ranksHere: size, timeoutMs });
-  const context = enterWorld({ rank, worldSize: size, localRank: rank, home, store, factory, pending, leaveEngines: () => gloo?.leave() });
+  const context = enterWorld({ rank, worldSize: size, localRank: rank, home, store, factory, pending });
   home.findCudaIndex = () => ownGpu(rank);
   const abort = (reason: string): void => {
     for (const group of context.groups) group.abort(reason);

@@ -133,6 +133,8 @@ export interface Addon {
   glooConnect(world: number, stream: number, addresses: ArrayBuffer): void;
   /** A group of the world's ranks in words[0 .. size), which waits for them on the stream. Its names differ from each other. */
   glooJoin(world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string): number;
+  /** Instead of {@link glooJoin}: tells those who wait for this rank in the group that it will not come. */
+  glooDecline(world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string): void;
   /** The rank makes no more groups. */
   glooLeave(world: number, stream: number): void;
   /**

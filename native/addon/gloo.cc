@@ -87,29 +87,55 @@ napi_value gloo_connect(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// glooJoin(world, rank, size, stream, timeoutMs, name): the world's ranks that are the group's are in words[0 .. size).
-napi_value gloo_join(napi_env env, napi_callback_info info) {
-  int64_t args[6];
-  napi_value raw[6] = {};
-  if (!read_integers(env, info, 6, args, raw, 1 << 5)) return nullptr;
-  auto world = world_argument(env, args[0]);
-  if (!world) return nullptr;
-  const double* words = state_of(env).words;
+// A group as both calls below take it; its ranks are in words[0 .. size). Throws and returns false for what is none.
+struct GroupArguments {
+  std::shared_ptr<GlooWorld> world;
+  std::string name;
   std::vector<int32_t> ranks;
-  for (int64_t i = 0; i < args[2] && i < world->size; i++) ranks.push_back(static_cast<int32_t>(words[i] >= 0 && words[i] < world->size ? words[i] : world->rank));
-  const auto own = std::count(ranks.begin(), ranks.end(), world->rank);
-  const bool is_place = args[1] >= 0 && args[1] < static_cast<int64_t>(ranks.size()) && ranks[static_cast<size_t>(args[1])] == world->rank;
-  if (static_cast<int64_t>(ranks.size()) != args[2] || own != 1 || !is_place) return throw_error(env, Code::Invalid, "the group's ranks are not of the world");
-  const std::string name = string_argument(env, raw[5]);
-  return new_member(env, args[3], args[1], args[2], args[4], [=](Member& member, Stream& s, ErrorText* error) {
+  int64_t rank, size, stream, timeout_ms;
+
+  bool read(napi_env env, napi_callback_info info) {
+    int64_t args[6];
+    napi_value raw[6] = {};
+    if (!read_integers(env, info, 6, args, raw, 1 << 5) || !(world = world_argument(env, args[0]))) return false;
+    rank = args[1], size = args[2], stream = args[3], timeout_ms = args[4];
+    name = string_argument(env, raw[5]);
+    const double* words = state_of(env).words;
+    for (int64_t i = 0; i < size && i < world->size; i++) {
+      if (!(words[i] >= 0 && words[i] < world->size)) break;
+      ranks.push_back(static_cast<int32_t>(words[i]));
+    }
+    const bool fits = static_cast<int64_t>(ranks.size()) == size && std::count(ranks.begin(), ranks.end(), world->rank) == 1 && rank >= 0 && rank < size &&
+                      ranks[static_cast<size_t>(rank)] == world->rank;
+    if (!fits) throw_error(env, Code::Invalid, "the group's ranks are not of the world");
+    return fits;
+  }
+  GlooGroup plan(bool (*is_aborted)(void*), void* context) const {
+    return {name.c_str(), ranks.data(), static_cast<int32_t>(rank), static_cast<int32_t>(size), timeout_ms, is_aborted, context};
+  }
+};
+
+// glooJoin(world, rank, size, stream, timeoutMs, name)
+napi_value gloo_join(napi_env env, napi_callback_info info) {
+  GroupArguments group;
+  if (!group.read(env, info)) return nullptr;
+  return new_member(env, group.stream, group.rank, group.size, group.timeout_ms, [group](Member& member, Stream& s, ErrorText* error) {
     void* made = nullptr;
     const auto is_aborted = [](void* joining) { return static_cast<Member*>(joining)->is_aborted(); };
-    const GlooGroup plan{name.c_str(), ranks.data(), member.rank, member.size, member.timeout_ms, is_aborted, &member};
-    const Status status = world->engine->join(world->handle, plan, &made, error);
-    if (status.ok()) joined_host(member, s, world->engine->comm, made);
+    const Status status = group.world->engine->join(group.world->handle, group.plan(is_aborted, &member), &made, error);
+    if (status.ok()) joined_host(member, s, group.world->engine->comm, made);
     else member.is_aborted(error);
     return status;
   });
+}
+
+// glooDecline(world, rank, size, stream, timeoutMs, name): instead of joining it, for those who wait there.
+napi_value gloo_decline(napi_env env, napi_callback_info info) {
+  GroupArguments group;
+  if (!group.read(env, info)) return nullptr;
+  Stream* stream = state_of(env).stream(group.stream);
+  if (stream) stream->enqueue([group](Stream&) { group.world->engine->decline(group.world->handle, group.plan(nullptr, nullptr)); });
+  return nullptr;
 }
 
 // glooLeave(world, stream): once groups that are being made are there.
@@ -131,6 +157,7 @@ void export_gloo(napi_env env, napi_value exports) {
   export_function(env, exports, "glooListen", gloo_listen);
   export_function(env, exports, "glooConnect", gloo_connect);
   export_function(env, exports, "glooJoin", gloo_join);
+  export_function(env, exports, "glooDecline", gloo_decline);
   export_function(env, exports, "glooLeave", gloo_leave);
 }
 

@@ -67,7 +67,14 @@ Status join(void* world, const GlooGroup& group, void** member, ErrorText* error
 }
 
 const GlooEngine kGlooEngine = {
-    kGlooAbi, GLOO_VERSION, &kCommEngine, listen, connect, [](void* world) { quietly([&] { delete static_cast<World*>(world); }); }, join,
+    kGlooAbi,
+    GLOO_VERSION,
+    &kCommEngine,
+    listen,
+    connect,
+    [](void* world) { quietly([&] { delete static_cast<World*>(world); }); },
+    join,
+    [](void* world, const GlooGroup& group) { quietly([&] { static_cast<World*>(world)->decline(group); }); },
 };
 
 }  // namespace

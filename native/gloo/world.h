@@ -22,6 +22,8 @@ class World {
 
   // Gives each member its address of `own` and takes what it has for this one. From several threads for groups of other names.
   Status exchange(const GlooGroup& plan, const char* own, char* theirs, ErrorText* error);
+  // Tells the members that this rank will not join.
+  void decline(const GlooGroup& plan);
 
  private:
   // An address on its way in or out. What was begun must stay, also where nobody waits for it any more.
@@ -30,7 +32,11 @@ class World {
     std::unique_ptr<Buffer> buffer;
   };
   Letter& letter();
-  Status receive(Letter& from, int32_t member, const GlooGroup& plan, comm::Patience& patience, ErrorText* error);
+  void send(const char* address, int32_t rank, uint64_t slot);
+  void say(const char* letter, const GlooGroup& plan);
+  template <class LetterFor>
+  Status pass_round(const GlooGroup& plan, bool may_give_up, LetterFor letter_for, char* theirs, ErrorText* error);
+  Status receive(Letter& from, int32_t member, const GlooGroup& plan, bool may_give_up, comm::Patience& patience, ErrorText* error);
 
   Device device_;
   int64_t timeout_ms_;

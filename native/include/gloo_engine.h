@@ -32,6 +32,8 @@ struct GlooEngine {
   void (*leave)(void* world);
   // A group, which waits for all of its ranks.
   Status (*join)(void* world, const GlooGroup& group, void** member, ErrorText* error);
+  // Those who wait for this rank in a group need not: it will not join. Does not wait.
+  void (*decline)(void* world, const GlooGroup& group);
 };
 
 }  // namespace shardwise

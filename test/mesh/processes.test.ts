@@ -90,7 +90,6 @@ function talkBy(backend: string): void {
     assert.match(seen<string>(0), /allReduce.*rank 1 has not come.*timeout after \d+ ms/s);
     assert.match(error.message, /^launch: rank 0 \(process \d+\) ended with exit code 1: .*rank 1 has not come/);
   });
-
 }
 
 describe('ranks that are processes', function () {

@@ -74,12 +74,15 @@ export class GlooWorld {
   engines(): EngineFactory {
     return ({ name, ranks, rank }, device) => {
       const stream = streamOf(device);
-      const list = words();
-      ranks.forEach((each, i) => {
-        list[i] = each;
-      });
-      const member = nativeCall(() => writer.addon.glooJoin(this.id, rank, ranks.length, stream, this.timeoutMs, name), 'newGroup');
-      return new NativeEngine('gloo', member, stream);
+      const { addon } = writer;
+      const call = <T>(native: (world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string) => T): T => {
+        const list = words();
+        ranks.forEach((each, i) => {
+          list[i] = each;
+        });
+        return nativeCall(() => native(this.id, rank, ranks.length, stream, this.timeoutMs, name), 'newGroup');
+      };
+      return new NativeEngine('gloo', { join: () => call(addon.glooJoin), decline: () => call(addon.glooDecline) }, stream);
     };
   }
 

@@ -24,17 +24,30 @@ export function streamDone(stream: number, op: string): Promise<void> {
   });
 }
 
+/** A membership that begins with the first call, or is declined instead. @internal */
+export interface LateMember {
+  join(): number;
+  decline(): void;
+}
+
 /** @internal */
 export class NativeEngine implements Engine {
   readonly name: BackendName;
-  readonly member: number;
   readonly lane: number;
+  private readonly seat: number | LateMember;
+  private joined: number | null = null;
   private left = false;
 
-  constructor(name: BackendName, member: number, stream: number) {
+  constructor(name: BackendName, member: number | LateMember, stream: number) {
     this.name = name;
-    this.member = member;
+    this.seat = member;
     this.lane = stream;
+  }
+
+  /** Its membership in native code. */
+  get member(): number {
+    this.joined ??= typeof this.seat === 'number' ? this.seat : this.seat.join();
+    return this.joined;
   }
 
   run(name: string, call: CollectiveCall, where: string): void {
@@ -63,6 +76,7 @@ export class NativeEngine implements Engine {
 
   finished(): Promise<void> {
     const home = currentHome();
+    void this.member;
     return streamDone(this.lane, 'wait').catch((error) => {
       home.afterFailure?.(this.lane);
       throw error;
@@ -70,13 +84,21 @@ export class NativeEngine implements Engine {
   }
 
   abort(reason: string): void {
-    if (!this.left) writer.addon.abortGroup(this.member, reason);
+    if (this.left || this.declines()) return;
+    writer.addon.abortGroup(this.member, reason);
   }
 
   leave(): void {
-    if (this.left) return;
+    if (this.left || this.declines()) return;
     this.left = true;
     writer.addon.leaveGroup(this.member);
+  }
+
+  private declines(): boolean {
+    if (this.joined !== null || typeof this.seat === 'number') return false;
+    this.left = true;
+    this.seat.decline();
+    return true;
   }
 }
 

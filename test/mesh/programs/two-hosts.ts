@@ -3,7 +3,19 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { allReduce, barrier, DTensor, distributeTensor, getRank, getWorldSize, initDeviceMesh, initProcessGroup, newGroup, Replicate, Shard } from '../../../lib/distributed.js';
+import {
+  allReduce,
+  barrier,
+  type DTensor,
+  distributeTensor,
+  getRank,
+  getWorldSize,
+  initDeviceMesh,
+  initProcessGroup,
+  newGroup,
+  Replicate,
+  Shard,
+} from '../../../lib/distributed.js';
 import { arange, float32, full, ones } from '../../../lib/index.js';
 
 const [scenario, folder] = process.argv.slice(2) as [string, string];
@@ -20,7 +32,7 @@ async function computes(rank: number, size: number): Promise<void> {
   const sums = pairs.map((group) => {
     const x = full([2], rank + 1);
     if (group.rank >= 0) allReduce(x, { group });
-    return group.rank < 0 ? null : x.tolist()[0];
+    return group.rank < 0 ? null : (x.tolist() as number[])[0];
   });
   const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['host', 'local'] });
   const a = arange(24, { dtype: float32 }).reshape([6, 4]);
