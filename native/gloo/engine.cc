@@ -32,9 +32,14 @@ Group& group_of(void* member) { return *static_cast<Group*>(member); }
 const CommEngine kCommEngine = {
     "gloo",
     [](void* member, const CollectiveCall& call) {
-      const Status status = guarded(call.name, call.error, [&] { return group_of(member).run(call); });
-      // What has gone wrong outside the group's own checks has left it in no known state.
-      if (status.code == Code::OutOfMemory) quietly([&] { group_of(member).abort(call.error->text); });
+      bool has_returned = false;
+      const Status status = guarded(call.name, call.error, [&] {
+        const Status result = group_of(member).run(call);
+        has_returned = true;
+        return result;
+      });
+      // What was thrown in the middle of a call has left the group in no known state.
+      if (!has_returned) quietly([&] { group_of(member).abort(call.error->text); });
       return status;
     },
     [](void* member, const char* reason) { quietly([&] { group_of(member).abort(reason); }); },
