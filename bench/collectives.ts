@@ -43,9 +43,13 @@ function settled(): Tensor {
   return t.add(0);
 }
 
+function repeat(work: () => void, calls: number): void {
+  for (let i = 0; i < calls; i++) work();
+}
+
 /** Microseconds a call until it is done, by the device's clock where it has one, and until JavaScript goes on. */
-async function timesOf(work: () => void, calls: number): Promise<{ us: number; hostUs: number }> {
-  for (let i = 0; i < 10; i++) work();
+async function timesOf(work: () => void, calls: number, warmUp = 200): Promise<{ us: number; hostUs: number }> {
+  noGrad(() => scope(() => repeat(work, warmUp)));
   await settled().read();
   const totals: { us: number; hostUs: number }[] = [];
   for (let round = 0; round < 5; round++) {
@@ -53,7 +57,7 @@ async function timesOf(work: () => void, calls: number): Promise<{ us: number; h
     const [before, after] = device === 'cuda' ? [new cuda.Event({ enableTiming: true }), new cuda.Event({ enableTiming: true })] : [];
     before?.record();
     const start = performance.now();
-    for (let i = 0; i < calls; i++) work();
+    noGrad(() => scope(() => repeat(work, calls)));
     const host = performance.now();
     const last = settled();
     after?.record();
@@ -92,7 +96,7 @@ async function distributedTensors(world: number): Promise<void> {
     'redistribute Shard(0) to Replicate, 8x8': () => a.redistribute(mesh, [Replicate()]),
   };
   for (const [name, work] of Object.entries(rows)) {
-    const times = await timesOf(() => noGrad(() => scope(() => void work())), 500);
+    const times = await timesOf(() => void work(), 500, 5000); // the engine compiles what has run some thousand times
     print({ name: `${name}, ${world} ranks`, ...times });
   }
 }

@@ -1,17 +1,19 @@
 /**
  * The main job: trains a small GPT on Moby-Dick, byte by byte, on the GPU if there is one.
  *
- *   npm start -- [--steps N] [--batch N] [--device cpu|cuda] [--resume] [--json] [--out runs/gpt]
+ *   npm start -- [--steps N] [--batch N] [--device cpu|cuda] [--ranks N --mesh dp=N,tp=N] [--resume] [--json] [--out runs/gpt]
  */
 import { mkdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { performance } from 'node:perf_hooks';
 import cliProgress from 'cli-progress';
-import { crossEntropy, type DeviceName, manualSeed, memory, multinomial, nn, noGrad, optim, scope, type Tensor, tensor } from '../lib/index.js';
+import { launch } from '../lib/distributed.js';
+import { type DeviceName, float64, manualSeed, memory, multinomial, nn, noGrad, optim, scope, tensor } from '../lib/index.js';
 import { loadCheckpoint, type Progress, saveCheckpoint } from './gpt/checkpoint.js';
 import { lossCurveSvg } from './gpt/loss-curve.js';
 import { Gpt, type GptConfig } from './gpt/model.js';
 import { DEFAULT_STEPS, type Options, parseOptions, UserError } from './gpt/options.js';
+import { alone, averageGradients, lossOf, type MeshSizes, ownRows, type Share, shared, whole } from './gpt/sharing.js';
 import { bigramLoss, evaluationStarts, loadText, makeRandom, sampleBatch, type Text, windowsAt } from './gpt/text.js';
 
 const config: GptConfig = { vocabSize: 256, contextLength: 128, numLayers: 4, numHeads: 4, dModel: 128 };
@@ -23,22 +25,22 @@ function learningRate(step: number, steps: number, lr: number): number {
   return lr * (0.1 + 0.45 * (1 + Math.cos((Math.PI * (step - warmup)) / Math.max(1, steps - warmup))));
 }
 
-function lossOf(model: Gpt, [inputs, targets]: [Tensor, Tensor]): Tensor {
-  return crossEntropy(model(inputs).reshape(-1, config.vocabSize), targets.reshape(-1));
-}
-
 /** Mean loss over the held-out text, on the windows on which the bigram model is judged too. */
-async function validate(model: Gpt, { validation }: Text, device: DeviceName): Promise<number> {
+async function validate({ model, share, text: { validation } }: Run): Promise<number> {
+  const { part, parts, device } = share;
   const starts = evaluationStarts(validation, config.contextLength);
+  const own = starts.filter((_, i) => i % parts === part);
   const rows = 16;
   let total = 0;
-  for (let i = 0; i < starts.length; i += rows) {
-    const some = starts.slice(i, i + rows);
-    const loss = noGrad(() => scope(() => lossOf(model, windowsAt(validation, some, config.contextLength, device))));
+  for (let i = 0; i < own.length; i += rows) {
+    const some = own.slice(i, i + rows);
+    const loss = noGrad(() => scope(() => whole(lossOf(model, windowsAt(validation, some, config.contextLength, device)))));
     total += (await loss.itemAsync()) * some.length;
     loss.dispose();
   }
-  return total / starts.length;
+  const mean = tensor(total, { device, dtype: float64 });
+  share.average(mean);
+  return ((await mean.itemAsync()) * parts) / starts.length;
 }
 
 /** Continues a prompt, byte by byte, at temperature 0.8. */
@@ -46,17 +48,19 @@ async function sampleText(model: Gpt, prompt: string, length: number, device: De
   const bytes = [...new TextEncoder().encode(prompt)];
   for (let i = 0; i < length; i++) {
     const window = bytes.slice(-config.contextLength);
-    const next = noGrad(() =>
+    const probabilities = noGrad(() =>
       scope(() => {
         const ids = tensor(BigInt64Array.from(window, BigInt), { device }).unsqueeze(0);
-        const logits = model(ids)
+        const logits = whole(model(ids))
           .select(1, window.length - 1)
           .div(0.8);
-        return multinomial(logits.softmax(-1), 1);
+        return logits.softmax(-1);
       }),
     );
+    await probabilities.read(); // multinomial looks at them at once, and ranks that share the process must come to theirs first
+    const next = multinomial(probabilities, 1);
     bytes.push(await next.itemAsync());
-    next.dispose();
+    for (const t of [probabilities, next]) t.dispose();
   }
   return new TextDecoder().decode(Uint8Array.from(bytes));
 }
@@ -64,6 +68,7 @@ async function sampleText(model: Gpt, prompt: string, length: number, device: De
 /** A run in the making. */
 interface Run {
   options: Options;
+  share: Share;
   text: Text;
   model: Gpt;
   optimizer: optim.AdamW;
@@ -75,75 +80,110 @@ interface Run {
 
 const peakBytes = (device: DeviceName): number => memory.stats(device).peakAllocatedBytes;
 
-async function prepare(options: Options, checkpoint: string): Promise<Run> {
-  const { device, lr, out, resume, seed } = options;
-  await mkdir(out, { recursive: true }).catch((error: Error) => {
-    throw new UserError(`--out ${out} cannot be used: ${error.message}`);
-  });
+async function prepare(options: Options, share: Share, checkpoint: string): Promise<Run> {
+  const { lr, resume, seed } = options;
+  const { device } = share;
   manualSeed(seed);
   const model = new Gpt(config).to(device);
   const optimizer = new optim.AdamW(model.parameters(), { lr, betas: [0.9, 0.95], weightDecay: 0.1 });
   const { step: first, losses }: Progress = resume ? await loadCheckpoint(checkpoint, model, optimizer, device) : { step: 0, losses: [] };
   const steps = options.steps ?? first + DEFAULT_STEPS;
   if (steps <= first) throw new UserError(`the checkpoint is at step ${first} already; give --steps more than that`);
-  return { options, text: loadText(), model, optimizer, first, steps, losses };
+  share.cut(model, optimizer);
+  return { options, share, text: loadText(), model, optimizer, first, steps, losses };
+}
+
+/** One step on this rank's share of a batch; its loss, of the whole batch. */
+async function trainStep({ options, share, text, model, optimizer }: Run, random: () => number): Promise<number> {
+  const loss = scope(() => {
+    const value = lossOf(model, ownRows(sampleBatch(text.train, options.batch, config.contextLength, random, share.device), share));
+    value.backward();
+    averageGradients(model, share);
+    nn.utils.clipGradNorm_(model.parameters(), 1);
+    optimizer.step();
+    optimizer.zeroGrad();
+    const mean = whole(value.detach());
+    share.average(mean);
+    return mean;
+  });
+  const value = await loss.itemAsync();
+  loss.dispose();
+  return value;
 }
 
 /** Trains to the last step. Returns tokens per second. */
-async function train({ options, text, model, optimizer, first, steps, losses }: Run): Promise<number> {
-  const { batch, device, json, lr, seed } = options;
+async function train(run: Run): Promise<number> {
+  const { options, share, optimizer, first, steps, losses } = run;
+  const { batch, json, lr, seed } = options;
   const random = makeRandom(seed + first);
-  const bar = json ? null : new cliProgress.SingleBar({ format: '{bar} {value}/{total} | loss {loss} | {rate} tokens/s | {memory} MiB | {eta} s left', etaBuffer: 50 });
+  const bar =
+    json || !share.isFirst ? null : new cliProgress.SingleBar({ format: '{bar} {value}/{total} | loss {loss} | {rate} tokens/s | {memory} MiB | {eta} s left', etaBuffer: 50 });
   bar?.start(steps, first, { loss: '-', rate: '-', memory: '-' });
   const began = performance.now();
   let tokensPerSecond = 0;
   for (let step = first; step < steps; step++) {
     const rate = learningRate(step, steps, lr);
     for (const group of optimizer.paramGroups) group.lr = rate;
-    const loss = scope(() => {
-      const value = lossOf(model, sampleBatch(text.train, batch, config.contextLength, random, device));
-      value.backward();
-      nn.utils.clipGradNorm_(model.parameters(), 1);
-      optimizer.step();
-      optimizer.zeroGrad();
-      return value.detach();
-    });
-    const value = await loss.itemAsync();
-    loss.dispose();
+    const value = await trainStep(run, random);
     losses.push(value);
     tokensPerSecond = ((step + 1 - first) * batch * config.contextLength * 1000) / (performance.now() - began);
-    if (json) console.log(JSON.stringify({ step, loss: value, lr: rate, tokensPerSecond, memoryBytes: memory.stats(device).allocatedBytes }));
-    bar?.update(step + 1, { loss: value.toFixed(3), rate: tokensPerSecond.toFixed(0), memory: (peakBytes(device) / 2 ** 20).toFixed(0) });
+    if (json && share.isFirst) console.log(JSON.stringify({ step, loss: value, lr: rate, tokensPerSecond, memoryBytes: memory.stats(share.device).allocatedBytes }));
+    bar?.update(step + 1, { loss: value.toFixed(3), rate: tokensPerSecond.toFixed(0), memory: (peakBytes(share.device) / 2 ** 20).toFixed(0) });
   }
   bar?.stop();
   return tokensPerSecond;
 }
 
-async function main(): Promise<void> {
-  const options = parseOptions();
-  const { device, json, out } = options;
+/** What each rank runs. */
+async function job(options: Options, share: Share): Promise<void> {
+  const { json, out } = options;
+  const { device, isFirst } = share;
   const checkpoint = path.join(out, 'checkpoint.safetensors');
-  const run = await prepare(options, checkpoint);
+  const run = await prepare(options, share, checkpoint);
   const { losses, model, optimizer, steps, text } = run;
-  const bigram = bigramLoss(text, config.contextLength);
   const tokensPerSecond = await train(run);
-  const validationLoss = await validate(model, text, device);
-  await saveCheckpoint(checkpoint, model, optimizer, { step: steps, losses });
+  const validationLoss = await validate(run);
+  await saveCheckpoint(checkpoint, model, optimizer, { step: steps, losses }, isFirst);
+  const sample = json ? '' : await sampleText(model, 'Call me ', 240, device);
+  if (!isFirst) return;
+  const bigram = bigramLoss(text, config.contextLength);
   await writeFile(path.join(out, 'loss.svg'), lossCurveSvg(losses, bigram));
   if (json) {
     const [firstLoss, lastLoss] = [losses[0], losses[losses.length - 1]];
     console.log(JSON.stringify({ done: true, firstLoss, lastLoss, validationLoss, bigramLoss: bigram, tokensPerSecond, peakMemoryBytes: peakBytes(device) }));
     return;
   }
-  console.log(`\n${await sampleText(model, 'Call me ', 240, device)}\n`);
+  console.log(`\n${sample}\n`);
   console.log(`validation loss ${validationLoss.toFixed(3)} nats a byte; a byte-bigram model of the same text: ${bigram.toFixed(3)}`);
   console.log(`checkpoint: ${checkpoint} (go on with: npm start -- --resume --steps ${steps * 2})\nloss curve: ${path.join(out, 'loss.svg')}`);
+}
+
+/** The mesh that was asked for. @throws UserError if ranks, batch or heads do not divide by it */
+function meshOf({ batch, mesh, ranks }: Options): MeshSizes {
+  const sizes = mesh ?? { dp: ranks, tp: 1 };
+  if (sizes.dp * sizes.tp !== ranks) throw new UserError(`--mesh dp=${sizes.dp},tp=${sizes.tp} needs --ranks ${sizes.dp * sizes.tp}, got ${ranks}`);
+  if (batch % sizes.dp !== 0) throw new UserError(`--batch ${batch} does not divide into ${sizes.dp} shares; give one that dp=${sizes.dp} divides`);
+  if (config.numHeads % sizes.tp !== 0) throw new UserError(`the model has ${config.numHeads} heads, which tp=${sizes.tp} does not divide`);
+  return sizes;
+}
+
+async function main(): Promise<void> {
+  const options = parseOptions();
+  const { device, out, ranks } = options;
+  const sizes = meshOf(options);
+  await mkdir(out, { recursive: true }).catch((error: Error) => {
+    throw new UserError(`--out ${out} cannot be used: ${error.message}`);
+  });
+  if (ranks === 1) await job(options, alone(device));
+  else await launch(ranks, () => job(options, shared(sizes, device)));
 }
 
 try {
   await main();
 } catch (error) {
-  if (!(error instanceof UserError)) throw error;
-  console.error(`train-gpt: ${error.message}`);
+  // What a rank throws is the cause of what launch throws.
+  const own = error instanceof UserError ? error : (error as Error).cause;
+  if (!(own instanceof UserError)) throw error;
+  console.error(`train-gpt: ${own.message}`);
   process.exitCode = 1;
 }

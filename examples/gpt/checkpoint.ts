@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { CheckpointError, type DeviceName, float64, type optim, SafetensorsFile, saveSafetensors, type Tensor, tensor } from '../../lib/index.js';
 import type { Gpt } from './model.js';
 import { UserError } from './options.js';
+import { whole } from './sharing.js';
 
 /** Where a run stands. */
 export interface Progress {
@@ -12,13 +13,14 @@ export interface Progress {
   losses: number[];
 }
 
-/** Writes parameters, optimizer state and losses as tensors, the step and the model's sizes as metadata. */
-export async function saveCheckpoint(file: string, model: Gpt, optimizer: optim.AdamW, { step, losses }: Progress): Promise<void> {
+/** Writes parameters, optimizer state and losses as whole tensors, the step and the model's sizes as metadata. All ranks call it, one `writes`. */
+export async function saveCheckpoint(file: string, model: Gpt, optimizer: optim.AdamW, { step, losses }: Progress, writes: boolean): Promise<void> {
   const tensors: Record<string, Tensor> = { losses: tensor(losses, { dtype: float64 }) };
-  for (const [name, t] of Object.entries(model.stateDict())) tensors[`model.${name}`] = t;
+  for (const [name, t] of Object.entries(model.stateDict())) tensors[`model.${name}`] = whole(t);
   for (const [id, values] of Object.entries(optimizer.stateDict().state)) {
-    for (const [name, value] of Object.entries(values)) tensors[`optimizer.${id}.${name}`] = typeof value === 'number' ? tensor(value, { dtype: float64 }) : value;
+    for (const [name, value] of Object.entries(values)) tensors[`optimizer.${id}.${name}`] = typeof value === 'number' ? tensor(value, { dtype: float64 }) : whole(value);
   }
+  if (!writes) return;
   await saveSafetensors(file, tensors, { metadata: { step: String(step), config: JSON.stringify(model.config) } });
 }
 

@@ -1,4 +1,4 @@
-/** A small GPT. Shapes: B batch, T time, D features, V vocabulary. */
+/** A small GPT. Shapes: B batch, T time, D features, H heads, V vocabulary. */
 import { arange, int64, nn, noGrad, scaledDotProductAttention, type Tensor } from '../../lib/index.js';
 
 export interface GptConfig {
@@ -23,10 +23,11 @@ class Attention extends nn.Module {
 
   forward(x: Tensor): Tensor {
     const [b, t, d] = x.shape as [number, number, number];
-    const heads = this.qkv(x).reshape(b, t, 3, this.numHeads, d / this.numHeads); // [B, T, 3, H, D/H]
-    const [q, k, v] = heads.permute(2, 0, 3, 1, 4).unbind(0) as [Tensor, Tensor, Tensor]; // [B, H, T, D/H]
+    // Heads come first, so that a rank's part of the product is some of them; a rank that has all of them has H.
+    const heads = this.qkv(x).reshape(b, t, -1, 3, d / this.numHeads); // [B, T, H, 3, D/H]
+    const [q, k, v] = heads.permute(3, 0, 2, 1, 4).unbind(0) as [Tensor, Tensor, Tensor]; // [B, H, T, D/H]
     const out = scaledDotProductAttention(q, k, v, { isCausal: true });
-    return this.proj(out.transpose(1, 2).reshape(b, t, d));
+    return this.proj(out.transpose(1, 2).flatten(2));
   }
 }
 

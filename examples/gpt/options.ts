@@ -2,12 +2,16 @@
 import path from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
 import { cuda, type DeviceName } from '../../lib/index.js';
+import type { MeshSizes } from './sharing.js';
 
 export interface Options {
   /** Training steps in all; null: the default, from where the run begins. */
   steps: number | null;
   batch: number;
   device: DeviceName;
+  ranks: number;
+  /** How the ranks are used; null: all share the batch. */
+  mesh: MeshSizes | null;
   resume: boolean;
   json: boolean;
   out: string;
@@ -44,17 +48,25 @@ function deviceName(value: string): DeviceName {
   return value as DeviceName;
 }
 
+function meshSizes(value: string): MeshSizes {
+  const match = /^dp=([1-9]\d{0,3})(?:,tp=([1-9]\d{0,3}))?$|^tp=([1-9]\d{0,3})$/.exec(value);
+  if (match === null) throw new InvalidArgumentError("expected such as 'dp=2,tp=2', 'dp=4' or 'tp=4'");
+  return { dp: Number(match[1] ?? 1), tp: Number(match[2] ?? match[3] ?? 1) };
+}
+
 /** Reads the command line; what is wrong with it is printed, and ends the process with 1. */
 export function parseOptions(): Options {
   const program = new Command('train-gpt')
     .option('--steps <n>', `training steps in all (default: ${DEFAULT_STEPS}; with --resume, so many more)`, count(1))
     .option('--batch <n>', 'sequences a step', count(1), 16)
     .option('--device <name>', 'cpu, cuda or cuda:1', deviceName, cuda.isAvailable() ? 'cuda' : 'cpu')
+    .option('--ranks <n>', 'ranks that train together', count(1), 1)
+    .option('--mesh <sizes>', 'how many of them share the batch and how many the model, such as dp=2,tp=2 (default: dp=<ranks>)', meshSizes)
     .option('--lr <rate>', 'highest learning rate', rate, 2e-3)
     .option('--seed <n>', 'of weights and batches', count(0), 1337)
     .option('--resume', 'go on from the last checkpoint', false)
     .option('--json', 'one JSON object a step instead of a progress bar', false)
     .option('--out <folder>', 'for the checkpoint and the loss curve', path.join('runs', 'gpt'));
-  const { steps = null, ...options } = program.parse().opts<Omit<Options, 'steps'> & { steps?: number }>();
-  return { ...options, steps };
+  const { steps = null, mesh = null, ...options } = program.parse().opts<Omit<Options, 'steps' | 'mesh'> & { steps?: number; mesh?: MeshSizes }>();
+  return { ...options, steps, mesh };
 }

@@ -143,6 +143,8 @@ export class OpNode extends Node implements VjpContext<object> {
   private readonly shapes: Shape[];
   private readonly inputDtypes: DType[];
   private readonly inputDevices: Device[];
+  /** Where plain tensors, such as scalars, met distributed ones: which inputs they are. */
+  private readonly plainInputs: readonly boolean[] | null;
   private savedInputs: (SavedTensor | undefined)[] | null = null;
   private savedOutputs: (SavedTensor | undefined)[] | null = null;
   private released = false;
@@ -155,12 +157,15 @@ export class OpNode extends Node implements VjpContext<object> {
     this.shapes = new Array(count);
     this.inputDtypes = new Array(count);
     this.inputDevices = new Array(count);
+    let distributed = 0;
     for (let i = 0; i < count; i++) {
       const t = inputs[i] as Tensor;
+      if (t.sharding !== null) distributed++;
       this.shapes[i] = t.shape;
       this.inputDtypes[i] = t.dtype;
       this.inputDevices[i] = t.device;
     }
+    this.plainInputs = distributed === 0 || distributed === count ? null : inputs.map((t) => t.sharding === null);
   }
 
   get name(): string {
@@ -225,9 +230,15 @@ export class OpNode extends Node implements VjpContext<object> {
     const fitted = new Array<Tensor | null>(results.length);
     for (let i = 0; i < results.length; i++) {
       const g = results[i];
-      fitted[i] = g === null || g === undefined || !this.needs(i) ? null : fitGradient(g, this.shapes[i] as Shape, this.inputDtypes[i] as DType);
+      fitted[i] = g === null || g === undefined || !this.needs(i) ? null : this.fitted(g, i);
     }
     return fitted;
+  }
+
+  /** In shape and dtype of the input, and plain where that is. */
+  private fitted(g: Tensor, i: number): Tensor {
+    const fits = fitGradient(g, this.shapes[i] as Shape, this.inputDtypes[i] as DType);
+    return fits.sharding !== null && this.plainInputs?.[i] === true ? fits.sharding.whole(fits) : fits;
   }
 
   override release(): void {

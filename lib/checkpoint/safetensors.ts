@@ -35,7 +35,7 @@ export async function saveSafetensors(path: string, tensors: Record<string, Tens
   const { metadata = {}, chunkBytes = CHUNK_BYTES } = optionsOf(op, options, 'metadata chunkBytes');
   checkNumber(op, 'chunkBytes', chunkBytes, { from: 1 });
   if (Object.hasOwn(tensors, '__metadata__')) throw new CheckpointError(`${path}: the format keeps the name "__metadata__" for itself; rename the tensor`, { file: path });
-  for (const [name, t] of entries) requireTensor(t, op, name);
+  for (const [name, t] of entries) requireWhole(t, op, name);
   for (const [key, value] of Object.entries(recordOf(op, 'metadata', 'an object of strings by name', metadata))) {
     if (typeof value !== 'string') throw new ArgumentError(`${op}: metadata "${key}" must be a string, got ${describe(value)}`, { key, value });
   }
@@ -75,6 +75,13 @@ function recordOf<T extends object>(op: string, name: string, expected: string, 
 }
 
 /** Writes the elements of a tensor in row-major order, a piece at a time. */
+/** @throws CheckpointError for a tensor that ranks hold together: each would write the file */
+function requireWhole(t: Tensor, op: string, name: string): void {
+  requireTensor(t, op, name);
+  if (t.sharding === null) return;
+  throw new CheckpointError(`${op}: "${name}" is held by several ranks: ${t.sharding.spec}. Take fullTensor() of it on all of them, and save that on one.`, { op, name });
+}
+
 async function writeTensor(file: FileHandle, path: string, at: number, t: Tensor, chunkBytes: number): Promise<void> {
   const { itemsize } = t.dtype;
   const flat = t.detach().contiguous().reshape(-1);

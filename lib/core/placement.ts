@@ -38,6 +38,11 @@ export abstract class Placement {
   }
 
   abstract toString(): string;
+
+  /** @internal */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return this.toString();
+  }
 }
 
 class ShardPlacement extends Placement {

@@ -1,5 +1,6 @@
 /** How tensors print: as PyTorch does, with values aligned and large ones summarised. */
 import { bool, float32, int64 } from './dtype.js';
+import { DistributedError } from './errors.js';
 import { FAKE_HANDLE } from './storage.js';
 import type { Tensor } from './tensor.js';
 
@@ -12,12 +13,25 @@ type Values = ArrayLike<number | bigint>;
 /** `tensor([[1., 2.]], dtype=..., device=..., gradFn=...)`. Reads the values, so it blocks. */
 export function formatTensor(t: Tensor, readValues: (t: Tensor) => Values): string {
   if (t.sharding !== null) return `DTensor(${formatTensor(t.sharding.local, readValues)}, ${t.sharding.spec}${historyOf(t)})`;
-  const body = t.disposed || t.storage?.handle === 0 ? '(freed)' : t.storage?.handle === FAKE_HANDLE ? `..., size=[${t.shape.join(', ')}]` : formatValues(t, readValues(t));
+  const body = bodyOf(t, readValues);
   const notes: string[] = [];
   if (t.numel() === 0 && t.shape.length !== 1) notes.push(`size=[${t.shape.join(', ')}]`);
   if (t.dtype !== float32 && t.dtype !== int64 && t.dtype !== bool) notes.push(`dtype=${t.dtype.name}`);
   if (t.device.type !== 'cpu') notes.push(`device='${t.device}'`);
   return `tensor(${[body, ...notes].join(', ')}${historyOf(t)})`;
+}
+
+function bodyOf(t: Tensor, readValues: (t: Tensor) => Values): string {
+  if (t.disposed || t.storage?.handle === 0) return '(freed)';
+  const size = `size=[${t.shape.join(', ')}]`;
+  if (t.storage?.handle === FAKE_HANDLE) return `..., ${size}`;
+  try {
+    return formatValues(t, readValues(t));
+  } catch (error) {
+    // Ranks that share a process cannot wait for one another here, and printing must not end a program.
+    if (error instanceof DistributedError) return `..., ${size}, await read() for its values`;
+    throw error;
+  }
 }
 
 function historyOf(t: Tensor): string {

@@ -41,7 +41,7 @@ export interface Sharding {
   readonly local: Tensor;
   /** Placements and mesh; interned. */
   readonly spec: { readonly id: number; readonly placements: readonly Placement[]; toString(): string };
-  /** The whole tensor on this rank: ranks communicate. */
+  /** The whole tensor on this rank, for the caller to dispose of: ranks communicate. */
   full(op: string): Tensor;
   /** Memory for a tensor of the same ranks: held alike if it has the same shape, else replicated. */
   empty(shape: Shape, dtype: DType): Tensor;
@@ -49,6 +49,8 @@ export interface Sharding {
   replicated(t: Tensor): Tensor;
   /** The tensor itself, held alike but for terms, which are reduced. */
   reduced(t: Tensor): Tensor;
+  /** The tensor itself, whole on every rank, as a plain one with its history. */
+  whole(t: Tensor): Tensor;
   /** A gradient of the tensor, held as the tensor is. */
   fit(gradient: Tensor): Tensor;
 }
@@ -327,6 +329,7 @@ export function setGrad(tensor: Tensor, value: Tensor | null): void {
   const before = tensor.gradTensor;
   if (before === value) return;
   if (value !== null) {
+    if ((value.sharding === null) !== (tensor.sharding === null)) throw gradientOfAnotherKind(tensor, value);
     if (!sameShape(value.shape, tensor.shape) || value.dtype !== tensor.dtype || value.device !== tensor.device) {
       throw new AutogradError(
         `grad: expected ${tensor.dtype.name}[${tensor.shape.join(', ')}] on ${tensor.device}, got ${value.dtype.name}[${value.shape.join(', ')}] on ${value.device}`,
@@ -341,6 +344,11 @@ export function setGrad(tensor: Tensor, value: Tensor | null): void {
   if (before !== null && before.holds > 0) before.unhold();
   if (before?.storage && before.storage.handle !== 0 && !tensor.gradExposed) before.dispose();
   tensor.gradExposed = false;
+}
+
+function gradientOfAnotherKind(tensor: Tensor, value: Tensor): AutogradError {
+  const [of, given] = [tensor, value].map((t) => (t.sharding === null ? 'a plain tensor' : `one held as ${t.sharding.spec}`));
+  return new AutogradError(`grad: expected the gradient of ${of} to be like it, got ${given}. Use distributeTensor or DTensor.fromLocal, or toLocal() for a plain tensor.`);
 }
 
 /** A tensor on fresh row-major memory that `storage` will get or has. @internal */

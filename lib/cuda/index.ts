@@ -27,7 +27,7 @@ export function deviceCount(): number {
 /** What stands for a device: its index, its name or itself. */
 export type CudaDevice = number | Device | `cuda:${number}` | 'cuda';
 
-function cudaDevice(which: CudaDevice = 0): Device {
+function cudaDevice(which: CudaDevice = 'cuda'): Device {
   if (typeof which === 'number') checkNumber('cuda', 'the device', which, { from: 0, to: 999, whole: true });
   const found = typeof which === 'number' ? deviceByCode(1 + which) : deviceOf(which);
   const status = cudaStatus();
@@ -187,10 +187,10 @@ export class Event {
     return this.id;
   }
 
-  /** Marks the present end of a stream (the current one of cuda:0 by default). */
+  /** Marks the present end of a stream (by default the current one of the GPU that `cuda` means). */
   record(stream?: Stream): void {
     if (stream !== undefined) checkStream('Event.record', stream);
-    const device = stream?.device ?? cudaDevice(0);
+    const device = stream?.device ?? cudaDevice();
     const id = stream?.id ?? streamOf(device);
     nativeCall(() => writer.addon.eventRecord(this.idOn(device), id), 'Event.record');
   }

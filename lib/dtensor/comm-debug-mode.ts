@@ -26,7 +26,10 @@ export interface CommEvent {
   readonly sentBytes: number;
   /** Why an op or a redistribution needed it; null for collectives that the program calls itself. */
   readonly cause: string | null;
-  /** The innermost module whose work it is, by its path in the outermost one; the class of that if it is the one. */
+  /**
+   * The innermost module whose work it is, by its path in the outermost one; the class of that if it is the one. Null outside of modules, and in the
+   * backward of what was recorded while no mode was on.
+   */
   readonly modulePath: string | null;
   readonly phase: 'forward' | 'backward';
   /** Where in the program: of a backward pass, the call of `backward`. */
@@ -152,7 +155,7 @@ function eventOf({ name, group, call, where }: CollectiveRecord): CommEvent {
     meshDim: cause.meshDim,
     bytes,
     sentBytes: sentOf(call, bytes, group.size, group.rank),
-    cause: cause.text,
+    cause: cause.text === null ? null : cause.text(),
     modulePath: modulePath(moduleTrace.calls),
     phase: moduleTrace.backward ? 'backward' : 'forward',
     where,

@@ -3,7 +3,7 @@
  * redistributed where the op's sharding rule asks for that. Below it there are plain tensors and collectives only.
  */
 import { belowDTensor } from '../core/dispatch.js';
-import { ShardingError } from '../core/errors.js';
+import { InPlaceError, ShardingError } from '../core/errors.js';
 import type { AnyOp } from '../core/op.js';
 import { Replicate } from '../core/placement.js';
 import { contiguousStrides, formatShape } from '../core/shape.js';
@@ -12,17 +12,18 @@ import type { Tensor } from '../core/tensor.js';
 import { localPiece } from './geometry.js';
 import { runLists } from './lists.js';
 import { distributed, type LocalPart, partOf } from './local-part.js';
+import { isAwaited, makePart } from './making.js';
 import { type Decision, propagate } from './propagate.js';
 import { redistributeLocal } from './redistribute-local.js';
 import { because, checkImplicit, warnReplicated } from './redistribution.js';
-import { type DTensorSpec, internSpec } from './spec.js';
+import { type DTensorSpec, formatPlacements, internSpec } from './spec.js';
 
 type Specs = readonly (DTensorSpec | null)[];
 
 export function dtensorLayer(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
   let part = into === null ? null : partOf(into);
   for (let i = 0; part === null && i < inputs.length; i++) part = partOf(inputs[i] as Tensor);
-  if (part === null) return belowDTensor(op, inputs, params, into);
+  if (part === null) return into === null && isAwaited(inputs) ? makePart(op, params) : belowDTensor(op, inputs, params, into);
   if (op.compute !== null && op.traits.includes('placement')) return op.compute(inputs, params);
   if (op.traits.includes('collective')) throw collective(op);
   const follows = op.sharding?.follows;
@@ -34,19 +35,34 @@ function runSharded(op: AnyOp, inputs: readonly Tensor[], params: object, into: 
   const specs = specsOf(op, inputs, found);
   const target = into === null ? null : partOf(into);
   if (into !== null && target === null) throw mixed(op, inputs, into);
+  if (target !== null) checkIsView(op, target);
   const decision = propagate(op, inputs, specs, params, target === null ? null : target.spec);
   if (decision.fallback === 'decompose') return decomposed(op, inputs, params, into);
-  if (decision.fallback === 'replicate') warnReplicated(op.name);
   if (decision.needsRedistribute) checkImplicit(op.name, specs, decision.inputs);
+  if (decision.fallback === 'replicate') warnReplicated(op.name);
   const locals = localInputs(op, inputs, specs, decision);
   const outputs = runLocal(op, inputs, locals, params, target, decision, found);
   if (into !== null) return [into];
   const results: Tensor[] = [];
   for (let i = 0; i < outputs.length; i++) results.push(distributed(outputs[i] as Tensor, decision.outputs[i] as DTensorSpec));
-  if (op.view !== null && decision.needsRedistribute) {
-    (results[0] as Tensor).inPlaceForbidden = 'it is a view of a tensor that had to be redistributed for it, so it has memory of its own';
-  }
+  if (op.view !== null) markView(results[0] as Tensor, inputs[0] as Tensor);
   return results;
+}
+
+/** Says of a result that has other memory than what it should be a view of. */
+function markView(view: Tensor, of: Tensor): void {
+  const [part, whole] = [partOf(view), partOf(of)];
+  if (part === null || whole === null) return;
+  part.noView =
+    whole.noView ?? (view.storage === of.storage ? null : `it is a view of a tensor held as ${formatPlacements(whole.spec.placements)} that had to be rearranged for it`);
+}
+
+/** @throws InPlaceError for what should be a view and is none */
+function checkIsView(op: AnyOp, { noView }: LocalPart): void {
+  if (noView === null) return;
+  throw new InPlaceError(`${op.name}: this tensor cannot be changed in place: ${noView}, so it has memory of its own. Use the op that gives a new tensor, or change a clone().`, {
+    op: op.name,
+  });
 }
 
 /** Of each input; null for numbers. A plain tensor without dims counts as replicated. */
@@ -70,8 +86,9 @@ function replicated(t: Tensor, like: DTensorSpec): DTensorSpec {
 
 function mixed(op: AnyOp, inputs: readonly Tensor[], plain: Tensor): ShardingError {
   const lines = inputs.map((t, i) => `  input ${i}: ${describe(t)}`);
+  const at = inputs.indexOf(plain);
   return new ShardingError(
-    `${op.name}: expected distributed tensors, got a plain one (${describe(plain)}) among them. Make it one with distributeTensor(t, mesh, [Replicate(), …]) if every rank has the same values, with DTensor.fromLocal if each has a part, or take toLocal() of the others.\n${lines.join('\n')}`,
+    `${op.name}: expected distributed tensors, got a plain one as ${at < 0 ? 'the tensor to write into' : `input ${at}`} (${describe(plain)}). Make it one with distributeTensor(t, mesh, [Replicate(), …]) if every rank has the same values, with DTensor.fromLocal if each has a part, or take toLocal() of the others.\n${lines.join('\n')}`,
     { op: op.name },
   );
 }
@@ -90,7 +107,10 @@ function describe(t: Tensor): string {
 /** Runs on the whole tensors in ops that have rules. */
 function decomposed(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
   const plain = inputs.map((t) => (t.requiresGrad ? t.detach() : t));
-  const outputs = because(op.name, () => (op.decompose as NonNullable<AnyOp['decompose']>)(plain, params));
+  const outputs = because(
+    () => op.name,
+    () => (op.decompose as NonNullable<AnyOp['decompose']>)(plain, params),
+  );
   if (into === null) return [...outputs];
   into.copy_(outputs[0] as Tensor);
   return [into];
@@ -104,7 +124,13 @@ function localInputs(op: AnyOp, inputs: readonly Tensor[], specs: Specs, decisio
     const [spec, needed] = [specs[i], decision.inputs[i]];
     const local = part === null ? t : part.local;
     if (spec === needed || !spec || !needed) locals.push(local);
-    else locals.push(because(`${op.name}: input ${i} from [${spec.placements.join(', ')}] to [${needed.placements.join(', ')}]`, () => redistributeLocal(local, spec, needed)));
+    else
+      locals.push(
+        because(
+          () => `${op.name}: input ${i} from [${spec.placements.join(', ')}] to [${needed.placements.join(', ')}]`,
+          () => redistributeLocal(local, spec, needed),
+        ),
+      );
   }
   return locals;
 }

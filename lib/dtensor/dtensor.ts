@@ -14,6 +14,7 @@ import './members.js';
 import { type DTensorSpec, formatPlacements, internSpec } from './spec.js';
 import { checkMesh, checkPlacements } from './spec-checks.js';
 import { fromLocalTensor } from './transfer.js';
+import { fitted, type UnevenOptions } from './uneven.js';
 
 /** Options of {@link DTensor.fromLocal}. */
 export interface FromLocalOptions {
@@ -58,8 +59,7 @@ export class DTensor extends Tensor {
    */
   static fromLocal(local: Tensor, mesh: DeviceMesh, placements?: readonly Placement[], options: FromLocalOptions = {}): Tensor {
     const op = 'DTensor.fromLocal';
-    if (!(local instanceof Tensor) || local.storage === null) throw unexpected(op, 'local', 'a tensor', local);
-    if (partOf(local) !== null) throw new ShardingError(`${op}: expected a plain tensor, got a distributed one. Use redistribute, or toLocal() first.`, { op });
+    requirePlain(op, local);
     const { runCheck = false, shape, stride } = optionsOf(op, options, 'runCheck shape stride');
     checkFlag(op, 'runCheck', runCheck);
     checkMesh(op, mesh);
@@ -70,11 +70,34 @@ export class DTensor extends Tensor {
     const spec = internSpec(mesh, chosen, [], { shape: whole, strides: stride ?? wholeStrides(local, whole), dtype: local.dtype });
     // A rank outside of the mesh holds nothing of the tensor, whatever it has in hand.
     if (mesh.getCoordinate() === null) return fromLocalTensor(local.newEmpty(NOTHING), spec);
-    return fromLocalTensor(runCheck ? makeEqual(local, mesh, chosen) : local, spec);
+    return fromLocalTensor(local, spec, runCheck);
+  }
+
+  /**
+   * As {@link DTensor.fromLocal}, of parts that may differ in size: the ranks tell one another their sizes, which takes one small collective for each
+   * mesh dimension. A rank outside of the mesh gets an empty tensor of unknown shape. Gradient: as of `fromLocal`.
+   *
+   * @throws ShardingError (the promise is rejected), on all ranks, unless the sizes are as `Shard` says or can be made so by `rebalance`
+   */
+  static async fromLocalUneven(local: Tensor, mesh: DeviceMesh, placements: readonly Placement[], options: UnevenOptions = {}): Promise<Tensor> {
+    const op = 'DTensor.fromLocalUneven';
+    requirePlain(op, local);
+    const { rebalance = false } = optionsOf(op, options, 'rebalance');
+    checkFlag(op, 'rebalance', rebalance);
+    checkMesh(op, mesh);
+    const chosen = checkPlacements(op, mesh, placements, local.dim());
+    if (mesh.getCoordinate() === null) return DTensor.fromLocal(local, mesh, chosen);
+    const { part, shape } = await fitted(op, local, mesh, chosen, rebalance);
+    return fromLocalTensor(part, internSpec(mesh, chosen, [], { shape, strides: contiguousStrides(shape), dtype: local.dtype }));
   }
 }
 
 const NOTHING: Shape = [0];
+
+function requirePlain(op: string, local: Tensor): void {
+  if (!(local instanceof Tensor) || local.storage === null) throw unexpected(op, 'local', 'a tensor', local);
+  if (partOf(local) !== null) throw new ShardingError(`${op}: expected a plain tensor, got a distributed one. Use redistribute, or toLocal() first.`, { op });
+}
 
 /** Every part counts as large as this one. */
 function wholeShape(local: Shape, mesh: DeviceMesh, placements: readonly Placement[]): Shape {
@@ -96,10 +119,6 @@ function wholeStrides(local: Tensor, shape: Shape): Shape {
     next *= Math.max(1, shape[dim] as number);
   }
   return strides;
-}
-
-function makeEqual(local: Tensor, mesh: DeviceMesh, placements: readonly Placement[]): Tensor {
-  return placements.reduce((t, placement, meshDim) => (placement.isReplicate() ? broadcastTensor(t, 0, mesh.getGroup(meshDim)) : t), local);
 }
 
 /** Options of {@link distributeTensor}. */

@@ -7,8 +7,22 @@ installDTensor(dtensorLayer);
 export { Partial, Placement, type ReduceOpName, Replicate, Shard } from '../core/placement.js';
 export { CommDebugMode, type CommEvent } from './comm-debug-mode.js';
 export { type DistributeOptions, DTensor, distributeTensor, type FromLocalOptions } from './dtensor.js';
+export {
+  type DTensorOptions,
+  type DTensorRandomOptions,
+  dtensorArange,
+  dtensorEmpty,
+  dtensorFull,
+  dtensorLinspace,
+  dtensorOnes,
+  dtensorRand,
+  dtensorRandint,
+  dtensorRandn,
+  dtensorZeros,
+} from './factories.js';
 export { lossParallel } from './loss-parallel.js';
 export type { RedistributeOptions, ToLocalOptions } from './members.js';
 export { explicitRedistribution } from './redistribution.js';
 export { DTensorSpec, type DTensorSpecOptions, type ShardOrder, type TensorMeta } from './spec.js';
+export type { UnevenOptions } from './uneven.js';
 export { type VisualizeOptions, visualizeSharding } from './visualize-sharding.js';

@@ -43,7 +43,10 @@ function followed(op: AnyOp, { local, spec }: LocalPart, wanted: DTensorSpec, is
     throw new ShardingError(`${op.name}: it overwrites input ${i}, ${spec}, which would have to become [${wanted.placements.join(', ')}]. Redistribute it first.`, { op: op.name });
   }
   checkImplicit(op.name, [spec], [wanted]);
-  return because(`${op.name}: input ${i} from [${spec.placements.join(', ')}] to [${wanted.placements.join(', ')}]`, () => redistributeLocal(local, spec, wanted));
+  return because(
+    () => `${op.name}: input ${i} from [${spec.placements.join(', ')}] to [${wanted.placements.join(', ')}]`,
+    () => redistributeLocal(local, spec, wanted),
+  );
 }
 
 function apart(op: AnyOp, t: Tensor, leader: Tensor): ShardingError {

@@ -13,6 +13,7 @@ import { type DTensorSpec, internSpec } from './spec.js';
 export const partMethods = {
   full: null as unknown as (t: LocalPart, op: string) => Tensor,
   reduced: null as unknown as (part: LocalPart, t: Tensor) => Tensor,
+  whole: null as unknown as (part: LocalPart, t: Tensor) => Tensor,
   fit: null as unknown as (t: LocalPart, gradient: Tensor) => Tensor,
 };
 
@@ -20,6 +21,8 @@ export const partMethods = {
 export class LocalPart implements Sharding {
   readonly local: Tensor;
   readonly spec: DTensorSpec;
+  /** Of what should be a view and has memory of its own: why, so that changes are not lost silently. */
+  noView: string | null = null;
 
   constructor(local: Tensor, spec: DTensorSpec) {
     this.local = local;
@@ -46,11 +49,15 @@ export class LocalPart implements Sharding {
       [],
       { shape: t.shape, strides: t.strides, dtype: t.dtype },
     );
-    return distributed(t, spec);
+    return distributed(mesh.getCoordinate() === null ? t.newEmpty([0]) : t, spec);
   }
 
   reduced(t: Tensor): Tensor {
     return partMethods.reduced(this, t);
+  }
+
+  whole(t: Tensor): Tensor {
+    return partMethods.whole(this, t);
   }
 
   fit(gradient: Tensor): Tensor {

@@ -34,8 +34,17 @@ function redistribute(t: Tensor, mesh: DeviceMesh | readonly Placement[] | undef
       op: 'redistribute',
     });
   }
-  const wanted = placements === undefined ? replicateSpec(spec) : placeSpec(spec, checkPlacements('redistribute', own, placements, spec.ndim), shardOrder ?? null);
+  if (placements === undefined) return toSpec(t, replicateSpec(spec));
+  if (shardOrder === undefined && spec.asked !== null && sameItems(spec.asked.placements, placements)) return toSpec(t, spec.asked.spec);
+  const wanted = placeSpec(spec, checkPlacements('redistribute', own, placements, spec.ndim), shardOrder ?? null);
+  if (shardOrder === undefined) spec.asked = { placements: [...placements], spec: wanted };
   return toSpec(t, wanted);
+}
+
+function sameItems(a: readonly Placement[], b: readonly Placement[]): boolean {
+  if (a.length !== b.length) return false;
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
+  return true;
 }
 
 function gradPlacementsOf(op: string, spec: DTensorSpec, options: ToLocalOptions): readonly Placement[] | null {

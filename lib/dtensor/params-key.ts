@@ -7,11 +7,14 @@ const frozenKeys = new WeakMap<object, string>();
 /** Deeper ones, perhaps without an end, are no params of an op. */
 const MOST_NESTING = 4;
 
+/** Where the numbers of a draw come from: other ones each time, which no decision depends on. */
+const DRAW: ReadonlySet<string> = new Set(['seedLow', 'seedHigh', 'offset']);
+
 /** The key, or null where params hold something that has none: a tensor, a function, an object of some class. */
 export function paramsKey(params: object): string | null {
   const known = frozenKeys.get(params);
   if (known !== undefined) return known;
-  const key = fieldsKey(params as Fields, 0);
+  const key = fieldsKey(params as Fields, 0, 'seedLow' in params ? DRAW : null);
   if (key !== null && Object.isFrozen(params) && Object.values(params).every(isConstant)) frozenKeys.set(params, key);
   return key;
 }
@@ -23,9 +26,10 @@ function isConstant(value: unknown): boolean {
 }
 
 /** Lengths stand before texts and commas behind numbers, so that none can look like the beginning of what follows. */
-function fieldsKey(fields: Fields, depth: number): string | null {
+function fieldsKey(fields: Fields, depth: number, without: ReadonlySet<string> | null = null): string | null {
   let key = '';
   for (const name in fields) {
+    if (without?.has(name)) continue;
     const value = valueKey(fields[name], depth);
     if (value === null) return null;
     key += `${name.length}:${name}${value}`;

@@ -32,8 +32,7 @@ export function propagate(
   outputMetas: (op: AnyOp, inputs: readonly Tensor[], params: object) => readonly TensorMeta[] = outputMetasOf,
 ): Decision {
   const { mesh } = into ?? firstSpec(op, specs);
-  // Every draw of random numbers has params of its own: they would fill the cache.
-  const key = op.traits.includes('random') ? null : paramsKey(params);
+  const key = paramsKey(params);
   const cache = cacheOf(mesh);
   const node = key === null ? null : findNode(cache, op, key, inputs, specs, into);
   if (node !== null && node.decision !== null) return node.decision;

@@ -73,8 +73,8 @@ function pieceSizes(stage: Stage, meshDim: number, dim: number): number[] {
 
 const chunkSizes = (size: number, ranks: number): number[] => Array.from({ length: ranks }, (_, rank) => chunkOf(size, ranks, rank).size);
 
-/** Collectives cut and join rows: another dim takes their place meanwhile. */
-function alongRows(t: Tensor, dim: number, run: (rows: Tensor) => Tensor): Tensor {
+/** Collectives cut and join rows: another dim takes their place meanwhile. @internal */
+export function alongRows(t: Tensor, dim: number, run: (rows: Tensor) => Tensor): Tensor {
   if (dim === 0) return run(t);
   return run(t.transpose(0, dim).contiguous()).transpose(0, dim).contiguous();
 }

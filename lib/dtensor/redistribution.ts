@@ -1,17 +1,18 @@
 /** What is said about redistributions: why they happen, whether they may, and what was asked for. */
+import { atCallSite } from '../core/call-site.js';
 import { ShardingError } from '../core/errors.js';
 import { checkFlag } from '../core/options.js';
 import type { DTensorSpec } from './spec.js';
 
 /** Why ranks communicate at the moment; for those that count collectives. @internal */
-export const cause: { text: string | null; meshDim: string | null } = { text: null, meshDim: null };
+export const cause: { text: (() => string) | null; meshDim: string | null } = { text: null, meshDim: null };
 
-/** Runs `fn` with what it communicates for written down. @internal */
-export function because<T>(text: string, fn: () => T): T {
+/** Runs `fn` with what it communicates for at hand; written out only for who asks. @internal */
+export function because<T>(text: () => string, fn: () => T): T {
   const before = cause.text;
   cause.text = before ?? text;
   try {
-    return fn();
+    return atCallSite(fn);
   } finally {
     cause.text = before;
   }

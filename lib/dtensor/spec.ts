@@ -41,6 +41,8 @@ class Spec {
   /** For each tensor dim, the mesh dims that cut it, outermost cut first. */
   readonly order: ShardOrder;
   readonly tensorMeta: TensorMeta;
+  /** @internal what it was last asked to become, and what that is: programs ask for the same again and again */
+  asked: { readonly placements: readonly Placement[]; readonly spec: DTensorSpec } | null = null;
 
   constructor(id: number, mesh: MeshLayout, placements: readonly Placement[], order: ShardOrder, tensorMeta: TensorMeta) {
     this.id = id;
@@ -74,6 +76,11 @@ class Spec {
     const { mesh, placements, tensorMeta } = this;
     const tensor = `${tensorMeta.dtype.name}${formatShape(tensorMeta.shape)}`;
     return `${tensor} on ${formatMesh(mesh)}: ${formatPlacements(placements)}${formatOrder(mesh, this.order)}`;
+  }
+
+  /** @internal */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return `DTensorSpec(${this})`;
   }
 }
 

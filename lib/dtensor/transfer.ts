@@ -4,6 +4,8 @@ import { ShardingError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { type Placement, Replicate } from '../core/placement.js';
 import { aliasOf, type Tensor } from '../core/tensor.js';
+import type { DeviceMesh } from '../mesh/device-mesh.js';
+import { broadcastTensor } from '../ops/collectives.js';
 import { distributed, type LocalPart, partMethods, partOf } from './local-part.js';
 import { redistributeLocal } from './redistribute-local.js';
 import { because } from './redistribution.js';
@@ -32,7 +34,7 @@ const redistributeOp: Op<ToSpec> = defineOp<ToSpec>({
   meta: ([t], { spec }) => metaOf(t as Tensor, spec),
   compute: ([t], { spec, backward }) => {
     const { local, spec: from } = requirePart('redistribute', t as Tensor);
-    const text = `redistribute from ${formatPlacements(from.placements)} to ${formatPlacements(spec.placements)}`;
+    const text = (): string => `redistribute from ${formatPlacements(from.placements)} to ${formatPlacements(spec.placements)}`;
     const moved = because(text, () => redistributeLocal(local, from, spec, { partialFromReplicate: backward }));
     return [distributed(moved === local ? aliasOf(local) : moved, spec)];
   },
@@ -63,7 +65,9 @@ const toLocalOp: Op<ToLocal> = defineOp<ToLocal>({
   vjp: (ctx, g) => {
     const { spec } = requirePart('toLocal', ctx.input(0));
     const { gradPlacements } = ctx.params;
-    return [dispatchOne(fromLocalOp, [g], { spec: gradPlacements === null ? gradientSpec(spec) : internSpec(spec.mesh, gradPlacements, spec.order, spec.tensorMeta) })];
+    return [
+      dispatchOne(fromLocalOp, [g], { spec: gradPlacements === null ? gradientSpec(spec) : internSpec(spec.mesh, gradPlacements, spec.order, spec.tensorMeta), equal: false }),
+    ];
   },
   saves: { inputs: [0] },
   samples: () => [],
@@ -71,6 +75,8 @@ const toLocalOp: Op<ToLocal> = defineOp<ToLocal>({
 
 interface FromLocal {
   readonly spec: DTensorSpec;
+  /** Where copies are made equal: as the first rank of each replicating mesh dim has them. */
+  readonly equal: boolean;
 }
 
 const fromLocalOp: Op<FromLocal> = defineOp<FromLocal>({
@@ -79,7 +85,8 @@ const fromLocalOp: Op<FromLocal> = defineOp<FromLocal>({
   traits: ['placement'],
   kernel: null,
   meta: ([t], { spec }) => metaOf(t as Tensor, spec),
-  compute: ([t], { spec }) => {
+  compute: ([t], { spec, equal }) => {
+    if (equal) return [distributed(firstCopy(t as Tensor, spec), spec)];
     const whole = distributed(aliasOf(t as Tensor), spec);
     whole.versionCounter = (t as Tensor).sharedVersion();
     return [whole];
@@ -87,6 +94,11 @@ const fromLocalOp: Op<FromLocal> = defineOp<FromLocal>({
   vjp: (ctx, g) => [dispatchOne(toLocalOp, [toSpec(g, gradientSpec(ctx.params.spec), true)], { gradPlacements: null })],
   samples: () => [],
 });
+
+function firstCopy(t: Tensor, { mesh, placements }: DTensorSpec): Tensor {
+  const copy = placements.reduce((own, placement, meshDim) => (placement.isReplicate() ? broadcastTensor(own, 0, (mesh as DeviceMesh).getGroup(meshDim)) : own), t);
+  return copy === t ? aliasOf(t) : copy;
+}
 
 /** @internal */
 export function toSpec(t: Tensor, spec: DTensorSpec, backward = false): Tensor {
@@ -99,12 +111,19 @@ export function toLocalTensor(t: Tensor, gradPlacements: readonly Placement[] | 
 }
 
 /** @internal */
-export function fromLocalTensor(local: Tensor, spec: DTensorSpec): Tensor {
-  return dispatchOne(fromLocalOp, [local], { spec });
+export function fromLocalTensor(local: Tensor, spec: DTensorSpec, equal = false): Tensor {
+  return dispatchOne(fromLocalOp, [local], { spec, equal });
 }
 
-partMethods.full = ({ local, spec }, op) => because(op, () => redistributeLocal(local, spec, replicateSpec(spec)));
+partMethods.full = ({ local, spec }, op) => {
+  const whole = because(
+    () => op,
+    () => redistributeLocal(local, spec, replicateSpec(spec)),
+  );
+  return whole === local ? aliasOf(local) : whole;
+};
 partMethods.reduced = ({ spec }, t) => (spec.placements.some((placement) => placement.isPartial()) ? toSpec(t, gradientSpec(spec)) : t);
+partMethods.whole = ({ spec }, t) => toLocalTensor(toSpec(t, replicateSpec(spec)), null);
 partMethods.fit = ({ spec }, gradient) => {
   const given = requirePart('backward', gradient).spec;
   const wanted = internSpec(

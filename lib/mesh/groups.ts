@@ -3,7 +3,7 @@ import { ArgumentError } from '../core/errors.js';
 import type { Home } from '../core/home.js';
 import { shown, unexpected } from '../core/options.js';
 import { writer } from '../eager/submit.js';
-import type { EngineFactory } from './engines/engine.js';
+import { type EngineFactory, WORLD } from './engines/engine.js';
 import type { PendingCalls } from './pending-calls.js';
 import { ProcessGroup } from './process-group.js';
 import { contextOf, findContext, type RankContext, setContext } from './rank-context.js';
@@ -26,7 +26,7 @@ export interface WorldPlan {
 export function enterWorld(plan: WorldPlan): RankContext {
   const { rank, worldSize, localRank, home, store, factory, pending, leaveEngines = () => {} } = plan;
   const ranks = Array.from({ length: worldSize }, (_, i) => i);
-  const world = new ProcessGroup({ name: 'world', ranks, rank }, home, factory, pending);
+  const world = new ProcessGroup({ name: WORLD, ranks, rank }, home, factory, pending);
   const context: RankContext = { rank, worldSize, localRank, home, store, pending, factory, world, groups: new Set([world]), made: 0, leaveEngines };
   if (pending !== null) {
     home.beforeWaiting = (op) => pending.check(rank, op);

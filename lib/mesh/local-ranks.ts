@@ -63,7 +63,7 @@ function newWorld(size: number, { seed, onTurn }: LocalOptions): World {
     size,
     pending,
     table: new LocalTable(),
-    regions: new LocalRegions(),
+    regions: new LocalRegions(size),
     schedule: seed === undefined ? null : new RankSchedule(size, seed, pending, onTurn),
     homes: Array.from({ length: size }, (_, rank) => new Home(`rank ${rank}`)),
     gloo: [],

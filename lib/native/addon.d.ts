@@ -112,15 +112,27 @@ export interface Addon {
   eventSynchronize(event: number): void;
   eventElapsedMs(start: number, end: number): number;
 
-  /** Memory that the ranks of this process share as a group of `size`; each joins it with {@link joinLocal}. */
-  localRegion(size: number): number;
+  /** Ends this process some seconds after the one that made it, whatever it does then. */
+  endWithParent(): void;
+
+  /**
+   * Memory that the ranks of this process share as a group of `size`; each joins it with {@link joinLocal}. `use` says how much: 0 for a
+   * world, 1 for a part of it, 2 for ranks that only meet in it. `group` is its name in errors.
+   */
+  localRegion(size: number, use: number, group: string): number;
   /** No more ranks will join. */
   dropRegion(region: number): void;
-  /** Joining does not wait for other ranks. All calls of the member run on the stream, in order. */
-  joinLocal(region: number, rank: number, size: number, stream: number, timeoutMs: number): number;
-  /** A group of processes of this machine, found by `name` (letters, digits, '-', '_', '.') and `token`, a whole number that is the same on all ranks. */
-  joinShared(rank: number, size: number, stream: number, timeoutMs: number, joinTimeoutMs: number, token: number, name: string): number;
-  /** The ranks of a group of hosts as a group of devices, one each: by the device's own engine. */
+  /**
+   * Joining does not wait for other ranks. All calls of the member run on the stream, in order. `world` is the region of a group that has
+   * all its ranks, which are words[0 .. size) there: who leaves that before it comes is not waited for. 0: none.
+   */
+  joinLocal(region: number, rank: number, size: number, stream: number, timeoutMs: number, world: number): number;
+  /**
+   * A group of processes of this machine, found by `name` (letters, digits, '-', '_', '.') and `token`, a whole number that is the same on all
+   * ranks. `use` and `group` as of {@link localRegion}; `world` as of {@link joinLocal}, but a member.
+   */
+  joinShared(rank: number, size: number, stream: number, timeoutMs: number, token: number, use: number, world: number, name: string, group: string): number;
+  /** The ranks of a group of hosts as a group of devices, one each: by the device's own engine. What they call is compared in the hosts' memory, if they share any. */
   joinDevices(hostMember: number, stream: number, timeoutMs: number): number;
   /** Opens gloo-engine.so. Returns null, or the reason why it cannot be used. */
   openGloo(path: string): string | null;
@@ -131,10 +143,10 @@ export interface Addon {
   glooListen(rank: number, size: number, timeoutMs: number, host: string): ArrayBuffer;
   /** Enqueues connecting to all. `addresses` are those that the other ranks have for this one, in their order. */
   glooConnect(world: number, stream: number, addresses: ArrayBuffer): void;
-  /** A group of the world's ranks in words[0 .. size), which waits for them on the stream. Its names differ from each other. */
-  glooJoin(world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string): number;
+  /** A group of the world's ranks in words[0 .. size), which waits for them on the stream. No two have one name; `group` is what errors call it. */
+  glooJoin(world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string, group: string): number;
   /** Instead of {@link glooJoin}: tells those who wait for this rank in the group that it will not come. */
-  glooDecline(world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string): void;
+  glooDecline(world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string, group: string): void;
   /** The rank makes no more groups. */
   glooLeave(world: number, stream: number): void;
   /**

@@ -9,6 +9,8 @@ import type { Addon } from './addon.js';
 const require = createRequire(import.meta.url);
 const root = packageRoot(path.dirname(fileURLToPath(import.meta.url)));
 const loadedKey = Symbol.for('shardwise.native');
+/** Set in processes that a launcher made. */
+const childKey = Symbol.for('shardwise.endsWithParent');
 
 type Loaded = { addon: Addon; root: string };
 
@@ -25,6 +27,7 @@ export function loadAddon(): Addon {
   }
   const addon = loadFrom(root);
   if (process.env['SHARDWISE_BLOCKING'] === '1') addon.setBlocking(true);
+  if (shared[childKey] !== undefined) addon.endWithParent();
   shared[loadedKey] = { addon, root };
   return addon;
 }

@@ -5,7 +5,7 @@ import { ShapeError } from '../core/errors.js';
 import { checkNumber, checkOneOf, optionsOf, unexpected } from '../core/options.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
-import { requireTensor } from '../ops/operand.js';
+import { alongside, requireTensor } from '../ops/operand.js';
 import { randn } from '../ops/random.js';
 
 /** Activation that follows a layer; decides its gain. */
@@ -170,7 +170,7 @@ export function orthogonal_(t: Tensor, options: GainOptions = {}): Tensor {
     const columns = rows === 0 ? 0 : t.numel() / rows;
     const basis = randn([Math.min(rows, columns), Math.max(rows, columns)], { dtype: float64, device: t.device });
     for (let i = 0; i < basis.size(0); i++) orthogonalise(basis, i);
-    return t.copy_((rows <= columns ? basis : basis.t()).mul(gain).reshape(t.shape));
+    return t.copy_(alongside(t, (rows <= columns ? basis : basis.t()).mul(gain).reshape(t.shape)));
   });
 }
 

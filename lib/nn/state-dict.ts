@@ -47,6 +47,12 @@ export function collectState(module: AnyModule, prefix: string, keepVars: boolea
 
 const listed = (names: readonly string[], tensors: ReadonlyMap<string, Tensor>): string => names.map((n) => `${n} ${formatShape((tensors.get(n) as Tensor).shape)}`).join(', ');
 
+/** A whole tensor goes into one that ranks hold together, and the other way round: all ranks load the same state. */
+function heldLike(t: Tensor, source: Tensor): Tensor {
+  if (t.sharding === null) return source.sharding === null ? source : source.sharding.full('loadStateDict');
+  return source.sharding === null ? t.sharding.replicated(source.detach()) : source;
+}
+
 export function loadState(module: AnyModule, given: StateDict | ReadonlyMap<string, Tensor>, strict: boolean): LoadResult {
   if (typeof given !== 'object' || given === null) throw unexpected('loadStateDict', 'state', 'an object or a map of tensors by name', given);
   const state = given instanceof Map ? (given as ReadonlyMap<string, Tensor>) : new Map(Object.entries(given));
@@ -68,7 +74,7 @@ export function loadState(module: AnyModule, given: StateDict | ReadonlyMap<stri
   noGrad(() => {
     for (const [name, t] of own) {
       const source = state.get(name);
-      if (source) t.copy_(source);
+      if (source) t.copy_(heldLike(t, source));
     }
   });
   return { missingKeys, unexpectedKeys };

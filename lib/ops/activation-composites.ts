@@ -6,7 +6,7 @@ import type { Tensor } from '../core/tensor.js';
 import { elu, leakyRelu, softplus } from './activation.js';
 import { defineComposite } from './composite.js';
 import { requireFloating, requireNumbers, requireTensor } from './operand.js';
-import { type RandomOptions, rand } from './random.js';
+import { type RandomOptions, randLike } from './random.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
 
@@ -263,7 +263,7 @@ export function gumbelSoftmax(logits: Tensor, options: GumbelSoftmaxOptions = {}
   const { tau = 1, hard = false, dim = -1, generator } = optionsOf('gumbelSoftmax', options, 'tau hard dim generator');
   requireFloating(logits, 'gumbelSoftmax', 'logits');
   wrapDim(dim, logits.ndim, 'gumbelSoftmax');
-  const uniform = rand(logits.shape, { dtype: logits.dtype, device: logits.device, ...(generator ? { generator } : {}) });
+  const uniform = randLike(logits, generator ? { generator } : {});
   const exponential = uniform.neg().log1p().neg().clamp({ min: 1e-30 });
   const soft = logits.sub(exponential.log()).div(tau).softmax(dim);
   if (!hard) return soft;

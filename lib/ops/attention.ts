@@ -9,7 +9,6 @@ import { checkProbability, optionsOf } from '../core/options.js';
 import { currentGenerator } from '../core/random.js';
 import { broadcastStrides, formatShape, type Shape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
-import { ones } from './factories.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
@@ -91,7 +90,7 @@ function attentionWeights(q: Tensor, k: Tensor, mask: Tensor, scale: number, cau
   let scores = q.matmul(k.transpose(-2, -1)).mul(scale); // [B, H, S, T]
   const hidden = Number.NEGATIVE_INFINITY;
   if (mask.storage !== null) scores = mask.dtype === bool ? where(mask, scores, hidden) : scores.add(mask);
-  if (causal) scores = where(ones(scores.shape.slice(-2), { dtype: bool, device: q.device }).tril(), scores, hidden);
+  if (causal) scores = where(q.detach().newOnes(scores.shape.slice(-2), { dtype: bool }).tril(), scores, hidden);
   const largest = scores.detach().amax(-1, { keepdim: true }).clamp({ min: -3e38 });
   const e = scores.sub(largest).exp();
   return e.div(e.sum(-1, { keepdim: true }).clamp({ min: 1e-38 }));

@@ -232,7 +232,7 @@ export function arange(...args: (number | TensorOptions | undefined)[]): Tensor 
   const numbers = args.filter((a): a is number => typeof a === 'number');
   const options = (args.find((a) => typeof a === 'object') ?? {}) as TensorOptions;
   const [start, end, step] = numbers.length === 1 ? [0, numbers[0] as number, 1] : [numbers[0] as number, numbers[1] as number, numbers[2] ?? 1];
-  const size = Math.ceil((end - start) / step);
+  const size = Math.ceil((end - start) / step) + 0; // never -0
   if (!Number.isSafeInteger(size) || size < 0 || step === 0) {
     throw new ArgumentError(`arange: cannot step from ${start} to ${end} by ${step}`, { op: 'arange', start, end, step });
   }

@@ -10,6 +10,7 @@ import { fillValue } from './copy.js';
 import { type TensorOptions, tensor } from './factories.js';
 import { nonzero } from './index-tensors.js';
 import { checkScatter, gather, requireIndex, scatter } from './indexing.js';
+import { cat } from './join.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
@@ -169,12 +170,13 @@ export function diagEmbed(input: Tensor, offset = 0, dim1 = -2, dim2 = -1): Tens
   const [a, b] = [wrapDim(dim1, ndim, 'diagEmbed'), wrapDim(dim2, ndim, 'diagEmbed')];
   if (input.ndim === 0 || a === b)
     throw new IndexError(`diagEmbed: expected two dims and a vector to put along them, got dims ${dim1} and ${dim2} and shape ${formatShape(input.shape)}`, { op: 'diagEmbed' });
-  const size = (input.shape[input.ndim - 1] ?? 1) + Math.abs(offset);
-  const shape = [...input.shape.slice(0, -1)];
-  for (const at of [Math.min(a, b), Math.max(a, b)]) shape.splice(at, 0, size);
-  const zeros = input.detach().newZeros(shape);
-  zeros.diagonal(offset, a, b).copy_(input);
-  return zeros;
+  const below = Math.abs(offset);
+  const vectors = below === 0 ? input : cat([input, input.detach().newZeros(input.shape.with(-1, below))], -1);
+  const size = vectors.shape[input.ndim - 1] as number;
+  const onDiagonal = input.detach().newOnes([size, size], { dtype: bool }).triu({ diagonal: offset }).tril({ diagonal: offset });
+  // Of a diagonal above the main one, each row has an element; of one below, each column.
+  const matrices = where(onDiagonal, vectors.unsqueeze(offset >= 0 ? -1 : -2), input.detach().newZeros([]));
+  return matrices.movedim([-2, -1], [a, b]).contiguous();
 }
 defineComposite('diagEmbed', diagEmbed, { samples: () => [[sampleTensor([3])], [sampleTensor([2, 3]), 1], [sampleTensor([2, 3]), -1, 0, 2]] });
 

@@ -8,7 +8,7 @@ import { checkSizes, formatShape, sameShape, wrapDim, wrapDims } from '../core/s
 import type { Tensor } from '../core/tensor.js';
 import { arange } from './factories.js';
 import { addMethod } from './method.js';
-import { requireOptions, requireTensor, requireTensors } from './operand.js';
+import { alongside, requireOptions, requireTensor, requireTensors } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { catRule } from './sharding/lists.js';
 import { triangleRule } from './sharding/making.js';
@@ -181,7 +181,7 @@ export function flip(input: Tensor, ...dims: readonly (number | readonly number[
   if (list.length === 0) return input.clone();
   return list.reduce((t, d) => {
     const size = t.shape[d] as number;
-    return t.indexSelect(d, arange(size - 1, -1, -1, { dtype: int64, device: t.device }));
+    return t.indexSelect(d, alongside(t, arange(size - 1, -1, -1, { dtype: int64, device: t.device })));
   }, input);
 }
 

@@ -81,6 +81,11 @@ export function areOptions<T>(value: T): value is Exclude<Extract<T, object>, re
   return typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Tensor);
 }
 
+/** A tensor that a composition makes for itself, the same on every rank, to go with `input`: distributed, if that is. */
+export function alongside(input: Tensor, made: Tensor): Tensor {
+  return input.sharding === null ? made : input.sharding.replicated(made);
+}
+
 /** A short name of what was given, for messages. */
 export function describe(value: unknown): string {
   if (value === null || value === undefined) return String(value);

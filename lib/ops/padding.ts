@@ -6,7 +6,6 @@ import { checkIntegers, checkOneOf, optionsOf } from '../core/options.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
-import { tensor } from './factories.js';
 import { cat } from './join.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
@@ -81,5 +80,5 @@ function padFrom(input: Tensor, dim: number, before: number, after: number, mode
     return i < 0 ? -i : i >= size ? 2 * (size - 1) - i : i;
   };
   const places = Array.from({ length: size + before + after }, (_, i) => source(i - before));
-  return input.indexSelect(dim, tensor(places, { dtype: int64, device: input.device }));
+  return input.indexSelect(dim, input.newTensor(places, { dtype: int64 }));
 }

@@ -18,7 +18,7 @@ import { broadcastShapes, checkSizes, contiguousStrides, type Shape } from '../c
 import { Tensor } from '../core/tensor.js';
 import { emptyBeside, type TensorOptions } from './factories.js';
 import { addMethod } from './method.js';
-import { requireDtype, requireOptions, requireTensor } from './operand.js';
+import { alongside, requireDtype, requireOptions, requireTensor } from './operand.js';
 import { finish } from './pinned.js';
 import { sampleTensor } from './samples.js';
 import { dropoutRule, type ElementIndex, randomRule } from './sharding/making.js';
@@ -124,9 +124,8 @@ export function normal(mean: Tensor | number, std: Tensor | number, size: Shape 
   if (typeof mean === 'number' && typeof std === 'number') return draw(normalOp, size ?? [], options.dtype ?? getDefaultDtype(), mean, std, options, 'normal');
   const [m, s] = [mean, std].map((t) => (t instanceof Tensor ? t.shape : []));
   const like = (mean instanceof Tensor ? mean : std) as Tensor;
-  return randn(broadcastShapes(m as Shape, s as Shape, 'normal'), { ...options, dtype: like.dtype, device: like.device })
-    .mul(std)
-    .add(mean);
+  const noise = randn(broadcastShapes(m as Shape, s as Shape, 'normal'), { ...options, dtype: like.dtype, device: like.device });
+  return alongside(like, noise).mul(std).add(mean);
 }
 
 /** @throws ArgumentError */
@@ -148,12 +147,12 @@ export function randint(...args: [number, number, Shape, RandomOptions?] | [numb
   return integersFrom('randint', low, high, size, options);
 }
 
-function integersFrom(op: string, low: number, high: number, size: Shape, options: RandomOptions): Tensor {
+function integersFrom(op: string, low: number, high: number, size: Shape, options: RandomOptions, into: Tensor | null = null): Tensor {
   if (!Number.isSafeInteger(low) || !Number.isSafeInteger(high) || low >= high)
     throw new ArgumentError(`${op}: expected integers low < high, got ${shown(low)} and ${shown(high)}`, { op, low, high });
   const dtype = optionsOf(op, options).dtype ?? int64;
   requireRange(dtype, low, high, op);
-  return draw(integerOp, size, dtype, low, high, options, op);
+  return draw(integerOp, size, dtype, low, high, options, op, into);
 }
 
 /** @throws ArgumentError where an integer dtype does not hold all of [low, high) */
@@ -205,7 +204,7 @@ export function randnLike(input: Tensor, options: RandomOptions = {}): Tensor {
  */
 export function randintLike(input: Tensor, low: number, high: number, options: RandomOptions = {}): Tensor {
   const given = like('randintLike', input, options);
-  return integersFrom('randintLike', low, high, input.shape, given);
+  return integersFrom('randintLike', low, high, input.shape, given, emptyBeside(input, input.shape, given.dtype ?? int64));
 }
 
 /**
@@ -225,9 +224,9 @@ export function bernoulli(input: Tensor, options: RandomOptions = {}): Tensor {
     .to(input.dtype);
 }
 
-/** @throws ArgumentError unless all elements are as they should be. Blocks; tensors of a GPU and of a capture are taken on trust. */
+/** @throws ArgumentError unless all elements are as they should be. Blocks; tensors of a GPU, of several ranks and of a capture are taken on trust. */
 function requireOnCpu(input: Tensor, isRight: (t: Tensor) => Tensor, message: string): void {
-  if (input.device.type !== 'cpu' || input.isFake || input.numel() === 0) return;
+  if (input.device.type !== 'cpu' || input.isFake || input.sharding !== null || input.numel() === 0) return;
   const wrong = isRight(input.detach()).logicalNot();
   if (!wrong.any().item()) return;
   const [value] = input.detach().maskedSelect(wrong).toTypedArray();
@@ -253,13 +252,17 @@ export function multinomial(weights: Tensor, numSamples: number, options: { repl
   requireOnCpu(weights, (w) => w.ge(0).logicalAnd(w.isfinite()), 'multinomial: expected weights of 0 or more');
   requireOnCpu(weights.detach().sum(-1), (total) => total.gt(0), 'multinomial: expected a positive sum of weights');
   if (!replacement) requireOnCpu(weights.detach().gt(0).sum(-1), (count) => count.ge(numSamples), `multinomial: expected ${numSamples} weights above 0 or replacement`);
-  const drawOptions = { device: weights.device, ...(generator ? { generator } : {}) };
+  const drawOptions = generator ? { generator } : {};
   if (!replacement) {
     // The largest of exponential races: u^(1/w) ordered as log(u) / w.
-    return rand(weights.shape, drawOptions).log().div(weights.float()).topk(numSamples, -1).indices;
+    return randLike(weights, { dtype: getDefaultDtype(), ...drawOptions })
+      .log()
+      .div(weights.float())
+      .topk(numSamples, -1).indices;
   }
   const sums = weights.float().cumsum(-1);
-  const drawn = rand([...weights.shape.slice(0, -1), numSamples], drawOptions).mul(sums.narrow(-1, n - 1, 1));
+  const points = rand([...weights.shape.slice(0, -1), numSamples], { device: weights.device, ...drawOptions });
+  const drawn = alongside(weights, points).mul(sums.narrow(-1, n - 1, 1));
   return sums
     .unsqueeze(-2)
     .le(drawn.unsqueeze(-1))
@@ -342,7 +345,7 @@ addMethod('random_', function (first = 0, second?: number | null, options: Rando
 });
 addMethod('exponential_', function (lambd = 1, options: RandomOptions = {}) {
   checkNumber('exponential_', 'lambd', lambd, { above: 0 });
-  const uniform = rand(this.shape, like('exponential_', this, options));
+  const uniform = randLike(this, options);
   return this.copy_(uniform.neg().log1p().div(-lambd));
 });
 addMethod('bernoulli', function (options?: RandomOptions) {

@@ -15,7 +15,12 @@ export type NestedValues = number | bigint | boolean | NestedValues[];
 
 /** Its elements in row-major order: the tensor itself, or a copy that the caller disposes of. */
 function dense(t: Tensor, op: string): Tensor {
-  if (t.sharding !== null) return dense(t.sharding.full(op), op);
+  if (t.sharding !== null) {
+    const whole = t.sharding.full(op);
+    const rows = dense(whole, op);
+    if (rows !== whole) whole.dispose();
+    return rows;
+  }
   if (t.isContiguous()) return t;
   const alias = t.detach();
   const copy = alias.contiguous();
@@ -77,7 +82,11 @@ addMethod('read', function () {
 });
 addMethod('item', function () {
   checkOne(this, 'item');
-  return surface(valueAccess().readElement(this.sharding === null ? this : this.sharding.full('item')), this);
+  if (this.sharding === null) return surface(valueAccess().readElement(this), this);
+  const whole = this.sharding.full('item');
+  const value = valueAccess().readElement(whole);
+  whole.dispose();
+  return surface(value, this);
 });
 addMethod('itemAsync', async function () {
   checkOne(this, 'itemAsync');

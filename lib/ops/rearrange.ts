@@ -11,7 +11,7 @@ import type { Tensor } from '../core/tensor.js';
 import { addProperty, defineComposite } from './composite.js';
 import { arange } from './factories.js';
 import { cat, flip, repeat, stack } from './join.js';
-import { requireTensor, requireTensors } from './operand.js';
+import { alongside, requireTensor, requireTensors } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { searchsorted } from './search.js';
 import { expand, reshape } from './view.js';
@@ -73,7 +73,7 @@ export function repeatInterleave(input: Tensor, repeats: number | Tensor, dim: n
     throw new ArgumentError('repeatInterleave: expected counts of 0 or more, got negative ones', { op: 'repeatInterleave' });
   const ends = repeats.long().expand([size]).cumsum(0);
   const total = outputSize ?? (size === 0 ? 0 : Number(ends.select(0, -1).item()));
-  return input.indexSelect(at, searchsorted(ends, arange(total, { device: input.device }), { right: true }));
+  return input.indexSelect(at, searchsorted(ends, alongside(ends, arange(total, { device: input.device })), { right: true }));
 }
 defineComposite('repeatInterleave', repeatInterleave, {
   samples: () => [

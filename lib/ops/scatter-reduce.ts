@@ -7,7 +7,6 @@ import { defineOp, type VjpContext } from '../core/op.js';
 import { checkOneOf, optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
-import { tensor } from './factories.js';
 import { checkScatter, gather, type Scatter, scatter, scatterForm, scatterReduceOp } from './indexing.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
@@ -89,8 +88,8 @@ export function scatterReduce(input: Tensor, dim: number, index: Tensor, source:
   checkOneOf('scatterReduce', 'reduce', reduce, Object.keys(combine));
   requireTensor(source, 'scatterReduce', 'source');
   checkScatter('scatterReduce', input, dim, index, source);
-  const { dtype, device } = input;
-  const start = includeSelf ? input : scatter(input, dim, index, tensor(neutral(reduce, dtype), { dtype, device }).expand(index.shape));
+  const { dtype } = input;
+  const start = includeSelf ? input : scatter(input, dim, index, input.newTensor(neutral(reduce, dtype)).expand(index.shape));
   const combined = scatter(start, dim, index, source, { reduce: combine[reduce] });
   if (reduce !== 'mean') return combined;
   const ones = source.detach().newOnes(index.shape);

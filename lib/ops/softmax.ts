@@ -68,6 +68,8 @@ const softmaxOp: Op<OneDim> = defineOp<OneDim>({
   saves: { outputs: [0] },
   vjp: (ctx, g) => [dispatchOne(softmaxBackward, [g, ctx.output(0)], ctx.params)],
   decompose: ([x], { dim }) => {
+    // Nothing has no largest element.
+    if ((x as Tensor).numel() === 0) return [(x as Tensor).clone()];
     const e = (x as Tensor).sub((x as Tensor).amax(dim, { keepdim: true })).exp();
     return [e.div(e.sum(dim, { keepdim: true }))];
   },

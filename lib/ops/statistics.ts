@@ -10,7 +10,6 @@ import { checkNumber, checkOneOf, checkProbability, optionsOf, shown } from '../
 import { formatShape, wrapDim, wrapDims } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
-import { tensor } from './factories.js';
 import { cat } from './join.js';
 import { requireTensor } from './operand.js';
 import type { Dims, ReduceOptions } from './reduce.js';
@@ -113,7 +112,7 @@ export function quantile(input: Tensor, q: number | Tensor, dim: number | null =
   const size = rows.shape[at] as number;
   if (size === 0) throw new IndexError(`quantile: shape ${formatShape(input.shape)} holds no elements`, { op: 'quantile', shape: input.shape });
   const sorted = sort(rows, at).values.movedim(at, 0); // [n, ...]
-  const wanted = q instanceof Tensor ? q.to({ dtype: input.dtype, device: input.device }) : tensor(q, { dtype: input.dtype, device: input.device });
+  const wanted = q instanceof Tensor ? q.to({ dtype: input.dtype, device: input.device }) : input.newTensor(q);
   const found = between(sorted, wanted.reshape(-1).mul(size - 1), interpolation); // [q, ...]
   const spoilt = sorted.select(0, -1).isnan();
   const clean = where(spoilt, Number.NaN, found);

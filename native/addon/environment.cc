@@ -73,7 +73,7 @@ void finish(Environment& state, Completion* completion) {
   // Once the failure is taken, the stream has new work, which may wait for what JavaScript has yet to do.
   if (completion->code == Code::Ok) stream->verify(completion->sequence);
   else if (stream->failed() || stream->backend()->asynchronous) state.synchronize(*stream, &known);
-  if (completion->code == Code::Ok && stream->backend()->asynchronous) completion->code = state.check_groups(&completion->error).code;
+  if (completion->code == Code::Ok && stream->backend()->asynchronous) completion->code = state.check_others(*stream, &completion->error).code;
   if (completion->code == Code::Ok) {
     napi_get_null(env, &argument);
   } else {
@@ -195,6 +195,8 @@ void Environment::touch(StorageEntry& entry, Stream& stream) {
   if (before != &stream && before) {
     Stream& other = *before;
     const uint64_t sequence = inherited ? inherited->sequence : entry.last_sequence;
+    Stream* writer = inherited || entry.writer == &stream ? nullptr : entry.writer;
+    const uint64_t written = entry.written;
     if (other.backend()->asynchronous) {
       auto event = std::make_shared<Event>();
       event->backend = other.backend();
@@ -208,15 +210,21 @@ void Environment::touch(StorageEntry& entry, Stream& stream) {
         event->recorded.store(1);
         event->changed.notify_all();
       });
-      stream.enqueue([event](Stream& s) {
+      stream.enqueue([event, writer, written](Stream& s) {
         ErrorText ignored;
         event->wait_recorded(1);
+        if (writer) s.inherit_failure(*writer, written);
         if (!event->handle) return;
         if (s.backend()->asynchronous) s.backend()->event_wait(event->handle, s.native(), &ignored);
         else event->backend->event_synchronize(event->handle, &ignored);
       });
     } else if (other.completed() < sequence) {
-      stream.enqueue([&other, sequence](Stream&) { other.wait(sequence); });
+      stream.enqueue([&other, sequence, writer, written](Stream& s) {
+        other.wait(sequence);
+        if (writer) s.inherit_failure(*writer, written);
+      });
+    } else if (writer && writer->failed()) {
+      stream.enqueue([writer, written](Stream& s) { s.inherit_failure(*writer, written); });
     }
   }
   if (entry.home != &stream) {
@@ -244,10 +252,24 @@ void Environment::write(StorageEntry& entry, Stream& stream, bool whole) {
 Status Environment::synchronize(Stream& stream, ErrorText* error) {
   Failure failure;
   const Status status = stream.synchronize(&failure);
-  if (status.ok()) return stream.backend()->asynchronous && !members.empty() ? check_groups(error) : kOk;
+  if (status.ok()) return stream.backend()->asynchronous ? check_others(stream, error) : kOk;
   lose_results(stream, failure);
   *error = failure.text;
   return status;
+}
+
+// A GPU tells of a bad index on the stream where it happened, while what was computed from it may be read on another. Streams of ranks that
+// share the process are left alone: their failures are not this one's, and they may wait for it.
+Status Environment::check_others(const Stream& read, ErrorText* error) {
+  for (auto& each : streams) {
+    const Backend* backend = each->backend();
+    if (each.get() == &read || each->unbounded() || !backend->stream_failure || each->submitted() == each->verified()) continue;
+    ErrorText known;
+    if (!each->failed() && backend->stream_failure(each->native(), &known).ok()) continue;
+    const Status status = synchronize(*each, error);
+    if (!status.ok()) return status;
+  }
+  return members.empty() ? kOk : check_groups(error);
 }
 
 void Environment::lose_results(Stream& stream, const Failure& failure) {
@@ -364,8 +386,8 @@ napi_value throw_error(napi_env env, Code code, const char* message) {
 }
 
 bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw, uint32_t objects) {
-  napi_value args[8] = {};
-  size_t given = 8;
+  napi_value args[10] = {};
+  size_t given = 10;
   napi_get_cb_info(env, info, &given, args, nullptr, nullptr);  // what is missing is undefined
   for (int i = 0; i < count; i++) {
     double value = NAN;

@@ -120,6 +120,8 @@ struct Environment {
   void write(StorageEntry& entry, Stream& stream, bool whole);
   // Waits for the device. What commands that failed or were skipped should have written is marked as lost.
   Status synchronize(Stream& stream, ErrorText* error);
+  // The failure of another stream of a GPU, or of a process group, that nobody has been told of.
+  Status check_others(const Stream& read, ErrorText* error);
   // The failure of a process group that nobody has been told of.
   Status check_groups(ErrorText* error);
   void settle_accounts();               // reports external memory, deletes dropped references
@@ -174,6 +176,7 @@ void export_streams(napi_env env, napi_value exports);
 void export_devices(napi_env env, napi_value exports);
 void export_groups(napi_env env, napi_value exports);
 void export_gloo(napi_env env, napi_value exports);
+void export_process(napi_env env, napi_value exports);
 // Calls that wait for other ranks fail; every member leaves.
 void abort_all_groups(Environment& state, const char* reason);
 void export_function(napi_env env, napi_value exports, const char* name, napi_callback callback);

@@ -90,16 +90,17 @@ napi_value gloo_connect(napi_env env, napi_callback_info info) {
 // A group as both calls below take it; its ranks are in words[0 .. size). Throws and returns false for what is none.
 struct GroupArguments {
   std::shared_ptr<GlooWorld> world;
-  std::string name;
+  std::string name, label;
   std::vector<int32_t> ranks;
   int64_t rank, size, stream, timeout_ms;
 
   bool read(napi_env env, napi_callback_info info) {
-    int64_t args[6];
-    napi_value raw[6] = {};
-    if (!read_integers(env, info, 6, args, raw, 1 << 5) || !(world = world_argument(env, args[0]))) return false;
+    int64_t args[7];
+    napi_value raw[7] = {};
+    if (!read_integers(env, info, 7, args, raw, 1 << 5 | 1 << 6) || !(world = world_argument(env, args[0]))) return false;
     rank = args[1], size = args[2], stream = args[3], timeout_ms = args[4];
     name = string_argument(env, raw[5]);
+    label = string_argument(env, raw[6]);
     const double* words = state_of(env).words;
     for (int64_t i = 0; i < size && i < world->size; i++) {
       if (!(words[i] >= 0 && words[i] < world->size)) break;
@@ -111,11 +112,11 @@ struct GroupArguments {
     return fits;
   }
   GlooGroup plan(bool (*is_aborted)(void*), void* context) const {
-    return {name.c_str(), ranks.data(), static_cast<int32_t>(rank), static_cast<int32_t>(size), timeout_ms, is_aborted, context};
+    return {name.c_str(), label.c_str(), ranks.data(), static_cast<int32_t>(rank), static_cast<int32_t>(size), timeout_ms, is_aborted, context};
   }
 };
 
-// glooJoin(world, rank, size, stream, timeoutMs, name)
+// glooJoin(world, rank, size, stream, timeoutMs, name, label)
 napi_value gloo_join(napi_env env, napi_callback_info info) {
   GroupArguments group;
   if (!group.read(env, info)) return nullptr;
@@ -129,7 +130,7 @@ napi_value gloo_join(napi_env env, napi_callback_info info) {
   });
 }
 
-// glooDecline(world, rank, size, stream, timeoutMs, name): instead of joining it, for those who wait there.
+// glooDecline(world, rank, size, stream, timeoutMs, name, label): instead of joining it, for those who wait there.
 napi_value gloo_decline(napi_env env, napi_callback_info info) {
   GroupArguments group;
   if (!group.read(env, info)) return nullptr;

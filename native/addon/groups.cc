@@ -6,6 +6,7 @@
 
 #include "../comm/host_engine.h"
 #include "../comm/staged_engine.h"
+#include "../comm/watched_engine.h"
 #include "gloo_world.h"
 #include "join.h"
 
@@ -23,21 +24,39 @@ std::shared_ptr<Member> member_argument(napi_env env, int64_t id) {
   return nullptr;
 }
 
-Status join_host(Member& member, Stream& stream, const std::shared_ptr<comm::Region>& region, ErrorText* error) {
+// Of the group that words[0 .. size) are ranks of.
+comm::Origin read_origin(Environment& state, int64_t size, std::shared_ptr<comm::Region> region) {
+  comm::Origin origin{std::move(region), {}};
+  for (int64_t i = 0; i < size; i++) origin.ranks.push_back(static_cast<int32_t>(to_integer(state.words[i])));
+  return origin;
+}
+
+bool fits(const comm::Origin& origin) {
+  for (int32_t rank : origin.ranks)
+    if (origin.region && (rank < 0 || rank >= origin.region->size())) return false;
+  return true;
+}
+
+Status join_host(Member& member, Stream& stream, const std::shared_ptr<comm::Region>& region, comm::Origin origin, ErrorText* error) {
   std::unique_ptr<comm::HostGroup> group;
-  const Status status = comm::HostGroup::join(region, member.rank, &group, error);
+  const Status status = comm::HostGroup::join(region, member.rank, &group, error, std::move(origin));
   if (!status.ok()) return status;
+  member.shares(region);
   joined_host(member, stream, &comm::kHostEngine, group.release());
   return status;
 }
 
-// localRegion(size): the memory that ranks of this process share.
+bool is_use(int64_t use) { return use >= 0 && use <= static_cast<int64_t>(comm::Use::Meeting); }
+
+// localRegion(size, use, group): the memory that ranks of this process share.
 napi_value local_region(napi_env env, napi_callback_info info) {
-  int64_t size;
-  if (!read_integers(env, info, 1, &size)) return nullptr;
+  int64_t args[3];
+  napi_value raw[3] = {};
+  if (!read_integers(env, info, 3, args, raw, 1 << 2)) return nullptr;
+  if (!is_use(args[1])) return throw_error(env, Code::Invalid, "a group has no such use");
   ErrorText error;
   std::shared_ptr<comm::Region> region;
-  const Status status = comm::Region::in_process(static_cast<int32_t>(size), 0, &region, &error);
+  const Status status = comm::Region::in_process(static_cast<int32_t>(args[0]), 0, &region, &error, static_cast<comm::Use>(args[1]), string_argument(env, raw[2]).c_str());
   if (!status.ok()) return throw_error(env, status.code, error.text);
   Environment& state = state_of(env);
   state.regions[state.next_member] = region;
@@ -50,36 +69,51 @@ napi_value drop_region(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// joinLocal(region, rank, size, stream, timeoutMs)
+// joinLocal(region, rank, size, stream, timeoutMs, the world's region or 0)
 napi_value join_local(napi_env env, napi_callback_info info) {
-  int64_t args[5];
-  if (!read_integers(env, info, 5, args)) return nullptr;
+  int64_t args[6];
+  if (!read_integers(env, info, 6, args)) return nullptr;
   Environment& state = state_of(env);
   const auto found = state.regions.find(args[0]);
   if (found == state.regions.end()) return throw_error(env, Code::Closed, "the group's memory is gone");
   auto region = found->second;
   if (region->size() != args[2]) return throw_error(env, Code::Invalid, "the group has another size");
-  return new_member(env, args[3], args[1], args[2], args[4], [region](Member& member, Stream& s, ErrorText* error) { return join_host(member, s, region, error); });
+  const auto world = state.regions.find(args[5]);
+  const comm::Origin origin = world == state.regions.end() ? comm::Origin{} : read_origin(state, args[2], world->second);
+  if (!fits(origin)) return throw_error(env, Code::Invalid, "a rank is not of the world");
+  return new_member(env, args[3], args[1], args[2], args[4],
+                    [region, origin](Member& member, Stream& s, ErrorText* error) { return join_host(member, s, region, origin, error); });
 }
 
-// joinHost(rank, size, stream, timeoutMs, joinTimeoutMs, token, name): processes of this machine.
+// joinShared(rank, size, stream, timeoutMs, token, use, the world's member or 0, name, group): processes of this machine.
 napi_value join_shared(napi_env env, napi_callback_info info) {
-  int64_t args[7];
-  napi_value raw[7] = {};
-  if (!read_integers(env, info, 7, args, raw, 1 << 6)) return nullptr;
-  const std::string name = string_argument(env, raw[6]);
-  const int64_t join_timeout = args[4];
-  const auto token = static_cast<uint64_t>(args[5]);
+  int64_t args[9];
+  napi_value raw[9] = {};
+  if (!read_integers(env, info, 9, args, raw, 1 << 7 | 1 << 8)) return nullptr;
+  if (!is_use(args[5])) return throw_error(env, Code::Invalid, "a group has no such use");
+  const std::string name = string_argument(env, raw[7]), group = string_argument(env, raw[8]);
+  const int64_t join_timeout = args[3];
+  const auto token = static_cast<uint64_t>(args[4]);
+  const auto use = static_cast<comm::Use>(args[5]);
+  Environment& state = state_of(env);
+  const auto known = state.members.find(args[6]);
+  const std::shared_ptr<Member> world = known == state.members.end() ? nullptr : known->second;
+  const comm::Origin ranks = read_origin(state, world ? args[1] : 0, nullptr);
   return new_member(env, args[2], args[0], args[1], args[3], [=](Member& member, Stream& s, ErrorText* error) {
+    const comm::Origin origin{world ? world->shared() : nullptr, ranks.ranks};
+    if (!fits(origin)) return fail(error, Code::Invalid, "a rank is not of the world");
     comm::SegmentOptions options;
     options.name = name.c_str();
     options.token = token;
     options.size = member.size;
     options.rank = member.rank;
     options.timeout_ms = join_timeout;
+    options.use = use;
+    options.group = group.c_str();
+    options.origin = &origin;
     std::shared_ptr<comm::Region> region;
     const Status status = comm::Region::between_processes(options, &region, error);
-    return status.ok() ? join_host(member, s, region, error) : status;
+    return status.ok() ? join_host(member, s, region, origin, error) : status;
   });
 }
 
@@ -87,6 +121,7 @@ napi_value join_shared(napi_env env, napi_callback_info info) {
 struct IdExchange {
   char bytes[1 + kCommIdBytes] = {};  // the first one: whether rank 0 has made one
   ErrorText error;
+  std::shared_ptr<comm::Region> region;  // in which the ranks can watch each other; or null
   std::promise<Status> done;
 
   void run(Member& host, Stream& s, const Backend& backend) {
@@ -107,6 +142,7 @@ struct IdExchange {
     ErrorText text;
     call.error = &text;
     const Status status = host.run(call);
+    region = host.shared();
     if (!status.ok()) error = text;
     else if (!bytes[0] && host.rank != 0) fail(&error, Code::Peer, "rank 0 could not make a group of devices");
     done.set_value(status.ok() && !bytes[0] ? Status{Code::Peer} : status);
@@ -132,7 +168,13 @@ napi_value join_devices(napi_env env, napi_callback_info info) {
     }
     void* made = nullptr;
     const Status status = backend->comm_create(s.device(), exchange->bytes + 1, member.rank, member.size, member.timeout_ms, &made, error);
-    if (status.ok()) member.joined(backend->comm, made);
+    const auto& region = exchange->region;
+    if (!region || !region->watched()) {
+      if (status.ok()) member.joined(backend->comm, made);
+      return status;
+    }
+    if (status.ok()) member.joined(&comm::kWatchedEngine, comm::watched_member(std::make_unique<comm::WatchGroup>(region, member.rank), backend->comm, made));
+    else region->fail_group(status.code, error->text);
     return status;
   });
 }

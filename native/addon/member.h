@@ -1,5 +1,6 @@
 // One rank's membership in a process group. The engine's part is made on the native thread of the stream, and aborted from any other.
 #pragma once
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -7,6 +8,10 @@
 #include "../runtime/stream.h"
 
 namespace shardwise {
+
+namespace comm {
+class Region;
+}
 
 struct Member {
   Stream* stream;
@@ -19,6 +24,15 @@ struct Member {
     handle = made;
     if (engine) engine->set_timeout(handle, timeout_ms);
     if (engine && aborted) engine->abort(handle, reason.c_str());
+  }
+  // What a group of hosts shares; null before it has joined, and where it shares nothing.
+  void shares(std::shared_ptr<comm::Region> memory) {
+    std::lock_guard<std::mutex> lock(mutex);
+    region = std::move(memory);
+  }
+  std::shared_ptr<comm::Region> shared() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return region;
   }
   void abort(const char* why) {
     std::lock_guard<std::mutex> lock(mutex);
@@ -51,6 +65,7 @@ struct Member {
       // To destroy may take long: JavaScript must not wait for the lock meanwhile.
       std::lock_guard<std::mutex> lock(mutex);
       std::swap(left, engine);
+      region.reset();
     }
     if (left) left->destroy(handle);
   }
@@ -59,6 +74,7 @@ struct Member {
   std::mutex mutex;
   const CommEngine* engine = nullptr;
   void* handle = nullptr;
+  std::shared_ptr<comm::Region> region;
   bool aborted = false, failed = false;
   std::string reason;
 };

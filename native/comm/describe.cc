@@ -26,25 +26,33 @@ void describe(Text& text, const Note& note) {
 
 void describe_title(Text& text, const Note& note, const char* group) {
   text.add("%s", note.site.name);
-  const bool message = note.peer >= 0, collective = !message && note.print.kind != Kind::None;
-  if (message) text.add(" %s rank %d", note.print.kind == Kind::Receive ? "from" : "to", note.peer);
-  if (collective) text.add(" (call %llu of ", static_cast<unsigned long long>(note.print.call));
-  else if (group != nullptr) text.add(" (");
-  if (group != nullptr) text.add("group \"%s\")", group);
-  else if (collective) text.add("the group)");
+  const bool named = group[0] != 0;
+  if (note.peer >= 0) {
+    text.add(" %s rank %d", note.print.kind == Kind::Receive ? "from" : "to", note.peer);
+    if (named) text.add(" (group \"%s\")", group);
+  } else if (note.print.kind != Kind::None) {
+    text.add(" (call %llu of ", static_cast<unsigned long long>(note.print.call));
+    named ? text.add("group \"%s\")", group) : text.add("the group)");
+  }
 }
 
-void describe_last_call(Text& text, const Note* last, bool in_call) {
+void describe_last_call(Text& text, const Note* last, bool inside) {
   if (last == nullptr) {
     text.add(", it has called nothing yet");
     return;
   }
-  text.add(in_call ? ", it is in " : ", its last call was ");
+  text.add(inside ? ", it is in " : ", its last call was ");
   describe(text, *last);
   if (last->peer < 0) text.add(" (call %llu)", static_cast<unsigned long long>(last->print.call));
 }
 
-void describe_difference(Text& text, const Note& mine, const char* who, int32_t rank, const Note& other, const char* group) {
+void describe_last_call(Text& text, const SharedNote& last, bool inside) {
+  Note note;
+  const bool called = last.read(&note);
+  describe_last_call(text, called ? &note : nullptr, inside);
+}
+
+void describe_difference(Text& text, const char* group, const Note& mine, const char* who, int32_t rank, const Note& other) {
   describe_title(text, mine, group);
   text.add(": rank %d called ", rank);
   describe(text, other);
@@ -55,7 +63,7 @@ void describe_difference(Text& text, const Note& mine, const char* who, int32_t 
   }
 }
 
-void describe_unexpected(Text& text, const Note& mine, int32_t from, int64_t sent, int32_t to, int64_t expected, const char* group) {
+void describe_unexpected(Text& text, const char* group, const Note& mine, int32_t from, int64_t sent, int32_t to, int64_t expected) {
   describe_title(text, mine, group);
   describe_place(text, mine.site);
   text.add(": rank %d sends %lld bytes to rank %d, which expects %lld", from, static_cast<long long>(sent), to,

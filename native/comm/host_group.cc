@@ -2,7 +2,8 @@
 
 namespace shardwise::comm {
 
-Status HostGroup::join(std::shared_ptr<Region> region, int32_t rank, std::unique_ptr<HostGroup>* out, ErrorText* error) {
+Status HostGroup::join(std::shared_ptr<Region> region, int32_t rank, std::unique_ptr<HostGroup>* out, ErrorText* error,
+                       Origin origin) {
   if (rank < 0 || rank >= region->size())
     return fail(error, Code::Invalid, "rank %d is not of a group of %d", rank, region->size());
   RankBlock& block = region->rank(rank);
@@ -13,7 +14,7 @@ Status HostGroup::join(std::shared_ptr<Region> region, int32_t rank, std::unique
   block.process = this_process();
   block.presence.store(Presence::Joined, std::memory_order_release);
   region->count_joined();
-  out->reset(new HostGroup(std::move(region), rank));
+  out->reset(new HostGroup(std::move(region), rank, std::move(origin)));
   if (!(*out)->region_->shared()) return kOk;
   const Status complete = (*out)->wait_for_all(error);
   if (!complete.ok()) out->reset();
@@ -21,12 +22,12 @@ Status HostGroup::join(std::shared_ptr<Region> region, int32_t rank, std::unique
 }
 
 // Ranks that share processors only keep each other from coming by looking for them.
-HostGroup::HostGroup(std::shared_ptr<Region> region, int32_t rank)
-    : region_(std::move(region)), rank_(rank), spin_ns_(region_->size() <= processors() ? 20'000 : 0) {}
+HostGroup::HostGroup(std::shared_ptr<Region> region, int32_t rank, Origin origin)
+    : region_(std::move(region)), rank_(rank), origin_(std::move(origin)), spin_ns_(region_->size() <= processors() ? 20'000 : 0) {}
 
 HostGroup::~HostGroup() {
   own().presence.store(Presence::Left, std::memory_order_release);
-  wake_all();
+  region_->wake_all();
 }
 
 }  // namespace shardwise::comm

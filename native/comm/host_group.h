@@ -25,12 +25,14 @@ constexpr int64_t kDefaultTimeoutMs = 30 * 60'000;
 class HostGroup {
  public:
   // Processes wait for each other here, as long as the segment's options say: a group that begins is complete. Ranks of one
-  // process do not, so that one thread may join several.
-  static Status join(std::shared_ptr<Region> region, int32_t rank, std::unique_ptr<HostGroup>* out, ErrorText* error);
+  // process do not, so that one thread may join several. Who is gone in the origin is not waited for.
+  static Status join(std::shared_ptr<Region> region, int32_t rank, std::unique_ptr<HostGroup>* out, ErrorText* error,
+                     Origin origin = {});
   ~HostGroup();  // the rank leaves: those that wait for it fail
 
   int32_t rank() const { return rank_; }
   int32_t size() const { return region_->size(); }
+  const std::shared_ptr<Region>& region() const { return region_; }
 
   // in == out is allowed in the three of these.
   Status all_reduce(const void* in, void* out, int64_t count, DType dtype, Reduce reduce, const CallSite& site, ErrorText* error);
@@ -69,7 +71,7 @@ class HostGroup {
     ~Running() { block.in_call.store(0, std::memory_order_release); }
   };
 
-  HostGroup(std::shared_ptr<Region> region, int32_t rank);
+  HostGroup(std::shared_ptr<Region> region, int32_t rank, Origin origin);
 
   // agreement.cc
   Status begin_collective(const Call& call, const CallSite& site, ErrorText* error);
@@ -85,19 +87,18 @@ class HostGroup {
   Status wait(Counter& counter, uint32_t target, int32_t peer, ErrorText* error);
   uint64_t missing(int32_t peer);
   uint64_t absent();                   // those that have not joined
-  uint64_t find_left(uint64_t ranks);  // those of them that have left
+  uint64_t find_left(uint64_t ranks);  // those of them that have left, here or before they came
   uint64_t find_lost(uint64_t ranks);  // or have died
   Status report_lost(uint64_t ranks, ErrorText* error);
   Status time_out(uint64_t ranks, int64_t waited_ms, ErrorText* error);
 
   // failure.cc
-  bool failed() { return header().failed.load(std::memory_order_acquire) != 0; }
+  bool failed() { return region_->failed(); }
   Status fail_group(Code code, const char* text, ErrorText* error);
   Status failure(ErrorText* error);
   Status refuse(const Site& site, ErrorText* error);  // a call of a group that has failed before
   // A difference reads from each rank's own side; those that did not look at it get `for_all`.
   Status refuse_difference(const ErrorText& seen_here, const ErrorText& for_all, ErrorText* error);
-  void wake_all();
 
   // collectives.cc, reductions.cc: to the root, to all without one
   Status gather_to(const Call& call, const void* in, void* out, const CallSite& site, ErrorText* error);
@@ -108,6 +109,7 @@ class HostGroup {
 
   std::shared_ptr<Region> region_;
   int32_t rank_;
+  Origin origin_;
   int64_t spin_ns_;
   std::atomic<int64_t> timeout_ms_{kDefaultTimeoutMs};
   uint64_t calls_ = 0;   // collectives begun

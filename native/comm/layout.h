@@ -87,6 +87,22 @@ class SharedNote {
 
 enum class Presence : uint32_t { Absent, Joined, Left };
 
+// What a rank does in a group of devices, for the others to look at without waiting: watch_group.h. A rank may be ahead of another by as
+// many calls as a device takes in advance, so a word of each is kept for long, and the whole note of the last few.
+constexpr uint64_t kKeptStamps = 1024, kKeptNotes = 32, kKeptExchanges = 8;
+struct alignas(kAlign) WatchBlock {
+  std::atomic<uint64_t> calls;  // the number of its last collective
+  std::atomic<uint32_t> left;
+  SharedNote last;  // of whatever kind
+  std::atomic<uint64_t> stamps[kKeptStamps];
+  SharedNote notes[kKeptNotes];
+  // all_to_all: bytes to and from each rank. The number is 0 while they change.
+  struct Exchange {
+    std::atomic<uint64_t> number;
+    std::atomic<int64_t> sends[kMaxRanks], receives[kMaxRanks];
+  } exchanges[kKeptExchanges];
+};
+
 struct alignas(kAlign) RankBlock {
   std::atomic<uint32_t> claimed;
   std::atomic<Presence> presence;
@@ -115,12 +131,18 @@ struct alignas(kAlign) Channel {
   } labels[kChannelPieces];
 };
 
+// What a group's memory is for. Most is moved in the world; where a program has many groups, each gets less; ranks of devices only meet
+// in theirs, and look there what the others have called.
+enum class Use : int32_t { World, Part, Meeting };
+
 struct Header {
   std::atomic<uint64_t> magic;  // written last by the creator
   uint64_t token;
   int64_t slot_bytes;
   int32_t size;
+  Use use;
   ProcessId creator;
+  char group[40];  // its name in the program, for errors; or ""
   Counter joined;
 
   // All ranks meet here: the last to arrive moves the generation on.

@@ -10,12 +10,6 @@ namespace {
 
 bool contains(uint64_t ranks, int32_t rank) { return (ranks >> rank & 1) != 0; }
 
-void add_last_call(Text& text, RankBlock& block) {
-  Note note;
-  const bool called = block.note.read(&note);
-  describe_last_call(text, called ? &note : nullptr, block.in_call.load(std::memory_order_acquire) != 0);
-}
-
 }  // namespace
 
 Status HostGroup::meet(ErrorText* error) {
@@ -47,6 +41,19 @@ Status HostGroup::wait_for_all(ErrorText* error) {
     if (left <= 0) return time_out(absent(), patience.waited_ms(), error);
     sleep_on(joined, seen, std::min(left, kLookNs), true);
   }
+}
+
+bool Origin::is_gone(int32_t rank, ErrorText* how) const {
+  if (region == nullptr) return false;
+  RankBlock& block = region->rank(ranks[static_cast<size_t>(rank)]);
+  switch (block.presence.load(std::memory_order_acquire)) {
+    case Presence::Absent: return false;
+    case Presence::Left: fail(how, Code::Peer, "has left group \"%s\"", region->header().group); return true;
+    default: break;
+  }
+  if (!region->shared() || is_alive(block.process)) return false;
+  fail(how, Code::Peer, "has died (process %d)", block.process.pid);
+  return true;
 }
 
 uint64_t HostGroup::absent() {
@@ -93,7 +100,8 @@ uint64_t HostGroup::find_left(uint64_t ranks) {
   uint64_t left = 0;
   for (int32_t rank = 0; rank < size(); rank++) {
     if (!contains(ranks, rank)) continue;
-    if (region_->rank(rank).presence.load(std::memory_order_acquire) == Presence::Left) left |= uint64_t{1} << rank;
+    const Presence presence = region_->rank(rank).presence.load(std::memory_order_acquire);
+    if (presence == Presence::Left || (presence == Presence::Absent && origin_.is_gone(rank, nullptr))) left |= uint64_t{1} << rank;
   }
   return left;
 }
@@ -111,18 +119,25 @@ uint64_t HostGroup::find_lost(uint64_t ranks) {
 Status HostGroup::report_lost(uint64_t ranks, ErrorText* error) {
   ErrorText message;
   Text text(message);
-  describe_title(text, note_);
+  describe_title(text, note_, header().group);
+  describe_place(text, note_.site);
   const char* before = ": ";
   for (int32_t rank = 0; rank < size(); rank++) {
     if (!contains(ranks, rank)) continue;
     RankBlock& block = region_->rank(rank);
     text.add("%srank %d ", before, rank);
-    if (block.presence.load(std::memory_order_acquire) == Presence::Left)
+    before = "; ";
+    const Presence presence = block.presence.load(std::memory_order_acquire);
+    ErrorText how;
+    if (presence == Presence::Absent && origin_.is_gone(rank, &how)) {
+      text.add("%s before it joined this group", how.text);
+      continue;
+    }
+    if (presence == Presence::Left)
       text.add("has left the group");
     else
       text.add("has died (process %d)", block.process.pid);
-    add_last_call(text, block);
-    before = "; ";
+    describe_last_call(text, block.note, block.in_call.load(std::memory_order_acquire) != 0);
   }
   return fail_group(Code::Device, message.text, error);
 }
@@ -130,7 +145,7 @@ Status HostGroup::report_lost(uint64_t ranks, ErrorText* error) {
 Status HostGroup::time_out(uint64_t ranks, int64_t waited_ms, ErrorText* error) {
   ErrorText message;
   Text text(message);
-  describe_title(text, note_);
+  describe_title(text, note_, header().group);
   describe_place(text, note_.site);
   const char* before = ": ";
   for (int32_t rank = 0; rank < size(); rank++) {
@@ -141,7 +156,7 @@ Status HostGroup::time_out(uint64_t ranks, int64_t waited_ms, ErrorText* error) 
       text.add("has not joined the group");
     } else {
       text.add("has not come");
-      add_last_call(text, block);
+      describe_last_call(text, block.note, block.in_call.load(std::memory_order_acquire) != 0);
     }
     if (before[0] == ':') text.add(" (timeout after %lld ms)", static_cast<long long>(waited_ms));
     before = "; ";

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,39 +20,64 @@ Status check_size(int32_t size, ErrorText* error) {
   return fail(error, Code::Invalid, "a group of one host has 1 to %d ranks, not %d", kMaxRanks, size);
 }
 
+// Tensors pass in chunks of a slot, at best some that caches hold (1 MiB is slower than 256 KiB). Containers often have 64 MiB of /dev/shm, for all groups of a program.
+int64_t slots_for(Use use, int32_t size, int64_t wanted) {
+  constexpr int64_t least = kMaxRanks * kAlign;  // a line for each rank
+  const auto share = [size](int64_t slot, int64_t all) { return std::min(slot, all / (2 * size)); };
+  if (wanted <= 0) wanted = use == Use::World ? share(512 << 10, 16 << 20) : use == Use::Part ? share(256 << 10, 4 << 20) : least;
+  return round_up(std::max(wanted, least), kAlign);
+}
+
+Status describe_no_room(const SegmentOptions& options, int64_t bytes, ErrorText* error) {
+  ErrorText why = *error;
+  struct statvfs room = {};
+  const double mib = 1 << 20;
+  if (statvfs("/dev/shm", &room) != 0) return fail(error, Code::OutOfMemory, "%s", why.text);
+  const auto in_mib = [&](uint64_t blocks) { return static_cast<double>(blocks) * static_cast<double>(room.f_frsize) / mib; };
+  return fail(error, Code::OutOfMemory,
+              "group \"%s\" of %d ranks needs %.1f MiB of shared memory, and /dev/shm has %.1f of its %.1f MiB left (%s). Make it larger: a "
+              "container by --shm-size=1g or --ipc=host, a pod by an emptyDir with medium Memory on /dev/shm, a host by mount -o "
+              "remount,size=1G /dev/shm",
+              options.group, options.size, static_cast<double>(bytes) / mib, in_mib(room.f_bavail), in_mib(room.f_blocks), why.text);
+}
+
 }  // namespace
 
-// Small enough together for the 64 MiB of /dev/shm that containers get.
-Region::Plan Region::plan(int32_t size, int64_t slot_bytes) {
-  constexpr int64_t all_slots = 16 << 20, all_pieces = 8 << 20, page = 4096;
+Region::Plan Region::plan(int32_t size, int64_t slot_bytes, Use use) {
+  constexpr int64_t page = 4096;
+  const int64_t all_pieces = use == Use::World ? 8 << 20 : use == Use::Part ? 2 << 20 : 0;
   Plan plan = {};
-  if (slot_bytes <= 0) slot_bytes = std::min<int64_t>(1 << 20, all_slots / (2 * size));
-  plan.slot_bytes = round_up(std::max<int64_t>(slot_bytes, kMaxRanks * kAlign), kAlign);  // a line for each rank at least
+  plan.slot_bytes = slot_bytes;
   const int64_t pairs = int64_t{size} * size;
-  plan.piece_bytes = std::clamp<int64_t>(all_pieces / pairs / kChannelPieces / page * page, page, 64 << 10);
+  plan.piece_bytes = std::clamp<int64_t>(all_pieces / pairs / kChannelPieces / kAlign * kAlign, 4 * kAlign, 64 << 10);
   plan.ranks = round_up(sizeof(Header), kAlign);
   plan.channels = plan.ranks + size * static_cast<int64_t>(sizeof(RankBlock));
   plan.slots = round_up(plan.channels + pairs * static_cast<int64_t>(sizeof(Channel)), page);
   plan.pieces = round_up(plan.slots + size * 2 * plan.slot_bytes, page);
-  plan.total = plan.pieces + pairs * kChannelPieces * plan.piece_bytes;
+  const int64_t end = plan.pieces + pairs * kChannelPieces * plan.piece_bytes;
+  if (use == Use::Meeting) plan.watches = round_up(end, kAlign);
+  plan.total = use == Use::Meeting ? plan.watches + size * static_cast<int64_t>(sizeof(WatchBlock)) : end;
   return plan;
 }
 
 // Fresh memory is zero, which is how everything else begins.
-void Region::prepare() {
+void Region::prepare(const char* group) {
   header().size = size_;
   header().slot_bytes = plan_.slot_bytes;
+  header().use = use_;
+  snprintf(header().group, sizeof header().group, "%s", group);
   header().creator = this_process();
 }
 
-Status Region::in_process(int32_t size, int64_t slot_bytes, std::shared_ptr<Region>* out, ErrorText* error) {
+Status Region::in_process(int32_t size, int64_t slot_bytes, std::shared_ptr<Region>* out, ErrorText* error, Use use,
+                          const char* group) {
   if (const Status checked = check_size(size, error); !checked.ok()) return checked;
-  const Plan planned = plan(size, slot_bytes);
+  const Plan planned = plan(size, slots_for(use, size, slot_bytes), use);
   void* base = mmap(nullptr, static_cast<size_t>(planned.total), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return fail(error, Code::OutOfMemory, "memory for a group of %d ranks cannot be had", size);
-  out->reset(new Region(base, size, planned, false));
-  (*out)->prepare();
+  out->reset(new Region(base, size, planned, use, false));
+  (*out)->prepare(group);
   return kOk;
 }
 
@@ -64,10 +90,11 @@ Status Region::between_processes(const SegmentOptions& options, std::shared_ptr<
 }
 
 Status Region::create(const SegmentOptions& options, std::shared_ptr<Region>* out, ErrorText* error) {
-  const Plan planned = plan(options.size, options.slot_bytes);
+  const Plan planned = plan(options.size, slots_for(options.use, options.size, options.slot_bytes), options.use);
   int file;
   char path[kSegmentPath];
   const Status made = create_segment(options.name, options.token, planned.total, &file, path, error);
+  if (made.code == Code::OutOfMemory) return describe_no_room(options, planned.total, error);
   if (!made.ok()) return made;
   void* base = mmap(nullptr, static_cast<size_t>(planned.total), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (base == MAP_FAILED) {
@@ -75,12 +102,12 @@ Status Region::create(const SegmentOptions& options, std::shared_ptr<Region>* ou
     close(file);
     return fail(error, Code::OutOfMemory, "shared memory %s cannot be mapped", path);
   }
-  out->reset(new Region(base, options.size, planned, true));
+  out->reset(new Region(base, options.size, planned, options.use, true));
   Region& region = **out;
   region.file_ = file;
   region.timeout_ms_ = std::min(options.timeout_ms, kLongestTimeoutMs);
   memcpy(region.path_, path, sizeof region.path_);
-  region.prepare();
+  region.prepare(options.group);
   region.header().token = options.token;
   region.header().magic.store(kSegmentMagic, std::memory_order_release);
   return kOk;
@@ -96,6 +123,10 @@ Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* ou
       return fail(error, Code::Device, "rank %d found no shared memory %s of rank 0 within %lld ms", options.rank, options.name,
                   static_cast<long long>(options.timeout_ms));
     }
+    ErrorText how;
+    if (options.origin && options.origin->is_gone(0, &how)) {
+      return fail(error, Code::Device, "join: rank 0 %s before it joined group \"%s\"", how.text, options.group);
+    }
     usleep(static_cast<useconds_t>(pause_us));
   }
   struct stat status = {};
@@ -108,14 +139,14 @@ Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* ou
   }
   const Header& header = *static_cast<const Header*>(base);
   const int32_t made_for = header.size;
-  const Plan planned = plan(made_for, header.slot_bytes);
+  const Plan planned = plan(made_for, header.slot_bytes, header.use);
   if (made_for != options.size || planned.total != status.st_size) {
     munmap(base, static_cast<size_t>(status.st_size));
     close(file);
     return fail(error, Code::Invalid, "rank 0 made a group of %d ranks, rank %d wants one of %d", made_for, options.rank,
                 options.size);
   }
-  out->reset(new Region(base, options.size, planned, true));
+  out->reset(new Region(base, options.size, planned, options.use, true));
   (*out)->file_ = file;
   (*out)->timeout_ms_ = std::min(options.timeout_ms, kLongestTimeoutMs);
   memcpy((*out)->path_, path, sizeof path);

@@ -2,11 +2,21 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "../include/status.h"
 #include "layout.h"
 
 namespace shardwise::comm {
+
+// A group of whose members all are in another one: who has left that, or died in it, will not come to this one either.
+struct Origin {
+  std::shared_ptr<class Region> region;  // null: none
+  std::vector<int32_t> ranks;            // there, of each rank of the group
+
+  // Whether a rank of the group is gone there; then how, in words.
+  bool is_gone(int32_t rank, ErrorText* how) const;
+};
 
 struct SegmentOptions {
   const char* name = "shardwise";  // letters, digits, '-', '_' and '.', at most 100
@@ -15,12 +25,16 @@ struct SegmentOptions {
   int32_t size = 1, rank = 0;
   int64_t slot_bytes = 0;  // 0: by the number of ranks
   int64_t timeout_ms = 60'000;
+  Use use = Use::World;
+  const char* group = "";  // what the program calls it, for errors
+  const Origin* origin = nullptr;
 };
 
 class Region {
  public:
   // For ranks that are threads of this process: made once, handed to all.
-  static Status in_process(int32_t size, int64_t slot_bytes, std::shared_ptr<Region>* out, ErrorText* error);
+  static Status in_process(int32_t size, int64_t slot_bytes, std::shared_ptr<Region>* out, ErrorText* error, Use use = Use::World,
+                           const char* group = "");
   // For ranks that are processes: rank 0 makes a segment of POSIX shared memory, the others wait for it. Its name goes when all
   // have joined, so that memory goes with the last process, however that ends. A segment of a run that died early is replaced.
   static Status between_processes(const SegmentOptions& options, std::shared_ptr<Region>* out, ErrorText* error);
@@ -29,6 +43,9 @@ class Region {
 
   Header& header() { return *reinterpret_cast<Header*>(base_); }
   RankBlock& rank(int32_t rank) { return reinterpret_cast<RankBlock*>(base_ + plan_.ranks)[rank]; }
+  // Of groups whose use is Meeting.
+  WatchBlock& watch(int32_t rank) { return reinterpret_cast<WatchBlock*>(base_ + plan_.watches)[rank]; }
+  bool watched() const { return plan_.watches != 0; }
   // A rank has two, so that it fills one while others still read the other.
   char* slot(int32_t rank, uint32_t parity) { return base_ + plan_.slots + (rank * 2 + (parity & 1)) * plan_.slot_bytes; }
   Channel& channel(int32_t from, int32_t to) { return reinterpret_cast<Channel*>(base_ + plan_.channels)[from * size_ + to]; }
@@ -46,21 +63,28 @@ class Region {
   // Once for each rank, as it joins.
   void count_joined();
 
+  // The first cause of a group's failure is kept, and every rank that waits is woken.
+  void fail_group(Code code, const char* text);
+  bool failed() { return header().failed.load(std::memory_order_acquire) != 0; }
+  Status cause(ErrorText* error);  // of a group that has failed
+  void wake_all();
+
  private:
   // Where what lies, in bytes from the start.
   struct Plan {
-    int64_t slot_bytes, piece_bytes, ranks, slots, channels, pieces, total;
+    int64_t slot_bytes, piece_bytes, ranks, slots, channels, pieces, watches, total;
   };
-  static Plan plan(int32_t size, int64_t slot_bytes);
-  Region(void* base, int32_t size, const Plan& plan, bool shared)
-      : base_(static_cast<char*>(base)), size_(size), plan_(plan), shared_(shared) {}
+  static Plan plan(int32_t size, int64_t slot_bytes, Use use);
+  Region(void* base, int32_t size, const Plan& plan, Use use, bool shared)
+      : base_(static_cast<char*>(base)), size_(size), plan_(plan), use_(use), shared_(shared) {}
   static Status create(const SegmentOptions& options, std::shared_ptr<Region>* out, ErrorText* error);
   static Status attach(const SegmentOptions& options, std::shared_ptr<Region>* out, ErrorText* error);
-  void prepare();
+  void prepare(const char* group);
 
   char* base_;
   int32_t size_;
   Plan plan_;
+  Use use_;
   bool shared_;
   int64_t timeout_ms_ = 0;  // to find each other
   int file_ = -1;           // while the segment may still have a name

@@ -94,8 +94,7 @@ Status create_segment(const char* name, uint64_t token, int64_t bytes, int* file
   if (why == 0) return kOk;
   unlink_segment(path, *file);
   close(*file);
-  return fail(error, Code::OutOfMemory, "shared memory of %lld bytes in /dev/shm cannot be had: %s",
-              static_cast<long long>(bytes), strerror(why));
+  return fail(error, Code::OutOfMemory, "%s", strerror(why));
 }
 
 int find_segment(const char* name, uint64_t token, char* path) {

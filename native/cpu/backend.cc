@@ -162,7 +162,7 @@ constexpr Backend kBackend = {
     static_cast<int32_t>(sizeof kKernels / sizeof *kKernels), kKernels,
     device_count,    device_info,    allocate,     release,
     host_allocate,   host_release,   stream_create, stream_destroy,
-    stream_query,    stream_synchronize, stream_on_complete, event_create, event_destroy,
+    stream_query,    stream_synchronize, nullptr,      stream_on_complete, event_create, event_destroy,
     event_record,    event_wait,     event_synchronize, event_query,
     event_elapsed_ms, look_at,       launch,       launch_together, copy,
     nullptr,         nullptr,        nullptr,      nullptr,

@@ -136,6 +136,8 @@ Status stream_synchronize(void* object, ErrorText* error) {
   return take_index_error(stream, "", error);
 }
 
+Status stream_failure(void* object, ErrorText* error) { return peek_index_error(*static_cast<const Stream*>(object), "", error); }
+
 Status stream_query(void* object, bool* done, ErrorText* error) {
   const Stream& stream = *static_cast<Stream*>(object);
   const Status status = use_device(stream.device, error);
@@ -289,7 +291,7 @@ extern "C" __attribute__((visibility("default"))) const shardwise::Backend* shar
       shardwise::kBackendAbi, "cuda", true, 512, kNumKernels, kKernels,
       device_count, device_info,
       allocate, release, host_allocate, host_release,
-      stream_create, stream_destroy, stream_query, stream_synchronize, stream_on_complete,
+      stream_create, stream_destroy, stream_query, stream_synchronize, stream_failure, stream_on_complete,
       event_create, event_destroy, event_record, event_wait, event_synchronize, event_query, event_elapsed_ms,
       look_at, launch, nullptr, copy,
       nccl::engine(), nccl::comm_id, nccl::comm_create, nccl::comm_split,

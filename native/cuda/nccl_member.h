@@ -46,6 +46,7 @@ struct Member : std::enable_shared_from_this<Member> {
 
   // nccl_watch.cc
   void look();
+  void end_stuck_call(const std::unique_lock<std::mutex>& held, int64_t now);
   void time_out(const std::unique_lock<std::mutex>& held, const Flight& oldest);
 
   const Api& api;
@@ -62,6 +63,7 @@ struct Member : std::enable_shared_from_this<Member> {
   std::deque<Flight> flights;
   std::vector<cudaEvent_t> events;  // not in use
   int64_t looked_ns = 0;            // when the watchdog was here
+  int64_t stuck_since_ns = 0;       // failed, but still in a call of NCCL
   uint64_t calls = 0, sequence = 0;
   CommRecord records[kRecentCalls] = {};
 

@@ -215,8 +215,13 @@ Status prepare_barriers(int32_t device, ErrorText* error) {
 Status Member::run(const CollectiveCall& call) {
   const cudaStream_t stream = static_cast<Stream*>(call.stream)->handle;
   Status status = use_device(device, call.error);
-  if (status.ok()) status = check(call);
-  if (status.ok()) status = begin(call, stream);
+  if (!status.ok()) return status;
+  status = check(call);
+  if (!status.ok()) {
+    sequence++;  // as on all ranks, and as those count who compare the ranks' calls
+    return status;
+  }
+  status = begin(call, stream);
   if (!status.ok()) return status;
   Result result;
   cudaError_t cuda;

@@ -13,7 +13,7 @@
 namespace shardwise::cuda::nccl {
 namespace {
 
-constexpr int64_t kLookMs = 50;
+constexpr int64_t kLookMs = 50, kStuckMs = 1000;
 
 struct Watch {
   std::mutex mutex;
@@ -77,9 +77,10 @@ void unwatch(const Member* member) {
 }
 
 void Member::look() {
-  if (failed.load() || !use_device(device, nullptr).ok()) return;
+  if (!use_device(device, nullptr).ok()) return;
   std::unique_lock<std::mutex> lock(mutex);
   const int64_t now = now_ns();
+  if (failed.load()) return end_stuck_call(lock, now);
   // A process that was stopped and goes on (Ctrl-Z, a debugger) has not waited meanwhile.
   const int64_t passed = std::min(now - looked_ns, 4 * kLookMs * 1'000'000);
   looked_ns = now;
@@ -101,6 +102,13 @@ void Member::look() {
   fail_group(lock, Code::Device, text.text);
 }
 
+// A call that connects to ranks which never come does not return by itself, and so never ends its turn. NCCL lets another thread abort.
+void Member::end_stuck_call(const std::unique_lock<std::mutex>& held, int64_t now) {
+  if (!inside || !comm) return;
+  if (stuck_since_ns == 0) stuck_since_ns = now;
+  if (now - stuck_since_ns > kStuckMs * 1'000'000) retire(held, true);
+}
+
 void Member::time_out(const std::unique_lock<std::mutex>& held, const Flight& oldest) {
   ErrorText text;
   Text message(text);
@@ -111,7 +119,7 @@ void Member::time_out(const std::unique_lock<std::mutex>& held, const Flight& ol
   if (flights.size() > 1) message.add(", %zu later calls behind it", flights.size() - 1);
   message.add(": a rank has not come to this call, made another one, or is lost: compare the last calls of the ranks. If it is only slow, "
               "give the group a longer timeout");
-  fail_group(held, Code::Device, text.text);
+  fail_group(held, Code::Peer, text.text);
 }
 
 }  // namespace shardwise::cuda::nccl

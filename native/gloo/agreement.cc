@@ -8,9 +8,6 @@
 namespace shardwise::across {
 namespace {
 
-static_assert(static_cast<int>(comm::Kind::AllReduce) == static_cast<int>(Collective::AllReduce) + 1 &&
-              static_cast<int>(comm::Kind::Receive) == static_cast<int>(Collective::Receive) + 1);
-
 comm::Note& note_in(char* frame) { return *reinterpret_cast<comm::Note*>(frame); }
 int64_t* tables_in(char* frame) { return reinterpret_cast<int64_t*>(frame + sizeof(comm::Note)); }
 bool is_inline(int64_t bytes) { return bytes > 0 && bytes <= kInlineBytes; }
@@ -123,8 +120,8 @@ Status Group::agree(ErrorText* error) {
     ErrorText seen_here, for_all;
     comm::Text here(seen_here), all(for_all);
     const std::string number = "rank " + std::to_string(rank_);
-    comm::describe_difference(here, note_, "this rank", other, theirs, name_.c_str());
-    comm::describe_difference(all, note_, number.c_str(), other, theirs, name_.c_str());
+    comm::describe_difference(here, name_.c_str(), note_, "this rank", other, theirs);
+    comm::describe_difference(all, name_.c_str(), note_, number.c_str(), other, theirs);
     return refuse_difference(seen_here, for_all, error);
   }
   return kOk;
@@ -138,7 +135,7 @@ Status Group::agree_on_exchange(ErrorText* error) {
       if (sent == expected) continue;
       ErrorText message;
       comm::Text text(message);
-      comm::describe_unexpected(text, note_, from, sent, to, expected, name_.c_str());
+      comm::describe_unexpected(text, name_.c_str(), note_, from, sent, to, expected);
       return refuse_difference(message, message, error);
     }
   }

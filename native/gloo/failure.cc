@@ -25,7 +25,7 @@ void Group::hear() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (failed()) return;
     // Passed on: who fails may not live to tell all.
-    keep_cause(Code::Peer, other.words.text);
+    keep_cause(other.words.code == Code::Closed ? Code::Closed : Code::Peer, other.words.text);
   });
 }
 
@@ -41,7 +41,7 @@ bool Group::is_gone(int32_t rank, std::string* why) {
 Status Group::look(int32_t awaited, ErrorText* error) {
   std::string why;
   const bool gone = !failed() && is_gone(awaited, &why);
-  if (failed()) return cause(error);
+  if (failed()) return failure(error);
   return gone ? report_gone(awaited, why, error) : kOk;
 }
 
@@ -84,7 +84,7 @@ Status Group::fail_group(Code code, const char* text, ErrorText* error) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!failed()) keep_cause(code, text);
   }
-  return cause(error);
+  return failure(error);
 }
 
 // Under the mutex.
@@ -98,6 +98,21 @@ void Group::keep_cause(Code code, const char* text) {
 Status Group::cause(ErrorText* error) {
   std::lock_guard<std::mutex> lock(mutex_);
   return fail(error, code_, "%s", text_.text);
+}
+
+// The cause, and for an abort, which does not say it, what this rank was in.
+Status Group::failure(ErrorText* error) {
+  ErrorText first;
+  const Status status = cause(&first);
+  if (error == nullptr) return status;
+  comm::Text text(*error);
+  if (status.code == Code::Closed) {
+    comm::describe_title(text, note_, name_.c_str());
+    comm::describe_place(text, note_.site);
+    text.add(": ");
+  }
+  text.add("%s", first.text);
+  return status;
 }
 
 Status Group::refuse(const comm::Note& note, ErrorText* error) {
@@ -125,6 +140,7 @@ void Group::say(End end, const char* text) {
   if (!connections_ || own_words_.end != End::None) return;
   own_words_.last = note_;
   own_words_.has_called = has_called_ ? 1 : 0;
+  own_words_.code = code_;
   snprintf(own_words_.text, sizeof own_words_.text, "%s", text);
   own_words_.end = end;
   for_peers([&](int32_t rank) {

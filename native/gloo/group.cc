@@ -17,10 +17,10 @@ Status Group::join(World& world, const GlooGroup& plan, std::unique_ptr<Group>* 
     try {
       connections->connect(other, theirs.data() + int64_t{other} * kGlooAddressBytes);
     } catch (const std::exception& failure) {
-      return fail(error, Code::Peer, "group \"%s\": rank %d and rank %d cannot connect (%s)", plan.name, rank, other, plain(failure.what()).c_str());
+      return fail(error, Code::Peer, "group \"%s\": rank %d and rank %d cannot connect (%s)", plan.label, rank, other, plain(failure.what()).c_str());
     }
   }
-  std::unique_ptr<Group> group(new Group(connections.release(), plan.name, plan.timeout_ms));
+  std::unique_ptr<Group> group(new Group(connections.release(), plan.label, plan.timeout_ms));
   for (int32_t other = 0; other < size; other++) {
     if (other != rank) group->prepare(other);
   }

@@ -63,6 +63,7 @@ class Group {
   struct Words {
     comm::Note last;
     uint32_t has_called;
+    Code code;
     char text[480];
     End end;  // comes last
   };
@@ -132,6 +133,7 @@ class Group {
   Status refuse(const comm::Note& note, ErrorText* error);
   Status refuse_difference(const ErrorText& seen_here, const ErrorText& for_all, ErrorText* error);
   Status cause(ErrorText* error);
+  Status failure(ErrorText* error);
   void keep_cause(Code code, const char* text);
   void say(End end, const char* text);
   void flush(int64_t limit_ms, bool parcels);

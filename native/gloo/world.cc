@@ -74,7 +74,7 @@ Status World::exchange(const GlooGroup& plan, const char* own, char* theirs, Err
 
 template <class LetterFor>
 Status World::pass_round(const GlooGroup& plan, bool may_give_up, LetterFor letter_for, char* theirs, ErrorText* error) {
-  if (may_give_up && plan.is_aborted(plan.context)) return fail(error, Code::Closed, "group \"%s\": joining it was given up", plan.name);
+  if (may_give_up && plan.is_aborted(plan.context)) return fail(error, Code::Closed, "group \"%s\": joining it was given up", plan.label);
   const uint64_t slot = slot_of(plan.name);
   std::vector<Letter*> in(static_cast<size_t>(plan.size));
   for (int32_t member = 0; member < plan.size; member++) {
@@ -84,7 +84,7 @@ Status World::pass_round(const GlooGroup& plan, bool may_give_up, LetterFor lett
       in[member]->buffer->recv(plan.ranks[member], slot);
       send(letter_for(member), plan.ranks[member], slot);
     } catch (const std::exception& failure) {
-      return fail(error, Code::Peer, "group \"%s\": rank %d has ended or cannot be reached (%s)", plan.name, member, plain(failure.what()).c_str());
+      return fail(error, Code::Peer, "group \"%s\": rank %d has ended or cannot be reached (%s)", plan.label, member, plain(failure.what()).c_str());
     }
   }
   comm::Patience patience(plan.timeout_ms);
@@ -104,12 +104,12 @@ Status World::receive(Letter& from, int32_t member, const GlooGroup& plan, bool 
     if (waited == Waited::Done) {
       if (from.address[0] != 0) return kOk;
       const char* what = from.address[1] == kDeclined[1] ? "has left the group, it has called nothing yet" : "could not join it";
-      return fail(error, Code::Peer, "group \"%s\": rank %d %s", plan.name, member, what);
+      return fail(error, Code::Peer, "group \"%s\": rank %d %s", plan.label, member, what);
     }
-    if (waited == Waited::Broken) return fail(error, Code::Peer, "group \"%s\": rank %d has ended or cannot be reached (%s)", plan.name, member, why.c_str());
-    if (may_give_up && plan.is_aborted(plan.context)) return fail(error, Code::Closed, "group \"%s\": joining it was given up", plan.name);
+    if (waited == Waited::Broken) return fail(error, Code::Peer, "group \"%s\": rank %d has ended or cannot be reached (%s)", plan.label, member, why.c_str());
+    if (may_give_up && plan.is_aborted(plan.context)) return fail(error, Code::Closed, "group \"%s\": joining it was given up", plan.label);
     if (patience.left() > 0) continue;
-    return fail(error, Code::Peer, "group \"%s\": rank %d has not joined it (timeout after %lld ms)", plan.name, member, static_cast<long long>(patience.waited_ms()));
+    return fail(error, Code::Peer, "group \"%s\": rank %d has not joined it (timeout after %lld ms)", plan.label, member, static_cast<long long>(patience.waited_ms()));
   }
 }
 

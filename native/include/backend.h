@@ -6,7 +6,7 @@
 
 namespace shardwise {
 
-constexpr uint32_t kBackendAbi = 5;
+constexpr uint32_t kBackendAbi = 6;
 constexpr int32_t kCommIdBytes = 128;
 
 struct DeviceInfo {
@@ -55,6 +55,8 @@ struct Backend {
   void (*stream_destroy)(void* stream);
   Status (*stream_query)(void* stream, bool* done, ErrorText* error);
   Status (*stream_synchronize)(void* stream, ErrorText* error);
+  // What has gone wrong on the stream so far, without waiting; it stays to be taken by stream_synchronize. Null where nothing can.
+  Status (*stream_failure)(void* stream, ErrorText* error);
   // Calls `done` from a backend thread once everything launched so far is finished, with the failure that was seen by then (null if
   // none), which stays to be taken by stream_synchronize. `done` must not block.
   Status (*stream_on_complete)(void* stream, OnComplete done, void* context, ErrorText* error);

@@ -8,7 +8,8 @@ constexpr uint32_t kGlooAbi = 1;
 constexpr int32_t kGlooAddressBytes = 200;
 
 struct GlooGroup {
-  const char* name;
+  const char* name;   // differs from those of the other groups
+  const char* label;  // what errors call it
   const int32_t* ranks;  // of the world
   int32_t rank, size;    // the own place in them
   int64_t timeout_ms;

@@ -399,6 +399,17 @@ bool Stream::skips(Failed* why) {
   return true;
 }
 
+void Stream::inherit_failure(Stream& other, uint64_t sequence) {
+  if (!other.failed()) return;
+  Failure seen;
+  {
+    std::lock_guard<std::mutex> lock(other.failure_mutex_);
+    if (!other.failed() || other.failure_.first > sequence) return;
+    seen = other.failure_;
+  }
+  set_error(seen.status.code, seen.text.text);
+}
+
 // A GPU tells of a failure some time after it: everything since it was last known to be well may be wrong.
 void Stream::set_error(Code code, const char* text) {
   std::lock_guard<std::mutex> lock(failure_mutex_);

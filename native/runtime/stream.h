@@ -58,6 +58,7 @@ class Stream {
 
   // The writer goes on in a larger ring when this one is full. Set while nothing is queued.
   void set_unbounded(bool unbounded) { unbounded_ = unbounded; }
+  bool unbounded() const { return unbounded_; }
 
   // Copies the call with its operands into the ring. Fails when the record is larger than the ring holds.
   Status enqueue_kernel(const KernelCall& call, ErrorText* error);
@@ -72,6 +73,8 @@ class Stream {
   // what they should have written has no value.
   void set_error(Code code, const char* text);
   bool failed() const { return failed_.load(std::memory_order_acquire); }
+  // On the native thread: what `other` was given up to there failed, so what is computed from it here would be wrong.
+  void inherit_failure(Stream& other, uint64_t sequence);
   // On the native thread: whether the current command is to be skipped, and why.
   bool skips(Failed* why);
   // On the JavaScript thread: until the device is done. Takes the failure if there is one.

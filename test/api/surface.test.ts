@@ -25,7 +25,10 @@ const distributed = list(`
   initProcessGroup destroyProcessGroup isInitialized isAvailable newGroup worldGroup getRank getWorldSize launch
   TCPStore FileStore HashStore PrefixStore
   allReduce broadcast allGather allGatherIntoTensor reduceScatter reduceScatterTensor allToAll allToAllSingle gather scatter reduce
-  send recv isend irecv barrier`);
+  send recv isend irecv barrier
+  DeviceMesh initDeviceMesh DTensor DTensorSpec distributeTensor Shard Replicate Partial explicitRedistribution CommDebugMode visualizeSharding
+  parallelizeModule distributeModule ColwiseParallel RowwiseParallel SequenceParallel PrepareModuleInput PrepareModuleOutput
+  PrepareModuleInputOutput ParallelStyle lossParallel`);
 const switches = list(`noGrad enableGrad inferenceMode isGradEnabled isInferenceModeEnabled setGradEnabled scope keep compile graphBreak`);
 
 /** Functions that are methods too. */

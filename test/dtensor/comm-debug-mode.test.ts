@@ -62,7 +62,7 @@ describe('CommDebugMode', () => {
       assert.deepEqual([causes[0], causes.at(-2), causes.at(-1)], ['redistribute from [Shard(0)] to [Replicate()]', 'redistribute from [Shard(0)] to [Replicate()]', null]);
       assert.match(causes[1] as string, /^softmax/);
       assert.equal(comm.events.at(-1)?.name, 'allReduce');
-      for (const { where } of comm.events) assert.match(where, /^reads \(.*comm-debug-mode\.test\.ts:\d+:\d+\)$/);
+      for (const { where } of comm.events) assert.match(where, /^reads \(.*comm-debug-mode\.test\.[jt]s:\d+:\d+\)$/);
       assert.match(String(comm), /^collective +calls +bytes +sent +along +phase +module +cause +where\n/);
       // The two reductions of the softmax are one line.
       assert.equal(String(comm).split('\n').length, comm.getTotalCounts());

@@ -27,6 +27,13 @@ function describeValue(x: unknown): string {
 }
 
 describe('the key of params', () => {
+  it('leaves out which numbers are drawn, but no offset of another kind', () => {
+    const draw = { shape: [2], seedLow: 1, seedHigh: 2, offset: 3 };
+    assert.equal(paramsKey(draw), paramsKey({ ...draw, seedLow: 5, offset: 9 }));
+    assert.notEqual(paramsKey(draw), paramsKey({ ...draw, shape: [3] }));
+    assert.notEqual(paramsKey({ offset: 1 }), paramsKey({ offset: 2 }));
+  });
+
   it('is equal exactly for equal params', () => {
     const keys = new Map<string, string>();
     fc.assert(

@@ -1,24 +1,17 @@
 /** The main job as a user starts it: going on from its one file, and answers in one line to what it cannot do. */
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { bigramLoss, evaluationStarts, loadText, windowsAt } from '../../examples/gpt/text.js';
 import { SafetensorsFile } from '../../lib/index.js';
+import { exampleFile, runExample } from './run-example.js';
 
-// As TypeScript, or as JavaScript where tests are compiled.
-const here = fileURLToPath(import.meta.url);
-const program = path.resolve(path.dirname(here), `../../examples/train-gpt${path.extname(here)}`);
-const loader = here.endsWith('.ts') ? ['--import', 'tsx'] : [];
+const program = exampleFile('train-gpt');
 const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-gpt-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-function start(...args: string[]): { status: number | null; stdout: string; stderr: string } {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [...loader, program, '--device', 'cpu', ...args], { encoding: 'utf8' });
-  return { status, stdout, stderr };
-}
+const start = (...args: string[]): ReturnType<typeof runExample> => runExample('train-gpt', '--device', 'cpu', ...args);
 const json = (...args: string[]): Record<string, number>[] => {
   const { status, stdout, stderr } = start('--json', '--batch', '2', ...args);
   assert.equal(status, 0, stderr);
@@ -55,6 +48,34 @@ describe('examples/train-gpt', () => {
     assert.deepEqual([status, stderr], [1, 'train-gpt: the checkpoint is at step 3 already; give --steps more than that\n']);
   });
 
+  it('gives the same losses on ranks that share batch and model, and goes on from their checkpoint on others', function () {
+    this.timeout(120_000);
+    const [alone, together] = ['alone', 'together'].map((name) => path.join(folder, name)) as [string, string];
+    const expected = json('--out', alone, '--batch', '4', '--steps', '2');
+    const actual = json('--out', together, '--batch', '4', '--steps', '2', '--ranks', '4', '--mesh', 'dp=2,tp=2');
+    const close = (a: Record<string, number>[], b: Record<string, number>[], names: readonly string[]): void => {
+      assert.equal(a.length, b.length);
+      a.forEach((line, i) => {
+        for (const name of names)
+          if (name in line) assert.ok(Math.abs((line[name] as number) - (b[i]?.[name] as number)) < 1e-4, `${name} of line ${i}: ${line[name]}, ${b[i]?.[name]}`);
+      });
+    };
+    close(actual, expected, ['step', 'loss', 'lr', 'firstLoss', 'lastLoss', 'validationLoss', 'bigramLoss']);
+    close(json('--out', together, '--batch', '4', '--steps', '3', '--resume', '--ranks', '2', '--mesh', 'tp=2'), json('--out', alone, '--batch', '4', '--steps', '3', '--resume'), [
+      'step',
+      'loss',
+      'validationLoss',
+    ]);
+  });
+
+  it('prints what a sharded model continues', function () {
+    this.timeout(120_000);
+    const { status, stdout, stderr } = start('--out', path.join(folder, 'sample'), '--batch', '2', '--steps', '1', '--ranks', '2', '--mesh', 'tp=2');
+    assert.equal(status, 0, stderr);
+    assert.match(stdout, /Call me /);
+    assert.match(stdout, /validation loss \d\.\d+ nats a byte/);
+  });
+
   it('says in one line that there is no checkpoint, or none of its own', () => {
     const none = path.join(folder, 'none');
     const missing = start('--resume', '--out', none);
@@ -68,6 +89,9 @@ describe('examples/train-gpt', () => {
 
   for (const [args, message] of [
     [['--lr', 'x'], /--lr.*expected a number above 0/],
+    [['--mesh', 'x=2'], /--mesh.*expected such as 'dp=2,tp=2'/],
+    [['--mesh', 'dp=2'], /--mesh dp=2,tp=1 needs --ranks 2, got 1/],
+    [['--ranks', '3'], /--batch 16 does not divide into 3 shares/],
     [['--batch', '1.5'], /--batch.*expected a whole number from 1/],
     [['--seed', ''], /--seed.*expected a whole number from 0/],
     [['--device', 'gpu'], /--device.*expected 'cpu', 'cuda'/],

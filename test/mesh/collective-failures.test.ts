@@ -1,11 +1,12 @@
 /** What goes wrong between ranks becomes an error on every one of them, and no wait without an end. */
 import assert from 'node:assert/strict';
+import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { allGatherIntoTensor, allReduce, barrier, broadcast, CollectiveError, DistributedError, destroyProcessGroup, newGroup, recv, reduce, send } from '../../lib/distributed.js';
 import { DeviceError, full, IndexError, int64, ones, type Tensor, tensor, zeros } from '../../lib/index.js';
 import { describeOverEngines, errorOf, isOverGloo, onRanks, valuesOf } from './on-ranks.js';
 
-const here = 'collective-failures.test.ts';
+const here = `collective-failures.test${path.extname(import.meta.url)}`;
 
 /** What the reading of a rank's tensor fails with, on each. */
 function failures(worldSize: number, call: (rank: number) => Tensor): Promise<string[]> {
@@ -164,6 +165,42 @@ describeOverEngines('a rank that does not come', () => {
     for (const rank of [0, 2]) assert.match(messages[rank] as string, /rank 1 has left the group, it has called nothing yet/);
   });
 
+  it('because it has returned before it made the group: its members are told, in shared memory at once', async () => {
+    const begin = Date.now();
+    // Over gloo its connections stay open until all ranks of the process are done.
+    const timeoutMs = isOverGloo() ? 1000 : 5000;
+    const call = async (rank: number): Promise<string> => {
+      if (rank === 1) return '';
+      const pair = newGroup([2, 1]);
+      if (rank === 0) return '';
+      const x = ones([2]);
+      allReduce(x, { group: pair });
+      return (await errorOf(x.read())).message;
+    };
+    const messages = await onRanks(3, call, { timeoutMs });
+    assert.ok(Date.now() - begin < (isOverGloo() ? 4000 : 2000));
+    const gone = isOverGloo()
+      ? /group "group0": rank 1 has not joined it \(timeout after 1\d{3} ms\)/
+      : /allReduce \(call 1 of group "group0"\).*rank 1 has left group "world" before it joined this group/;
+    assert.match(messages[2] as string, gone);
+  });
+
+  it('because it threw later: the call that waited is named, with its place', async () => {
+    const seen: string[] = [];
+    await errorOf(
+      onRanks(2, async (rank) => {
+        const x = ones([2]);
+        allReduce(x);
+        await x.read();
+        if (rank === 1) await sleep(50);
+        if (rank === 1) throw new RangeError('boom');
+        allReduce(x);
+        seen.push((await errorOf(x.read())).message);
+      }),
+    );
+    assert.match(seen[0] as string, /allReduce \(call 2 of group "world"\) at .*collective-failures\.test\.ts:\d+.*: rank \d aborted the group: rank 1 failed: boom/);
+  });
+
   it('because it has left the group, which concerns no other group', async () => {
     await onRanks(3, async (rank) => {
       const group = newGroup();
@@ -198,7 +235,7 @@ describeOverEngines('a rank that does not come', () => {
     );
     assert.match(
       messages[0] as string,
-      /allGatherIntoTensor \(call 2 of (the group|group "world")\) at .*: rank 1 has not come, its last call was allReduce of 2 float32 \(sum\) at .*timeout after \d{3} ms/,
+      /allGatherIntoTensor \(call 2 of group "world"\) at .*: rank 1 has not come, its last call was allReduce of 2 float32 \(sum\) at .*timeout after \d{3} ms/,
     );
     assert.match(messages[0] as string, /the group has failed before/);
   });

@@ -59,7 +59,7 @@ describe('launch', function () {
     const { message, cause } = await runProgram<{ message: string; cause: Record<string, string> }>('mesh/programs/launches', 'fails');
     assert.match(message, /^launch: rank 1 \(process \d+\) ended with exit code 1: too far$/);
     assert.deepEqual([cause['name'], cause['message'], cause['code']], ['RangeError', 'too far', 'ERR_FAR']);
-    assert.match(cause['stack'] as string, /launches\.ts:\d+/);
+    assert.match(cause['stack'] as string, /launches\.[jt]s:\d+/);
   });
 
   it('refuses what is no size, no program and no option', async () => {

@@ -60,9 +60,9 @@ function talkBy(backend: string): void {
     await run();
     for (const rank of [0, 1]) {
       const { differentShapes, differentKinds } = seen<{ differentShapes: string; differentKinds: string }>(rank);
-      assert.match(differentShapes, new RegExp(`allReduce.*rank ${1 - rank} called allReduce.* ${3 - rank} .*at .*ranks\\.ts:\\d+`, 's'));
-      assert.match(differentShapes, /this rank .*ranks\.ts:\d+/s);
-      assert.match(differentKinds, new RegExp(`rank ${1 - rank} called ${rank === 0 ? 'broadcast' : 'allReduce'}.*ranks\\.ts:\\d+.*this rank.*ranks\\.ts:\\d+`, 's'));
+      assert.match(differentShapes, new RegExp(`allReduce.*rank ${1 - rank} called allReduce.* ${3 - rank} .*at .*ranks\\.[jt]s:\\d+`, 's'));
+      assert.match(differentShapes, /this rank .*ranks\.[jt]s:\d+/s);
+      assert.match(differentKinds, new RegExp(`rank ${1 - rank} called ${rank === 0 ? 'broadcast' : 'allReduce'}.*ranks\\.[jt]s:\\d+.*this rank.*ranks\\.[jt]s:\\d+`, 's'));
     }
   });
 
@@ -81,7 +81,20 @@ function talkBy(backend: string): void {
       error.message,
       /^launch: rank 1 \(process \d+\) ended with exit code 1: no data for this rank\n {2}what it wrote last to stderr:\n(.*\n)*.*TypeError: no data for this rank/,
     );
-    assert.match(seen<string>(0), /rank 1 aborted the group: no data for this rank/);
+    assert.match(seen<string>(0), /allReduce \(call 1 of group "world"\) at .*ranks\.ts:\d+.*: rank 1 aborted the group: no data for this rank/);
+  });
+
+  it('hear at once of a rank that is gone before it came to their group', async () => {
+    const { run, seen } = scenario('gone', 4, { backend, timeoutMs: 20_000 });
+    const begin = Date.now();
+    const error = await errorOf(run);
+    assert.match(error.message, /^launch: rank 1 \(process \d+\) was ended by SIGKILL/);
+    const gone =
+      backend === 'gloo'
+        ? /group "group[01]": rank [01] has ended or cannot be reached/
+        : /join: rank [01] has died \(process \d+\) before it joined (this group|group "group[01]")/;
+    for (const rank of [0, 2]) assert.match(seen<string>(rank), gone);
+    assert.ok(Date.now() - begin < 15_000);
   });
 
   it('hear of a rank that makes no progress, and are not kept from ending by it', async () => {
@@ -96,16 +109,27 @@ describe('ranks that are processes', function () {
   this.timeout(60_000);
   afterEach(() => assert.deepEqual(sharedMemory(), []));
 
-  it('end when the process that made them is killed, also while they wait for each other', async () => {
+  it('take little of /dev/shm for their groups', async () => {
+    const { run, seen } = scenario('memory', 4);
+    await run();
+    const [world, part] = seen<[number, number]>(0);
+    assert.ok(world <= 8.5 && part <= 4.5, `${world} MiB for the world, ${part} for a part of it`);
+  });
+
+  for (const what of ['waits', 'loops']) {
+    it(`end when the process that made them is killed, also while one ${what === 'waits' ? 'waits for the other' : 'is in an endless loop'}`, () => endWithParent(what));
+  }
+
+  async function endWithParent(what: string): Promise<void> {
     const reports = mkdtempSync(path.join(folder, 'parent-'));
     const cli = ['--import', 'tsx', path.join(root, 'lib', 'cli', 'main.ts')];
     const command = here.endsWith('.ts') ? cli : [path.join(root, 'dist', 'cli', 'main.js')];
-    const parent = spawn(process.execPath, [...command, 'run', '--nproc-per-node', '2', program, 'waits', reports], { stdio: 'ignore' });
+    const parent = spawn(process.execPath, [...command, 'run', '--nproc-per-node', '2', program, what, reports], { stdio: 'ignore' });
     const files = [0, 1].map((rank) => path.join(reports, `rank-${rank}.json`));
     await until(() => files.every((file) => existsSync(file) && readFileSync(file, 'utf8') !== ''));
     const pids = files.map((file) => JSON.parse(readFileSync(file, 'utf8')) as number);
     assert.ok(pids.every(isRunning));
     parent.kill('SIGKILL');
-    await until(() => !pids.some(isRunning), 5_000);
-  });
+    await until(() => !pids.some(isRunning), 8_000);
+  }
 });

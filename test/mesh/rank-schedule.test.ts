@@ -137,7 +137,7 @@ describe('a deadlock', () => {
         if (rank === 1) await store().get('never');
       },
       [
-        /rank 0 waits in read at .*rank-schedule\.test\.ts:\d+:\d+\)?: the allReduce of group "world" that came before rank 1 has not called yet/,
+        /rank 0 waits in read at .*rank-schedule\.test\.[jt]s:\d+:\d+\)?: the allReduce of group "world" that came before rank 1 has not called yet/,
         /rank 1 waits in store\.wait for "never" at .*rank-schedule\.test/,
       ],
     ],

@@ -44,7 +44,7 @@ export function withDevices(host: EngineFactory, options: DeviceOptions): Engine
 }
 
 /** The same ranks, for another device: with memory of their own. */
-const onDevice = (plan: GroupPlan): GroupPlan => ({ name: `${plan.name}-gpu`, ranks: plan.ranks, rank: plan.rank });
+const onDevice = (plan: GroupPlan): GroupPlan => ({ name: `${plan.name}-gpu`, label: plan.name, ranks: plan.ranks, rank: plan.rank });
 
 function usesNccl({ backend, ranksHere }: DeviceOptions): boolean {
   const gpus = writer.addon.deviceCount('cuda');
@@ -74,9 +74,9 @@ function warnOnce(missing: string): void {
   );
 }
 
-/** The ranks find each other through a group of their hosts. */
+/** The ranks find each other through a group of their hosts, and see there what the others call. */
 function ncclEngine(host: EngineFactory, plan: GroupPlan, device: Device, timeoutMs: number): Engine {
-  const meeting = host(onDevice(plan), deviceByCode(0)) as NativeEngine;
+  const meeting = host({ ...onDevice(plan), meets: true }, deviceByCode(0)) as NativeEngine;
   const stream = nativeCall(() => newStream(device, HIGH_PRIORITY), `stream of ${device}`);
   const member = nativeCall(() => writer.addon.joinDevices(meeting.member, stream, timeoutMs), 'newGroup');
   return new NcclEngine('nccl', member, stream, meeting);

@@ -26,7 +26,17 @@ export interface GroupPlan {
   readonly ranks: readonly number[];
   /** One's own place in them. */
   readonly rank: number;
+  /** What errors call it, where that is not its name. */
+  readonly label?: string;
+  /** Its ranks only find each other by it. */
+  readonly meets?: boolean;
 }
+
+/** What errors call a group. @internal */
+export const labelOf = ({ label, name }: GroupPlan): string => label ?? name;
+
+/** The group of all ranks. @internal */
+export const WORLD = 'world';
 
 /** Makes the engine of a group for a device; called by every member, at its first call there. @internal */
 export type EngineFactory = (plan: GroupPlan, device: Device) => Engine;

@@ -7,8 +7,8 @@ import { DistributedError, TimeoutError } from '../../core/errors.js';
 import { nativeCall, streamOf, writer } from '../../eager/submit.js';
 import { describeTried, openGloo, WITHOUT_GLOO } from '../../native/gloo.js';
 import { PrefixStore, type Store } from '../stores/index.js';
-import type { EngineFactory } from './engine.js';
-import { NativeEngine, streamDone, words } from './native-engine.js';
+import { type EngineFactory, labelOf } from './engine.js';
+import { NativeEngine, streamDone, words, writeRanks } from './native-engine.js';
 
 /** Who meets, and how. @internal */
 export interface Meeting {
@@ -72,15 +72,13 @@ export class GlooWorld {
 
   /** Makes the engine of a group at its first call. */
   engines(): EngineFactory {
-    return ({ name, ranks, rank }, device) => {
+    return (plan, device) => {
+      const { name, ranks, rank } = plan;
       const stream = streamOf(device);
       const { addon } = writer;
-      const call = <T>(native: (world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string) => T): T => {
-        const list = words();
-        ranks.forEach((each, i) => {
-          list[i] = each;
-        });
-        return nativeCall(() => native(this.id, rank, ranks.length, stream, this.timeoutMs, name), 'newGroup');
+      const call = <T>(native: (world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string, group: string) => T): T => {
+        writeRanks(ranks);
+        return nativeCall(() => native(this.id, rank, ranks.length, stream, this.timeoutMs, name, labelOf(plan)), 'newGroup');
       };
       return new NativeEngine('gloo', { join: () => call(addon.glooJoin), decline: () => call(addon.glooDecline) }, stream);
     };

@@ -3,20 +3,40 @@
  * through it as well, where nothing better is there.
  */
 import { nativeCall, streamOf, writer } from '../../eager/submit.js';
-import type { EngineFactory, GroupPlan } from './engine.js';
-import { NativeEngine } from './native-engine.js';
+import { type EngineFactory, type GroupPlan, labelOf, WORLD } from './engine.js';
+import { NativeEngine, writeRanks } from './native-engine.js';
+
+/** How much memory a group needs: as the addon counts. */
+function useOf(plan: GroupPlan): number {
+  if (plan.meets === true) return 2;
+  return labelOf(plan) === WORLD ? 0 : 1;
+}
 
 /** Groups of ranks that share this process: what one made, the others find here. @internal */
 export class LocalRegions {
   private readonly regions = new Map<string, number>();
+  private readonly worldSize: number;
+
+  /** @param worldSize - 0: the group's ranks are not of a world */
+  constructor(worldSize = 0) {
+    this.worldSize = worldSize;
+  }
 
   /** The group's memory for one more of its members. */
   join(plan: GroupPlan): number {
-    const size = plan.ranks.length;
-    let region = this.regions.get(plan.name);
+    return this.find(plan.name, plan.ranks.length, useOf(plan), labelOf(plan));
+  }
+
+  /** Of the group that all ranks are in; 0 for itself, and where there is none. */
+  worldOf(plan: GroupPlan): number {
+    return this.worldSize === 0 || plan.name === WORLD ? 0 : this.find(WORLD, this.worldSize, 0, WORLD);
+  }
+
+  private find(name: string, size: number, use: number, label: string): number {
+    let region = this.regions.get(name);
     if (region === undefined) {
-      region = nativeCall(() => writer.addon.localRegion(size), 'newGroup');
-      this.regions.set(plan.name, region);
+      region = nativeCall(() => writer.addon.localRegion(size, use, label), 'newGroup');
+      this.regions.set(name, region);
     }
     return region;
   }
@@ -32,24 +52,23 @@ export class LocalRegions {
 export function localEngines(regions: LocalRegions, timeoutMs: number): EngineFactory {
   return (plan, device) => {
     const stream = streamOf(device);
-    const region = regions.join(plan);
-    return new NativeEngine(
-      'shm',
-      nativeCall(() => writer.addon.joinLocal(region, plan.rank, plan.ranks.length, stream, timeoutMs), 'newGroup'),
-      stream,
-    );
+    const [region, world] = [regions.join(plan), regions.worldOf(plan)];
+    writeRanks(plan.ranks);
+    const join = (): number => writer.addon.joinLocal(region, plan.rank, plan.ranks.length, stream, timeoutMs, world);
+    return new NativeEngine('shm', nativeCall(join, 'newGroup'), stream);
   };
 }
 
 /** For ranks that are processes of one host. `token` tells runs apart that use one name. @internal */
 export function sharedEngines(nameOf: (plan: GroupPlan) => string, token: number, timeoutMs: number): EngineFactory {
+  let world = 0;
   return (plan, device) => {
     const stream = streamOf(device);
     const name = nameOf(plan);
-    return new NativeEngine(
-      'shm',
-      nativeCall(() => writer.addon.joinShared(plan.rank, plan.ranks.length, stream, timeoutMs, timeoutMs, token, name), 'newGroup'),
-      stream,
-    );
+    writeRanks(plan.ranks);
+    const join = (): number => writer.addon.joinShared(plan.rank, plan.ranks.length, stream, timeoutMs, token, useOf(plan), world, name, labelOf(plan));
+    const member = nativeCall(join, 'newGroup');
+    if (plan.name === WORLD) world = member;
+    return new NativeEngine('shm', member, stream);
   };
 }

@@ -30,6 +30,11 @@ export interface LateMember {
   decline(): void;
 }
 
+/** For the addon to read, beside the arguments of a call. @internal */
+export function writeRanks(ranks: readonly number[]): void {
+  words().set(ranks);
+}
+
 /** @internal */
 export class NativeEngine implements Engine {
   readonly name: BackendName;

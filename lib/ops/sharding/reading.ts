@@ -17,10 +17,22 @@ function oneOf(dtype: DType): ReduceOpName {
   return dtype === bool ? 'max' : 'sum';
 }
 
-/** An index into the whole as one into a piece, and whether the element is elsewhere. @internal */
+/**
+ * An index into the whole as one into a piece, and whether the element is elsewhere. One that is nowhere stays outside of the piece, so that the
+ * kernel finds it on every rank.
+ *
+ * @internal
+ */
 export function localIndex(index: Tensor, piece: Piece, dim: number): { at: Tensor; elsewhere: Tensor } {
   const at = index.sub(piece.offsets[dim] as number);
-  return { at, elsewhere: at.lt(0).logicalOr(at.ge(piece.shape[dim] as number)) };
+  const inWhole = index.ge(0).logicalAnd(index.lt(piece.globalShape[dim] as number));
+  return {
+    at,
+    elsewhere: at
+      .lt(0)
+      .logicalOr(at.ge(piece.shape[dim] as number))
+      .logicalAnd(inWhole),
+  };
 }
 
 /** Negative indices count from the end of the whole. @internal */

@@ -17,7 +17,9 @@ int main(int count, char** arguments) {
   const char* what = count > 1 ? arguments[1] : "";
   setvbuf(stdout, nullptr, _IOLBF, 0);
   if (strcmp(what, "bench") == 0) {
-    for (Ranks mode : {Ranks::Threads, Ranks::Processes}) bench(mode, count > 2 ? atoi(arguments[2]) : 4);
+    const int32_t size = count > 2 ? atoi(arguments[2]) : 4;
+    for (Ranks mode : {Ranks::Processes, Ranks::Threads}) bench(mode, size);
+    bench_watch(size);
     return 0;
   }
   const bool threads_only = strcmp(what, "threads") == 0;
@@ -34,6 +36,7 @@ int main(int count, char** arguments) {
     test_order(mode);
     test_disagreement(mode);
     test_absence(mode);
+    test_watch(mode);
   }
   printf("%s\n", all_passed() ? "all passed" : "FAILED");
   return all_passed() ? 0 : 1;

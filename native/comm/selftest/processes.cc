@@ -266,12 +266,61 @@ void rank_never_joins() {
   CHECK(segments_left() == 0, "%d segments are left", segments_left());
 }
 
+// A rank of the world that dies, or leaves, before it comes to another group: its members hear at once, also while they look for a
+// segment that it should have made.
+void gone_before_joining() {
+  for (int32_t victim : {0, 1}) {
+    for (bool dies : {true, false}) {
+      const std::string part = segment_name();
+      Options options;
+      options.killed = dies ? uint64_t{1} << victim : 0;
+      run_ranks(Ranks::Processes, 3, options, [&](HostGroup& world) {
+        if (world.rank() == victim) {
+          usleep(100'000);
+          if (dies) kill(getpid(), SIGKILL);
+          return;
+        }
+        // Rank 2 is first or second of the pair.
+        const bool comes = world.rank() == 2;
+        if (!comes) return void(usleep(600'000));
+        const Origin origin{world.region(), victim == 0 ? std::vector<int32_t>{0, 2} : std::vector<int32_t>{2, 1}};
+        SegmentOptions segment{part.c_str(), 5, 2, victim == 0 ? 1 : 0};
+        segment.group = "pair";
+        segment.origin = &origin;
+        Segment region;
+        Group group;
+        ErrorText error;
+        const int64_t begin = now_ns();
+        Status status = Region::between_processes(segment, &region, &error);
+        if (status.ok()) status = HostGroup::join(region, segment.rank, &group, &error, origin);
+        CHECK(!status.ok() && now_ns() - begin < 2'000'000'000, "it took long");
+        CHECK(contains(error, victim == 0 ? "join: rank 0 " : "join: rank 1 ") && contains(error, dies ? "has died (process " : "has left") &&
+                  contains(error, "before it joined"),
+              "%s", error.text);
+      });
+    }
+  }
+  // Of one process.
+  Segment world, pair;
+  Group first, second, waiting;
+  ErrorText error;
+  CHECK(Region::in_process(2, 4096, &world, &error, Use::World, "world").ok() && Region::in_process(2, 4096, &pair, &error, Use::Part, "pair").ok(),
+        "%s", error.text);
+  CHECK(HostGroup::join(world, 0, &first, &error).ok() && HostGroup::join(world, 1, &second, &error).ok(), "%s", error.text);
+  CHECK(HostGroup::join(pair, 0, &waiting, &error, Origin{world, {0, 1}}).ok(), "%s", error.text);
+  second.reset();
+  CHECK(!waiting->barrier({"barrier", "c.ts:1"}, &error).ok(), "a barrier of one rank alone");
+  CHECK(contains(error, "barrier (call 1 of group \"pair\") at c.ts:1: rank 1 has left group \"world\" before it joined this group"), "%s", error.text);
+}
+
 void no_room() {
   Segment region;
   ErrorText error;
   const std::string name = segment_name();
   const Status status = Region::between_processes({name.c_str(), 1, 2, 0, int64_t{1} << 44, 100}, &region, &error);
-  CHECK(status.code == Code::OutOfMemory && contains(error, "/dev/shm"), "%s", error.text);
+  CHECK(status.code == Code::OutOfMemory, "16 TiB were had");
+  for (const char* part : {"of 2 ranks needs 6", "MiB of shared memory, and /dev/shm has ", "--shm-size"})
+    CHECK(contains(error, part), "%s", error.text);
   CHECK(segments_left() == 0, "%d segments are left", segments_left());
 }
 
@@ -295,6 +344,7 @@ void test_segments() {
   creator_dies();
   rank_never_joins();
   no_room();
+  gone_before_joining();
   end_group("segments: collisions, a creator that dies, no room");
 }
 

@@ -26,6 +26,7 @@ bool all_passed();
 struct Options {
   int64_t slot_bytes = 4096;  // so that chunks are many
   int64_t timeout_ms = 20'000;
+  Use use = Use::World;
   // Called in the parent while the ranks run; processes only.
   std::function<void(const std::vector<int>& pids)> meanwhile = nullptr;
   uint64_t killed = 0;  // ranks whose end is not an error
@@ -58,8 +59,10 @@ void test_messages(Ranks mode);
 void test_order(Ranks mode);
 void test_disagreement(Ranks mode);
 void test_absence(Ranks mode);
+void test_watch(Ranks mode);
 void test_processes();
 void test_segments();
 void bench(Ranks mode, int32_t size);
+void bench_watch(int32_t size);
 
 }  // namespace shardwise::comm::selftest

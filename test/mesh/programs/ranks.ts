@@ -1,6 +1,6 @@
 /** What ranks that are processes do in tests: a scenario by name. What they saw is written to a file each. */
 import assert from 'node:assert/strict';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -14,6 +14,7 @@ import {
   getWorldSize,
   initProcessGroup,
   newGroup,
+  type ProcessGroup,
   recv,
   reduce,
   reduceScatter,
@@ -146,6 +147,42 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
     );
     process.exitCode = 1;
   },
+  /** Rank 1 dies before it comes to the groups that rank 0 and rank 2 are already waiting in. */
+  async gone(rank) {
+    const groups = [newGroup([0, 1]), newGroup([1, 2])];
+    if (rank === 1) await sleep(300);
+    if (rank === 1) process.kill(process.pid, 'SIGKILL');
+    if (rank === 3) return;
+    const t = ones([4]);
+    report(
+      await failing(() => {
+        allReduce(t, { group: groups[rank === 0 ? 0 : 1] as ProcessGroup });
+        return t.read();
+      }),
+    );
+    process.exitCode = 1;
+  },
+  /** What the world's memory takes, and that of a part, while they are mapped. */
+  async memory() {
+    const mapped = (): number =>
+      readFileSync('/proc/self/maps', 'utf8')
+        .split('\n')
+        .filter((line) => line.includes('/dev/shm/shardwise-'))
+        .map(
+          (line) =>
+            line
+              .split(' ', 1)[0]
+              ?.split('-')
+              .map((at) => Number.parseInt(at, 16)) as [number, number],
+        )
+        .reduce((sum, [from, to]) => sum + (to - from) / 2 ** 20, 0);
+    const world = mapped();
+    const t = ones([1]);
+    allReduce(t, { group: newGroup() });
+    await t.read();
+    report([world, mapped() - world]);
+    await barrier();
+  },
   /** Rank 1 throws while the others wait for it. */
   async throws(rank) {
     const t = ones([4]);
@@ -175,6 +212,11 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
     allReduce(t);
     report({ sum: t.tolist(), size, node: process.env['GROUP_RANK'], local: process.env['LOCAL_RANK'], restarts: process.env['TORCHELASTIC_RESTART_COUNT'] });
     if (rank === 1 && process.argv[4] === 'once' && process.env['TORCHELASTIC_RESTART_COUNT'] === '0') process.exit(5);
+  },
+  async loops(rank) {
+    report(process.pid);
+    if (rank === 0) for (;;) Math.random();
+    await sleep(60_000);
   },
   async waits(rank) {
     report(process.pid);

@@ -1,0 +1,101 @@
+/**
+ * The main job on several ranks: groups of `tp` ranks share a model, `dp` such groups share each batch. Every rank runs the same program;
+ * losses are those of one rank.
+ */
+import {
+  allReduce,
+  ColwiseParallel,
+  type DeviceMesh,
+  DTensor,
+  distributeTensor,
+  initDeviceMesh,
+  lossParallel,
+  type ParallelizePlan,
+  parallelizeModule,
+  RowwiseParallel,
+} from '../../lib/distributed.js';
+import { crossEntropy, type DeviceName, keep, noGrad, type optim, Tensor } from '../../lib/index.js';
+import type { Gpt } from './model.js';
+
+/** How many ranks share the batch, and how many the model. */
+export interface MeshSizes {
+  readonly dp: number;
+  readonly tp: number;
+}
+
+/** Heads, the wide dim of the feed-forward blocks and the vocabulary are cut; norms and positions stay whole on each rank. */
+const plan: ParallelizePlan = {
+  tokens: RowwiseParallel(),
+  'blocks.*.attention.qkv': ColwiseParallel(),
+  'blocks.*.attention.proj': RowwiseParallel(),
+  'blocks.*.mlp.0': ColwiseParallel(),
+  'blocks.*.mlp.2': RowwiseParallel(),
+  head: ColwiseParallel({ useLocalOutput: false }),
+};
+
+/** A rank's part in the job. */
+export interface Share {
+  /** The one rank that prints and writes files. */
+  readonly isFirst: boolean;
+  /** Which of how many equal shares of each batch is its own. */
+  readonly part: number;
+  readonly parts: number;
+  readonly device: DeviceName;
+  /** Cuts the model, and what the optimizer knows of it. */
+  cut(model: Gpt, optimizer: optim.AdamW): void;
+  /** Mean over the shares of a batch, in place. */
+  average(t: Tensor): void;
+}
+
+/** A job of one rank. */
+export function alone(device: DeviceName): Share {
+  return { isFirst: true, part: 0, parts: 1, device, cut: () => {}, average: () => {} };
+}
+
+/** This rank's part in a job of several; all ranks call it. */
+export function shared({ dp, tp }: MeshSizes, device: DeviceName): Share {
+  const type = device === 'cpu' ? 'cpu' : 'cuda';
+  const mesh = initDeviceMesh(type, [dp, tp], { meshDimNames: ['dp', 'tp'] });
+  const group = mesh.getGroup('dp');
+  return {
+    isFirst: mesh.getRank() === 0,
+    part: mesh.getLocalRank('dp'),
+    parts: dp,
+    device: type === 'cpu' ? 'cpu' : `cuda:${mesh.getRank()}`,
+    cut: (model, optimizer) => cutModel(model, optimizer, mesh.get('tp')),
+    average: (t) => {
+      if (dp > 1) allReduce(t, { op: 'avg', group });
+    },
+  };
+}
+
+function cutModel(model: Gpt, optimizer: optim.AdamW, mesh: DeviceMesh): void {
+  parallelizeModule(model, mesh, plan);
+  // A state from a checkpoint is whole; it goes where its parameter is.
+  for (const [p, values] of optimizer.state) {
+    if (!(p instanceof DTensor)) continue;
+    for (const [name, value] of Object.entries(values)) if (value instanceof Tensor) values[name] = keep(distributeTensor(value, p.deviceMesh, p.placements));
+  }
+}
+
+/** The whole of a tensor, as a plain one; of a distributed one, its ranks call it together. */
+export function whole(t: Tensor): Tensor {
+  return t instanceof DTensor ? t.fullTensor() : t;
+}
+
+/** Mean loss of a batch; logits may be cut by classes. */
+export function lossOf(model: Gpt, [inputs, targets]: [Tensor, Tensor]): Tensor {
+  return lossParallel(() => crossEntropy(model(inputs).reshape(-1, model.config.vocabSize), targets.reshape(-1)));
+}
+
+/** This rank's share of a batch. */
+export function ownRows(batch: readonly [Tensor, Tensor], { part, parts }: Share): [Tensor, Tensor] {
+  return batch.map((t) => t.chunk(parts)[part]) as [Tensor, Tensor];
+}
+
+/** Makes gradients of a share those of the batch. */
+export function averageGradients(model: Gpt, share: Share): void {
+  noGrad(() => {
+    for (const { grad } of model.parameters()) if (grad !== null) share.average(grad instanceof DTensor ? grad.toLocal() : grad);
+  });
+}

@@ -1,0 +1,378 @@
+// Groups of devices whose calls the hosts compare: over an engine that only counts launches, of which one is done when all ranks have it.
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+
+#include "../watched_engine.h"
+#include "selftest.h"
+
+namespace shardwise::comm::selftest {
+namespace {
+
+bool contains(const ErrorText& error, const char* part) { return strstr(error.text, part) != nullptr; }
+
+// What the devices of all ranks have launched: of processes too.
+struct Devices {
+  std::atomic<uint64_t> launched[kMaxRanks];
+  std::atomic<uint64_t> never_done;  // calls from this number on; 0: all are done in time
+};
+
+struct FakeDevice {
+  FakeDevice(Devices* shared, int32_t own_rank, int32_t ranks) : devices(shared), rank(own_rank), size(ranks) {}
+  Devices* devices;
+  int32_t rank, size;
+  std::mutex mutex;
+  std::vector<CommRecord> records;
+  std::vector<int64_t> begun;
+  int64_t timeout_ns = 1'000'000'000'000;
+  bool aborted = false, timed_out = false;
+  std::string reason;
+
+  bool is_done(uint64_t number) const {
+    const uint64_t stuck = devices->never_done.load();
+    if (stuck != 0 && number >= stuck) return false;
+    for (int32_t r = 0; r < size; r++)
+      if (devices->launched[r].load() < number) return false;
+    return true;
+  }
+};
+
+FakeDevice& fake(void* member) { return *static_cast<FakeDevice*>(member); }
+
+Status fake_run(void* member, const CollectiveCall& call) {
+  FakeDevice& device = fake(member);
+  std::lock_guard<std::mutex> lock(device.mutex);
+  if (device.aborted) return fail(call.error, Code::Closed, "the fake device was aborted");
+  if (call.dtype == DType::Int16) return fail(call.error, Code::Unsupported, "no int16");
+  if (call.dtype == DType::Bool) return fail(call.error, Code::Device, "the fake device is broken");
+  CommRecord record = {};
+  record.sequence = device.records.size() + 1;
+  record.kind = call.kind;
+  record.dtype = call.dtype;
+  record.root = -1;
+  record.state = CommState::Launched;
+  snprintf(record.name, sizeof record.name, "%s", call.name);
+  snprintf(record.where, sizeof record.where, "%s", call.where);
+  device.records.push_back(record);
+  device.begun.push_back(now_ns());
+  device.devices->launched[device.rank].store(device.records.size());
+  return kOk;
+}
+
+void fake_abort(void* member, const char* reason) {
+  std::lock_guard<std::mutex> lock(fake(member).mutex);
+  fake(member).aborted = true;
+  fake(member).reason = reason;
+}
+
+Status fake_failure(void* member, ErrorText* error) {
+  FakeDevice& device = fake(member);
+  std::lock_guard<std::mutex> lock(device.mutex);
+  if (device.aborted) return fail(error, Code::Closed, "aborted: %s", device.reason.c_str());
+  for (size_t i = 0; i < device.records.size(); i++) {
+    if (device.is_done(i + 1) || now_ns() - device.begun[i] < device.timeout_ns) continue;
+    return fail(error, Code::Peer, "the fake device has waited too long");
+  }
+  return kOk;
+}
+
+int32_t fake_recent(void* member, CommRecord* out, int32_t most) {
+  FakeDevice& device = fake(member);
+  std::lock_guard<std::mutex> lock(device.mutex);
+  const size_t count = std::min(device.records.size(), static_cast<size_t>(most)), first = device.records.size() - count;
+  for (size_t i = 0; i < count; i++) {
+    out[i] = device.records[first + i];
+    if (device.is_done(first + i + 1)) out[i].state = CommState::Complete;
+  }
+  return static_cast<int32_t>(count);
+}
+
+const CommEngine kFakeEngine = {
+    "fake", fake_run, fake_abort, fake_failure, [](void* member, int64_t ms) { fake(member).timeout_ns = ms * 1'000'000; },
+    [](void*) {}, fake_recent};
+
+// One rank's part in a watched group over a fake device.
+struct Rank {
+  FakeDevice device;
+  void* member;
+
+  Rank(HostGroup& host, Devices* devices, int64_t timeout_ms) : device(devices, host.rank(), host.size()) {
+    member = watched_member(std::make_unique<WatchGroup>(host.region(), host.rank()), &kFakeEngine, &device);
+    kWatchedEngine.set_timeout(member, timeout_ms);
+  }
+  ~Rank() {
+    if (member) leave();
+  }
+  void leave() {
+    kWatchedEngine.destroy(member);
+    member = nullptr;
+  }
+
+  Status sum(int64_t count, ErrorText* error, DType dtype = DType::Float32, const char* name = "all_reduce") {
+    CollectiveCall call = {};
+    call.kind = Collective::AllReduce;
+    call.dtype = dtype;
+    call.count = count;
+    return run(call, name, "a.ts:9", error);
+  }
+  Status broadcast(int64_t count, ErrorText* error) {
+    CollectiveCall call = {};
+    call.kind = Collective::Broadcast;
+    call.dtype = DType::Float32;
+    call.count = count;
+    return run(call, "broadcast", "b.ts:3", error);
+  }
+  Status run(CollectiveCall& call, const char* name, const char* where, ErrorText* error) {
+    call.name = name;
+    call.where = where;
+    call.error = error;
+    return kWatchedEngine.run(member, call);
+  }
+
+  // Looks as a reader does, until the group has failed; how many seconds it took.
+  double wait_for_failure(Status* status, ErrorText* error) {
+    const int64_t begin = now_ns();
+    while ((*status = kWatchedEngine.failure(member, error)).ok() && now_ns() - begin < 10'000'000'000) usleep(2000);
+    return static_cast<double>(now_ns() - begin) * 1e-9;
+  }
+  bool aborted() {
+    std::lock_guard<std::mutex> lock(device.mutex);
+    return device.aborted;
+  }
+};
+
+Devices* new_devices() {
+  void* memory = mmap(nullptr, sizeof(Devices), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return new (memory) Devices{};
+}
+
+void run_watched(Ranks mode, int32_t size, const std::function<void(Rank&, HostGroup&)>& body, int64_t timeout_ms = 20'000,
+                 Options options = {}) {
+  Devices* devices = new_devices();
+  options.slot_bytes = 0;
+  options.use = Use::Meeting;
+  run_ranks(mode, size, options, [&](HostGroup& host) {
+    Rank rank(host, devices, timeout_ms);
+    body(rank, host);
+  });
+}
+
+const char* label(Ranks mode, const char* what) {
+  static char text[80];
+  snprintf(text, sizeof text, "%s: %s", mode == Ranks::Threads ? "threads" : "processes", what);
+  return text;
+}
+
+// One rank calls something else after calls that agree: it is told before it launches, the others at once, with both places.
+void differences(Ranks mode) {
+  for (int turn = 0; turn < 9; turn++) {
+    run_watched(mode, 3, [turn](Rank& rank, HostGroup& host) {
+      ErrorText error;
+      for (int i = 0; i < 100; i++) CHECK(rank.sum(5 + i, &error).ok(), "%s", error.text);
+      host.barrier({"barrier", ""}, &error);  // or one would hear of the difference before it is through these
+      const bool odd = host.rank() == 2;
+      if (turn % 3 == 1 && odd) usleep(30'000);  // the others are ahead by more than notes are kept
+      if (turn % 3 == 2 && !odd) usleep(20'000);
+      Status status = odd ? rank.broadcast(2, &error) : rank.sum(12, &error);
+      // Whoever did not see it has launched, and goes on until it hears.
+      for (int i = 0; i < (turn % 3 == 1 ? 60 : 1) && status.ok() && !odd; i++) status = rank.sum(12, &error);
+      if (status.ok()) CHECK(rank.wait_for_failure(&status, &error) < 5, "rank %d heard nothing", host.rank());
+      const bool many_ahead = turn % 3 == 1;
+      for (const char* part : {"(call 101 of the group)", "b.ts:3", many_ahead ? "rank" : "a.ts:9"})
+        CHECK(contains(error, part), "rank %d does not hear of %s: %s", host.rank(), part, error.text);
+      CHECK(rank.aborted(), "the device of rank %d still waits", host.rank());
+      ErrorText later;
+      status = rank.sum(12, &later);
+      CHECK(!status.ok() && contains(later, "all_reduce: the group has failed before: "), "later: %s", later.text);
+    });
+  }
+  run_watched(mode, 2, [](Rank& rank, HostGroup& host) {
+    ErrorText error;
+    const int64_t sizes[] = {1 + host.rank(), 2 - host.rank()};
+    CollectiveCall call = {};
+    call.kind = Collective::AllGather;
+    call.dtype = DType::Float64;
+    call.counts = sizes;
+    Status status = rank.run(call, "all_gather", "c.ts:1", &error);
+    if (status.ok()) rank.wait_for_failure(&status, &error);
+    CHECK(contains(error, "all_gather of 24 bytes at c.ts:1 with other sizes per rank"), "%s", error.text);
+  });
+  run_watched(mode, 3, [](Rank& rank, HostGroup& host) {
+    ErrorText error;
+    const int64_t sends[] = {1, 2, 3}, receives[] = {1 + host.rank(), 1 + host.rank(), host.rank() == 0 ? 4 : 1 + host.rank()};
+    CollectiveCall call = {};
+    call.kind = Collective::AllToAll;
+    call.dtype = DType::Int64;
+    call.send_counts = sends;
+    call.counts = receives;
+    Status status = rank.run(call, "all_to_all", "e.ts:5", &error);
+    if (status.ok()) rank.wait_for_failure(&status, &error);
+    CHECK(contains(error, "all_to_all (call 1 of the group) at e.ts:5: rank 2 sends 8 bytes to rank 0, which expects 32"), "%s", error.text);
+  });
+  end_group(label(mode, "watched devices: calls that differ"));
+}
+
+// What moves the same bytes is the same, as between hosts; so is what no device can do, and what each rank has of its own.
+void agreement(Ranks mode) {
+  run_watched(mode, 3, [](Rank& rank, HostGroup& host) {
+    ErrorText error;
+    for (int i = 0; i < 3000; i++) {
+      if (i % 1000 == host.rank()) usleep(1000);
+      if (!CHECK(rank.sum(1 + i % 7, &error).ok(), "%s", error.text)) return;
+    }
+    CHECK(rank.sum(4, &error, DType::Int16).code == Code::Unsupported, "int16 was taken");
+    CollectiveCall call = {};
+    const int64_t sends[] = {1, 2, 3}, receives[] = {1 + host.rank(), 1 + host.rank(), 1 + host.rank()};
+    call.kind = Collective::AllToAll;
+    call.send_counts = sends;
+    call.counts = receives;
+    call.dtype = DType::Float32;
+    for (int i = 0; i < 50; i++) CHECK(rank.run(call, "all_to_all", "", &error).ok(), "%s", error.text);
+    CHECK(rank.sum(4, &error).ok(), "%s", error.text);
+    usleep(150'000);
+    CHECK(kWatchedEngine.failure(rank.member, &error).ok(), "%s", error.text);
+  });
+  end_group(label(mode, "watched devices: calls that agree"));
+}
+
+void absence(Ranks mode) {
+  run_watched(mode, 3, [](Rank& rank, HostGroup& host) {
+    ErrorText error;
+    CHECK(rank.broadcast(2, &error).ok(), "%s", error.text);
+    Status status = kOk;
+    if (host.rank() == 2) usleep(1'500'000);
+    else status = rank.sum(12, &error);
+    CHECK(status.ok(), "%s", error.text);
+    if (host.rank() == 2) {
+      CHECK(!rank.sum(12, &error).ok() && contains(error, "has failed before"), "%s", error.text);
+    } else {
+      const double seconds = rank.wait_for_failure(&status, &error);
+      CHECK(seconds > 0.25 && seconds < 5, "the timeout of 0.3 s took %.2f s", seconds);
+    }
+    const char* part = "all_reduce (call 2 of the group) at a.ts:9: rank 2 has not come, its last call was broadcast of 8 bytes from rank 0 at "
+                       "b.ts:3 (call 1) (timeout after 300 ms)";
+    CHECK(contains(error, part), "%s", error.text);
+  }, 300);
+  Devices* stuck = new_devices();
+  stuck->never_done.store(1);
+  run_ranks(mode, 2, {.slot_bytes = 0, .use = Use::Meeting}, [&](HostGroup& host) {
+    Rank rank(host, stuck, 200);
+    ErrorText error;
+    Status status = rank.sum(12, &error);
+    rank.wait_for_failure(&status, &error);
+    CHECK(contains(error, "all ranks have come to it, but it is not done") || contains(error, "rank 1 has not come") ||
+              contains(error, "rank 0 has not come"),
+          "%s", error.text);
+  });
+  run_watched(mode, 3, [](Rank& rank, HostGroup& host) {
+    ErrorText error;
+    CHECK(rank.sum(2, &error).ok(), "%s", error.text);
+    if (host.rank() == 1) return rank.leave();
+    Status status = rank.sum(12, &error);
+    CHECK(!status.ok() || rank.wait_for_failure(&status, &error) < 2, "it took long");
+    CHECK(contains(error, "rank 1 has left the group, its last call was all_reduce of 2 float32 (sum) at a.ts:9 (call 1)"), "%s", error.text);
+  });
+  end_group(label(mode, "watched devices: ranks that do not come"));
+}
+
+void aborts(Ranks mode) {
+  run_watched(mode, 4, [](Rank& rank, HostGroup& host) {
+    ErrorText error;
+    Status status = kOk;
+    if (host.rank() != 3) status = rank.sum(20, &error);
+    CHECK(status.ok() || contains(error, "aborted"), "%s", error.text);
+    if (host.rank() == 3) kWatchedEngine.abort(rank.member, "the user has had enough");
+    if (status.ok()) CHECK(rank.wait_for_failure(&status, &error) < 2, "it took long");
+    CHECK(status.code == Code::Closed && contains(error, "rank 3 aborted the group: the user has had enough"), "%s", error.text);
+  });
+  // The call that waits is named.
+  run_watched(mode, 2, [](Rank& rank, HostGroup& host) {
+    ErrorText error;
+    Status status = kOk;
+    CHECK(rank.sum(2, &error).ok(), "%s", error.text);
+    if (host.rank() == 0) {
+      CHECK(rank.sum(20, &error).ok(), "%s", error.text);
+      CHECK(rank.wait_for_failure(&status, &error) < 2, "it took long");
+      CHECK(contains(error, "all_reduce (call 2 of the group) at a.ts:9: rank 1 aborted the group: enough"), "%s", error.text);
+    } else {
+      usleep(200'000);
+      kWatchedEngine.abort(rank.member, "enough");
+    }
+  });
+  // What is done stays done when another rank gives up afterwards.
+  run_watched(mode, 2, [](Rank& rank, HostGroup& host) {
+    ErrorText error;
+    CHECK(rank.sum(2, &error).ok(), "%s", error.text);
+    usleep(100'000);
+    if (host.rank() == 1) kWatchedEngine.abort(rank.member, "later");
+    usleep(300'000);
+    if (host.rank() == 0) {
+      CHECK(kWatchedEngine.failure(rank.member, &error).ok(), "a result that was there is lost: %s", error.text);
+      CHECK(!rank.sum(2, &error).ok() && contains(error, "has failed before: rank 1 aborted the group: later"), "%s", error.text);
+    }
+  });
+  run_watched(mode, 2, [](Rank& rank, HostGroup&) {  // a device that fails
+    ErrorText error;
+    Status status = rank.sum(2, &error, DType::Bool);
+    CHECK(!status.ok() && contains(error, "broken"), "%s", error.text);
+  });
+  end_group(label(mode, "watched devices: abort"));
+}
+
+void killed() {
+  Board* board = new_board();
+  const auto meanwhile = [&](const std::vector<int>& pids) {
+    wait_for(board->ready, 3);
+    kill(pids[1], SIGKILL);
+  };
+  Options options;
+  options.meanwhile = meanwhile;
+  options.killed = 1 << 1;
+  run_watched(Ranks::Processes, 3, [board](Rank& rank, HostGroup& host) {
+    ErrorText error;
+    CHECK(rank.sum(2, &error).ok(), "%s", error.text);
+    if (host.rank() != 1) CHECK(rank.sum(20, &error).ok(), "%s", error.text);
+    board->ready++;
+    if (host.rank() == 1) usleep(10'000'000);
+    const int64_t begin = now_ns();
+    Status status = kOk;
+    rank.wait_for_failure(&status, &error);
+    CHECK(now_ns() - begin < 1'000'000'000, "it took long to see that a rank has died");
+    CHECK(contains(error, "all_reduce (call 2 of the group) at a.ts:9: rank 1 has died (process ") && contains(error, "(call 1)"), "%s", error.text);
+  }, 20'000, options);
+  end_group("processes: watched devices: SIGKILL");
+}
+
+}  // namespace
+
+void test_watch(Ranks mode) {
+  differences(mode);
+  agreement(mode);
+  absence(mode);
+  aborts(mode);
+  if (mode == Ranks::Processes) killed();
+}
+
+void bench_watch(int32_t size) {
+  run_ranks(Ranks::Processes, size, {.slot_bytes = 0, .use = Use::Meeting}, [](HostGroup& host) {
+    WatchGroup watch(host.region(), host.rank());
+    ErrorText error;
+    CollectiveCall call = {};
+    call.kind = Collective::AllReduce;
+    call.count = 1 << 20;
+    call.name = "allReduce";
+    call.where = "/home/user/project/train.ts:120:14";
+    call.error = &error;
+    constexpr int calls = 200'000;
+    const int64_t begin = now_ns();
+    for (int i = 0; i < calls; i++) CHECK(watch.begin(call, &error).ok(), "%s", error.text);
+    const double each = static_cast<double>(now_ns() - begin) / calls;
+    if (host.rank() == 0) printf("a call of a group of %d devices noted and compared in %.0f ns\n", host.size(), each);
+  });
+}
+
+}  // namespace shardwise::comm::selftest

@@ -1,0 +1,120 @@
+/** What ops on distributed tensors refuse, what they say then, and what they do not do silently. */
+import assert from 'node:assert/strict';
+import { type DeviceMesh, DTensor, distributeTensor, explicitRedistribution, initDeviceMesh, Partial, Replicate, Shard } from '../../lib/distributed.js';
+import { library, nn, ones, optim, type Tensor } from '../../lib/index.js';
+import { standingRanks } from '../mesh/standing-ranks.js';
+
+const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
+
+describe('ops on distributed tensors', () => {
+  const ranks = standingRanks(2);
+  const each = (name: string, fn: (mesh: DeviceMesh) => void | Promise<void>): void => {
+    it(name, async () => void (await ranks.run(() => fn(initDeviceMesh('cpu', [2], { meshDimNames: ['tp'] })))));
+  };
+  const sharded = (mesh: DeviceMesh): Tensor => distributeTensor(ones([4, 2]), mesh, [S0]);
+
+  each('name the op, the argument, the specs and what to do about plain tensors, and the module', (mesh) => {
+    const expected = [
+      'matmul: expected distributed tensors, got a plain one as input 1 (plain float32[2, 3]). Make it one with distributeTensor(t, mesh, [Replicate(), …])',
+      '  input 0: float32[4, 2] on mesh (tp: 2): [Shard(0)]',
+      '  input 1: plain float32[2, 3]',
+      '  in the module Sequential at 0 (Linear)',
+    ];
+    const model = new nn.Sequential(new nn.Linear(2, 3));
+    assert.throws(
+      () => model(sharded(mesh)),
+      (error: Error) => expected.every((line) => error.message.includes(line)) || assert.fail(error.message),
+    );
+    assert.throws(() => ones([4, 2]).add_(sharded(mesh)), /add: expected distributed tensors, got a plain one as input 0/);
+    assert.throws(() => ones([2]).copy_(DTensor.fromLocal(ones([2]), mesh)), /copy: expected distributed tensors, got a plain one as the tensor to write into/);
+  });
+
+  each('take numbers and plain tensors without dims as they are', async (mesh) => {
+    const t = sharded(mesh).mul(ones([]).mul(3)).add(1);
+    assert.deepEqual(t.placements, [S0]);
+    assert.deepEqual([...(await t.read())], Array(8).fill(4));
+  });
+
+  each('add a number to terms once, and multiply each of them', async (mesh) => {
+    const terms = DTensor.fromLocal(ones([2]), mesh, [P]);
+    assert.deepEqual([...(await terms.add(1).read())], [3, 3]);
+    assert.deepEqual([terms.mul(3).placements, [...(await terms.mul(3).read())]], [[P], [6, 6]]);
+    assert.deepEqual([...(await terms.mul(terms).read())], [4, 4]);
+    assert.deepEqual([...(await terms.neg().relu().read())], [0, 0]);
+  });
+
+  each('keep placements in place, or refuse', (mesh) => {
+    const t = sharded(mesh);
+    assert.equal(t.add_(distributeTensor(ones([4, 2]), mesh, [S1])), t);
+    assert.deepEqual(t.placements, [S0]);
+    const terms = DTensor.fromLocal(ones([2]), mesh, [P]);
+    assert.throws(() => terms.add_(1), /add: the result is written into float32\[2\] on mesh \(tp: 2\): \[Partial\(sum\)\].* An op in place may not change a placement\./s);
+    assert.throws(() => terms.relu_(), /may not change a placement/);
+  });
+
+  each('write through views that are views, and refuse those that are none', async (mesh) => {
+    const t = sharded(mesh);
+    t.view([8]).add_(1);
+    t.select(1, 0).mul_(2);
+    assert.deepEqual([...(await t.read())], [4, 2, 4, 2, 4, 2, 4, 2]);
+    const columns = distributeTensor(ones([4, 2]), mesh, [S1]);
+    for (const view of [columns.view([8]), columns.view([8]).view([2, 4]), columns.view([8]).detach()]) {
+      assert.throws(() => view.add_(1), /add: this tensor cannot be changed in place: it is a view of a tensor held as \[Shard\(1\)\] that had to be rearranged for it/);
+    }
+    columns.view([8]).clone().add_(1);
+    assert.deepEqual([...(await columns.read())], Array(8).fill(1));
+  });
+
+  each('redistribute nothing inside explicitRedistribution', (mesh) => {
+    const [rows, columns] = [sharded(mesh), distributeTensor(ones([4, 2]), mesh, [S1])];
+    explicitRedistribution(() => {
+      assert.throws(
+        () => rows.add(columns),
+        /add: an input would have to be redistributed, and explicitRedistribution is on.*input 1: float32\[4, 2\].*must become \[Shard\(0\)\]/s,
+      );
+      assert.throws(() => rows.nonzero(), /nonzero: an input would have to be redistributed/);
+      assert.deepEqual(rows.add(columns.redistribute([S0])).placements, [S0]);
+    });
+    assert.deepEqual(rows.add(columns).placements, [S0]);
+  });
+
+  it('run ops of users on whole tensors, and warn once', async () => {
+    const warnings: string[] = [];
+    const listen = (warning: Error): void => void warnings.push(`${warning.name}: ${warning.message}`);
+    process.on('warning', listen);
+    const doubled = library.customOp('test::doubledOnRanks', {}, (x: Tensor) => x.mul(2)).registerFake((x) => x);
+    await ranks.run(async () => {
+      const t = distributeTensor(ones([4]), initDeviceMesh('cpu', [2]), [S0]);
+      for (let i = 0; i < 2; i++) {
+        const result = doubled(t);
+        assert.deepEqual([result.placements, [...(await result.read())]], [[R], [2, 2, 2, 2]]);
+      }
+    });
+    process.off('warning', listen);
+    assert.deepEqual(warnings, [
+      'ShardingWarning: test::doubledOnRanks has no sharding rule: its inputs are replicated on every rank. This is said once; explicitRedistribution() makes it an error.',
+    ]);
+  });
+
+  each('step parameters of several meshes and plain ones together', async (mesh) => {
+    const params = [new nn.Parameter(sharded(mesh)), new nn.Parameter(distributeTensor(ones([3]), initDeviceMesh('cpu', [1, 2]), [R, S0])), new nn.Parameter(ones([2]))];
+    const optimizer = new optim.SGD(params, { lr: 1 });
+    for (const p of params) p.mul(2).sum().backward();
+    const norm = nn.utils.clipGradNorm_(params, 100);
+    assert.equal(norm.sharding, null);
+    assert.ok(Math.abs((await norm.itemAsync()) - Math.sqrt(13 * 4)) < 1e-5);
+    optimizer.step();
+    for (const p of params) assert.deepEqual([...(await p.detach().read())], Array(p.numel()).fill(-1));
+  });
+
+  each('refuse a step where a state is held otherwise than its parameter, or plain', (mesh) => {
+    const p = new nn.Parameter(sharded(mesh));
+    p.sum().backward();
+    const optimizer = new optim.SGD([p], { lr: 1, momentum: 0.9 });
+    optimizer.step();
+    optimizer.state.set(p, { momentumBuffer: distributeTensor(ones([4, 2]), mesh, [S1]) });
+    assert.throws(() => optimizer.step(), /sgdStep: it overwrites input 2, float32\[4, 2\] on mesh \(tp: 2\): \[Shard\(1\)\], which would have to become \[Shard\(0\)\]/);
+    optimizer.state.set(p, { momentumBuffer: ones([4, 2]) });
+    assert.throws(() => optimizer.step(), /sgdStep: expected distributed tensors, got a plain one where its parameter is distributed/);
+  });
+});

@@ -1,0 +1,39 @@
+/** Indices that no rank has: an error, as on one device, and not rows of zeros. */
+import assert from 'node:assert/strict';
+import { distributeTensor, initDeviceMesh, lossParallel, Replicate, Shard } from '../../lib/distributed.js';
+import { crossEntropy, embedding, ones, type Tensor, tensor, zeros } from '../../lib/index.js';
+import { withRanks } from '../../lib/testing/index.js';
+
+describe('indices outside of a tensor that is cut along the indexed dim', () => {
+  const calls: Record<string, (cut: Tensor, index: Tensor) => Tensor> = {
+    embedding: (cut, index) => embedding(index, cut),
+    gather: (cut, index) => cut.gather(0, index.reshape(-1, 1)),
+    index: (cut, index) => cut.index([index]),
+    indexAdd: (cut, index) => cut.indexAdd(0, index, distributeTensor(ones([2, 3]), cut.deviceMesh, [Replicate()])),
+  };
+  for (const [name, call] of Object.entries(calls)) {
+    it(
+      `are refused by ${name} on every rank`,
+      withRanks(2, async () => {
+        const mesh = initDeviceMesh('cpu', [2]);
+        const cut = distributeTensor(zeros([6, 3]), mesh, [Shard(0)]);
+        await assert.rejects(
+          async () =>
+            call(cut, distributeTensor(tensor([1n, 6n]), mesh))
+              .fullTensor()
+              .read(),
+          /out of range/,
+        );
+      }),
+    );
+  }
+
+  it(
+    'are refused by lossParallel: a target that is no class',
+    withRanks(2, async () => {
+      const mesh = initDeviceMesh('cpu', [2]);
+      const logits = distributeTensor(zeros([2, 6]), mesh, [Shard(1)]);
+      await assert.rejects(async () => lossParallel(() => crossEntropy(logits, tensor([1n, 6n]))).itemAsync(), /out of range/);
+    }),
+  );
+});

@@ -1,0 +1,19 @@
+/** Runs an example in a process of its own, as a user starts it. */
+import { spawnSync } from 'node:child_process';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+// As TypeScript, or as JavaScript where tests are compiled.
+const here = fileURLToPath(import.meta.url);
+const loader = here.endsWith('.ts') ? ['--import', 'tsx'] : [];
+
+/** The file of an example, by its name. */
+export function exampleFile(name: string): string {
+  return path.resolve(path.dirname(here), `../../examples/${name}${path.extname(here)}`);
+}
+
+/** What an example prints, and how it ends. */
+export function runExample(name: string, ...args: string[]): { status: number | null; stdout: string; stderr: string } {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [...loader, exampleFile(name), ...args], { encoding: 'utf8' });
+  return { status, stdout, stderr };
+}

@@ -1,0 +1,59 @@
+/** What ranks with a GPU each do in tests, as processes: a scenario by name. What they heard, and when, is written to a file each. */
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { allReduce, broadcast, getRank, initProcessGroup } from '../../../lib/distributed.js';
+import { full, type Tensor } from '../../../lib/index.js';
+
+const [scenario, folder] = process.argv.slice(2) as [string, string];
+const device = 'cuda' as const;
+const filled = (count: number): Tensor => full([count], 1, { device });
+
+/** Calls, reads, and reports the error that this ends with. */
+async function report(call: (t: Tensor) => void, t: Tensor): Promise<void> {
+  const begin = Date.now();
+  let message = 'no error';
+  try {
+    call(t);
+    await t.read();
+  } catch (error) {
+    message = (error as Error).message;
+  }
+  writeFileSync(path.join(folder, `rank-${getRank()}.json`), JSON.stringify({ message, ms: Date.now() - begin }));
+}
+
+const sum = (t: Tensor): void => void allReduce(t);
+const spread = (t: Tensor): void => void broadcast(t, 0);
+
+const scenarios: Readonly<Record<string, (rank: number) => unknown>> = {
+  /** Rank 1 calls another collective. */
+  differ: (rank) => report(rank === 1 ? spread : sum, filled(4)),
+  /** Rank 1 has another shape, and comes late. */
+  async shapes(rank) {
+    if (rank === 1) await sleep(300);
+    await report(sum, filled(rank === 1 ? 5 : 4));
+  },
+  async throws(rank) {
+    if (rank === 1) await sleep(300);
+    if (rank === 1) throw new TypeError('no data for this rank');
+    await report(sum, filled(4));
+    process.exitCode = 3;
+  },
+  async killed(rank) {
+    if (rank === 1) await sleep(300);
+    if (rank === 1) process.kill(process.pid, 'SIGKILL');
+    await report(sum, filled(4));
+    process.exitCode = 3;
+  },
+  /** Rank 1 does not come within the timeout. */
+  async late(rank) {
+    if (rank === 1) await sleep(6_000);
+    await report(sum, filled(4));
+  },
+};
+
+await initProcessGroup('cpu:shm,cuda:nccl');
+const first = filled(2);
+allReduce(first);
+await first.read();
+await scenarios[scenario]?.(getRank());
