@@ -4,7 +4,7 @@
 //   --if-needed       only what is missing or older than its sources; what npm runs after an installation in a clone
 //   --cmake <config>  plain CMake; node-gyp's route through binding.gyp
 //
-// Environment: SHARDWISE_CUDA=OFF, SHARDWISE_CUDA_ARCHITECTURES, SHARDWISE_SANITIZE. A choice stays until changed.
+// Environment: SHARDWISE_CUDA=OFF, SHARDWISE_GLOO=OFF, SHARDWISE_CUDA_ARCHITECTURES, SHARDWISE_SANITIZE. A choice stays until changed.
 const { spawnSync } = require('node:child_process');
 const fs = require('node:fs');
 const os = require('node:os');
@@ -14,7 +14,7 @@ const root = path.resolve(__dirname, '..');
 const args = process.argv.slice(2);
 const plainAt = args.indexOf('--cmake');
 const config = plainAt >= 0 ? args[plainAt + 1] || 'Release' : 'Release';
-const options = ['SHARDWISE_CUDA', 'SHARDWISE_CUDA_ARCHITECTURES', 'SHARDWISE_SANITIZE'];
+const options = ['SHARDWISE_CUDA', 'SHARDWISE_GLOO', 'SHARDWISE_CUDA_ARCHITECTURES', 'SHARDWISE_SANITIZE'];
 
 const cmakeJs = plainAt >= 0 ? null : resolveCmakeJs();
 const folder = path.join('build', cmakeJs ? 'cmake' : 'plain');
@@ -42,7 +42,8 @@ function isNeeded() {
   }
   const changed = Math.max(newest(path.join(root, 'native')), fs.statSync(path.join(root, 'CMakeLists.txt')).mtimeMs);
   if (changed > fs.statSync(serving).mtimeMs) return true;
-  return serving.startsWith(output) && !fs.existsSync(path.join(output, 'cuda-backend.so')) && wantsCuda();
+  const lacks = (name) => serving.startsWith(output) && !fs.existsSync(path.join(output, name));
+  return (lacks('cuda-backend.so') && wantsCuda()) || (lacks('gloo-engine.so') && wantsGloo());
 }
 
 /** Time of the latest change among the sources of a folder. */
@@ -69,8 +70,16 @@ function cacheSays(option) {
   }
 }
 
+function isOff(option) {
+  return /^(OFF|0|NO|FALSE)$/i.test(process.env[option] ?? cacheSays(option) ?? 'ON');
+}
+
 function wantsCuda() {
-  return !/^(OFF|0|NO|FALSE)$/i.test(process.env.SHARDWISE_CUDA ?? cacheSays('SHARDWISE_CUDA') ?? 'ON') && findNvcc();
+  return !isOff('SHARDWISE_CUDA') && findNvcc();
+}
+
+function wantsGloo() {
+  return !isOff('SHARDWISE_GLOO') && ['/usr/include', '/usr/local/include'].some((folder) => fs.existsSync(path.join(folder, 'gloo')));
 }
 
 function run(command, commandArgs) {
@@ -107,6 +116,7 @@ function report() {
     console.error(`shardwise: the addon was built but does not load: ${error.message}`);
     process.exit(1);
   }
+  if (!fs.existsSync(path.join(output, 'gloo-engine.so'))) console.log('shardwise: built without gloo (no libgloo-dev); ranks of one machine do not need it.');
   if (wantsCuda()) return;
   const reason = findNvcc() ? 'SHARDWISE_CUDA is OFF' : 'no nvcc found';
   console.log(`shardwise: built without CUDA (${reason}); everything works on the CPU.`);

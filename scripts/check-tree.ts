@@ -30,6 +30,7 @@ const includeRules = [
   { folder: 'native/runtime/', may: ['include/', 'runtime/'] },
   { folder: 'native/addon/', may: ['include/', 'runtime/', 'comm/', 'addon/', 'generated/'] },
   { folder: 'native/comm/', may: ['include/', 'comm/', 'cpu/convert.h'] },
+  { folder: 'native/gloo/', may: ['include/', 'gloo/', 'comm/'] },
   { folder: 'native/cpu/', may: ['include/', 'generated/', 'cpu/'] },
   { folder: 'native/cuda/primitives/', may: ['include/', 'cuda/primitives/', 'cuda/math.cuh', 'cuda/stream.h'] },
   { folder: 'native/cuda/', may: ['include/', 'generated/', 'cuda/'] },

@@ -2,6 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { release } from 'node:os';
 import type { Addon, NativeDeviceInfo } from '../native/addon.js';
+import { type GlooSearch, openGloo, WITHOUT_GLOO } from '../native/gloo.js';
 import { backendLibraries, findLibrary, formatVersion, optionalLibraries } from '../native/libraries.js';
 import { cudaBackendCandidates, loadAddon } from '../native/load.js';
 
@@ -23,6 +24,7 @@ export interface DoctorReport {
   cpu: NativeDeviceInfo | null;
   cuda: { available: boolean; driver: string | null; devices: NativeDeviceInfo[]; backend: { path: string; reason: string | null }[] };
   libraries: LibraryReport[];
+  gloo: GlooSearch & { without: string };
 }
 
 /** Prints the report. Returns the exit code: 1 if the addon itself does not load. */
@@ -43,6 +45,7 @@ export function examine(version: string): DoctorReport {
     cpu: null,
     cuda: { available: false, driver: driverVersion(), devices: [], backend: [] },
     libraries: [],
+    gloo: { path: null, tried: [], without: WITHOUT_GLOO },
   };
   let addon: Addon;
   try {
@@ -64,6 +67,7 @@ export function examine(version: string): DoctorReport {
     const version = found ? formatVersion(library, found.version) : null;
     report.libraries.push({ name: library.name, path: found?.path ?? null, version, without: library.without, tried });
   }
+  report.gloo = { ...openGloo(addon), without: WITHOUT_GLOO };
   return report;
 }
 
@@ -85,14 +89,12 @@ export function describeReport(report: DoctorReport): string {
     if (report.cuda.backend.length === 0) row('', 'cuda-backend.so is neither in build/Release nor in prebuilds: it was built without nvcc');
     for (const { path, reason } of report.cuda.backend) row('', `${path}: ${reason}`);
   }
-  for (const library of report.libraries) {
-    if (library.path) {
-      row(library.name, `${library.version}, ${library.path}`);
-      continue;
-    }
-    row(library.name, `missing: ${library.without}`);
-    for (const { path, reason } of library.tried) row('', reason.startsWith(path) ? reason : `${path}: ${reason}`);
-  }
+  const optional = (name: string, found: string | null, { without, tried }: Pick<LibraryReport, 'without' | 'tried'>): void => {
+    row(name, found ?? `missing: ${without}`);
+    if (found === null) for (const { path, reason } of tried) row('', reason.startsWith(path) ? reason : `${path}: ${reason}`);
+  };
+  for (const library of report.libraries) optional(library.name, library.path && `${library.version}, ${library.path}`, library);
+  optional('gloo', report.gloo.path, report.gloo);
   return lines.join('\n');
 }
 

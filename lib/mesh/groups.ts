@@ -18,14 +18,16 @@ export interface WorldPlan {
   readonly store: Store | null;
   readonly factory: EngineFactory;
   readonly pending: PendingCalls | null;
+  /** Called when the rank leaves its world. */
+  readonly leaveEngines?: () => void;
 }
 
 /** Sets the present rank's world up. @internal */
 export function enterWorld(plan: WorldPlan): RankContext {
-  const { rank, worldSize, localRank, home, store, factory, pending } = plan;
+  const { rank, worldSize, localRank, home, store, factory, pending, leaveEngines = () => {} } = plan;
   const ranks = Array.from({ length: worldSize }, (_, i) => i);
   const world = new ProcessGroup({ name: WORLD, ranks, rank }, home, factory, pending);
-  const context: RankContext = { rank, worldSize, localRank, home, store, pending, factory, world, groups: new Set([world]), made: 0 };
+  const context: RankContext = { rank, worldSize, localRank, home, store, pending, factory, world, groups: new Set([world]), made: 0, leaveEngines };
   if (pending !== null) {
     home.beforeWaiting = (op) => pending.check(rank, op);
     home.mustNotWait = () => !pending.isClear(rank);
@@ -52,6 +54,7 @@ export function destroyProcessGroup(group?: ProcessGroup): void {
     return;
   }
   for (const each of context.groups) each.leave();
+  context.leaveEngines();
   context.pending?.leave(context.rank);
   context.home.beforeWaiting = null;
   context.home.mustNotWait = null;

@@ -3,9 +3,10 @@ import { type Device, device, deviceByCode } from '../core/device.js';
 import { ArgumentError, DeviceError, DistributedError } from '../core/errors.js';
 import { currentHome, processHome } from '../core/home.js';
 import { checkNumber, unexpected, withDefaults } from '../core/options.js';
-import { nativeCall, translate, writer } from '../eager/submit.js';
-import { chooseEngines, parseBackend } from './engines/choose.js';
+import { writer } from '../eager/submit.js';
+import { chooseEngines, movesCpuTensors, parseBackend } from './engines/choose.js';
 import { ownGpu } from './engines/device-engine.js';
+import { streamDone } from './engines/native-engine.js';
 import { enterFakeWorld } from './fake-world.js';
 import { destroyProcessGroup, enterWorld } from './groups.js';
 import type { ProcessGroup } from './process-group.js';
@@ -50,7 +51,7 @@ let launched = false;
  * torchrun, `npx shardwise run`, Slurm, Open MPI or PMI), else the process is the only rank and opens no connection. Resolves when all
  * ranks have come. In a rank that `launch` made for a function, where all is set up, it changes nothing.
  *
- * @param backend - `'shm'`, or one for each kind of device such as `'cpu:shm,cuda:nccl'`; chosen for each device if left out. `'fake'`: one
+ * @param backend - `'shm'`, `'gloo'`, or one for each kind of device such as `'cpu:gloo,cuda:nccl'`; chosen for each device if left out. `'fake'`: one
  *   rank of a world of any size without peers, for plans and tests
  * @throws ArgumentError for options and variables that are none, DistributedError for a process that is a rank already, for an environment
  *   with half of a rank's variables and for ranks that do not fit together, TimeoutError naming the ranks that did not come, StoreError
@@ -66,15 +67,15 @@ export async function initProcessGroup(backend?: string, options: InitOptions = 
   }
   starting = true;
   try {
-    const { place, agreement, store } = await findWorld(read, JSON.stringify(backends));
+    const { place, agreement, store, host } = await findWorld(read, JSON.stringify(backends));
     const { rank, worldSize } = place;
     const localRank = place.localRank ?? agreement.hosts.slice(0, rank).filter((host) => host === agreement.hosts[rank]).length;
-    const factory = chooseEngines(OP, backends, agreement, read.timeoutMs);
-    const { world } = enterWorld({ rank, worldSize, localRank, home: processHome, store, factory, pending: null });
+    const engines = await chooseEngines(OP, backends, { agreement, rank, store, host, timeoutMs: read.timeoutMs });
+    const { world } = enterWorld({ rank, worldSize, localRank, home: processHome, store, factory: engines.make, pending: null, leaveEngines: engines.leave });
     processHome.findCudaIndex = () => read.deviceId ?? ownGpu(localRank);
     leaveAtExit();
     times++;
-    if (backends.cpu !== undefined && worldSize > 1) await joined(world);
+    if (movesCpuTensors(backends) && worldSize > 1) await joined(world);
   } finally {
     starting = false;
   }
@@ -152,6 +153,8 @@ interface World {
   readonly place: RankPlace;
   readonly agreement: Agreement;
   readonly store: Store;
+  /** Where the store is; null for one that is no address. */
+  readonly host: string | null;
 }
 
 async function findWorld(options: ReadOptions, backends: string): Promise<World> {
@@ -159,14 +162,19 @@ async function findWorld(options: ReadOptions, backends: string): Promise<World>
   const { rank, worldSize } = place;
   checkPlace(rank, worldSize);
   if (worldSize === 1 && options.store === null) {
-    return { place: { ...place, localRank: place.localRank ?? 0 }, agreement: { hosts: [''], hostNames: [''], pids: [process.pid], run: '', token: 0 }, store: new HashStore() };
+    return {
+      place: { ...place, localRank: place.localRank ?? 0 },
+      agreement: { hosts: [''], hostNames: [''], pids: [process.pid], run: '', token: 0 },
+      store: new HashStore(),
+      host: null,
+    };
   }
   const { timeoutMs } = options;
   const [where, base, keeper] = openStore(options, place);
   const store = new PrefixStore(`shardwise/${process.env['TORCHELASTIC_RESTART_COUNT'] ?? 0}/${times}`, base);
   store.setTimeout(timeoutMs);
   try {
-    return { place, store, agreement: await meetRanks(store, place, backends, timeoutMs, keeper) };
+    return { place, store, host: base instanceof TCPStore ? base.host : null, agreement: await meetRanks(store, place, backends, timeoutMs, keeper) };
   } catch (error) {
     if (stores.delete(where)) await base.close();
     throw storeFailure(error, place, where, timeoutMs);
@@ -213,7 +221,7 @@ function leaveAtExit(): void {
   });
   process.on('beforeExit', () => {
     // A failure that nobody has asked for yet becomes an unhandled rejection, which is how the program learns of it.
-    if (findContext() !== null) void streamDone().then(() => destroyProcessGroup());
+    if (findContext() !== null) void cpuDone().then(() => destroyProcessGroup());
   });
   process.on('exit', (code) => {
     const context = findContext();
@@ -225,14 +233,7 @@ function leaveAtExit(): void {
 }
 
 const cpuStream = (): number => deviceByCode(0).currentStream;
-
-function streamDone(): Promise<void> {
-  const stream = cpuStream();
-  if (stream < 0) return Promise.resolve();
-  return new Promise((resolve, reject) => {
-    nativeCall(() => writer.addon.whenDone(stream, (error) => (error === null ? resolve() : reject(translate(error, 'exit', [])))), 'exit');
-  });
-}
+const cpuDone = async (): Promise<void> => (cpuStream() < 0 ? undefined : streamDone(cpuStream(), 'exit'));
 
 function streamDrained(): void {
   const stream = cpuStream();

@@ -92,8 +92,9 @@ function readOptions(worldSize: number, fnOrFile: unknown, options: LaunchOption
 }
 
 function localOptions({ timeoutMs, seed, faults, backend }: Settings): LocalOptions {
-  const { cuda } = parseBackend(OP, backend ?? undefined);
-  return { timeoutMs, ...(seed === null ? {} : { seed }), ...(faults === null ? {} : { faults }), ...(cuda === undefined ? {} : { deviceBackend: cuda }) };
+  const { cpu, cuda } = parseBackend(OP, backend ?? undefined);
+  const backends = { ...(cpu === undefined ? {} : { hostBackend: cpu }), ...(cuda === undefined ? {} : { deviceBackend: cuda }) };
+  return { timeoutMs, ...(seed === null ? {} : { seed }), ...(faults === null ? {} : { faults }), ...backends };
 }
 
 /** Outcomes of the calls that made processes, by number. */

@@ -4,7 +4,8 @@ import { Home } from '../core/home.js';
 import { checkFunction, checkNumber, optionsOf } from '../core/options.js';
 import { writer } from '../eager/submit.js';
 import { ownGpu, withDevices } from './engines/device-engine.js';
-import type { BackendName } from './engines/engine.js';
+import type { BackendName, EngineFactory } from './engines/engine.js';
+import { GlooWorld } from './engines/gloo-engine.js';
 import { LocalRegions, localEngines } from './engines/host-engine.js';
 import { destroyProcessGroup, enterWorld } from './groups.js';
 import { LocalStore, LocalTable } from './local-store.js';
@@ -25,6 +26,8 @@ export interface LocalOptions {
   readonly faults?: readonly RankFault[];
   /** What moves the tensors of GPUs; chosen if left out. */
   readonly deviceBackend?: BackendName;
+  /** What moves CPU tensors: `'gloo'` as between machines, over loopback. The memory of the process if left out. */
+  readonly hostBackend?: BackendName;
   /** Called with every turn that the seed gives to a rank. */
   readonly onTurn?: (turn: RankTurn) => void;
 }
@@ -36,6 +39,8 @@ interface World {
   readonly pending: PendingCalls;
   readonly schedule: RankSchedule | null;
   readonly homes: Home[];
+  /** Of each rank, if what is between them is as between machines. */
+  gloo: readonly GlooWorld[];
   /** Ends every group of every rank. */
   readonly aborts: ((reason: string) => void)[];
 }
@@ -61,14 +66,22 @@ function newWorld(size: number, { seed, onTurn }: LocalOptions): World {
     regions: new LocalRegions(size),
     schedule: seed === undefined ? null : new RankSchedule(size, seed, pending, onTurn),
     homes: Array.from({ length: size }, (_, rank) => new Home(`rank ${rank}`)),
+    gloo: [],
     aborts: [],
   };
+}
+
+function connectByGloo({ homes, table, size }: World, timeoutMs: number): Promise<GlooWorld[]> {
+  const open = (home: Home, rank: number) =>
+    GlooWorld.open({ op: 'launch', store: new LocalStore(table, home, timeoutMs), rank, worldSize: size, address: '127.0.0.1', timeoutMs });
+  return Promise.all(homes.map((home, rank) => runAsRank(home, () => open(home, rank))));
 }
 
 /** Runs `fn` on every rank; resolves to what they return. @throws DistributedError naming the rank that failed first */
 export async function runLocalRanks<T>(worldSize: number, fn: RankFunction<T>, options: LocalOptions): Promise<T[]> {
   checkLocal(worldSize, fn, options);
   const world = newWorld(worldSize, options);
+  if (options.hostBackend === 'gloo' && worldSize > 1) world.gloo = await connectByGloo(world, options.timeoutMs);
   let first: { rank: number; error: unknown } | null = null;
   const ranks = world.homes.map(async (home, rank) => {
     try {
@@ -79,6 +92,7 @@ export async function runLocalRanks<T>(worldSize: number, fn: RankFunction<T>, o
     }
   });
   const results = await Promise.allSettled(ranks);
+  for (const gloo of world.gloo) gloo.leave();
   for (const home of world.homes) closeStreams(home);
   world.regions.drop();
   if (first !== null) throw failureOf(first, world.schedule);
@@ -90,7 +104,10 @@ async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, optio
   const home = world.homes[rank] as Home;
   const { timeoutMs, faults = [], deviceBackend = null } = options;
   const store = new LocalStore(table, home, timeoutMs);
-  const factory = withDevices(localEngines(regions, timeoutMs), { backend: deviceBackend, ranksHere: size, timeoutMs });
+  const gloo = world.gloo[rank];
+  const memory = localEngines(regions, timeoutMs);
+  const host: EngineFactory = (plan, device) => (gloo === undefined || plan.ranks.length === 1 ? memory : gloo.engines())(plan, device);
+  const factory = withDevices(host, { backend: deviceBackend, ranksHere: size, timeoutMs });
   const context = enterWorld({ rank, worldSize: size, localRank: rank, home, store, factory, pending });
   home.findCudaIndex = () => ownGpu(rank);
   const abort = (reason: string): void => {

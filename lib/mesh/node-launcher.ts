@@ -1,6 +1,7 @@
 /** The ranks of one machine, of one or several: their environment, their store, and what becomes of them all when one fails. */
 import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { DistributedError, StoreError, TimeoutError } from '../core/errors.js';
 import { type RankFailure, RankProcesses, type RankProgram, type RankSettings, type Supervision } from './rank-processes.js';
 import { PrefixStore, type Store, TCPStore } from './stores/index.js';
@@ -35,6 +36,8 @@ export type NodeOutcome = { readonly failure: RankFailure } | { readonly far: Fa
 
 /** A timer's limit, with room for what is added to it. */
 const LONGEST_WAIT_MS = 2_000_000_000;
+/** To hear from the machine that keeps the store. */
+const REACH_MS = 5_000;
 /** For other machines to read how it ended, before the store goes. */
 const LAST_WORDS_MS = 2_000;
 
@@ -122,11 +125,16 @@ async function withOthers({ nodes, nodeRank, op }: NodePlan, ranks: RankProcesse
     if (said !== 'done') ranks.stop();
   });
   const failure = await ranks.ended;
-  if (lost === null) {
-    if (failure !== null) await store.compareSet('outcome', '', JSON.stringify({ node: nodeRank, text: `rank ${failure.rank} failed` } satisfies FarFailure)).catch(() => {});
-    else if ((await store.add('done', 1).catch(() => 0)) === nodes) await store.compareSet('outcome', '', JSON.stringify('done')).catch(() => {});
-  }
-  const said = await verdict;
+  const conclude = async (): Promise<FarFailure | 'done'> => {
+    if (lost === null) {
+      if (failure !== null) await store.compareSet('outcome', '', JSON.stringify({ node: nodeRank, text: `rank ${failure.rank} failed` } satisfies FarFailure)).catch(() => {});
+      else if ((await store.add('done', 1).catch(() => 0)) === nodes) await store.compareSet('outcome', '', JSON.stringify('done')).catch(() => {});
+    }
+    return verdict;
+  };
+  // Ranks that failed may have been cut off, and this machine with them.
+  const said = await (failure === null ? conclude() : Promise.race([conclude(), sleep(REACH_MS, null, { ref: false })]));
+  if (said === null) return { failure: failure as RankFailure };
   await lastWords(store, nodes, nodeRank);
   if (said === 'done') return null;
   if (failure !== null && said.node === nodeRank && lost === null) return { failure };

@@ -21,6 +21,8 @@ export interface RankContext {
   readonly groups: Set<ProcessGroup>;
   /** Counts the groups that were made: all ranks make all of them, in one order. */
   made: number;
+  /** When the rank leaves its world. */
+  readonly leaveEngines: () => void;
 }
 
 let ofProcess: RankContext | null = null;

@@ -134,6 +134,21 @@ export interface Addon {
   joinShared(rank: number, size: number, stream: number, timeoutMs: number, token: number, use: number, world: number, name: string, group: string): number;
   /** The ranks of a group of hosts as a group of devices, one each: by the device's own engine. What they call is compared in the hosts' memory, if they share any. */
   joinDevices(hostMember: number, stream: number, timeoutMs: number): number;
+  /** Opens gloo-engine.so. Returns null, or the reason why it cannot be used. */
+  openGloo(path: string): string | null;
+  /**
+   * Begins a world of ranks on several machines: others may connect to this rank at `host`, an address of this machine. Returns the
+   * addresses where they find it, one for each, of equal length; the world's id is written to words[0].
+   */
+  glooListen(rank: number, size: number, timeoutMs: number, host: string): ArrayBuffer;
+  /** Enqueues connecting to all. `addresses` are those that the other ranks have for this one, in their order. */
+  glooConnect(world: number, stream: number, addresses: ArrayBuffer): void;
+  /** A group of the world's ranks in words[0 .. size), which waits for them on the stream. No two have one name; `group` is what errors call it. */
+  glooJoin(world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string, group: string): number;
+  /** Instead of {@link glooJoin}: tells those who wait for this rank in the group that it will not come. */
+  glooDecline(world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string, group: string): void;
+  /** The rank makes no more groups. */
+  glooLeave(world: number, stream: number): void;
   /**
    * Enqueues the call in words[0 .. numWords): member, kind, reduction, dtype, root, count, input handle, its first byte, output handle,
    * its first byte, number of counts, 0; then the counts. `name` and `where` are for errors: what the program called, and where.

@@ -50,11 +50,19 @@ function loadFrom(folder: string): Addon {
   }
 }
 
-/** Where cuda-backend.so may lie: beside the local build, or in the prebuild. */
+/** Where cuda-backend.so may lie. */
 export function cudaBackendCandidates(): string[] {
-  const given = process.env['SHARDWISE_CUDA_BACKEND'];
+  return besideAddon('cuda-backend.so', 'SHARDWISE_CUDA_BACKEND');
+}
+
+/** Where gloo-engine.so may lie. */
+export function glooEngineCandidates(): string[] {
+  return besideAddon('gloo-engine.so', 'SHARDWISE_GLOO_ENGINE');
+}
+
+/** In the local build, or in the prebuild; the variable names a file that is then the only one. */
+function besideAddon(name: string, variable: string): string[] {
+  const given = process.env[variable];
   if (given) return [given];
-  return [path.join(root, 'build', 'Release', 'cuda-backend.so'), path.join(root, 'prebuilds', `${process.platform}-${process.arch}`, 'cuda-backend.so')].filter((file) =>
-    existsSync(file),
-  );
+  return [path.join(root, 'build', 'Release', name), path.join(root, 'prebuilds', `${process.platform}-${process.arch}`, name)].filter((file) => existsSync(file));
 }

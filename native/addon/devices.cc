@@ -11,14 +11,6 @@ namespace shardwise {
 
 namespace {
 
-std::string string_argument(napi_env env, napi_value value) {
-  size_t length = 0;
-  if (napi_get_value_string_utf8(env, value, nullptr, 0, &length) != napi_ok) return {};
-  std::string out(length, '\0');
-  napi_get_value_string_utf8(env, value, out.data(), length + 1, &length);
-  return out;
-}
-
 napi_value text(napi_env env, const char* value) {
   napi_value result = nullptr;
   napi_create_string_utf8(env, value, NAPI_AUTO_LENGTH, &result);
@@ -239,6 +231,14 @@ napi_value shutdown(napi_env env, napi_callback_info) {
 }
 
 }  // namespace
+
+std::string string_argument(napi_env env, napi_value value) {
+  size_t length = 0;
+  if (napi_get_value_string_utf8(env, value, nullptr, 0, &length) != napi_ok) return {};
+  std::string out(length, '\0');
+  napi_get_value_string_utf8(env, value, out.data(), length + 1, &length);
+  return out;
+}
 
 void export_devices(napi_env env, napi_value exports) {
   export_function(env, exports, "openBackend", open_backend);

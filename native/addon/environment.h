@@ -66,6 +66,8 @@ struct SharedToken {
   int count = 0;
 };
 
+struct GlooEngine;
+struct GlooWorld;
 struct Member;
 namespace comm {
 class Region;
@@ -87,6 +89,7 @@ struct Environment {
   uint32_t next_event = 1;
   std::unordered_map<int64_t, std::shared_ptr<Member>> members;        // of process groups
   std::unordered_map<int64_t, std::shared_ptr<comm::Region>> regions;  // that groups of ranks of this process share
+  std::unordered_map<int64_t, std::shared_ptr<GlooWorld>> worlds;      // that groups of ranks of several machines are made over
   int64_t next_member = 1;
   std::shared_ptr<Gate> gate;
   int64_t pinned_pool = -1;             // in the allocator of pinned memory; opened on first use
@@ -132,6 +135,7 @@ struct Environment {
 struct Devices {
   const Backend* cpu = shardwise_cpu_backend();
   std::atomic<const Backend*> cuda{nullptr};  // set once, under the mutex, and read by all threads
+  std::atomic<const GlooEngine*> gloo{nullptr};  // likewise
   static constexpr int32_t kMaxDevices = 65;
   std::mutex mutex;
   std::array<std::atomic<CachingAllocator*>, kMaxDevices> allocators{};  // made on first use, never destroyed
@@ -155,6 +159,7 @@ napi_value throw_error(napi_env env, Code code, const char* message);
 // `objects` may be anything: they are only put into raw.
 bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw = nullptr, uint32_t objects = 0);
 bool is_function(napi_env env, napi_value value);
+std::string string_argument(napi_env env, napi_value value);  // empty for what is no string
 
 // INT64_MIN for what is no integer, and for what no double holds exactly.
 inline int64_t to_integer(double value) {
@@ -164,13 +169,13 @@ inline int64_t to_integer(double value) {
   return static_cast<double>(integer) == value ? integer : INT64_MIN;
 }
 
-
 void export_submit(Environment& state, napi_value exports);
 void export_memory(napi_env env, napi_value exports);
 void export_transfer(napi_env env, napi_value exports);
 void export_streams(napi_env env, napi_value exports);
 void export_devices(napi_env env, napi_value exports);
 void export_groups(napi_env env, napi_value exports);
+void export_gloo(napi_env env, napi_value exports);
 void export_process(napi_env env, napi_value exports);
 // Calls that wait for other ranks fail; every member leaves.
 void abort_all_groups(Environment& state, const char* reason);

@@ -7,8 +7,8 @@
 #include "../comm/host_engine.h"
 #include "../comm/staged_engine.h"
 #include "../comm/watched_engine.h"
-#include "environment.h"
-#include "member.h"
+#include "gloo_world.h"
+#include "join.h"
 
 namespace shardwise {
 
@@ -16,45 +16,12 @@ namespace {
 
 constexpr int64_t kCallWords = 12;
 
-napi_value number(napi_env env, double value) {
-  napi_value result = nullptr;
-  napi_create_double(env, value, &result);
-  return result;
-}
-
-std::string text_of(napi_env env, napi_value value) {
-  char text[480];
-  size_t length = 0;
-  return napi_get_value_string_utf8(env, value, text, sizeof text, &length) == napi_ok ? std::string(text, length) : std::string();
-}
-
 std::shared_ptr<Member> member_argument(napi_env env, int64_t id) {
   auto& members = state_of(env).members;
   const auto found = members.find(id);
   if (found != members.end()) return found->second;
   throw_error(env, Code::Closed, "this rank has left the group");
   return nullptr;
-}
-
-// A member that joins by `join` on the stream's thread. Who cannot join fails with its first call.
-template <class Join>
-napi_value new_member(napi_env env, int64_t stream_id, int64_t rank, int64_t size, int64_t timeout_ms, Join join) {
-  Environment& state = state_of(env);
-  Stream* stream = state.stream(stream_id);
-  if (!stream) return throw_error(env, Code::Closed, "the stream is gone");
-  if (size < 1 || rank < 0 || rank >= size || timeout_ms < 1) return throw_error(env, Code::Invalid, "the rank is not of the group, or the timeout is no time");
-  auto member = std::make_shared<Member>();
-  member->stream = stream;
-  member->rank = static_cast<int32_t>(rank);
-  member->size = static_cast<int32_t>(size);
-  member->timeout_ms = timeout_ms;
-  stream->enqueue([member, join](Stream& s) {
-    ErrorText text;
-    const Status status = join(*member, s, &text);
-    if (!status.ok()) s.set_error(status.code == Code::Unsupported ? status.code : Code::Peer, text.text);
-  });
-  state.members[state.next_member] = member;
-  return number(env, static_cast<double>(state.next_member++));
 }
 
 // Of the group that words[0 .. size) are ranks of.
@@ -75,8 +42,7 @@ Status join_host(Member& member, Stream& stream, const std::shared_ptr<comm::Reg
   const Status status = comm::HostGroup::join(region, member.rank, &group, error, std::move(origin));
   if (!status.ok()) return status;
   member.shares(region);
-  if (stream.backend()->asynchronous) member.joined(&comm::kStagedEngine, comm::staged_member(std::move(group), stream.backend()));
-  else member.joined(&comm::kHostEngine, group.release());
+  joined_host(member, stream, &comm::kHostEngine, group.release());
   return status;
 }
 
@@ -90,11 +56,11 @@ napi_value local_region(napi_env env, napi_callback_info info) {
   if (!is_use(args[1])) return throw_error(env, Code::Invalid, "a group has no such use");
   ErrorText error;
   std::shared_ptr<comm::Region> region;
-  const Status status = comm::Region::in_process(static_cast<int32_t>(args[0]), 0, &region, &error, static_cast<comm::Use>(args[1]), text_of(env, raw[2]).c_str());
+  const Status status = comm::Region::in_process(static_cast<int32_t>(args[0]), 0, &region, &error, static_cast<comm::Use>(args[1]), string_argument(env, raw[2]).c_str());
   if (!status.ok()) return throw_error(env, status.code, error.text);
   Environment& state = state_of(env);
   state.regions[state.next_member] = region;
-  return number(env, static_cast<double>(state.next_member++));
+  return number_value(env, static_cast<double>(state.next_member++));
 }
 
 napi_value drop_region(napi_env env, napi_callback_info info) {
@@ -125,7 +91,7 @@ napi_value join_shared(napi_env env, napi_callback_info info) {
   napi_value raw[9] = {};
   if (!read_integers(env, info, 9, args, raw, 1 << 7 | 1 << 8)) return nullptr;
   if (!is_use(args[5])) return throw_error(env, Code::Invalid, "a group has no such use");
-  const std::string name = text_of(env, raw[7]), group = text_of(env, raw[8]);
+  const std::string name = string_argument(env, raw[7]), group = string_argument(env, raw[8]);
   const int64_t join_timeout = args[3];
   const auto token = static_cast<uint64_t>(args[4]);
   const auto use = static_cast<comm::Use>(args[5]);
@@ -320,8 +286,8 @@ napi_value collective(napi_env env, napi_callback_info info) {
   if (!status.ok()) return throw_error(env, status.code, error.text);
   owned->call.in = from;
   owned->call.out = to;
-  owned->name = text_of(env, raw[1]);
-  owned->where = text_of(env, raw[2]);
+  owned->name = string_argument(env, raw[1]);
+  owned->where = string_argument(env, raw[2]);
   Stream& stream = *group->stream;
   if (in) state.touch(*in, stream);
   if (out) state.touch(*out, stream);
@@ -341,7 +307,7 @@ napi_value abort_group(napi_env env, napi_callback_info info) {
   napi_value raw[2] = {};
   if (!read_integers(env, info, 2, args, raw, 1 << 1)) return nullptr;
   auto member = member_argument(env, args[0]);
-  if (member) member->abort(text_of(env, raw[1]).c_str());
+  if (member) member->abort(string_argument(env, raw[1]).c_str());
   return nullptr;
 }
 
@@ -357,6 +323,17 @@ napi_value leave_group(napi_env env, napi_callback_info info) {
 }
 
 }  // namespace
+
+napi_value number_value(napi_env env, double value) {
+  napi_value result = nullptr;
+  napi_create_double(env, value, &result);
+  return result;
+}
+
+void joined_host(Member& member, Stream& stream, const CommEngine* engine, void* handle) {
+  if (!stream.backend()->asynchronous) return member.joined(engine, handle);
+  member.joined(&comm::kStagedEngine, comm::staged_member(engine, handle, member.rank, member.size, stream.backend()));
+}
 
 // Results of a group that gave up are undefined, whatever was computed from them too.
 Status Environment::check_groups(ErrorText* error) {
@@ -378,6 +355,7 @@ void abort_all_groups(Environment& state, const char* reason) {
   for (auto& [id, member] : state.members) member->stream->enqueue([m = member](Stream&) { m->leave(); });
   state.members.clear();
   state.regions.clear();
+  state.worlds.clear();
 }
 
 void export_groups(napi_env env, napi_value exports) {

@@ -40,6 +40,12 @@ struct Member {
     aborted = true;
     if (engine) engine->abort(handle, why);
   }
+  // Before an engine is there: whether to go on joining.
+  bool is_aborted(ErrorText* why = nullptr) {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (aborted) fail(why, Code::Peer, "%s", reason.c_str());
+    return aborted;
+  }
   // Why an engine that reports later has given up; once.
   Status failure(ErrorText* error) {
     std::lock_guard<std::mutex> lock(mutex);

@@ -4,7 +4,6 @@
 
 #include "describe.h"
 #include "host_group.h"
-#include "note.h"
 
 namespace shardwise::comm {
 
@@ -17,45 +16,19 @@ Status HostGroup::begin(const Note& note, ErrorText* error) {
 }
 
 Status HostGroup::begin_collective(const Call& call, const CallSite& site, ErrorText* error) {
-  Note note = {};
-  note.site = site_of(site.name, site.where);
-  note.print = {call.kind, call.dtype, call.reduce, call.root, call.amount, 0, 0, calls_ + 1};
-  note.print.name = hash(note.site.name, strlen(note.site.name));
-  note.peer = -1;
-  note.amount = call.amount;
-  const int32_t lowest_root = has_root(call.kind) ? 0 : -1;
-  if (call.root < lowest_root || call.root >= size()) {
-    return fail(error, Code::Invalid, "%s: there is no rank %d", note.site.name, call.root);
-  }
-  if (call.amount < 0) return fail(error, Code::Invalid, "%s: a negative size", note.site.name);
-  if (call.sizes != nullptr) {
-    for (int32_t r = 0; r < size(); r++) {
-      if (call.sizes[r] < 0) return fail(error, Code::Invalid, "%s: a negative size for rank %d", note.site.name, r);
-      note.amount += call.sizes[r];
-    }
-    if (call.kind != Kind::AllToAll) {  // there each rank has its own
-      note.print.amount = note.amount;
-      note.print.sizes = hash(call.sizes, static_cast<size_t>(size()) * sizeof(int64_t));
-    }
-  }
-  const Status begun = begin(note, error);
-  if (!begun.ok()) return begun;
+  Note note;
+  Status status = note_collective(call, site, size(), calls_ + 1, &note, error);
+  if (status.ok()) status = begin(note, error);
+  if (!status.ok()) return status;
   calls_++;
   own().prints[calls_ % 2] = note.print;
   return kOk;
 }
 
 Status HostGroup::begin_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site, ErrorText* error) {
-  Note note = {};
-  note.site = site_of(site.name, site.where);
-  note.print = {kind, -1, -1, -1, bytes, 0, 0, 0};
-  note.amount = bytes;
-  note.peer = peer;
-  if (peer < 0 || peer >= size() || peer == rank_ || bytes < 0) {
-    return fail(error, Code::Invalid, "%s: rank %d of %d cannot exchange %lld bytes with rank %d", note.site.name, rank_, size(),
-                static_cast<long long>(bytes), peer);
-  }
-  return begin(note, error);
+  Note note;
+  const Status status = note_message(kind, bytes, peer, site, rank_, size(), &note, error);
+  return status.ok() ? begin(note, error) : status;
 }
 
 // Notes hold still meanwhile: no rank that sees a difference begins another call, and all see it.
@@ -92,10 +65,7 @@ Status HostGroup::agree_on_exchange(const int64_t* sends, const int64_t* receive
       if (sent == expected) continue;
       ErrorText message;
       Text text(message);
-      describe_title(text, note_, header().group);
-      describe_place(text, note_.site);
-      text.add(": rank %d sends %lld bytes to rank %d, which expects %lld", from, static_cast<long long>(sent), to,
-               static_cast<long long>(expected));
+      describe_unexpected(text, header().group, note_, from, sent, to, expected);
       return refuse_difference(message, message, error);
     }
   }

@@ -14,16 +14,11 @@
 
 #include "../include/dtype.h"
 #include "../include/status.h"
+#include "note.h"
 #include "reduce_kernels.h"
 #include "region.h"
 
 namespace shardwise::comm {
-
-// Shown in errors: what the program called ("all_reduce") and where ("train.ts:12:3"). Copied; up to 39 and 119 bytes.
-struct CallSite {
-  const char* name;
-  const char* where;
-};
 
 constexpr int64_t kDefaultTimeoutMs = 30 * 60'000;
 
@@ -70,12 +65,6 @@ class HostGroup {
  private:
   friend class Exchange;
 
-  struct Call {
-    Kind kind;
-    int32_t root = -1, dtype = -1, reduce = -1;
-    int64_t amount = 0;
-    const int64_t* sizes = nullptr;  // per rank, then amount is their sum
-  };
   // A call that has begun, until it returns.
   struct Running {
     RankBlock& block;

@@ -3,28 +3,10 @@
 
 #include "describe.h"
 #include "host_group.h"
+#include "patience.h"
 
 namespace shardwise::comm {
 namespace {
-
-// How often a waiting rank looks whether the others' processes still run.
-constexpr int64_t kLookNs = 100'000'000;
-
-// The time that a rank has waited. If all of a group was stopped and goes on (Ctrl-Z, a debugger), the pause does not count.
-class Patience {
- public:
-  explicit Patience(int64_t limit_ms) : limit_(limit_ms * 1'000'000), last_(now_ns()) {}
-  int64_t left() {
-    const int64_t now = now_ns();
-    waited_ += std::min(now - last_, 2 * kLookNs);
-    last_ = now;
-    return limit_ - waited_;
-  }
-  int64_t waited_ms() const { return waited_ / 1'000'000; }
-
- private:
-  int64_t limit_, last_, waited_ = 0;
-};
 
 bool contains(uint64_t ranks, int32_t rank) { return (ranks >> rank & 1) != 0; }
 

@@ -5,10 +5,22 @@
 namespace shardwise::comm {
 namespace {
 
+// FNV-1a
+uint64_t hash(const char* text) {
+  uint64_t value = 14695981039346656037u;
+  for (; *text; text++) value = (value ^ static_cast<uint8_t>(*text)) * 1099511628211u;
+  return value;
+}
+
 void copy_text(const char* from, char* to, size_t size) {
   const size_t length = from == nullptr ? 0 : strnlen(from, size - 1);
   if (length > 0) memcpy(to, from, length);
   to[length] = 0;
+}
+
+// Of those that all ranks call: not of messages, where the root is the peer.
+bool has_root(Kind kind) {
+  return kind == Kind::Broadcast || kind == Kind::Reduce || kind == Kind::Gather || kind == Kind::Scatter;
 }
 
 bool reduces(Collective kind) {
@@ -19,60 +31,87 @@ bool has_counts(Collective kind) {
   return kind == Collective::AllGather || kind == Collective::Gather || kind == Collective::ReduceScatter || kind == Collective::Scatter;
 }
 
+Note collective_of(const Call& call, const CallSite& site, int32_t size, uint64_t number) {
+  Note note = {};
+  note.site = site_of(site);
+  note.print = {call.kind, call.dtype, call.reduce, call.root, call.amount, 0, hash(note.site.name), number};
+  note.peer = -1;
+  note.amount = call.amount;
+  if (call.sizes == nullptr) return note;
+  uint64_t sizes = 0;
+  for (int32_t r = 0; r < size; r++) {
+    const int64_t amount = call.sizes[r] * call.item;
+    note.amount += amount;
+    sizes = (sizes ^ static_cast<uint64_t>(amount)) * 0x9e3779b97f4a7c15u;
+    sizes ^= sizes >> 32;
+  }
+  if (call.kind == Kind::AllToAll) return note;  // each rank has its own
+  note.print.amount = note.amount;
+  note.print.sizes = sizes;
+  return note;
+}
+
+Note message_of(Kind kind, int64_t bytes, int32_t peer, const CallSite& site) {
+  Note note = {};
+  note.site = site_of(site);
+  note.print = {kind, -1, -1, -1, bytes, 0, hash(note.site.name), 0};
+  note.amount = bytes;
+  note.peer = peer;
+  return note;
+}
+
 static_assert(static_cast<int32_t>(Kind::AllReduce) == static_cast<int32_t>(Collective::AllReduce) + 1 &&
               static_cast<int32_t>(Kind::Receive) == static_cast<int32_t>(Collective::Receive) + 1);
 
 }  // namespace
 
-// FNV-1a
-uint64_t hash(const void* data, size_t bytes) {
-  uint64_t value = 14695981039346656037u;
-  for (size_t i = 0; i < bytes; i++) value = (value ^ static_cast<const uint8_t*>(data)[i]) * 1099511628211u;
-  return value;
-}
-
-Site site_of(const char* name, const char* where) {
+Site site_of(const CallSite& call) {
   Site site;
-  copy_text(name, site.name, sizeof site.name);
-  copy_text(where, site.where, sizeof site.where);
+  copy_text(call.name, site.name, sizeof site.name);
+  copy_text(call.where, site.where, sizeof site.where);
   return site;
 }
 
-bool has_root(Kind kind) {
-  return kind == Kind::Broadcast || kind == Kind::Reduce || kind == Kind::Gather || kind == Kind::Scatter;
+Kind kind_of(Collective kind) { return static_cast<Kind>(static_cast<int32_t>(kind) + 1); }
+
+Status note_collective(const Call& call, const CallSite& site, int32_t size, uint64_t number, Note* out, ErrorText* error) {
+  const Site called = site_of(site);
+  const int32_t lowest_root = has_root(call.kind) ? 0 : -1;
+  if (call.root < lowest_root || call.root >= size) return fail(error, Code::Invalid, "%s: there is no rank %d", called.name, call.root);
+  if (call.amount < 0) return fail(error, Code::Invalid, "%s: a negative size", called.name);
+  for (int32_t r = 0; call.sizes != nullptr && r < size; r++) {
+    if (call.sizes[r] < 0) return fail(error, Code::Invalid, "%s: a negative size for rank %d", called.name, r);
+  }
+  *out = collective_of(call, site, size, number);
+  return kOk;
 }
 
-Note note_of(const CollectiveCall& call, int32_t rank, int32_t size, uint64_t number) {
-  Note note = {};
-  note.site = site_of(call.name, call.where);
-  Fingerprint& print = note.print;
-  print.kind = static_cast<Kind>(static_cast<int32_t>(call.kind) + 1);
-  print.dtype = reduces(call.kind) ? static_cast<int32_t>(call.dtype) : -1;
-  print.reduce = reduces(call.kind) ? static_cast<int32_t>(call.reduce) : -1;
-  print.root = has_root(print.kind) ? call.root : -1;
-  const bool message = call.kind == Collective::Send || call.kind == Collective::Receive;
-  note.peer = message ? call.root : -1;
-  if (!message) print.call = number;
-  print.name = hash(note.site.name, strlen(note.site.name));
+Status note_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site, int32_t rank, int32_t size, Note* out,
+                    ErrorText* error) {
+  if (peer < 0 || peer >= size || peer == rank || bytes < 0) {
+    return fail(error, Code::Invalid, "%s: rank %d of %d cannot exchange %lld bytes with rank %d", site_of(site).name, rank, size,
+                static_cast<long long>(bytes), peer);
+  }
+  *out = message_of(kind, bytes, peer, site);
+  return kOk;
+}
+
+Note note_of(const CollectiveCall& call, int32_t size, uint64_t number) {
+  const CallSite site{call.name, call.where};
+  const Kind kind = kind_of(call.kind);
   const int64_t item = reduces(call.kind) ? 1 : item_size(call.dtype);
-  if (call.kind == Collective::AllToAll) {  // each rank has its own
-    note.amount = extent_of(call, rank, size).in * item;
-    return note;
+  if (call.kind == Collective::Send || call.kind == Collective::Receive) return message_of(kind, call.count * item, call.root, site);
+  Call described{kind};
+  if (has_root(kind)) described.root = call.root;
+  if (reduces(call.kind)) {
+    described.dtype = static_cast<int32_t>(call.dtype);
+    described.reduce = static_cast<int32_t>(call.reduce);
   }
-  if (call.kind == Collective::Barrier) return note;
-  if (has_counts(call.kind)) {
-    uint64_t sizes = 0;
-    for (int32_t r = 0; r < size; r++) {
-      note.amount += call.counts[r] * item;
-      sizes = (sizes ^ static_cast<uint64_t>(call.counts[r] * item)) * 0x9e3779b97f4a7c15u;
-      sizes ^= sizes >> 32;
-    }
-    print.sizes = sizes;
-  } else {
-    note.amount = call.count * item;
-  }
-  print.amount = note.amount;
-  return note;
+  described.item = item;
+  if (call.kind == Collective::AllToAll) described.sizes = call.send_counts;
+  else if (has_counts(call.kind)) described.sizes = call.counts;
+  else if (call.kind != Collective::Barrier) described.amount = call.count * item;
+  return collective_of(described, site, size, number);
 }
 
 }  // namespace shardwise::comm

@@ -1,19 +1,34 @@
-// What a call says of itself to the other ranks.
+// A call as the ranks compare it and as errors show it, whatever carries it out.
 #pragma once
-#include <cstddef>
-
 #include "../include/collective.h"
 #include "layout.h"
+#include "text.h"
 
 namespace shardwise::comm {
 
-uint64_t hash(const void* data, size_t bytes);
-// Cuts what is too long; null is "".
-Site site_of(const char* name, const char* where);
-// Of those that all ranks call: not of messages, where the root is the peer.
-bool has_root(Kind kind);
+// Shown in errors: what the program called ("all_reduce") and where ("train.ts:12:3"). Copied; up to 39 and 119 bytes, null is "".
+struct CallSite {
+  const char* name;
+  const char* where;
+};
+Site site_of(const CallSite& call);
+
+Kind kind_of(Collective kind);
+
+struct Call {
+  Kind kind;
+  int32_t root = -1, dtype = -1, reduce = -1;
+  int64_t amount = 0;
+  const int64_t* sizes = nullptr;  // per rank, then amount is their sum
+  int64_t item = 1;                // bytes of each of the sizes' units, where these are elements and the amount counts bytes
+};
+
+// Fails where the call is none: a root that is not there, a negative size. `number` counts the collectives of the group.
+Status note_collective(const Call& call, const CallSite& site, int32_t size, uint64_t number, Note* note, ErrorText* error);
+Status note_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site, int32_t rank, int32_t size, Note* note,
+                    ErrorText* error);
 
 // A call of a device's engine as the host's would note it: what only moves counts in bytes. `number` is that of the collective.
-Note note_of(const CollectiveCall& call, int32_t rank, int32_t size, uint64_t number);
+Note note_of(const CollectiveCall& call, int32_t size, uint64_t number);
 
 }  // namespace shardwise::comm

@@ -45,10 +45,7 @@ Status HostGroup::receive(void* data, int64_t bytes, int32_t from, const CallSit
     if (i == 0 && label.bytes != bytes) {
       ErrorText message;
       Text text(message);
-      text.add("rank %d sent %lld bytes to rank %d", from, static_cast<long long>(label.bytes), rank_);
-      describe_place(text, label.site);
-      text.add(", which receives %lld", static_cast<long long>(bytes));
-      describe_place(text, note_.site);
+      describe_misfit(text, from, label.bytes, label.site, rank_, bytes, note_.site);
       return refuse_difference(message, message, error);
     }
     const int64_t share = std::min(piece, bytes - i * piece);

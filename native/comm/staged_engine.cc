@@ -1,7 +1,5 @@
 #include "staged_engine.h"
 
-#include "host_engine.h"
-
 namespace shardwise::comm {
 
 namespace {
@@ -32,22 +30,26 @@ class Buffer {
 };
 
 struct Staged {
-  std::unique_ptr<HostGroup> group;
+  const CommEngine* host;
+  void* member;
+  int32_t rank, size;
   const Backend* backend;
   Buffer in, out;
   void* stream = nullptr;
 
-  Staged(std::unique_ptr<HostGroup> joined, const Backend* b) : group(std::move(joined)), backend(b), in(b), out(b) {}
+  Staged(const CommEngine* engine, void* joined, int32_t own, int32_t ranks, const Backend* b)
+      : host(engine), member(joined), rank(own), size(ranks), backend(b), in(b), out(b) {}
 
   // The last copy may still read from its buffer.
   ~Staged() {
     ErrorText ignored;
     if (stream) backend->stream_synchronize(stream, &ignored);
+    host->destroy(member);
   }
 
   Status run(const CollectiveCall& call) {
     stream = call.stream;
-    const CollectiveExtent extent = extent_of(call, group->rank(), group->size());
+    const CollectiveExtent extent = extent_of(call, rank, size);
     const int64_t item = item_size(call.dtype), in_bytes = extent.in * item, out_bytes = extent.out * item;
     Status status = in.reserve(in_bytes, call.error);
     if (status.ok()) status = out.reserve(out_bytes, call.error);
@@ -59,26 +61,28 @@ struct Staged {
     staged.in = in.data();
     staged.out = out.data();
     staged.stream = nullptr;
-    status = kHostEngine.run(group.get(), staged);
+    status = host->run(member, staged);
     if (status.ok() && out_bytes > 0) status = backend->copy(call.stream, call.out, out.data(), out_bytes, CopyKind::HostToDevice, call.error);
     return status;
   }
 };
 
-HostGroup& group_of(void* member) { return *static_cast<Staged*>(member)->group; }
+Staged& staged_of(void* member) { return *static_cast<Staged*>(member); }
 
 }  // namespace
 
 const CommEngine kStagedEngine = {
-    "shm",
-    [](void* member, const CollectiveCall& call) { return static_cast<Staged*>(member)->run(call); },
-    [](void* member, const char* reason) { group_of(member).abort(reason); },
-    [](void*, ErrorText*) { return kOk; },
-    [](void* member, int64_t milliseconds) { group_of(member).set_timeout(milliseconds); },
+    "staged",
+    [](void* member, const CollectiveCall& call) { return staged_of(member).run(call); },
+    [](void* member, const char* reason) { staged_of(member).host->abort(staged_of(member).member, reason); },
+    [](void* member, ErrorText* error) { return staged_of(member).host->failure(staged_of(member).member, error); },
+    [](void* member, int64_t milliseconds) { staged_of(member).host->set_timeout(staged_of(member).member, milliseconds); },
     [](void* member) { delete static_cast<Staged*>(member); },
     nullptr,
 };
 
-void* staged_member(std::unique_ptr<HostGroup> group, const Backend* backend) { return new Staged(std::move(group), backend); }
+void* staged_member(const CommEngine* host, void* member, int32_t rank, int32_t size, const Backend* backend) {
+  return new Staged(host, member, rank, size, backend);
+}
 
 }  // namespace shardwise::comm

@@ -28,7 +28,7 @@ WatchGroup::WatchGroup(std::shared_ptr<Region> region, int32_t rank) : region_(s
 
 Status WatchGroup::begin(const CollectiveCall& call, ErrorText* error) {
   const bool message = call.kind == Collective::Send || call.kind == Collective::Receive;
-  const Note note = note_of(call, rank_, size(), calls_ + 1);
+  const Note note = note_of(call, size(), calls_ + 1);
   if (failed()) return refuse(note, error);
   WatchBlock& block = own();
   block.last.write(note);
@@ -71,10 +71,8 @@ Status WatchGroup::compare_exchange(const Note& mine, const CollectiveCall& call
   const bool gives = expected != own_sent;
   ErrorText message;
   Text text(message);
-  describe_title(text, mine, group());
-  describe_place(text, mine.site);
-  text.add(": rank %d sends %lld bytes to rank %d, which expects %lld", gives ? rank_ : rank, static_cast<long long>(gives ? own_sent : sent),
-           gives ? rank : rank_, static_cast<long long>(gives ? expected : own_expected));
+  if (gives) describe_unexpected(text, group(), mine, rank_, own_sent, rank, expected);
+  else describe_unexpected(text, group(), mine, rank, sent, rank_, own_expected);
   fail_group(Code::Invalid, message.text);
   return fail(error, Code::Invalid, "%s", message.text);
 }

@@ -37,7 +37,7 @@ class Watched {
     // What the engine cannot do it cannot on any rank.
     if (status.ok() || status.code == Code::Unsupported) return status;
     group_->fail_group(status.code, call.error->text);
-    return cause(comm::note_of(call, group_->rank(), group_->size(), group_->calls()), call.error);
+    return cause(comm::note_of(call, group_->size(), group_->calls()), call.error);
   }
 
   void abort(const char* reason) {
@@ -164,9 +164,9 @@ class Watched {
 
   static Note note_of(const CommRecord& record) {
     Note note = {};
-    note.site = site_of(record.name, record.where);
+    note.site = site_of({record.name, record.where});
     note.peer = record.kind == Collective::Send || record.kind == Collective::Receive ? record.root : -1;
-    note.print.kind = static_cast<Kind>(static_cast<int32_t>(record.kind) + 1);
+    note.print.kind = kind_of(record.kind);
     note.print.call = record.sequence;
     return note;
   }

@@ -83,6 +83,16 @@ describe('shardwise doctor', () => {
     }
   });
 
+  it('says in a line whether ranks of several machines reach each other', () => {
+    const report = examine('1.2.3');
+    const gloo = { path: null, tried: [{ path: '/a/gloo-engine.so', reason: 'libgloo.so.0: cannot open shared object file' }], without: report.gloo.without };
+    assert.match(
+      describeReport({ ...report, gloo }),
+      /^gloo +missing: CPU tensors do not pass between machines.*install libgloo0.*\n +\/a\/gloo-engine\.so: libgloo\.so\.0: cannot open/m,
+    );
+    assert.match(describeReport({ ...report, gloo: { ...gloo, path: '/a/gloo-engine.so' } }), /^gloo +\/a\/gloo-engine\.so$/m);
+  });
+
   it('says why the addon is missing', () => {
     const report = examine('1.2.3');
     const text = describeReport({ ...report, addon: { loaded: false, reason: 'no prebuild' } });

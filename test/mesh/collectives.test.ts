@@ -21,7 +21,7 @@ import {
   type Work,
 } from '../../lib/distributed.js';
 import { arange, bfloat16, bool, type DType, float16, float32, float64, int8, int16, int32, int64, type Tensor, tensor, uint8, zeros } from '../../lib/index.js';
-import { type Layout, laidOut, layouts, onRanks, valuesOf } from './on-ranks.js';
+import { describeOverEngines, isOverGloo, type Layout, laidOut, layouts, onRanks, valuesOf } from './on-ranks.js';
 
 const dtypes = [float64, float32, float16, bfloat16, int64, int32, int16, int8, uint8, bool];
 
@@ -117,7 +117,7 @@ function callAll({ members, counts, root, dtype, input, output }: Case, group: P
   return results;
 }
 
-describe('collectives that move values', () => {
+describeOverEngines('collectives that move values', () => {
   it('bring what each rank gave to where it belongs, for any group, sizes, layouts and dtype', async () => {
     await fc.assert(
       fc.asyncProperty(cases, async (each) => {
@@ -127,7 +127,7 @@ describe('collectives that move values', () => {
           for (const [name, t, expected] of callAll(each, group)) assert.deepEqual(await valuesOf(t), expected, name);
         });
       }),
-      { numRuns: 80 },
+      { numRuns: isOverGloo() ? 25 : 80 },
     );
   });
 
@@ -262,7 +262,7 @@ describe('collectives that move values', () => {
   });
 });
 
-describe('Work', () => {
+describeOverEngines('Work', () => {
   it('tells when a collective is done, and what it wrote', async () => {
     await onRanks(2, async (rank) => {
       const x = tensor([rank + 1]);

@@ -100,7 +100,7 @@ describe('initProcessGroup', () => {
     await assert.rejects(initProcessGroup(undefined, { rank: 0, worldSize: 2 }), /the environment has no MASTER_ADDR and no MASTER_PORT/);
     await assert.rejects(initProcessGroup('mpi'), /expected backend to be 'shm', 'nccl'/);
     await assert.rejects(initProcessGroup('cpu:nccl'), /'nccl' moves cuda tensors, not cpu/);
-    await assert.rejects(initProcessGroup('cpu:gloo'), /no 'gloo' engine yet/);
+    await assert.rejects(initProcessGroup('cuda:gloo'), /'gloo' moves cpu tensors, not cuda/);
   });
 
   it('names the ranks that did not come', async () => {
@@ -143,12 +143,14 @@ describe('the meeting of ranks', () => {
     for (const text of await messages([meet(backends, 0, 2, 'shm'), meet(backends, 1, 2, 'gloo')])) assert.match(text, /rank 0 was given the backend shm, rank 1 gloo/);
   });
 
-  it('finds no engine for ranks on several machines yet, and says which would do', () => {
+  it('takes no shared memory for ranks on several machines, and says what would do', async () => {
     const agreement = { hosts: ['a', 'a', 'b'], hostNames: ['node1', 'node1', 'node2'], pids: [1, 2, 3], run: 'x', token: 1 };
-    assert.throws(
-      () => chooseEngines('initProcessGroup', parseBackend('initProcessGroup', undefined), agreement, 1_000),
+    const around = { agreement, rank: 0, store: new HashStore(), host: null, timeoutMs: 1_000 };
+    await assert.rejects(
+      chooseEngines('initProcessGroup', parseBackend('initProcessGroup', 'shm'), around),
       (error: DistributedError) =>
-        error instanceof DistributedError && /rank 0 \(on node1\) and rank 2 \(on node2\) share no memory.*gloo for CPU tensors and nccl/.test(error.message),
+        error instanceof DistributedError &&
+        /rank 0 \(on node1\) and rank 2 \(on node2\) share no memory.*gloo for CPU tensors.*Name no backend, or 'cpu:gloo'/.test(error.message),
     );
   });
 });

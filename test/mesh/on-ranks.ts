@@ -2,10 +2,33 @@
 import assert from 'node:assert/strict';
 import { type DType, noGrad, type Tensor, tensor, zeros } from '../../lib/index.js';
 import { type LocalOptions, type RankFunction, runLocalRanks } from '../../lib/mesh/local-ranks.js';
+import { skipWithoutGloo } from './without-gloo.js';
+
+const hostBackends = ['shm', 'gloo'] as const;
+let hostBackend: (typeof hostBackends)[number] = 'shm';
+
+/** A suite over shared memory, and once more over gloo: {@link onRanks} follows. */
+export function describeOverEngines(name: string, suite: () => void): void {
+  for (const backend of hostBackends) {
+    describe(`${name}, by ${backend}`, () => {
+      before(function () {
+        if (backend === 'gloo') skipWithoutGloo(this);
+        hostBackend = backend;
+      });
+      after(() => {
+        hostBackend = 'shm';
+      });
+      suite();
+    });
+  }
+}
+
+/** What {@link describeOverEngines} has set. */
+export const isOverGloo = (): boolean => hostBackend === 'gloo';
 
 /** Runs `fn` on ranks that share this process; they have five seconds for each other. */
 export function onRanks<T>(worldSize: number, fn: RankFunction<T>, options: Partial<LocalOptions> = {}): Promise<T[]> {
-  return runLocalRanks(worldSize, fn, { timeoutMs: 5000, ...options });
+  return runLocalRanks(worldSize, fn, { timeoutMs: 5000, hostBackend, ...options });
 }
 
 /** How a tensor lies in memory: alone, in the middle of another, every second element of another, or as one with a gradient. */

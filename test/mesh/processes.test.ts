@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { type LaunchOptions, launch } from '../../lib/distributed.js';
 import { root } from '../../scripts/check-tree.js';
 import { errorOf } from './captured.js';
+import { skipWithoutGloo } from './without-gloo.js';
 
 const here = fileURLToPath(import.meta.url);
 const program = path.join(path.dirname(here), 'programs', `ranks${path.extname(here)}`);
@@ -39,13 +40,23 @@ async function until(what: () => boolean, ms = 10_000): Promise<void> {
   for (const end = Date.now() + ms; !what(); await sleep(20)) assert.ok(Date.now() < end, 'it did not happen in time');
 }
 
-describe('ranks that are processes', function () {
-  this.timeout(60_000);
-  after(() => rmSync(folder, { recursive: true }));
+after(() => rmSync(folder, { recursive: true }));
+
+for (const backend of ['shm', 'gloo']) {
+  describe(`ranks that are processes, by ${backend}`, function () {
+    this.timeout(60_000);
+    talkBy(backend);
+  });
+}
+
+function talkBy(backend: string): void {
+  before(function () {
+    if (backend === 'gloo') skipWithoutGloo(this);
+  });
   afterEach(() => assert.deepEqual(sharedMemory(), []));
 
   it('do every collective, with uneven and empty parts, and say at both places where calls differ', async () => {
-    const { run, seen } = scenario('values', 3);
+    const { run, seen } = scenario('values', 3, { backend });
     await run();
     for (const rank of [0, 1]) {
       const { differentShapes, differentKinds } = seen<{ differentShapes: string; differentKinds: string }>(rank);
@@ -56,7 +67,7 @@ describe('ranks that are processes', function () {
   });
 
   it('hear within the timeout of a rank that was killed in a collective', async () => {
-    const { run, seen } = scenario('killed', 3, { timeoutMs: 20_000 });
+    const { run, seen } = scenario('killed', 3, { backend, timeoutMs: 20_000 });
     const error = await errorOf(run);
     assert.match(error.message, /^launch: rank 1 \(process \d+\) was ended by SIGKILL/);
     assert.deepEqual([error.details['rank'], error.details['signal'], error.details['exitCode']], [1, 'SIGKILL', null]);
@@ -64,7 +75,7 @@ describe('ranks that are processes', function () {
   });
 
   it('hear what another has thrown, which is the error of the run', async () => {
-    const { run, seen } = scenario('throws', 2);
+    const { run, seen } = scenario('throws', 2, { backend });
     const error = await errorOf(run);
     assert.match(
       error.message,
@@ -74,26 +85,35 @@ describe('ranks that are processes', function () {
   });
 
   it('hear at once of a rank that is gone before it came to their group', async () => {
-    const { run, seen } = scenario('gone', 4, { timeoutMs: 20_000 });
+    const { run, seen } = scenario('gone', 4, { backend, timeoutMs: 20_000 });
     const begin = Date.now();
     const error = await errorOf(run);
     assert.match(error.message, /^launch: rank 1 \(process \d+\) was ended by SIGKILL/);
-    for (const rank of [0, 2]) assert.match(seen<string>(rank), /join: rank [01] has died \(process \d+\) before it joined (this group|group "group[01]")/);
+    const gone =
+      backend === 'gloo'
+        ? /group "group[01]": rank [01] has ended or cannot be reached/
+        : /join: rank [01] has died \(process \d+\) before it joined (this group|group "group[01]")/;
+    for (const rank of [0, 2]) assert.match(seen<string>(rank), gone);
     assert.ok(Date.now() - begin < 15_000);
   });
+
+  it('hear of a rank that makes no progress, and are not kept from ending by it', async () => {
+    const { run, seen } = scenario('stalls', 2, { backend, timeoutMs: 2_500 });
+    const error = await errorOf(run);
+    assert.match(seen<string>(0), /allReduce.*rank 1 has not come.*timeout after \d+ ms/s);
+    assert.match(error.message, /^launch: rank 0 \(process \d+\) ended with exit code 1: .*rank 1 has not come/);
+  });
+}
+
+describe('ranks that are processes', function () {
+  this.timeout(60_000);
+  afterEach(() => assert.deepEqual(sharedMemory(), []));
 
   it('take little of /dev/shm for their groups', async () => {
     const { run, seen } = scenario('memory', 4);
     await run();
     const [world, part] = seen<[number, number]>(0);
     assert.ok(world <= 8.5 && part <= 4.5, `${world} MiB for the world, ${part} for a part of it`);
-  });
-
-  it('hear of a rank that makes no progress, and are not kept from ending by it', async () => {
-    const { run, seen } = scenario('stalls', 2, { timeoutMs: 2_500 });
-    const error = await errorOf(run);
-    assert.match(seen<string>(0), /allReduce.*rank 1 has not come.*timeout after \d+ ms/s);
-    assert.match(error.message, /^launch: rank 0 \(process \d+\) ended with exit code 1: .*rank 1 has not come/);
   });
 
   for (const what of ['waits', 'loops']) {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { allReduce, newGroup, ReduceOp, type ReduceOpName, reduce, reduceScatter, reduceScatterTensor } from '../../lib/distributed.js';
 import { bfloat16, bool, type DType, float16, float32, float64, full, int8, int16, int32, int64, tensor, uint8, zeros } from '../../lib/index.js';
-import { onRanks, valuesOf } from './on-ranks.js';
+import { describeOverEngines, onRanks, valuesOf } from './on-ranks.js';
 
 const WORLD = 5;
 const groups = [[0, 1, 2, 3, 4], [2], [3, 1], [4, 2, 0]];
@@ -62,7 +62,7 @@ const inputOf = (rank: number, dtype: DType, count: number, from = 0) =>
     { dtype },
   );
 
-describe('reductions between ranks', () => {
+describeOverEngines('reductions between ranks', () => {
   for (const dtype of dtypes) {
     it(`of ${dtype.name}: every reduction, in groups of 1, 2, 3 and 5, of any size`, async () => {
       const results = await onRanks(WORLD, async (rank) => {

@@ -13,15 +13,19 @@ export interface Binary {
   file: string;
   /** All that it may export. */
   exports: readonly string[];
+  /** Beside what every system with Node has. */
+  needs: readonly string[];
 }
 
-/** The local build or, without one, the prebuild. cuda-backend.so only where it was built. */
+/** The local build or, without one, the prebuild. cuda-backend.so and gloo-engine.so only where they were built. */
 export function binaries(): Binary[] {
   const addon = [path.join(root, 'build', 'Release', 'shardwise.node'), path.join(root, 'prebuilds', platform, `shardwise.napi${libc}.node`)].find((file) => existsSync(file));
   if (addon === undefined) throw new Error('no addon is built: npm run build:native');
-  const cuda = path.join(path.dirname(addon), 'cuda-backend.so');
-  const found: Binary[] = [{ file: addon, exports: ['napi_register_module_v1', 'node_api_module_get_api_version_v1'] }];
-  if (existsSync(cuda)) found.push({ file: cuda, exports: ['shardwise_backend_v1'] });
+  const [cuda, gloo] = [path.join(path.dirname(addon), 'cuda-backend.so'), path.join(path.dirname(addon), 'gloo-engine.so')];
+  const found: Binary[] = [{ file: addon, exports: ['napi_register_module_v1', 'node_api_module_get_api_version_v1'], needs: [] }];
+  if (existsSync(cuda)) found.push({ file: cuda, exports: ['shardwise_backend_v1'], needs: [] });
+  // The engine is of use where libgloo0 is installed, which brings its own standard library.
+  if (existsSync(gloo)) found.push({ file: gloo, exports: ['shardwise_gloo_v1'], needs: ['libgloo.so.0', 'libstdc++.so.6'] });
   return found;
 }
 
@@ -64,7 +68,7 @@ function stagePrebuilds(folder: string): void {
   }
   mkdirSync(folder, { recursive: true });
   for (const { file } of binaries()) {
-    const copy = path.join(folder, file.endsWith('.so') ? 'cuda-backend.so' : `shardwise.napi${libc}.node`);
+    const copy = path.join(folder, file.endsWith('.so') ? path.basename(file) : `shardwise.napi${libc}.node`);
     cpSync(file, copy);
     if (process.platform === 'linux') execFileSync('strip', ['--strip-all', copy]);
   }

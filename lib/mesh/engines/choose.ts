@@ -2,10 +2,15 @@
 import type { Device, DeviceType } from '../../core/device.js';
 import { ArgumentError, DistributedError } from '../../core/errors.js';
 import { shown } from '../../core/options.js';
+import { writer } from '../../eager/submit.js';
+import { describeTried, openGloo } from '../../native/gloo.js';
+import { ownAddress } from '../network.js';
 import type { Agreement } from '../rendezvous.js';
 import { segmentName } from '../shared-memory.js';
+import type { Store } from '../stores/index.js';
 import { withDevices } from './device-engine.js';
-import type { BackendName, Engine, EngineFactory, GroupPlan } from './engine.js';
+import type { BackendName, Engine, EngineFactory, Engines, GroupPlan } from './engine.js';
+import { GlooWorld } from './gloo-engine.js';
 import { LocalRegions, localEngines, sharedEngines } from './host-engine.js';
 
 const names: readonly BackendName[] = ['shm', 'nccl', 'gloo', 'fake'];
@@ -13,16 +18,12 @@ const deviceTypes: readonly DeviceType[] = ['cpu', 'cuda'];
 /** What a backend that is named alone is for. */
 const devicesOf: Readonly<Record<BackendName, readonly DeviceType[]>> = { shm: deviceTypes, gloo: ['cpu'], nccl: ['cuda'], fake: deviceTypes };
 
-/** A backend for each kind of device; none where the program has named none. @internal */
+/** A backend for each kind of device that the program has named one for; none at all: they are chosen. @internal */
 export type Backends = Readonly<Partial<Record<DeviceType, BackendName>>>;
 
-/**
- * `undefined` (chosen for each device), `'shm'`, or `'cpu:shm,cuda:nccl'`.
- *
- * @throws ArgumentError for names that there are not, DistributedError for engines that this version does not have
- */
+/** `undefined` (chosen for each device), `'shm'`, or `'cpu:shm,cuda:nccl'`. @throws ArgumentError for names that there are not */
 export function parseBackend(op: string, backend: string | undefined): Backends {
-  if (backend === undefined) return { cpu: 'shm' };
+  if (backend === undefined) return {};
   if (typeof backend !== 'string' || backend === '') throw unknown(op, backend);
   const chosen: Partial<Record<DeviceType, BackendName>> = {};
   for (const part of backend.split(',')) {
@@ -37,7 +38,6 @@ export function parseBackend(op: string, backend: string | undefined): Backends 
       chosen[type] = name;
     }
   }
-  for (const name of Object.values(chosen)) requireEngine(op, name);
   return chosen;
 }
 
@@ -52,38 +52,63 @@ function unknown(op: string, backend: unknown): ArgumentError {
   );
 }
 
-/** The engines that are there; what is added to {@link chooseEngines} goes from this list of those that are not. */
-function requireEngine(op: string, name: BackendName): void {
-  if (name !== 'gloo') return;
-  throw new DistributedError(`${op}: this version has no '${name}' engine yet. 'shm' moves CPU tensors between ranks of one machine.`, { op, backend: name });
+/** Whether the program's CPU tensors have an engine: unless it has named backends for other devices only. @internal */
+export const movesCpuTensors = (backends: Backends): boolean => backends.cpu !== undefined || Object.keys(backends).length === 0;
+
+/** What is known when the ranks have met. @internal */
+export interface Surroundings {
+  readonly agreement: Agreement;
+  readonly rank: number;
+  readonly store: Store;
+  /** Where the ranks met; null where that is no address. */
+  readonly host: string | null;
+  readonly timeoutMs: number;
 }
 
-/** @throws DistributedError where the ranks are on several machines, which no engine of this version reaches */
-export function chooseEngines(op: string, backends: Backends, agreement: Agreement, timeoutMs: number): EngineFactory {
-  const { hosts, hostNames, pids, run, token } = agreement;
-  // The engines that reach other machines belong here: gloo for CPU tensors, nccl for those on GPUs.
+/** @throws DistributedError where the ranks are on several machines and nothing reaches these @internal */
+export async function chooseEngines(op: string, backends: Backends, around: Surroundings): Promise<Engines> {
+  const { agreement, timeoutMs } = around;
+  const { hosts, pids, run, token } = agreement;
   const far = hosts.findIndex((host) => host !== hosts[0]);
-  if (far >= 0 && backends.cpu === 'shm') {
-    throw new DistributedError(
-      `${op}: rank 0 (on ${hostNames[0]}) and rank ${far} (on ${hostNames[far]}) share no memory: they are on several machines, in several containers, or of several users. The shm engine needs one machine; across machines it takes gloo for CPU tensors and nccl for those on GPUs.`,
-      { op, ranks: [0, far], hosts: [hostNames[0], hostNames[far]] },
-    );
-  }
-  const between = sharedEngines((plan) => segmentName(pids[plan.ranks[0] as number] as number, run, plan.name), token, timeoutMs);
+  if (far >= 0 && backends.cpu !== 'gloo') checkReach(op, backends, agreement, far);
+  const gloo = hosts.length > 1 && (backends.cpu === 'gloo' || far >= 0) ? await meetByGloo(op, around, far < 0) : null;
+  const shared = sharedEngines((plan) => segmentName(pids[plan.ranks[0] as number] as number, run, plan.name), token, timeoutMs);
+  const between = gloo === null ? shared : backends.cpu === 'gloo' ? gloo.engines() : nearOrFar(hosts, shared, gloo.engines());
   const here = (plan: GroupPlan, device: Device): Engine => (plan.ranks.length === 1 ? alone(plan, device, timeoutMs) : between(plan, device));
-  const ranksHere = hosts.filter((host) => host === hosts[0]).length;
+  const ranksHere = Math.max(...hosts.map((host) => hosts.filter((other) => other === host).length)); // all ranks choose alike
   const all = withDevices(here, { backend: backends.cuda ?? null, ranksHere, timeoutMs });
-  return (plan, device: Device) => {
-    if (backends[device.type] === undefined && device.type === 'cpu') {
+  const make: EngineFactory = (plan, device) => {
+    if (device.type === 'cpu' && !movesCpuTensors(backends)) {
       throw new DistributedError(
         `group "${plan.name}" has no engine for CPU tensors: initProcessGroup was given a backend for ${Object.keys(backends).join(', ')} only. Name one for the CPU as well, such as 'cpu:shm'.`,
-        {
-          group: plan.name,
-        },
+        { group: plan.name },
       );
     }
     return all(plan, device);
   };
+  return { make, leave: () => gloo?.leave() };
+}
+
+function checkReach(op: string, backends: Backends, { hostNames }: Agreement, far: number): void {
+  const search = backends.cpu === undefined ? openGloo(writer.addon) : null;
+  if (search !== null && search.path !== null) return;
+  const apart = `${op}: rank 0 (on ${hostNames[0]}) and rank ${far} (on ${hostNames[far]}) share no memory: they are on several machines, in several containers, or of several users.`;
+  const mend = search === null ? "Name no backend, or 'cpu:gloo'." : `Install libgloo0 on all machines (to build the engine: libgloo-dev).${describeTried(search)}`;
+  throw new DistributedError(`${apart} The shm engine needs one machine; across machines it takes gloo for CPU tensors, also for those on GPUs to meet by nccl. ${mend}`, {
+    op,
+    ranks: [0, far],
+    hosts: [hostNames[0], hostNames[far]],
+  });
+}
+
+async function meetByGloo(op: string, { agreement, rank, store, host, timeoutMs }: Surroundings, oneMachine: boolean): Promise<GlooWorld> {
+  const address = await ownAddress(op, host, oneMachine);
+  return GlooWorld.open({ op, store, rank, worldSize: agreement.hosts.length, address, timeoutMs });
+}
+
+/** Ranks that share memory use it. */
+function nearOrFar(hosts: readonly string[], near: EngineFactory, far: EngineFactory): EngineFactory {
+  return (plan, device) => (plan.ranks.every((rank) => hosts[rank] === hosts[plan.ranks[0] as number]) ? near : far)(plan, device);
 }
 
 /** A group of one rank needs no shared memory. */

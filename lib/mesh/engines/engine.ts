@@ -32,8 +32,18 @@ export interface GroupPlan {
   readonly meets?: boolean;
 }
 
+/** What errors call a group. @internal */
+export const labelOf = ({ label, name }: GroupPlan): string => label ?? name;
+
 /** The group of all ranks. @internal */
 export const WORLD = 'world';
 
 /** Makes the engine of a group for a device; called by every member, at its first call there. @internal */
 export type EngineFactory = (plan: GroupPlan, device: Device) => Engine;
+
+/** The engines of a rank. @internal */
+export interface Engines {
+  readonly make: EngineFactory;
+  /** No more groups are made. */
+  leave(): void;
+}

@@ -3,10 +3,8 @@
  * through it as well, where nothing better is there.
  */
 import { nativeCall, streamOf, writer } from '../../eager/submit.js';
-import { type EngineFactory, type GroupPlan, WORLD } from './engine.js';
+import { type EngineFactory, type GroupPlan, labelOf, WORLD } from './engine.js';
 import { NativeEngine, writeRanks } from './native-engine.js';
-
-const labelOf = ({ label, name }: GroupPlan): string => label ?? name;
 
 /** How much memory a group needs: as the addon counts. */
 function useOf(plan: GroupPlan): number {

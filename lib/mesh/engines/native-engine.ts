@@ -11,9 +11,23 @@ import type { BackendName, Engine } from './engine.js';
 const HEADER_WORDS = 12;
 let shared: Float64Array | undefined;
 
-function words(): Float64Array {
+/** The memory shared with the addon. @internal */
+export function words(): Float64Array {
   shared ??= new Float64Array(writer.addon.words);
   return shared;
+}
+
+/** Resolves when all that the stream was given so far is done. @internal */
+export function streamDone(stream: number, op: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    nativeCall(() => writer.addon.whenDone(stream, (error) => (error === null ? resolve() : reject(translate(error, op, [])))), op);
+  });
+}
+
+/** A membership that begins with the first call, or is declined instead. @internal */
+export interface LateMember {
+  join(): number;
+  decline(): void;
 }
 
 /** For the addon to read, beside the arguments of a call. @internal */
@@ -24,14 +38,21 @@ export function writeRanks(ranks: readonly number[]): void {
 /** @internal */
 export class NativeEngine implements Engine {
   readonly name: BackendName;
-  readonly member: number;
   readonly lane: number;
+  private readonly seat: number | LateMember;
+  private joined: number | null = null;
   private left = false;
 
-  constructor(name: BackendName, member: number, stream: number) {
+  constructor(name: BackendName, member: number | LateMember, stream: number) {
     this.name = name;
-    this.member = member;
+    this.seat = member;
     this.lane = stream;
+  }
+
+  /** Its membership in native code. */
+  get member(): number {
+    this.joined ??= typeof this.seat === 'number' ? this.seat : this.seat.join();
+    return this.joined;
   }
 
   run(name: string, call: CollectiveCall, where: string): void {
@@ -60,24 +81,29 @@ export class NativeEngine implements Engine {
 
   finished(): Promise<void> {
     const home = currentHome();
-    return new Promise((resolve, reject) => {
-      const done = (error: Error | null): void => {
-        if (error !== null) home.afterFailure?.(this.lane);
-        if (error === null) resolve();
-        else reject(translate(error, 'wait', []));
-      };
-      nativeCall(() => writer.addon.whenDone(this.lane, done), 'wait');
+    void this.member;
+    return streamDone(this.lane, 'wait').catch((error) => {
+      home.afterFailure?.(this.lane);
+      throw error;
     });
   }
 
   abort(reason: string): void {
-    if (!this.left) writer.addon.abortGroup(this.member, reason);
+    if (this.left || this.declines()) return;
+    writer.addon.abortGroup(this.member, reason);
   }
 
   leave(): void {
-    if (this.left) return;
+    if (this.left || this.declines()) return;
     this.left = true;
     writer.addon.leaveGroup(this.member);
+  }
+
+  private declines(): boolean {
+    if (this.joined !== null || typeof this.seat === 'number') return false;
+    this.left = true;
+    this.seat.decline();
+    return true;
   }
 }
 

@@ -1,0 +1,19 @@
+// A rank's connections to the other ranks of the world, where these are on several machines.
+#pragma once
+#include "../include/gloo_engine.h"
+
+namespace shardwise {
+
+struct GlooWorld {
+  const GlooEngine* engine;
+  int32_t rank, size;
+  void* handle = nullptr;
+
+  GlooWorld(const GlooEngine* made_by, int32_t own, int32_t ranks) : engine(made_by), rank(own), size(ranks) {}
+  GlooWorld(const GlooWorld&) = delete;
+  ~GlooWorld() {
+    if (handle) engine->leave(handle);
+  }
+};
+
+}  // namespace shardwise

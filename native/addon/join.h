@@ -1,0 +1,34 @@
+// How members of process groups are made, whatever carries out their collectives.
+#pragma once
+#include "environment.h"
+#include "member.h"
+
+namespace shardwise {
+
+napi_value number_value(napi_env env, double value);
+
+// By an engine of host memory. On a stream of a GPU what it moves goes through pinned memory.
+void joined_host(Member& member, Stream& stream, const CommEngine* engine, void* handle);
+
+// A member that joins by `join` on the stream's thread. Who cannot join fails with its first call.
+template <class Join>
+napi_value new_member(napi_env env, int64_t stream_id, int64_t rank, int64_t size, int64_t timeout_ms, Join join) {
+  Environment& state = state_of(env);
+  Stream* stream = state.stream(stream_id);
+  if (!stream) return throw_error(env, Code::Closed, "the stream is gone");
+  if (size < 1 || rank < 0 || rank >= size || timeout_ms < 1) return throw_error(env, Code::Invalid, "the rank is not of the group, or the timeout is no time");
+  auto member = std::make_shared<Member>();
+  member->stream = stream;
+  member->rank = static_cast<int32_t>(rank);
+  member->size = static_cast<int32_t>(size);
+  member->timeout_ms = timeout_ms;
+  stream->enqueue([member, join](Stream& s) {
+    ErrorText text;
+    const Status status = join(*member, s, &text);
+    if (!status.ok()) s.set_error(status.code == Code::Unsupported ? status.code : Code::Peer, text.text);
+  });
+  state.members[state.next_member] = member;
+  return number_value(env, static_cast<double>(state.next_member++));
+}
+
+}  // namespace shardwise

@@ -1,0 +1,145 @@
+// Frames: what each rank calls goes to every other one, with the tables of an exchange of all with all and with what is small.
+#include <cstring>
+
+#include "../comm/describe.h"
+#include "group.h"
+#include "slots.h"
+
+namespace shardwise::across {
+namespace {
+
+comm::Note& note_in(char* frame) { return *reinterpret_cast<comm::Note*>(frame); }
+int64_t* tables_in(char* frame) { return reinterpret_cast<int64_t*>(frame + sizeof(comm::Note)); }
+bool is_inline(int64_t bytes) { return bytes > 0 && bytes <= kInlineBytes; }
+
+}  // namespace
+
+// A note; what the rank sends to each and expects of each; what is small.
+int64_t Group::frame_bytes() const { return static_cast<int64_t>(sizeof(comm::Note)) + 16 * int64_t{size_} + kInlineBytes; }
+
+Status Group::begin(const comm::Note& note, ErrorText* error) {
+  hear();
+  if (failed()) return refuse(note, error);
+  std::lock_guard<std::mutex> lock(mutex_);
+  note_ = note;
+  has_called_ = true;
+  return kOk;
+}
+
+Status Group::begin_collective(const CollectiveCall& call, const comm::Call& described) {
+  comm::Note note;
+  Status status = comm::note_collective(described, {call.name, call.where}, size_, calls_ + 1, &note, call.error);
+  if (status.ok()) status = begin(note, call.error);
+  if (status.ok()) calls_++;
+  return status;
+}
+
+Status Group::begin_message(comm::Kind kind, const CollectiveCall& call, int64_t bytes) {
+  comm::Note note;
+  const Status status = comm::note_message(kind, bytes, call.root, {call.name, call.where}, rank_, size_, &note, call.error);
+  return status.ok() ? begin(note, call.error) : status;
+}
+
+Status Group::meet(const Step& step, ErrorText* error, const int64_t* sends, const int64_t* receives) {
+  Status status;
+  for_peers([&](int32_t other) {
+    if (!status.ok()) return;
+    char* next = peer(other).frames[(calls_ + 1) % 2].get();
+    note_in(next).print.call = 0;
+    status = post(*peer(other).incoming[(calls_ + 1) % 2], Way::Receive, other, kFrameSlot, 0, frame_bytes(), error);
+    if (status.ok()) status = send_frame(other, step, sends, receives, error);
+  });
+  if (status.ok()) status = await_frames(error);
+  if (status.ok()) status = agree(error);
+  if (status.ok() && sends != nullptr) status = agree_on_exchange(error);
+  if (!status.ok()) return status;
+  for_peers([&](int32_t other) {
+    const Step::Piece& piece = step.received[other];
+    if (is_inline(piece.bytes)) memcpy(piece.data, tables_in(frame(other)) + 2 * size_, static_cast<size_t>(piece.bytes));
+  });
+  return transfer(step, kInlineBytes, error);
+}
+
+Status Group::send_frame(int32_t to, const Step& step, const int64_t* sends, const int64_t* receives, ErrorText* error) {
+  Peer& other = peer(to);
+  if (other.has_frame_under_way) {
+    const Status status = wait(*other.outgoing, Way::Send, to, error);
+    if (!status.ok()) return status;
+  }
+  char* out = other.own_frame.get();
+  note_in(out) = note_;
+  const size_t table = static_cast<size_t>(size_) * sizeof(int64_t);
+  if (sends != nullptr) memcpy(tables_in(out), sends, table);
+  if (sends != nullptr) memcpy(tables_in(out) + size_, receives, table);
+  const Step::Piece& piece = step.sent[to];
+  int64_t bytes = frame_bytes() - kInlineBytes;
+  if (is_inline(piece.bytes)) {
+    memcpy(out + bytes, piece.data, static_cast<size_t>(piece.bytes));
+    bytes += piece.bytes;
+  }
+  const Status status = post(*other.outgoing, Way::Send, to, kFrameSlot, 0, bytes, error);
+  other.has_frame_under_way = status.ok();
+  return status;
+}
+
+Status Group::await_frames(ErrorText* error) {
+  comm::Patience patience(timeout_ms());
+  std::string why;
+  for (int32_t from = 0; from < size_;) {
+    if (from == rank_) {
+      from++;
+      continue;
+    }
+    const Waited waited = wait_a_moment(*peer(from).incoming[calls_ % 2], Way::Receive, &why);
+    if (waited == Waited::Done) {
+      peer(from).last = note_in(frame(from));
+      peer(from).has_called = true;
+      from++;
+      continue;
+    }
+    std::vector<int32_t> missing;
+    for (int32_t other = from; other < size_; other++) {
+      if (other != rank_ && note_in(frame(other)).print.call == 0) missing.push_back(other);
+    }
+    if (missing.empty()) missing.push_back(from);
+    for (const int32_t other : missing) {
+      const Status status = look(other, error);
+      if (!status.ok()) return status;
+    }
+    if (patience.left() <= 0) return time_out(missing, patience.waited_ms(), error);
+  }
+  return kOk;
+}
+
+// All ranks have all frames, so all see a difference.
+Status Group::agree(ErrorText* error) {
+  for (int32_t other = 0; other < size_; other++) {
+    if (other == rank_) continue;
+    const comm::Note& theirs = note_in(frame(other));
+    if (memcmp(&theirs.print, &note_.print, sizeof theirs.print) == 0) continue;
+    ErrorText seen_here, for_all;
+    comm::Text here(seen_here), all(for_all);
+    const std::string number = "rank " + std::to_string(rank_);
+    comm::describe_difference(here, name_.c_str(), note_, "this rank", other, theirs);
+    comm::describe_difference(all, name_.c_str(), note_, number.c_str(), other, theirs);
+    return refuse_difference(seen_here, for_all, error);
+  }
+  return kOk;
+}
+
+Status Group::agree_on_exchange(ErrorText* error) {
+  const auto table = [this](int32_t rank) { return tables_in(rank == rank_ ? peer((rank_ + 1) % size_).own_frame.get() : frame(rank)); };
+  for (int32_t from = 0; size_ > 1 && from < size_; from++) {
+    for (int32_t to = 0; to < size_; to++) {
+      const int64_t sent = table(from)[to], expected = table(to)[size_ + from];
+      if (sent == expected) continue;
+      ErrorText message;
+      comm::Text text(message);
+      comm::describe_unexpected(text, name_.c_str(), note_, from, sent, to, expected);
+      return refuse_difference(message, message, error);
+    }
+  }
+  return kOk;
+}
+
+}  // namespace shardwise::across

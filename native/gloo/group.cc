@@ -1,0 +1,105 @@
+#include "group.h"
+
+#include "slots.h"
+
+namespace shardwise::across {
+
+Status Group::join(World& world, const GlooGroup& plan, std::unique_ptr<Group>* out, ErrorText* error) {
+  const int32_t rank = plan.rank, size = plan.size;
+  auto connections = std::make_unique<Connections>(world.device(), rank, size, plan.timeout_ms);
+  const size_t bytes = static_cast<size_t>(size) * kGlooAddressBytes;
+  std::vector<char> own(bytes), theirs(bytes);
+  connections->addresses(own.data());
+  const Status status = world.exchange(plan, own.data(), theirs.data(), error);
+  if (!status.ok()) return status;
+  for (int32_t other = 0; other < size; other++) {
+    if (other == rank) continue;
+    try {
+      connections->connect(other, theirs.data() + int64_t{other} * kGlooAddressBytes);
+    } catch (const std::exception& failure) {
+      return fail(error, Code::Peer, "group \"%s\": rank %d and rank %d cannot connect (%s)", plan.label, rank, other, plain(failure.what()).c_str());
+    }
+  }
+  std::unique_ptr<Group> group(new Group(connections.release(), plan.label, plan.timeout_ms));
+  for (int32_t other = 0; other < size; other++) {
+    if (other != rank) group->prepare(other);
+  }
+  *out = std::move(group);
+  return kOk;
+}
+
+Group::Group(Connections* connections, const char* name, int64_t timeout_ms)
+    : name_(name),
+      rank_(connections->rank()),
+      size_(connections->size()),
+      timeout_ms_(timeout_ms),
+      connections_(connections),
+      peers_(static_cast<size_t>(size_)) {}
+
+// What a peer may send at any time has a place from now on, so that it need not ask first.
+void Group::prepare(int32_t rank) {
+  Peer& other = peer(rank);
+  const int64_t bytes = frame_bytes();
+  for (int parity = 0; parity < 2; parity++) {
+    other.frames[parity].reset(new char[static_cast<size_t>(bytes)]());
+    other.incoming[parity] = connections_->buffer(other.frames[parity].get(), bytes);
+  }
+  other.own_frame.reset(new char[static_cast<size_t>(bytes)]);
+  other.outgoing = connections_->buffer(other.own_frame.get(), bytes);
+  other.words_in = connections_->buffer(&other.words, sizeof(Words));
+  other.words_out = connections_->buffer(&own_words_, sizeof(Words));
+  other.words_in->recv(rank, kWordsSlot);
+  other.incoming[1]->recv(rank, kFrameSlot);
+}
+
+Group::~Group() {
+  if (!failed() && connections_) {
+    flush(timeout_ms(), true);
+    std::lock_guard<std::mutex> lock(mutex_);
+    say(End::Left, "");
+  }
+  if (connections_) flush(kGraceMs, false);
+  disconnect();
+}
+
+Status Group::run(const CollectiveCall& call) {
+  const Status status = dispatch(call);
+  // Buffers that nobody waits for any more would keep gloo's thread busy.
+  if (!status.ok() && failed()) {
+    flush(kGraceMs, false);
+    disconnect();
+  }
+  return status;
+}
+
+Status Group::dispatch(const CollectiveCall& call) {
+  switch (call.kind) {
+    case Collective::AllReduce: return all_reduce(call);
+    case Collective::Broadcast: return broadcast(call);
+    case Collective::AllGather: return gather(call, true);
+    case Collective::ReduceScatter: return reduce_scatter(call);
+    case Collective::AllToAll: return all_to_all(call);
+    case Collective::Reduce: return reduce(call);
+    case Collective::Gather: return gather(call, false);
+    case Collective::Scatter: return scatter(call);
+    case Collective::Barrier: return barrier(call);
+    case Collective::Send: return send(call);
+    case Collective::Receive: return receive(call);
+  }
+  return fail(call.error, Code::Invalid, "%s: no such collective", call.name);
+}
+
+// The connections close when the last buffer goes.
+void Group::disconnect() {
+  std::unique_ptr<Connections> connections;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    connections = std::move(connections_);
+    for (Peer& other : peers_) {
+      other.parcels.clear();
+      for (std::unique_ptr<Buffer>* buffer : {&other.incoming[0], &other.incoming[1], &other.outgoing, &other.words_in, &other.words_out}) buffer->reset();
+    }
+  }
+}
+
+}  // namespace shardwise::across

@@ -1,0 +1,79 @@
+// Messages between two ranks, in order. A short one is on its way when send returns; a long one goes when the receiver has read its label.
+#include <cstring>
+
+#include "../comm/describe.h"
+#include "group.h"
+#include "slots.h"
+
+namespace shardwise::across {
+namespace {
+
+struct Label {
+  int64_t bytes;
+  comm::Site site;
+};
+
+// That a receiver has yet to take: a sender may be so many ahead.
+constexpr size_t kMostParcels = 8;
+
+}  // namespace
+
+Status Group::send(const CollectiveCall& call) {
+  const int64_t bytes = call.count * item_size(call.dtype);
+  const int32_t to = call.root;
+  Status status = begin_message(comm::Kind::Send, call, bytes);
+  if (!status.ok()) return status;
+  std::deque<Parcel>& parcels = peer(to).parcels;
+  if (parcels.size() == kMostParcels) {
+    status = wait(*parcels.front().buffer, Way::Send, to, call.error);
+    if (!status.ok()) return status;
+    parcels.pop_front();
+  }
+  const bool is_short = bytes <= kParcelBytes;
+  const Label label{bytes, note_.site};
+  Parcel& parcel = parcels.emplace_back();
+  parcel.data.resize(sizeof label + static_cast<size_t>(is_short ? bytes : 0));
+  memcpy(parcel.data.data(), &label, sizeof label);
+  if (is_short && bytes > 0) memcpy(parcel.data.data() + sizeof label, call.in, static_cast<size_t>(bytes));
+  const auto length = static_cast<int64_t>(parcel.data.size());
+  parcel.buffer = connections_->buffer(parcel.data.data(), length);
+  status = post(*parcel.buffer, Way::Send, to, kMessageSlot, 0, length, call.error);
+  if (!status.ok() || is_short) return status;
+  const auto data = connections_->buffer(const_cast<void*>(call.in), bytes);
+  status = send_all(*data, to, kMessageDataSlot, bytes, call.error);
+  if (status.ok()) status = finish(*data, Way::Send, to, bytes, call.error);
+  if (!status.ok()) flush(kGraceMs, false);
+  return status;
+}
+
+Status Group::receive(const CollectiveCall& call) {
+  const int64_t bytes = call.count * item_size(call.dtype);
+  const int32_t from = call.root;
+  Status status = begin_message(comm::Kind::Receive, call, bytes);
+  if (!status.ok()) return status;
+  constexpr auto kLongest = static_cast<int64_t>(sizeof(Label)) + kParcelBytes;
+  char* message = message_.of(kLongest);
+  const auto parcel = connections_->buffer(message, kLongest);
+  status = post(*parcel, Way::Receive, from, kMessageSlot, 0, kLongest, call.error);
+  if (status.ok()) status = wait(*parcel, Way::Receive, from, call.error);
+  if (!status.ok()) return status;
+  Label label;
+  memcpy(&label, message, sizeof label);
+  if (label.bytes != bytes) {
+    ErrorText text;
+    comm::Text misfit(text);
+    comm::describe_misfit(misfit, from, label.bytes, label.site, rank_, bytes, note_.site);
+    return refuse_difference(text, text, call.error);
+  }
+  if (bytes <= kParcelBytes) {
+    if (bytes > 0) memcpy(call.out, message + sizeof label, static_cast<size_t>(bytes));
+    return kOk;
+  }
+  const auto data = connections_->buffer(call.out, bytes);
+  status = receive_all(*data, from, kMessageDataSlot, bytes, call.error);
+  if (status.ok()) status = finish(*data, Way::Receive, from, bytes, call.error);
+  if (!status.ok()) flush(kGraceMs, false);
+  return status;
+}
+
+}  // namespace shardwise::across

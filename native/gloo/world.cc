@@ -1,0 +1,116 @@
+#include "world.h"
+
+#include <array>
+#include <cstring>
+
+namespace shardwise::across {
+namespace {
+
+// FNV-1a: messages of two groups must not meet.
+uint64_t slot_of(const char* name) {
+  uint64_t value = 14695981039346656037u;
+  for (; *name; name++) value = (value ^ static_cast<uint8_t>(*name)) * 1099511628211u;
+  return value;
+}
+
+using Text = std::array<char, kGlooAddressBytes>;
+// In place of an address, which begins with its length, and after it.
+constexpr Text kDeclined = {0, 0}, kGaveUp = {0, 1}, kReady = {1};
+
+}  // namespace
+
+Status World::connect(const char* addresses, ErrorText* error) {
+  const int64_t begin = comm::now_ns();
+  for (int32_t other = 0; other < connections_.size(); other++) {
+    if (other == connections_.rank()) continue;
+    try {
+      connections_.connect(other, addresses + int64_t{other} * kGlooAddressBytes);
+    } catch (const std::exception& failure) {
+      return fail(error, Code::Peer, "gloo: rank %d and rank %d cannot connect (%s, after %lld ms). Does SHARDWISE_SOCKET_IFNAME name the interface by which the machines reach each other?",
+                  connections_.rank(), other, plain(failure.what()).c_str(), static_cast<long long>((comm::now_ns() - begin) / 1'000'000));
+    }
+  }
+  return kOk;
+}
+
+World::Letter& World::letter() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  letters_.push_back(std::make_unique<Letter>());
+  Letter& made = *letters_.back();
+  made.buffer = connections_.buffer(made.address, kGlooAddressBytes);
+  return made;
+}
+
+void World::send(const char* address, int32_t rank, uint64_t slot) {
+  Letter& out = letter();
+  memcpy(out.address, address, kGlooAddressBytes);
+  out.buffer->send(rank, slot);
+}
+
+void World::decline(const GlooGroup& plan) { say(kDeclined.data(), plan); }
+
+void World::say(const char* letter, const GlooGroup& plan) {
+  for (int32_t member = 0; member < plan.size; member++) {
+    if (member == plan.rank) continue;
+    try {
+      send(letter, plan.ranks[member], slot_of(plan.name));
+    } catch (const std::exception&) {
+      // It is gone: there is nobody to tell.
+    }
+  }
+}
+
+// Twice round: the addresses, and that all of them have come. Whoever gives up says so before the second round, so that nobody connects
+// to a rank that does not.
+Status World::exchange(const GlooGroup& plan, const char* own, char* theirs, ErrorText* error) {
+  Status status = pass_round(plan, true, [own](int32_t member) { return own + int64_t{member} * kGlooAddressBytes; }, theirs, error);
+  if (!status.ok()) {
+    say(kGaveUp.data(), plan);
+    return status;
+  }
+  std::vector<char> ignored(static_cast<size_t>(plan.size) * kGlooAddressBytes);
+  return pass_round(plan, false, [](int32_t) { return kReady.data(); }, ignored.data(), error);
+}
+
+template <class LetterFor>
+Status World::pass_round(const GlooGroup& plan, bool may_give_up, LetterFor letter_for, char* theirs, ErrorText* error) {
+  if (may_give_up && plan.is_aborted(plan.context)) return fail(error, Code::Closed, "group \"%s\": joining it was given up", plan.label);
+  const uint64_t slot = slot_of(plan.name);
+  std::vector<Letter*> in(static_cast<size_t>(plan.size));
+  for (int32_t member = 0; member < plan.size; member++) {
+    if (member == plan.rank) continue;
+    try {
+      in[member] = &letter();
+      in[member]->buffer->recv(plan.ranks[member], slot);
+      send(letter_for(member), plan.ranks[member], slot);
+    } catch (const std::exception& failure) {
+      return fail(error, Code::Peer, "group \"%s\": rank %d has ended or cannot be reached (%s)", plan.label, member, plain(failure.what()).c_str());
+    }
+  }
+  comm::Patience patience(plan.timeout_ms);
+  for (int32_t member = 0; member < plan.size; member++) {
+    if (member == plan.rank) continue;
+    const Status status = receive(*in[member], member, plan, may_give_up, patience, error);
+    if (!status.ok()) return status;
+    memcpy(theirs + int64_t{member} * kGlooAddressBytes, in[member]->address, kGlooAddressBytes);
+  }
+  return kOk;
+}
+
+Status World::receive(Letter& from, int32_t member, const GlooGroup& plan, bool may_give_up, comm::Patience& patience, ErrorText* error) {
+  std::string why;
+  for (;;) {
+    const Waited waited = wait_a_moment(*from.buffer, Way::Receive, &why);
+    if (waited == Waited::Done) {
+      if (from.address[0] != 0) return kOk;
+      const char* what = from.address[1] == kDeclined[1] ? "has left the group, it has called nothing yet" : "could not join it";
+      return fail(error, Code::Peer, "group \"%s\": rank %d %s", plan.label, member, what);
+    }
+    if (waited == Waited::Broken) return fail(error, Code::Peer, "group \"%s\": rank %d has ended or cannot be reached (%s)", plan.label, member, why.c_str());
+    if (may_give_up && plan.is_aborted(plan.context)) return fail(error, Code::Closed, "group \"%s\": joining it was given up", plan.label);
+    if (patience.left() > 0) continue;
+    return fail(error, Code::Peer, "group \"%s\": rank %d has not joined it (timeout after %lld ms)", plan.label, member, static_cast<long long>(patience.waited_ms()));
+  }
+}
+
+}  // namespace shardwise::across
