@@ -11,8 +11,8 @@ import { cat } from '../ops/join.js';
 import { chunkOf } from './geometry.js';
 import { distributed, partOf } from './local-part.js';
 import './members.js';
-import { type DTensorSpec, formatPlacements, internSpec } from './spec.js';
-import { checkMesh, checkPlacements } from './spec-checks.js';
+import { type DTensorSpec, formatPlacements, internSpec, type ShardOrder } from './spec.js';
+import { checkMesh, checkPlacements, checkShardOrder } from './spec-checks.js';
 import { fromLocalTensor } from './transfer.js';
 import { fitted, type UnevenOptions } from './uneven.js';
 
@@ -24,6 +24,8 @@ export interface FromLocalOptions {
   shape?: Shape;
   /** Strides of the whole tensor. */
   stride?: Shape;
+  /** In which order mesh dims cut a dim that several cut: what `t._spec.order` is of the tensor whose `toLocal()` goes back. From left to right if left out. */
+  shardOrder?: ShardOrder;
 }
 
 /**
@@ -60,14 +62,15 @@ export class DTensor extends Tensor {
   static fromLocal(local: Tensor, mesh: DeviceMesh, placements?: readonly Placement[], options: FromLocalOptions = {}): Tensor {
     const op = 'DTensor.fromLocal';
     requirePlain(op, local);
-    const { runCheck = false, shape, stride } = optionsOf(op, options, 'runCheck shape stride');
+    const { runCheck = false, shape, stride, shardOrder } = optionsOf(op, options, 'runCheck shape stride shardOrder');
     checkFlag(op, 'runCheck', runCheck);
     checkMesh(op, mesh);
     const chosen = checkPlacements(op, mesh, placements ?? mesh.shape.map(() => Replicate()), local.dim());
+    if (shardOrder !== undefined) checkShardOrder(op, mesh, chosen, shardOrder);
     if ((shape === undefined) !== (stride === undefined))
       throw new ShapeError(`${op}: expected both shape and stride of the whole tensor, or neither, got only ${shape === undefined ? 'stride' : 'shape'}`, { op });
     const whole = shape ?? wholeShape(local.shape, mesh, chosen);
-    const spec = internSpec(mesh, chosen, [], { shape: whole, strides: stride ?? wholeStrides(local, whole), dtype: local.dtype });
+    const spec = internSpec(mesh, chosen, shardOrder ?? [], { shape: whole, strides: stride ?? wholeStrides(local, whole), dtype: local.dtype });
     // A rank outside of the mesh holds nothing of the tensor, whatever it has in hand.
     if (mesh.getCoordinate() === null) return fromLocalTensor(local.newEmpty(NOTHING), spec);
     return fromLocalTensor(local, spec, runCheck);

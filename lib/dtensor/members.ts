@@ -6,7 +6,7 @@ import { Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
 import { meshOf } from './local-part.js';
 import { type DTensorSpec, placeSpec, replicateSpec, type ShardOrder } from './spec.js';
-import { checkMesh, checkPlacements } from './spec-checks.js';
+import { checkMesh, checkPlacements, checkShardOrder } from './spec-checks.js';
 import { requirePart, toLocalTensor, toSpec } from './transfer.js';
 
 /** Options of `redistribute`. */
@@ -36,7 +36,9 @@ function redistribute(t: Tensor, mesh: DeviceMesh | readonly Placement[] | undef
   }
   if (placements === undefined) return toSpec(t, replicateSpec(spec));
   if (shardOrder === undefined && spec.asked !== null && sameItems(spec.asked.placements, placements)) return toSpec(t, spec.asked.spec);
-  const wanted = placeSpec(spec, checkPlacements('redistribute', own, placements, spec.ndim), shardOrder ?? null);
+  const chosen = checkPlacements('redistribute', own, placements, spec.ndim);
+  if (shardOrder !== undefined) checkShardOrder('redistribute', own, chosen, shardOrder);
+  const wanted = placeSpec(spec, chosen, shardOrder ?? null);
   if (shardOrder === undefined) spec.asked = { placements: [...placements], spec: wanted };
   return toSpec(t, wanted);
 }
