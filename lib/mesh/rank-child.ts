@@ -3,11 +3,19 @@
  * the first of several failures is known. Imports nothing: it is part of the start of each rank.
  */
 const { channel } = process;
+
+function tell(message: string | null): void {
+  if (process.connected) process.send?.({ shardwise: 'failed', at: performance.timeOrigin + performance.now(), message });
+}
+
 if (channel) {
   process.on('disconnect', () => process.exit(1));
   channel.unref(); // the program may end before the launcher does
   process.on('uncaughtExceptionMonitor', (error: unknown) => {
-    const message = error instanceof Error ? error.message : String(error);
-    if (process.connected) process.send?.({ shardwise: 'failed', at: performance.timeOrigin + performance.now(), message });
+    tell(error instanceof Error ? error.message : String(error));
+  });
+  // Before the groups of this rank end, which makes others fail: they may be gone before the launcher sees this process end.
+  process.on('exit', (code) => {
+    if (code !== 0) tell(null);
   });
 }

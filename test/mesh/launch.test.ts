@@ -62,6 +62,10 @@ describe('launch', function () {
     assert.match(cause['stack'] as string, /launches\.[jt]s:\d+/);
   });
 
+  it('names the process that ended first, not one that failed for want of it', async () => {
+    assert.match(await runProgram<string>('mesh/programs/launches', 'exits'), /^launch: rank 1 \(process \d+\) ended with exit code 3/);
+  });
+
   it('ends when a rank waits for what never comes, and says which', async () => {
     interface Stuck {
       message: string;

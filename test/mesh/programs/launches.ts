@@ -25,6 +25,17 @@ if (scenario === 'twice') {
   const error = await launch(2, waits, { timeoutMs: 300 }).catch((caught: Error) => caught);
   const { message, cause } = error as Error;
   process.stdout.write(JSON.stringify({ message, cause: (cause as Error | undefined)?.message ?? null, next: await launch(2, (rank) => rank) }));
+} else if (scenario === 'exits') {
+  const ends = async (rank: number): Promise<unknown> => {
+    const t = full([1], 1);
+    allReduce(t);
+    await t.read();
+    if (rank === 1) process.exit(3);
+    allReduce(t);
+    return t.tolist(); // fails for want of rank 1, maybe before that one is seen to be gone
+  };
+  const error = await launch(3, ends, { mode: 'process' }).catch((caught: Error) => caught);
+  process.stdout.write(JSON.stringify((error as Error).message));
 } else {
   const fails = async (rank: number): Promise<unknown> => {
     if (rank === 1) throw Object.assign(new RangeError('too far'), { code: 'ERR_FAR' });
