@@ -11,7 +11,7 @@ import { cat } from '../ops/join.js';
 import { chunkOf } from './geometry.js';
 import { distributed, partOf } from './local-part.js';
 import './members.js';
-import { type DTensorSpec, formatPlacements, internSpec, type ShardOrder } from './spec.js';
+import { type DTensorSpec, formatPlacements, internSpec, placeSpec, type ShardOrder } from './spec.js';
 import { checkMesh, checkPlacements, checkShardOrder } from './spec-checks.js';
 import { fromLocalTensor } from './transfer.js';
 import { fitted, type UnevenOptions } from './uneven.js';
@@ -24,7 +24,7 @@ export interface FromLocalOptions {
   shape?: Shape;
   /** Strides of the whole tensor. */
   stride?: Shape;
-  /** In which order mesh dims cut a dim that several cut: what `t._spec.order` is of the tensor whose `toLocal()` goes back. From left to right if left out. */
+  /** For each tensor dim, the mesh dims that cut it, outermost cut first; see `DTensorSpec`. By default the lower ones first. */
   shardOrder?: ShardOrder;
 }
 
@@ -62,15 +62,15 @@ export class DTensor extends Tensor {
   static fromLocal(local: Tensor, mesh: DeviceMesh, placements?: readonly Placement[], options: FromLocalOptions = {}): Tensor {
     const op = 'DTensor.fromLocal';
     requirePlain(op, local);
-    const { runCheck = false, shape, stride, shardOrder } = optionsOf(op, options, 'runCheck shape stride shardOrder');
+    const { runCheck = false, shape, stride, shardOrder = [] } = optionsOf(op, options, 'runCheck shape stride shardOrder');
     checkFlag(op, 'runCheck', runCheck);
     checkMesh(op, mesh);
     const chosen = checkPlacements(op, mesh, placements ?? mesh.shape.map(() => Replicate()), local.dim());
-    if (shardOrder !== undefined) checkShardOrder(op, mesh, chosen, shardOrder);
     if ((shape === undefined) !== (stride === undefined))
       throw new ShapeError(`${op}: expected both shape and stride of the whole tensor, or neither, got only ${shape === undefined ? 'stride' : 'shape'}`, { op });
+    checkShardOrder(op, mesh, chosen, shardOrder);
     const whole = shape ?? wholeShape(local.shape, mesh, chosen);
-    const spec = internSpec(mesh, chosen, shardOrder ?? [], { shape: whole, strides: stride ?? wholeStrides(local, whole), dtype: local.dtype });
+    const spec = internSpec(mesh, chosen, shardOrder, { shape: whole, strides: stride ?? wholeStrides(local, whole), dtype: local.dtype });
     // A rank outside of the mesh holds nothing of the tensor, whatever it has in hand.
     if (mesh.getCoordinate() === null) return fromLocalTensor(local.newEmpty(NOTHING), spec);
     return fromLocalTensor(local, spec, runCheck);
@@ -131,6 +131,8 @@ export interface DistributeOptions {
    * what it has, and nothing is sent.
    */
   srcDataRank?: 0 | null;
+  /** For each tensor dim, the mesh dims that cut it, outermost cut first; see `DTensorSpec`. By default the lower ones first. */
+  shardOrder?: ShardOrder;
 }
 
 /**
@@ -144,34 +146,41 @@ export interface DistributeOptions {
 export function distributeTensor(tensor: Tensor, mesh: DeviceMesh, placements?: readonly Placement[], options: DistributeOptions = {}): Tensor {
   const op = 'distributeTensor';
   if (!(tensor instanceof Tensor) || tensor.storage === null) throw unexpected(op, 'tensor', 'a tensor', tensor);
-  const { srcDataRank = 0 } = optionsOf(op, options, 'srcDataRank');
+  const { srcDataRank = 0, shardOrder = [] } = optionsOf(op, options, 'srcDataRank shardOrder');
   if (srcDataRank !== 0 && srcDataRank !== null) throw unexpected(op, 'srcDataRank', '0 or null', srcDataRank);
   checkMesh(op, mesh);
   const chosen = checkPlacements(op, mesh, placements ?? mesh.shape.map(() => Replicate()), tensor.dim());
   if (chosen.some((placement) => placement.isPartial())) {
     throw new ShardingError(`${op}: expected Shard or Replicate, got ${formatPlacements(chosen)}. Terms of a reduction are made with DTensor.fromLocal.`, { op });
   }
+  checkShardOrder(op, mesh, chosen, shardOrder);
+  const spec = internSpec(mesh, chosen, shardOrder, { shape: tensor.shape, strides: contiguousStrides(tensor.shape), dtype: tensor.dtype });
   const known = partOf(tensor);
   if (known !== null) {
-    if (known.spec.mesh === mesh && formatPlacements(known.spec.placements) === formatPlacements(chosen)) return tensor;
+    if (placeSpec(known.spec, chosen, spec.order) === known.spec && known.spec.mesh === spec.mesh) return tensor;
     throw new ShardingError(`${op}: expected a plain tensor, got one that is distributed already: ${known.spec}. Use redistribute.`, { op });
   }
   if (!tensor.isLeaf) throw new AutogradError(`${op}: expected a leaf tensor; of a computed one, use DTensor.fromLocal(t, mesh).redistribute(…), which has a gradient`, { op });
-  const spec = internSpec(mesh, chosen, [], { shape: tensor.shape, strides: contiguousStrides(tensor.shape), dtype: tensor.dtype });
-  const whole = distributed(ownPart(tensor.detach().to(mesh.device), mesh, chosen, srcDataRank), spec);
+  const whole = distributed(ownPart(tensor.detach().to(mesh.device), mesh, spec, srcDataRank), spec);
   return whole.requiresGrad_(tensor.requiresGrad);
 }
 
-/** Mesh dims cut what those to their left have left over. */
-function ownPart(tensor: Tensor, mesh: DeviceMesh, placements: readonly Placement[], source: 0 | null): Tensor {
-  const coordinate = mesh.getCoordinate();
-  if (coordinate === null) return tensor.newEmpty([0]);
+/** Mesh dims cut what those before them have left over. */
+function ownPart(tensor: Tensor, mesh: DeviceMesh, spec: DTensorSpec, source: 0 | null): Tensor {
+  if (mesh.getCoordinate() === null) return tensor.newEmpty([0]);
   let t = tensor.contiguous();
-  placements.forEach((placement, meshDim) => {
+  for (const meshDim of cutSequence(spec)) {
+    const placement = spec.placements[meshDim] as Placement;
     if (placement.isShard()) t = scatterPieces(t, placement.dim, mesh, meshDim, source);
     else if (source !== null) t = broadcastTensor(t, 0, mesh.getGroup(meshDim));
-  });
+  }
   return t === tensor ? t.clone() : t;
+}
+
+/** The mesh dims, those that cut one tensor dim in the order in which they do. */
+function cutSequence({ placements, order }: DTensorSpec): readonly number[] {
+  const left = order.map((cuts) => [...cuts]);
+  return placements.map((placement, meshDim) => (placement.isShard() ? (left[placement.dim]?.shift() as number) : meshDim));
 }
 
 function scatterPieces(t: Tensor, dim: number, mesh: DeviceMesh, meshDim: number, source: 0 | null): Tensor {
