@@ -91,12 +91,51 @@ export async function runLocalRanks<T>(worldSize: number, fn: RankFunction<T>, o
       throw error;
     }
   });
-  const results = await Promise.allSettled(ranks);
+  const results = await settledOrStuck(world, ranks);
   for (const gloo of world.gloo) gloo.leave();
   for (const home of world.homes) closeStreams(home);
   world.regions.drop();
   if (first !== null) throw failureOf(first, world.schedule);
   return results.map((result) => (result as PromiseFulfilledResult<T>).value);
+}
+
+/**
+ * What became of the ranks. A rank may wait for what never comes, a promise that nobody resolves: Node then has nothing left to do and would
+ * end without a word, while the ranks that have failed for want of it are heard by nobody.
+ *
+ * @throws DistributedError naming the ranks that wait, and the failure of another as `cause`
+ */
+async function settledOrStuck<T>(world: World, ranks: readonly Promise<T>[]): Promise<PromiseSettledResult<T>[]> {
+  const waiting = new Set(ranks.keys());
+  let failure: unknown;
+  ranks.forEach((run, rank) => {
+    run.catch((error: unknown) => (failure ??= error)).finally(() => waiting.delete(rank));
+  });
+  let onIdle = (): void => {};
+  const stuck = new Promise<never>((_, reject) => {
+    onIdle = () => {
+      const who = `${waiting.size === 1 ? 'rank' : 'ranks'} ${[...waiting].join(', ')}`;
+      const others = failure instanceof Error ? ` Another failed: ${failure.message}` : '';
+      const message = `launch: ${who} waited for what never comes: all else is done, and a promise that was awaited is still open.${others}`;
+      endWorld(world, `${who} waited for what never comes`);
+      reject(new DistributedError(message, { op: 'launch', ranks: [...waiting] }, failure === undefined ? {} : { cause: failure }));
+    };
+    if (idleListeners.size === 0) process.on('beforeExit', tellIdle);
+    idleListeners.add(onIdle);
+  });
+  try {
+    return await Promise.race([Promise.allSettled(ranks), stuck]);
+  } finally {
+    idleListeners.delete(onIdle);
+    if (idleListeners.size === 0) process.removeListener('beforeExit', tellIdle);
+  }
+}
+
+/** Of all worlds at once: Node warns of many listeners of its own. */
+const idleListeners = new Set<() => void>();
+
+function tellIdle(): void {
+  for (const listener of [...idleListeners]) listener();
 }
 
 async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, options: LocalOptions): Promise<T> {

@@ -61,7 +61,7 @@ interface Rank {
   readonly child: ChildProcess;
   readonly errors: RankOutput;
   readonly closed: Promise<void>;
-  threw: { at: number; message: string } | null;
+  threw: { at: number; message: string | null } | null;
   running: boolean;
 }
 
@@ -129,7 +129,7 @@ export class RankProcesses {
 
   private receive(rank: Rank, message: unknown): void {
     const { shardwise, at, message: text } = message as { shardwise?: unknown; at?: unknown; message?: unknown };
-    if (shardwise === 'failed' && typeof at === 'number' && typeof text === 'string') rank.threw ??= { at, message: text };
+    if (shardwise === 'failed' && typeof at === 'number' && (typeof text === 'string' || text === null)) rank.threw ??= { at, message: text };
     const reply = (answer: object): void => {
       if (rank.child.connected) rank.child.send(answer);
     };

@@ -41,6 +41,11 @@ function flatten(t: Tensor, width: number): { sizes: number[]; strides: number[]
   return { sizes: [width === 0 ? 0 : t.numel() / width, width], strides: [width, 1] };
 }
 
+/** Its rows as a matrix; -1 for their number would be any number where rows have no elements. */
+function rowsOf(t: Tensor, width: number): Tensor {
+  return t.reshape(flatten(t, width).sizes);
+}
+
 interface BackwardParams extends NormParams {
   needs: readonly boolean[];
 }
@@ -66,7 +71,7 @@ const layerNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
   },
   vjp: 'not-differentiable',
   decompose: ([g, x, , , weight], params) => {
-    const [dy, input] = [(g as Tensor).reshape([-1, params.width]), (x as Tensor).reshape([-1, params.width])];
+    const [dy, input] = [rowsOf(g as Tensor, params.width), rowsOf(x as Tensor, params.width)];
     const [variance, mean] = [input.var(1, { correction: 0, keepdim: true }), input.mean(1, { keepdim: true })];
     const rstd = variance.add(params.eps).rsqrt();
     const normal = input.sub(mean).mul(rstd);
@@ -113,7 +118,7 @@ const layerNormOp: Op<NormParams> = defineOp<NormParams>({
   },
   decompose: ([x, weight, bias], params) => {
     const { width, eps } = params;
-    const rows = (x as Tensor).reshape([-1, width]);
+    const rows = rowsOf(x as Tensor, width);
     const mean = rows.mean(1, { keepdim: true });
     const rstd = rows.var(1, { correction: 0, keepdim: true }).add(eps).rsqrt();
     const normal = rows.sub(mean).mul(rstd);
@@ -148,7 +153,7 @@ const rmsNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
   },
   vjp: 'not-differentiable',
   decompose: ([g, x, , weight], { width, eps }) => {
-    const [dy, input] = [(g as Tensor).reshape([-1, width]), (x as Tensor).reshape([-1, width])];
+    const [dy, input] = [rowsOf(g as Tensor, width), rowsOf(x as Tensor, width)];
     const rstd = input.square().mean(1, { keepdim: true }).add(eps).rsqrt();
     const normal = input.mul(rstd);
     const scaled = isAbsent(weight as Tensor) ? dy : dy.mul((weight as Tensor).reshape(-1));
@@ -186,7 +191,7 @@ const rmsNormOp: Op<NormParams> = defineOp<NormParams>({
   },
   decompose: ([x, weight], params) => {
     const { width, eps } = params;
-    const rows = (x as Tensor).reshape([-1, width]);
+    const rows = rowsOf(x as Tensor, width);
     const rstd = rows.square().mean(1, { keepdim: true }).add(eps).rsqrt();
     const normal = rows.mul(rstd);
     const scaled = isAbsent(weight as Tensor) ? normal : normal.mul((weight as Tensor).reshape(-1));

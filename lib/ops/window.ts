@@ -33,8 +33,7 @@ const sliceOp: Op<Slice> = defineView<Slice>({
   }),
   vjp: (ctx, g) => {
     const { dim, start, length, step } = ctx.params;
-    const full = g.newZeros(ctx.inputShape(0));
-    return [sliceBackward(full, g, { dim, start, length, step })];
+    return [zerosAround(sliceOp, ctx.inputShape(0), g, { dim, start, length, step })];
   },
   samples: () => [
     { inputs: [sampleTensor([5, 3])], params: { dim: 0, start: 1, length: 2, step: 2 } },
@@ -42,10 +41,26 @@ const sliceOp: Op<Slice> = defineView<Slice>({
   ],
 });
 
-/** Zeros with `g` written into the window; the write is an op of its own, so that it can be differentiated again. */
-function sliceBackward(zeros: Tensor, g: Tensor, params: Slice): Tensor {
-  dispatchOne(sliceOp, [zeros], params).copy_(g);
+/** Zeros with `g` in place of the view's elements; the write is an op of its own, so that it can be differentiated again. */
+function zerosAround<P extends object>(op: Op<P>, shape: Shape, g: Tensor, params: P): Tensor {
+  if (isDistributedVariable(g)) return addedAt(op, shape, g, params);
+  const zeros = g.newZeros(shape);
+  dispatchOne(op, [zeros], params).copy_(g);
   return zeros;
+}
+
+/** A gradient that is differentiated again, of a distributed tensor: no view of one can be written into under autograd. */
+const isDistributedVariable = (g: Tensor): boolean => g.sharding !== null && g.requiresGrad;
+
+/** The same without a write: each element of `g` is added at the place of the one that the view took. */
+function addedAt<P extends object>(op: Op<P>, shape: Shape, g: Tensor, params: P): Tensor {
+  const numel = shape.reduce((a, b) => a * b, 1);
+  const places = g.newOnes([numel], { dtype: int64 }).cumsum(0).sub(1).reshape(shape);
+  const taken = dispatchOne(op, [places], params).reshape([-1]);
+  return g
+    .newZeros([numel])
+    .indexAdd(0, taken, g.reshape([-1]))
+    .reshape(shape);
 }
 
 interface Select {
@@ -62,11 +77,7 @@ const selectOp: Op<Select> = defineView<Select>({
     strides: input.strides.filter((_, i) => i !== dim),
     offset: input.storageOffset + index * (input.strides[dim] as number),
   }),
-  vjp: (ctx, g) => {
-    const zeros = g.newZeros(ctx.inputShape(0));
-    dispatchOne(selectOp, [zeros], ctx.params).copy_(g);
-    return [zeros];
-  },
+  vjp: (ctx, g) => [zerosAround(selectOp, ctx.inputShape(0), g, ctx.params)],
   samples: () => [{ inputs: [sampleTensor([3, 4])], params: { dim: 1, index: 2 } }],
 });
 
@@ -92,11 +103,7 @@ const diagonalOp: Op<Diagonal> = defineView<Diagonal>({
       offset: input.storageOffset + skip,
     };
   },
-  vjp: (ctx, g) => {
-    const zeros = g.newZeros(ctx.inputShape(0));
-    dispatchOne(diagonalOp, [zeros], ctx.params).copy_(g);
-    return [zeros];
-  },
+  vjp: (ctx, g) => [zerosAround(diagonalOp, ctx.inputShape(0), g, ctx.params)],
   samples: () => [
     { inputs: [sampleTensor([3, 4])], params: { offset: 1, dim1: 0, dim2: 1 } },
     { inputs: [sampleTensor([2, 3, 3])], params: { offset: -1, dim1: 2, dim2: 1 } },
@@ -123,6 +130,7 @@ const unfoldOp: Op<Unfold> = defineView<Unfold>({
     };
   },
   vjp: (ctx, g) => {
+    if (isDistributedVariable(g)) return [addedAt(unfoldOp, ctx.inputShape(0), g, ctx.params)];
     // Windows overlap, so each position within a window is added by itself.
     const { dim, size, step } = ctx.params;
     const zeros = g.newZeros(ctx.inputShape(0));

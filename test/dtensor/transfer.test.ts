@@ -55,6 +55,20 @@ describe('the gradients of tensors that become distributed and plain again', () 
     assert.deepEqual(await numbers(leaf.grad as Tensor), [rank + 1, rank + 1, rank + 1]);
   });
 
+  it('fromLocal takes parts that mesh dims have cut in another order; a wrong order is refused, also by redistribute', async () => {
+    await ranks.run(async () => {
+      const mesh = initDeviceMesh('cpu', [2, 2]);
+      const t = distributeTensor(arange(6, { dtype: float32 }), mesh, [S0, S0]);
+      const turned = t.redistribute([S0, S0], { shardOrder: [[1, 0]] });
+      const back = DTensor.fromLocal(turned.toLocal().mul(2), mesh, turned.placements, { shape: [6], stride: [1], shardOrder: turned._spec.order });
+      assert.deepEqual(await numbers(back.fullTensor()), [0, 2, 4, 6, 8, 10]);
+      for (const shardOrder of [[[0]], [[5, 0]], [[0, 0]], [[], [1, 0]], 'x'] as number[][][]) {
+        assert.throws(() => t.redistribute([S0, S0], { shardOrder }), /redistribute: expected shardOrder/);
+        assert.throws(() => DTensor.fromLocal(t.toLocal(), mesh, [S0, S0], { shardOrder }), /DTensor.fromLocal: expected shardOrder/);
+      }
+    });
+  });
+
   each('fromLocal gives the part of a gradient that has other placements', async (rank, mesh) => {
     const leaf = ones([2, 3], { requiresGrad: true });
     const t = DTensor.fromLocal(leaf, mesh, [S0]);

@@ -198,7 +198,7 @@ describeOverEngines('a rank that does not come', () => {
         seen.push((await errorOf(x.read())).message);
       }),
     );
-    assert.match(seen[0] as string, /allReduce \(call 2 of group "world"\) at .*collective-failures\.test\.ts:\d+.*: rank \d aborted the group: rank 1 failed: boom/);
+    assert.match(seen[0] as string, /allReduce \(call 2 of group "world"\) at .*collective-failures\.test\.[jt]s:\d+.*: rank \d aborted the group: rank 1 failed: boom/);
   });
 
   it('because it has left the group, which concerns no other group', async () => {

@@ -62,6 +62,25 @@ describe('launch', function () {
     assert.match(cause['stack'] as string, /launches\.[jt]s:\d+/);
   });
 
+  it('names the process that ended first, not one that failed for want of it', async () => {
+    assert.match(await runProgram<string>('mesh/programs/launches', 'exits'), /^launch: rank 1 \(process \d+\) ended with exit code 3/);
+  });
+
+  it('ends when a rank waits for what never comes, and says which', async () => {
+    interface Stuck {
+      message: string;
+      cause: string | null;
+      next: number[];
+    }
+    const alone = await runProgram<Stuck>('mesh/programs/launches', 'stuck', 'alone');
+    assert.match(alone.message, /^launch: rank 1 waited for what never comes/);
+    assert.deepEqual([alone.cause, alone.next], [null, [0, 1]]);
+    const missed = await runProgram<Stuck>('mesh/programs/launches', 'stuck', 'missed');
+    assert.match(missed.message, /^launch: rank 1 waited .* Another failed: .*rank 1 has not joined the group \(timeout after 3\d\d ms\)/s);
+    assert.match(missed.cause as string, /timeout/);
+    assert.deepEqual(missed.next, [0, 1]);
+  });
+
   it('refuses what is no size, no program and no option', async () => {
     const fn = (): number => 0;
     for (const call of [

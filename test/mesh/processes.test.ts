@@ -81,7 +81,7 @@ function talkBy(backend: string): void {
       error.message,
       /^launch: rank 1 \(process \d+\) ended with exit code 1: no data for this rank\n {2}what it wrote last to stderr:\n(.*\n)*.*TypeError: no data for this rank/,
     );
-    assert.match(seen<string>(0), /allReduce \(call 1 of group "world"\) at .*ranks\.ts:\d+.*: rank 1 aborted the group: no data for this rank/);
+    assert.match(seen<string>(0), /allReduce \(call 1 of group "world"\) at .*ranks\.[jt]s:\d+.*: rank 1 aborted the group: no data for this rank/);
   });
 
   it('hear at once of a rank that is gone before it came to their group', async () => {

@@ -59,3 +59,23 @@ describe('the decomposition of a reduction', () => {
     }
   }
 });
+
+describe('the decomposition of a normalisation', () => {
+  for (const name of ['layerNorm', 'rmsNorm']) {
+    it(`takes rows without elements: ${name}`, () => {
+      const input = zeros([3, 8, 0]);
+      const op = opByName(name) as AnyOp;
+      const weights = name === 'layerNorm' ? [zeros([0]), zeros([0])] : [zeros([0])];
+      const given = { width: 0, eps: 1e-5 };
+      const parts = op.decompose?.([input, ...weights], given) ?? [];
+      assert.deepEqual(
+        parts.map((t) => t.shape),
+        dispatch(op, [input, ...weights], given).map((t) => t.shape),
+      );
+      const backward = opByName(`${name}Backward`) as AnyOp;
+      const saved = parts.slice(1);
+      const grads = backward.decompose?.([input, input, ...saved, zeros([0])], { ...given, needs: [true, true, true] }) ?? [];
+      assert.deepEqual(grads[0]?.shape, [3, 8, 0]);
+    });
+  }
+});

@@ -1,4 +1,4 @@
-/** Launches functions as processes, twice, the second with what the first gave; prints all results. */
+/** Launches functions as processes, twice, the second with what the first gave; prints all results. Also ranks that fail and that wait for ever. */
 import { allReduce, getRank, initProcessGroup, launch } from '../../../lib/distributed.js';
 import { full } from '../../../lib/index.js';
 
@@ -14,6 +14,28 @@ if (scenario === 'twice') {
   const first = await launch(2, sumOf, { mode: 'process' });
   const second = await launch(2, async (rank) => ((first[rank] as (typeof first)[0]).sum[0] as number) + rank, { mode: 'process' });
   process.stdout.write(JSON.stringify({ first: first.map(({ rank, sum, known }) => [rank, [...sum], String(known.get('rank'))]), second }));
+} else if (scenario === 'stuck') {
+  const waits = async (rank: number): Promise<void> => {
+    if (rank === 1) await new Promise(() => {});
+    if (process.argv[3] === 'alone') return;
+    const t = full([1], 1);
+    allReduce(t);
+    await t.read();
+  };
+  const error = await launch(2, waits, { timeoutMs: 300 }).catch((caught: Error) => caught);
+  const { message, cause } = error as Error;
+  process.stdout.write(JSON.stringify({ message, cause: (cause as Error | undefined)?.message ?? null, next: await launch(2, (rank) => rank) }));
+} else if (scenario === 'exits') {
+  const ends = async (rank: number): Promise<unknown> => {
+    const t = full([1], 1);
+    allReduce(t);
+    await t.read();
+    if (rank === 1) process.exit(3);
+    allReduce(t);
+    return t.tolist(); // fails for want of rank 1, maybe before that one is seen to be gone
+  };
+  const error = await launch(3, ends, { mode: 'process' }).catch((caught: Error) => caught);
+  process.stdout.write(JSON.stringify((error as Error).message));
 } else {
   const fails = async (rank: number): Promise<unknown> => {
     if (rank === 1) throw Object.assign(new RangeError('too far'), { code: 'ERR_FAR' });
