@@ -20,6 +20,7 @@ export {
   dtensorRandn,
   dtensorZeros,
 } from './factories.js';
+export { type CollectiveRanks, functional, waitTensor } from './functional-collectives.js';
 export { lossParallel } from './loss-parallel.js';
 export type { RedistributeOptions, ToLocalOptions } from './members.js';
 export { explicitRedistribution } from './redistribution.js';
