@@ -247,7 +247,7 @@ describeOverEngines('a rank that does not come', () => {
       allReduce(x);
       const later = Array.from({ length: 200 }, () => errorOf(x.read()));
       await later[0];
-      if (rank === 1) await sleep(50);
+      if (rank === 1) await sleep(500);
       allReduce(y, { group: second });
       const begin = Date.now();
       await Promise.all(later);

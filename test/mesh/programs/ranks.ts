@@ -160,6 +160,7 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
         return t.read();
       }),
     );
+    await sleep(500); // the one that was killed is to be the first that ends
     process.exitCode = 1;
   },
   /** What the world's memory takes, and that of a part, while they are mapped. */
