@@ -52,6 +52,8 @@ const SETTLE_MS = 1_500;
 /** For what a rank has printed to arrive, where a process that it left behind keeps its output open. */
 const OUTPUT_MS = 500;
 const GRACE_MS = 5_000;
+/** Other ranks may see that one was killed, and end, before its end is told here. */
+const NOTICE_MS = 1_000;
 /** Of Node. */
 const UNSETTLED_AWAIT = 13;
 const forwarded: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
@@ -144,7 +146,8 @@ export class RankProcesses {
   private failed(rank: Rank, exitCode: number | null, signal: NodeJS.Signals | null, message: string | null): void {
     rank.running = false;
     const { threw, errors, child, number } = rank;
-    this.failures.push({ rank: number, pid: child.pid, exitCode, signal, message: threw?.message ?? message, lastLines: errors.lastLines, at: threw?.at ?? now() });
+    const ended = signal !== null && !this.stopping ? now() - NOTICE_MS : now();
+    this.failures.push({ rank: number, pid: child.pid, exitCode, signal, message: threw?.message ?? message, lastLines: errors.lastLines, at: threw?.at ?? ended });
     if (!this.stopping) this.after(this.options.settleMs ?? SETTLE_MS, () => this.stop());
   }
 
