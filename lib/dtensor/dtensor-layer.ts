@@ -5,8 +5,7 @@
 import { belowDTensor } from '../core/dispatch.js';
 import { InPlaceError, ShardingError } from '../core/errors.js';
 import type { AnyOp } from '../core/op.js';
-import { Replicate } from '../core/placement.js';
-import { contiguousStrides, formatShape } from '../core/shape.js';
+import { formatShape } from '../core/shape.js';
 import type { ShardedCall } from '../core/sharding-rule.js';
 import type { Tensor } from '../core/tensor.js';
 import { localPiece } from './geometry.js';
@@ -14,9 +13,9 @@ import { runLists } from './lists.js';
 import { distributed, type LocalPart, partOf } from './local-part.js';
 import { isAwaited, makePart } from './making.js';
 import { type Decision, propagate } from './propagate.js';
-import { redistributeLocal } from './redistribute-local.js';
+import { moveInput } from './redistribute-local.js';
 import { because, checkImplicit, warnReplicated } from './redistribution.js';
-import { type DTensorSpec, formatPlacements, internSpec } from './spec.js';
+import { type DTensorSpec, formatPlacements, replicatedSpec } from './spec.js';
 
 type Specs = readonly (DTensorSpec | null)[];
 
@@ -73,15 +72,10 @@ function specsOf(op: AnyOp, inputs: readonly Tensor[], found: DTensorSpec): Spec
     const part = partOf(t);
     if (part !== null) specs.push(part.spec);
     else if (t.storage === null) specs.push(null);
-    else if (t.shape.length === 0) specs.push(replicated(t, found));
+    else if (t.shape.length === 0) specs.push(replicatedSpec(found.mesh, t));
     else throw mixed(op, inputs, t);
   }
   return specs;
-}
-
-function replicated(t: Tensor, like: DTensorSpec): DTensorSpec {
-  const placements = like.placements.map(() => Replicate());
-  return internSpec(like.mesh, placements, [], { shape: t.shape, strides: contiguousStrides(t.shape), dtype: t.dtype });
 }
 
 function mixed(op: AnyOp, inputs: readonly Tensor[], plain: Tensor): ShardingError {
@@ -124,13 +118,7 @@ function localInputs(op: AnyOp, inputs: readonly Tensor[], specs: Specs, decisio
     const [spec, needed] = [specs[i], decision.inputs[i]];
     const local = part === null ? t : part.local;
     if (spec === needed || !spec || !needed) locals.push(local);
-    else
-      locals.push(
-        because(
-          () => `${op.name}: input ${i} from [${spec.placements.join(', ')}] to [${needed.placements.join(', ')}]`,
-          () => redistributeLocal(local, spec, needed),
-        ),
-      );
+    else locals.push(moveInput(op, i, local, spec, needed));
   }
   return locals;
 }

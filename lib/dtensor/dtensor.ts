@@ -3,12 +3,12 @@ import type { CollectiveGroup } from '../core/collective.js';
 import { AutogradError, ShapeError, ShardingError } from '../core/errors.js';
 import { checkFlag, optionsOf, unexpected } from '../core/options.js';
 import { type Placement, Replicate } from '../core/placement.js';
-import { contiguousStrides, formatShape, type Shape, sameShape } from '../core/shape.js';
+import { contiguousStrides, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
 import { broadcastTensor } from '../ops/collectives.js';
 import { cat } from '../ops/join.js';
-import { chunkOf } from './geometry.js';
+import { chunksOf } from './geometry.js';
 import { distributed, partOf } from './local-part.js';
 import './members.js';
 import { type DTensorSpec, formatPlacements, internSpec, placeSpec, type ShardOrder } from './spec.js';
@@ -185,14 +185,14 @@ function cutSequence({ placements, order }: DTensorSpec): readonly number[] {
 
 function scatterPieces(t: Tensor, dim: number, mesh: DeviceMesh, meshDim: number, source: 0 | null): Tensor {
   const ranks = mesh.shape[meshDim] as number;
-  const pieces = Array.from({ length: ranks }, (_, rank) => chunkOf(t.shape[dim] as number, ranks, rank));
+  const pieces = chunksOf(t.shape[dim] as number, ranks);
   const own = (mesh.getCoordinate() as readonly number[])[meshDim] as number;
   const { offset, size } = pieces[own] as { offset: number; size: number };
   if (source === null) return t.narrow(dim, offset, size).clone();
   const shapeOf = (count: number): Shape => t.shape.map((n, i) => (i === dim ? count : n));
   const group: CollectiveGroup = mesh.getGroup(meshDim);
   const output = t.newEmpty(shapeOf(size));
-  const counts = pieces.map((piece) => shapeOf(piece.size).reduce((a, b) => a * b, 1));
+  const counts = pieces.map((piece) => numelOf(shapeOf(piece.size)));
   const input = own === 0 ? cat(pieces.map((piece) => t.narrow(dim, piece.offset, piece.size).reshape([-1]))) : null;
   group.run('distributeTensor', { kind: 'scatter', input, output, root: 0, counts });
   return output;

@@ -13,6 +13,7 @@ import { DeviceMesh } from '../mesh/device-mesh.js';
 import { memberOf } from '../mesh/groups.js';
 import type { ProcessGroup } from '../mesh/process-group.js';
 import { allGatherRows, allReduceTensor, allToAllRows, broadcastTensor, reduceScatterRows } from '../ops/collectives.js';
+import { alongRows } from './redistribute-local.js';
 
 /** The ranks that take part: a group, or a mesh of one dimension; all of them if left out. */
 export type CollectiveRanks = ProcessGroup | DeviceMesh;
@@ -22,11 +23,6 @@ function groupOf(op: string, ranks: CollectiveRanks | undefined): ProcessGroup {
 }
 
 const equal = (rows: number, ranks: number): number[] => Array.from({ length: ranks }, () => rows);
-
-/** Collectives join and cut rows: another dim takes their place meanwhile. */
-function along(t: Tensor, dim: number, run: (rows: Tensor) => Tensor): Tensor {
-  return dim === 0 ? run(t) : run(t.transpose(0, dim)).transpose(0, dim);
-}
 
 /** The reduction of the inputs of all ranks. Shapes: any, the same on all ranks. Gradient: of `'sum'` and `'avg'`. */
 function allReduce(input: Tensor, reduceOp: ReduceOpName, group?: CollectiveRanks): Tensor {
@@ -38,7 +34,7 @@ function allReduce(input: Tensor, reduceOp: ReduceOpName, group?: CollectiveRank
 function allGatherTensor(input: Tensor, gatherDim: number, group?: CollectiveRanks): Tensor {
   const ranks = groupOf('functional.allGatherTensor', group);
   const dim = wrapDim(gatherDim, input.dim(), 'functional.allGatherTensor');
-  return along(input, dim, (rows) => allGatherRows(rows, equal(rows.size(0), ranks.size), ranks));
+  return alongRows(input, dim, (rows) => allGatherRows(rows, equal(rows.size(0), ranks.size), ranks));
 }
 
 /** This rank's part, of equal ones along `scatterDim`, of the reduction of all inputs. @throws ShapeError for a size that does not divide */
@@ -50,7 +46,7 @@ function reduceScatterTensor(input: Tensor, reduceOp: ReduceOpName, scatterDim: 
   const size = input.size(dim);
   if (size % ranks.size !== 0)
     throw new ShapeError(`${op}: ${size} of ${formatShape(input.shape)} along dim ${dim} cannot be cut into ${ranks.size} equal parts`, { op, shape: input.shape });
-  return along(input, dim, (rows) => reduceScatterRows(rows, reduceOp, equal(size / ranks.size, ranks.size), ranks));
+  return alongRows(input, dim, (rows) => reduceScatterRows(rows, reduceOp, equal(size / ranks.size, ranks.size), ranks));
 }
 
 /** Gives each rank the next of this one's rows, and has what comes, in the order of ranks; in equal parts where sizes are null. */

@@ -16,6 +16,11 @@ export function chunkOf(size: number, ranks: number, rank: number): { size: numb
   return { size: Math.min(size, offset + chunk) - offset, offset };
 }
 
+/** The parts of all ranks. */
+export function chunksOf(size: number, ranks: number): { size: number; offset: number }[] {
+  return Array.from({ length: ranks }, (_, rank) => chunkOf(size, ranks, rank));
+}
+
 interface Pieces {
   /** By the place of a rank in the mesh, row-major; made on demand. */
   readonly byRank: (Piece | undefined)[];

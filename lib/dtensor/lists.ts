@@ -9,8 +9,8 @@ import { Replicate } from '../core/placement.js';
 import type { FollowRule } from '../core/sharding-rule.js';
 import type { Tensor } from '../core/tensor.js';
 import { type LocalPart, partOf } from './local-part.js';
-import { redistributeLocal } from './redistribute-local.js';
-import { because, checkImplicit } from './redistribution.js';
+import { moveInput } from './redistribute-local.js';
+import { checkImplicit } from './redistribution.js';
 import { type DTensorSpec, placeSpec } from './spec.js';
 
 type Follows = FollowRule<object>;
@@ -43,10 +43,7 @@ function followed(op: AnyOp, { local, spec }: LocalPart, wanted: DTensorSpec, is
     throw new ShardingError(`${op.name}: it overwrites input ${i}, ${spec}, which would have to become [${wanted.placements.join(', ')}]. Redistribute it first.`, { op: op.name });
   }
   checkImplicit(op.name, [spec], [wanted]);
-  return because(
-    () => `${op.name}: input ${i} from [${spec.placements.join(', ')}] to [${wanted.placements.join(', ')}]`,
-    () => redistributeLocal(local, spec, wanted),
-  );
+  return moveInput(op, i, local, spec, wanted);
 }
 
 function apart(op: AnyOp, t: Tensor, leader: Tensor): ShardingError {

@@ -2,12 +2,11 @@
 
 import type { DType } from '../core/dtype.js';
 import { ShardingError } from '../core/errors.js';
-import { Replicate } from '../core/placement.js';
 import { contiguousStrides, type Shape, sameShape } from '../core/shape.js';
 import { type Sharding, Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
 import { localPiece } from './geometry.js';
-import { type DTensorSpec, internSpec } from './spec.js';
+import { type DTensorSpec, internSpec, reducedPlacements, replicatedSpec } from './spec.js';
 
 /** What the parts do with the tensors they belong to; handed over by the files that can. @internal */
 export const partMethods = {
@@ -36,19 +35,14 @@ export class LocalPart implements Sharding {
   empty(shape: Shape, dtype: DType): Tensor {
     const { mesh, placements, order } = this.spec;
     const alike = sameShape(shape, this.spec.shape);
-    const held = placements.map((placement) => (alike && !placement.isPartial() ? placement : Replicate()));
-    const spec = internSpec(mesh, held, alike ? order : [], { shape, strides: contiguousStrides(shape), dtype });
+    const meta = { shape, strides: contiguousStrides(shape), dtype };
+    const spec = alike ? internSpec(mesh, reducedPlacements(placements), order, meta) : replicatedSpec(mesh, meta);
     return distributed(this.local.newEmpty(localPiece(spec, mesh.getCoordinate()).shape, { dtype }), spec);
   }
 
   replicated(t: Tensor): Tensor {
-    const { mesh, placements } = this.spec;
-    const spec = internSpec(
-      mesh,
-      placements.map(() => Replicate()),
-      [],
-      { shape: t.shape, strides: t.strides, dtype: t.dtype },
-    );
+    const { mesh } = this.spec;
+    const spec = replicatedSpec(mesh, t);
     return distributed(mesh.getCoordinate() === null ? t.newEmpty([0]) : t, spec);
   }
 

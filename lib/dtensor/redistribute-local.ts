@@ -1,14 +1,16 @@
 /** Carries out plans: what this rank has becomes what it shall have. */
+import type { AnyOp } from '../core/op.js';
+import { numelOf } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
 import { meshDimName } from '../mesh/mesh-layout.js';
 import { allGatherRows, allReduceTensor, allToAllRows, reduceScatterRows } from '../ops/collectives.js';
 import { cat } from '../ops/join.js';
-import { chunkOf, localPiece } from './geometry.js';
+import { chunkOf, chunksOf, localPiece } from './geometry.js';
 import { type PlanOptions, planRedistribute } from './redistribute-plan.js';
 import type { AllGatherStep, AllToAllStep, ReduceScatterStep, Step } from './redistribute-steps.js';
-import { along } from './redistribution.js';
-import type { DTensorSpec } from './spec.js';
+import { along, because } from './redistribution.js';
+import { type DTensorSpec, formatPlacements } from './spec.js';
 
 /** Where a step starts. */
 interface Stage {
@@ -34,6 +36,14 @@ export function redistributeLocal(local: Tensor, from: DTensorSpec, to: DTensorS
     spec = step.after;
   }
   return t;
+}
+
+/** What this rank holds of an input, as an op needs it. */
+export function moveInput(op: AnyOp, i: number, local: Tensor, from: DTensorSpec, to: DTensorSpec): Tensor {
+  return because(
+    () => `${op.name}: input ${i} from ${formatPlacements(from.placements)} to ${formatPlacements(to.placements)}`,
+    () => redistributeLocal(local, from, to),
+  );
 }
 
 function carryOut(step: Step, t: Tensor, stage: Stage): Tensor {
@@ -71,7 +81,7 @@ function pieceSizes(stage: Stage, meshDim: number, dim: number): number[] {
   });
 }
 
-const chunkSizes = (size: number, ranks: number): number[] => Array.from({ length: ranks }, (_, rank) => chunkOf(size, ranks, rank).size);
+const chunkSizes = (size: number, ranks: number): number[] => chunksOf(size, ranks).map((chunk) => chunk.size);
 
 /** Collectives cut and join rows: another dim takes their place meanwhile. @internal */
 export function alongRows(t: Tensor, dim: number, run: (rows: Tensor) => Tensor): Tensor {
@@ -96,7 +106,7 @@ function exchangePieces({ meshDim, fromDim, toDim }: AllToAllStep, t: Tensor, st
   const taken = pieceSizes(stage, meshDim, fromDim);
   const flat = t.split(given, toDim).map((piece) => piece.reshape([-1]));
   const shapes = taken.map((size) => t.shape.map((n, dim) => (dim === fromDim ? size : dim === toDim ? (given[own] as number) : n)));
-  const counts = shapes.map((shape) => shape.reduce((a, b) => a * b, 1));
+  const counts = shapes.map(numelOf);
   const sent = flat.map((piece) => piece.numel());
   const received = allToAllRows(cat(flat), sent, counts, stage.mesh.getGroup(meshDim));
   return cat(

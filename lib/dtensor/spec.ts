@@ -43,6 +43,8 @@ class Spec {
   readonly tensorMeta: TensorMeta;
   /** @internal what it was last asked to become, and what that is: programs ask for the same again and again */
   asked: { readonly placements: readonly Placement[]; readonly spec: DTensorSpec } | null = null;
+  /** @internal see {@link gradientSpec} */
+  gradient: DTensorSpec | null = null;
 
   constructor(id: number, mesh: MeshLayout, placements: readonly Placement[], order: ShardOrder, tensorMeta: TensorMeta) {
     this.id = id;
@@ -201,21 +203,28 @@ export function keptOrder(spec: DTensorSpec, placements: readonly Placement[]): 
   });
 }
 
+/** A tensor of which each rank of the mesh has the whole. @internal */
+export function replicatedSpec(mesh: MeshLayout, meta: TensorMeta): DTensorSpec {
+  return internSpec(
+    mesh,
+    mesh.shape.map(() => Replicate()),
+    [],
+    meta,
+  );
+}
+
 /** The whole tensor on each rank. @internal */
 export function replicateSpec(spec: DTensorSpec): DTensorSpec {
-  return spec.isReplicated()
-    ? spec
-    : placeSpec(
-        spec,
-        spec.placements.map(() => Replicate()),
-      );
+  return spec.isReplicated() ? spec : replicatedSpec(spec.mesh, spec.tensorMeta);
+}
+
+/** The same where nothing is left to be reduced. @internal */
+export function reducedPlacements(placements: readonly Placement[]): readonly Placement[] {
+  return placements.map((placement) => (placement.isPartial() ? Replicate() : placement));
 }
 
 /** How a gradient of such a tensor is held: like it, but reduced where it holds terms. @internal */
 export function gradientSpec(spec: DTensorSpec): DTensorSpec {
-  return placeSpec(
-    spec,
-    spec.placements.map((placement) => (placement.isPartial() ? Replicate() : placement)),
-    spec.order,
-  );
+  spec.gradient ??= placeSpec(spec, reducedPlacements(spec.placements), spec.order);
+  return spec.gradient;
 }

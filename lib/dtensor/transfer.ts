@@ -2,14 +2,14 @@
 import { dispatchOne } from '../core/dispatch.js';
 import { ShardingError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { type Placement, Replicate } from '../core/placement.js';
+import type { Placement } from '../core/placement.js';
 import { aliasOf, type Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
 import { broadcastTensor } from '../ops/collectives.js';
 import { distributed, type LocalPart, partMethods, partOf } from './local-part.js';
 import { redistributeLocal } from './redistribute-local.js';
 import { because } from './redistribution.js';
-import { type DTensorSpec, formatPlacements, gradientSpec, internSpec, replicateSpec } from './spec.js';
+import { type DTensorSpec, formatPlacements, gradientSpec, internSpec, reducedPlacements, replicateSpec } from './spec.js';
 
 const metaOf = (t: Tensor, spec: DTensorSpec) => [{ shape: spec.shape, strides: spec.tensorMeta.strides, dtype: spec.dtype, device: t.device }];
 
@@ -126,11 +126,7 @@ partMethods.reduced = ({ spec }, t) => (spec.placements.some((placement) => plac
 partMethods.whole = ({ spec }, t) => toLocalTensor(toSpec(t, replicateSpec(spec)), null);
 partMethods.fit = ({ spec }, gradient) => {
   const given = requirePart('backward', gradient).spec;
-  const wanted = internSpec(
-    spec.mesh,
-    spec.placements.map((placement) => (placement.isPartial() ? Replicate() : placement)),
-    spec.order,
-    given.tensorMeta,
-  );
+  if (given === gradientSpec(spec)) return gradient;
+  const wanted = internSpec(spec.mesh, reducedPlacements(spec.placements), spec.order, given.tensorMeta); // its strides may be others
   return given === wanted ? gradient : toSpec(gradient, wanted, true);
 };

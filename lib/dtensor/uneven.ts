@@ -2,12 +2,12 @@
 import { int64 } from '../core/dtype.js';
 import { ShardingError } from '../core/errors.js';
 import type { Placement } from '../core/placement.js';
-import { formatShape, type Shape, sameShape } from '../core/shape.js';
+import { formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
 import { allGatherRows, allToAllRows } from '../ops/collectives.js';
 import { tensor } from '../ops/factories.js';
-import { chunkOf, meshCoordinates } from './geometry.js';
+import { chunkOf, chunksOf, meshCoordinates } from './geometry.js';
 import { alongRows } from './redistribute-local.js';
 import { formatPlacements } from './spec.js';
 
@@ -61,7 +61,7 @@ async function allShapes(local: Tensor, mesh: DeviceMesh): Promise<Shape[]> {
 function cutsOf(shapes: readonly Shape[], mesh: DeviceMesh, placements: readonly Placement[]): Cut[] {
   return placements.flatMap((placement, meshDim): Cut[] => {
     if (!placement.isShard()) return [];
-    const stride = mesh.shape.slice(meshDim + 1).reduce((a, b) => a * b, 1);
+    const stride = numelOf(mesh.shape.slice(meshDim + 1));
     return [{ meshDim, dim: placement.dim, sizes: Array.from({ length: mesh.shape[meshDim] as number }, (_, i) => (shapes[i * stride] as Shape)[placement.dim] as number) }];
   });
 }
@@ -97,7 +97,7 @@ function moveRows(t: Tensor, { dim, meshDim, sizes }: Cut, mesh: DeviceMesh): Te
   const own = (mesh.getCoordinate() as readonly number[])[meshDim] as number;
   const starts = sizes.map((_, rank) => sum(sizes.slice(0, rank)));
   const total = sum(sizes);
-  const wanted = sizes.map((_, rank) => chunkOf(total, sizes.length, rank));
+  const wanted = chunksOf(total, sizes.length);
   const shared = (from: number, to: number): number => {
     const [start, piece] = [starts[from] as number, wanted[to] as { offset: number; size: number }];
     return Math.max(0, Math.min(start + (sizes[from] as number), piece.offset + piece.size) - Math.max(start, piece.offset));

@@ -4,6 +4,7 @@ import { type DeviceType, device as deviceOf } from '../core/device.js';
 import { ArgumentError, DistributedError } from '../core/errors.js';
 import { type Interned, interned } from '../core/interned.js';
 import { checkNumber, optionsOf, shown, unexpected } from '../core/options.js';
+import { numelOf } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { checkGroup } from './groups.js';
 import { groupAlong, meshId } from './mesh-groups.js';
@@ -335,7 +336,7 @@ export function initDeviceMesh(deviceType: DeviceType, shape: readonly number[],
   const { meshDimNames = null } = optionsOf('initDeviceMesh', options, 'meshDimNames');
   if (!Array.isArray(shape) || shape.length === 0) throw unexpected('initDeviceMesh', 'shape', 'a list of sizes', shape);
   for (const size of shape) checkNumber('initDeviceMesh', 'each size', size, { from: 1, whole: true });
-  const count = shape.reduce((a, b) => a * b, 1);
+  const count = numelOf(shape);
   const { worldSize } = contextOf('initDeviceMesh');
   if (count > worldSize) {
     throw new ArgumentError(`initDeviceMesh: a mesh of [${shape.join(', ')}] needs ${count} ranks, the world has ${worldSize}. Start more ranks, or make the mesh smaller.`, {

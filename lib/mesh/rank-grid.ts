@@ -1,6 +1,7 @@
 /** Ranks in nested arrays, and slices of the grid. */
 import { ArgumentError } from '../core/errors.js';
 import { unexpected } from '../core/options.js';
+import { contiguousStrides } from '../core/shape.js';
 
 /** Ranks, nested to any depth. */
 export type NestedRanks = readonly (number | NestedRanks)[];
@@ -27,7 +28,7 @@ export function nestRanks(flat: readonly number[], shape: readonly number[]): Ne
 
 /** The ranks that differ from `coordinate` along `dims` only, with these as dimensions, in their order. @internal */
 export function sliceThrough(flat: readonly number[], shape: readonly number[], dims: readonly number[], coordinate: readonly number[]): number[] {
-  const strides = shape.map((_, dim) => shape.slice(dim + 1).reduce((a, b) => a * b, 1));
+  const strides = contiguousStrides(shape);
   let starts = [coordinate.reduce((sum, at, dim) => sum + (dims.includes(dim) ? 0 : at * (strides[dim] as number)), 0)];
   for (const dim of dims) {
     const steps = Array.from({ length: shape[dim] as number }, (_, i) => i * (strides[dim] as number));

@@ -9,7 +9,7 @@ import { dispatchOne } from '../core/dispatch.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op, type OutputMeta } from '../core/op.js';
 import type { ReduceOpName } from '../core/placement.js';
-import { formatShape, type Shape } from '../core/shape.js';
+import { formatShape, numelOf, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { sampleTensor } from './samples.js';
 
@@ -27,7 +27,7 @@ interface Rows {
 }
 
 const sum = (list: readonly number[]): number => list.reduce((a, b) => a + b, 0);
-const rowSize = (t: Tensor): number => t.shape.slice(1).reduce((a, b) => a * b, 1);
+const rowSize = (t: Tensor): number => numelOf(t.shape.slice(1));
 const elements = (rows: readonly number[], size: number): number[] => rows.map((count) => count * size);
 const withRows = (t: Tensor, rows: number): Shape => [rows, ...t.shape.slice(1)];
 const metaOf = (t: Tensor, shape: Shape): readonly OutputMeta[] => [{ shape, strides: null, dtype: t.dtype, device: t.device }];
@@ -48,6 +48,11 @@ function checkRows(op: string, t: Tensor, rows: readonly number[], group: Collec
   if (t.shape[0] !== total) throw new ShapeError(`${op}: expected ${total} rows, got shape ${formatShape(t.shape)}`, { op, shape: t.shape, rows });
 }
 
+/** @throws ArgumentError for a reduction without a gradient */
+function checkLinear(op: string, reduceOp: ReduceOpName): void {
+  if (reduceOp !== 'sum' && reduceOp !== 'avg') throw new ArgumentError(`${op}: only 'sum' and 'avg' have a gradient, not '${reduceOp}'`, { op, reduceOp });
+}
+
 /** Runs a call from dense memory into a new tensor. */
 function into(name: string, { group }: InGroup, input: Tensor, shape: Shape, call: Omit<CollectiveCall, 'input' | 'output'>): Tensor[] {
   const output = input.newEmpty(shape);
@@ -64,7 +69,7 @@ const allReduceOp: Op<Reduces> = defineOp<Reduces>({
   compute: ([t], params) => into('allReduce', params, t as Tensor, (t as Tensor).shape, { kind: 'allReduce', reduceOp: params.reduceOp }),
   vjp: (ctx, g) => {
     const { group, reduceOp } = ctx.params;
-    if (reduceOp !== 'sum' && reduceOp !== 'avg') throw new ArgumentError(`allReduce: only 'sum' and 'avg' have a gradient, not '${reduceOp}'`, { op: 'allReduce', reduceOp });
+    checkLinear('allReduce', reduceOp);
     return [dispatchOne(allReduceOp, [g], { group, reduceOp })];
   },
   samples: () => [{ inputs: [sampleTensor([3, 4])], params: { group: solo, reduceOp: 'sum' } }],
@@ -102,8 +107,7 @@ const reduceScatterOp: Op<Reduces & Rows> = defineOp<Reduces & Rows>({
   },
   vjp: (ctx, g) => {
     const { group, rows, reduceOp } = ctx.params;
-    if (reduceOp !== 'sum' && reduceOp !== 'avg')
-      throw new ArgumentError(`reduceScatter: only 'sum' and 'avg' have a gradient, not '${reduceOp}'`, { op: 'reduceScatter', reduceOp });
+    checkLinear('reduceScatter', reduceOp);
     const gathered = dispatchOne(allGatherOp, [g], { group, rows });
     return [reduceOp === 'sum' ? gathered : gathered.div(group.size)];
   },
