@@ -11,20 +11,12 @@ namespace shardwise {
 
 namespace {
 
-napi_value text(napi_env env, const char* value) {
-  napi_value result = nullptr;
-  napi_create_string_utf8(env, value, NAPI_AUTO_LENGTH, &result);
-  return result;
-}
-
 void set_number(napi_env env, napi_value object, const char* key, double value) {
-  napi_value number = nullptr;
-  napi_create_double(env, value, &number);
-  napi_set_named_property(env, object, key, number);
+  napi_set_named_property(env, object, key, number_value(env, value));
 }
 
 void set_text(napi_env env, napi_value object, const char* key, const char* value) {
-  napi_set_named_property(env, object, key, text(env, value));
+  napi_set_named_property(env, object, key, text_value(env, value));
 }
 
 // Null, or why the backend cannot be used.
@@ -38,20 +30,20 @@ napi_value open_backend(napi_env env, napi_callback_info info) {
   if (devices.cuda.load()) return null_value;
   const std::string path = string_argument(env, args[0]), cublaslt = string_argument(env, args[1]);
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) return text(env, dlerror());
+  if (!library) return text_value(env, dlerror());
   using Entry = const Backend* (*)();
   auto entry = reinterpret_cast<Entry>(dlsym(library, "shardwise_backend_v1"));
-  if (!entry) return text(env, "it has no symbol shardwise_backend_v1");
+  if (!entry) return text_value(env, "it has no symbol shardwise_backend_v1");
   const Backend* backend = entry();
-  if (backend->abi != kBackendAbi) return text(env, "it was built for another version of the addon");
+  if (backend->abi != kBackendAbi) return text_value(env, "it was built for another version of the addon");
   bool same = backend->num_kernels == devices.cpu->num_kernels;
   for (int32_t i = 0; same && i < backend->num_kernels; i++) same = !std::strcmp(backend->kernels[i].name, devices.cpu->kernels[i].name);
-  if (!same) return text(env, "its kernel table differs from the addon's: rebuild both");
+  if (!same) return text_value(env, "its kernel table differs from the addon's: rebuild both");
   if (backend->device_count() <= 0) {
     DeviceInfo device;
     ErrorText error;
     backend->device_info(0, &device, &error);
-    return text(env, error.text[0] ? error.text : "no CUDA device was found");
+    return text_value(env, error.text[0] ? error.text : "no CUDA device was found");
   }
   backend->look_at("cuBLASLt", cublaslt.c_str());
   backend->look_at("NCCL", string_argument(env, args[2]).c_str());
@@ -231,14 +223,6 @@ napi_value shutdown(napi_env env, napi_callback_info) {
 }
 
 }  // namespace
-
-std::string string_argument(napi_env env, napi_value value) {
-  size_t length = 0;
-  if (napi_get_value_string_utf8(env, value, nullptr, 0, &length) != napi_ok) return {};
-  std::string out(length, '\0');
-  napi_get_value_string_utf8(env, value, out.data(), length + 1, &length);
-  return out;
-}
 
 void export_devices(napi_env env, napi_value exports) {
   export_function(env, exports, "openBackend", open_backend);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "../runtime/storage_table.h"
+#include "values.h"
 
 // In cpu/backend.cc.
 extern "C" const shardwise::Backend* shardwise_cpu_backend();
@@ -152,23 +153,6 @@ struct Devices {
 
 Environment& state_of(napi_env env);
 
-// Throws a JavaScript error with the code's name; returns null for the caller to return.
-napi_value throw_error(napi_env env, Code code, const char* message);
-
-// Reads `count` arguments as integers; throws and returns false where one is missing or no integer. Arguments whose bit is set in
-// `objects` may be anything: they are only put into raw.
-bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw = nullptr, uint32_t objects = 0);
-bool is_function(napi_env env, napi_value value);
-std::string string_argument(napi_env env, napi_value value);  // empty for what is no string
-
-// INT64_MIN for what is no integer, and for what no double holds exactly.
-inline int64_t to_integer(double value) {
-  constexpr double limit = 9007199254740992.0;
-  if (!(value >= -limit && value <= limit)) return INT64_MIN;
-  const auto integer = static_cast<int64_t>(value);
-  return static_cast<double>(integer) == value ? integer : INT64_MIN;
-}
-
 void export_submit(Environment& state, napi_value exports);
 void export_memory(napi_env env, napi_value exports);
 void export_transfer(napi_env env, napi_value exports);
@@ -179,7 +163,6 @@ void export_gloo(napi_env env, napi_value exports);
 void export_process(napi_env env, napi_value exports);
 // Calls that wait for other ranks fail; every member leaves.
 void abort_all_groups(Environment& state, const char* reason);
-void export_function(napi_env env, napi_value exports, const char* name, napi_callback callback);
 
 // Fails where an earlier failure left the storage without a value.
 Status check_value(const StorageEntry& entry, ErrorText* error);

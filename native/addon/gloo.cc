@@ -11,12 +11,6 @@ namespace shardwise {
 
 namespace {
 
-napi_value text(napi_env env, const char* value) {
-  napi_value result = nullptr;
-  napi_create_string_utf8(env, value, NAPI_AUTO_LENGTH, &result);
-  return result;
-}
-
 // openGloo(path): null, or why it cannot be used.
 napi_value open_gloo(napi_env env, napi_callback_info info) {
   napi_value arg = nullptr, null_value = nullptr;
@@ -27,10 +21,10 @@ napi_value open_gloo(napi_env env, napi_callback_info info) {
   std::lock_guard<std::mutex> lock(devices.mutex);
   if (devices.gloo.load()) return null_value;
   void* library = dlopen(string_argument(env, arg).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) return text(env, dlerror());
+  if (!library) return text_value(env, dlerror());
   auto entry = reinterpret_cast<const GlooEngine* (*)()>(dlsym(library, "shardwise_gloo_v1"));
-  if (!entry) return text(env, "it has no symbol shardwise_gloo_v1");
-  if (entry()->abi != kGlooAbi) return text(env, "it was built for another version of the addon");
+  if (!entry) return text_value(env, "it has no symbol shardwise_gloo_v1");
+  if (entry()->abi != kGlooAbi) return text_value(env, "it was built for another version of the addon");
   devices.gloo.store(entry());
   return null_value;
 }

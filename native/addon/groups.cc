@@ -324,12 +324,6 @@ napi_value leave_group(napi_env env, napi_callback_info info) {
 
 }  // namespace
 
-napi_value number_value(napi_env env, double value) {
-  napi_value result = nullptr;
-  napi_create_double(env, value, &result);
-  return result;
-}
-
 void joined_host(Member& member, Stream& stream, const CommEngine* engine, void* handle) {
   if (!stream.backend()->asynchronous) return member.joined(engine, handle);
   member.joined(&comm::kStagedEngine, comm::staged_member(engine, handle, member.rank, member.size, stream.backend()));

@@ -5,8 +5,6 @@
 
 namespace shardwise {
 
-napi_value number_value(napi_env env, double value);
-
 // By an engine of host memory. On a stream of a GPU what it moves goes through pinned memory.
 void joined_host(Member& member, Stream& stream, const CommEngine* engine, void* handle);
 

@@ -5,18 +5,6 @@ namespace shardwise {
 
 namespace {
 
-napi_value number(napi_env env, double value) {
-  napi_value result = nullptr;
-  napi_create_double(env, value, &result);
-  return result;
-}
-
-napi_value boolean(napi_env env, bool value) {
-  napi_value result = nullptr;
-  napi_get_boolean(env, value, &result);
-  return result;
-}
-
 Stream* stream_argument(napi_env env, int64_t id) {
   Stream* stream = state_of(env).stream(id);
   if (!stream) throw_error(env, Code::Closed, "the stream is gone");
@@ -37,7 +25,7 @@ napi_value default_stream(napi_env env, napi_callback_info info) {
   if (!Devices::get().valid(device)) return throw_error(env, Code::Device, "there is no such device");
   ErrorText error;
   Stream* stream = state_of(env).default_stream(static_cast<int32_t>(device), &error);
-  return stream ? number(env, stream->id()) : throw_error(env, Code::Device, error.text);
+  return stream ? number_value(env, stream->id()) : throw_error(env, Code::Device, error.text);
 }
 
 // streamCreate(device, priority, unbounded)
@@ -51,7 +39,7 @@ napi_value stream_create(napi_env env, napi_callback_info info) {
   Stream* stream = state.reuse_stream(device, priority);
   if (!stream) stream = state.open_stream(device, priority, &error);
   if (stream) stream->set_unbounded(args[2] != 0);
-  return stream ? number(env, stream->id()) : throw_error(env, Code::Device, error.text);
+  return stream ? number_value(env, stream->id()) : throw_error(env, Code::Device, error.text);
 }
 
 // Does not wait. The id stays good: storages may still name the stream as their home.
@@ -77,11 +65,11 @@ napi_value stream_query(napi_env env, napi_callback_info info) {
   if (!read_integers(env, info, 1, &id)) return nullptr;
   Stream* stream = stream_argument(env, id);
   if (!stream) return nullptr;
-  if (!stream->idle()) return boolean(env, false);
+  if (!stream->idle()) return boolean_value(env, false);
   bool done = true;
   ErrorText error;
   const Status status = stream->backend()->stream_query(stream->native(), &done, &error);
-  return status.ok() ? boolean(env, done) : throw_error(env, status.code, error.text);
+  return status.ok() ? boolean_value(env, done) : throw_error(env, status.code, error.text);
 }
 
 napi_value event_create(napi_env env, napi_callback_info info) {
@@ -97,7 +85,7 @@ napi_value event_create(napi_env env, napi_callback_info info) {
   if (!status.ok()) return throw_error(env, status.code, error.text);
   Environment& state = state_of(env);
   state.events[state.next_event] = event;
-  return number(env, state.next_event++);
+  return number_value(env, state.next_event++);
 }
 
 napi_value event_destroy(napi_env env, napi_callback_info info) {
@@ -153,7 +141,7 @@ napi_value event_query(napi_env env, napi_callback_info info) {
     Status status = event->backend->event_query(event->handle, &done, &error);
     if (!status.ok()) return throw_error(env, status.code, error.text);
   }
-  return boolean(env, done);
+  return boolean_value(env, done);
 }
 
 napi_value event_synchronize(napi_env env, napi_callback_info info) {
@@ -179,7 +167,7 @@ napi_value event_elapsed(napi_env env, napi_callback_info info) {
   double ms = 0;
   ErrorText error;
   Status status = start->backend->event_elapsed_ms(start->handle, end->handle, &ms, &error);
-  return status.ok() ? number(env, ms) : throw_error(env, status.code, error.text);
+  return status.ok() ? number_value(env, ms) : throw_error(env, status.code, error.text);
 }
 
 }  // namespace

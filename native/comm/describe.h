@@ -1,7 +1,7 @@
 // Calls in words, for the texts of errors.
 #pragma once
+#include "../include/text.h"
 #include "layout.h"
-#include "text.h"
 
 namespace shardwise::comm {
 

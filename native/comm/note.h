@@ -1,8 +1,8 @@
 // A call as the ranks compare it and as errors show it, whatever carries it out.
 #pragma once
 #include "../include/collective.h"
+#include "../include/text.h"
 #include "layout.h"
-#include "text.h"
 
 namespace shardwise::comm {
 

@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "../include/collective.h"
+#include "../include/text.h"
 #include "region.h"
-#include "text.h"
 
 namespace shardwise::comm {
 

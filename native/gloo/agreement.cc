@@ -118,7 +118,7 @@ Status Group::agree(ErrorText* error) {
     const comm::Note& theirs = note_in(frame(other));
     if (memcmp(&theirs.print, &note_.print, sizeof theirs.print) == 0) continue;
     ErrorText seen_here, for_all;
-    comm::Text here(seen_here), all(for_all);
+    Text here(seen_here), all(for_all);
     const std::string number = "rank " + std::to_string(rank_);
     comm::describe_difference(here, name_.c_str(), note_, "this rank", other, theirs);
     comm::describe_difference(all, name_.c_str(), note_, number.c_str(), other, theirs);
@@ -134,7 +134,7 @@ Status Group::agree_on_exchange(ErrorText* error) {
       const int64_t sent = table(from)[to], expected = table(to)[size_ + from];
       if (sent == expected) continue;
       ErrorText message;
-      comm::Text text(message);
+      Text text(message);
       comm::describe_unexpected(text, name_.c_str(), note_, from, sent, to, expected);
       return refuse_difference(message, message, error);
     }

@@ -45,7 +45,7 @@ Status Group::look(int32_t awaited, ErrorText* error) {
   return gone ? report_gone(awaited, why, error) : kOk;
 }
 
-void Group::describe_missing(comm::Text& text, int32_t rank, const char* what) {
+void Group::describe_missing(Text& text, int32_t rank, const char* what) {
   Peer& other = peer(rank);
   text.add("rank %d %s", rank, what);
   // Of a rank that has said nothing it is not known what it called.
@@ -54,7 +54,7 @@ void Group::describe_missing(comm::Text& text, int32_t rank, const char* what) {
 
 Status Group::report_gone(int32_t rank, const std::string& why, ErrorText* error) {
   ErrorText message;
-  comm::Text text(message);
+  Text text(message);
   comm::describe_title(text, note_, name_.c_str());
   comm::describe_place(text, note_.site);
   text.add(": ");
@@ -66,7 +66,7 @@ Status Group::report_gone(int32_t rank, const std::string& why, ErrorText* error
 
 Status Group::time_out(const std::vector<int32_t>& ranks, int64_t waited_ms, ErrorText* error) {
   ErrorText message;
-  comm::Text text(message);
+  Text text(message);
   comm::describe_title(text, note_, name_.c_str());
   comm::describe_place(text, note_.site);
   const char* before = ": ";
@@ -105,7 +105,7 @@ Status Group::failure(ErrorText* error) {
   ErrorText first;
   const Status status = cause(&first);
   if (error == nullptr) return status;
-  comm::Text text(*error);
+  Text text(*error);
   if (status.code == Code::Closed) {
     comm::describe_title(text, note_, name_.c_str());
     comm::describe_place(text, note_.site);
@@ -130,7 +130,7 @@ Status Group::refuse_difference(const ErrorText& seen_here, const ErrorText& for
 
 void Group::abort(const char* reason) {
   ErrorText message;
-  comm::Text(message).add("rank %d aborted the group: %s", rank_, reason);
+  Text(message).add("rank %d aborted the group: %s", rank_, reason);
   fail_group(Code::Closed, message.text, nullptr);
   interrupt_waits();
 }

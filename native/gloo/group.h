@@ -137,7 +137,7 @@ class Group {
   void keep_cause(Code code, const char* text);
   void say(End end, const char* text);
   void flush(int64_t limit_ms, bool parcels);
-  void describe_missing(comm::Text& text, int32_t rank, const char* what);
+  void describe_missing(Text& text, int32_t rank, const char* what);
 
   // collectives.cc
   Status broadcast(const CollectiveCall& call);

@@ -61,7 +61,7 @@ Status Group::receive(const CollectiveCall& call) {
   memcpy(&label, message, sizeof label);
   if (label.bytes != bytes) {
     ErrorText text;
-    comm::Text misfit(text);
+    Text misfit(text);
     comm::describe_misfit(misfit, from, label.bytes, label.site, rank_, bytes, note_.site);
     return refuse_difference(text, text, call.error);
   }

@@ -75,9 +75,40 @@ void time_bandwidth(Rank& rank, Collective kind, const char* name, int64_t bytes
   rank.backend.release(rank.rank, out, whole * 2);
 }
 
+// A group with the same ranks, by an id of its own and by splitting the one there is: until its first sum is there.
+void time_groups(const Backend& backend, int32_t size) {
+  char ids[2][kCommIdBytes];
+  ErrorText named;
+  for (char* id : {ids[0], ids[1]}) must(backend.comm_id(id, &named), named);
+  run_ranks(backend, size, 60'000, [&](Rank& rank) {
+    Buffer in(rank, DType::Float32, 2), out(rank, DType::Float32, 2);
+    CollectiveCall call = call_of(Collective::AllReduce, DType::Float32, in.at(0), out.at(0), "all_reduce");
+    call.count = 2;
+    const auto time_group = [&](const char* how, const std::function<Status(void** group, ErrorText* error)>& make) {
+      ErrorText error;
+      void* group = nullptr;
+      must(rank.run(call, &error), error);
+      rank.synchronize();
+      const double start = seconds();
+      must(make(&group, &error), error);
+      const double made = seconds();
+      must(rank.run_in(group, call, &error), error);
+      rank.synchronize();
+      if (rank.rank == 0) printf("a group %-12s made in %6.1f ms, its first sum %6.1f ms\n", how, (made - start) * 1e3, (seconds() - made) * 1e3);
+      fflush(stdout);
+      rank.backend.comm->destroy(group);
+    };
+    for (const char* id : {ids[0], ids[1]})
+      time_group("by its id", [&](void** group, ErrorText* error) { return backend.comm_create(rank.rank, id, rank.rank, rank.size, 60'000, group, error); });
+    for (int i = 0; i < 2; i++)
+      time_group("by a split", [&](void** group, ErrorText* error) { return backend.comm_split(rank.group, 0, rank.rank, 60'000, group, error); });
+  });
+}
+
 }  // namespace
 
 void time_all(const Backend& backend, int32_t size) {
+  time_groups(backend, size);
   run_ranks(backend, size, 60'000, [](Rank& rank) {
     time_latency(rank);
     if (rank.rank == 0) printf("\nbus bandwidth, bfloat16\n");

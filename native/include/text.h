@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdio>
 
-#include "../include/status.h"
+#include "status.h"
 
-namespace shardwise::comm {
+namespace shardwise {
 
 class Text {
  public:
@@ -27,4 +27,4 @@ class Text {
   size_t size_, used_ = 0;
 };
 
-}  // namespace shardwise::comm
+}  // namespace shardwise

@@ -1,0 +1,70 @@
+#include "values.h"
+
+#include <cmath>
+
+namespace shardwise {
+
+napi_value throw_error(napi_env env, Code code, const char* message) {
+  constexpr const char* names[] = {"SW_OK",     "SW_INVALID",     "SW_OUT_OF_MEMORY", "SW_INDEX",
+                                   "SW_DEVICE", "SW_UNSUPPORTED", "SW_CLOSED", "SW_LOST", "SW_PEER"};
+  napi_throw_error(env, names[static_cast<int>(code)], message);
+  return nullptr;
+}
+
+bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw, uint32_t objects) {
+  napi_value args[10] = {};
+  size_t given = 10;
+  napi_get_cb_info(env, info, &given, args, nullptr, nullptr);  // what is missing is undefined
+  for (int i = 0; i < count; i++) {
+    double value = NAN;
+    bool flag = false;
+    if (raw) raw[i] = args[i];
+    if (objects >> i & 1) continue;
+    if (napi_get_value_double(env, args[i], &value) != napi_ok && napi_get_value_bool(env, args[i], &flag) == napi_ok) value = flag;
+    out[i] = to_integer(value);
+    if (out[i] == INT64_MIN) {
+      throw_error(env, Code::Invalid, "expected an integer argument");
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string string_argument(napi_env env, napi_value value) {
+  size_t length = 0;
+  if (napi_get_value_string_utf8(env, value, nullptr, 0, &length) != napi_ok) return {};
+  std::string out(length, '\0');
+  napi_get_value_string_utf8(env, value, out.data(), length + 1, &length);
+  return out;
+}
+
+bool is_function(napi_env env, napi_value value) {
+  napi_valuetype type;
+  return napi_typeof(env, value, &type) == napi_ok && type == napi_function;
+}
+
+napi_value number_value(napi_env env, double value) {
+  napi_value result = nullptr;
+  napi_create_double(env, value, &result);
+  return result;
+}
+
+napi_value boolean_value(napi_env env, bool value) {
+  napi_value result = nullptr;
+  napi_get_boolean(env, value, &result);
+  return result;
+}
+
+napi_value text_value(napi_env env, const char* value) {
+  napi_value result = nullptr;
+  napi_create_string_utf8(env, value, NAPI_AUTO_LENGTH, &result);
+  return result;
+}
+
+void export_function(napi_env env, napi_value exports, const char* name, napi_callback callback) {
+  napi_value fn = nullptr;
+  napi_create_function(env, name, NAPI_AUTO_LENGTH, callback, nullptr, &fn);
+  napi_set_named_property(env, exports, name, fn);
+}
+
+}  // namespace shardwise
