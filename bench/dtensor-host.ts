@@ -2,7 +2,8 @@
 import { DTensor, initDeviceMesh, Replicate, Shard } from '../lib/distributed.js';
 import { manualSeed, rand } from '../lib/index.js';
 import { runLocalRanks } from '../lib/mesh/local-ranks.js';
-import { median, print } from './measure.js';
+import { median } from './figures.js';
+import { print } from './measure.js';
 
 const WORLD = 4;
 /** Engines compile what runs often. */

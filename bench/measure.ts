@@ -1,5 +1,6 @@
 /** What every program of this folder measures with, and prints: one JSON object a line, medians. */
 import { cuda, type DeviceName } from '../lib/index.js';
+import { median } from './figures.js';
 
 /** One line of a program. `burst` says how many calls were timed together. */
 export interface Row {
@@ -11,10 +12,6 @@ export interface Row {
 
 /** The device that the command line names, else a GPU if there is one. */
 export const device = (process.argv[2] ?? (cuda.isAvailable() ? 'cuda' : 'cpu')) as DeviceName;
-
-export function median(values: readonly number[]): number {
-  return [...values].sort((a, b) => a - b)[values.length >> 1] as number;
-}
 
 export function print(row: Row): void {
   console.log(JSON.stringify({ ...row, value: +row.value.toPrecision(4) }));

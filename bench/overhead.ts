@@ -1,6 +1,7 @@
 /** Host time of small ops: microseconds an op in bursts. usage: overhead.ts [cpu|cuda] */
 import { cuda, layerNorm, noGrad, ones } from '../lib/index.js';
-import { device, median, print } from './measure.js';
+import { median } from './figures.js';
+import { device, print } from './measure.js';
 
 /** Engines compile what runs often: the figures are of code that has run for a while. */
 const WARM_UP = 20_000;

@@ -3,7 +3,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { median, print } from './measure.js';
+import { median } from './figures.js';
+import { print } from './measure.js';
 
 const dist = path.resolve(process.argv[2] ?? 'dist');
 const entry = (name: string): string => pathToFileURL(path.join(dist, `${name}.js`)).href;

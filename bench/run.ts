@@ -4,13 +4,13 @@
  *   npm run bench -- [cpu|cuda] [--rounds N] [--write]
  */
 import { spawnSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Command } from 'commander';
 import { cuda } from '../lib/index.js';
-import { median, type Row } from './measure.js';
+import { commit, keep, median, python } from './figures.js';
+import type { Row } from './measure.js';
 
 const here = fileURLToPath(import.meta.url);
 const folder = path.dirname(here);
@@ -29,16 +29,11 @@ function programs(device: string): Program[] {
     return { by: 'ours', command: process.execPath, args };
   };
   const entry = path.join(root, 'dist', 'index.js');
-  const peers: Program[] = [{ by: 'torch', command: python(), args: [path.join(folder, 'peer_torch.py'), device] }];
-  if (device === 'cpu') peers.push({ by: 'OpenBLAS', command: python(), args: [path.join(folder, 'peer_openblas.py')] });
+  const interpreter = python() ?? 'python3';
+  const peers: Program[] = [{ by: 'torch', command: interpreter, args: [path.join(folder, 'peer_torch.py'), device] }];
+  if (device === 'cpu') peers.push({ by: 'OpenBLAS', command: interpreter, args: [path.join(folder, 'peer_openblas.py')] });
   else peers.push({ by: 'raw launch', command: process.env['LAUNCH_LOOP'] ?? 'launch_loop', args: [] });
   return [ours('overhead', device), ours('kernels', device), ours('start', pathToFileURL(entry).href), ours('ranks-start', path.dirname(entry)), ...peers];
-}
-
-/** A Python with torch: the one of the environment variable PYTHON, or the first on the path that has it. */
-function python(): string {
-  const candidates = [process.env['PYTHON'], 'python3', '/usr/bin/python3'].filter((each) => each !== undefined);
-  return candidates.find((each) => spawnSync(each, ['-c', 'import torch']).status === 0) ?? 'python3';
 }
 
 /** A side that is not there leaves its columns out, with a word; without ours there is nothing to show. */
@@ -91,26 +86,19 @@ function main(): void {
   const ours = results.get('ours') as Map<string, Row>;
   const peers = new Map([...results].filter(([by, rows]) => by !== 'ours' && rows.size > 0));
   table(ours, peers);
-  if (write) keep(device, rounds, results);
+  if (write) store(device, rounds, results);
 }
 
-function keep(device: string, rounds: number, results: ReadonlyMap<string, ReadonlyMap<string, Row>>): void {
-  const git = spawnSync('git', ['rev-parse', '--short', 'HEAD'], { cwd: folder, encoding: 'utf8' });
-  const commit = git.status === 0 ? git.stdout.trim() : (process.env['COMMIT'] ?? 'unknown');
-  const date = new Date().toISOString().slice(0, 10);
+function store(device: string, rounds: number, results: ReadonlyMap<string, ReadonlyMap<string, Row>>): void {
   const gpu = device === 'cuda' ? `, ${cuda.getDeviceProperties().name}` : '';
   const all = os.cpus().length;
   const usable = os.availableParallelism(); // fewer under taskset
   const processors = usable < all ? `${usable}-of-${all}` : String(all);
   const machine = `${os.cpus()[0]?.model ?? 'unknown'}, ${processors} threads, Node ${process.version}${gpu}`;
-  const python3 = spawnSync(python(), ['-c', 'import torch; print(torch.__version__)'], { encoding: 'utf8' });
+  const torch = spawnSync(python() ?? 'python3', ['-c', 'import torch; print(torch.__version__)'], { encoding: 'utf8' }).stdout?.trim();
   const rows = Object.fromEntries([...results].map(([by, list]) => [by, [...list.values()]]));
-  // In the checkout, not beside the compiled programs; by machine, of which there may be several on one day.
-  const kept = process.env['BENCH_RESULTS'] ?? path.join(process.cwd(), 'bench', 'results');
-  const cores = `${processors}-cores`;
-  const target = path.join(kept, `${date}-${device === 'cuda' ? cuda.getDeviceProperties().name.replace(/\W+/g, '-').toLowerCase() : cores}-${device}.json`);
-  writeFileSync(target, `${JSON.stringify({ machine, date, commit, rounds, torch: python3.stdout?.trim(), rows }, null, 2)}\n`);
-  console.log(`kept in ${path.relative(process.cwd(), target)}`);
+  const date = new Date().toISOString().slice(0, 10);
+  keep(device === 'cuda' ? cuda.getDeviceProperties().name : `${processors}-cores`, device, { machine, date, commit: commit(), rounds, torch, rows });
 }
 
 main();

@@ -1,0 +1,30 @@
+/** What every harness does with figures: medians, whom they are compared with, and where they are kept. */
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+
+export function median(values: readonly number[]): number {
+  return [...values].sort((a, b) => a - b)[values.length >> 1] as number;
+}
+
+/** A Python with torch: the one of the environment variable PYTHON, or the first on the path that has it. */
+export function python(): string | null {
+  const candidates = [process.env['PYTHON'], 'python3', '/usr/bin/python3'].filter((each) => each !== undefined);
+  return candidates.find((each) => spawnSync(each, ['-c', 'import torch']).status === 0) ?? null;
+}
+
+/** The commit that is measured; where there is no checkout, what the variable COMMIT says. */
+export function commit(): string {
+  const git = spawnSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' });
+  return git.status === 0 ? git.stdout.trim() : (process.env['COMMIT'] ?? 'unknown');
+}
+
+/** In the checkout, not beside the compiled programs; by machine, of which there may be several on one day. */
+export function keep(machine: string, subject: string, figures: object): void {
+  const folder = process.env['BENCH_RESULTS'] ?? path.join(process.cwd(), 'bench', 'results');
+  const date = new Date().toISOString().slice(0, 10);
+  const file = path.join(folder, `${date}-${machine.replace(/\W+/g, '-').toLowerCase()}-${subject}.json`);
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(file, `${JSON.stringify(figures, null, 2)}\n`);
+  console.log(`kept in ${path.relative(process.cwd(), file)}`);
+}

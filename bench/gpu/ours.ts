@@ -1,0 +1,75 @@
+/**
+ * Our side of the GPU rows: a process that takes a line of JSON for each thing to do and answers with one.
+ *
+ *   {"prepare": job}   -> {"error": of a sample of the results, relative to the largest}
+ *   {"time": calls}    -> {"us": a call}
+ *   {"drop": true}     -> {}
+ */
+import { createInterface } from 'node:readline';
+import { cuda, memory, scope } from '../../lib/index.js';
+import type { Job } from './rows.js';
+import { prepare, type Work } from './work.js';
+
+let work: Work | null = null;
+let isHost = false;
+let turn = 0;
+
+interface Request {
+  prepare?: Job;
+  time?: number;
+}
+
+/** The largest difference of a sample, in parts of its largest value. */
+async function sampleError(made: Work): Promise<number> {
+  if (made.sample === undefined) return 0;
+  const [got, wanted] = made.sample();
+  const exact = got.detach().to('cpu').to(wanted.dtype);
+  return (await exact.sub(wanted).abs().amax().div(wanted.abs().amax()).itemAsync()) as number;
+}
+
+function run(calls: number): void {
+  for (let i = 0; i < calls; i++) scope(() => void (work as Work).call(turn++));
+}
+
+/** Between events around a batch, behind a few calls that wake the device up. */
+function deviceMicroseconds(calls: number): number {
+  const [begin, end] = [new cuda.Event({ enableTiming: true }), new cuda.Event({ enableTiming: true })];
+  run(Math.max(3, calls >> 2));
+  begin.record();
+  run(calls);
+  end.record();
+  end.synchronize();
+  return (begin.elapsedTime(end) * 1e3) / calls;
+}
+
+function hostMicroseconds(calls: number): number {
+  const begin = performance.now();
+  for (let i = 0; i < calls; i++) (work as Work).call(i);
+  cuda.synchronize();
+  return ((performance.now() - begin) * 1e3) / calls;
+}
+
+async function answer(request: Request): Promise<object> {
+  if (request.prepare !== undefined) {
+    const { prepare: job } = request;
+    work = prepare(job);
+    isHost = job.host === true;
+    const error = await sampleError(work);
+    run(isHost ? 20_000 : 3);
+    cuda.synchronize();
+    return { error };
+  }
+  if (request.time !== undefined) return { us: isHost ? hostMicroseconds(request.time) : deviceMicroseconds(request.time) };
+  work = null;
+  memory.collect();
+  cuda.emptyCache();
+  return {};
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  try {
+    console.log(JSON.stringify(await answer(JSON.parse(line) as Request)));
+  } catch (error) {
+    console.log(JSON.stringify({ failed: (error as Error).message }));
+  }
+}

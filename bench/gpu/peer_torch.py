@@ -1,0 +1,197 @@
+"""PyTorch's side of the GPU rows: the process that harness.ts speaks to as it does to ours.ts. usage: peer_torch.py
+
+{"prepare": job, "mode": "eager" | "compile"} -> {}; {"time": calls} -> {"us": a call}; {"drop": true} -> {}
+"""
+import gc, json, sys, time
+
+import torch
+import torch.nn.functional as F
+
+device = "cuda"
+torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def rand(shape, dtype):
+    return torch.randn(*shape, device=device, dtype=dtype)
+
+
+def matmul(fn, x_shape, w_shape):
+    def make(job, dtype, wrap):
+        m, n, k = job["shape"]
+        sets = [(rand(x_shape(m, k), dtype), rand(w_shape(n, k), dtype)) for _ in range(job.get("rotate", 1))]
+        run = wrap(fn)
+        return lambda i: run(*sets[i % len(sets)])
+    return make
+
+
+def forward_of(fn, operands):
+    def make(job, dtype, wrap):
+        args = operands(job, dtype)
+        run = wrap(fn)
+        return lambda i: run(*args)
+    return make
+
+
+def backward_of(fn, operands, skip=()):
+    def make(job, dtype, wrap):
+        args = [a.requires_grad_(at not in skip) for at, a in enumerate(operands(job, dtype))]
+        output = wrap(fn)(*args)
+        gradient = torch.randn_like(output)
+        inputs = [a for a in args if a.requires_grad]
+        return lambda i: torch.autograd.grad(output, inputs, gradient, retain_graph=True)
+    return make
+
+
+def rows_and(count, weights):
+    return lambda job, dtype: [rand(job["shape"], dtype) for _ in range(count)] + [rand(job["shape"][1:], dtype) for _ in range(weights)]
+
+
+layer_norm = lambda x, w, b: F.layer_norm(x, x.shape[1:], w, b)
+rms_of_sum = lambda x, r, w: F.rms_norm(x + r, x.shape[1:], w)
+softmax = lambda x: F.softmax(x, -1)
+attention = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)
+three = lambda job, dtype: [rand(job["shape"], dtype) for _ in range(3)]
+
+
+def cross_entropy(job, dtype, wrap):
+    logits = rand(job["shape"], dtype).requires_grad_()
+    targets = torch.randint(0, job["shape"][1], (job["shape"][0],), device=device)
+    loss = wrap(lambda x: F.cross_entropy(x, targets))
+    return lambda i: torch.autograd.grad(loss(logits), logits)
+
+
+def adamw(shapes, wrap):
+    params = [torch.nn.Parameter(rand(s, torch.float32)) for s in shapes]
+    for p in params: p.grad = torch.randn_like(p)
+    optimizer = torch.optim.AdamW(params, 1e-3, fused=True)
+    return lambda i: optimizer.step()
+
+
+def gpt2_shapes(layers, d):
+    block = [[d], [d], [3 * d, d], [3 * d], [d, d], [d], [d], [d], [4 * d, d], [4 * d], [d, 4 * d], [d]]
+    return [[50257, d], [1024, d]] + block * layers + [[d], [d]]
+
+
+def embedding_backward(job, dtype, wrap):
+    words, width, tokens = job["shape"]
+    table = rand([words, width], dtype).requires_grad_()
+    ids = torch.randint(0, words, (tokens,), device=device)
+    output = wrap(lambda t: F.embedding(ids, t))(table)
+    gradient = torch.randn_like(output)
+    return lambda i: torch.autograd.grad(output, table, gradient, retain_graph=True)
+
+
+def small(fn):
+    def make(job, dtype, wrap):
+        a = torch.ones(8, 8, device=device)
+        def call(i):
+            with torch.no_grad(): fn(a)
+        return call
+    return make
+
+
+def backward_of_sum(job, dtype, wrap):
+    x = torch.ones(8, device=device, requires_grad=True)
+    def call(i):
+        (x * 2 + 1).sum().backward()
+        x.grad = None
+    return call
+
+
+makers = {
+    "copy": forward_of(lambda x: x.clone(), lambda job, dtype: [rand(job["shape"], dtype)]),
+    "matmul_nt": matmul(F.linear, lambda m, k: [m, k], lambda n, k: [n, k]),
+    "matmul_nn": matmul(lambda x, w: x @ w, lambda m, k: [m, k], lambda n, k: [k, n]),
+    "matmul_tn": matmul(lambda x, w: x.t() @ w, lambda m, k: [k, m], lambda n, k: [k, n]),
+    "layer_norm": forward_of(layer_norm, rows_and(1, 2)),
+    "layer_norm_backward": backward_of(layer_norm, rows_and(1, 2)),
+    "rms_norm_of_a_sum": forward_of(rms_of_sum, rows_and(2, 1)),
+    "rms_norm_of_a_sum_backward": backward_of(rms_of_sum, rows_and(2, 1), skip=(1,)),
+    "softmax": forward_of(softmax, rows_and(1, 0)),
+    "cross_entropy_and_gradient": cross_entropy,
+    "adamw": lambda job, dtype, wrap: adamw([job["shape"][1:]] * job["shape"][0], wrap),
+    "adamw_gpt2": lambda job, dtype, wrap: adamw(gpt2_shapes(*job["shape"]), wrap),
+    "transpose": forward_of(lambda x: x.t().contiguous(), lambda job, dtype: [rand(job["shape"], dtype)]),
+    "embedding_backward": embedding_backward,
+    "cast": forward_of(lambda x: x.to(torch.bfloat16), lambda job, dtype: [rand(job["shape"], dtype)]),
+    "attention": forward_of(attention, three),
+    "attention_backward": backward_of(attention, three),
+    "add": small(lambda a: a + a),
+    "mm": small(lambda a: a @ a),
+    "layer_norm_host": small(lambda a: F.layer_norm(a, (8,))),
+    "backward_of_a_sum": backward_of_sum,
+}
+# Of these, compilation makes nothing else.
+uncompiled = {"copy", "adamw", "adamw_gpt2", "attention", "attention_backward", "add", "mm", "layer_norm_host", "backward_of_a_sum"}
+
+work, is_host, turn, graph = None, False, 0, None
+GRAPH_CALLS = 12
+
+
+def prepare(job, mode):
+    global work, is_host, graph
+    graph = None
+    is_host = job.get("host", False)
+    name = "layer_norm_host" if is_host and job["op"] == "layer_norm" else job["op"]
+    if mode != "eager" and name in uncompiled: return {"none": True}
+    torch._dynamo.reset()
+    wrap = (lambda fn: fn) if mode == "eager" else (lambda fn: torch.compile(fn, dynamic=False))
+    work = makers[name](job, getattr(torch, job["dtype"]), wrap)
+    run(20_000 if is_host else 3)
+    torch.cuda.synchronize()
+    if not is_host: capture(min(GRAPH_CALLS, job.get("calls", GRAPH_CALLS)))
+    return {"graph": graph is not None}
+
+
+def capture(calls):
+    """Short kernels wait for Python unless a graph replays them; what cannot be captured is called."""
+    global graph
+    captured = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(captured): run(calls)
+        captured.replay()
+        torch.cuda.synchronize()
+        graph = (captured, calls)
+    except Exception:
+        torch.cuda.synchronize()
+
+
+def run(calls):
+    global turn
+    for _ in range(calls):
+        work(turn)
+        turn += 1
+
+
+def time_calls(calls):
+    if is_host:
+        begin = time.perf_counter()
+        run(calls)
+        torch.cuda.synchronize()
+        return (time.perf_counter() - begin) * 1e6 / calls
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    batch, each = (graph[0].replay, graph[1]) if graph else (lambda: run(1), 1)
+    times = -(-calls // each)
+    for _ in range(max(1, times >> 2)): batch()
+    begin.record()
+    for _ in range(times): batch()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) * 1e3 / (times * each)
+
+
+def answer(request):
+    global work, graph
+    if "prepare" in request: return prepare(request["prepare"], request.get("mode", "eager"))
+    if "time" in request: return {"us": time_calls(request["time"])}
+    if "version" in request: return {"torch": torch.__version__, "gpu": torch.cuda.get_device_name()}
+    work = graph = None
+    gc.collect()
+    torch.cuda.empty_cache()
+    return {}
+
+
+for line in sys.stdin:
+    try: reply = answer(json.loads(line))
+    except Exception as error: reply = {"failed": f"{type(error).__name__}: {error}"}
+    print("\x1e" + json.dumps(reply), flush=True)

@@ -1,0 +1,145 @@
+/** The rows that the kernels of one GPU are measured by: what is computed, what it must move or multiply, and the goal against PyTorch. */
+
+/** What both sides compute; each knows it by its `op`. `rotate`: sets of operands to take turns, so that none is found in the L2 cache. */
+export interface Job {
+  readonly op: string;
+  readonly shape: readonly number[];
+  readonly dtype: 'bfloat16' | 'float32';
+  readonly rotate?: number;
+  /** Microseconds of the host for small calls, instead of time on the device. */
+  readonly host?: true;
+}
+
+export interface Goal {
+  /** At most this share of PyTorch's best time. */
+  readonly ratio?: number;
+  /** At least this share of what the machine can do. */
+  readonly limit?: number;
+  readonly us?: number;
+}
+
+export interface Row {
+  /** Rows of a subject, to be asked for by its name. */
+  readonly group: string;
+  readonly name: string;
+  readonly job: Job;
+  readonly goal: Goal;
+  /** At least to be moved to or from the memory of the device. */
+  readonly bytes?: number;
+  readonly flops?: number;
+}
+
+const BF16 = 2;
+const FLOAT = 4;
+const LONG = 8;
+
+type Layout = 'nt' | 'nn' | 'tn';
+
+/** y[m, n] = x[m, k] w: `w` lies as [n, k] (nt), [k, n] (nn); of tn also `x` as [k, m]. */
+function matmul(group: string, [m, n, k]: readonly [number, number, number], goal: Goal, options: { layout?: Layout; dtype?: Job['dtype']; rotate?: number } = {}): Row {
+  const { layout = 'nt', dtype = 'bfloat16', rotate } = options;
+  const item = dtype === 'bfloat16' ? BF16 : FLOAT;
+  const size = m === n && n === k ? `${m} cubed` : `${m} x ${n} x ${k}`;
+  return {
+    group,
+    name: `matmul ${layout}, ${dtype}, ${size}`,
+    job: { op: `matmul_${layout}`, shape: [m, n, k], dtype, ...(rotate === undefined ? {} : { rotate }) },
+    goal,
+    flops: 2 * m * n * k,
+    bytes: item * (m * k + n * k + m * n),
+  };
+}
+
+/** `passes`: how often the operand is read and written, at least. */
+function rowwise(group: string, op: string, [rows, columns]: readonly [number, number], passes: number, goal: Goal, dtype: Job['dtype'] = 'bfloat16'): Row {
+  const item = dtype === 'bfloat16' ? BF16 : FLOAT;
+  return {
+    group,
+    name: `${op.replaceAll('_', ' ')}, ${dtype}, ${rows} x ${columns}`,
+    job: { op, shape: [rows, columns], dtype },
+    goal,
+    bytes: passes * rows * columns * item,
+  };
+}
+
+const host = (op: string, goal: Goal): Row => ({ group: 'host', name: `host time of ${op.replaceAll('_', ' ')}`, job: { op, shape: [8, 8], dtype: 'float32', host: true }, goal });
+
+const [ADAMW_TENSORS, ADAMW_SIDE] = [32, 4096];
+const GPT2_PARAMETERS = 124_439_808;
+const [TOKENS, EMBEDDING] = [16_384, 4096];
+const GIB = 2 ** 30;
+
+/** The rows of {@link https://github.com/pytorch/pytorch | PyTorch}'s everyday work, by group. */
+export const rows: readonly Row[] = [
+  matmul('matmul', [8192, 8192, 8192], { ratio: 0.97 }),
+  matmul('matmul', [4096, 4096, 4096], { ratio: 0.96 }),
+  matmul('matmul', [8192, 14336, 4096], { ratio: 0.98 }),
+  matmul('matmul', [8192, 4096, 14336], { ratio: 0.98 }, { layout: 'nn' }),
+  matmul('matmul', [14336, 4096, 8192], { ratio: 0.98 }, { layout: 'tn' }),
+  matmul('matmul', [2048, 2048, 2048], { ratio: 1.02 }),
+  matmul('matmul', [1000, 3000, 6216], { ratio: 1.02 }),
+  matmul('matmul', [16384, 2304, 768], { ratio: 1.02 }),
+  matmul('matmul', [512, 4096, 14336], { ratio: 1.02 }),
+  matmul('skinny', [1, 14336, 4096], { limit: 0.88 }, { rotate: 3 }),
+  matmul('skinny', [16, 14336, 4096], { limit: 0.88 }, { rotate: 3 }),
+  matmul('skinny', [1, 4096, 4096], { ratio: 0.6 }, { rotate: 8 }),
+  matmul('skinny', [16, 4096, 4096], { ratio: 0.6 }, { rotate: 8 }),
+  matmul('skinny', [128, 4096, 4096], { ratio: 0.6 }, { rotate: 8 }),
+  matmul('float32', [4096, 4096, 4096], { ratio: 1 }, { dtype: 'float32' }),
+  rowwise('norms', 'layer_norm', [32768, 4096], 2, { limit: 0.9, ratio: 1 }),
+  rowwise('norms', 'layer_norm', [8192, 4096], 2, { us: 38, ratio: 1 }),
+  rowwise('norms', 'layer_norm', [16384, 768], 2, { ratio: 1 }),
+  rowwise('norms', 'layer_norm_backward', [32768, 4096], 3, { limit: 0.85, ratio: 1 }),
+  rowwise('norms', 'layer_norm_backward', [8192, 4096], 3, { us: 60, ratio: 1 }),
+  rowwise('norms', 'layer_norm_backward', [8192, 16384], 3, { limit: 0.85, ratio: 0.7 }),
+  rowwise('norms', 'rms_norm_of_a_sum', [16384, 4096], 4, { limit: 0.85 }),
+  rowwise('norms', 'rms_norm_of_a_sum_backward', [16384, 4096], 4, { limit: 0.85 }),
+  rowwise('softmax', 'softmax', [8192, 4096], 2, { limit: 0.85 }),
+  rowwise('softmax', 'softmax', [8192, 16384], 2, { limit: 0.85 }),
+  rowwise('softmax', 'softmax', [2048, 131072], 2, { limit: 0.85 }, 'float32'),
+  rowwise('softmax', 'cross_entropy_and_gradient', [8192, 128256], 2, { us: 1200, ratio: 0.5 }),
+  {
+    group: 'adamw',
+    name: `AdamW, ${ADAMW_TENSORS} tensors of ${ADAMW_SIDE} x ${ADAMW_SIDE}, float32`,
+    job: { op: 'adamw', shape: [ADAMW_TENSORS, ADAMW_SIDE, ADAMW_SIDE], dtype: 'float32' },
+    goal: { limit: 0.9 },
+    bytes: 7 * FLOAT * ADAMW_TENSORS * ADAMW_SIDE ** 2,
+  },
+  {
+    group: 'adamw',
+    name: 'AdamW, the 148 tensors of GPT-2 124M, float32',
+    job: { op: 'adamw_gpt2', shape: [12, 768], dtype: 'float32' },
+    goal: { ratio: 0.6 },
+    bytes: 7 * FLOAT * GPT2_PARAMETERS,
+  },
+  rowwise('moves', 'transpose', [16384, 16384], 2, { limit: 0.85 }),
+  {
+    group: 'moves',
+    name: 'embedding backward, bfloat16, 16,384 ids into 128,256 x 4,096',
+    job: { op: 'embedding_backward', shape: [128_256, EMBEDDING, TOKENS], dtype: 'bfloat16' },
+    goal: { ratio: 0.8 },
+    bytes: BF16 * EMBEDDING * (128_256 + TOKENS) + LONG * TOKENS,
+  },
+  { group: 'moves', name: 'cast of 1 GiB, float32 to bfloat16', job: { op: 'cast', shape: [GIB / FLOAT], dtype: 'float32' }, goal: { limit: 0.92 }, bytes: GIB * 1.5 },
+  {
+    group: 'attention',
+    name: 'attention, causal, bfloat16, d 128, 2 x 16 x 8192',
+    job: { op: 'attention', shape: [2, 16, 8192, 128], dtype: 'bfloat16' },
+    goal: { ratio: 2 },
+    flops: 2 * 2 * 16 * 8192 ** 2 * 128,
+  },
+  {
+    group: 'attention',
+    name: 'attention backward, causal, bfloat16, d 128, 2 x 16 x 8192',
+    job: { op: 'attention_backward', shape: [2, 16, 8192, 128], dtype: 'bfloat16' },
+    goal: { ratio: 2 },
+    flops: 2.5 * 2 * 2 * 16 * 8192 ** 2 * 128,
+  },
+  host('add', { us: 4 }),
+  host('mm', { us: 5 }),
+  host('layer_norm', { us: 5 }),
+  host('backward_of_a_sum', { us: 40 }),
+];
+
+/** What the machine copies at, as the other rows' limit: always measured. */
+export const copyRow: Row = { group: 'copy', name: 'copy of 1 GiB', job: { op: 'copy', shape: [GIB / FLOAT], dtype: 'float32' }, goal: {}, bytes: 2 * GIB };

@@ -1,0 +1,99 @@
+/**
+ * Kernels of one GPU beside PyTorch's, in pairs: ours, PyTorch, ours, PyTorch. Each figure is the median; PyTorch's is that of its best
+ * mode, with short kernels replayed from a CUDA graph.
+ *
+ *   npm run bench:gpu -- [groups …] [--pairs N] [--no-compile] [--write]
+ */
+import os from 'node:os';
+import { Command } from 'commander';
+import { commit, keep, median, python } from '../figures.js';
+import { copyRow, type Row, rows } from './rows.js';
+import { Meter, ourSide, type PeerMode, type Side, torchSide } from './sides.js';
+import { type Measured, printed, type Report } from './table.js';
+
+const BATCH_US = 30_000;
+const HOST_CALLS = 20_000;
+/** Of the largest value of a sample: results beyond it are wrong, and have no time. */
+const ALLOWED = { bfloat16: 2e-2, float32: 1e-4 } as const;
+
+interface Options {
+  pairs: number;
+  compile: boolean;
+  write: boolean;
+}
+
+async function callsOf(side: Side, row: Row): Promise<number> {
+  if (row.job.host) return HOST_CALLS;
+  const { us = 1 } = await side.ask({ time: 10 });
+  return Math.max(3, Math.min(2000, Math.round(BATCH_US / us)));
+}
+
+/** Both sides, one after the other; times of each in the order of the pairs. */
+async function pairs(row: Row, ours: Side, torch: Side | null, count: number): Promise<{ ours: number[]; torch: number[]; failed?: string }> {
+  const times = { ours: [] as number[], torch: [] as number[] };
+  const calls = await callsOf(ours, row);
+  for (let i = 0; i < count; i++) {
+    for (const side of torch === null ? [ours] : [ours, torch]) {
+      const { us, failed } = await side.ask({ time: calls });
+      if (us === undefined) return { ...times, failed: `${side.name}: ${failed}` };
+      times[side.name as 'ours' | 'torch'].push(us);
+    }
+  }
+  return times;
+}
+
+async function measure(row: Row, ours: Side, torch: Side | null, meter: Meter, { pairs: count, compile }: Options): Promise<Measured> {
+  const { error = 0, failed } = await ours.ask({ prepare: row.job });
+  if (failed !== undefined) return { row, failed: `ours: ${failed}` };
+  if (!(error <= ALLOWED[row.job.dtype])) return { row, failed: `ours is wrong: a sample is off by ${error} of its largest value` };
+  const modes: PeerMode[] = compile && row.job.host !== true ? ['eager', 'compile'] : ['eager'];
+  const seen: Measured[] = [];
+  for (const mode of torch === null ? ['eager' as const] : modes) {
+    const prepared = await torch?.ask({ prepare: row.job, mode });
+    if (prepared?.none) continue;
+    meter.take();
+    const times = await pairs(row, ours, prepared?.failed === undefined ? torch : null, count);
+    if (times.failed !== undefined) return { row, failed: times.failed };
+    const ratios = times.torch.map((us, i) => (times.ours[i] as number) / us);
+    const peer = ratios.length === 0 ? {} : { torch: median(times.torch), mode, ratio: median(ratios), spread: [Math.min(...ratios), Math.max(...ratios)] as const };
+    seen.push({ row, ours: median(times.ours), error, ...peer, ...(meter.take() ?? {}) });
+    await torch?.ask({ drop: true });
+  }
+  await ours.ask({ drop: true });
+  return seen.reduce((best, each) => ((each.torch ?? Infinity) < (best.torch ?? Infinity) ? each : best));
+}
+
+function chosenRows(groups: readonly string[]): Row[] {
+  const known = new Set(rows.map((row) => row.group));
+  for (const group of groups) if (!known.has(group)) throw new Error(`there is no group "${group}", only ${[...known].join(', ')}`);
+  return [copyRow, ...rows.filter((row) => groups.length === 0 || groups.includes(row.group))];
+}
+
+async function main(): Promise<void> {
+  const program = new Command('bench:gpu')
+    .argument('[groups...]', `rows to measure: ${[...new Set(rows.map((row) => row.group))].join(', ')}; all if left out`)
+    .option('--pairs <n>', 'how often each side is measured', Number, 5)
+    .option('--no-compile', 'leave torch.compile out, which takes seconds a row')
+    .option('--write', 'keep the figures in bench/results', false)
+    .parse();
+  const options = program.opts<Options>();
+  const chosen = chosenRows(program.args);
+  const ours = ourSide();
+  const peer = python();
+  const torch = peer === null ? null : torchSide(peer);
+  const meter = new Meter();
+  const { torch: version = 'none', gpu = 'unknown GPU' } = (await torch?.ask({ version: true })) ?? {};
+  const measured: Measured[] = [];
+  for (const row of chosen) {
+    const seen = await measure(row, ours, torch, meter, options);
+    measured.push(seen);
+    console.error(`${row.name}: ${seen.failed ?? `${seen.ours?.toFixed(1)} us, torch ${seen.torch?.toFixed(1)}`}`);
+  }
+  for (const each of [ours, torch, meter]) each?.end();
+  const machine = `${os.cpus()[0]?.model.trim()}, ${os.cpus().length} threads, Node ${process.version}`;
+  const report: Report = { date: new Date().toISOString().slice(0, 10), machine, gpu, torch: version, commit: commit(), pairs: options.pairs, rows: measured };
+  console.log(printed(report));
+  if (options.write) keep(gpu, ['kernels', ...program.args].join('-'), report);
+}
+
+await main();

@@ -1,0 +1,83 @@
+/** The two processes that rows are measured in: ours and PyTorch's, each asked by a line of JSON and answering with one. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import path from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+const here = fileURLToPath(import.meta.url);
+const folder = path.dirname(here);
+
+export type PeerMode = 'eager' | 'compile';
+
+export interface Reply {
+  us?: number;
+  error?: number;
+  failed?: string;
+  /** The mode is no other than one before. */
+  none?: boolean;
+  torch?: string;
+  gpu?: string;
+}
+
+/** A process that measures. */
+export class Side {
+  readonly name: string;
+  private readonly child: ChildProcess;
+  private readonly replies: AsyncIterator<string>;
+  private last = '';
+
+  constructor(name: string, command: string, args: readonly string[]) {
+    this.name = name;
+    this.child = spawn(command, args, { stdio: ['pipe', 'pipe', 'pipe'] });
+    this.child.stderr?.on('data', (text) => (this.last = String(text)));
+    this.child.on('error', (error) => (this.last = error.message));
+    this.replies = createInterface({ input: this.child.stdout as NodeJS.ReadableStream })[Symbol.asyncIterator]();
+  }
+
+  /** What it cannot do is in `failed`. @throws Error where the process has ended */
+  async ask(request: object): Promise<Reply> {
+    this.child.stdin?.write(`${JSON.stringify(request)}\n`);
+    for (;;) {
+      const { value, done } = await this.replies.next();
+      if (done) throw new Error(`${this.name} has ended: ${this.last.trim().split('\n').pop()}`);
+      const text = (value as string).replace('\x1e', '');
+      if (text.startsWith('{')) return JSON.parse(text) as Reply; // compilers print as well
+    }
+  }
+
+  end(): void {
+    this.child.stdin?.end();
+    this.child.kill();
+  }
+}
+
+export const ourSide = (): Side => new Side('ours', process.execPath, [...process.execArgv, path.join(folder, `ours${path.extname(here)}`)]);
+export const torchSide = (python: string): Side => new Side('torch', python, [path.join(folder, 'peer_torch.py')]);
+
+/** Clock and power of the first GPU, sampled while it works. */
+export class Meter {
+  private readonly child: ChildProcess;
+  private samples: { mhz: number; watts: number }[] = [];
+
+  constructor() {
+    this.child = spawn('nvidia-smi', ['-i', '0', '--query-gpu=clocks.sm,power.draw', '--format=csv,noheader,nounits', '-lms', '20'], { stdio: ['ignore', 'pipe', 'ignore'] });
+    this.child.on('error', () => {}); // then there are no samples
+    this.child.stdout?.on('data', (text) => {
+      for (const line of String(text).trim().split('\n')) {
+        const [mhz, watts] = line.split(',').map(Number);
+        if (mhz !== undefined && watts !== undefined && watts > 0) this.samples.push({ mhz, watts });
+      }
+    });
+  }
+
+  /** The lowest clock and the highest power since the last call. */
+  take(): { mhz: number; watts: number } | null {
+    const { samples } = this;
+    this.samples = [];
+    return samples.length === 0 ? null : { mhz: Math.min(...samples.map((s) => s.mhz)), watts: Math.max(...samples.map((s) => s.watts)) };
+  }
+
+  end(): void {
+    this.child.kill();
+  }
+}

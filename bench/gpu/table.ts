@@ -1,0 +1,102 @@
+/** Measured rows as a table: what was seen, against PyTorch, against the limit of the machine, and whether the goal was reached. */
+import type { Row } from './rows.js';
+
+export interface Measured {
+  readonly row: Row;
+  readonly failed?: string;
+  /** Microseconds a call. */
+  readonly ours?: number;
+  readonly torch?: number;
+  readonly mode?: string;
+  /** Median of the pairs' ratios, ours / PyTorch's, and the least and the largest. */
+  readonly ratio?: number;
+  readonly spread?: readonly [number, number];
+  /** Of the sample, in parts of its largest value. */
+  readonly error?: number;
+  /** The lowest clock and the highest power seen. */
+  readonly mhz?: number;
+  readonly watts?: number;
+}
+
+export interface Report {
+  readonly date: string;
+  readonly machine: string;
+  readonly gpu: string;
+  readonly torch: string;
+  readonly commit: string;
+  readonly pairs: number;
+  readonly rows: readonly Measured[];
+}
+
+/** What the machine can do, as seen in the same run: bytes and operations a microsecond. */
+interface Ceilings {
+  readonly bytes: number;
+  readonly flops: number;
+}
+
+function ceilingsOf(rows: readonly Measured[]): Ceilings {
+  const best = (of: (row: Row) => number | undefined): number =>
+    Math.max(0, ...rows.flatMap(({ row, ours, torch }) => [ours, torch].map((us) => (of(row) ?? 0) / (us ?? Infinity))));
+  const copies = rows.filter(({ row }) => row.group === 'copy');
+  const copy = Math.max(0, ...copies.flatMap(({ row, ours, torch }) => [ours, torch].map((us) => (row.bytes ?? 0) / (us ?? Infinity))));
+  return { bytes: copy, flops: best((row) => (row.group === 'matmul' ? row.flops : undefined)) };
+}
+
+/** The share of the machine's limit that the row has reached; null where it has none. */
+function shareOf({ row, ours }: Measured, { bytes, flops }: Ceilings): number | null {
+  if (ours === undefined || row.job.host || row.group === 'copy') return null;
+  const multiplied = row.flops !== undefined && row.job.dtype === 'bfloat16' && flops > 0 ? row.flops / flops : 0;
+  const moved = row.bytes !== undefined && bytes > 0 && !(row.flops !== undefined && row.job.dtype === 'float32') ? row.bytes / bytes : 0;
+  const least = Math.max(multiplied, moved);
+  return least === 0 ? null : least / ours;
+}
+
+function reached(measured: Measured, share: number | null): boolean | null {
+  const { goal } = measured.row;
+  const { ours, ratio } = measured;
+  if (ours === undefined || Object.keys(goal).length === 0) return null;
+  const tests = [
+    goal.us === undefined ? null : ours <= goal.us,
+    goal.ratio === undefined || ratio === undefined ? null : ratio <= goal.ratio,
+    goal.limit === undefined || share === null ? null : share >= goal.limit,
+  ].filter((test) => test !== null);
+  return tests.length === 0 ? null : tests.every(Boolean);
+}
+
+function goalText({ goal: { us, ratio, limit } }: Row): string {
+  return [us === undefined ? '' : `${us} us`, ratio === undefined ? '' : `${ratio} x`, limit === undefined ? '' : `${limit * 100} %`].filter(Boolean).join(', ');
+}
+
+const rate = ({ row, ours }: Measured): string => {
+  if (ours === undefined || row.job.host) return '';
+  if (row.flops !== undefined && row.group !== 'skinny') return `${(row.flops / ours / 1e6).toFixed(0)} TFLOP/s`;
+  return row.bytes === undefined ? '' : `${(row.bytes / ours / 1e6).toFixed(2)} TB/s`;
+};
+
+const us = (value: number | undefined): string => (value === undefined ? '' : value.toFixed(value < 100 ? 1 : 0));
+
+/** As Markdown, one line a row. */
+export function printed(report: Report): string {
+  const ceilings = ceilingsOf(report.rows);
+  const lines = report.rows.map((measured) => {
+    const { row, failed, ours, torch, mode, ratio, spread, mhz, watts } = measured;
+    if (failed !== undefined) return [row.name, failed, '', '', '', '', '', ''];
+    const share = shareOf(measured, ceilings);
+    const isReached = reached(measured, share);
+    const against = ratio === undefined ? '' : `${ratio.toFixed(2)} (${spread?.map((each) => each.toFixed(2)).join(' to ')})`;
+    const beside = row.flops !== undefined && mhz !== undefined ? `, ${mhz} MHz, ${watts?.toFixed(0)} W` : '';
+    const verdict = isReached === null ? '' : isReached ? 'reached' : 'not yet';
+    return [
+      row.name,
+      us(ours),
+      torch === undefined ? '' : `${us(torch)} (${mode})`,
+      against,
+      `${rate(measured)}${beside}`,
+      share === null ? '' : `${(share * 100).toFixed(0)} %`,
+      goalText(row),
+      verdict,
+    ];
+  });
+  const table = [['row', 'ours, us', 'PyTorch, us', 'ours / PyTorch', 'rate', 'of the limit', 'goal', ''], ['---', '--:', '--:', '--:', '--:', '--:', '---', '---'], ...lines];
+  return table.map((cells) => `| ${cells.join(' | ')} |`).join('\n');
+}

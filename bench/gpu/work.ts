@@ -1,0 +1,249 @@
+/** Our side of the rows: operands, one call of the work, and a sample of its results beside the same in float64 on the CPU. */
+import {
+  autograd,
+  bfloat16,
+  crossEntropy,
+  type DType,
+  embedding,
+  float32,
+  float64,
+  layerNorm,
+  nn,
+  noGrad,
+  ones,
+  optim,
+  randint,
+  randn,
+  rmsNorm,
+  scaledDotProductAttention,
+  type Tensor,
+} from '../../lib/index.js';
+import type { Job } from './rows.js';
+
+/** What a row does, made once. */
+export interface Work {
+  /** The n-th call: operands take turns. */
+  call(n: number): unknown;
+  /** Sample of a call's result, and what it should be. */
+  sample?(): readonly [Tensor, Tensor];
+}
+
+const SAMPLE = 4;
+const device = 'cuda';
+const dtypes: Readonly<Record<Job['dtype'], DType>> = { bfloat16, float32 };
+const exact = (t: Tensor): Tensor => t.detach().to('cpu').to(float64);
+const head = (t: Tensor, rows = SAMPLE): Tensor => t.narrow(0, 0, rows);
+const gradOf = (output: Tensor, inputs: Tensor[], gradient: Tensor): readonly Tensor[] =>
+  autograd.grad([output], inputs, { gradOutputs: [gradient], retainGraph: true }) as Tensor[];
+
+type Maker = (job: Job, make: (shape: readonly number[]) => Tensor) => Work;
+
+const matmul =
+  (x: (t: Tensor) => Tensor, w: (t: Tensor) => Tensor, xShape: (m: number, k: number) => number[], wShape: (n: number, k: number) => number[]): Maker =>
+  ({ shape, rotate = 1 }, make) => {
+    const [m, n, k] = shape as [number, number, number];
+    const sets = Array.from({ length: rotate }, () => [make(xShape(m, k)), make(wShape(n, k))] as const);
+    const product = ([a, b]: readonly [Tensor, Tensor]): Tensor => x(a).matmul(w(b));
+    return {
+      call: (i) => product(sets[i % rotate] as (typeof sets)[0]),
+      sample: () => {
+        const [a, b] = sets[0] as (typeof sets)[0];
+        const rows = Math.min(SAMPLE, m);
+        return [head(product([a, b]), rows), exact(head(x(a), rows)).matmul(exact(w(b)))];
+      },
+    };
+  };
+
+const same = (t: Tensor): Tensor => t;
+const turned = (t: Tensor): Tensor => t.t();
+
+/** A row-wise function, and its gradient with respect to the first of its operands. */
+function rowwise(
+  operands: (job: Job, make: (shape: readonly number[]) => Tensor) => { perRow: Tensor[]; shared: Tensor[] },
+  fn: (perRow: Tensor[], shared: Tensor[]) => Tensor,
+): { forward: Maker; backward: Maker } {
+  const forward: Maker = (job, make) => {
+    const { perRow, shared } = operands(job, make);
+    return {
+      call: () => fn(perRow, shared),
+      sample: () => [
+        head(fn(perRow, shared)),
+        fn(
+          perRow.map((t) => exact(head(t))),
+          shared.map(exact),
+        ),
+      ],
+    };
+  };
+  const backward: Maker = (job, make) => {
+    const { perRow, shared } = operands(job, make);
+    const gradient = make(perRow[0]?.shape ?? []);
+    const inputs = [...perRow.slice(0, 1), ...shared].map((t) => t.requiresGrad_());
+    const output = fn(perRow, shared);
+    const inExact = (): Tensor => {
+      const [rows, others] = [perRow.map((t) => exact(head(t)).requiresGrad_()), shared.map(exact)];
+      return gradOf(fn(rows, others), [rows[0] as Tensor], exact(head(gradient)))[0] as Tensor;
+    };
+    return { call: () => gradOf(output, inputs, gradient), sample: () => [head(gradOf(output, inputs, gradient)[0] as Tensor), inExact()] };
+  };
+  return { forward, backward };
+}
+
+const norm = rowwise(
+  ({ shape }, make) => ({ perRow: [make(shape)], shared: [make(shape.slice(1)), make(shape.slice(1))] }),
+  ([x], [gain, bias]) => layerNorm(x as Tensor, (x as Tensor).shape.slice(1), gain, bias),
+);
+const rmsOfSum = rowwise(
+  ({ shape }, make) => ({ perRow: [make(shape), make(shape)], shared: [make(shape.slice(1))] }),
+  ([x, residual], [gain]) => rmsNorm((x as Tensor).add(residual as Tensor), (x as Tensor).shape.slice(1), gain),
+);
+const soft = rowwise(
+  ({ shape }, make) => ({ perRow: [make(shape)], shared: [] }),
+  ([x]) => (x as Tensor).softmax(-1),
+);
+
+const crossEntropyAndGradient: Maker = ({ shape }, make) => {
+  const [rows, classes] = shape as [number, number];
+  const logits = make(shape).requiresGrad_();
+  const targets = randint(0, classes, [rows], { device });
+  const gradient = (): Tensor => autograd.grad(crossEntropy(logits, targets), [logits])[0] as Tensor;
+  const inExact = (): Tensor => {
+    const few = exact(head(logits)).requiresGrad_();
+    return (autograd.grad(crossEntropy(few, head(targets).to('cpu'), { reduction: 'sum' }), [few])[0] as Tensor).div(rows);
+  };
+  return { call: gradient, sample: () => [head(gradient()), inExact()] };
+};
+
+/** The tensors of GPT-2 with 124 million parameters. */
+function gpt2Shapes(layers: number, d: number): number[][] {
+  const block = [[d], [d], [3 * d, d], [3 * d], [d, d], [d], [d], [d], [4 * d, d], [4 * d], [d, 4 * d], [d]];
+  return [[50257, d], [1024, d], ...Array.from({ length: layers }, () => block).flat(), [d], [d]];
+}
+
+function adamw(shapes: readonly number[][], make: (shape: readonly number[]) => Tensor): Work {
+  const [lr, weightDecay, eps] = [1e-3, 0.01, 1e-8];
+  const params = shapes.map((shape) => new nn.Parameter(make(shape)));
+  for (const p of params) p.grad = make(p.shape);
+  const optimizer = new optim.AdamW(params, { lr, weightDecay, eps });
+  const [first] = params as [nn.Parameter];
+  return {
+    call: () => optimizer.step(),
+    sample: () => {
+      const few = (t: Tensor): Tensor => exact(t.detach().flatten().narrow(0, 0, 64));
+      const [p, g] = [few(first), few(first.grad as Tensor)];
+      optimizer.step();
+      return [few(first), p.mul(1 - lr * weightDecay).sub(g.div(g.abs().add(eps)).mul(lr))];
+    },
+  };
+}
+
+const embeddingBackward: Maker = ({ shape }, make) => {
+  const [words, width, tokens] = shape as [number, number, number];
+  const table = make([words, width]).requiresGrad_();
+  const ids = randint(0, words, [tokens], { device });
+  const output = embedding(ids, table);
+  const gradient = make([tokens, width]);
+  const backward = (): Tensor => gradOf(output, [table], gradient)[0] as Tensor;
+  const inExact = (): Tensor => {
+    const one = exact(ids.eq(head(ids, 1))).unsqueeze(0);
+    return one.matmul(exact(gradient));
+  };
+  return { call: backward, sample: () => [backward().indexSelect(0, head(ids, 1)), inExact()] };
+};
+
+/** Queries see earlier keys only: the first of them depend on the first keys alone. */
+function attention(isBackward: boolean): Maker {
+  return ({ shape }, make) => {
+    const SEEN = 64;
+    const operands = [make(shape), make(shape), make(shape)].map((t) => (isBackward ? t.requiresGrad_() : t));
+    const gradient = make(shape);
+    const run = ([q, k, v]: readonly Tensor[]): Tensor => scaledDotProductAttention(q as Tensor, k as Tensor, v as Tensor, { isCausal: true });
+    const corner = (t: Tensor): Tensor => t.select(0, 0).select(0, 0).narrow(0, 0, SEEN);
+    const output = isBackward ? run(operands) : null;
+    const call = (): Tensor => (output === null ? run(operands) : (gradOf(output, operands, gradient)[0] as Tensor));
+    const inExact = (): Tensor => {
+      const few = operands.map((t) => exact(corner(t)).unsqueeze(0).unsqueeze(0).requiresGrad_(isBackward));
+      const result = run(few);
+      return corner(isBackward ? (gradOf(result, [few[0] as Tensor], exact(corner(gradient)).unsqueeze(0).unsqueeze(0))[0] as Tensor) : result);
+    };
+    return { call, sample: () => [corner(call()), inExact()] };
+  };
+}
+
+const small = (fn: (a: Tensor) => unknown): Maker => {
+  return () => {
+    const a = ones([8, 8], { device });
+    return { call: () => fn(a) };
+  };
+};
+
+/** Of small operands, and their gradient: what a call costs the host. */
+const backwardOfSum: Maker = () => {
+  const x = ones([8], { device, requiresGrad: true });
+  return {
+    call: () => {
+      x.mul(2).add(1).sum().backward();
+      x.grad = null;
+    },
+  };
+};
+
+const makers: Readonly<Record<string, Maker>> = {
+  copy: ({ shape }, make) => {
+    const x = make(shape);
+    return { call: () => x.clone() };
+  },
+  matmul_nt: matmul(
+    same,
+    turned,
+    (m, k) => [m, k],
+    (n, k) => [n, k],
+  ),
+  matmul_nn: matmul(
+    same,
+    same,
+    (m, k) => [m, k],
+    (n, k) => [k, n],
+  ),
+  matmul_tn: matmul(
+    turned,
+    same,
+    (m, k) => [k, m],
+    (n, k) => [k, n],
+  ),
+  layer_norm: norm.forward,
+  layer_norm_backward: norm.backward,
+  rms_norm_of_a_sum: rmsOfSum.forward,
+  rms_norm_of_a_sum_backward: rmsOfSum.backward,
+  softmax: soft.forward,
+  cross_entropy_and_gradient: crossEntropyAndGradient,
+  adamw: ({ shape: [count = 1, ...shape] }, make) =>
+    adamw(
+      Array.from({ length: count }, () => shape),
+      make,
+    ),
+  adamw_gpt2: ({ shape }, make) => adamw(gpt2Shapes(shape[0] as number, shape[1] as number), make),
+  transpose: ({ shape }, make) => {
+    const x = make(shape);
+    const call = (): Tensor => x.t().contiguous();
+    return { call, sample: () => [head(call()), exact(x.narrow(1, 0, SAMPLE)).t()] };
+  },
+  embedding_backward: embeddingBackward,
+  cast: ({ shape }, make) => {
+    const x = make(shape);
+    return { call: () => x.to(bfloat16), sample: () => [head(x.to(bfloat16), 1000), exact(head(x, 1000))] };
+  },
+  attention: attention(false),
+  attention_backward: attention(true),
+  add: small((a) => a.add(a)),
+  mm: small((a) => a.mm(a)),
+  layer_norm_host: small((a) => layerNorm(a, [8])),
+  backward_of_a_sum: backwardOfSum,
+};
+
+/** @throws Error for an op that there is not */
+export function prepare(job: Job): Work {
+  const maker = makers[job.host && job.op === 'layer_norm' ? 'layer_norm_host' : job.op];
+  if (maker === undefined) throw new Error(`no work is called ${job.op}`);
+  return maker(job, (shape) => noGrad(() => randn([...shape], { device, dtype: dtypes[job.dtype] })));
+}
