@@ -126,6 +126,7 @@ uncompiled = {"copy", "adamw", "adamw_gpt2", "attention", "attention_backward", 
 
 work, is_host, turn, graph = None, False, 0, None
 GRAPH_CALLS = 12
+stream = torch.cuda.Stream()  # gradients run on the stream of their forward pass, which a graph must be captured on
 
 
 def prepare(job, mode):
@@ -148,7 +149,7 @@ def capture(calls):
     global graph
     captured = torch.cuda.CUDAGraph()
     try:
-        with torch.cuda.graph(captured): run(calls)
+        with torch.cuda.graph(captured, stream=stream): run(calls)
         captured.replay()
         torch.cuda.synchronize()
         graph = (captured, calls)
@@ -192,6 +193,7 @@ def answer(request):
 
 
 for line in sys.stdin:
-    try: reply = answer(json.loads(line))
+    try:
+        with torch.cuda.stream(stream): reply = answer(json.loads(line))
     except Exception as error: reply = {"failed": f"{type(error).__name__}: {error}"}
     print("\x1e" + json.dumps(reply), flush=True)

@@ -11,7 +11,7 @@ export interface Measured {
   /** Median of the pairs' ratios, ours / PyTorch's, and the least and the largest. */
   readonly ratio?: number;
   readonly spread?: readonly [number, number];
-  /** Of the sample, in parts of its largest value. */
+  /** Of the sample, in parts of what its dtype allows. */
   readonly error?: number;
   /** The lowest clock and the highest power seen. */
   readonly mhz?: number;

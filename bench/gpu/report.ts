@@ -1,0 +1,43 @@
+/** Writes docs/performance.md from the newest figures of bench/results. With --check, fails if what is committed differs. */
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { printed, type Report } from './table.js';
+
+const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..');
+const results = path.join(root, 'bench', 'results');
+const page = path.join(root, 'docs', 'performance.md');
+
+function newest(): { file: string; report: Report } {
+  const file = readdirSync(results)
+    .filter((name) => name.endsWith('-kernels.json'))
+    .sort()
+    .at(-1);
+  if (file === undefined) throw new Error('bench/results has no figures of kernels: run npm run bench:gpu -- --write on a machine with a GPU');
+  return { file, report: JSON.parse(readFileSync(path.join(results, file), 'utf8')) as Report };
+}
+
+function text(): string {
+  const { file, report } = newest();
+  return `<!-- Written by \`npm run bench:report\` from bench/results/${file}. Do not edit. -->
+
+# Performance
+
+Kernels of one GPU beside PyTorch ${report.torch} on the same machine in the same run: ${report.gpu}, ${report.machine}, ${report.date}, at ${report.commit}.
+\`npm run bench:gpu\` makes such a table, whole or of some groups (\`npm run bench:gpu -- norms softmax --write\`), and needs a GPU and a Python with torch.
+
+- Both sides are measured in turns, ${report.pairs} times each; a figure is the median, the ratio that of the pairs, with the least and the largest behind it.
+- PyTorch's figure is that of its best mode, eager or \`torch.compile\`, with short kernels replayed from a CUDA graph; ours are eager calls.
+- Before anything is timed, a sample of our results is compared with float64.
+- The limit is what the machine does in the same run: the rate of a copy of 1 GiB for what moves memory, the best matmul of either side for what multiplies.
+  Clock (the lowest seen) and power (the highest) stand beside matmuls, because these are limited by power.
+- Operands are random numbers; small weights take turns so that none is found in the L2 cache.
+
+${printed(report)}
+`;
+}
+
+const isCheck = process.argv.includes('--check');
+const wanted = text();
+if (!isCheck) writeFileSync(page, wanted);
+else if (readFileSync(page, 'utf8') !== wanted) throw new Error('docs/performance.md is not what bench/results says: run npm run bench:report');
