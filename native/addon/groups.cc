@@ -79,7 +79,7 @@ napi_value join_local(napi_env env, napi_callback_info info) {
   const auto found = state.regions.find(args[0]);
   if (found == state.regions.end()) return throw_error(env, Code::Closed, "the group's memory is gone");
   auto region = found->second;
-  if (region->size() != args[2]) return throw_error(env, Code::Invalid, "the group has another size");
+  if (region->size() != args[2]) return throw_error(env, Code::Invalid, "other ranks have made this group of another number of ranks. All ranks make their groups of the same ranks, in one order");
   const auto world = state.regions.find(args[5]);
   const comm::Origin origin = world == state.regions.end() ? comm::Origin{} : read_origin(state, args[2], world->second);
   if (!fits(origin)) return throw_error(env, Code::Invalid, "a rank is not of the world");

@@ -1,7 +1,7 @@
 /** Failures of ranks that share a process, in results that nobody reads: they reach who started the ranks. */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { allReduce, barrier, CollectiveError, launch, type Work } from '../../lib/distributed.js';
+import { allReduce, barrier, CollectiveError, launch, newGroup, type Work } from '../../lib/distributed.js';
 import { IndexError, int64, ones, tensor, zeros } from '../../lib/index.js';
 import { describeOverEngines, errorOf, onRanks } from './on-ranks.js';
 
@@ -42,6 +42,11 @@ describeOverEngines('a failure that no rank has heard of when all have returned'
   it('also of a kernel', async () => {
     const error = await errorOf(onRanks(2, (rank) => void (rank === 1 && ones([2]).indexSelect(0, tensor([7], { dtype: int64 })))));
     assert.ok(error.cause instanceof IndexError, error.message);
+  });
+
+  it('also of groups that ranks have made of different ranks', async () => {
+    const error = await errorOf(onRanks(2, (rank) => void newGroup([rank])));
+    assert.match(error.message, /group "group0": its rank 0 is there already\. All ranks make their groups of the same ranks, in one order/);
   });
 
   it('but not where a rank has heard of it and went on', async () => {
