@@ -20,6 +20,23 @@ export interface CollectiveCall {
   readonly sendCounts?: readonly number[];
 }
 
+/**
+ * What the ranks must have in common beside the calls that they make, in words that go behind them in errors; a line of advice may follow.
+ * Native code compares it at every call. @internal
+ */
+export const purpose = { text: '' };
+
+/** Runs `fn`, whose collectives are for what `text` says. @internal */
+export function onPurpose<T>(text: string, fn: () => T): T {
+  const before = purpose.text;
+  purpose.text = text;
+  try {
+    return fn();
+  } finally {
+    purpose.text = before;
+  }
+}
+
 /** A group of ranks, one of which this is. @internal */
 export interface CollectiveGroup {
   readonly name: string;

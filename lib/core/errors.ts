@@ -164,8 +164,23 @@ export class DistributedError extends ShardwiseError {
   }
 }
 
+/** What a collective failed in. Ranks are places in the group, as in the message. */
+export interface CollectiveDetails extends Readonly<Record<string, unknown>> {
+  /** What the program called. */
+  readonly op: string;
+  readonly group: string;
+  /** Which of the group's collectives it is, from 1; 0 for messages between two ranks and where it is not known. */
+  readonly sequence: number;
+  /** Those that it is about: who called something else, is gone, did not come, or ended the group. */
+  readonly ranks: readonly number[];
+  /** What is known of the ranks that the message speaks of: what they called here, or last, and where. */
+  readonly calls: readonly { readonly rank: number; readonly op: string; readonly where: string }[];
+}
+
 /** A collective that failed: ranks called different things, one is gone, did not come in time, or ended the group. */
 export class CollectiveError extends ShardwiseError {
+  declare readonly details: Readonly<Record<string, unknown>> & Partial<CollectiveDetails>;
+
   constructor(message: string, details?: Record<string, unknown>, options?: ErrorOptions) {
     super('ERR_COLLECTIVE', message, details, options);
   }

@@ -34,6 +34,8 @@ export class Home {
   /** Called when a failure of a stream was heard of: what it had been given by then is over. */
   afterFailure: ((stream: number) => void) | null = null;
   turns: TurnTaker | null = null;
+  /** Failures that something of the program has in hand and has not asked for. */
+  readonly unheard = new Map<object, Error>();
 
   constructor(label: string | null) {
     this.label = label;

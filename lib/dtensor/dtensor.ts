@@ -1,11 +1,12 @@
 /** The class of distributed tensors, and the ways to get one. */
-import type { CollectiveGroup } from '../core/collective.js';
+import { type CollectiveGroup, onPurpose } from '../core/collective.js';
 import { AutogradError, ShapeError, ShardingError } from '../core/errors.js';
 import { checkFlag, optionsOf, unexpected } from '../core/options.js';
 import { type Placement, Replicate } from '../core/placement.js';
 import { contiguousStrides, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
+import { formatMesh } from '../mesh/mesh-layout.js';
 import { broadcastTensor } from '../ops/collectives.js';
 import { cat } from '../ops/join.js';
 import { chunksOf } from './geometry.js';
@@ -18,7 +19,10 @@ import { fitted, type UnevenOptions } from './uneven.js';
 
 /** Options of {@link DTensor.fromLocal}. */
 export interface FromLocalOptions {
-  /** Makes copies equal: what the first rank of a replicating mesh dimension has wins. False by default. */
+  /**
+   * Compares shapes, dtypes and placements of the ranks, for one small collective for each mesh dimension: a difference is a CollectiveError when a
+   * value is read. Makes copies equal: what the first rank of a replicating mesh dimension has wins. False by default.
+   */
   runCheck?: boolean;
   /** Sizes of the whole tensor, where the parts differ in size; `stride` belongs to it. */
   shape?: Shape;
@@ -73,7 +77,7 @@ export class DTensor extends Tensor {
     const spec = internSpec(mesh, chosen, shardOrder, { shape: whole, strides: stride ?? wholeStrides(local, whole), dtype: local.dtype });
     // A rank outside of the mesh holds nothing of the tensor, whatever it has in hand.
     if (mesh.getCoordinate() === null) return fromLocalTensor(local.newEmpty(NOTHING), spec);
-    return fromLocalTensor(local, spec, runCheck);
+    return fromLocalTensor(local, spec, runCheck ? partsInWords(local, spec, shape === undefined) : null);
   }
 
   /**
@@ -100,6 +104,13 @@ const NOTHING: Shape = [0];
 function requirePlain(op: string, local: Tensor): void {
   if (!(local instanceof Tensor) || local.storage === null) throw unexpected(op, 'local', 'a tensor', local);
   if (partOf(local) !== null) throw new ShardingError(`${op}: expected a plain tensor, got a distributed one. Use redistribute, or toLocal() first.`, { op });
+}
+
+/** What all ranks must have in common, for the errors of those that have not. */
+function partsInWords({ dtype, shape }: Tensor, spec: DTensorSpec, alike: boolean): string {
+  if (!alike) return `with a part of ${spec}, strides ${formatShape(spec.tensorMeta.strides)}\nGive all ranks the same shape, stride and placements, of the whole tensor.`;
+  const advice = 'All parts must have one shape and dtype. For parts of different size use DTensor.fromLocalUneven, or say shape and stride of the whole.';
+  return `with a part ${dtype.name}${formatShape(shape)} on ${formatMesh(spec.mesh)} as ${formatPlacements(spec.placements)}\n${advice}`;
 }
 
 /** Every part counts as large as this one. */
@@ -161,7 +172,9 @@ export function distributeTensor(tensor: Tensor, mesh: DeviceMesh, placements?: 
     throw new ShardingError(`${op}: expected a plain tensor, got one that is distributed already: ${known.spec}. Use redistribute.`, { op });
   }
   if (!tensor.isLeaf) throw new AutogradError(`${op}: expected a leaf tensor; of a computed one, use DTensor.fromLocal(t, mesh).redistribute(…), which has a gradient`, { op });
-  const whole = distributed(ownPart(tensor.detach().to(mesh.device), mesh, spec, srcDataRank), spec);
+  const purpose = `of ${spec}\nGive all ranks a tensor of the same shape, and the same placements.`;
+  const part = onPurpose(purpose, () => ownPart(tensor.detach().to(mesh.device), mesh, spec, srcDataRank));
+  const whole = distributed(part, spec);
   return whole.requiresGrad_(tensor.requiresGrad);
 }
 

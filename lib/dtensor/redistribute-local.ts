@@ -1,4 +1,5 @@
 /** Carries out plans: what this rank has becomes what it shall have. */
+import { onPurpose } from '../core/collective.js';
 import type { AnyOp } from '../core/op.js';
 import { numelOf } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
@@ -29,13 +30,29 @@ export function redistributeLocal(local: Tensor, from: DTensorSpec, to: DTensorS
   const mesh = from.mesh as DeviceMesh;
   const coordinate = mesh.getCoordinate();
   if (coordinate === null) return local;
-  let t = local;
-  let spec = from;
-  for (const step of steps) {
-    t = along(meshDimName(mesh, step.meshDim), () => carryOut(step, t, { mesh, coordinate, spec }));
-    spec = step.after;
+  if (steps.length === 0) return local;
+  return onPurpose(inWords(steps, from, to), () => {
+    let t = local;
+    let spec = from;
+    for (const step of steps) {
+      t = along(meshDimName(mesh, step.meshDim), () => carryOut(step, t, { mesh, coordinate, spec }));
+      spec = step.after;
+    }
+    return t;
+  });
+}
+
+const texts = new WeakMap<readonly Step[], string>();
+
+/** What all ranks must have in common: written once for each plan. */
+function inWords(steps: readonly Step[], from: DTensorSpec, to: DTensorSpec): string {
+  let text = texts.get(steps);
+  if (text === undefined) {
+    const advice = 'Every rank of a mesh has to hold a tensor in the same placements and redistribute it to the same ones.';
+    text = `to redistribute ${from.tensorInWords()} from ${from.placementsInWords()} to ${to.placementsInWords()}\n${advice}`;
+    texts.set(steps, text);
   }
-  return t;
+  return text;
 }
 
 /** What this rank holds of an input, as an op needs it. */

@@ -75,9 +75,17 @@ class Spec {
 
   /** `float32[16, 10] on mesh (dp: 2, tp: 4): [Shard(0), Replicate()]` */
   toString(): string {
-    const { mesh, placements, tensorMeta } = this;
-    const tensor = `${tensorMeta.dtype.name}${formatShape(tensorMeta.shape)}`;
-    return `${tensor} on ${formatMesh(mesh)}: ${formatPlacements(placements)}${formatOrder(mesh, this.order)}`;
+    return `${this.tensorInWords()}: ${this.placementsInWords()}`;
+  }
+
+  /** @internal `float32[16, 10] on mesh (dp: 2, tp: 4)` */
+  tensorInWords(): string {
+    return `${this.dtype.name}${formatShape(this.shape)} on ${formatMesh(this.mesh)}`;
+  }
+
+  /** @internal `[Shard(0), Replicate()]`, and the order of cuts where it is not the default */
+  placementsInWords(): string {
+    return `${formatPlacements(this.placements)}${formatOrder(this.mesh, this.order)}`;
   }
 
   /** @internal */

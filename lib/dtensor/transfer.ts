@@ -1,4 +1,6 @@
 /** Ops between plain tensors and distributed ones, and from one placement to another, with gradients that go the way back. */
+import { atCallSite } from '../core/call-site.js';
+import { onPurpose } from '../core/collective.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { ShardingError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
@@ -67,7 +69,7 @@ const toLocalOp: Op<ToLocal> = defineOp<ToLocal>({
   vjp: (ctx, g) => {
     const { from: spec, gradPlacements } = ctx.params;
     return [
-      dispatchOne(fromLocalOp, [g], { spec: gradPlacements === null ? gradientSpec(spec) : internSpec(spec.mesh, gradPlacements, spec.order, spec.tensorMeta), equal: false }),
+      dispatchOne(fromLocalOp, [g], { spec: gradPlacements === null ? gradientSpec(spec) : internSpec(spec.mesh, gradPlacements, spec.order, spec.tensorMeta), check: null }),
     ];
   },
   samples: () => [],
@@ -75,8 +77,8 @@ const toLocalOp: Op<ToLocal> = defineOp<ToLocal>({
 
 interface FromLocal {
   readonly spec: DTensorSpec;
-  /** Where copies are made equal: as the first rank of each replicating mesh dim has them. */
-  readonly equal: boolean;
+  /** What the ranks must agree in, where that is checked and copies are made equal: as the first rank of each replicating mesh dim has them. */
+  readonly check: string | null;
 }
 
 const fromLocalOp: Op<FromLocal> = defineOp<FromLocal>({
@@ -85,8 +87,14 @@ const fromLocalOp: Op<FromLocal> = defineOp<FromLocal>({
   traits: ['placement'],
   kernel: null,
   meta: ([t], { spec }) => metaOf(t as Tensor, spec),
-  compute: ([t], { spec, equal }) => {
-    if (equal) return [distributed(firstCopy(t as Tensor, spec), spec)];
+  compute: ([t], { spec, check }) => {
+    if (check !== null)
+      return [
+        distributed(
+          atCallSite(() => onPurpose(check, () => firstCopy(t as Tensor, spec))),
+          spec,
+        ),
+      ];
     const whole = distributed(aliasOf(t as Tensor), spec);
     whole.versionCounter = (t as Tensor).sharedVersion();
     return [whole];
@@ -95,8 +103,15 @@ const fromLocalOp: Op<FromLocal> = defineOp<FromLocal>({
   samples: () => [],
 });
 
-function firstCopy(t: Tensor, { mesh, placements }: DTensorSpec): Tensor {
-  const copy = placements.reduce((own, placement, meshDim) => (placement.isReplicate() ? broadcastTensor(own, 0, (mesh as DeviceMesh).getGroup(meshDim)) : own), t);
+/** Where there are no copies to send, the ranks only meet: what they are there for is compared. */
+function firstCopy(t: Tensor, spec: DTensorSpec): Tensor {
+  const mesh = spec.mesh as DeviceMesh;
+  let copy = t;
+  spec.placements.forEach((placement, meshDim) => {
+    const group = mesh.getGroup(meshDim);
+    if (placement.isReplicate()) copy = broadcastTensor(copy, 0, group);
+    else if (group.size > 1) group.run('DTensor.fromLocal', { kind: 'barrier', input: t.newEmpty([0]), output: null });
+  });
   return copy === t ? aliasOf(t) : copy;
 }
 
@@ -111,8 +126,8 @@ export function toLocalTensor(t: Tensor, gradPlacements: readonly Placement[] | 
 }
 
 /** @internal */
-export function fromLocalTensor(local: Tensor, spec: DTensorSpec, equal = false): Tensor {
-  return dispatchOne(fromLocalOp, [local], { spec, equal });
+export function fromLocalTensor(local: Tensor, spec: DTensorSpec, check: string | null = null): Tensor {
+  return dispatchOne(fromLocalOp, [local], { spec, check });
 }
 
 partMethods.full = ({ local, spec }, op) => {

@@ -8,6 +8,7 @@ import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import type { Addon, NativeErrorCode } from '../native/addon.js';
 import { WordWriter } from '../native/command.js';
+import { collectiveDetails } from './collective-failure.js';
 import { collectGarbage, notePressure } from './garbage.js';
 import { recording, recordStorages, unallocated } from './history.js';
 import { describeHolders, largestHolders } from './holders.js';
@@ -143,7 +144,7 @@ export function translate(error: unknown, op: string, inputs: readonly Tensor[],
     case 'SW_CLOSED':
       return new FreedError(message, details, { cause: error });
     case 'SW_PEER':
-      return new CollectiveError(message, details, { cause: error });
+      return new CollectiveError(message, { ...details, ...collectiveDetails((error as { facts?: string }).facts) }, { cause: error });
     case 'SW_DEVICE':
       return new DeviceError(message, details, { cause: error });
     default:

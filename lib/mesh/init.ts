@@ -233,7 +233,10 @@ function leaveAtExit(): void {
 }
 
 const cpuStream = (): number => deviceByCode(0).currentStream;
-const cpuDone = async (): Promise<void> => (cpuStream() < 0 ? undefined : streamDone(cpuStream(), 'exit'));
+async function cpuDone(): Promise<void> {
+  if (cpuStream() >= 0) await streamDone(cpuStream(), 'exit');
+  for (const failure of processHome.unheard.values()) throw failure;
+}
 
 function streamDrained(): void {
   const stream = cpuStream();

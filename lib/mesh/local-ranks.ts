@@ -7,6 +7,7 @@ import { ownGpu, withDevices } from './engines/device-engine.js';
 import type { BackendName, EngineFactory } from './engines/engine.js';
 import { GlooWorld } from './engines/gloo-engine.js';
 import { LocalRegions, localEngines } from './engines/host-engine.js';
+import { streamDone } from './engines/native-engine.js';
 import { destroyProcessGroup, enterWorld } from './groups.js';
 import { LocalStore, LocalTable } from './local-store.js';
 import { PendingCalls } from './pending-calls.js';
@@ -156,20 +157,30 @@ async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, optio
   // The others hear of a rank that is lost as of a process that dies: in the groups that they have in common.
   const ownFaults = new FaultsOfRank(rank, faults, () => abort(`rank ${rank} was lost`));
   home.turns = schedule?.turnsOf(rank, ownFaults) ?? (faults.length > 0 ? new FreeTurns(ownFaults) : null);
-  try {
-    if (home.turns !== null) await home.turns.wait('start', null, () => true);
-    const result = await fn(rank, size);
-    if (ownFaults.lost !== null) throw ownFaults.lost;
-    return result;
-  } catch (error) {
-    if (ownFaults.lost === null) endWorld(world, `rank ${rank} failed: ${error instanceof Error ? error.message : String(error)}`);
-    throw error;
-  } finally {
+  const leave = (): void => {
     home.turns = null;
     if (findContext() === context) destroyProcessGroup();
     else for (const group of context.groups) group.leave();
     schedule?.finish(rank);
+  };
+  try {
+    if (home.turns !== null) await home.turns.wait('start', null, () => true);
+    const result = await fn(rank, size);
+    if (ownFaults.lost !== null) throw ownFaults.lost;
+    leave();
+    await heardAll(home);
+    return result;
+  } catch (error) {
+    if (ownFaults.lost === null) endWorld(world, `rank ${rank} failed: ${error instanceof Error ? error.message : String(error)}`);
+    leave();
+    throw error;
   }
+}
+
+/** What a rank has called is done when it has returned. @throws the failure of what nobody has read or asked for */
+async function heardAll(home: Home): Promise<void> {
+  for (const device of home.devices) if (device !== undefined && device.currentStream >= 0) await streamDone(device.currentStream, 'launch');
+  for (const failure of home.unheard.values()) throw failure;
 }
 
 function endWorld(world: World, reason: string): void {

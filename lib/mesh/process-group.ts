@@ -1,6 +1,6 @@
 /** Groups of ranks, and the collectives that they are given. */
 import { callSite } from '../core/call-site.js';
-import type { CollectiveCall, CollectiveGroup } from '../core/collective.js';
+import { type CollectiveCall, type CollectiveGroup, purpose } from '../core/collective.js';
 import type { Device } from '../core/device.js';
 import { deviceByCode } from '../core/device.js';
 import { DistributedError } from '../core/errors.js';
@@ -66,10 +66,10 @@ export class ProcessGroup implements CollectiveGroup {
 
   /** @internal */
   run(name: string, call: CollectiveCall): void {
-    const engine = this.engineOf(name, (call.input ?? call.output)?.device ?? deviceByCode(0));
     const where = callSite();
+    const engine = this.engineOf(name, (call.input ?? call.output)?.device ?? deviceByCode(0), where);
     this.home.turns?.call(name);
-    engine.run(name, call, where); // throws for what cannot be called: then nothing was
+    engine.run(name, call, where, purpose.text); // throws for what cannot be called: then nothing was
     this.enter(name, call, engine.lane, where);
     if (watchers.size > 0) for (const watcher of watchers) watcher({ name, group: this, call, where });
   }
@@ -118,11 +118,12 @@ export class ProcessGroup implements CollectiveGroup {
     else this.pending.enter(entry);
   }
 
-  private engineOf(op: string, device: Device): Engine {
+  private engineOf(op: string, device: Device, where?: string): Engine {
     const found = this.engines[device.code];
     if (found !== undefined && this.ended === null) return found;
     this.checkOpen(op);
-    const made = this.factory(this, device);
+    const { name, ranks, rank } = this;
+    const made = this.factory(where === undefined ? this : { name, ranks, rank, firstCall: { name: op, where } }, device);
     this.engines[device.code] = made;
     return made;
   }

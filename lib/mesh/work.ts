@@ -1,5 +1,5 @@
 /** A collective under way. */
-import { currentHome } from '../core/home.js';
+import { currentHome, type Home } from '../core/home.js';
 import type { Tensor } from '../core/tensor.js';
 
 /**
@@ -12,8 +12,10 @@ export class Work {
   private readonly done: Promise<void>;
   private completed = false;
   private failure: Error | null = null;
+  private isAsked = false;
   private readonly outputs: readonly Tensor[];
-  private readonly isReady = currentHome().turns?.mark();
+  private readonly home: Home = currentHome();
+  private readonly isReady = this.home.turns?.mark();
 
   /** @internal */
   constructor(done: Promise<void>, outputs: readonly Tensor[]) {
@@ -26,12 +28,14 @@ export class Work {
       (error: Error) => {
         this.completed = true;
         this.failure = error;
+        if (!this.isAsked) this.home.unheard.set(this, error);
       },
     );
   }
 
   /** Resolves when the collective is done on this rank. @throws CollectiveError if it failed */
   async wait(): Promise<void> {
+    this.hear();
     const { turns } = currentHome();
     await (turns === null ? this.done : turns.wait('Work.wait', this.done, this.isReady));
   }
@@ -43,16 +47,24 @@ export class Work {
 
   /** Whether it is done and has not failed. */
   isSuccess(): boolean {
+    if (this.completed) this.hear();
     return this.completed && this.failure === null;
   }
 
   /** Why it failed, or null. */
   exception(): Error | null {
+    if (this.completed) this.hear();
     return this.failure;
   }
 
   /** The tensors that it writes. */
   result(): readonly Tensor[] {
     return this.outputs;
+  }
+
+  /** What the program has asked for need not be told at its end. */
+  private hear(): void {
+    this.isAsked = true;
+    this.home.unheard.delete(this);
   }
 }

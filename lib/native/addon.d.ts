@@ -129,9 +129,22 @@ export interface Addon {
   joinLocal(region: number, rank: number, size: number, stream: number, timeoutMs: number, world: number): number;
   /**
    * A group of processes of this machine, found by `name` (letters, digits, '-', '_', '.') and `token`, a whole number that is the same on all
-   * ranks. `use` and `group` as of {@link localRegion}; `world` as of {@link joinLocal}, but a member.
+   * ranks. `use` and `group` as of {@link localRegion}; `world` as of {@link joinLocal}, but a member. `first` and `where`: the call that it is
+   * made for, which fails if it cannot be made; empty for none.
    */
-  joinShared(rank: number, size: number, stream: number, timeoutMs: number, token: number, use: number, world: number, name: string, group: string): number;
+  joinShared(
+    rank: number,
+    size: number,
+    stream: number,
+    timeoutMs: number,
+    token: number,
+    use: number,
+    world: number,
+    name: string,
+    group: string,
+    first: string,
+    where: string,
+  ): number;
   /** The ranks of a group of hosts as a group of devices, one each: by the device's own engine. What they call is compared in the hosts' memory, if they share any. */
   joinDevices(hostMember: number, stream: number, timeoutMs: number): number;
   /** Opens gloo-engine.so. Returns null, or the reason why it cannot be used. */
@@ -143,17 +156,21 @@ export interface Addon {
   glooListen(rank: number, size: number, timeoutMs: number, host: string): ArrayBuffer;
   /** Enqueues connecting to all. `addresses` are those that the other ranks have for this one, in their order. */
   glooConnect(world: number, stream: number, addresses: ArrayBuffer): void;
-  /** A group of the world's ranks in words[0 .. size), which waits for them on the stream. No two have one name; `group` is what errors call it. */
-  glooJoin(world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string, group: string): number;
+  /**
+   * A group of the world's ranks in words[0 .. size), which waits for them on the stream. No two have one name; `group` is what errors call it;
+   * `first` and `where` as of {@link joinShared}.
+   */
+  glooJoin(world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string, group: string, first: string, where: string): number;
   /** Instead of {@link glooJoin}: tells those who wait for this rank in the group that it will not come. */
-  glooDecline(world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string, group: string): void;
+  glooDecline(world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string, group: string, first: string, where: string): void;
   /** The rank makes no more groups. */
   glooLeave(world: number, stream: number): void;
   /**
    * Enqueues the call in words[0 .. numWords): member, kind, reduction, dtype, root, count, input handle, its first byte, output handle,
-   * its first byte, number of counts, 0; then the counts. `name` and `where` are for errors: what the program called, and where.
+   * its first byte, number of counts, 0; then the counts. `name` and `where` are for errors: what the program called, and where. `about`: what
+   * the ranks must have in common beside the call, in words; a line of advice may follow.
    */
-  collective(numWords: number, name: string, where: string): void;
+  collective(numWords: number, name: string, where: string, about?: string): void;
   /** Its present and later calls fail with the reason, on all ranks. */
   abortGroup(member: number, reason: string): void;
   /** Once its calls are done. */

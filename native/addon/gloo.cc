@@ -85,16 +85,18 @@ napi_value gloo_connect(napi_env env, napi_callback_info info) {
 struct GroupArguments {
   std::shared_ptr<GlooWorld> world;
   std::string name, label;
+  FirstCall first;
   std::vector<int32_t> ranks;
   int64_t rank, size, stream, timeout_ms;
 
   bool read(napi_env env, napi_callback_info info) {
-    int64_t args[7];
-    napi_value raw[7] = {};
-    if (!read_integers(env, info, 7, args, raw, 1 << 5 | 1 << 6) || !(world = world_argument(env, args[0]))) return false;
+    int64_t args[9];
+    napi_value raw[9] = {};
+    if (!read_integers(env, info, 9, args, raw, 0b111100000) || !(world = world_argument(env, args[0]))) return false;
     rank = args[1], size = args[2], stream = args[3], timeout_ms = args[4];
     name = string_argument(env, raw[5]);
     label = string_argument(env, raw[6]);
+    first = {string_argument(env, raw[7]), string_argument(env, raw[8])};
     const double* words = state_of(env).words;
     for (int64_t i = 0; i < size && i < world->size; i++) {
       if (!(words[i] >= 0 && words[i] < world->size)) break;
@@ -110,11 +112,11 @@ struct GroupArguments {
   }
 };
 
-// glooJoin(world, rank, size, stream, timeoutMs, name, label)
+// glooJoin(world, rank, size, stream, timeoutMs, name, label, first, where)
 napi_value gloo_join(napi_env env, napi_callback_info info) {
   GroupArguments group;
   if (!group.read(env, info)) return nullptr;
-  return new_member(env, group.stream, group.rank, group.size, group.timeout_ms, [group](Member& member, Stream& s, ErrorText* error) {
+  return new_member(env, group.stream, group.rank, group.size, group.timeout_ms, group.first, [group](Member& member, Stream& s, ErrorText* error) {
     void* made = nullptr;
     const auto is_aborted = [](void* joining) { return static_cast<Member*>(joining)->is_aborted(); };
     const Status status = group.world->engine->join(group.world->handle, group.plan(is_aborted, &member), &made, error);
@@ -124,7 +126,7 @@ napi_value gloo_join(napi_env env, napi_callback_info info) {
   });
 }
 
-// glooDecline(world, rank, size, stream, timeoutMs, name, label): instead of joining it, for those who wait there.
+// glooDecline(world, rank, size, stream, timeoutMs, name, label, first, where): instead of joining it, for those who wait there.
 napi_value gloo_decline(napi_env env, napi_callback_info info) {
   GroupArguments group;
   if (!group.read(env, info)) return nullptr;

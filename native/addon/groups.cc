@@ -4,7 +4,9 @@
 #include <future>
 #include <string>
 
+#include "../comm/describe.h"
 #include "../comm/host_engine.h"
+#include "../comm/note.h"
 #include "../comm/staged_engine.h"
 #include "../comm/watched_engine.h"
 #include "gloo_world.h"
@@ -77,19 +79,19 @@ napi_value join_local(napi_env env, napi_callback_info info) {
   const auto found = state.regions.find(args[0]);
   if (found == state.regions.end()) return throw_error(env, Code::Closed, "the group's memory is gone");
   auto region = found->second;
-  if (region->size() != args[2]) return throw_error(env, Code::Invalid, "the group has another size");
+  if (region->size() != args[2]) return throw_error(env, Code::Invalid, "other ranks have made this group of another number of ranks. All ranks make their groups of the same ranks, in one order");
   const auto world = state.regions.find(args[5]);
   const comm::Origin origin = world == state.regions.end() ? comm::Origin{} : read_origin(state, args[2], world->second);
   if (!fits(origin)) return throw_error(env, Code::Invalid, "a rank is not of the world");
-  return new_member(env, args[3], args[1], args[2], args[4],
+  return new_member(env, args[3], args[1], args[2], args[4], {},
                     [region, origin](Member& member, Stream& s, ErrorText* error) { return join_host(member, s, region, origin, error); });
 }
 
-// joinShared(rank, size, stream, timeoutMs, token, use, the world's member or 0, name, group): processes of this machine.
+// joinShared(rank, size, stream, timeoutMs, token, use, the world's member or 0, name, group, first, where): processes of this machine.
 napi_value join_shared(napi_env env, napi_callback_info info) {
-  int64_t args[9];
-  napi_value raw[9] = {};
-  if (!read_integers(env, info, 9, args, raw, 1 << 7 | 1 << 8)) return nullptr;
+  int64_t args[11];
+  napi_value raw[11] = {};
+  if (!read_integers(env, info, 11, args, raw, 0b11110000000)) return nullptr;
   if (!is_use(args[5])) return throw_error(env, Code::Invalid, "a group has no such use");
   const std::string name = string_argument(env, raw[7]), group = string_argument(env, raw[8]);
   const int64_t join_timeout = args[3];
@@ -99,7 +101,8 @@ napi_value join_shared(napi_env env, napi_callback_info info) {
   const auto known = state.members.find(args[6]);
   const std::shared_ptr<Member> world = known == state.members.end() ? nullptr : known->second;
   const comm::Origin ranks = read_origin(state, world ? args[1] : 0, nullptr);
-  return new_member(env, args[2], args[0], args[1], args[3], [=](Member& member, Stream& s, ErrorText* error) {
+  const FirstCall first{string_argument(env, raw[9]), string_argument(env, raw[10])};
+  return new_member(env, args[2], args[0], args[1], args[3], first, [=](Member& member, Stream& s, ErrorText* error) {
     const comm::Origin origin{world ? world->shared() : nullptr, ranks.ranks};
     if (!fits(origin)) return fail(error, Code::Invalid, "a rank is not of the world");
     comm::SegmentOptions options;
@@ -160,7 +163,7 @@ napi_value join_devices(napi_env env, napi_callback_info info) {
   if (!backend || !backend->comm) return throw_error(env, Code::Unsupported, "this device has no collectives of its own");
   auto exchange = std::make_shared<IdExchange>();
   host->stream->enqueue([host, exchange, backend](Stream& s) { exchange->run(*host, s, *backend); });
-  return new_member(env, args[1], host->rank, host->size, args[2], [exchange, backend](Member& member, Stream& s, ErrorText* error) {
+  return new_member(env, args[1], host->rank, host->size, args[2], {}, [exchange, backend](Member& member, Stream& s, ErrorText* error) {
     const Status known = exchange->done.get_future().get();
     if (!known.ok()) {
       *error = exchange->error;
@@ -193,7 +196,7 @@ bool has_root(Collective kind) {
 struct OwnedCall {
   CollectiveCall call{};
   std::vector<int64_t> counts;  // then those that are sent
-  std::string name, where;
+  std::string name, where, about;
 };
 
 // Words: member, kind, reduction, dtype, root, count, input handle, its first byte, output handle, its first byte, number of counts,
@@ -260,15 +263,16 @@ void run_call(Member& member, Stream& s, OwnedCall& owned) {
   owned.call.stream = s.native();
   owned.call.name = owned.name.c_str();
   owned.call.where = owned.where.c_str();
+  owned.call.about = owned.about.c_str();
   const Status status = member.run(owned.call);
   if (!status.ok()) s.set_error(status.code == Code::Unsupported || status.code == Code::OutOfMemory ? status.code : Code::Peer, text.text);
 }
 
-// collective(words, name, where)
+// collective(words, name, where, about)
 napi_value collective(napi_env env, napi_callback_info info) {
-  int64_t args[3];
-  napi_value raw[3] = {};
-  if (!read_integers(env, info, 3, args, raw, 1 << 1 | 1 << 2)) return nullptr;
+  int64_t args[4];
+  napi_value raw[4] = {};
+  if (!read_integers(env, info, 4, args, raw, 1 << 1 | 1 << 2 | 1 << 3)) return nullptr;
   if (args[0] > kWordBytes / 8) return throw_error(env, Code::Invalid, "malformed collective: bad length");
   Environment& state = state_of(env);
   auto owned = std::make_shared<OwnedCall>();
@@ -288,6 +292,7 @@ napi_value collective(napi_env env, napi_callback_info info) {
   owned->call.out = to;
   owned->name = string_argument(env, raw[1]);
   owned->where = string_argument(env, raw[2]);
+  if (is_string(env, raw[3])) owned->about = string_argument(env, raw[3]);
   Stream& stream = *group->stream;
   if (in) state.touch(*in, stream);
   if (out) state.touch(*out, stream);
@@ -327,6 +332,20 @@ napi_value leave_group(napi_env env, napi_callback_info info) {
 void joined_host(Member& member, Stream& stream, const CommEngine* engine, void* handle) {
   if (!stream.backend()->asynchronous) return member.joined(engine, handle);
   member.joined(&comm::kStagedEngine, comm::staged_member(engine, handle, member.rank, member.size, stream.backend()));
+}
+
+void add_first_call(const FirstCall& call, int32_t rank, ErrorText* text) {
+  if (call.name.empty()) return;
+  const ErrorText why = *text;
+  comm::Text message(*text);
+  const comm::Site site = comm::site_of({call.name.c_str(), call.where.c_str()});
+  message.add("%s", site.name);
+  comm::describe_place(message, site);
+  message.add(": %s", why.text);
+  comm::Note note = {};
+  note.print.call = 1;
+  note.site = site;
+  comm::describe_facts(message, "", note, rank);
 }
 
 // Results of a group that gave up are undefined, whatever was computed from them too.

@@ -1,5 +1,7 @@
 // How members of process groups are made, whatever carries out their collectives.
 #pragma once
+#include <string>
+
 #include "environment.h"
 #include "member.h"
 
@@ -8,9 +10,16 @@ namespace shardwise {
 // By an engine of host memory. On a stream of a GPU what it moves goes through pinned memory.
 void joined_host(Member& member, Stream& stream, const CommEngine* engine, void* handle);
 
+// What a program called to have a group made: what fails meanwhile fails there. Empty where it is made for no call.
+struct FirstCall {
+  std::string name, where;
+};
+// Puts the call before the text, and behind it for programs.
+void add_first_call(const FirstCall& call, int32_t rank, ErrorText* text);
+
 // A member that joins by `join` on the stream's thread. Who cannot join fails with its first call.
 template <class Join>
-napi_value new_member(napi_env env, int64_t stream_id, int64_t rank, int64_t size, int64_t timeout_ms, Join join) {
+napi_value new_member(napi_env env, int64_t stream_id, int64_t rank, int64_t size, int64_t timeout_ms, FirstCall first, Join join) {
   Environment& state = state_of(env);
   Stream* stream = state.stream(stream_id);
   if (!stream) return throw_error(env, Code::Closed, "the stream is gone");
@@ -20,9 +29,10 @@ napi_value new_member(napi_env env, int64_t stream_id, int64_t rank, int64_t siz
   member->rank = static_cast<int32_t>(rank);
   member->size = static_cast<int32_t>(size);
   member->timeout_ms = timeout_ms;
-  stream->enqueue([member, join](Stream& s) {
+  stream->enqueue([member, first, join](Stream& s) {
     ErrorText text;
     const Status status = join(*member, s, &text);
+    if (!status.ok()) add_first_call(first, member->rank, &text);
     if (!status.ok()) s.set_error(status.code == Code::Unsupported ? status.code : Code::Peer, text.text);
   });
   state.members[state.next_member] = member;

@@ -1,19 +1,35 @@
 #include "values.h"
 
 #include <cmath>
+#include <cstring>
 
 namespace shardwise {
 
 napi_value throw_error(napi_env env, Code code, const char* message) {
   constexpr const char* names[] = {"SW_OK",     "SW_INVALID",     "SW_OUT_OF_MEMORY", "SW_INDEX",
                                    "SW_DEVICE", "SW_UNSUPPORTED", "SW_CLOSED", "SW_LOST", "SW_PEER"};
-  napi_throw_error(env, names[static_cast<int>(code)], message);
+  const char* facts = strchr(message, kFactsMark);
+  if (facts == nullptr) {
+    napi_throw_error(env, names[static_cast<int>(code)], message);
+    return nullptr;
+  }
+  napi_value name = nullptr, text = nullptr, error = nullptr;
+  napi_create_string_utf8(env, names[static_cast<int>(code)], NAPI_AUTO_LENGTH, &name);
+  napi_create_string_utf8(env, message, static_cast<size_t>(facts - message), &text);
+  napi_create_error(env, name, text, &error);
+  napi_set_named_property(env, error, "facts", text_value(env, facts + 1));
+  napi_throw(env, error);
   return nullptr;
 }
 
+bool is_string(napi_env env, napi_value value) {
+  napi_valuetype type;
+  return value != nullptr && napi_typeof(env, value, &type) == napi_ok && type == napi_string;
+}
+
 bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* out, napi_value* raw, uint32_t objects) {
-  napi_value args[10] = {};
-  size_t given = 10;
+  napi_value args[12] = {};
+  size_t given = 12;
   napi_get_cb_info(env, info, &given, args, nullptr, nullptr);  // what is missing is undefined
   for (int i = 0; i < count; i++) {
     double value = NAN;

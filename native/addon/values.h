@@ -8,8 +8,11 @@
 
 namespace shardwise {
 
-// Throws a JavaScript error with the code's name; returns null for the caller to return.
+// Throws a JavaScript error with the code's name; returns null for the caller to return. What follows kFactsMark in the message
+// becomes the property `facts` of the error.
 napi_value throw_error(napi_env env, Code code, const char* message);
+
+bool is_string(napi_env env, napi_value value);
 
 // Reads `count` arguments as integers; throws and returns false where one is missing or no integer. Arguments whose bit is set in
 // `objects` may be anything: they are only put into raw.

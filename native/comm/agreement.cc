@@ -41,10 +41,8 @@ Status HostGroup::agree(ErrorText* error) {
     ErrorText seen_here, for_all;
     Text here(seen_here), all(for_all);
     const char* group = header().group;
-    char number[16];
-    snprintf(number, sizeof number, "rank %d", rank_);
-    describe_difference(here, group, note_, "this rank", rank, other);
-    describe_difference(all, group, note_, number, rank, other);
+    describe_difference(here, group, note_, rank_, rank, other, Reader::This);
+    describe_difference(all, group, note_, rank_, rank, other, Reader::All);
     return refuse_difference(seen_here, for_all, error);
   }
   return kOk;
@@ -65,7 +63,7 @@ Status HostGroup::agree_on_exchange(const int64_t* sends, const int64_t* receive
       if (sent == expected) continue;
       ErrorText message;
       Text text(message);
-      describe_unexpected(text, header().group, note_, from, sent, to, expected);
+      describe_unexpected(text, header().group, note_, rank_, from, sent, to, expected);
       return refuse_difference(message, message, error);
     }
   }

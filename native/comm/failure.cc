@@ -55,6 +55,7 @@ Status HostGroup::failure(ErrorText* error) {
     text.add(": ");
   }
   text.add("%s", cause.text);
+  if (status.code == Code::Closed) describe_facts(text, header().group, note_, rank_);
   return status;
 }
 
@@ -75,9 +76,10 @@ Status HostGroup::refuse_difference(const ErrorText& seen_here, const ErrorText&
 }
 
 void HostGroup::abort(const char* reason) {
-  ErrorText text;
-  Text(text).add("rank %d aborted the group: %s", rank_, reason);
-  region_->fail_group(Code::Closed, text.text);
+  ErrorText message;
+  Text text(message);
+  describe_abort(text, header().group, rank_, reason);
+  region_->fail_group(Code::Closed, message.text);
 }
 
 }  // namespace shardwise::comm

@@ -91,6 +91,7 @@ class HostGroup {
   uint64_t find_lost(uint64_t ranks);  // or have died
   Status report_lost(uint64_t ranks, ErrorText* error);
   Status time_out(uint64_t ranks, int64_t waited_ms, ErrorText* error);
+  void describe_blamed(Text& text, uint64_t ranks);
 
   // failure.cc
   bool failed() { return region_->failed(); }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "../include/status.h"
 #include "process.h"
 #include "wait.h"
 
@@ -36,9 +37,10 @@ struct Fingerprint {
   int64_t amount;               // elements with a dtype, else bytes
   uint64_t sizes;               // hash of what each rank gets or gives
   uint64_t name;                // hash of the name that the caller gave
+  uint64_t about;               // hash of what the caller said of it
   uint64_t call;                // counts the collectives of the group
 };
-static_assert(sizeof(Fingerprint) == 48);
+static_assert(sizeof(Fingerprint) == 56);
 
 // Where a call stands in the caller's program.
 struct Site {
@@ -52,6 +54,7 @@ struct Note {
   int32_t peer;
   int32_t reserved;
   Site site;
+  char about[264];  // see CollectiveCall
 };
 
 // A note of one rank that others may read at any time: taken again when it was changed meanwhile.
@@ -151,7 +154,7 @@ struct Header {
   std::atomic<uint32_t> failed;  // 0, 1: the text is being written, 2
 
   alignas(kAlign) int32_t failure_code;
-  char failure_text[480];
+  char failure_text[kErrorBytes];
 };
 
 }  // namespace shardwise::comm

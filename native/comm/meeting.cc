@@ -139,6 +139,7 @@ Status HostGroup::report_lost(uint64_t ranks, ErrorText* error) {
       text.add("has died (process %d)", block.process.pid);
     describe_last_call(text, block.note, block.in_call.load(std::memory_order_acquire) != 0);
   }
+  describe_blamed(text, ranks);
   return fail_group(Code::Device, message.text, error);
 }
 
@@ -161,7 +162,15 @@ Status HostGroup::time_out(uint64_t ranks, int64_t waited_ms, ErrorText* error) 
     if (before[0] == ':') text.add(" (timeout after %lld ms)", static_cast<long long>(waited_ms));
     before = "; ";
   }
+  describe_blamed(text, ranks);
   return fail_group(Code::Device, message.text, error);
+}
+
+void HostGroup::describe_blamed(Text& text, uint64_t ranks) {
+  describe_facts(text, header().group, note_, rank_);
+  for (int32_t rank = 0; rank < size(); rank++) {
+    if (contains(ranks, rank)) describe_rank_facts(text, rank, true, region_->rank(rank).note);
+  }
 }
 
 }  // namespace shardwise::comm

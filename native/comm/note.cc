@@ -12,6 +12,9 @@ uint64_t hash(const char* text) {
   return value;
 }
 
+// Most calls say nothing.
+uint64_t hash_of(const char* about) { return about == nullptr || about[0] == 0 ? 0 : hash(about); }
+
 void copy_text(const char* from, char* to, size_t size) {
   const size_t length = from == nullptr ? 0 : strnlen(from, size - 1);
   if (length > 0) memcpy(to, from, length);
@@ -34,7 +37,8 @@ bool has_counts(Collective kind) {
 Note collective_of(const Call& call, const CallSite& site, int32_t size, uint64_t number) {
   Note note = {};
   note.site = site_of(site);
-  note.print = {call.kind, call.dtype, call.reduce, call.root, call.amount, 0, hash(note.site.name), number};
+  note.print = {call.kind, call.dtype, call.reduce, call.root, call.amount, 0, hash(note.site.name), hash_of(site.about), number};
+  copy_text(site.about, note.about, sizeof note.about);
   note.peer = -1;
   note.amount = call.amount;
   if (call.sizes == nullptr) return note;
@@ -54,7 +58,7 @@ Note collective_of(const Call& call, const CallSite& site, int32_t size, uint64_
 Note message_of(Kind kind, int64_t bytes, int32_t peer, const CallSite& site) {
   Note note = {};
   note.site = site_of(site);
-  note.print = {kind, -1, -1, -1, bytes, 0, hash(note.site.name), 0};
+  note.print = {kind, -1, -1, -1, bytes, 0, hash(note.site.name), 0, 0};
   note.amount = bytes;
   note.peer = peer;
   return note;
@@ -97,7 +101,7 @@ Status note_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site
 }
 
 Note note_of(const CollectiveCall& call, int32_t size, uint64_t number) {
-  const CallSite site{call.name, call.where};
+  const CallSite site{call.name, call.where, call.about};
   const Kind kind = kind_of(call.kind);
   const int64_t item = reduces(call.kind) ? 1 : item_size(call.dtype);
   if (call.kind == Collective::Send || call.kind == Collective::Receive) return message_of(kind, call.count * item, call.root, site);

@@ -6,10 +6,12 @@
 
 namespace shardwise::comm {
 
-// Shown in errors: what the program called ("all_reduce") and where ("train.ts:12:3"). Copied; up to 39 and 119 bytes, null is "".
+// Shown in errors: what the program called ("all_reduce"), where ("train.ts:12:3"), and what the ranks must have in common beside that.
+// Copied; up to 39, 119 and 263 bytes, null is "".
 struct CallSite {
   const char* name;
   const char* where;
+  const char* about = nullptr;
 };
 Site site_of(const CallSite& call);
 

@@ -71,8 +71,8 @@ Status WatchGroup::compare_exchange(const Note& mine, const CollectiveCall& call
   const bool gives = expected != own_sent;
   ErrorText message;
   Text text(message);
-  if (gives) describe_unexpected(text, group(), mine, rank_, own_sent, rank, expected);
-  else describe_unexpected(text, group(), mine, rank, sent, rank_, own_expected);
+  if (gives) describe_unexpected(text, group(), mine, rank_, rank_, own_sent, rank, expected);
+  else describe_unexpected(text, group(), mine, rank_, rank, sent, rank_, own_expected);
   fail_group(Code::Invalid, message.text);
   return fail(error, Code::Invalid, "%s", message.text);
 }
@@ -88,16 +88,16 @@ Status WatchGroup::report_difference(const Note& mine, int32_t rank, ErrorText* 
   Text here(seen_here), all(for_all);
   Note other;
   if (region_->watch(rank).notes[mine.print.call % kKeptNotes].read(&other) && other.print.call == mine.print.call) {
-    char number[16];
-    snprintf(number, sizeof number, "rank %d", rank_);
-    describe_difference(here, group(), mine, "this rank", rank, other);
-    describe_difference(all, group(), mine, number, rank, other);
+    describe_difference(here, group(), mine, rank_, rank, other, Reader::This);
+    describe_difference(all, group(), mine, rank_, rank, other, Reader::All);
   } else {
     for (Text* text : {&here, &all}) {
       describe_title(*text, mine, group());
       describe_place(*text, mine.site);
       text->add(": rank %d, which is many calls ahead, called something else under this number; it", rank);
       describe_last_call(*text, region_->watch(rank).last, false);
+      describe_facts(*text, group(), mine, rank_);
+      comm::describe_rank_facts(*text, rank, true, region_->watch(rank).last);
     }
   }
   fail_group(Code::Invalid, for_all.text);
@@ -147,6 +147,12 @@ void WatchGroup::describe_ranks(Text& text, uint64_t ranks) {
       text.add(block.left.load(std::memory_order_acquire) != 0 ? "has left the group" : "has not come");
     describe_last_call(text, block.last, false);
     before = "; ";
+  }
+}
+
+void WatchGroup::describe_rank_facts(Text& text, uint64_t ranks) {
+  for (int32_t rank = 0; rank < size(); rank++) {
+    if (contains(ranks, rank)) comm::describe_rank_facts(text, rank, true, region_->watch(rank).last);
   }
 }
 

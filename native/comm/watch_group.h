@@ -40,6 +40,8 @@ class WatchGroup {
   uint64_t find_missing(uint64_t call);
   // `: rank 2 has died (process 7), its last call was …; rank 3 …`
   void describe_ranks(Text& text, uint64_t ranks);
+  // The same for programs.
+  void describe_rank_facts(Text& text, uint64_t ranks);
 
  private:
   Status refuse(const Note& note, ErrorText* error);

@@ -42,7 +42,8 @@ class Watched {
 
   void abort(const char* reason) {
     ErrorText text;
-    Text(text).add("rank %d aborted the group: %s", group_->rank(), reason);
+    Text message(text);
+    describe_abort(message, group_->group(), group_->rank(), reason);
     group_->fail_group(Code::Closed, text.text);
     std::lock_guard<std::mutex> lock(mutex_);
     give_up(text);
@@ -122,6 +123,8 @@ class Watched {
       group_->describe_ranks(text, missing);
       text.add(" (timeout after %lld ms)", limit);
     }
+    describe_facts(text, group_->group(), note_of(oldest), group_->rank());
+    group_->describe_rank_facts(text, missing);
     group_->fail_group(Code::Device, message.text);
   }
 
@@ -131,6 +134,8 @@ class Watched {
     describe_title(text, note_of(oldest), group_->group());
     describe_place(text, note_of(oldest).site);
     group_->describe_ranks(text, lost);
+    describe_facts(text, group_->group(), note_of(oldest), group_->rank());
+    group_->describe_rank_facts(text, lost);
     group_->fail_group(Code::Device, message.text);
   }
 
@@ -145,6 +150,7 @@ class Watched {
       text.add(": ");
     }
     text.add("%s", first.text);
+    if (status.code == Code::Closed) describe_facts(text, group_->group(), mine, group_->rank());
     return status;
   }
 

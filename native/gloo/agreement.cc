@@ -28,7 +28,7 @@ Status Group::begin(const comm::Note& note, ErrorText* error) {
 
 Status Group::begin_collective(const CollectiveCall& call, const comm::Call& described) {
   comm::Note note;
-  Status status = comm::note_collective(described, {call.name, call.where}, size_, calls_ + 1, &note, call.error);
+  Status status = comm::note_collective(described, {call.name, call.where, call.about}, size_, calls_ + 1, &note, call.error);
   if (status.ok()) status = begin(note, call.error);
   if (status.ok()) calls_++;
   return status;
@@ -119,9 +119,8 @@ Status Group::agree(ErrorText* error) {
     if (memcmp(&theirs.print, &note_.print, sizeof theirs.print) == 0) continue;
     ErrorText seen_here, for_all;
     Text here(seen_here), all(for_all);
-    const std::string number = "rank " + std::to_string(rank_);
-    comm::describe_difference(here, name_.c_str(), note_, "this rank", other, theirs);
-    comm::describe_difference(all, name_.c_str(), note_, number.c_str(), other, theirs);
+    comm::describe_difference(here, name_.c_str(), note_, rank_, other, theirs, comm::Reader::This);
+    comm::describe_difference(all, name_.c_str(), note_, rank_, other, theirs, comm::Reader::All);
     return refuse_difference(seen_here, for_all, error);
   }
   return kOk;
@@ -135,7 +134,7 @@ Status Group::agree_on_exchange(ErrorText* error) {
       if (sent == expected) continue;
       ErrorText message;
       Text text(message);
-      comm::describe_unexpected(text, name_.c_str(), note_, from, sent, to, expected);
+      comm::describe_unexpected(text, name_.c_str(), note_, rank_, from, sent, to, expected);
       return refuse_difference(message, message, error);
     }
   }

@@ -52,6 +52,10 @@ void Group::describe_missing(Text& text, int32_t rank, const char* what) {
   if (other.has_called || other.is_heard) comm::describe_last_call(text, other.has_called ? &other.last : nullptr, false);
 }
 
+void Group::describe_missing_facts(Text& text, int32_t rank) {
+  comm::describe_rank_facts(text, rank, true, peer(rank).has_called ? &peer(rank).last.site : nullptr);
+}
+
 Status Group::report_gone(int32_t rank, const std::string& why, ErrorText* error) {
   ErrorText message;
   Text text(message);
@@ -61,6 +65,8 @@ Status Group::report_gone(int32_t rank, const std::string& why, ErrorText* error
   const bool left = peer(rank).is_heard;
   const std::string lost = "has died or cannot be reached (" + why + ")";
   describe_missing(text, rank, left ? "has left the group" : lost.c_str());
+  comm::describe_facts(text, name_.c_str(), note_, rank_);
+  describe_missing_facts(text, rank);
   return fail_group(Code::Peer, message.text, error);
 }
 
@@ -76,6 +82,8 @@ Status Group::time_out(const std::vector<int32_t>& ranks, int64_t waited_ms, Err
     if (before[0] == ':') text.add(" (timeout after %lld ms)", static_cast<long long>(waited_ms));
     before = "; ";
   }
+  comm::describe_facts(text, name_.c_str(), note_, rank_);
+  for (const int32_t rank : ranks) describe_missing_facts(text, rank);
   return fail_group(Code::Peer, message.text, error);
 }
 
@@ -112,6 +120,7 @@ Status Group::failure(ErrorText* error) {
     text.add(": ");
   }
   text.add("%s", first.text);
+  if (status.code == Code::Closed) comm::describe_facts(text, name_.c_str(), note_, rank_);
   return status;
 }
 
@@ -130,7 +139,8 @@ Status Group::refuse_difference(const ErrorText& seen_here, const ErrorText& for
 
 void Group::abort(const char* reason) {
   ErrorText message;
-  Text(message).add("rank %d aborted the group: %s", rank_, reason);
+  Text text(message);
+  comm::describe_abort(text, name_.c_str(), rank_, reason);
   fail_group(Code::Closed, message.text, nullptr);
   interrupt_waits();
 }

@@ -64,7 +64,7 @@ class Group {
     comm::Note last;
     uint32_t has_called;
     Code code;
-    char text[480];
+    char text[kErrorBytes];
     End end;  // comes last
   };
   // What is sent from memory of its own: the sender need not wait.
@@ -138,6 +138,7 @@ class Group {
   void say(End end, const char* text);
   void flush(int64_t limit_ms, bool parcels);
   void describe_missing(Text& text, int32_t rank, const char* what);
+  void describe_missing_facts(Text& text, int32_t rank);
 
   // collectives.cc
   Status broadcast(const CollectiveCall& call);

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstring>
 
+#include "../comm/describe.h"
+
 namespace shardwise::across {
 namespace {
 
@@ -16,6 +18,15 @@ uint64_t slot_of(const char* name) {
 using Text = std::array<char, kGlooAddressBytes>;
 // In place of an address, which begins with its length, and after it.
 constexpr Text kDeclined = {0, 0}, kGaveUp = {0, 1}, kReady = {1};
+
+Status report_missing(const GlooGroup& plan, int32_t member, const std::string& what, ErrorText* error) {
+  ErrorText message;
+  comm::Text text(message);
+  text.add("group \"%s\": rank %d %s", plan.label, member, what.c_str());
+  comm::describe_facts(text, plan.label, {}, plan.rank);
+  comm::describe_rank_facts(text, member, true, nullptr);
+  return fail(error, Code::Peer, "%s", message.text);
+}
 
 }  // namespace
 
@@ -84,7 +95,7 @@ Status World::pass_round(const GlooGroup& plan, bool may_give_up, LetterFor lett
       in[member]->buffer->recv(plan.ranks[member], slot);
       send(letter_for(member), plan.ranks[member], slot);
     } catch (const std::exception& failure) {
-      return fail(error, Code::Peer, "group \"%s\": rank %d has ended or cannot be reached (%s)", plan.label, member, plain(failure.what()).c_str());
+      return report_missing(plan, member, "has ended or cannot be reached (" + plain(failure.what()) + ")", error);
     }
   }
   comm::Patience patience(plan.timeout_ms);
@@ -104,12 +115,12 @@ Status World::receive(Letter& from, int32_t member, const GlooGroup& plan, bool 
     if (waited == Waited::Done) {
       if (from.address[0] != 0) return kOk;
       const char* what = from.address[1] == kDeclined[1] ? "has left the group, it has called nothing yet" : "could not join it";
-      return fail(error, Code::Peer, "group \"%s\": rank %d %s", plan.label, member, what);
+      return report_missing(plan, member, what, error);
     }
-    if (waited == Waited::Broken) return fail(error, Code::Peer, "group \"%s\": rank %d has ended or cannot be reached (%s)", plan.label, member, why.c_str());
+    if (waited == Waited::Broken) return report_missing(plan, member, "has ended or cannot be reached (" + why + ")", error);
     if (may_give_up && plan.is_aborted(plan.context)) return fail(error, Code::Closed, "group \"%s\": joining it was given up", plan.label);
     if (patience.left() > 0) continue;
-    return fail(error, Code::Peer, "group \"%s\": rank %d has not joined it (timeout after %lld ms)", plan.label, member, static_cast<long long>(patience.waited_ms()));
+    return report_missing(plan, member, "has not joined it (timeout after " + std::to_string(patience.waited_ms()) + " ms)", error);
   }
 }
 

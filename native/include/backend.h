@@ -6,7 +6,7 @@
 
 namespace shardwise {
 
-constexpr uint32_t kBackendAbi = 6;
+constexpr uint32_t kBackendAbi = 7;
 constexpr int32_t kCommIdBytes = 128;
 
 struct DeviceInfo {

@@ -42,6 +42,9 @@ struct CollectiveCall {
   const char* where;  // and where: "train.ts:12:3", or ""
   void* stream;       // of the backend; null on the CPU
   ErrorText* error;
+  // What the ranks must have in common beside the call itself, in words, such as the placements that it is between; a line of advice may
+  // follow. Or "".
+  const char* about;
 };
 
 // How many elements a call reads and writes on a rank.

@@ -19,9 +19,13 @@ enum class Code : int32_t {
   Peer = 8,         // another rank: it differs, is gone, or does not come
 };
 
+constexpr int32_t kErrorBytes = 1536;
+// What follows this mark in the text is for programs, not for readers: see describe_facts in native/comm.
+constexpr char kFactsMark = '\x1e', kFieldMark = '\x1f';
+
 struct ErrorText {
   ErrorText() { text[0] = 0; }  // not the whole buffer: one is made for every command
-  char text[480];
+  char text[kErrorBytes];
 };
 
 // Returned by value; the message lives in the ErrorText that was passed down.

@@ -22,11 +22,25 @@ describe('indices outside of a tensor that is cut along the indexed dim', () => 
             call(cut, distributeTensor(tensor([1n, 6n]), mesh))
               .fullTensor()
               .read(),
-          /out of range/,
+          { code: 'ERR_INDEX', message: /index 6 at position 1 is out of range for .*size 6/ },
         );
       }),
     );
   }
+
+  it(
+    'are told as the program gave them, by ranks that hold nothing of it too',
+    withRanks(4, async () => {
+      const mesh = initDeviceMesh('cpu', [4]);
+      const cut = distributeTensor(zeros([3, 2]), mesh, [Shard(0)]);
+      const at = (index: bigint): Tensor => distributeTensor(tensor([[0n, index]]), mesh);
+      const refused = (call: () => Tensor, expected: RegExp): Promise<void> => assert.rejects(async () => call().toLocal().sum().read(), expected);
+      await refused(() => embedding(at(-1n), cut), /index -1 at position 1 is out of range for size 3/);
+      await refused(() => cut.index([at(-4n)]), /index -4 at position 1 is out of range for dim 0 of size 3/);
+      await refused(() => cut.indexPut([at(3n)], distributeTensor(ones([1, 2, 2]), mesh)), /index 3 at position 1 is out of range for dim 0 of size 3/);
+      await refused(() => cut.scatter(0, at(9n), at(0n).to(cut.dtype)), /index 9 at position 1 is out of range for size 3/);
+    }),
+  );
 
   it(
     'are refused by lossParallel: a target that is no class',

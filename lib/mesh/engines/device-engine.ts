@@ -44,7 +44,9 @@ export function withDevices(host: EngineFactory, options: DeviceOptions): Engine
 }
 
 /** The same ranks, for another device: with memory of their own. */
-const onDevice = (plan: GroupPlan): GroupPlan => ({ name: `${plan.name}-gpu`, label: plan.name, ranks: plan.ranks, rank: plan.rank });
+function onDevice({ name, ranks, rank, firstCall }: GroupPlan): GroupPlan {
+  return { name: `${name}-gpu`, label: name, ranks, rank, ...(firstCall === undefined ? {} : { firstCall }) };
+}
 
 function usesNccl({ backend, ranksHere }: DeviceOptions): boolean {
   const gpus = writer.addon.deviceCount('cuda');

@@ -10,8 +10,8 @@ export interface Engine {
   readonly name: BackendName;
   /** The stream that works its calls off, in order. */
   readonly lane: number;
-  /** Gives the call to the device. `where` is the program's line, for errors of any rank. */
-  run(name: string, call: CollectiveCall, where: string): void;
+  /** Gives the call to the device. `where` is the program's line, for errors of any rank; `about` what ranks must have in common beside the call. */
+  run(name: string, call: CollectiveCall, where: string, about: string): void;
   /** Resolves when all that was called so far is done. */
   finished(): Promise<void>;
   /** Present and later calls of all ranks fail with the reason. */
@@ -30,10 +30,15 @@ export interface GroupPlan {
   readonly label?: string;
   /** Its ranks only find each other by it. */
   readonly meets?: boolean;
+  /** What the program called that needs it, for errors until it is there. */
+  readonly firstCall?: { readonly name: string; readonly where: string };
 }
 
 /** What errors call a group. @internal */
 export const labelOf = ({ label, name }: GroupPlan): string => label ?? name;
+
+/** Of a group that is made for no call. @internal */
+export const NO_CALL: NonNullable<GroupPlan['firstCall']> = { name: '', where: '' };
 
 /** The group of all ranks. @internal */
 export const WORLD = 'world';

@@ -7,7 +7,7 @@ import { DistributedError, TimeoutError } from '../../core/errors.js';
 import { nativeCall, streamOf, writer } from '../../eager/submit.js';
 import { describeTried, openGloo, WITHOUT_GLOO } from '../../native/gloo.js';
 import { PrefixStore, type Store } from '../stores/index.js';
-import { type EngineFactory, labelOf } from './engine.js';
+import { type EngineFactory, labelOf, NO_CALL } from './engine.js';
 import { NativeEngine, streamDone, words, writeRanks } from './native-engine.js';
 
 /** Who meets, and how. @internal */
@@ -76,9 +76,10 @@ export class GlooWorld {
       const { name, ranks, rank } = plan;
       const stream = streamOf(device);
       const { addon } = writer;
-      const call = <T>(native: (world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string, group: string) => T): T => {
+      const first = plan.firstCall ?? NO_CALL;
+      const call = <T>(native: (world: number, rank: number, size: number, stream: number, timeoutMs: number, ...names: [string, string, string, string]) => T): T => {
         writeRanks(ranks);
-        return nativeCall(() => native(this.id, rank, ranks.length, stream, this.timeoutMs, name, labelOf(plan)), 'newGroup');
+        return nativeCall(() => native(this.id, rank, ranks.length, stream, this.timeoutMs, name, labelOf(plan), first.name, first.where), 'newGroup');
       };
       return new NativeEngine('gloo', { join: () => call(addon.glooJoin), decline: () => call(addon.glooDecline) }, stream);
     };

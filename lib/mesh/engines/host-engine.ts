@@ -3,7 +3,7 @@
  * through it as well, where nothing better is there.
  */
 import { nativeCall, streamOf, writer } from '../../eager/submit.js';
-import { type EngineFactory, type GroupPlan, labelOf, WORLD } from './engine.js';
+import { type EngineFactory, type GroupPlan, labelOf, NO_CALL, WORLD } from './engine.js';
 import { NativeEngine, writeRanks } from './native-engine.js';
 
 /** How much memory a group needs: as the addon counts. */
@@ -66,7 +66,8 @@ export function sharedEngines(nameOf: (plan: GroupPlan) => string, token: number
     const stream = streamOf(device);
     const name = nameOf(plan);
     writeRanks(plan.ranks);
-    const join = (): number => writer.addon.joinShared(plan.rank, plan.ranks.length, stream, timeoutMs, token, useOf(plan), world, name, labelOf(plan));
+    const { name: first, where } = plan.firstCall ?? NO_CALL;
+    const join = (): number => writer.addon.joinShared(plan.rank, plan.ranks.length, stream, timeoutMs, token, useOf(plan), world, name, labelOf(plan), first, where);
     const member = nativeCall(join, 'newGroup');
     if (plan.name === WORLD) world = member;
     return new NativeEngine('shm', member, stream);

@@ -55,7 +55,7 @@ export class NativeEngine implements Engine {
     return this.joined;
   }
 
-  run(name: string, call: CollectiveCall, where: string): void {
+  run(name: string, call: CollectiveCall, where: string, about: string): void {
     const list = words();
     const { counts, sendCounts, input, output } = call;
     const tensor = input ?? output;
@@ -73,7 +73,8 @@ export class NativeEngine implements Engine {
     list[10] = at - HEADER_WORDS;
     list[11] = 0;
     try {
-      writer.addon.collective(at, name, where);
+      if (about === '') writer.addon.collective(at, name, where);
+      else writer.addon.collective(at, name, where, about);
     } catch (error) {
       throw translate(error, name, tensor === null ? [] : [tensor]);
     }

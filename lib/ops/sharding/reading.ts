@@ -17,22 +17,27 @@ function oneOf(dtype: DType): ReduceOpName {
   return dtype === bool ? 'max' : 'sum';
 }
 
+/** A kernel that reads by an index of one dim. @internal */
+export type ReadOne = (t: Tensor, index: Tensor) => Tensor;
+export const bySelecting: ReadOne = (t, index) => t.indexSelect(0, index);
+export const byGathering: ReadOne = (t, index) => t.gather(0, index);
+/** Negative ones count from the end. */
+export const byIndexing: ReadOne = (t, index) => t.index([index]);
+
 /**
- * An index into the whole as one into a piece, and whether the element is elsewhere. One that is nowhere stays outside of the piece, so that the
- * kernel finds it on every rank.
+ * Fails on every rank, also one that holds nothing, where an index is nowhere in the whole. `read` goes through a stand-in of the size of the
+ * whole, so that its error has the index as the program gave it; what a rank reads of its piece is shifted.
  *
  * @internal
  */
+export function checkIndex(index: Tensor, piece: Piece, dim: number, read: ReadOne): void {
+  if (index.numel() > 0) read(index.newZeros([1]).expand([piece.globalShape[dim] as number]), index.reshape([-1]));
+}
+
+/** An index into the whole as one into a piece, and whether the element is elsewhere. @internal */
 export function localIndex(index: Tensor, piece: Piece, dim: number): { at: Tensor; elsewhere: Tensor } {
   const at = index.sub(piece.offsets[dim] as number);
-  const inWhole = index.ge(0).logicalAnd(index.lt(piece.globalShape[dim] as number));
-  return {
-    at,
-    elsewhere: at
-      .lt(0)
-      .logicalOr(at.ge(piece.shape[dim] as number))
-      .logicalAnd(inWhole),
-  };
+  return { at, elsewhere: at.lt(0).logicalOr(at.ge(piece.shape[dim] as number)) };
 }
 
 /** Negative indices count from the end of the whole. @internal */
@@ -48,6 +53,7 @@ export function fromStart(index: Tensor, piece: Piece, dim: number): Tensor {
 /** The result of a call that indexes one dim, with 0 where the rank does not have the element. */
 const readSelected: LocalRun<OneDim> = ([x, index], { dim }, { inputs: [piece], outputs: [result] }) => {
   const input = x as Tensor;
+  checkIndex(index as Tensor, piece as Piece, dim, bySelecting);
   if (input.shape[dim] === 0) return [input.newZeros(result?.shape ?? [])];
   const { at, elsewhere } = localIndex(index as Tensor, piece as Piece, dim);
   const rows = input.shape.map((_, d) => (d === dim ? -1 : 1));
@@ -65,6 +71,7 @@ export const indexSelectRule: ShardingRule<OneDim> = {
 
 const readGathered: LocalRun<OneDim> = ([x, index], { dim }, { inputs: [piece], outputs: [result] }) => {
   const input = x as Tensor;
+  checkIndex(index as Tensor, piece as Piece, dim, byGathering);
   if (input.shape[dim] === 0) return [input.newZeros(result?.shape ?? [])];
   const { at, elsewhere } = localIndex(index as Tensor, piece as Piece, dim);
   return [input.gather(dim, at.maskedFill(elsewhere, 0)).maskedFill(elsewhere, 0)];
@@ -88,6 +95,7 @@ export interface Indexed {
 
 const readIndexed: LocalRun<Indexed> = ([x, ...indices], _params, { inputs: [piece], outputs: [result] }) => {
   const [input, own] = [x as Tensor, piece as Piece];
+  for (const [dim, index] of indices.entries()) checkIndex(index, own, dim, byIndexing);
   if (indices.some((_, dim) => input.shape[dim] === 0)) return [input.newZeros(result?.shape ?? [])];
   const local = indices.map((index, dim) => localIndex(fromStart(index, own, dim), own, dim));
   const elsewhere = local.map((l) => l.elsewhere).reduce((a, b) => a.logicalOr(b));

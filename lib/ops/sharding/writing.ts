@@ -7,7 +7,7 @@ import type { ReduceOpName } from '../../core/placement.js';
 import type { LocalRun, Piece, ShardedCall, ShardingRule, Strategy } from '../../core/sharding-rule.js';
 import type { Tensor } from '../../core/tensor.js';
 import type { Scatter } from '../indexing.js';
-import { fromStart, type Indexed, localIndex } from './reading.js';
+import { byGathering, byIndexing, bySelecting, checkIndex, fromStart, type Indexed, localIndex } from './reading.js';
 import { anyReduction, linearReductions, otherDims, type Place, termWays, way } from './ways.js';
 
 /** A copy of `x`, the first input, into which `write` writes at indices of its `dims`; what lies elsewhere is not written. */
@@ -33,9 +33,10 @@ interface IndexAdd {
   alpha: number;
 }
 
-const addOwn: LocalRun<IndexAdd> = ([x, index, source], { dim, alpha }, call) => [
-  writeOwn(x as Tensor, call, [dim], [index as Tensor], (target, [at]) => target.indexAdd_(dim, at as Tensor, source as Tensor, { alpha })),
-];
+const addOwn: LocalRun<IndexAdd> = ([x, index, source], { dim, alpha }, call) => {
+  checkIndex(index as Tensor, call.inputs[0] as Piece, dim, bySelecting);
+  return [writeOwn(x as Tensor, call, [dim], [index as Tensor], (target, [at]) => target.indexAdd_(dim, at as Tensor, source as Tensor, { alpha }))];
+};
 
 const addOnce: LocalRun<IndexAdd> = ([x, index, source], { dim, alpha }, call) => {
   const start = hasFirst(call, 2, [dim]) ? (x as Tensor) : (x as Tensor).zerosLike();
@@ -53,9 +54,10 @@ export const indexAddRule: ShardingRule<IndexAdd> = {
   },
 };
 
-const scatterOwn: LocalRun<Scatter> = ([x, index, source], { dim, reduce }, call) => [
-  writeOwn(x as Tensor, call, [dim], [index as Tensor], (target, [at]) => target.scatter_(dim, at as Tensor, source as Tensor, { reduce })),
-];
+const scatterOwn: LocalRun<Scatter> = ([x, index, source], { dim, reduce }, call) => {
+  checkIndex(index as Tensor, call.inputs[0] as Piece, dim, byGathering);
+  return [writeOwn(x as Tensor, call, [dim], [index as Tensor], (target, [at]) => target.scatter_(dim, at as Tensor, source as Tensor, { reduce }))];
+};
 
 const scatterOnce: LocalRun<Scatter> = ([x, index, source], { dim, reduce }, call) => {
   const input = x as Tensor;
@@ -86,6 +88,7 @@ export const scatterRule: ShardingRule<Scatter> = {
 const put = (target: Tensor, values: Tensor, indices: readonly Tensor[], accumulate: number): Tensor => target.indexPut(indices, values, { accumulate: accumulate === 1 });
 
 const putOwn: LocalRun<Indexed> = ([x, values, ...indices], { accumulate }, call) => {
+  for (const [dim, index] of indices.entries()) checkIndex(index, call.inputs[0] as Piece, dim, byIndexing);
   const positive = indices.map((index, dim) => fromStart(index, call.inputs[0] as Piece, dim));
   const write = (target: Tensor, at: Tensor[]): void => void target.indexPut_(at, values as Tensor, { accumulate: accumulate === 1 });
   return [writeOwn(x as Tensor, call, [...indices.keys()], positive, write)];

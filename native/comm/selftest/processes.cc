@@ -220,7 +220,7 @@ void names_that_collide() {
   std::thread other([&] { CHECK(HostGroup::join(second, 1, &group, nullptr).ok(), "rank 1 cannot join"); });
   usleep(20'000);
   CHECK(segments_left() == 1, "the segment is gone before all have joined");
-  CHECK(HostGroup::join(second, 1, &again, &error).code == Code::Invalid && contains(error, "rank 1 of the group is taken"), "%s",
+  CHECK(HostGroup::join(second, 1, &again, &error).code == Code::Invalid && contains(error, "its rank 1 is there already"), "%s",
         error.text);
   CHECK(HostGroup::join(second, 2, &again, &error).code == Code::Invalid, "a rank beyond the group joined");
   CHECK(HostGroup::join(first, 0, &again, &error).ok(), "%s", error.text);

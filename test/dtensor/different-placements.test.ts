@@ -1,0 +1,116 @@
+/** Ranks that hold a tensor in different ways, or parts that do not fit together: an error that names both, and no wrong numbers. */
+import assert from 'node:assert/strict';
+import path from 'node:path';
+import { CollectiveError, type DeviceMesh, DTensor, distributeTensor, initDeviceMesh, Partial, Replicate, Shard } from '../../lib/distributed.js';
+import { ones, type Tensor, tensor, zeros } from '../../lib/index.js';
+import { describeOverEngines, errorOf, onRanks } from '../mesh/on-ranks.js';
+
+const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
+const here = `different-placements.test${path.extname(import.meta.url)}`;
+
+/** What the reading of each rank's tensor fails with. */
+async function failures(call: (rank: number, mesh: DeviceMesh) => Tensor, ranks = 2): Promise<string[]> {
+  return onRanks(ranks, async (rank) => {
+    const error = await errorOf(call(rank, initDeviceMesh('cpu', [ranks], { meshDimNames: ['tp'] })).read());
+    assert.ok(error instanceof CollectiveError, error.stack);
+    return error.message;
+  });
+}
+
+describeOverEngines('ranks with different placements', () => {
+  it('are told both in a redistribution, where sizes are the same', async () => {
+    const messages = await failures((rank, mesh) => DTensor.fromLocal(ones([2, 2]), mesh, [rank === 0 ? S0 : S1]).fullTensor());
+    for (const [rank, message] of messages.entries()) {
+      assert.match(message, /to redistribute float32\[4, 2\] on mesh \(tp: 2\) from \[Shard\(0\)\] to \[Replicate\(\)\]/);
+      assert.match(message, /to redistribute float32\[2, 4\] on mesh \(tp: 2\) from \[Shard\(1\)\] to \[Replicate\(\)\]/);
+      assert.match(message, new RegExp(`rank ${1 - rank} called allGather of 32 bytes at .*${here}`));
+      assert.match(message, /Every rank of a mesh has to hold a tensor in the same placements and redistribute it to the same ones\./);
+    }
+  });
+
+  it('are told of a whole tensor of another shape with as many elements, and of another order of cuts', async () => {
+    const shapes = await failures((rank, mesh) => DTensor.fromLocal(ones(rank === 0 ? [4] : [2, 2]), mesh, [P]).fullTensor());
+    for (const message of shapes) assert.match(message, /float32\[2, 2\] on mesh .*float32\[4\] on mesh|float32\[4\] on mesh .*float32\[2, 2\] on mesh/);
+    const errors = await onRanks(4, async (rank) => {
+      const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
+      const t = distributeTensor(ones([8]), mesh, [S0, S0], { srcDataRank: null, shardOrder: rank === 0 ? [[1, 0]] : [[0, 1]] });
+      return (await t
+        .fullTensor()
+        .read()
+        .then(() => '', String)) as string;
+    });
+    assert.ok(
+      errors.some((text) => /dim 0 cut by tp, then dp/.test(text)),
+      errors.join('\n'),
+    );
+  });
+
+  it('are told where an op redistributes its inputs', async () => {
+    const messages = await failures((rank, mesh) => {
+      const [rows, columns] = [DTensor.fromLocal(ones([2, 4]), mesh, [S0]), DTensor.fromLocal(ones([4, 2]), mesh, [S1])];
+      return (rank === 0 ? rows.add_(columns) : columns.add_(rows)).toLocal();
+    });
+    for (const message of messages)
+      assert.match(message, /from \[Shard\(0\)\] to \[Shard\(1\)\].*from \[Shard\(1\)\] to \[Shard\(0\)\]|from \[Shard\(1\)\] to \[Shard\(0\)\].*from \[Shard\(0\)\]/s);
+  });
+
+  it('are told where a tensor is distributed', async () => {
+    const messages = await failures((rank, mesh) => distributeTensor(ones([4, 4]), mesh, [rank === 0 ? S0 : S1]).toLocal());
+    for (const message of messages) {
+      assert.match(message, /distributeTensor of 64 bytes from rank 0 at .* of float32\[4, 4\] on mesh \(tp: 2\): \[Shard\(0\)\]/);
+      assert.match(message, /of float32\[4, 4\] on mesh \(tp: 2\): \[Shard\(1\)\]/);
+    }
+  });
+
+  it('do not disturb those that agree', async () => {
+    await onRanks(2, async () => {
+      const mesh = initDeviceMesh('cpu', [2]);
+      const t = distributeTensor(tensor([1, 2, 3]), mesh, [S0]);
+      assert.deepEqual([...(await t.redistribute([R]).toLocal().read())], [1, 2, 3]);
+    });
+  });
+});
+
+describeOverEngines('DTensor.fromLocal with runCheck', () => {
+  it('says which rank has a part of which shape, and what to do', async () => {
+    const messages = await failures((rank, mesh) => DTensor.fromLocal(ones([2 + (rank === 2 ? 1 : 0), 2]), mesh, [S0], { runCheck: true }).toLocal(), 3);
+    for (const [rank, message] of messages.entries()) {
+      assert.match(message, rank === 2 ? /rank [01] called DTensor\.fromLocal at/ : /rank (2|0|1) called DTensor\.fromLocal at/);
+      assert.match(message, /with a part float32\[3, 2\] on mesh \(tp: 3\) as \[Shard\(0\)\]/);
+      assert.match(message, /with a part float32\[2, 2\] on mesh \(tp: 3\) as \[Shard\(0\)\]/);
+      assert.match(message, /All parts must have one shape and dtype\. For parts of different size use DTensor\.fromLocalUneven, or say shape and stride of the whole\./);
+    }
+  });
+
+  it('compares placements, copies, dtypes, and the shape of the whole where it is given', async () => {
+    const differ: [string, (rank: number, mesh: DeviceMesh) => Tensor, RegExp][] = [
+      ['placements', (rank, mesh) => DTensor.fromLocal(ones([2, 2]), mesh, [rank === 0 ? S0 : S1], { runCheck: true }), /as \[Shard\(1\)\]/],
+      ['copies', (rank, mesh) => DTensor.fromLocal(ones(rank === 0 ? [4] : [2, 2]), mesh, [R], { runCheck: true }), /with a part float32\[2, 2\]/],
+      [
+        'wholes',
+        (rank, mesh) => DTensor.fromLocal(ones([2 - rank]), mesh, [S0], { runCheck: true, shape: [3], stride: [1 + rank] }),
+        /with a part of float32\[3\].*strides \[2\]/s,
+      ],
+    ];
+    for (const [what, call, expected] of differ) {
+      const messages = await failures((rank, mesh) => call(rank, mesh).toLocal());
+      for (const message of messages) assert.match(message, expected, what);
+    }
+  });
+
+  it('compares along all mesh dims, and lets parts that fit pass', async () => {
+    const wrong = await onRanks(4, async (rank) => {
+      const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
+      const good = DTensor.fromLocal(ones([2, 3]), mesh, [S0, R], { runCheck: true });
+      assert.deepEqual([...(await good.fullTensor().read())], Array(12).fill(1));
+      const uneven = DTensor.fromLocal(zeros([rank < 2 ? 2 : 1]), mesh, [S0, R], { runCheck: true, shape: [3], stride: [1] });
+      assert.deepEqual([...(await uneven.fullTensor().read())], [0, 0, 0]);
+      const t = DTensor.fromLocal(ones([2, rank === 3 ? 4 : 3]), mesh, [S0, R], { runCheck: true });
+      return (await t
+        .toLocal()
+        .read()
+        .then(() => '', String)) as string;
+    });
+    assert.ok(wrong.filter((text) => /with a part float32\[2, 4\]/.test(text)).length >= 2, wrong.join('\n'));
+  });
+});

@@ -1,0 +1,118 @@
+/** What errors of collectives say to programs: group, number, ranks and call sites as fields. */
+import assert from 'node:assert/strict';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { allGatherIntoTensor, allReduce, allToAllSingle, barrier, type CollectiveDetails, CollectiveError, newGroup, recv, send } from '../../lib/distributed.js';
+import { ones, zeros } from '../../lib/index.js';
+import { describeOverEngines, errorOf, isOverGloo, onRanks } from './on-ranks.js';
+
+const here = new RegExp(`failure-details\\.test${path.extname(import.meta.url)}:\\d+`);
+
+async function detailsOf(work: Promise<unknown>): Promise<CollectiveDetails> {
+  const error = await errorOf(work);
+  assert.ok(error instanceof CollectiveError, error.stack);
+  for (const text of [error.message, error.stack ?? '', String((error.cause as Error).stack)])
+    assert.ok(!text.includes('\x1e') && !text.includes('\x1f'), 'marks are not for readers');
+  const { op, group, sequence, ranks, calls } = error.details;
+  assert.ok(op !== undefined && group !== undefined && sequence !== undefined && ranks !== undefined && calls !== undefined, error.message);
+  return { op, group, sequence, ranks, calls };
+}
+
+const siteOf = ({ calls }: CollectiveDetails, rank: number): string => calls.find((call) => call.rank === rank)?.where ?? '';
+const opOf = ({ calls }: CollectiveDetails, rank: number): string | undefined => calls.find((call) => call.rank === rank)?.op;
+
+describeOverEngines('details of a collective that failed', () => {
+  it('of a difference: both ranks, and where each called what', async () => {
+    await onRanks(2, async (rank) => {
+      const group = newGroup();
+      await barrier({ group });
+      const x = ones([2]);
+      if (rank === 0) allReduce(x, { group });
+      else allGatherIntoTensor(zeros([4]), x, { group });
+      const details = await detailsOf(rank === 0 ? x.read() : barrier({ group }));
+      assert.deepEqual([details.group, details.sequence], ['group0', 2]);
+      assert.deepEqual([opOf(details, 0), opOf(details, 1)], ['allReduce', 'allGatherIntoTensor']);
+      for (const each of [0, 1]) assert.match(siteOf(details, each), here);
+      assert.deepEqual([details.op, details.ranks], rank === 0 ? ['allReduce', [1]] : ['allGatherIntoTensor', [0]]);
+    });
+  });
+
+  it('of parts that do not fit: who sends and who expects', async () => {
+    await onRanks(2, async (rank) => {
+      const out = zeros([rank === 0 ? 3 : 2]);
+      allToAllSingle(out, ones([2]), rank === 0 ? { outputSplitSizes: [1, 2] } : {});
+      const details = await detailsOf(out.read());
+      assert.deepEqual([details.op, details.sequence, [...details.ranks].sort()], ['allToAllSingle', 1, [0, 1]]);
+      assert.match(siteOf(details, rank), here);
+    });
+  });
+
+  it('of messages: both ends', async () => {
+    await onRanks(2, async (rank) => {
+      const x = zeros([2 + rank]);
+      if (rank === 0) send(x, 1);
+      else recv(x, 0);
+      const details = await detailsOf(rank === 1 ? x.read() : barrier());
+      assert.deepEqual([opOf(details, 0), opOf(details, 1), details.group], ['send', 'recv', 'world']);
+    });
+  });
+
+  it('of a timeout: who did not come, what it called last, and the call that waited', async () => {
+    await onRanks(
+      2,
+      async (rank) => {
+        const x = ones([2]);
+        allReduce(x);
+        await x.read();
+        if (rank === 1) return void (await sleep(500));
+        const y = zeros([4]);
+        allGatherIntoTensor(y, x);
+        const details = await detailsOf(y.read());
+        assert.deepEqual([details.op, details.sequence, details.ranks, opOf(details, 1)], ['allGatherIntoTensor', 2, [1], 'allReduce']);
+        assert.match(siteOf(details, 0), here);
+        const again = await detailsOf(barrier());
+        assert.deepEqual(again, details, 'later calls fail with the first cause');
+      },
+      { timeoutMs: 150 },
+    );
+  });
+
+  it('of a rank that has made no call at all: the call that waited, and where', async () => {
+    await onRanks(
+      2,
+      async (rank) => {
+        const group = newGroup();
+        if (rank === 1) return void (await sleep(600));
+        const x = ones([2]);
+        allReduce(x, { group });
+        const error = await errorOf(x.read());
+        assert.match(
+          error.message,
+          isOverGloo() ? /allReduce at .*: group "group0": rank 1 has not joined it \(timeout after \d+ ms\)/ : /allReduce \(call 1 of group "group0"\) at /,
+        );
+        assert.match(error.message, here);
+        const details = await detailsOf(Promise.reject(error));
+        assert.deepEqual([details.op, details.group, details.sequence, details.ranks], ['allReduce', 'group0', 1, [1]]);
+        assert.match(siteOf(details, 0), here);
+      },
+      { timeoutMs: 200 },
+    );
+  });
+
+  it('of a rank that threw: who ended the group, and the call that waited', async () => {
+    const seen: CollectiveDetails[] = [];
+    await errorOf(
+      onRanks(2, async (rank) => {
+        await barrier();
+        if (rank === 1) await sleep(30);
+        if (rank === 1) throw new RangeError('boom');
+        const x = ones([2]);
+        allReduce(x);
+        seen.push(await detailsOf(x.read()));
+      }),
+    );
+    const [details] = seen as [CollectiveDetails];
+    assert.deepEqual([details.op, details.sequence], ['allReduce', 2]);
+    assert.match(siteOf(details, 0), here);
+  });
+});
