@@ -337,7 +337,7 @@ void joined_host(Member& member, Stream& stream, const CommEngine* engine, void*
 void add_first_call(const FirstCall& call, int32_t rank, ErrorText* text) {
   if (call.name.empty()) return;
   const ErrorText why = *text;
-  comm::Text message(*text);
+  Text message(*text);
   const comm::Site site = comm::site_of({call.name.c_str(), call.where.c_str()});
   message.add("%s", site.name);
   comm::describe_place(message, site);

@@ -15,13 +15,13 @@ uint64_t slot_of(const char* name) {
   return value;
 }
 
-using Text = std::array<char, kGlooAddressBytes>;
+using Address = std::array<char, kGlooAddressBytes>;
 // In place of an address, which begins with its length, and after it.
-constexpr Text kDeclined = {0, 0}, kGaveUp = {0, 1}, kReady = {1};
+constexpr Address kDeclined = {0, 0}, kGaveUp = {0, 1}, kReady = {1};
 
 Status report_missing(const GlooGroup& plan, int32_t member, const std::string& what, ErrorText* error) {
   ErrorText message;
-  comm::Text text(message);
+  Text text(message);
   text.add("group \"%s\": rank %d %s", plan.label, member, what.c_str());
   comm::describe_facts(text, plan.label, {}, plan.rank);
   comm::describe_rank_facts(text, member, true, nullptr);
