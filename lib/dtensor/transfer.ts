@@ -110,7 +110,7 @@ function firstCopy(t: Tensor, spec: DTensorSpec): Tensor {
   spec.placements.forEach((placement, meshDim) => {
     const group = mesh.getGroup(meshDim);
     if (placement.isReplicate()) copy = broadcastTensor(copy, 0, group);
-    else if (group.size > 1) group.run('DTensor.fromLocal', { kind: 'barrier', input: t.newEmpty([0]), output: null });
+    else if (group.size > 1) group.run('DTensor.fromLocal', { kind: 'barrier', input: null, output: null, device: t.device });
   });
   return copy === t ? aliasOf(t) : copy;
 }
