@@ -1,4 +1,5 @@
 /** Putting other memory under a tensor that keeps its identity: `set_` and the `data` property. */
+import { toOneDevice } from '../core/device.js';
 import { AutogradError, DeviceError, DtypeError, InPlaceError, ShardingError } from '../core/errors.js';
 import { formatShape } from '../core/shape.js';
 import { storageSwap } from '../core/swap-data.js';
@@ -11,7 +12,7 @@ function checkSame(target: Tensor, source: Tensor): void {
     throw new DtypeError(`set_: expected a tensor of dtype ${target.dtype.name}, got ${source.dtype.name}. Convert it with .to(${target.dtype.name}) first.`, { op: 'set_' });
   }
   if (source.device !== target.device) {
-    throw new DeviceError(`set_: expected a tensor on ${target.device}, got one on ${source.device}. Move it with .to('${target.device}') first.`, { op: 'set_' });
+    throw new DeviceError(`set_: expected a tensor on ${target.device}, got one on ${source.device}. ${toOneDevice(target.device, source.device)}`, { op: 'set_' });
   }
 }
 

@@ -45,6 +45,18 @@ function findSite(most: number): string | null {
   return null;
 }
 
+/** Names of the library's functions between the program and here, the outermost first. Takes its time: for errors. */
+export function calledFunctions(): string[] {
+  const names: string[] = [];
+  for (const frame of framesBelow(calledFunctions, MOST_FRAMES)) {
+    const file = frame.getFileName();
+    if (file === null || file === undefined || file.startsWith('node:')) continue;
+    if (!file.startsWith(ownFolder)) break;
+    names.unshift(frame.getFunctionName() ?? '');
+  }
+  return names;
+}
+
 /** Runs `fn`, in which every {@link callSite} is the one of this call: it is found while the stack is short. */
 export function atCallSite<T>(fn: () => T): T {
   const before = known.site;

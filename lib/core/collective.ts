@@ -1,4 +1,5 @@
 /** What ops and layers see of a group of ranks: its size, one's own place in it, and a way to give it work. */
+import type { Device } from './device.js';
 import type { ReduceOpName } from './placement.js';
 import type { Tensor } from './tensor.js';
 
@@ -11,6 +12,8 @@ export interface CollectiveCall {
   readonly input: Tensor | null;
   /** Written; may be the input where the kind allows it: allReduce, reduce, broadcast. */
   readonly output: Tensor | null;
+  /** Of a call without tensors: where the ranks meet; the CPU if left out. */
+  readonly device?: Device;
   readonly reduceOp?: ReduceOpName;
   /** The rank, of the group, that has or gets it all; the peer of send and recv. */
   readonly root?: number;

@@ -34,6 +34,16 @@ export class Device {
   }
 }
 
+/** What to do about two tensors on different devices. `own` is the one that the other should be on. @internal */
+export function toOneDevice(own: Device, other: Device): string {
+  const strange = [own, other].find(({ home }) => home !== currentHome());
+  if (strange === undefined) return `Move one with .to('${own}').`;
+  const { type, home } = strange;
+  if (home.isRunning) return `Ranks that share a process have memory of their own: send what ${home.label} has made by a collective, or by send and recv.`;
+  const origin = home === processHome ? 'It was made outside of the ranks' : `${home.label} has ended`;
+  return `${origin}: take a copy of it with .to('${type}').`;
+}
+
 /** Of the present rank, where ranks share the process. @internal */
 export function deviceByCode(code: number): Device {
   const home = currentHome();

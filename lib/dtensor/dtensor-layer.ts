@@ -8,6 +8,7 @@ import type { AnyOp } from '../core/op.js';
 import { formatShape } from '../core/shape.js';
 import type { ShardedCall } from '../core/sharding-rule.js';
 import type { Tensor } from '../core/tensor.js';
+import { calledAs } from './called-as.js';
 import { localPiece } from './geometry.js';
 import { runLists } from './lists.js';
 import { distributed, type LocalPart, partOf } from './local-part.js';
@@ -27,7 +28,11 @@ export function dtensorLayer(op: AnyOp, inputs: readonly Tensor[], params: objec
   if (op.traits.includes('collective')) throw collective(op);
   const follows = op.sharding?.follows;
   if (follows !== undefined) return runLists(op, inputs, params, follows);
-  return runSharded(op, inputs, params, into, part.spec);
+  try {
+    return runSharded(op, inputs, params, into, part.spec);
+  } catch (error) {
+    throw calledAs(error, null);
+  }
 }
 
 function runSharded(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null, found: DTensorSpec): Tensor[] {
@@ -103,11 +108,19 @@ function decomposed(op: AnyOp, inputs: readonly Tensor[], params: object, into: 
   const plain = inputs.map((t) => (t.requiresGrad ? t.detach() : t));
   const outputs = because(
     () => op.name,
-    () => (op.decompose as NonNullable<AnyOp['decompose']>)(plain, params),
+    () => decompose(op, plain, params),
   );
   if (into === null) return [...outputs];
   into.copy_(outputs[0] as Tensor);
   return [into];
+}
+
+function decompose(op: AnyOp, plain: readonly Tensor[], params: object): readonly Tensor[] {
+  try {
+    return (op.decompose as NonNullable<AnyOp['decompose']>)(plain, params);
+  } catch (error) {
+    throw calledAs(error, op.name);
+  }
 }
 
 function localInputs(op: AnyOp, inputs: readonly Tensor[], specs: Specs, decision: Decision): Tensor[] {

@@ -1,6 +1,6 @@
 /**
- * Collectives that return new tensors and have gradients. Results need no wait: what reads them is in order behind the collective, on the
- * device.
+ * Collectives that return new tensors and have gradients. Results are AsyncCollectiveTensors, which need no wait: what reads them is in order
+ * behind the collective, on the device.
  *
  * @see PyTorch `torch.distributed._functional_collectives`
  */
@@ -9,10 +9,12 @@ import { checkOneOf, shown } from '../core/options.js';
 import { type ReduceOpName, reduceOpNames } from '../core/placement.js';
 import { formatShape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
+import { placeOf } from '../mesh/collective-operands.js';
 import { DeviceMesh } from '../mesh/device-mesh.js';
 import { memberOf } from '../mesh/groups.js';
 import type { ProcessGroup } from '../mesh/process-group.js';
 import { allGatherRows, allReduceTensor, allToAllRows, broadcastTensor, reduceScatterRows } from '../ops/collectives.js';
+import { asynchronous, waitTensor } from './async-collective-tensor.js';
 import { alongRows } from './redistribute-local.js';
 
 /** The ranks that take part: a group, or a mesh of one dimension; all of them if left out. */
@@ -27,14 +29,14 @@ const equal = (rows: number, ranks: number): number[] => Array.from({ length: ra
 /** The reduction of the inputs of all ranks. Shapes: any, the same on all ranks. Gradient: of `'sum'` and `'avg'`. */
 function allReduce(input: Tensor, reduceOp: ReduceOpName, group?: CollectiveRanks): Tensor {
   checkOneOf('functional.allReduce', 'reduceOp', reduceOp, reduceOpNames);
-  return allReduceTensor(input, reduceOp, groupOf('functional.allReduce', group));
+  return asynchronous(allReduceTensor(input, reduceOp, groupOf('functional.allReduce', group)));
 }
 
 /** The inputs of all ranks, which have one shape, one behind the other along `gatherDim`. Gradient: the sum of all ranks' for this part. */
 function allGatherTensor(input: Tensor, gatherDim: number, group?: CollectiveRanks): Tensor {
   const ranks = groupOf('functional.allGatherTensor', group);
   const dim = wrapDim(gatherDim, input.dim(), 'functional.allGatherTensor');
-  return alongRows(input, dim, (rows) => allGatherRows(rows, equal(rows.size(0), ranks.size), ranks));
+  return asynchronous(alongRows(input, dim, (rows) => allGatherRows(rows, equal(rows.size(0), ranks.size), ranks)));
 }
 
 /** This rank's part, of equal ones along `scatterDim`, of the reduction of all inputs. @throws ShapeError for a size that does not divide */
@@ -46,7 +48,7 @@ function reduceScatterTensor(input: Tensor, reduceOp: ReduceOpName, scatterDim: 
   const size = input.size(dim);
   if (size % ranks.size !== 0)
     throw new ShapeError(`${op}: ${size} of ${formatShape(input.shape)} along dim ${dim} cannot be cut into ${ranks.size} equal parts`, { op, shape: input.shape });
-  return alongRows(input, dim, (rows) => reduceScatterRows(rows, reduceOp, equal(size / ranks.size, ranks.size), ranks));
+  return asynchronous(alongRows(input, dim, (rows) => reduceScatterRows(rows, reduceOp, equal(size / ranks.size, ranks.size), ranks)));
 }
 
 /** Gives each rank the next of this one's rows, and has what comes, in the order of ranks; in equal parts where sizes are null. */
@@ -61,18 +63,13 @@ function allToAllSingle(input: Tensor, outputSplitSizes: readonly number[] | nul
     });
   }
   const even = equal(rows / ranks.size, ranks.size);
-  return allToAllRows(input, inputSplitSizes ?? even, outputSplitSizes ?? even, ranks);
+  return asynchronous(allToAllRows(input, inputSplitSizes ?? even, outputSplitSizes ?? even, ranks));
 }
 
 /** The input of rank `src` of the world, on every rank. */
 function broadcast(input: Tensor, src: number, group?: CollectiveRanks): Tensor {
   const ranks = groupOf('functional.broadcast', group);
-  return broadcastTensor(input, ranks.ranks.indexOf(src), ranks);
-}
-
-/** The tensor itself: results of collectives wait by themselves. For programs that are written as in PyTorch. */
-export function waitTensor(tensor: Tensor): Tensor {
-  return tensor;
+  return asynchronous(broadcastTensor(input, placeOf('functional.broadcast', 'src', src, ranks), ranks));
 }
 
 /** Collectives that return new tensors, by PyTorch's names. */

@@ -5,6 +5,7 @@ import { dtensorLayer } from './dtensor-layer.js';
 installDTensor(dtensorLayer);
 
 export { Partial, Placement, type ReduceOpName, Replicate, Shard } from '../core/placement.js';
+export { AsyncCollectiveTensor, waitTensor } from './async-collective-tensor.js';
 export { CommDebugMode, type CommEvent, type CommTraffic, type MeshDimTraffic, type TotalTraffic } from './comm-debug-mode.js';
 export { type DistributeOptions, DTensor, distributeTensor, type FromLocalOptions } from './dtensor.js';
 export {
@@ -20,7 +21,7 @@ export {
   dtensorRandn,
   dtensorZeros,
 } from './factories.js';
-export { type CollectiveRanks, functional, waitTensor } from './functional-collectives.js';
+export { type CollectiveRanks, functional } from './functional-collectives.js';
 export { lossParallel } from './loss-parallel.js';
 export type { RedistributeOptions, ToLocalOptions } from './members.js';
 export { explicitRedistribution } from './redistribution.js';

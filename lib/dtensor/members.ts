@@ -1,9 +1,10 @@
 /** What distributed tensors have beside what all tensors have. */
 import { ShardingError } from '../core/errors.js';
-import { optionsOf } from '../core/options.js';
+import { checkFlag, optionsOf } from '../core/options.js';
 import type { Placement } from '../core/placement.js';
 import { Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
+import { asynchronous } from './async-collective-tensor.js';
 import { meshOf } from './local-part.js';
 import { type DTensorSpec, placeSpec, replicateSpec, type ShardOrder } from './spec.js';
 import { checkMesh, checkPlacements, checkShardOrder } from './spec-checks.js';
@@ -13,7 +14,7 @@ import { requirePart, toLocalTensor, toSpec } from './transfer.js';
 export interface RedistributeOptions {
   /** For each tensor dim, the mesh dims that cut it, outermost cut first; see `DTensorSpec`. */
   shardOrder?: ShardOrder;
-  /** Accepted as in PyTorch: results never have to be waited for, whatever reads them is in order behind the collective. */
+  /** Makes what `toLocal()` gives an `AsyncCollectiveTensor`. Results never have to be waited for, with or without it. */
   asyncOp?: boolean;
 }
 
@@ -26,7 +27,8 @@ export interface ToLocalOptions {
 function redistribute(t: Tensor, mesh: DeviceMesh | readonly Placement[] | undefined, placements?: readonly Placement[], options: RedistributeOptions = {}): Tensor {
   const { spec } = requirePart('redistribute', t);
   if (Array.isArray(mesh)) return redistribute(t, undefined, mesh, placements as RedistributeOptions | undefined);
-  const { shardOrder } = optionsOf('redistribute', options, 'shardOrder asyncOp');
+  const { shardOrder, asyncOp } = optionsOf('redistribute', options, 'shardOrder asyncOp');
+  if (asyncOp !== undefined) checkFlag('redistribute', 'asyncOp', asyncOp);
   const own = meshOf(spec);
   if (mesh !== undefined) checkMesh('redistribute', mesh);
   if (mesh !== undefined && mesh.id !== own.id) {
@@ -34,13 +36,21 @@ function redistribute(t: Tensor, mesh: DeviceMesh | readonly Placement[] | undef
       op: 'redistribute',
     });
   }
-  if (placements === undefined) return toSpec(t, replicateSpec(spec));
-  if (shardOrder === undefined && spec.asked !== null && sameItems(spec.asked.placements, placements)) return toSpec(t, spec.asked.spec);
+  const wanted = wantedSpec(spec, placements, shardOrder);
+  const moved = toSpec(t, wanted);
+  if (asyncOp === true && wanted !== spec) asynchronous(requirePart('redistribute', moved).local);
+  return moved;
+}
+
+function wantedSpec(spec: DTensorSpec, placements: readonly Placement[] | undefined, shardOrder: ShardOrder | undefined): DTensorSpec {
+  if (placements === undefined) return replicateSpec(spec);
+  if (shardOrder === undefined && spec.asked !== null && sameItems(spec.asked.placements, placements)) return spec.asked.spec;
+  const own = spec.mesh;
   const chosen = checkPlacements('redistribute', own, placements, spec.ndim);
   if (shardOrder !== undefined) checkShardOrder('redistribute', own, chosen, shardOrder);
   const wanted = placeSpec(spec, chosen, shardOrder ?? null);
   if (shardOrder === undefined) spec.asked = { placements: [...placements], spec: wanted };
-  return toSpec(t, wanted);
+  return wanted;
 }
 
 function sameItems(a: readonly Placement[], b: readonly Placement[]): boolean {

@@ -8,6 +8,7 @@ import type { Placement } from '../core/placement.js';
 import { aliasOf, type Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
 import { broadcastTensor } from '../ops/collectives.js';
+import { AsyncCollectiveTensor, asynchronous } from './async-collective-tensor.js';
 import { distributed, type LocalPart, partMethods, partOf } from './local-part.js';
 import { redistributeLocal } from './redistribute-local.js';
 import { because } from './redistribution.js';
@@ -62,7 +63,8 @@ const toLocalOp: Op<ToLocal> = defineOp<ToLocal>({
     return [{ shape: local.shape, strides: local.strides, dtype: local.dtype, device: local.device }];
   },
   compute: ([t]) => {
-    const local = aliasOf(requirePart('toLocal', t as Tensor).local);
+    const part = requirePart('toLocal', t as Tensor).local;
+    const local = part instanceof AsyncCollectiveTensor ? asynchronous(aliasOf(part)) : aliasOf(part);
     local.versionCounter = (t as Tensor).sharedVersion();
     return [local];
   },
@@ -110,7 +112,7 @@ function firstCopy(t: Tensor, spec: DTensorSpec): Tensor {
   spec.placements.forEach((placement, meshDim) => {
     const group = mesh.getGroup(meshDim);
     if (placement.isReplicate()) copy = broadcastTensor(copy, 0, group);
-    else if (group.size > 1) group.run('DTensor.fromLocal', { kind: 'barrier', input: t.newEmpty([0]), output: null });
+    else if (group.size > 1) group.run('DTensor.fromLocal', { kind: 'barrier', input: null, output: null, device: t.device });
   });
   return copy === t ? aliasOf(t) : copy;
 }

@@ -1,7 +1,7 @@
 /** The eager backend: the bottom layer that runs ops now. Shape rule, output tensors, command words, one native call. */
 import { cpu, type Device } from '../core/device.js';
 import { DeviceError, DtypeError, InPlaceError, ShapeError } from '../core/errors.js';
-import { currentHome } from '../core/home.js';
+import { currentHome, processHome } from '../core/home.js';
 import type { AnyOp, OutputMeta } from '../core/op.js';
 import { contiguousStrides, formatShape, isContiguousLayout, numelOf, sameShape } from '../core/shape.js';
 import { Storage } from '../core/storage.js';
@@ -107,11 +107,11 @@ function checkHomes(from: Device, to: Device): void {
   const own = currentHome();
   const strange = from.home.isRunning ? from : to.home.isRunning && to.home !== own ? to : null;
   if (strange === null) return;
-  const who = own.label ?? 'the main program';
-  throw new DeviceError(
-    `toDevice: ${who} copies between ${from} and ${to}: ranks that share a process have memory of their own. Values go from one to another by collectives, or send and recv.`,
-    { op: 'toDevice', device: String(strange) },
-  );
+  const what = `${own.label ?? 'the main program'} ${to.home === own ? `reads a tensor on ${from}` : `writes into a tensor on ${to}`}`;
+  const advice = [from.home, to.home, own].includes(processHome)
+    ? 'Until the ranks have ended, values leave them only by what their functions return: await launch() first.'
+    : 'Ranks that share a process have memory of their own: values go from one to another by collectives, or by send and recv.';
+  throw new DeviceError(`copy: ${what}. ${advice}`, { op: 'copy', device: String(strange) });
 }
 
 function allocateOutput(meta: OutputMeta): Tensor {

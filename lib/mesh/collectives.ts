@@ -324,7 +324,8 @@ function rootList(name: string, what: string, list: readonly Tensor[] | undefine
 /** Resolves when all ranks have come here, and their devices have done what they were given before. @see PyTorch `torch.distributed.barrier` */
 export async function barrier(options: CollectiveOptions = {}): Promise<void> {
   const group = memberOf('barrier', optionsOf('barrier', options, 'group').group);
-  group.run('barrier', { kind: 'barrier', input: null, output: null });
+  const device = group.meetingDevice;
+  group.run('barrier', { kind: 'barrier', input: null, output: null, device });
   const { turns } = group.home;
-  await (turns === null ? group.finished() : turns.wait('barrier', group.finished()));
+  await (turns === null ? group.finished(device) : turns.wait('barrier', group.finished(device)));
 }

@@ -1,4 +1,5 @@
 /** The groups of a program: the world, and those made of some of its ranks. */
+import type { DeviceType } from '../core/device.js';
 import { ArgumentError } from '../core/errors.js';
 import type { Home } from '../core/home.js';
 import { shown, unexpected } from '../core/options.js';
@@ -18,16 +19,18 @@ export interface WorldPlan {
   readonly store: Store | null;
   readonly factory: EngineFactory;
   readonly pending: PendingCalls | null;
+  /** As of a group's surroundings. */
+  readonly named?: readonly DeviceType[] | null;
   /** Called when the rank leaves its world. */
   readonly leaveEngines?: () => void;
 }
 
 /** Sets the present rank's world up. @internal */
 export function enterWorld(plan: WorldPlan): RankContext {
-  const { rank, worldSize, localRank, home, store, factory, pending, leaveEngines = () => {} } = plan;
+  const { rank, worldSize, localRank, home, store, factory, pending, named = null, leaveEngines = () => {} } = plan;
   const ranks = Array.from({ length: worldSize }, (_, i) => i);
-  const world = new ProcessGroup({ name: WORLD, ranks, rank }, home, factory, pending);
-  const context: RankContext = { rank, worldSize, localRank, home, store, pending, factory, world, groups: new Set([world]), made: 0, leaveEngines };
+  const world = new ProcessGroup({ name: WORLD, ranks, rank }, plan);
+  const context: RankContext = { rank, worldSize, localRank, home, store, pending, factory, named, world, groups: new Set([world]), made: 0, leaveEngines };
   if (pending !== null) {
     home.beforeWaiting = (op) => pending.check(rank, op);
     home.mustNotWait = () => !pending.isClear(rank);
@@ -103,7 +106,7 @@ export function newGroup(ranks?: readonly number[]): ProcessGroup {
 
 /** A group by a name that its members agree on and no other group has. @internal */
 export function namedGroup(context: RankContext, name: string, ranks: readonly number[], rank = ranks.indexOf(context.rank)): ProcessGroup {
-  const group = new ProcessGroup({ name, ranks, rank }, context.home, context.factory, context.pending);
+  const group = new ProcessGroup({ name, ranks, rank }, context);
   if (group.rank >= 0) context.groups.add(group);
   return group;
 }

@@ -4,7 +4,7 @@ import { ArgumentError, DeviceError, DistributedError } from '../core/errors.js'
 import { currentHome, processHome } from '../core/home.js';
 import { checkNumber, unexpected, withDefaults } from '../core/options.js';
 import { writer } from '../eager/submit.js';
-import { chooseEngines, movesCpuTensors, parseBackend } from './engines/choose.js';
+import { chooseEngines, movesCpuTensors, namedDevices, parseBackend } from './engines/choose.js';
 import { ownGpu } from './engines/device-engine.js';
 import { streamDone } from './engines/native-engine.js';
 import { enterFakeWorld } from './fake-world.js';
@@ -71,7 +71,17 @@ export async function initProcessGroup(backend?: string, options: InitOptions = 
     const { rank, worldSize } = place;
     const localRank = place.localRank ?? agreement.hosts.slice(0, rank).filter((host) => host === agreement.hosts[rank]).length;
     const engines = await chooseEngines(OP, backends, { agreement, rank, store, host, timeoutMs: read.timeoutMs });
-    const { world } = enterWorld({ rank, worldSize, localRank, home: processHome, store, factory: engines.make, pending: null, leaveEngines: engines.leave });
+    const { world } = enterWorld({
+      rank,
+      worldSize,
+      localRank,
+      home: processHome,
+      store,
+      factory: engines.make,
+      pending: null,
+      named: namedDevices(backends),
+      leaveEngines: engines.leave,
+    });
     processHome.findCudaIndex = () => read.deviceId ?? ownGpu(localRank);
     leaveAtExit();
     times++;

@@ -3,7 +3,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ArgumentError, DistributedError } from '../core/errors.js';
 import { checkFlag, checkNumber, checkOneOf, unexpected, withDefaults } from '../core/options.js';
-import { parseBackend } from './engines/choose.js';
+import { namedDevices, parseBackend } from './engines/choose.js';
 import { DEFAULT_TIMEOUT_MS, LONGEST_TIMEOUT_MS } from './init.js';
 import { type LocalOptions, type RankFunction, runLocalRanks } from './local-ranks.js';
 import { type NodePlan, runNode } from './node-launcher.js';
@@ -92,9 +92,10 @@ function readOptions(worldSize: number, fnOrFile: unknown, options: LaunchOption
 }
 
 function localOptions({ timeoutMs, seed, faults, backend }: Settings): LocalOptions {
-  const { cpu, cuda } = parseBackend(OP, backend ?? undefined);
+  const parsed = parseBackend(OP, backend ?? undefined);
+  const { cpu, cuda } = parsed;
   const backends = { ...(cpu === undefined ? {} : { hostBackend: cpu }), ...(cuda === undefined ? {} : { deviceBackend: cuda }) };
-  return { timeoutMs, ...(seed === null ? {} : { seed }), ...(faults === null ? {} : { faults }), ...backends };
+  return { timeoutMs, ...(seed === null ? {} : { seed }), ...(faults === null ? {} : { faults }), named: namedDevices(parsed), ...backends };
 }
 
 /** Outcomes of the calls that made processes, by number. */

@@ -1,4 +1,5 @@
 /** Ranks as asynchronous functions of one process: each has devices with streams of its own, and its own random numbers. */
+import type { DeviceType } from '../core/device.js';
 import { DistributedError } from '../core/errors.js';
 import { Home } from '../core/home.js';
 import { checkFunction, checkNumber, optionsOf } from '../core/options.js';
@@ -27,6 +28,8 @@ export interface LocalOptions {
   readonly faults?: readonly RankFault[];
   /** What moves the tensors of GPUs; chosen if left out. */
   readonly deviceBackend?: BackendName;
+  /** The devices that the program has named backends for, if it has named any: CPU tensors are refused where they are not among them. */
+  readonly named?: readonly DeviceType[] | null;
   /** What moves CPU tensors: `'gloo'` as between machines, over loopback. The memory of the process if left out. */
   readonly hostBackend?: BackendName;
   /** Called with every turn that the seed gives to a rank. */
@@ -142,13 +145,13 @@ function tellIdle(): void {
 async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, options: LocalOptions): Promise<T> {
   const { size, table, pending, regions, schedule } = world;
   const home = world.homes[rank] as Home;
-  const { timeoutMs, faults = [], deviceBackend = null } = options;
+  const { timeoutMs, faults = [], deviceBackend = null, named = null } = options;
   const store = new LocalStore(table, home, timeoutMs);
   const gloo = world.gloo[rank];
   const memory = localEngines(regions, timeoutMs);
   const host: EngineFactory = (plan, device) => (gloo === undefined || plan.ranks.length === 1 ? memory : gloo.engines())(plan, device);
   const factory = withDevices(host, { backend: deviceBackend, ranksHere: size, timeoutMs });
-  const context = enterWorld({ rank, worldSize: size, localRank: rank, home, store, factory, pending });
+  const context = enterWorld({ rank, worldSize: size, localRank: rank, home, store, factory, pending, named });
   home.findCudaIndex = () => ownGpu(rank);
   const abort = (reason: string): void => {
     for (const group of context.groups) group.abort(reason);

@@ -1,8 +1,7 @@
 /** Groups of ranks, and the collectives that they are given. */
 import { callSite } from '../core/call-site.js';
 import { type CollectiveCall, type CollectiveGroup, purpose } from '../core/collective.js';
-import type { Device } from '../core/device.js';
-import { deviceByCode } from '../core/device.js';
+import { type Device, type DeviceType, deviceByCode, device as deviceOf } from '../core/device.js';
 import { DistributedError } from '../core/errors.js';
 import type { Home } from '../core/home.js';
 import type { Engine, EngineFactory, GroupPlan } from './engines/engine.js';
@@ -24,6 +23,16 @@ export function watchCollectives(watcher: (record: CollectiveRecord) => void): (
   return () => watchers.delete(watcher);
 }
 
+/** What a group has of its rank. @internal */
+export interface Surroundings {
+  readonly home: Home;
+  readonly factory: EngineFactory;
+  /** Of `local` ranks. */
+  readonly pending: PendingCalls | null;
+  /** The devices that the program has named backends for; if it has named none, all have one. */
+  readonly named?: readonly DeviceType[] | null;
+}
+
 /**
  * Some of the ranks of a program, which call collectives together: all of them, in one order.
  *
@@ -39,19 +48,21 @@ export class ProcessGroup implements CollectiveGroup {
   readonly home: Home;
   private readonly factory: EngineFactory;
   private readonly pending: PendingCalls | null;
+  private readonly named: readonly DeviceType[] | null;
   private readonly engines: (Engine | undefined)[] = [];
   private ended: string | null = null;
   /** @internal the mesh dimension that it was made for, by name or number */
   meshDim: string | null = null;
 
   /** @internal use `newGroup` */
-  constructor(plan: GroupPlan, home: Home, factory: EngineFactory, pending: PendingCalls | null) {
+  constructor(plan: GroupPlan, { home, factory, pending, named = null }: Surroundings) {
     this.name = plan.name;
     this.ranks = plan.ranks;
     this.rank = plan.rank;
     this.home = home;
     this.factory = factory;
     this.pending = pending;
+    this.named = named;
   }
 
   /** How many ranks it has. */
@@ -67,7 +78,7 @@ export class ProcessGroup implements CollectiveGroup {
   /** @internal */
   run(name: string, call: CollectiveCall): void {
     const where = callSite();
-    const engine = this.engineOf(name, (call.input ?? call.output)?.device ?? deviceByCode(0), where);
+    const engine = this.engineOf(name, (call.input ?? call.output)?.device ?? call.device ?? deviceByCode(0), where);
     this.home.turns?.call(name);
     engine.run(name, call, where, purpose.text); // throws for what cannot be called: then nothing was
     this.enter(name, call, engine.lane, where);
@@ -81,6 +92,21 @@ export class ProcessGroup implements CollectiveGroup {
       throw new DistributedError(message, { op, group: this.name });
     }
     if (this.ended !== null) throw new DistributedError(`${op}: group "${this.name}" has ended: ${this.ended}`, { op, group: this.name });
+  }
+
+  /** Where its ranks meet without tensors. @internal */
+  get meetingDevice(): Device {
+    return this.named === null || this.named.includes('cpu') ? deviceByCode(0) : deviceOf(this.named[0] as DeviceType);
+  }
+
+  /** @throws DistributedError for tensors of a device that the program has named no backend for */
+  private checkNamed(op: string, { type }: Device): void {
+    const { named } = this;
+    if (type !== 'cpu' || named === null || named.includes(type)) return;
+    throw new DistributedError(
+      `${op}: group "${this.name}" has no engine for CPU tensors: a backend was named for ${named.join(', ')} only. Name one for the CPU as well, such as 'cpu:shm,cuda:nccl', or move the tensor to the GPU.`,
+      { op, group: this.name },
+    );
   }
 
   /** Resolves when all that was called so far on tensors of the device is done. @internal */
@@ -122,6 +148,7 @@ export class ProcessGroup implements CollectiveGroup {
     const found = this.engines[device.code];
     if (found !== undefined && this.ended === null) return found;
     this.checkOpen(op);
+    this.checkNamed(op, device);
     const { name, ranks, rank } = this;
     const made = this.factory(where === undefined ? this : { name, ranks, rank, firstCall: { name: op, where } }, device);
     this.engines[device.code] = made;

@@ -1,5 +1,6 @@
 /** Which rank the running code is: the process's, or one of several that share it. */
 import { AsyncLocalStorage } from 'node:async_hooks';
+import type { DeviceType } from '../core/device.js';
 import { DistributedError } from '../core/errors.js';
 import { type Home, installHomeFinder } from '../core/home.js';
 import type { EngineFactory } from './engines/engine.js';
@@ -17,6 +18,7 @@ export interface RankContext {
   /** Of `local` ranks: what they wait for of each other. */
   readonly pending: PendingCalls | null;
   readonly factory: EngineFactory;
+  readonly named: readonly DeviceType[] | null;
   readonly world: ProcessGroup;
   readonly groups: Set<ProcessGroup>;
   /** Counts the groups that were made: all ranks make all of them, in one order. */

@@ -1,5 +1,6 @@
 /** Pointwise ops: shape rule, lowering, and both backends' kernels follow from one scalar expression. */
 import type { CommandWriter } from '../core/command.js';
+import { toOneDevice } from '../core/device.js';
 import { bool, ComputeType, type DType, getDefaultDtype } from '../core/dtype.js';
 import { DeviceError, DtypeError } from '../core/errors.js';
 import { defineOp, type Op, type OpDefinition, type OutputMeta, type PointwiseSpec, type Sample, snakeCase } from '../core/op.js';
@@ -107,7 +108,7 @@ function packed(shape: Shape, strides: Shape): Shape | null {
 function mixedDevices(op: string, a: Tensor, b: Tensor): DeviceError {
   return new DeviceError(
     `${op}: expected tensors on one device, got ${a.dtype.name}[${a.shape.join(', ')}] on ${a.device} and ` +
-      `${b.dtype.name}[${b.shape.join(', ')}] on ${b.device}. Move one with .to('${a.device}').`,
+      `${b.dtype.name}[${b.shape.join(', ')}] on ${b.device}. ${toOneDevice(a.device, b.device)}`,
     { op, devices: [String(a.device), String(b.device)] },
   );
 }

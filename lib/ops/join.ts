@@ -1,4 +1,5 @@
 /** Several tensors into one: cat, stack; and parts of matrices: tril, triu; and order: flip, roll, repeat. */
+import { toOneDevice } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { int64, promoteTypes } from '../core/dtype.js';
 import { ArgumentError, DeviceError, ShapeError } from '../core/errors.js';
@@ -39,7 +40,11 @@ export function cat(tensors: readonly Tensor[], dim = 0): Tensor {
       });
     }
     if (t.device !== first.device)
-      throw new DeviceError(`cat: tensor ${i} is on ${t.device}, tensor 0 on ${first.device}. Move one with .to(device).`, { op: 'cat', tensor: i, given: String(t.device) });
+      throw new DeviceError(`cat: tensor ${i} is on ${t.device}, tensor 0 on ${first.device}. ${toOneDevice(first.device, t.device)}`, {
+        op: 'cat',
+        tensor: i,
+        given: String(t.device),
+      });
   });
   const dtype = tensors.reduce((d, t) => promoteTypes(d, t.dtype), first.dtype);
   return dispatchOne(

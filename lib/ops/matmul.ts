@@ -2,6 +2,7 @@
 
 import { autocastOperands } from '../core/autocast.js';
 import type { CommandWriter } from '../core/command.js';
+import { toOneDevice } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { DeviceError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
@@ -44,7 +45,7 @@ function checkProduct(op: string, a: Tensor, b: Tensor): void {
     const sizes = `input has ${last(a.shape, 1)} columns (dim ${a.shape.length - 1}), other has ${last(b.shape, 2)} rows (dim ${b.shape.length - 2})`;
     throw new ShapeError(`${op}: inner sizes differ: ${sizes}.${describeBoth(a, b)}`, { op, shapes: [a.shape, b.shape] });
   }
-  if (a.device !== b.device) throw new DeviceError(`${op}: expected tensors on one device. Move one with .to(device).${describeBoth(a, b)}`, { op });
+  if (a.device !== b.device) throw new DeviceError(`${op}: expected tensors on one device. ${toOneDevice(a.device, b.device)}${describeBoth(a, b)}`, { op });
 }
 
 /** Checks operands under the name of the function that was called; those that fit cost a few comparisons. @throws ShapeError, DtypeError, DeviceError */

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "describe.h"
 #include "segment.h"
 
 namespace shardwise::comm {
@@ -39,6 +40,16 @@ Status describe_no_room(const SegmentOptions& options, int64_t bytes, ErrorText*
               "container by --shm-size=1g or --ipc=host, a pod by an emptyDir with medium Memory on /dev/shm, a host by mount -o "
               "remount,size=1G /dev/shm",
               options.group, options.size, static_cast<double>(bytes) / mib, in_mib(room.f_bavail), in_mib(room.f_blocks), why.text);
+}
+
+// Rank 0 makes the memory of a group.
+Status without_maker(const SegmentOptions& options, const char* why, ErrorText* error) {
+  ErrorText message;
+  Text text(message);
+  text.add("%s", why);
+  describe_facts(text, options.group, {}, options.rank);
+  describe_rank_facts(text, 0, true, nullptr);
+  return fail(error, Code::Device, "%s", message.text);
 }
 
 }  // namespace
@@ -120,12 +131,16 @@ Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* ou
   for (int64_t pause_us = 100; (file = find_segment(options.name, options.token, path)) < 0;
        pause_us = std::min<int64_t>(10'000, pause_us * 2)) {
     if (now_ns() >= deadline) {
-      return fail(error, Code::Device, "rank %d found no shared memory %s of rank 0 within %lld ms", options.rank, options.name,
-                  static_cast<long long>(options.timeout_ms));
+      const auto limit = static_cast<long long>(options.timeout_ms);
+      ErrorText late;
+      Text(late).add("join: rank 0 has not joined group \"%s\" (timeout after %lld ms): there is no shared memory %s", options.group, limit, options.name);
+      return without_maker(options, late.text, error);
     }
     ErrorText how;
     if (options.origin && options.origin->is_gone(0, &how)) {
-      return fail(error, Code::Device, "join: rank 0 %s before it joined group \"%s\"", how.text, options.group);
+      ErrorText gone;
+      Text(gone).add("join: rank 0 %.200s before it joined group \"%s\"", how.text, options.group);
+      return without_maker(options, gone.text, error);
     }
     usleep(static_cast<useconds_t>(pause_us));
   }

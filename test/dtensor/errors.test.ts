@@ -1,7 +1,7 @@
 /** What ops on distributed tensors refuse, what they say then, and what they do not do silently. */
 import assert from 'node:assert/strict';
 import { type DeviceMesh, DTensor, distributeTensor, explicitRedistribution, initDeviceMesh, Partial, Replicate, Shard } from '../../lib/distributed.js';
-import { library, nn, ones, optim, type Tensor } from '../../lib/index.js';
+import { l1Loss, library, nn, ones, optim, type Tensor } from '../../lib/index.js';
 import { standingRanks } from '../mesh/standing-ranks.js';
 
 const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
@@ -27,6 +27,17 @@ describe('ops on distributed tensors', () => {
     );
     assert.throws(() => ones([4, 2]).add_(sharded(mesh)), /add: expected distributed tensors, got a plain one as input 0/);
     assert.throws(() => ones([2]).copy_(DTensor.fromLocal(ones([2]), mesh)), /copy: expected distributed tensors, got a plain one as the tensor to write into/);
+  });
+
+  each('name the function that the program called, where that is a composition of other ops', (mesh) => {
+    const [t, plain] = [sharded(mesh), ones([4, 2])];
+    const refused = (call: () => unknown, expected: RegExp): void =>
+      assert.throws(call, (error: Error) => expected.test(error.message) && (error.stack ?? '').includes(error.message.split('\n')[0] as string));
+    refused(() => l1Loss(t, plain), /^l1Loss, in sub: expected distributed tensors, got a plain one as input 1/);
+    refused(() => t.logaddexp2(plain), /^logaddexp2, in \w+: expected distributed tensors/);
+    refused(() => t.add(plain), /^add: expected distributed tensors/);
+    const columns = distributeTensor(ones([4, 2]), mesh, [S1]);
+    explicitRedistribution(() => refused(() => columns.logSoftmax(1), /^logSoftmax, in \w+: an input would have to be redistributed/));
   });
 
   each('take numbers and plain tensors without dims as they are', async (mesh) => {

@@ -1,7 +1,7 @@
 /** Collectives that return new tensors: values and gradients against plain computation. */
 import assert from 'node:assert/strict';
-import { functional, initDeviceMesh, waitTensor } from '../../lib/distributed.js';
-import { arange, float64, type Tensor } from '../../lib/index.js';
+import { AsyncCollectiveTensor, barrier, DTensor, functional, initDeviceMesh, Replicate, Shard, waitTensor } from '../../lib/distributed.js';
+import { arange, float64, Tensor } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 
 const list = async (t: Tensor): Promise<number[]> => [...(await t.read())].map(Number);
@@ -40,6 +40,42 @@ describe('functional collectives', () => {
         .sum()
         .backward();
       assert.deepEqual(await list(x.grad as Tensor), Array(8).fill(3));
+    }),
+  );
+
+  it(
+    'return tensors that tell they are results of collectives, until they are waited for',
+    withRanks(2, async (rank) => {
+      const x = matrix(rank);
+      const results = [
+        functional.allReduce(x, 'sum'),
+        functional.allGatherTensor(x, 0),
+        functional.reduceScatterTensor(x, 'sum', 0),
+        functional.allToAllSingle(x, null, null),
+        functional.broadcast(x, 0),
+      ];
+      for (const result of results) {
+        assert.ok(result instanceof AsyncCollectiveTensor && result instanceof Tensor);
+        assert.equal(result.add(1) instanceof AsyncCollectiveTensor, false);
+        assert.equal(waitTensor(result) instanceof AsyncCollectiveTensor, false);
+      }
+      assert.equal((x as unknown) instanceof AsyncCollectiveTensor, false);
+      assert.throws(() => functional.broadcast(x, 7), /functional\.broadcast: src 7 is not of group "world" \(ranks 0, 1\)/);
+      await barrier();
+    }),
+  );
+
+  it(
+    'have their like in a redistribution with asyncOp, where something moves',
+    withRanks(2, async () => {
+      const mesh = initDeviceMesh('cpu', [2]);
+      const rows = DTensor.fromLocal(matrix(0), mesh, [Shard(0)]);
+      const isAsync = (t: Tensor): boolean => t instanceof AsyncCollectiveTensor;
+      const local = rows.redistribute([Replicate()], { asyncOp: true }).toLocal();
+      assert.deepEqual([isAsync(local), isAsync(waitTensor(local))], [true, false]);
+      const others = [rows.redistribute([Shard(0)], { asyncOp: true }), rows.redistribute([Replicate()]), rows];
+      assert.ok(!others.some((t) => isAsync(t.toLocal())));
+      await barrier();
     }),
   );
 

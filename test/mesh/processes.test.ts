@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { type LaunchOptions, launch } from '../../lib/distributed.js';
+import { type CollectiveDetails, type LaunchOptions, launch } from '../../lib/distributed.js';
 import { root } from '../../scripts/check-tree.js';
 import { errorOf } from './captured.js';
 import { skipWithoutGloo } from './without-gloo.js';
@@ -95,6 +95,21 @@ function talkBy(backend: string): void {
         : /join: rank [01] has died \(process \d+\) before it joined (this group|group "group[01]")/;
     for (const rank of [0, 2]) assert.match(seen<string>(rank), gone);
     assert.ok(Date.now() - begin < 15_000);
+  });
+
+  it('are told which call waited in vain for a rank that never comes to the group', async () => {
+    const { run, seen } = scenario('absent', 2, { backend, timeoutMs: 400 });
+    await run();
+    for (const [i, { message, details }] of seen<{ message: string; details: CollectiveDetails }[]>(0).entries()) {
+      assert.match(message, /^read: allReduce at .*ranks\.[jt]s:\d+:\d+\)?: .*rank [01] has not joined.*timeout after \d+ ms/);
+      assert.deepEqual([details.op, details.group, details.sequence, details.ranks], ['allReduce', `group${i}`, 1, [1 - i]]);
+      assert.match(details.calls[0]?.where ?? '', /ranks\.[jt]s:\d+/);
+    }
+  });
+
+  it('end with the failure of a Work that nobody has asked', async () => {
+    const error = await errorOf(scenario('unheard', 2, { backend }).run);
+    assert.match(error.message, /^launch: rank \d \(process \d+\) ended with exit code 1: .*rank \d called allReduce of/);
   });
 
   it('hear of a rank that makes no progress, and are not kept from ending by it', async () => {

@@ -52,8 +52,14 @@ function unknown(op: string, backend: unknown): ArgumentError {
   );
 }
 
+/** The devices that the program has named backends for; null for none at all. @internal */
+export function namedDevices(backends: Backends): readonly DeviceType[] | null {
+  const named = deviceTypes.filter((type) => backends[type] !== undefined);
+  return named.length === 0 ? null : named;
+}
+
 /** Whether the program's CPU tensors have an engine: unless it has named backends for other devices only. @internal */
-export const movesCpuTensors = (backends: Backends): boolean => backends.cpu !== undefined || Object.keys(backends).length === 0;
+export const movesCpuTensors = (backends: Backends): boolean => namedDevices(backends)?.includes('cpu') ?? true;
 
 /** What is known when the ranks have met. @internal */
 export interface Surroundings {
@@ -76,17 +82,7 @@ export async function chooseEngines(op: string, backends: Backends, around: Surr
   const between = gloo === null ? shared : backends.cpu === 'gloo' ? gloo.engines() : nearOrFar(hosts, shared, gloo.engines());
   const here = (plan: GroupPlan, device: Device): Engine => (plan.ranks.length === 1 ? alone(plan, device, timeoutMs) : between(plan, device));
   const ranksHere = Math.max(...hosts.map((host) => hosts.filter((other) => other === host).length)); // all ranks choose alike
-  const all = withDevices(here, { backend: backends.cuda ?? null, ranksHere, timeoutMs });
-  const make: EngineFactory = (plan, device) => {
-    if (device.type === 'cpu' && !movesCpuTensors(backends)) {
-      throw new DistributedError(
-        `group "${plan.name}" has no engine for CPU tensors: initProcessGroup was given a backend for ${Object.keys(backends).join(', ')} only. Name one for the CPU as well, such as 'cpu:shm'.`,
-        { group: plan.name },
-      );
-    }
-    return all(plan, device);
-  };
-  return { make, leave: () => gloo?.leave() };
+  return { make: withDevices(here, { backend: backends.cuda ?? null, ranksHere, timeoutMs }), leave: () => gloo?.leave() };
 }
 
 function checkReach(op: string, backends: Backends, { hostNames }: Agreement, far: number): void {

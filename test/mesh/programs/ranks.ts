@@ -9,6 +9,7 @@ import {
   allToAll,
   barrier,
   broadcast,
+  type CollectiveError,
   gather,
   getRank,
   getWorldSize,
@@ -162,6 +163,25 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
     );
     await sleep(500); // the one that was killed is to be the first that ends
     process.exitCode = 1;
+  },
+  /** Rank 1 comes to no call of the group that rank 0 waits in. */
+  async absent(rank) {
+    const groups = [newGroup([0, 1]), newGroup([1, 0])];
+    if (rank === 1) return sleep(1_500);
+    const seen = [];
+    for (const group of groups) {
+      const t = ones([4]);
+      allReduce(t, { group });
+      const error = await t.read().catch((reason: unknown) => reason as CollectiveError);
+      seen.push({ message: (error as Error).message, details: (error as CollectiveError).details });
+    }
+    report(seen);
+  },
+  /** Nobody asks a Work that has failed. */
+  async unheard(rank) {
+    const work = allReduce(ones([1 + rank]), { asyncOp: true });
+    while (!work.isCompleted()) await sleep(10);
+    report(null);
   },
   /** What the world's memory takes, and that of a part, while they are mapped. */
   async memory() {

@@ -1,0 +1,32 @@
+/** Errors name what the program called: a function that is made of other ops, or an op that runs as its decomposition. */
+import { calledFunctions } from '../core/call-site.js';
+import { ShardwiseError } from '../core/errors.js';
+import { allComposites } from '../ops/composite.js';
+
+/** What errors said at first: of decompositions in one another the outermost counts, which is passed last. */
+const first = new WeakMap<ShardwiseError, string>();
+
+/**
+ * The error with what the program called before the op that could not do it. Nothing is written down on the way to an op: the names are
+ * looked for on the stack.
+ *
+ * @param decomposed - the op whose decomposition was running
+ * @internal
+ */
+export function calledAs(error: unknown, decomposed: string | null): unknown {
+  if (!(error instanceof ShardwiseError)) return error;
+  const outer = outermostComposite() ?? decomposed;
+  if (outer === null) return error;
+  const { message, stack } = error;
+  const inner = first.get(error) ?? message;
+  if (inner.startsWith(`${outer}:`)) return error;
+  first.set(error, inner);
+  error.message = `${outer}, in ${inner}`;
+  if (stack !== undefined) error.stack = stack.replace(message, () => error.message);
+  return error;
+}
+
+function outermostComposite(): string | null {
+  const names = new Set(allComposites().map(({ name }) => name));
+  return calledFunctions().find((name) => names.has(name)) ?? null;
+}
