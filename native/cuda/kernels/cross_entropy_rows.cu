@@ -134,14 +134,12 @@ __global__ void __launch_bounds__(kSliceThreads, 3)
   const bool speaks = rank == 0 && threadIdx.x == 0;
   const int64_t t = targets.of(index, false);
   const float hit = t < 0 ? 0.0f : g[index * g_stride] * targets.weight(t);
-  copy_async_wait<0>();
   RunningSum<T> total;
-#pragma unroll 2
-  for (int32_t v = threadIdx.x; v < slice.own; v += kSliceThreads) {
+  slice.as_they_arrive([&](int32_t v) {
     float values[V];
     unpack<T>(staged[v], values);
     total.add(values);
-  }
+  });
   total = merge_all(total, cluster, shared);
   if (speaks) finish_loss(total, reinterpret_cast<const T*>(row), index, targets, loss, lse);
   const RowExponential<T> exponential(total.maximum);

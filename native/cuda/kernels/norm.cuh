@@ -31,7 +31,7 @@ inline NormVector norm_vector(const TensorView* view, DType dtype) {
   return out;
 }
 
-// A forward pass; data pointers are null where absent. norm_forward_ring does it if the rows are whole aligned vectors and fit.
+// A forward pass; data pointers are null where absent. norm_forward_vectors does it if the rows are whole aligned vectors and fit.
 struct NormForward {
   DType dtype;
   int64_t rows, n;
@@ -41,7 +41,7 @@ struct NormForward {
   double eps;
   bool centered;
 };
-bool norm_forward_ring(const KernelCall& call, const NormForward& f);
+bool norm_forward_vectors(const KernelCall& call, const NormForward& f);
 
 // A backward pass: gx, and `partials` rows of sums [2][n] (of g xh and of g) if they are asked for; null where absent.
 struct NormBackward {

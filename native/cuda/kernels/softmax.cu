@@ -3,7 +3,7 @@
 //   softmax           y = exp(x - max) / sum(exp(x - max))          log_softmax           y = x - max - log(sum(exp(x - max)))
 //   softmax_backward  gx = y (g - sum(g y))                         log_softmax_backward  gx = g - exp(y) sum(g)
 //
-// Contiguous rows of whole aligned vectors go to softmax_ring.cu and softmax_cluster.cu. For all others (strides, any alignment and
+// Contiguous rows of whole aligned vectors go to softmax_vectors.cu and softmax_cluster.cu. For all others (strides, any alignment and
 // length, float64) there are three paths, each for both forms (a uniform branch picks the form):
 //   rows     contiguous last dim, the row fits into the registers of a team (row_tile.cuh): part of a warp, a block, a cluster.
 //            Reads and writes each element once: 2 passes of memory forward, 3 backward.
@@ -156,7 +156,7 @@ Status softmax_forward(const KernelCall& call, bool log_form) {
   if (!describe_rows<2>({&x, &y}, &set)) return fail(call.error, Code::Unsupported, "softmax of 2^31 rows or more");
   if (x.is_contiguous() && y.is_contiguous()) {
     const SoftmaxRows r = {x.dtype, set.rows, set.n, x.data, nullptr, y.data, log_form};
-    if (softmax_ring_forward(call, r) || softmax_cluster_forward(call, r)) return launched(call);
+    if (softmax_vectors_forward(call, r) || softmax_cluster_forward(call, r)) return launched(call);
   }
   const bool found = dispatch_floating(x.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
@@ -262,7 +262,7 @@ Status softmax_gradient(const KernelCall& call, bool log_form) {
   if (!describe_rows<3>({&g, &y, &gx}, &set)) return fail(call.error, Code::Unsupported, "softmax of 2^31 rows or more");
   if (g.is_contiguous() && y.is_contiguous() && gx.is_contiguous()) {
     const SoftmaxRows r = {y.dtype, set.rows, set.n, g.data, y.data, gx.data, log_form};
-    if (softmax_ring_backward(call, r)) return launched(call);
+    if (softmax_vectors_backward(call, r)) return launched(call);
   }
   const bool found = dispatch_floating(y.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;

@@ -1,4 +1,4 @@
-// What softmax.cu, softmax_ring.cu and softmax_cluster.cu share.
+// What softmax.cu, softmax_vectors.cu and softmax_cluster.cu share.
 #pragma once
 #include "../primitives/row_sum.cuh"
 
@@ -13,8 +13,8 @@ struct SoftmaxRows {
   bool log_form;
 };
 // Each does the rows if they are whole aligned vectors and fit, or returns false.
-bool softmax_ring_forward(const KernelCall& call, const SoftmaxRows& r);
-bool softmax_ring_backward(const KernelCall& call, const SoftmaxRows& r);
+bool softmax_vectors_forward(const KernelCall& call, const SoftmaxRows& r);
+bool softmax_vectors_backward(const KernelCall& call, const SoftmaxRows& r);
 bool softmax_cluster_forward(const KernelCall& call, const SoftmaxRows& r);
 
 }  // namespace shardwise::cuda

@@ -1,11 +1,11 @@
 // softmax and log_softmax over long contiguous rows of whole 16-byte vectors (float32, float16, bfloat16): longer than a block holds in
-// registers (softmax_ring.cu), up to 8 times the shared memory of a multiprocessor.
+// registers (softmax_vectors.cu), up to 8 times the shared memory of a multiprocessor.
 //
 // Layout: a cluster of up to 8 blocks for a row, each with a slice of it in shared memory (row_sum.cuh); the slices are small enough
 // for three blocks on a multiprocessor, so that loads, exponentials and stores of different rows overlap. The blocks exchange their
 // maximum and sum once, through distributed shared memory. Without clusters (sm_80) a block holds what it can.
 // Bytes: x and y once. Two exponentials an element: one for the sum, one for the result.
-// Numerics: as softmax_ring.cu, with a running maximum. Fixed order of summation.
+// Numerics: as softmax_vectors.cu, with a running maximum. Fixed order of summation.
 #include "softmax.cuh"
 
 namespace shardwise::cuda {
@@ -20,14 +20,12 @@ __global__ void __launch_bounds__(kSliceThreads, 3)
   const int64_t row = blockIdx.x / cluster;
   const RowSlice slice(vectors, cluster, static_cast<int32_t>(blockIdx.x - row * cluster));
   slice.fetch(staged, x + row * vectors);
-  copy_async_wait<0>();
   RunningSum<T> total;
-#pragma unroll 2
-  for (int32_t v = threadIdx.x; v < slice.own; v += kSliceThreads) {
+  slice.as_they_arrive([&](int32_t v) {
     float values[V];
     unpack<T>(staged[v], values);
     total.add(values);
-  }
+  });
   total = merge_all(total, cluster, shared);
   const RowExponential<T> exponential(total.maximum);
   const float scale = 1.0f / total.sum, offset = logf(total.sum);

@@ -25,7 +25,8 @@ __device__ __forceinline__ void copy_async_wait() {
 // would need. The driver is asked once per thread, kernel and device. An error shows up in launched().
 template <class K>
 inline void allow_shared(K* kernel, size_t bytes, bool whole = false) {
-  if (bytes <= 48 * 1024 && !whole) return;
+  constexpr size_t kAlways = 40 * 1024;  // what any kernel may have, less room for its static shared memory
+  if (bytes <= kAlways && !whole) return;
   struct Known {
     const void* kernel;
     int device;
@@ -37,7 +38,7 @@ inline void allow_shared(K* kernel, size_t bytes, bool whole = false) {
   cudaGetDevice(&device);
   Known& slot = known[(reinterpret_cast<uintptr_t>(address) >> 4) % 8];
   if (slot.kernel == address && slot.device == device && slot.bytes >= bytes) return;
-  if (bytes > 48 * 1024) cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (bytes > kAlways) cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   if (whole) cudaFuncSetAttribute(address, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
   slot = {address, device, bytes};
 }

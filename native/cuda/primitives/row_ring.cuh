@@ -120,7 +120,7 @@ inline int64_t ring_blocks(K* kernel, const RingPlan& plan, int64_t bytes, int64
   const int64_t by_shared = (int64_t(facts.max_shared_per_block) + 1024) / (bytes + 2048);
   const int64_t blocks = facts.num_sms * (by_shared < blocks_per_sm ? by_shared : blocks_per_sm);
   const int64_t needed = ceil_div(rows, plan.teams());
-  return needed < blocks ? needed : blocks;
+  return needed == 0 ? 0 : ceil_div(needed, ceil_div(needed, blocks));  // none has a row more than another, where that is possible
 }
 
 }  // namespace shardwise::cuda

@@ -50,28 +50,18 @@ struct RunningSum {
     for (int i = 0; i < V; i++) part += exponential(values[i]);
     sum += part;
   }
-  __device__ __forceinline__ void merge(float other_maximum, float other_sum) {
-    const float next = fmaxf(maximum, other_maximum);
-    const RowExponential<T> exponential(next);
-    sum = sum * exponential(maximum) + other_sum * exponential(other_maximum);
-    maximum = next;
-  }
-  __device__ __forceinline__ void merge_warp() {
-#pragma unroll
-    for (int mask = 16; mask > 0; mask >>= 1) {
-      const float other_maximum = __shfl_xor_sync(kFullWarp, maximum, mask), other_sum = __shfl_xor_sync(kFullWarp, sum, mask);
-      // The same order in both lanes, so that both hold the same bits.
-      RunningSum low = *this;
-      if (threadIdx.x & mask) low.maximum = other_maximum, low.sum = other_sum;
-      low.merge(threadIdx.x & mask ? maximum : other_maximum, threadIdx.x & mask ? sum : other_sum);
-      *this = low;
-    }
+  // Over lanes that differ in the bits below `width`; all of them receive the result.
+  __device__ __forceinline__ void merge_lanes(int width) {
+    float all = maximum;
+    for (int mask = width >> 1; mask > 0; mask >>= 1) all = fmaxf(all, __shfl_xor_sync(kFullWarp, all, mask));
+    sum *= RowExponential<T>(all)(maximum);
+    maximum = all;
+    for (int mask = width >> 1; mask > 0; mask >>= 1) sum += __shfl_xor_sync(kFullWarp, sum, mask);
   }
 };
 
 struct RunningSumScratch {
   float2 warps[32];
-  float2 block;
 };
 
 __device__ __forceinline__ void cluster_arrive() {
@@ -85,40 +75,45 @@ __device__ __forceinline__ void cluster_wait() {
 #endif
 }
 
-// Over the block, and over `cluster` blocks if that is more than 1; every thread receives the result. A block of a cluster must
-// call cluster_wait() before it ends: others may still read its scratch.
+// Over the block, and over `cluster` blocks (up to 8) if that is more than 1; every thread receives the result. A block of a cluster
+// must call cluster_wait() before it ends: others may still read its scratch.
 template <class T>
 __device__ __forceinline__ RunningSum<T> merge_all(RunningSum<T> own, int cluster, RunningSumScratch& shared) {
-  own.merge_warp();
+  own.merge_lanes(32);
   const int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
   if (lane == 0) shared.warps[threadIdx.x >> 5] = make_float2(own.maximum, own.sum);
-  __syncthreads();
-  const float2 part = lane < warps ? shared.warps[lane] : make_float2(-INFINITY, 0.0f);
-  own.maximum = part.x;
-  own.sum = part.y;
-  own.merge_warp();
+  RunningSum<T> all;
+  auto add = [&](float2 part) {
+    const float next = fmaxf(all.maximum, part.x);
+    const RowExponential<T> exponential(next);
+    all.sum = all.sum * exponential(all.maximum) + part.y * exponential(part.x);
+    all.maximum = next;
+  };
+  if (cluster == 1) {
+    __syncthreads();
+    if (lane < warps) add(shared.warps[lane]);
+  } else {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  if (cluster > 1) {
-    if (threadIdx.x == 0) shared.block = make_float2(own.maximum, own.sum);
     cluster_arrive();
     cluster_wait();
-    RunningSum<T> all;
-    for (int rank = 0; rank < cluster; rank++) {
+    for (int i = lane; i < cluster * warps; i += 32) {  // the warps of all blocks, a few for each lane
       uint64_t address;
-      asm volatile("mapa.u64 %0, %1, %2;" : "=l"(address) : "l"(reinterpret_cast<uint64_t>(&shared.block)), "r"(rank));
-      const float2 other = *reinterpret_cast<const float2*>(address);
-      all.merge(other.x, other.y);
+      asm volatile("mapa.u64 %0, %1, %2;" : "=l"(address) : "l"(reinterpret_cast<uint64_t>(&shared.warps[i % warps])), "r"(i / warps));
+      add(*reinterpret_cast<const float2*>(address));
     }
-    own = all;
     cluster_arrive();
-  }
 #endif
-  return own;
+  }
+  all.merge_lanes(32);
+  return all;
 }
 
+constexpr int kSliceThreads = 512;
+
 // A row spread over the shared memory of a cluster of blocks: block `rank` has `own` vectors from `begin`. Each thread reads back
-// only what it copied.
+// only what it copied, vector by vector as they arrive.
 struct RowSlice {
+  static constexpr int kGroups = 8;
   int32_t begin, own;
 
   __device__ __forceinline__ RowSlice(int32_t vectors, int32_t cluster, int32_t rank) {
@@ -128,13 +123,28 @@ struct RowSlice {
     if (own < 0) own = 0;
   }
   __device__ __forceinline__ void fetch(uint4* to, const uint4* row) const {
-#pragma unroll 4
-    for (int32_t v = threadIdx.x; v < own; v += blockDim.x) copy_async(to + v, row + begin + v);
+    int32_t v = threadIdx.x;
+#pragma unroll
+    for (int k = 0; k < kGroups - 1; k++, v += kSliceThreads) {
+      if (v < own) copy_async(to + v, row + begin + v);
+      copy_async_commit();
+    }
+    for (; v < own; v += kSliceThreads) copy_async(to + v, row + begin + v);
     copy_async_commit();
   }
+  // body(v) for the vectors of this thread, each when it has arrived.
+  template <int kGroup = 0, class F>
+  __device__ __forceinline__ void as_they_arrive(F&& body) const {
+    copy_async_wait<kGroups - 1 - kGroup>();
+    int32_t v = threadIdx.x + kGroup * kSliceThreads;
+    if constexpr (kGroup < kGroups - 1) {
+      if (v < own) body(v);
+      as_they_arrive<kGroup + 1>(body);
+    } else {
+      for (; v < own; v += kSliceThreads) body(v);
+    }
+  }
 };
-
-constexpr int kSliceThreads = 512;
 
 // The blocks for a row of `vectors` vectors: the fewest whose slices are at most 66 KB, so that three fit on a multiprocessor and one
 // loads while another computes. Without clusters, or beyond 8, larger slices. 0: does not fit.
