@@ -3,7 +3,7 @@
 // Paths, by what the operands allow (dims ordered as y lies in memory, merged):
 //   both dense, one dtype      cudaMemcpyAsync
 //   one dtype, rows            moved as words of up to 16 bytes, 4 words per thread
-//   one dtype, x transposed    32 x 32 tiles through shared memory: both sides coalesced
+//   one dtype, x transposed    32 x 32 tiles through shared memory: both sides coalesced (transpose.cu: in 16-byte vectors)
 //   float32, float16, bfloat16 vectors of 8 elements
 //   anything else              4 elements per thread, dtype switch per launch
 // Moves every byte of x and y once. Float to integer truncates (through int64), to bool is != 0, to a narrower float rounds to
@@ -12,6 +12,7 @@
 #include "../primitives/offsets.cuh"
 #include "../primitives/vector.cuh"
 #include "../stream.h"
+#include "transpose.cuh"
 
 namespace shardwise::cuda {
 namespace {
@@ -82,15 +83,6 @@ __global__ void __launch_bounds__(kThreads) convert_vectors(const __grid_constan
   for (int i = 0; i < kGroup; i++) out[i] = from_compute<To>(to_compute<float>(in[i]));
   store_global(static_cast<To*>(args.y) + at[0], out);
 }
-
-struct TransposeArgs {
-  const void* x;
-  void* y;
-  int64_t rows, columns;  // of y: y[r][c] is x[c][r]
-  int64_t y_row, x_row;   // strides
-  int64_t row_tiles, column_tiles;
-  OffsetCalculator<2> batch;  // y, x
-};
 
 // Block 32 x 8; grid: one block per tile.
 template <class Word>
@@ -168,12 +160,13 @@ void launch_transpose(const KernelCall& call, const Dims<2>& dims, int32_t row_d
   args.columns = dims.sizes[inner];
   args.y_row = dims.strides[0][row_dim];
   args.x_row = dims.strides[1][inner];
-  args.row_tiles = ceil_div(args.rows, kTile);
-  args.column_tiles = ceil_div(args.columns, kTile);
   Dims<2> batch;
   for (int32_t d = 0; d < inner; d++)
     if (d != row_dim) batch.push(dims.sizes[d], {dims.strides[0][d], dims.strides[1][d]});
   args.batch = batch.calculator<kMaxDims>();
+  if (transpose_vectors(call, args, batch)) return;
+  args.row_tiles = ceil_div(args.rows, kTile);
+  args.column_tiles = ceil_div(args.columns, kTile);
   const int64_t blocks = batch.numel() * args.row_tiles * args.column_tiles;
   dispatch_size(y.dtype, [&](auto tag) {
     transpose<tag_t<decltype(tag)>><<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call).handle>>>(args);

@@ -1,5 +1,9 @@
 // cross_entropy and its gradient over logits x[rows, n] with class indices t[rows].
 //
+// cross_entropy takes (x, t, w) and gives (loss, lse); with a fourth input, the gradient g of the losses (for each row, or of one
+// element for all), it gives gx as a third output, from the same read of the logits where they are whole aligned vectors
+// (cross_entropy_rows.cu, which also has the faster kernels for such rows without label smoothing).
+//
 //   lse = log(sum(exp(x)))
 //   loss = (1 - s) w[t] (lse - x[t]) + (s / n) sum_c w[c] (lse - x[c])                 s: label smoothing; w absent: 1
 //   gx = g ((1 - s) w[t] (p - onehot(t)) + (s / n) (W p - w)),  p = exp(x - lse), W = sum(w)
@@ -11,7 +15,7 @@
 // Rows that are contiguous move in 16-byte vectors whatever their alignment (row_tile.cuh), others element by element.
 // Numerics: float32 (float64 for float64), loss and lse in that type. A row of -inf has lse -inf and loss NaN.
 #include "../../generated/op_params.h"
-#include "../primitives/row_tile.cuh"
+#include "cross_entropy.cuh"
 
 namespace shardwise::cuda {
 namespace {
@@ -177,39 +181,12 @@ C* output_of(const TensorView& view) {
   return view.is_immediate ? nullptr : static_cast<C*>(view.data);
 }
 
-}  // namespace
-
-Status cross_entropy(const KernelCall& call) {
-  const TensorView &x = call.input(0), &target = call.input(1), &weight = call.input(2);
-  const auto& params = call.params_as<CrossEntropyParams>();
-  const Logits shape = logits_of(x);
-  if (shape.rows == 0) return kOk;
-  if (shape.rows >= (int64_t(1) << 31)) return fail(call.error, Code::Unsupported, "cross_entropy of 2^31 rows or more");
-  Stream& stream = stream_of(call);
-  const bool found = dispatch_floating(x.dtype, [&](auto tag) {
-    using T = tag_t<decltype(tag)>;
-    using C = compute_t<T>;
-    const int64_t vectors = ceil_div(shape.n, kVec16<T>);
-    RowPlan plan;
-    plan.team.lanes = 1;
-    while (plan.team.lanes < 32 && plan.team.lanes * 4 < vectors) plan.team.lanes *= 2;
-    plan.threads = vectors <= 256 ? 128 : vectors <= 2048 ? 256 : 512;
-    if (vectors > 256) plan.team.lanes = plan.threads;  // the block
-    plan.blocks = vectors > 256 ? shape.rows : ceil_div(shape.rows, plan.threads / plan.team.lanes);
-    launch_rows(cross_entropy_rows<T>, plan, stream.handle, static_cast<const T*>(x.data), shape,
-                static_cast<const int64_t*>(target.data), target.strides[0], weights_of(weight),
-                Smoothing{params.label_smoothing, static_cast<int64_t>(params.ignore_index)}, stream.index_errors(call),
-                output_of<C>(call.output(0)), output_of<C>(call.output(1)), plan.team);
-  });
-  return found ? launched(call) : unsupported(call, x.dtype);
-}
-
-Status cross_entropy_backward(const KernelCall& call) {
-  const TensorView &g = call.input(0), &x = call.input(1), &lse = call.input(2), &target = call.input(3), &weight = call.input(4),
-                   &gx = call.output(0);
-  const auto& params = call.params_as<CrossEntropyBackwardParams>();
+// The gradient from lse.
+Status gradient(const KernelCall& call, const CrossEntropyRows& r, double label_smoothing) {
+  const TensorView &g = *r.g, &x = *r.x, &lse = *r.lse, &target = *r.target, &weight = *r.weight, &gx = *r.gx;
   const Logits shape = logits_of(x);
   if (x.numel == 0) return kOk;
+  if (label_smoothing == 0 && cross_entropy_gradient_rows(call, r)) return launched(call);
   Stream& stream = stream_of(call);
   const ClassWeights weights = weights_of(weight);
   Status status = kOk;
@@ -218,7 +195,7 @@ Status cross_entropy_backward(const KernelCall& call) {
     using C = compute_t<T>;
     constexpr int V = kVec16<T>;
     C* weight_sum = nullptr;
-    if (weights.data && params.label_smoothing != 0) {
+    if (weights.data && label_smoothing != 0) {
       weight_sum = static_cast<C*>(stream.workspace(sizeof(C), call));
       if (!weight_sum) {
         status = Status{Code::OutOfMemory};
@@ -239,13 +216,58 @@ Status cross_entropy_backward(const KernelCall& call) {
       return;
     }
     cross_entropy_gradient<T><<<blocks_per_row * shape.rows, threads, 0, stream.handle>>>(
-        from, shape, static_cast<const C*>(g.data), g.strides[0], lse.data, lse.strides[0], lse.dtype,
+        from, shape, static_cast<const C*>(g.data), r.g_stride, lse.data, lse.strides[0], lse.dtype,
         static_cast<const int64_t*>(target.data), target.strides[0], weights, weight_sum,
-        Smoothing{params.label_smoothing, static_cast<int64_t>(params.ignore_index)}, stream.index_errors(call), to,
+        Smoothing{label_smoothing, r.ignore_index}, stream.index_errors(call), to,
         static_cast<uint32_t>(blocks_per_row), out_vectors);
   });
   if (!found) return unsupported(call, x.dtype);
   return status.ok() ? launched(call) : status;
+}
+
+}  // namespace
+
+Status cross_entropy(const KernelCall& call) {
+  const TensorView &x = call.input(0), &target = call.input(1), &weight = call.input(2);
+  const auto& params = call.params_as<CrossEntropyParams>();
+  const Logits shape = logits_of(x);
+  if (shape.rows == 0) return kOk;
+  if (shape.rows >= (int64_t(1) << 31)) return fail(call.error, Code::Unsupported, "cross_entropy of 2^31 rows or more");
+  Stream& stream = stream_of(call);
+  const bool both = call.num_inputs > 3 && call.num_outputs > 2 && !call.input(3).is_immediate && !call.output(2).is_immediate;
+  CrossEntropyRows r = {&x, &target, &weight, static_cast<int64_t>(params.ignore_index), nullptr, 0, &call.output(0), &call.output(1), nullptr};
+  if (both) {
+    r.g = &call.input(3);
+    r.g_stride = r.g->numel == 1 ? 0 : r.g->strides[0];
+    r.gx = &call.output(2);
+    if (params.label_smoothing == 0 && cross_entropy_both_rows(call, r)) return launched(call);
+    if (r.lse->is_immediate) return fail(call.error, Code::Invalid, "cross_entropy: a gradient needs the log of the sums as an output");
+  }
+  if (params.label_smoothing == 0 && cross_entropy_loss_rows(call, r)) return both ? gradient(call, r, 0) : launched(call);
+  const bool found = dispatch_floating(x.dtype, [&](auto tag) {
+    using T = tag_t<decltype(tag)>;
+    using C = compute_t<T>;
+    const int64_t vectors = ceil_div(shape.n, kVec16<T>);
+    RowPlan plan;
+    plan.team.lanes = 1;
+    while (plan.team.lanes < 32 && plan.team.lanes * 4 < vectors) plan.team.lanes *= 2;
+    plan.threads = vectors <= 256 ? 128 : vectors <= 2048 ? 256 : 512;
+    if (vectors > 256) plan.team.lanes = plan.threads;  // the block
+    plan.blocks = vectors > 256 ? shape.rows : ceil_div(shape.rows, plan.threads / plan.team.lanes);
+    launch_rows(cross_entropy_rows<T>, plan, stream.handle, static_cast<const T*>(x.data), shape,
+                static_cast<const int64_t*>(target.data), target.strides[0], weights_of(weight),
+                Smoothing{params.label_smoothing, static_cast<int64_t>(params.ignore_index)}, stream.index_errors(call),
+                output_of<C>(call.output(0)), output_of<C>(call.output(1)), plan.team);
+  });
+  if (!found) return unsupported(call, x.dtype);
+  return both ? gradient(call, r, params.label_smoothing) : launched(call);
+}
+
+Status cross_entropy_backward(const KernelCall& call) {
+  const auto& params = call.params_as<CrossEntropyBackwardParams>();
+  const TensorView &g = call.input(0), &x = call.input(1), &lse = call.input(2), &target = call.input(3), &weight = call.input(4);
+  return gradient(call, {&x, &target, &weight, static_cast<int64_t>(params.ignore_index), &g, g.strides[0], nullptr, &lse, &call.output(0)},
+                  params.label_smoothing);
 }
 
 }  // namespace shardwise::cuda

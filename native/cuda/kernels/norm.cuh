@@ -31,6 +31,44 @@ inline NormVector norm_vector(const TensorView* view, DType dtype) {
   return out;
 }
 
+// A forward pass; data pointers are null where absent. norm_forward_vectors does it if the rows are whole aligned vectors and fit.
+struct NormForward {
+  DType dtype;
+  int64_t rows, n;
+  const void* x;
+  NormVector w, b;
+  void *y, *mean, *rstd;
+  double eps;
+  bool centered;
+};
+bool norm_forward_vectors(const KernelCall& call, const NormForward& f);
+
+// A backward pass: gx, and `partials` rows of sums [2][n] (of g xh and of g) if they are asked for; null where absent.
+struct NormBackward {
+  DType dtype;
+  int64_t rows, n;
+  const void *g, *x, *mean, *rstd;
+  NormVector w;
+  void* gx;
+  bool sums;  // partials are asked for
+  float* partials;
+};
+// How many rows of partials norm_backward_ring writes for these rows, or 0 if it cannot do them.
+int64_t norm_backward_ring_parts(const KernelCall& call, const NormBackward& b);
+void norm_backward_ring(const KernelCall& call, const NormBackward& b);
+
+// Lets the next kernel of the stream start before this one ends, where it was launched so; it must wait before it reads.
+__device__ __forceinline__ void launch_dependents() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_dependency() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // w or b of elements [first, first + V); `absent` where there is none.
 template <class T, int V, class C, class Index>
 __device__ __forceinline__ void load_norm_vector(const NormVector& v, Index first, Index n, C absent, C (&out)[V]) {

@@ -1,4 +1,5 @@
-// Backward pass of layer norm and rms norm over contiguous rows. With xh = (x - mean) rstd and h = g w:
+// Backward pass of layer norm and rms norm over contiguous rows; those of whole aligned vectors of up to 32 bits an element go to
+// norm_ring_backward.cu. With xh = (x - mean) rstd and h = g w:
 //
 //   gx = rstd (h - mean(h) - xh mean(h xh))   (rms norm: without mean(h)),   gw = sum over rows of g xh,   gb = sum over rows of
 //   g
@@ -202,22 +203,26 @@ __global__ void __launch_bounds__(256)
   partials[(int64_t(blockIdx.y) * 2 + 1) * n + column] = total.second;
 }
 
-// gw (blockIdx.y 0) and gb (1): the sums of `count` rows of partials. 32 columns per block.
+constexpr int kSlices = 32;
+
+// gw (blockIdx.y 0) and gb (1): the sums of `count` rows of partials. 32 columns per block, the rows in 32 slices.
 template <class C>
-__global__ void __launch_bounds__(512)
+__global__ void __launch_bounds__(32 * kSlices)
     norm_partials(const C* partials, int32_t count, int64_t n, void* gw, void* gb, DType dtype) {
-  __shared__ C shared[16][33];
+  __shared__ C shared[kSlices][33];
   void* to = blockIdx.y == 0 ? gw : gb;
   if (!to) return;
   const int64_t column = int64_t(blockIdx.x) * 32 + threadIdx.x;
   C total = C(0);
+  wait_for_dependency();
   if (column < n)
-    for (int i = threadIdx.y; i < count; i += 16) total += partials[(int64_t(i) * 2 + blockIdx.y) * n + column];
+#pragma unroll 8
+    for (int i = threadIdx.y; i < count; i += kSlices) total += partials[(int64_t(i) * 2 + blockIdx.y) * n + column];
   shared[threadIdx.y][threadIdx.x] = total;
   __syncthreads();
-  if (threadIdx.y != 0 || column >= n) return;
-  for (int i = 1; i < 16; i++) total += shared[i][threadIdx.x];
-  store_any<C>(to, column, dtype, total);
+  total = warp_reduce(shared[threadIdx.x][threadIdx.y], SumOp{});  // warp y adds column y
+  const int64_t own = int64_t(blockIdx.x) * 32 + threadIdx.y;
+  if (threadIdx.x == 0 && own < n) store_any<C>(to, own, dtype, total);
 }
 
 void* data_of(const TensorView* view) { return view && !view->is_immediate ? view->data : nullptr; }
@@ -235,6 +240,26 @@ Status norm_backward(const KernelCall& call, const TensorView& g, const TensorVi
   const int64_t sms = stream.facts->num_sms;
   const bool sums = gw || gb;
   const DType sum_dtype = gw ? gw_view->dtype : gb ? gb_view->dtype : x.dtype;
+  NormBackward ring = {x.dtype, rows, n, g.data, x.data, data_of(mean), rstd.data, norm_vector(w, x.dtype), gx_data, sums, nullptr};
+  if (const int64_t parts = norm_backward_ring_parts(call, ring)) {
+    if (sums && !(ring.partials = static_cast<float*>(stream.workspace(parts * 2 * n * 4, call)))) return Status{Code::OutOfMemory};
+    norm_backward_ring(call, ring);
+    if (sums) {
+      // Its blocks start as those of the first kernel end, and wait for the last of them: that hides most of a launch.
+      cudaLaunchConfig_t config = {};
+      config.gridDim = dim3(ceil_div(n, 32), 2);
+      config.blockDim = dim3(32, kSlices);
+      config.stream = stream.handle;
+      cudaLaunchAttribute attribute = {};
+      attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attribute.val.programmaticStreamSerializationAllowed = 1;
+      config.attrs = &attribute;
+      config.numAttrs = stream.facts->major >= 9 ? 1 : 0;
+      cudaLaunchKernelEx(&config, norm_partials<float>, static_cast<const float*>(ring.partials), static_cast<int32_t>(parts), n, gw, gb,
+                         sum_dtype);
+    }
+    return launched(call);
+  }
   Status status = kOk;
   const bool found = dispatch_floating(x.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
@@ -279,7 +304,7 @@ Status norm_backward(const KernelCall& call, const TensorView& g, const TensorVi
       if (sums)
         norm_backward_columns<T><<<dim3(tiles, parts), dim3(32, 8), 0, stream.handle>>>(gs, xs, means, rstds, partials, rows, n);
     }
-    if (sums) norm_partials<C><<<dim3(tiles, 2), dim3(32, 16), 0, stream.handle>>>(partials, parts, n, gw, gb, sum_dtype);
+    if (sums) norm_partials<C><<<dim3(tiles, 2), dim3(32, kSlices), 0, stream.handle>>>(partials, parts, n, gw, gb, sum_dtype);
   });
   if (!found) return unsupported(call, x.dtype);
   return status.ok() ? launched(call) : status;

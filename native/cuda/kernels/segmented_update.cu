@@ -1,7 +1,7 @@
 // The update after the sort: see segmented_update.cuh.
 //
 // Set: one thread per (sorted position, column word); the last of a segment copies, the others return.
-// Combining: one thread per (sorted position, column); the first of a segment of up to 32 positions walks through it. Longer
+// Sums of rows of aligned 16-byte vectors: a block per (sorted position, part of the row), else, combining: one thread per (sorted position, column); the first of a segment of up to 32 positions walks through it. Longer
 // segments are put on a list (its order does not matter) that a second kernel works off: a block takes one segment and up to 32
 // columns, its threads sum interleaved parts and join them by a tree.
 // Reads every source element once and reads and writes each target once.
@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "../primitives/dtype.cuh"
+#include "../primitives/packed.cuh"
 #include "../primitives/reduce.cuh"
 #include "../primitives/vector.cuh"
 
@@ -90,6 +91,64 @@ __global__ void __launch_bounds__(kThreads) combine_short(const __grid_constant_
   store_joined<C>(args, key, at[0], sum);
 }
 
+// combine_short for sums of rows of `vectors` 16-byte vectors of one type T: a block for each (sorted position, part of the row).
+template <class T, class Key>
+__global__ void __launch_bounds__(kThreads) add_short_rows(const __grid_constant__ UpdateArgs<Key> args, int32_t vectors, int32_t parts) {
+  constexpr int V = kVec16<T>;
+  const int64_t entry = blockIdx.x / parts;
+  const int32_t part = static_cast<int32_t>(blockIdx.x - entry * parts), v = part * blockDim.x + threadIdx.x;
+  const Key key = args.keys[entry];
+  const uint32_t first = args.positions[entry];
+  if (entry > 0 && args.keys[entry - 1] == key) return;
+  if (entry + kShort < args.count && args.keys[entry + kShort] == key) {
+    if (v == 0) args.list[1 + atomicAdd(args.list, 1u)] = static_cast<uint32_t>(entry);
+    return;
+  }
+  if (v >= vectors) return;
+  const float alpha = static_cast<float>(args.alpha);
+  T* to = static_cast<T*>(args.target) + args.key_offsets.get(static_cast<int64_t>(key))[0];
+  const uint4 old = reinterpret_cast<const uint4*>(to)[v];
+  float sum[V], base[V];
+  auto load = [&](uint32_t position, float (&out)[V]) {
+    const T* row = static_cast<const T*>(args.source) + args.position_offsets.get_small(position)[0];
+    unpack<T>(__ldcs(reinterpret_cast<const uint4*>(row) + v), out);
+  };
+  load(first, sum);
+#pragma unroll
+  for (int i = 0; i < V; i++) sum[i] *= alpha;
+  for (int64_t j = entry + 1; j < args.count && args.keys[j] == key; j++) {
+    float more[V];
+    load(args.positions[j], more);
+#pragma unroll
+    for (int i = 0; i < V; i++) sum[i] += more[i] * alpha;
+  }
+  unpack<T>(old, base);
+#pragma unroll
+  for (int i = 0; i < V; i++) base[i] += sum[i];
+  reinterpret_cast<uint4*>(to)[v] = pack<T>(base);
+}
+
+// Starts add_short_rows if source and target have one dtype and their rows are aligned vectors without gaps.
+template <class Key>
+bool launch_short_rows(cudaStream_t stream, const UpdateArgs<Key>& args, const Dims<2>& columns, const Dims<1>& keys, const Dims<1>& positions) {
+  const int64_t width = 16 / item_size(args.target_dtype);
+  if (args.combine != Combine::Add || !args.source || args.source_dtype != args.target_dtype || columns.ndim != 1) return false;
+  if (columns.strides[0][0] != 1 || columns.strides[1][0] != 1 || args.columns % width != 0 || args.columns < 16 * width) return false;
+  if (!is_aligned(args.source, 16) || !is_aligned(args.target, 16)) return false;
+  for (int32_t d = 0; d < keys.ndim; d++)
+    if (keys.strides[0][d] % width != 0) return false;
+  for (int32_t d = 0; d < positions.ndim; d++)
+    if (positions.strides[0][d] % width != 0) return false;
+  const int64_t vectors = args.columns / width;
+  const int32_t threads = vectors >= kThreads ? kThreads : static_cast<int32_t>(round_up(vectors, 32));
+  const int64_t parts = ceil_div(vectors, threads);
+  if (args.count * parts >= (int64_t(1) << 31)) return false;
+  return dispatch_packed(args.target_dtype, [&](auto tag) {
+    add_short_rows<tag_t<decltype(tag)>><<<static_cast<unsigned>(args.count * parts), threads, 0, stream>>>(
+        args, static_cast<int32_t>(vectors), static_cast<int32_t>(parts));
+  });
+}
+
 // The end of the segment that starts at `begin`.
 template <class Key>
 __device__ __forceinline__ int64_t segment_end(const Key* keys, int64_t begin, int64_t count) {
@@ -138,11 +197,12 @@ __global__ void __launch_bounds__(kThreads) combine_long(const __grid_constant__
 }
 
 template <class C, class Key>
-Status launch_combine(const KernelCall& call, const UpdateArgs<Key>& args) {
+Status launch_combine(const KernelCall& call, const UpdateArgs<Key>& args, bool short_done) {
   Stream& stream = stream_of(call);
-  SW_CUDA(cudaMemsetAsync(args.list, 0, sizeof(uint32_t), stream.handle));
-  const unsigned blocks = static_cast<unsigned>(ceil_div(args.count * args.columns, kThreads));
-  combine_short<C><<<blocks, kThreads, 0, stream.handle>>>(args);
+  if (!short_done) {
+    const unsigned blocks = static_cast<unsigned>(ceil_div(args.count * args.columns, kThreads));
+    combine_short<C><<<blocks, kThreads, 0, stream.handle>>>(args);
+  }
   if (args.count > kShort) combine_long<C><<<stream.facts->num_sms * 4, kThreads, 0, stream.handle>>>(args);
   return launched(call);
 }
@@ -242,9 +302,11 @@ Status update_sorted(const KernelCall& call, const SegmentedUpdate& update, cons
     }
     return launched(call);
   }
-  if (!is_floating(target.dtype)) return launch_combine<int64_t>(call, args);
-  if (target.dtype == DType::Float64) return launch_combine<double>(call, args);
-  return launch_combine<float>(call, args);
+  const cudaStream_t stream = stream_of(call).handle;
+  SW_CUDA(cudaMemsetAsync(args.list, 0, sizeof(uint32_t), stream));
+  if (!is_floating(target.dtype)) return launch_combine<int64_t>(call, args, false);
+  if (target.dtype == DType::Float64) return launch_combine<double>(call, args, false);
+  return launch_combine<float>(call, args, launch_short_rows(stream, args, column_dims, key_dims, position_dims));
 }
 
 template Status update_sorted<uint32_t>(const KernelCall&, const SegmentedUpdate&, const uint32_t*, const uint32_t*, void*);

@@ -20,11 +20,13 @@ __device__ __forceinline__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
-// Lets a kernel be launched with `bytes` of dynamic shared memory on the current device. The driver is asked once per thread,
-// kernel and device. An error shows up in launched().
+// Lets a kernel be launched with `bytes` of dynamic shared memory on the current device; with `whole`, the multiprocessor's memory
+// is given to shared memory, not to L1, as far as it goes: by default the driver may leave less than the blocks that fit otherwise
+// would need. The driver is asked once per thread, kernel and device. An error shows up in launched().
 template <class K>
-inline void allow_shared(K* kernel, size_t bytes) {
-  if (bytes <= 48 * 1024) return;
+inline void allow_shared(K* kernel, size_t bytes, bool whole = false) {
+  constexpr size_t kAlways = 40 * 1024;  // what any kernel may have, less room for its static shared memory
+  if (bytes <= kAlways && !whole) return;
   struct Known {
     const void* kernel;
     int device;
@@ -36,7 +38,8 @@ inline void allow_shared(K* kernel, size_t bytes) {
   cudaGetDevice(&device);
   Known& slot = known[(reinterpret_cast<uintptr_t>(address) >> 4) % 8];
   if (slot.kernel == address && slot.device == device && slot.bytes >= bytes) return;
-  cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (bytes > kAlways) cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (whole) cudaFuncSetAttribute(address, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
   slot = {address, device, bytes};
 }
 

@@ -47,6 +47,14 @@ void test_copy() {
     copy_case("large", uniform(dtype, {large}, 8), make(dtype, {large}));
     copy_case("large transposed", uniform(dtype, {1009, large / 1009}, 9).transpose(0, 1), make(dtype, {large / 1009, 1009}));
   }
+  // Transposes in 16-byte vectors, whole tiles and parts of tiles; and sizes, strides and addresses that do not allow them.
+  for (DType dtype : {DType::Float32, DType::BFloat16, DType::Int32, DType::Float16})
+    for (const Sizes& s : {Sizes{1, 128, 128}, Sizes{1, 64, 72}, Sizes{3, 136, 264}, Sizes{1, 520, 1000}, Sizes{2, 129, 128}, Sizes{1, 100, 300}}) {
+      const Tensor x = uniform(dtype, s, 11);
+      copy_case("transposed", x.transpose(1, 2), make(dtype, {s[0], s[2], s[1]}));
+      copy_case("transposed slice", x.slice(2, 1, 1, s[2] - 8).transpose(1, 2), make(dtype, {s[0], s[2] - 8, s[1]}));
+      copy_case("transposed into a slice", x.transpose(1, 2), make(dtype, {s[0], s[2], s[1] + 24}).slice(2, 8, 1, s[1]));
+    }
   copy_case("large conversion", uniform(DType::Float32, {large / 8 * 8}, 10), make(DType::BFloat16, {large / 8 * 8}));
 }
 

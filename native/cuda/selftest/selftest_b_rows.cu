@@ -29,6 +29,20 @@ Tensor rows_tensor(DType dtype, int64_t rows, int64_t n, Layout layout, int whic
   }
 }
 
+// A second run gives the same bits.
+template <class P>
+void run_again(const std::string& what, const char* name, const std::vector<const Tensor*>& inputs, const std::vector<Tensor*>& outputs,
+               const P& params) {
+  std::vector<std::vector<double>> first;
+  for (Tensor* t : outputs) first.push_back(t->values);
+  for (Tensor* t : outputs)
+    if (t->present()) t->fill([](int64_t) { return kUntouched; });
+  run(what + " again", name, inputs, outputs, params);
+  for (size_t i = 0; i < outputs.size(); i++)
+    if (!first[i].empty() && std::memcmp(first[i].data(), outputs[i]->values.data(), first[i].size() * sizeof(double)) != 0)
+      problem(what + ": two runs differ in output " + std::to_string(i));
+}
+
 void softmax_reference(const Tensor& x, int64_t n, bool log_form, std::vector<double>* y) {
   const int64_t rows = n > 0 ? x.numel() / n : 0;
   y->resize(static_cast<size_t>(x.numel()));
@@ -60,6 +74,7 @@ void softmax_case(DType dtype, int64_t rows, int64_t n, Layout layout, bool log_
   run(what, log_form ? "log_softmax" : "softmax", {&x}, {&y}, NoParams{});
   const double rtol = relative_tolerance(dtype);
   compare(what, y, want, rtol * 2, log_form ? rtol * 4 : rtol * 0.01);
+  run_again(what, log_form ? "log_softmax" : "softmax", {&x}, {&y}, NoParams{});
 
   if (special) return;
   Tensor out = rows_tensor(dtype, rows, n, layout, 0), g = rows_tensor(dtype, rows, n, layout, 1),
@@ -124,6 +139,10 @@ void norm_case(const NormCase& c) {
   else
     run(what, "layer_norm", {&x, &w, &b}, {&y, &mean, &rstd}, LayerNormParams{eps});
   compare(what, y, want, rtol * 2, (rtol * 0.5 + inner_rtol * 4) * spread);
+  if (c.rms)
+    run_again(what, "rms_norm", {&x, &w}, {&y, &rstd}, RmsNormParams{eps});
+  else
+    run_again(what, "layer_norm", {&x, &w, &b}, {&y, &mean, &rstd}, LayerNormParams{eps});
   if (!c.rms) compare(what + " mean", mean, means, inner_rtol, inner_rtol);
   compare(what + " rstd", rstd, rstds, inner_rtol * 4 * spread, 0);
 
@@ -154,6 +173,10 @@ void norm_case(const NormCase& c) {
     run(what + " backward", "rms_norm_backward", {&g, &x, &rstd, &w}, {&gx, &gw}, NoParams{});
   else
     run(what + " backward", "layer_norm_backward", {&g, &x, &mean, &rstd, &w}, {&gx, &gw, &gb}, NoParams{});
+  if (c.rms)
+    run_again(what + " backward", "rms_norm_backward", {&g, &x, &rstd, &w}, {&gx, &gw}, NoParams{});
+  else
+    run_again(what + " backward", "layer_norm_backward", {&g, &x, &mean, &rstd, &w}, {&gx, &gw, &gb}, NoParams{});
   compare(what + " gx", gx, want, rtol * 2, (rtol * 0.5 + inner_rtol * 8) * spread * 4);
   const double rows_room = std::sqrt(double(c.rows)) * 3 * inner_rtol * spread;
   if (c.weight) compare(what + " gw", gw, want_w, relative_tolerance(wt), rows_room + 1e-9);
@@ -212,6 +235,14 @@ void entropy_case(const EntropyCase& c) {
   Tensor gx(c.dtype, {c.rows, c.n});
   run(what + " backward", "cross_entropy_backward", {&g, &x, &lse, &target, &w}, {&gx}, CrossEntropyBackwardParams{-100, s});
   compare(what + " backward", gx, gradient, rtol * 2, inner_rtol * 2 + rtol * 0.01);
+
+  // Loss and gradient at once, the gradient of the losses given before.
+  Tensor loss2(inner, {c.rows}), lse2(inner, {c.rows}), gx2(c.dtype, {c.rows, c.n});
+  run(what + " both", "cross_entropy", {&x, &target, &w, &g}, {&loss2, &lse2, &gx2}, CrossEntropyParams{-100, s});
+  compare(what + " both", loss2, losses, inner_rtol * 4, inner_rtol * 4 * exp_room);
+  compare(what + " both lse", lse2, lses, inner_rtol * 2, inner_rtol * 2 * exp_room);
+  compare(what + " both gradient", gx2, gradient, rtol * 2, inner_rtol * 2 + rtol * 0.01);
+  run_again(what + " both", "cross_entropy", {&x, &target, &w, &g}, {&loss2, &lse2, &gx2}, CrossEntropyParams{-100, s});
 }
 
 }  // namespace
@@ -220,8 +251,11 @@ void test_softmax() {
   for (const DType dtype : kFloats) {
     begin((std::string("softmax ") + dtype_name(dtype)).c_str());
     std::vector<Sizes> shapes = {{1, 1}, {3, 5}, {0, 7}, {7, 64}, {33, 127}, {5, 1000}, {4, 1024}, {3, 4097}};
+    // Rows of whole vectors around the limits of teams, blocks and clusters.
+    shapes.insert(shapes.end(), {{1, 8}, {131, 24}, {33, 264}, {17, 520}, {9, 1032}, {5, 2056}, {0, 4096}});
     if (!context().quick)
-      shapes.insert(shapes.end(), {{1000, 8}, {129, 2048}, {3, 20000}, {2, 50257}, {2, 140000}, {1, 1100000}});
+      shapes.insert(shapes.end(), {{1000, 8}, {2111, 256}, {700, 768}, {129, 2048}, {3, 8200}, {3, 16384}, {2, 16392}, {3, 20000}, {2, 50257},
+                                   {2, 131072}, {2, 140000}, {1, 270336}, {1, 1100000}});
     for (const Sizes& s : shapes)
       for (const bool log_form : {false, true})
         for (const Layout layout :
@@ -239,9 +273,11 @@ void test_norms() {
   for (const DType dtype : kFloats) {
     begin((std::string("norms ") + dtype_name(dtype)).c_str());
     std::vector<Sizes> shapes = {{1, 1}, {3, 5}, {0, 8}, {5, 64}, {37, 127}, {70, 768}, {9, 1030}, {3, 4096}};
+    // Rows of whole vectors around the limits of teams and blocks.
+    shapes.insert(shapes.end(), {{1, 8}, {131, 24}, {65, 264}, {33, 520}, {9, 1032}, {5, 2056}, {0, 4096}});
     if (!context().quick)
       shapes.insert(shapes.end(),
-                    {{3000, 96}, {700, 1024}, {300, 8192}, {40, 16384}, {5, 20000}, {3, 50257}, {2, 140000}, {1, 600000}});
+                    {{3000, 96}, {2111, 256}, {700, 1024}, {600, 4096}, {300, 8192}, {3, 8200}, {2, 16376}, {40, 16384}, {2, 16392}, {5, 20000}, {3, 50257}, {2, 140000}, {1, 600000}});
     for (const Sizes& s : shapes)
       for (const bool rms : {false, true}) {
         norm_case({dtype, s[0], s[1], rms, true, !rms});
@@ -258,8 +294,8 @@ void test_norms() {
 void test_cross_entropy() {
   for (const DType dtype : kFloats) {
     begin((std::string("cross entropy ") + dtype_name(dtype)).c_str());
-    std::vector<Sizes> shapes = {{1, 1}, {4, 3}, {9, 37}, {40, 130}, {6, 1000}, {5, 5003}};
-    if (!context().quick) shapes.insert(shapes.end(), {{2000, 64}, {64, 32000}, {7, 50257}, {3, 128256}});
+    std::vector<Sizes> shapes = {{1, 1}, {4, 3}, {9, 37}, {40, 130}, {6, 1000}, {5, 5003}, {5, 2048}, {4, 4104}};
+    if (!context().quick) shapes.insert(shapes.end(), {{2000, 64}, {1, 33016}, {64, 32000}, {7, 50257}, {3, 128256}});
     for (const Sizes& s : shapes)
       for (const bool weight : {false, true})
         for (const double smoothing : {0.0, 0.1})

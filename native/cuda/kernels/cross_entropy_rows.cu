@@ -1,0 +1,210 @@
+// cross_entropy over contiguous rows of whole 16-byte vectors (float32, float16, bfloat16) without label smoothing, the common case;
+// cross_entropy.cu has the formulas and all other rows.
+//
+// loss      one read: a block for a row, running maximum and sum per thread, eight vectors in flight.
+// gradient  one read and one write from lse: blocks of 1024 vectors, four in flight a thread.
+// both      loss and gradient from one read and one write: a cluster of up to 8 blocks keeps a row in its shared memory
+//           (row_sum.cuh), three blocks on a multiprocessor. 4 bytes for a bf16 logit, against 6 of loss and gradient apart and 14 of
+//           a float32 copy of the logits.
+// Some 10 instructions for an element, two of them exponentials in `both`.
+// Numerics: float32; loss and lse are float32, the gradient is rounded once. Fixed order of summation, no atomics.
+#include "../primitives/row_sum.cuh"
+#include "cross_entropy.cuh"
+
+namespace shardwise::cuda {
+namespace {
+
+constexpr int kInFlight = 8, kLossThreads = 256;           // loss
+constexpr int kGradientInFlight = 4, kGradientThreads = 256;
+
+struct Targets {
+  const int64_t* at;
+  int64_t stride, ignore_index, classes;
+  const void* weights;  // of classes, or null
+  int64_t weights_stride;
+  DType weights_dtype;
+  IndexErrorSink errors;
+
+  // The class of a row, or -1 if it does not count.
+  __device__ __forceinline__ int64_t of(int64_t row, bool reports) const {
+    const int64_t t = at[row * stride];
+    if (t == ignore_index) return -1;
+    if (t >= 0 && t < classes) return t;
+    if (reports) errors.report(t, classes, row);
+    return -1;
+  }
+  __device__ __forceinline__ float weight(int64_t t) const {
+    return weights ? load_floating<float>(weights, t * weights_stride, weights_dtype) : 1.0f;
+  }
+};
+
+template <class T>
+__device__ __forceinline__ void finish_loss(const RunningSum<T>& total, const T* row, int64_t index, const Targets& targets, float* loss,
+                                            float* lse) {
+  const float log_sum = total.maximum + logf(total.sum);
+  if (lse) lse[index] = log_sum;
+  const int64_t t = targets.of(index, true);
+  if (loss) loss[index] = t < 0 ? 0.0f : targets.weight(t) * (log_sum - to_compute<float>(row[t]));
+}
+
+template <class T>
+__global__ void __launch_bounds__(kLossThreads, 4)
+    loss_rows(const uint4* x, int64_t row_vectors, int32_t vectors, const __grid_constant__ Targets targets, float* loss, float* lse) {
+  constexpr int V = kVec16<T>;
+  __shared__ RunningSumScratch shared;
+  const int64_t index = blockIdx.x;
+  const uint4* row = x + index * row_vectors;
+  RunningSum<T> total;
+  int32_t v = threadIdx.x;
+  for (; v + (kInFlight - 1) * kLossThreads < vectors; v += kInFlight * kLossThreads) {
+    uint4 raw[kInFlight];
+#pragma unroll
+    for (int k = 0; k < kInFlight; k++) raw[k] = __ldcs(row + v + k * kLossThreads);
+#pragma unroll
+    for (int k = 0; k < kInFlight; k++) {
+      float values[V];
+      unpack<T>(raw[k], values);
+      total.add(values);
+    }
+  }
+  for (; v < vectors; v += kLossThreads) {
+    float values[V];
+    unpack<T>(__ldcs(row + v), values);
+    total.add(values);
+  }
+  total = merge_all(total, 1, shared);
+  if (threadIdx.x == 0) finish_loss(total, reinterpret_cast<const T*>(row), index, targets, loss, lse);
+}
+
+// hit (p - onehot(t)) of one vector; p = 2^(v log2(e) - base) or exp(v - base) times `factor`.
+template <class T>
+__device__ __forceinline__ uint4 gradient_of(const uint4& raw, const RowExponential<T>& exponential, float factor, float hit, int64_t v,
+                                             int64_t t) {
+  constexpr int V = kVec16<T>;
+  float values[V];
+  unpack<T>(raw, values);
+#pragma unroll
+  for (int i = 0; i < V; i++) values[i] = exponential(values[i]) * factor;
+  if (v == t / V) {
+#pragma unroll
+    for (int i = 0; i < V; i++)
+      if (i == t % V) values[i] -= hit;
+  }
+  return pack<T>(values);
+}
+
+template <class T>
+__global__ void __launch_bounds__(kGradientThreads, 5)
+    gradient_rows(const uint4* x, int64_t row_vectors, int32_t vectors, const float* g, int64_t g_stride, const float* lse, int64_t lse_stride,
+                  const __grid_constant__ Targets targets, uint4* gx, int32_t blocks_per_row) {
+  const int64_t index = blockIdx.x / blocks_per_row;
+  const int32_t part = static_cast<int32_t>(blockIdx.x - index * blocks_per_row);
+  const int32_t first = part * kGradientInFlight * kGradientThreads + threadIdx.x;
+  const uint4* row = x + index * row_vectors;
+  uint4 raw[kGradientInFlight];
+#pragma unroll
+  for (int k = 0; k < kGradientInFlight; k++) {
+    const int32_t v = first + k * kGradientThreads;
+    if (v < vectors) raw[k] = __ldcs(row + v);
+  }
+  const int64_t t = targets.of(index, part == 0 && threadIdx.x == 0);
+  const float hit = t < 0 ? 0.0f : g[index * g_stride] * targets.weight(t);
+  const RowExponential<T> exponential(lse[index * lse_stride]);
+  uint4* to = gx + index * vectors;
+#pragma unroll
+  for (int k = 0; k < kGradientInFlight; k++) {
+    const int32_t v = first + k * kGradientThreads;
+    if (v >= vectors) break;
+    __stcs(to + v, t < 0 ? make_uint4(0, 0, 0, 0) : gradient_of<T>(raw[k], exponential, hit, hit, v, t));
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kSliceThreads, 3)
+    both_rows(const uint4* x, int64_t row_vectors, int32_t vectors, const float* g, int64_t g_stride, const __grid_constant__ Targets targets,
+              float* loss, float* lse, uint4* gx, int32_t cluster) {
+  constexpr int V = kVec16<T>;
+  extern __shared__ uint4 staged[];
+  __shared__ RunningSumScratch shared;
+  const int64_t index = blockIdx.x / cluster;
+  const int32_t rank = static_cast<int32_t>(blockIdx.x - index * cluster);
+  const RowSlice slice(vectors, cluster, rank);
+  const uint4* row = x + index * row_vectors;
+  slice.fetch(staged, row);
+  const bool speaks = rank == 0 && threadIdx.x == 0;
+  const int64_t t = targets.of(index, false);
+  const float hit = t < 0 ? 0.0f : g[index * g_stride] * targets.weight(t);
+  RunningSum<T> total;
+  slice.as_they_arrive([&](int32_t v) {
+    float values[V];
+    unpack<T>(staged[v], values);
+    total.add(values);
+  });
+  total = merge_all(total, cluster, shared);
+  if (speaks) finish_loss(total, reinterpret_cast<const T*>(row), index, targets, loss, lse);
+  const RowExponential<T> exponential(total.maximum);
+  const float factor = hit / total.sum;
+  uint4* to = gx + index * vectors + slice.begin;
+#pragma unroll 2
+  for (int32_t v = threadIdx.x; v < slice.own; v += kSliceThreads)
+    __stcs(to + v, t < 0 ? make_uint4(0, 0, 0, 0) : gradient_of<T>(staged[v], exponential, factor, hit, v + slice.begin, t));
+  if (cluster > 1) cluster_wait();
+}
+
+Targets targets_of(const KernelCall& call, const CrossEntropyRows& r) {
+  return {static_cast<const int64_t*>(r.target->data), r.target->strides[0], r.ignore_index, r.x->sizes[1],
+          r.weight->is_immediate ? nullptr : r.weight->data, r.weight->is_immediate ? 1 : r.weight->strides[0], r.weight->dtype,
+          stream_of(call).index_errors(call)};
+}
+
+// Vectors of a row, or 0 if the rows are not for these kernels.
+int64_t vectors_of(const CrossEntropyRows& r) {
+  const TensorView& x = *r.x;
+  if (x.dtype == DType::Float64 || x.strides[1] != 1 || !is_aligned(x.data, 16)) return 0;
+  const int64_t width = 16 / item_size(x.dtype), vectors = x.sizes[1] / width;
+  if (x.sizes[1] % width != 0 || x.strides[0] % width != 0 || vectors >= (1 << 30)) return 0;
+  return vectors;
+}
+
+const float* floats(const TensorView* view) { return view && !view->is_immediate ? static_cast<const float*>(view->data) : nullptr; }
+
+}  // namespace
+
+bool cross_entropy_loss_rows(const KernelCall& call, const CrossEntropyRows& r) {
+  const int64_t vectors = vectors_of(r), rows = r.x->sizes[0];
+  if (vectors < kLossThreads) return false;
+  return dispatch_packed(r.x->dtype, [&](auto tag) {
+    using T = tag_t<decltype(tag)>;
+    loss_rows<T><<<static_cast<unsigned>(rows), kLossThreads, 0, stream_of(call).handle>>>(
+        static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, static_cast<int32_t>(vectors), targets_of(call, r),
+        const_cast<float*>(floats(r.loss)), const_cast<float*>(floats(r.lse)));
+  });
+}
+
+bool cross_entropy_gradient_rows(const KernelCall& call, const CrossEntropyRows& r) {
+  const int64_t vectors = vectors_of(r), rows = r.x->sizes[0];
+  const int64_t blocks_per_row = ceil_div(vectors, kGradientInFlight * kGradientThreads);
+  if (vectors < kGradientThreads || !is_aligned(r.gx->data, 16) || r.lse->dtype != DType::Float32) return false;
+  if (rows * blocks_per_row >= (int64_t(1) << 31)) return false;
+  return dispatch_packed(r.x->dtype, [&](auto tag) {
+    using T = tag_t<decltype(tag)>;
+    gradient_rows<T><<<static_cast<unsigned>(rows * blocks_per_row), kGradientThreads, 0, stream_of(call).handle>>>(
+        static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, static_cast<int32_t>(vectors), floats(r.g), r.g_stride,
+        floats(r.lse), r.lse->strides[0], targets_of(call, r), static_cast<uint4*>(r.gx->data), static_cast<int32_t>(blocks_per_row));
+  });
+}
+
+bool cross_entropy_both_rows(const KernelCall& call, const CrossEntropyRows& r) {
+  const int64_t vectors = vectors_of(r), rows = r.x->sizes[0];
+  if (vectors < kLossThreads || !is_aligned(r.gx->data, 16)) return false;
+  const int32_t cluster = slice_cluster(vectors, *stream_of(call).facts);
+  if (cluster == 0 || rows * cluster >= (int64_t(1) << 31)) return false;
+  return dispatch_packed(r.x->dtype, [&](auto tag) {
+    using T = tag_t<decltype(tag)>;
+    launch_slices(both_rows<T>, rows, vectors, cluster, stream_of(call).handle, static_cast<const uint4*>(r.x->data),
+                  r.x->strides[0] / kVec16<T>, static_cast<int32_t>(vectors), floats(r.g), r.g_stride, targets_of(call, r),
+                  const_cast<float*>(floats(r.loss)), const_cast<float*>(floats(r.lse)), static_cast<uint4*>(r.gx->data), cluster);
+  });
+}
+
+}  // namespace shardwise::cuda

@@ -1,0 +1,209 @@
+// Backward pass of layer norm and rms norm over rows of whole 16-byte vectors (float32, float16, bfloat16), the common case.
+// With xh = (x - mean) rstd and h = g w:
+//
+//   gx = rstd (h - mean(h) - xh mean(h xh))   (rms norm: without mean(h)),   gw = sum over rows of g xh,   gb = sum of g
+//
+// Layout: persistent teams (row_ring.cuh): warps for rows of up to 128 vectors, else blocks with 2 or 4 vectors a thread. Each
+// thread holds the gw and gb of its columns in registers over all rows of its team. A block writes one row of partial sums at
+// the end (warps first add up in shared memory), which norm_partials (norm_backward.cu) adds.
+// Bytes: g, x read once, gx written once; 2 n words of partials for each of at most 3 blocks a multiprocessor.
+// Some 22 instructions for an element of the 41 that the memory of an H200 leaves time for.
+// Numerics: float32 sums in an order fixed by the shape and the device, no atomics; one rounding at the end.
+// Technique: the number of partial rows does not grow with the rows, as in the published Hopper norm kernels; written anew.
+#include "../primitives/packed.cuh"
+#include "../primitives/row_ring.cuh"
+#include "norm.cuh"
+
+namespace shardwise::cuda {
+namespace {
+
+constexpr int kWarpThreads = 256;
+constexpr int stages_of(int chunks) { return chunks == 4 ? 3 : 4; }
+
+template <int kChunks>
+using Ring = RowRing<2, kChunks, stages_of(kChunks)>;
+
+// kBlockThreads 0: teams are warps or parts of warps.
+template <class T, int kChunks, int kBlockThreads>
+__global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, kBlockThreads ? 1 : kChunks > 2 ? 2 : 3)
+    norm_backward_ring_rows(const uint4* g, const uint4* x, const float* means, const float* rstds, const uint4* w, uint4* gx,
+                            float* partials, int64_t rows, int32_t vectors, int32_t lanes) {
+  constexpr int V = kVec16<T>, kStages = stages_of(kChunks);
+  constexpr bool kBlock = kBlockThreads != 0, kHold = kChunks < 4 || !kBlock;
+  extern __shared__ uint4 staged[];
+  __shared__ float shared[2][2][32];
+  const Ring<kChunks> ring{staged};
+  const RingPlace place(lanes);
+  float gw[kChunks][V], gb[kChunks][V];
+  uint4 scale[kHold ? kChunks : 1];
+  uint4* weights = staged + Ring<kChunks>::bytes(1) / 16 * blockDim.x;  // where registers are short; each thread its own
+#pragma unroll
+  for (int c = 0; c < kChunks; c++) {
+    const int v = place.slot + c * lanes;
+    (kHold ? scale[c] : weights[c * blockDim.x + threadIdx.x]) = w && v < vectors ? w[v] : packed_splat<T>(1);
+#pragma unroll
+    for (int i = 0; i < V; i++) gw[c][i] = gb[c][i] = 0.0f;
+  }
+  auto scale_of = [&](int c, float (&out)[V]) {
+    if constexpr (kHold) {
+      keep_packed(scale[c]);
+      unpack<T>(scale[c], out);
+    } else {
+      unpack<T>(weights[c * blockDim.x + threadIdx.x], out);
+    }
+  };
+  auto prefetch = [&](int64_t row, int stage) {
+    if (row < rows) ring.fetch(stage, {g + row * vectors, x + row * vectors}, place.slot, lanes, vectors);
+    copy_async_commit();
+  };
+#pragma unroll
+  for (int s = 0; s < kStages - 1; s++) prefetch(place.first + s * place.step, s);
+  const float inverse_n = 1.0f / static_cast<float>(vectors * V);
+  const int64_t block_first = kBlock ? place.first : static_cast<int64_t>(blockIdx.x) * (blockDim.x / lanes);
+  const bool centered = means != nullptr;
+  const uint4 nothing = make_uint4(0, 0, 0, 0);
+  int stage = 0, turn = 0;
+  for (int64_t base = block_first; base < rows; base += place.step) {
+    const int64_t row = base + (place.first - block_first);
+    const bool active = kBlock || row < rows;
+    const float mean = active && centered ? means[row] : 0.0f, rstd = active ? rstds[row] : 0.0f;
+    prefetch(row + (kStages - 1) * place.step, (stage + kStages - 1) % kStages);
+    copy_async_wait<kStages - 1>();
+    const float offset = -mean * rstd;
+    float total[2] = {0.0f, 0.0f};
+    if (gx) {
+#pragma unroll
+      for (int c = 0; c < kChunks; c++) {
+        const bool mine = active && place.slot + c * lanes < vectors;
+        float gs[V], xs[V], ws[V];
+        unpack<T>(mine ? *ring.at(stage, 0, c) : nothing, gs);
+        unpack<T>(mine ? *ring.at(stage, 1, c) : nothing, xs);
+        scale_of(c, ws);
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+          const float h = gs[i] * ws[i];
+          total[0] += h;
+          total[1] += h * (xs[i] * rstd + offset);
+        }
+      }
+      ring_sum<kBlock>(total, lanes, turn, shared);
+    }
+    const float mean_h = centered ? total[0] * inverse_n : 0.0f, mean_hx = total[1] * inverse_n;
+    // gx = h rstd - xh (mean_hx rstd) - mean_h rstd
+    const float a = -mean_hx * rstd, b = -mean_h * rstd;
+#pragma unroll
+    for (int c = 0; c < kChunks; c++) {
+      const int v = place.slot + c * lanes;
+      const bool mine = active && v < vectors;
+      float gs[V], xs[V], ws[V];
+      unpack<T>(mine ? *ring.at(stage, 0, c) : nothing, gs);
+      unpack<T>(mine ? *ring.at(stage, 1, c) : nothing, xs);
+      scale_of(c, ws);
+#pragma unroll
+      for (int i = 0; i < V; i++) {
+        const float xh = xs[i] * rstd + offset;
+        gw[c][i] += gs[i] * xh;
+        gb[c][i] += gs[i];
+        ws[i] = gs[i] * (ws[i] * rstd) + (xh * a + b);
+      }
+      if (gx && mine) __stcs(gx + row * vectors + v, pack<T>(ws));
+    }
+    stage = (stage + 1) % kStages;
+  }
+  copy_async_wait<0>();
+  if (!partials) return;
+  launch_dependents();
+
+  const int32_t n = vectors * V;
+  float* out = partials + static_cast<int64_t>(blockIdx.x) * 2 * n;
+  auto put = [&](float* to, const float (&values)[kChunks][V]) {
+#pragma unroll
+    for (int c = 0; c < kChunks; c++) {
+      const int v = place.slot + c * lanes;
+      if (v < vectors)
+#pragma unroll
+        for (int i = 0; i < V; i += 4) *reinterpret_cast<float4*>(to + v * V + i) = make_float4(values[c][i], values[c][i + 1], values[c][i + 2], values[c][i + 3]);
+    }
+  };
+  if constexpr (kBlock) {
+    put(out, gw);
+    put(out + n, gb);
+  } else {
+    for (int mask = lanes; mask < 32; mask <<= 1)
+#pragma unroll
+      for (int c = 0; c < kChunks; c++)
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+          gw[c][i] += __shfl_xor_sync(kFullWarp, gw[c][i], mask);
+          gb[c][i] += __shfl_xor_sync(kFullWarp, gb[c][i], mask);
+        }
+    float* warps = reinterpret_cast<float*>(staged);  // [warp][gw, gb][n]
+    __syncthreads();
+    if ((threadIdx.x & 31) < lanes) {
+      put(warps + (threadIdx.x >> 5) * 2 * n, gw);
+      put(warps + ((threadIdx.x >> 5) * 2 + 1) * n, gb);
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < 2 * n; i += kWarpThreads) {
+      float sum = warps[i];
+#pragma unroll
+      for (int k = 1; k < kWarpThreads / 32; k++) sum += warps[k * 2 * n + i];
+      out[i] = sum;
+    }
+  }
+}
+
+// Rows of up to 1024 vectors: 2 a thread; of up to 2048: 4 a thread of 512.
+RingPlan plan_of(const NormBackward& b) {
+  const int64_t width = 16 / item_size(b.dtype);
+  if (b.dtype == DType::Float64 || b.n % width != 0 || !is_aligned(b.g, 16) || !is_aligned(b.x, 16) || !is_aligned(b.gx, 16)) return {};
+  if (b.w.data && !b.w.vectors) return {};
+  return plan_ring(b.n / width, b.n / width <= 1024 ? 2 : 4, 512);
+}
+
+// body(kernel, bytes of shared memory)
+template <class F>
+void with_kernel(const NormBackward& b, const RingPlan& plan, F&& body) {
+  dispatch_packed(b.dtype, [&](auto tag) {
+    using T = tag_t<decltype(tag)>;
+    if (plan.block && plan.chunks == 4)
+      body(norm_backward_ring_rows<T, 4, 512>, Ring<4>::bytes(plan.threads) + int64_t(4) * 16 * plan.threads);
+    else if (plan.block)
+      body(norm_backward_ring_rows<T, 2, 512>, Ring<2>::bytes(plan.threads));
+    else if (plan.chunks == 1)
+      body(norm_backward_ring_rows<T, 1, 0>, Ring<1>::bytes(plan.threads));
+    else if (plan.chunks == 2)
+      body(norm_backward_ring_rows<T, 2, 0>, Ring<2>::bytes(plan.threads));
+    else if (plan.chunks == 3)
+      body(norm_backward_ring_rows<T, 3, 0>, Ring<3>::bytes(plan.threads));
+    else
+      body(norm_backward_ring_rows<T, 4, 0>, Ring<4>::bytes(plan.threads));
+  });
+}
+
+int64_t blocks_per_sm(const RingPlan& plan) { return plan.block ? 512 / plan.threads : plan.chunks > 2 ? 2 : 3; }
+
+}  // namespace
+
+int64_t norm_backward_ring_parts(const KernelCall& call, const NormBackward& b) {
+  const RingPlan plan = plan_of(b);
+  int64_t parts = 0;
+  if (plan.lanes > 0 && b.rows > 0)
+    with_kernel(b, plan, [&](auto* kernel, int64_t bytes) {
+      parts = ring_blocks(kernel, plan, bytes, b.rows, blocks_per_sm(plan), *stream_of(call).facts);
+    });
+  return parts;
+}
+
+void norm_backward_ring(const KernelCall& call, const NormBackward& b) {
+  const RingPlan plan = plan_of(b);
+  with_kernel(b, plan, [&](auto* kernel, int64_t bytes) {
+    const int64_t blocks = ring_blocks(kernel, plan, bytes, b.rows, blocks_per_sm(plan), *stream_of(call).facts);
+    kernel<<<static_cast<unsigned>(blocks), plan.threads, bytes, stream_of(call).handle>>>(
+        static_cast<const uint4*>(b.g), static_cast<const uint4*>(b.x), static_cast<const float*>(b.mean),
+        static_cast<const float*>(b.rstd), static_cast<const uint4*>(b.w.data), static_cast<uint4*>(b.gx), b.partials, b.rows,
+        static_cast<int32_t>(b.n / (16 / item_size(b.dtype))), plan.lanes);
+  });
+}
+
+}  // namespace shardwise::cuda

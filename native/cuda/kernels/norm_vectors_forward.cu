@@ -1,0 +1,196 @@
+// Forward pass of layer norm and rms norm over rows of whole 16-byte vectors (float32, float16, bfloat16), the common case.
+//
+//   mean = sum(x) / n (0 for rms norm), rstd = 1 / sqrt(sum((x - mean)^2) / n + eps), y = (x - mean) rstd w + b
+//
+// direct  rows of up to 1024 vectors (row_direct.cuh): a part of a warp for each up to 128, else a block with two vectors a thread.
+//         Warps find their mean and squared deviations by shuffles; a block joins those of its warps through one barrier.
+// ring    longer rows, up to 2048 vectors: persistent blocks (row_ring.cuh) with two vectors a thread. w and b stay packed in
+//         registers for all rows of a block; the next three rows are on their way by cp.async.
+// Bytes: each of x and y once. Some 11 instructions for an element (conversion, sum, difference, square, scale and shift, half a
+// conversion back) of the 28 that the memory of an H200 leaves time for.
+// Numerics: float32, mean first and then squared deviations from registers, never E[x^2] - E[x]^2. Fixed order of summation.
+// Technique: rows in registers and one read of memory as in the published Hopper norm kernels; written anew.
+#include "../primitives/packed.cuh"
+#include "../primitives/row_direct.cuh"
+#include "norm.cuh"
+
+namespace shardwise::cuda {
+namespace {
+
+constexpr int kStages = 4;
+
+template <class T, int kChunks, bool kBlock>
+__global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kBlock ? 3 : 8)
+    norm_direct(const uint4* x, const uint4* w, const uint4* b, uint4* y, float* mean_out, float* rstd_out, int64_t rows, int32_t vectors,
+                float eps, bool centered, int32_t lanes) {
+  constexpr int V = kVec16<T>;
+  __shared__ float3 shared[32];
+  const DirectPlace place(kBlock, lanes);
+  const bool active = kBlock || place.row < rows;
+  uint4 raw[kChunks];
+  load_row(x + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, raw);
+  const int width = kBlock ? 32 : lanes;
+  // The vectors of this warp: `first` is that of its lane 0.
+  const int32_t first = kBlock ? place.slot & ~31 : 0;
+  int32_t count = 0;
+#pragma unroll
+  for (int c = 0; c < kChunks; c++) {
+    const int32_t rest = vectors - first - c * lanes;
+    count += rest < 0 ? 0 : rest < width ? rest : width;
+  }
+  const float elements = static_cast<float>(count * V), n = static_cast<float>(vectors * V);
+  float values[V], mean = 0.0f, squares = 0.0f;
+  if (centered) {
+#pragma unroll
+    for (int c = 0; c < kChunks; c++) {
+      unpack<T>(raw[c], values);
+      mean += tree_sum(values);
+    }
+    mean = lanes_sum(mean, width) * (count > 0 ? __frcp_rn(elements) : 0.0f);
+  }
+#pragma unroll
+  for (int c = 0; c < kChunks; c++) {
+    unpack<T>(raw[c], values);
+#pragma unroll
+    for (int i = 0; i < V; i++) values[i] = (values[i] - mean) * (values[i] - mean);
+    if (place.slot + c * lanes < vectors) squares += tree_sum(values);
+  }
+  squares = lanes_sum(squares, width);
+  if constexpr (kBlock) {
+    int warps;
+    const float3 part = exchange_warps(make_float3(elements, mean, squares), make_float3(0, 0, 0), shared, warps);
+    mean = centered ? lanes_sum(part.x * part.y, warps) / n : 0.0f;
+    const float apart = part.y - mean;
+    squares = lanes_sum(part.z + part.x * apart * apart, warps);
+  }
+  const float rstd = __frsqrt_rn(squares / n + eps);
+  if (!active) return;
+  if (place.slot == 0) {
+    if (mean_out) mean_out[place.row] = mean;
+    if (rstd_out) rstd_out[place.row] = rstd;
+  }
+#pragma unroll
+  for (int c = 0; c < kChunks; c++) {
+    const int32_t v = place.slot + c * lanes;
+    if (v >= vectors) break;
+    unpack<T>(raw[c], values);
+    float scale[V], shift[V];
+    unpack<T>(w ? __ldg(w + v) : packed_splat<T>(1), scale);
+    unpack<T>(b ? __ldg(b + v) : packed_splat<T>(0), shift);
+#pragma unroll
+    for (int i = 0; i < V; i++) values[i] = (values[i] - mean) * rstd * scale[i] + shift[i];
+    __stcs(y + place.row * vectors + v, pack<T>(values));
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(1024)
+    norm_ring(const uint4* x, const uint4* w, const uint4* b, uint4* y, float* mean_out, float* rstd_out, int64_t rows, int32_t vectors,
+              float eps, bool centered) {
+  constexpr int V = kVec16<T>, kChunks = 2;
+  const int32_t lanes = blockDim.x;
+  extern __shared__ uint4 staged[];
+  __shared__ float sums[2][1][32];
+  const RowRing<1, kChunks, kStages> ring{staged};
+  const RingPlace place(lanes);
+  uint4 scale[kChunks], shift[kChunks];
+#pragma unroll
+  for (int c = 0; c < kChunks; c++) {
+    const int v = place.slot + c * lanes;
+    scale[c] = w && v < vectors ? w[v] : packed_splat<T>(1);
+    shift[c] = b && v < vectors ? b[v] : packed_splat<T>(0);
+  }
+  auto prefetch = [&](int64_t row, int stage) {
+    if (row < rows) ring.fetch(stage, {x + row * vectors}, place.slot, lanes, vectors);
+    copy_async_commit();
+  };
+#pragma unroll
+  for (int s = 0; s < kStages - 1; s++) prefetch(place.first + s * place.step, s);
+  const float inverse_n = 1.0f / static_cast<float>(vectors * V);
+  int stage = 0, turn = 0;
+  for (int64_t row = place.first; row < rows; row += place.step) {
+    prefetch(row + (kStages - 1) * place.step, (stage + kStages - 1) % kStages);
+    copy_async_wait<kStages - 1>();
+    float values[kChunks][V], sum[1] = {0.0f};
+#pragma unroll
+    for (int c = 0; c < kChunks; c++) {
+      const bool mine = place.slot + c * lanes < vectors;
+      const uint4 raw = mine ? *ring.at(stage, 0, c) : make_uint4(0, 0, 0, 0);
+      unpack<T>(raw, values[c]);
+    }
+    stage = (stage + 1) % kStages;
+    float mean = 0.0f;
+    if (centered) {
+#pragma unroll
+      for (int c = 0; c < kChunks; c++)
+#pragma unroll
+        for (int i = 0; i < V; i++) sum[0] += values[c][i];
+      ring_sum<true>(sum, lanes, turn, sums);
+      mean = sum[0] * inverse_n;
+      sum[0] = 0.0f;
+    }
+#pragma unroll
+    for (int c = 0; c < kChunks; c++) {
+      float squares = 0.0f;
+#pragma unroll
+      for (int i = 0; i < V; i++) {
+        values[c][i] -= mean;
+        squares += values[c][i] * values[c][i];
+      }
+      if (place.slot + c * lanes < vectors) sum[0] += squares;
+    }
+    ring_sum<true>(sum, lanes, turn, sums);
+    const float rstd = __frsqrt_rn(sum[0] * inverse_n + eps);
+    if (place.slot == 0) {
+      if (mean_out) mean_out[row] = mean;
+      if (rstd_out) rstd_out[row] = rstd;
+    }
+#pragma unroll
+    for (int c = 0; c < kChunks; c++) {
+      const int v = place.slot + c * lanes;
+      if (v >= vectors) break;
+      float ws[V], bs[V];
+      keep_packed(scale[c]);
+      keep_packed(shift[c]);
+      unpack<T>(scale[c], ws);
+      unpack<T>(shift[c], bs);
+#pragma unroll
+      for (int i = 0; i < V; i++) values[c][i] = values[c][i] * rstd * ws[i] + bs[i];
+      __stcs(y + row * vectors + v, pack<T>(values[c]));
+    }
+  }
+  copy_async_wait<0>();
+}
+
+}  // namespace
+
+bool norm_forward_vectors(const KernelCall& call, const NormForward& f) {
+  if (f.dtype == DType::Float64 || f.n % (16 / item_size(f.dtype)) != 0 || !is_aligned(f.x, 16) || !is_aligned(f.y, 16)) return false;
+  if ((f.w.data && !f.w.vectors) || (f.b.data && !f.b.vectors)) return false;
+  Stream& stream = stream_of(call);
+  const int64_t vectors = f.n / (16 / item_size(f.dtype));
+  const RingPlan plan = plan_direct(vectors), long_plan = plan_ring(vectors, 2, 1024);
+  bool done = false;
+  dispatch_packed(f.dtype, [&](auto tag) {
+    using T = tag_t<decltype(tag)>;
+    auto launch = [&](auto* kernel, int64_t blocks, int threads, int64_t bytes, auto... more) {
+      kernel<<<static_cast<unsigned>(blocks), threads, bytes, stream.handle>>>(
+          static_cast<const uint4*>(f.x), static_cast<const uint4*>(f.w.data), static_cast<const uint4*>(f.b.data), static_cast<uint4*>(f.y),
+          static_cast<float*>(f.mean), static_cast<float*>(f.rstd), f.rows, static_cast<int32_t>(vectors), static_cast<float>(f.eps),
+          f.centered, more...);
+      done = true;
+    };
+    if (plan.lanes > 0) {
+      with_ring_shape(plan, [&](auto chunks, auto block) {
+        launch(norm_direct<T, decltype(chunks)::value, decltype(block)::value>, ceil_div(f.rows, plan.teams()), plan.threads, 0, plan.lanes);
+      });
+    } else if (long_plan.lanes > 0) {
+      const int64_t bytes = RowRing<1, 2, kStages>::bytes(long_plan.threads);
+      const int64_t blocks = ring_blocks(norm_ring<T>, long_plan, bytes, f.rows, 1, *stream.facts);
+      if (blocks > 0) launch(norm_ring<T>, blocks, long_plan.threads, bytes);
+    }
+  });
+  return done;
+}
+
+}  // namespace shardwise::cuda

@@ -1,0 +1,73 @@
+// Rows in the registers of teams that take one row each: the plain way, best where many blocks fit on a multiprocessor. The blocks
+// start in the order of the rows, so that the rows in work at one time lie together in memory; persistent teams (row_ring.cuh)
+// drift apart, which costs device memory some 10 % for rows of 8 KB.
+//
+// A team is `lanes` threads of a warp (a power of two), or a block. Vector v of a row (16 bytes) belongs to thread v % lanes. For
+// rows of whole vectors on 16-byte boundaries.
+#pragma once
+#include "row_ring.cuh"
+
+namespace shardwise::cuda {
+
+constexpr int kDirectBlock = 512;      // threads, at most, where a block has a row
+constexpr int kDirectWarpThreads = 128;  // where warps have
+
+struct DirectPlace {
+  int64_t row;
+  int32_t slot;
+  __device__ __forceinline__ DirectPlace(bool block, int32_t lanes) {
+    if (block) {
+      row = blockIdx.x;
+      slot = threadIdx.x;
+    } else {
+      row = static_cast<int64_t>(blockIdx.x) * (kDirectWarpThreads / lanes) + threadIdx.x / lanes;
+      slot = threadIdx.x & (lanes - 1);
+    }
+  }
+};
+
+// The vectors of a thread; zeros beyond the row.
+template <int kChunks>
+__device__ __forceinline__ void load_row(const uint4* row, int32_t slot, int32_t lanes, int32_t vectors, uint4 (&out)[kChunks]) {
+#pragma unroll
+  for (int c = 0; c < kChunks; c++) {
+    const int32_t v = slot + c * lanes;
+    out[c] = v < vectors ? __ldcs(row + v) : make_uint4(0, 0, 0, 0);
+  }
+}
+
+template <int V>
+__device__ __forceinline__ float tree_sum(const float (&v)[V]) {
+  float sums[V / 2];
+#pragma unroll
+  for (int i = 0; i < V / 2; i++) sums[i] = v[i] + v[i + V / 2];
+  if constexpr (V == 2)
+    return sums[0];
+  else
+    return tree_sum<V / 2>(sums);
+}
+
+__device__ __forceinline__ float lanes_sum(float value, int lanes) {
+  for (int mask = lanes >> 1; mask > 0; mask >>= 1) value += __shfl_xor_sync(kFullWarp, value, mask);
+  return value;
+}
+
+// Every thread of a block gets the values that the warps wrote to `shared`: lane l that of warp l, and `width`, the power of two over
+// which lanes may then reduce. Lanes without a warp get `nothing`.
+template <class A>
+__device__ __forceinline__ A exchange_warps(A own, A nothing, A (&shared)[32], int& width) {
+  const int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
+  if (lane == 0) shared[threadIdx.x >> 5] = own;
+  __syncthreads();
+  width = warps > 1 ? 1 << (32 - __clz(warps - 1)) : 1;
+  const int from = lane & (width - 1);
+  return from < warps ? shared[from] : nothing;
+}
+
+inline RingPlan plan_direct(int64_t vectors) {
+  RingPlan plan = plan_ring(vectors, 2, kDirectBlock);
+  if (!plan.block) plan.threads = kDirectWarpThreads;
+  return plan;
+}
+
+}  // namespace shardwise::cuda

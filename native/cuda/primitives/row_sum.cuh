@@ -1,0 +1,177 @@
+// Sums of exponentials of a row in one read, over a block and over a cluster of blocks, and how blocks of a cluster keep a row in
+// their shared memory. Used where rows are whole 16-byte vectors.
+#pragma once
+#include <cmath>
+
+#include "../stream.h"
+#include "async_copy.cuh"
+#include "packed.cuh"
+#include "reduce.cuh"
+
+namespace shardwise::cuda {
+
+// exp(v - base) of elements of type T. For 16-bit types as a power of two: one multiply-add and one instruction. A base of -inf
+// counts as 0, so that a row of -inf has the sum 0 and its softmax is NaN by division.
+template <class T>
+struct RowExponential {
+  float base;
+  __device__ __forceinline__ explicit RowExponential(float of) {
+    base = of == -INFINITY ? 0.0f : of;
+    if constexpr (sizeof(T) == 2) base *= 1.4426950408889634f;
+  }
+  __device__ __forceinline__ float operator()(float v) const {
+    if constexpr (sizeof(T) == 2) {
+      float out;
+      asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(fmaf(v, 1.4426950408889634f, -base)));
+      return out;
+    } else {
+      return expf(v - base);
+    }
+  }
+};
+
+// The running maximum and the sum of exp(value - maximum) of elements of type T. A NaN or +inf makes the sum NaN; -inf adds nothing.
+template <class T>
+struct RunningSum {
+  float maximum = -INFINITY, sum = 0.0f;
+
+  __device__ __forceinline__ void add(const float (&values)[kVec16<T>]) {
+    constexpr int V = kVec16<T>;
+    float next = values[0];
+#pragma unroll
+    for (int i = 1; i < V; i++) next = fmaxf(next, values[i]);
+    if (next > maximum) {
+      sum *= RowExponential<T>(next)(maximum);
+      maximum = next;
+    }
+    const RowExponential<T> exponential(maximum);
+    float part = 0.0f;
+#pragma unroll
+    for (int i = 0; i < V; i++) part += exponential(values[i]);
+    sum += part;
+  }
+  // Over lanes that differ in the bits below `width`; all of them receive the result.
+  __device__ __forceinline__ void merge_lanes(int width) {
+    float all = maximum;
+    for (int mask = width >> 1; mask > 0; mask >>= 1) all = fmaxf(all, __shfl_xor_sync(kFullWarp, all, mask));
+    sum *= RowExponential<T>(all)(maximum);
+    maximum = all;
+    for (int mask = width >> 1; mask > 0; mask >>= 1) sum += __shfl_xor_sync(kFullWarp, sum, mask);
+  }
+};
+
+struct RunningSumScratch {
+  float2 warps[32];
+};
+
+__device__ __forceinline__ void cluster_arrive() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void cluster_wait() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
+// Over the block, and over `cluster` blocks (up to 8) if that is more than 1; every thread receives the result. A block of a cluster
+// must call cluster_wait() before it ends: others may still read its scratch.
+template <class T>
+__device__ __forceinline__ RunningSum<T> merge_all(RunningSum<T> own, int cluster, RunningSumScratch& shared) {
+  own.merge_lanes(32);
+  const int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
+  if (lane == 0) shared.warps[threadIdx.x >> 5] = make_float2(own.maximum, own.sum);
+  RunningSum<T> all;
+  auto add = [&](float2 part) {
+    const float next = fmaxf(all.maximum, part.x);
+    const RowExponential<T> exponential(next);
+    all.sum = all.sum * exponential(all.maximum) + part.y * exponential(part.x);
+    all.maximum = next;
+  };
+  if (cluster == 1) {
+    __syncthreads();
+    if (lane < warps) add(shared.warps[lane]);
+  } else {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    cluster_arrive();
+    cluster_wait();
+    for (int i = lane; i < cluster * warps; i += 32) {  // the warps of all blocks, a few for each lane
+      uint64_t address;
+      asm volatile("mapa.u64 %0, %1, %2;" : "=l"(address) : "l"(reinterpret_cast<uint64_t>(&shared.warps[i % warps])), "r"(i / warps));
+      add(*reinterpret_cast<const float2*>(address));
+    }
+    cluster_arrive();
+#endif
+  }
+  all.merge_lanes(32);
+  return all;
+}
+
+constexpr int kSliceThreads = 512;
+
+// A row spread over the shared memory of a cluster of blocks: block `rank` has `own` vectors from `begin`. Each thread reads back
+// only what it copied, vector by vector as they arrive.
+struct RowSlice {
+  static constexpr int kGroups = 8;
+  int32_t begin, own;
+
+  __device__ __forceinline__ RowSlice(int32_t vectors, int32_t cluster, int32_t rank) {
+    const int32_t share = (vectors + cluster - 1) / cluster;
+    begin = rank * share;
+    own = vectors - begin < share ? vectors - begin : share;
+    if (own < 0) own = 0;
+  }
+  __device__ __forceinline__ void fetch(uint4* to, const uint4* row) const {
+    int32_t v = threadIdx.x;
+#pragma unroll
+    for (int k = 0; k < kGroups - 1; k++, v += kSliceThreads) {
+      if (v < own) copy_async(to + v, row + begin + v);
+      copy_async_commit();
+    }
+    for (; v < own; v += kSliceThreads) copy_async(to + v, row + begin + v);
+    copy_async_commit();
+  }
+  // body(v) for the vectors of this thread, each when it has arrived.
+  template <int kGroup = 0, class F>
+  __device__ __forceinline__ void as_they_arrive(F&& body) const {
+    copy_async_wait<kGroups - 1 - kGroup>();
+    int32_t v = threadIdx.x + kGroup * kSliceThreads;
+    if constexpr (kGroup < kGroups - 1) {
+      if (v < own) body(v);
+      as_they_arrive<kGroup + 1>(body);
+    } else {
+      for (; v < own; v += kSliceThreads) body(v);
+    }
+  }
+};
+
+// The blocks for a row of `vectors` vectors: the fewest whose slices are at most 66 KB, so that three fit on a multiprocessor and one
+// loads while another computes. Without clusters, or beyond 8, larger slices. 0: does not fit.
+inline int32_t slice_cluster(int64_t vectors, const DeviceFacts& facts) {
+  int32_t cluster = 1;
+  if (facts.major >= 9)
+    while (cluster < 8 && vectors * 16 > cluster * int64_t(66 * 1024)) cluster *= 2;
+  return ceil_div(vectors, cluster) * 16 + 2048 <= facts.max_shared_per_block ? cluster : 0;
+}
+
+// Starts `kernel` with a cluster of blocks for each row and a slice of the row in the shared memory of each.
+template <class... Params, class... Args>
+inline void launch_slices(void (*kernel)(Params...), int64_t rows, int64_t vectors, int32_t cluster, cudaStream_t stream, Args... args) {
+  const size_t bytes = static_cast<size_t>(ceil_div(vectors, cluster)) * 16;
+  allow_shared(kernel, bytes, true);
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(rows * cluster));
+  config.blockDim = dim3(kSliceThreads);
+  config.dynamicSmemBytes = bytes;
+  config.stream = stream;
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
+  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  config.attrs = &attribute;
+  config.numAttrs = cluster > 1 ? 1 : 0;
+  cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
+}
+
+}  // namespace shardwise::cuda
