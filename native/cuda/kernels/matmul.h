@@ -36,6 +36,8 @@ void matmul_integer(const MatmulProblem& p, cudaStream_t stream);               
 void matmul_tensor_core(const MatmulProblem& p, cudaStream_t stream);            // float16, bfloat16
 // Floating dtypes, a few elements with a short k. False if it does not apply.
 bool matmul_small(const MatmulProblem& p, cudaStream_t stream);
+// float16, bfloat16, at most 32 rows, columns contiguous along k. False if it does not apply.
+bool matmul_skinny(const MatmulProblem& p, cudaStream_t stream);
 // A few rows times a matrix whose columns are contiguous along k: reads b once at memory speed. False if it does not apply.
 bool matmul_few_rows(const MatmulProblem& p, cudaStream_t stream);
 
