@@ -55,9 +55,10 @@ __global__ void __launch_bounds__(kWarps * 32, 2) skinny_kernel(MatmulProblem p)
 #pragma unroll
       for (int i = 0; i < 2; i++) next[u][i] = load_once(b[i] + k + u * 32, k + u * 32 < p.k);
   };
-  int64_t k = warp * kStep + quarter * 8;
-  fetch(k);
-  for (; k < p.k; k += kWarps * kStep) {
+  const int64_t of_lane = quarter * 8;
+  fetch(warp * kStep + of_lane);
+  for (int64_t start = warp * kStep; start < p.k; start += kWarps * kStep) {  // the same for the whole warp
+    const int64_t k = start + of_lane;
     uint4 now[kUnroll][2];
 #pragma unroll
     for (int u = 0; u < kUnroll; u++) now[u][0] = next[u][0], now[u][1] = next[u][1];
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(kWarps * 32, 2) skinny_kernel(MatmulProblem p)
 }
 
 template <class T>
-void start(const MatmulProblem& p, cudaStream_t stream) {
+void launch(const MatmulProblem& p, cudaStream_t stream) {
   const dim3 grid = batch_grid(ceil_div(p.n, 16), p.batch);
   if (p.m <= 8)
     skinny_kernel<T, 1><<<grid, kWarps * 32, 0, stream>>>(p);
@@ -121,7 +122,7 @@ bool matmul_skinny(const MatmulProblem& problem, cudaStream_t stream) {
     if (p.m == 1) p.a.row_stride = 0;
     if (p.n == 1) p.b.column_stride = 0;
     if (applies(p)) {
-      p.dtype == DType::Float16 ? start<half_t>(p, stream) : start<bfloat16_t>(p, stream);
+      p.dtype == DType::Float16 ? launch<half_t>(p, stream) : launch<bfloat16_t>(p, stream);
       return true;
     }
     p.a = problem.b.transposed();

@@ -23,8 +23,9 @@ struct WgmmaTile {
   static constexpr int kStages = NumStages, kBuffers = NumBuffers;
   static constexpr int MI = BM / (kPingPong ? 64 : 128);              // 64-row products of one consumer
   static constexpr int kColumns = BN / kSplit;                        // of y that one block writes
-  static constexpr int kChunk = kColumns % 64 == 0 ? 64 : 32;         // columns of one output buffer
-  static constexpr int kChunks = MI * kColumns / kChunk;              // of a consumer's part
+  static constexpr int kChunk = kColumns >= 64 ? 64 : 32;             // columns of one output buffer
+  static constexpr int kPerRow = (kColumns + kChunk - 1) / kChunk;    // the last one may overlap the one before
+  static constexpr int kChunks = MI * kPerRow;                        // of a consumer's part
   static constexpr int kBytesA = BM * 128;
   static constexpr int kBytesB = (kMajorB ? (BN + 63) / 64 * 64 : BN) * 128;
   static constexpr int kStageBytes = kBytesA + kBytesB;
@@ -32,6 +33,9 @@ struct WgmmaTile {
   static constexpr int kOutput = kStages * kStageBytes;               // offset of the output buffers
   static constexpr int kBarriers = kOutput + 2 * kBuffers * kChunkBytes;
   static constexpr int kSharedBytes = kBarriers + (2 * kStages + 2) * 8;
+  // 65536 in all; the producer makes do with 24 where the accumulators need every one.
+  static constexpr bool kTight = MI * BN / 2 > 192;
+  static constexpr int kProducerRegisters = kTight ? 24 : 40, kConsumerRegisters = kTight ? 240 : 232;
   static constexpr int kReleases = (kPingPong ? 4 : 8) * kSharers;    // warps that free a stage
   static_assert(kSharers <= 2 && (kSharers == 1 || kSplit == 1), "clusters seen to pay");
   static_assert(kSplit == 1 || (!kPingPong && MI == 1 && BM * BN * 4 <= kOutput), "partial sums lie in the stages");
@@ -43,6 +47,7 @@ struct WgmmaArgs {
   int32_t m, n, k_blocks;                    // k in steps of 64
   int32_t tiles_m, tiles_n, tiles;           // of clusters
   int32_t group;                             // tile rows that are visited together
+  int32_t lag;                               // steps along k that the second consumer of a tile keeps behind the first
   int32_t batched_a, batched_b;              // 0: all batches read the same
   float alpha, beta;
   MatrixView c, y;
@@ -79,10 +84,7 @@ __device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensor
     for (int32_t i = 0; i < k_blocks; i++) {
       const int32_t k = (k_first + i) * 64;
       const uint32_t a = shared + stage * C::kStageBytes, b = a + C::kBytesA, ready = full + stage * 8;
-      if constexpr (C::kSharers > 1)
-        barrier_wait_cluster(empty + stage * 8, phase ^ 1);
-      else
-        barrier_wait(empty + stage * 8, phase ^ 1);
+      barrier_wait(empty + stage * 8, phase ^ 1);
       barrier_expect(ready, C::kStageBytes);
       if constexpr (C::kClusterN == 1) {
         if constexpr (!C::kMajorA) {
@@ -122,7 +124,7 @@ __device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensor
 // Of one chunk of 64 rows: adds beta c, and writes it with ordinary stores if `direct`. `row` and `column` are those of the
 // lane's first element. Chunk by chunk, so that few addresses live beside the accumulators.
 template <class T, int Columns>
-__device__ __forceinline__ void wgmma_add(const WgmmaArgs& p, float* sums, int32_t row, int32_t column, int32_t batch) {
+__device__ __forceinline__ void wgmma_add(const WgmmaArgs& p, float* sums, int done, int32_t row, int32_t column, int32_t batch) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     if (row + half * 8 >= p.m) return;
@@ -131,7 +133,7 @@ __device__ __forceinline__ void wgmma_add(const WgmmaArgs& p, float* sums, int32
 #pragma unroll
     for (int j = 0; j < Columns; j++) {
       const int32_t step = j / 2 * 8 + j % 2;
-      if (column + step < p.n)
+      if (j >= done && column + step < p.n)
         sums[j / 2 * 4 + half * 2 + j % 2] += p.beta * to_compute<float>(c[step * p.c.column_stride]);
     }
   }
@@ -158,23 +160,30 @@ __device__ __forceinline__ void wgmma_write(const WgmmaArgs& p, const CUtensorMa
   const int thread = threadIdx.x & 127, warp = thread >> 5, lane = thread & 31, group = threadIdx.x >> 7;
   // Chunk by chunk (all at once if each has a buffer): wait until the buffer has been stored, fill it, hand it to the engine.
   constexpr int kAtOnce = C::kBuffers == C::kChunks ? C::kChunks : 1, kPending = C::kBuffers / kAtOnce - 1;
-  constexpr int kPerRow = C::kColumns / C::kChunk, kPitch = C::kChunk * 2, kOfLane = C::kChunk / 4;
+  constexpr int kPitch = C::kChunk * 2, kOfLane = C::kChunk / 4;
   const int in_chunk = warp * 16 + (lane & 15), swizzle = C::kChunk == 64 ? in_chunk & 7 : in_chunk >> 1 & 3;
   const uint32_t line = buffers + in_chunk * kPitch;
+  const auto first_column = [](int c) {
+    const int start = c % C::kPerRow * C::kChunk;
+    return start + C::kChunk <= C::kColumns ? start : C::kColumns - C::kChunk;
+  };
 #pragma unroll
   for (int c = 0; c < C::kChunks; c++) {
     if (c % kAtOnce == 0) {
       if (thread == 0) tensor_store_wait_read<kPending>();
       sync_threads_of(group, 128);
     }
-    float* const values = &sums[c / kPerRow][c % kPerRow * (C::kChunk / 2)];
+    const int start = first_column(c);
+    const int done = c % C::kPerRow * C::kChunk - start;  // columns that belong to the chunk before, too
+    float* const values = &sums[c / C::kPerRow][start / 2];
     if (p.alpha != 1.0f) {
 #pragma unroll
-      for (int j = 0; j < C::kChunk / 2; j++) values[j] *= p.alpha;
+      for (int j = 0; j < C::kChunk / 2; j++)
+        if (j >= done / 2) values[j] *= p.alpha;
     }
-    const int32_t lane_row = row + c / kPerRow * 64 + warp * 16 + (lane >> 2);
-    const int32_t lane_column = column + c % kPerRow * C::kChunk + (lane & 3) * 2;
-    if (p.c.data) wgmma_add<T, kOfLane>(p, values, lane_row, lane_column, batch);
+    const int32_t lane_row = row + c / C::kPerRow * 64 + warp * 16 + (lane >> 2);
+    const int32_t lane_column = column + start + (lane & 3) * 2;
+    if (p.c.data) wgmma_add<T, kOfLane>(p, values, done / 4, lane_row, lane_column, batch);
     asm volatile("" ::: "memory");
     if (p.direct) {
       wgmma_put<T, kOfLane>(p, values, lane_row, lane_column, batch);
@@ -192,7 +201,7 @@ __device__ __forceinline__ void wgmma_write(const WgmmaArgs& p, const CUtensorMa
       if (thread == 0) {
 #pragma unroll
         for (int d = c - kAtOnce + 1; d <= c; d++)
-          tensor_store(map_y, buffers + d % C::kBuffers * C::kChunkBytes, column + d % kPerRow * C::kChunk, row + d / kPerRow * 64,
+          tensor_store(map_y, buffers + d % C::kBuffers * C::kChunkBytes, column + first_column(d), row + d / C::kPerRow * 64,
                        batch);
         tensor_store_commit();
       }
@@ -261,7 +270,11 @@ __device__ __forceinline__ void wgmma_consume(const WgmmaArgs& p, const CUtensor
     if constexpr (C::kPingPong) {  // until the other has seen its last stage arrive: before, a phase could be mistaken
       if (consumer == 1 || tile >= 2 * stride) barrier_wait(turn + consumer * 8, my_turn), my_turn ^= 1;
     }
+    if constexpr (!C::kPingPong) {
+      if (consumer == 1 && p.lag > 0) barrier_wait(turn + 8, my_turn), my_turn ^= 1;
+    }
     int32_t last = 0;
+    const int32_t signal = C::kPingPong || consumer == 1 || p.lag == 0 ? -1 : p.lag < k_blocks ? p.lag : k_blocks - 1;
 #pragma unroll 1
     for (int32_t i = 0; i < k_blocks; i++) {
       barrier_wait(full + stage * 8, phase);
@@ -274,6 +287,9 @@ __device__ __forceinline__ void wgmma_consume(const WgmmaArgs& p, const CUtensor
           wgmma<T, C::BN, C::kMajorA, C::kMajorB>(sums[j], a + k * kStepA + j * (kGroupBytes >> 4), b + k * kStepB,
                                                   k == 0 ? i : 1);
       wgmma_commit();
+      if constexpr (!C::kPingPong) {
+        if (i == signal && (threadIdx.x & 127) == 0) barrier_arrive(turn + 8);
+      }
       wgmma_wait<1>();
       if (i > 0) release(last);
       last = stage;
@@ -327,6 +343,9 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   else
     __syncthreads();
 
+  let_next_kernel_start();
+  wait_for_kernels_before();
+
   int32_t k_first = 0, k_blocks = p.k_blocks;
   if constexpr (C::kSplit > 1) {
     const int32_t part = cluster_rank();
@@ -334,7 +353,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
     k_blocks = static_cast<int32_t>(int64_t(part + 1) * p.k_blocks / C::kSplit) - k_first;
   }
   if (threadIdx.x < 128) {
-    registers_down<40>();
+    registers_down<C::kProducerRegisters>();
     if (threadIdx.x == 0) wgmma_produce<C>(p, &map_a, &map_b, shared, full, empty, k_first, k_blocks);
     __syncwarp();
     if constexpr (C::kSplit > 1) {
@@ -342,7 +361,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
       cluster_sync();
     }
   } else {
-    registers_up<232>();
+    registers_up<C::kConsumerRegisters>();
     wgmma_consume<C>(p, &map_y, shared, full, empty, turn, k_blocks);
     __syncwarp();
   }
@@ -352,7 +371,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
 
 // False if the copy engine cannot take an operand. a: [m, k], b: [k, n] as the config says, y with contiguous rows or `direct`.
 template <class C>
-bool wgmma_launch(const MatmulProblem& p, int32_t group, Stream& stream) {
+bool wgmma_launch(const MatmulProblem& p, int32_t group, int32_t lag, Stream& stream) {
   const auto shape = [&](const MatrixView& v, int64_t width, int64_t height, bool across) {
     TensorMapShape s;
     s.data = v.data;
@@ -368,6 +387,7 @@ bool wgmma_launch(const MatmulProblem& p, int32_t group, Stream& stream) {
   const TensorMapShape b = C::kMajorB ? shape(p.b, p.n, p.k, false) : shape(p.b, p.k, p.n, true);
   const TensorMapShape y = shape(p.y, p.n, p.m, false);
   const bool direct = !tensor_map_fits(y) || (p.batch > 1 && y.depth == 1);
+  if (ceil_div(p.k, 64) < C::kSplit) return false;
   CUtensorMap map_a, map_b, map_y;
   const int height_a = C::kMajorA ? (C::kClusterN > 1 ? 32 : 64) : C::BM / C::kClusterN;
   const int height_b = C::kMajorB ? (C::kClusterM > 1 ? 32 : 64) : C::BN / C::kClusterM;
@@ -387,6 +407,7 @@ bool wgmma_launch(const MatmulProblem& p, int32_t group, Stream& stream) {
   args.tiles_n = static_cast<int32_t>(ceil_div(p.n, C::BN * C::kClusterN));
   args.tiles = static_cast<int32_t>(p.batch * args.tiles_m * args.tiles_n);
   args.group = group < args.tiles_m ? group : args.tiles_m;
+  args.lag = lag;
   args.batched_a = a.depth > 1;
   args.batched_b = b.depth > 1;
   args.alpha = static_cast<float>(p.alpha);
@@ -401,12 +422,14 @@ bool wgmma_launch(const MatmulProblem& p, int32_t group, Stream& stream) {
   config.blockDim = dim3(kWgmmaThreads);
   config.dynamicSmemBytes = C::kSharedBytes;
   config.stream = stream.handle;
-  cudaLaunchAttribute attribute;
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim.x = C::kCluster;
-  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-  config.attrs = &attribute;
-  config.numAttrs = C::kCluster > 1 ? 1 : 0;
+  cudaLaunchAttribute attributes[2];
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim.x = C::kCluster;
+  attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
+  config.attrs = attributes;
+  config.numAttrs = C::kCluster > 1 ? 2 : 1;
   allow_shared(&wgmma_kernel<C>, C::kSharedBytes);
   cudaLaunchKernelEx(&config, &wgmma_kernel<C>, map_a, map_b, map_y, args);
   return true;

@@ -27,11 +27,12 @@ __device__ __forceinline__ void barrier_init_fence() { asm volatile("fence.mbarr
 __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// Arrives at the barrier that lies at the same place in block `rank` of the cluster.
+// Arrives at the barrier that lies at the same place in block `rank` of the cluster. Not `.release.cluster`: nothing was written,
+// and the fence which that brings along costs a third of a matmul.
 __device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, uint32_t rank) {
   asm volatile(
       "{\n .reg .b32 remote;\n mapa.shared::cluster.u32 remote, %0, %1;\n"
-      " mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n}" ::"r"(barrier),
+      " mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(barrier),
       "r"(rank)
       : "memory");
 }
@@ -44,14 +45,6 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
   asm volatile(
       "{\n .reg .pred done;\n again:\n mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n @done bra over;\n bra again;\n "
       "over:\n}" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
-// The same where the arrivals come from other blocks of the cluster.
-__device__ __forceinline__ void barrier_wait_cluster(uint32_t barrier, uint32_t parity) {
-  asm volatile(
-      "{\n .reg .pred done;\n again:\n mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n @done bra "
-      "over;\n bra again;\n over:\n}" ::"r"(barrier),
       "r"(parity)
       : "memory");
 }
@@ -113,6 +106,10 @@ __device__ __forceinline__ float4 load_from_cluster(uint32_t address, uint32_t r
       : "memory");
   return v;
 }
+
+// Programmatic dependent launch: wait until what the kernels before have written is there; let the next kernel start already.
+__device__ __forceinline__ void wait_for_kernels_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+__device__ __forceinline__ void let_next_kernel_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 template <int Registers>
 __device__ __forceinline__ void registers_up() {

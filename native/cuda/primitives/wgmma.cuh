@@ -38,6 +38,11 @@ __device__ __forceinline__ void wgmma_wait() {
 #define SW_R5 "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define SW_R6 "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
 #define SW_R7 "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define SW_H5 "%80, %81, %82, %83, %84, %85, %86, %87"
+#define SW_H6 "%96, %97, %98, %99, %100, %101, %102, %103"
+#define SW_D8(u)                                                                                            \
+  "+f"(d[16 * u + 0]), "+f"(d[16 * u + 1]), "+f"(d[16 * u + 2]), "+f"(d[16 * u + 3]), \
+  "+f"(d[16 * u + 4]), "+f"(d[16 * u + 5]), "+f"(d[16 * u + 6]), "+f"(d[16 * u + 7])
 #define SW_D(u)                                                                                                    \
   "+f"(d[16 * u + 0]), "+f"(d[16 * u + 1]), "+f"(d[16 * u + 2]), "+f"(d[16 * u + 3]), \
   "+f"(d[16 * u + 4]), "+f"(d[16 * u + 5]), "+f"(d[16 * u + 6]), "+f"(d[16 * u + 7]), \
@@ -57,7 +62,7 @@ __device__ __forceinline__ void wgmma_wait() {
 // d = a b, or d += a b if `accumulate` is not 0. MajorA, MajorB: the operand is MN-major.
 template <class T, int N, bool MajorA, bool MajorB>
 __device__ __forceinline__ void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b, int32_t accumulate) {
-  static_assert(N % 32 == 0 && N >= 32 && N <= 256, "the sizes spelled out below");
+  static_assert((N % 32 == 0 && N >= 32 && N <= 256) || N == 176 || N == 208, "the sizes spelled out below");
   if constexpr (N == 32) {
     SW_WGMMA_OF("32", SW_R0, "%16", "%17", "%18", "%19", "%20",
                 SW_D(0));
@@ -73,9 +78,15 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b,
   } else if constexpr (N == 160) {
     SW_WGMMA_OF("160", SW_R0 ", " SW_R1 ", " SW_R2 ", " SW_R3 ", " SW_R4, "%80", "%81", "%82", "%83", "%84",
                 SW_D(0), SW_D(1), SW_D(2), SW_D(3), SW_D(4));
+  } else if constexpr (N == 176) {
+    SW_WGMMA_OF("176", SW_R0 ", " SW_R1 ", " SW_R2 ", " SW_R3 ", " SW_R4 ", " SW_H5, "%88", "%89", "%90", "%91", "%92",
+                SW_D(0), SW_D(1), SW_D(2), SW_D(3), SW_D(4), SW_D8(5));
   } else if constexpr (N == 192) {
     SW_WGMMA_OF("192", SW_R0 ", " SW_R1 ", " SW_R2 ", " SW_R3 ", " SW_R4 ", " SW_R5, "%96", "%97", "%98", "%99", "%100",
                 SW_D(0), SW_D(1), SW_D(2), SW_D(3), SW_D(4), SW_D(5));
+  } else if constexpr (N == 208) {
+    SW_WGMMA_OF("208", SW_R0 ", " SW_R1 ", " SW_R2 ", " SW_R3 ", " SW_R4 ", " SW_R5 ", " SW_H6, "%104", "%105", "%106", "%107", "%108",
+                SW_D(0), SW_D(1), SW_D(2), SW_D(3), SW_D(4), SW_D(5), SW_D8(6));
   } else if constexpr (N == 224) {
     SW_WGMMA_OF("224", SW_R0 ", " SW_R1 ", " SW_R2 ", " SW_R3 ", " SW_R4 ", " SW_R5 ", " SW_R6, "%112", "%113", "%114", "%115", "%116",
                 SW_D(0), SW_D(1), SW_D(2), SW_D(3), SW_D(4), SW_D(5), SW_D(6));
@@ -88,6 +99,9 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b,
 #undef SW_WGMMA_OF
 #undef SW_WGMMA
 #undef SW_D
+#undef SW_D8
+#undef SW_H5
+#undef SW_H6
 #undef SW_R0
 #undef SW_R1
 #undef SW_R2
