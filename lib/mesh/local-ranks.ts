@@ -180,9 +180,15 @@ async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, optio
   }
 }
 
-/** What a rank has called is done when it has returned. @throws the failure of what nobody has read or asked for */
+/**
+ * What a rank has called on the CPU is done when it has returned. GPUs are not asked: they tell one rank of the failures of all, which others may have
+ * yet to hear.
+ *
+ * @throws the failure of what nobody has read or asked for
+ */
 async function heardAll(home: Home): Promise<void> {
-  for (const device of home.devices) if (device !== undefined && device.currentStream >= 0) await streamDone(device.currentStream, 'launch');
+  const stream = home.devices[0]?.currentStream ?? -1;
+  if (stream >= 0) await streamDone(stream, 'launch');
   for (const failure of home.unheard.values()) throw failure;
 }
 
