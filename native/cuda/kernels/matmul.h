@@ -36,9 +36,13 @@ void matmul_integer(const MatmulProblem& p, cudaStream_t stream);               
 void matmul_tensor_core(const MatmulProblem& p, cudaStream_t stream);            // float16, bfloat16
 // Floating dtypes, a few elements with a short k. False if it does not apply.
 bool matmul_small(const MatmulProblem& p, cudaStream_t stream);
-// float16, bfloat16, at most 32 rows, columns contiguous along k. False if it does not apply.
-bool matmul_skinny(const MatmulProblem& p, cudaStream_t stream);
 // A few rows times a matrix whose columns are contiguous along k: reads b once at memory speed. False if it does not apply.
 bool matmul_few_rows(const MatmulProblem& p, cudaStream_t stream);
+
+
+// sm_90 only, float16 and bfloat16 (matmul_wgmma.cu, matmul_stream.cu). False if they do not apply.
+inline bool is_sm90(const DeviceFacts& facts) { return facts.major == 9 && facts.minor == 0; }
+bool matmul_wgmma(const MatmulProblem& p, Stream& stream);
+bool matmul_stream(const MatmulProblem& p, Stream& stream);  // at most 32 rows, b contiguous along k
 
 }  // namespace shardwise::cuda

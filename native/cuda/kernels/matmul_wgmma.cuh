@@ -37,7 +37,7 @@ struct WgmmaTile {
   static constexpr bool kTight = MI * BN / 2 > 192;
   static constexpr int kProducerRegisters = kTight ? 24 : 40, kConsumerRegisters = kTight ? 240 : 232;
   static constexpr int kReleases = (kPingPong ? 4 : 8) * kSharers;    // warps that free a stage
-  static_assert(kSharers <= 2 && (kSharers == 1 || kSplit == 1), "clusters seen to pay");
+  static_assert(kSharers <= 2, "clusters of more lose");
   static_assert(kSplit == 1 || (!kPingPong && MI == 1 && BM * BN * 4 <= kOutput), "partial sums lie in the stages");
   static_assert(kChunks % kBuffers == 0 && kSharedBytes <= 232448, "buffers are used in turn; what a block may have");
   static_assert(kStageBytes % 1024 == 0, "swizzled tiles start at multiples of 1024 bytes");
@@ -73,7 +73,8 @@ struct WgmmaPlace {
 template <class C>
 __device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensorMap* map_a, const CUtensorMap* map_b,
                                               uint32_t shared, uint32_t full, uint32_t empty, int32_t k_first, int32_t k_blocks) {
-  const uint32_t rank = C::kSharers > 1 ? cluster_rank() : 0;
+  const uint32_t cluster = C::kCluster > 1 ? cluster_rank() : 0, rank = cluster % C::kSharers;
+  const uint16_t sharers = static_cast<uint16_t>(3u << (cluster - rank));
   int32_t stage = 0;
   uint32_t phase = 0;
   for (int32_t tile = blockIdx.x / C::kCluster; tile < p.tiles; tile += gridDim.x / C::kCluster) {
@@ -95,11 +96,11 @@ __device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensor
         }
       } else if constexpr (!C::kMajorA) {
         const int32_t part = rank * (C::BM / 2);
-        tensor_load_multicast(a + part * 128, map_a, ready, k, row + part, za, 3);
+        tensor_load_multicast(a + part * 128, map_a, ready, k, row + part, za, sharers);
       } else {
 #pragma unroll
         for (int g = 0; g < C::BM / 64; g++)
-          tensor_load_multicast(a + g * kGroupBytes + rank * 4096, map_a, ready, row + g * 64, k + rank * 32, za, 3);
+          tensor_load_multicast(a + g * kGroupBytes + rank * 4096, map_a, ready, row + g * 64, k + rank * 32, za, sharers);
       }
       if constexpr (C::kClusterM == 1) {
         if constexpr (!C::kMajorB) {
@@ -110,11 +111,11 @@ __device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensor
         }
       } else if constexpr (!C::kMajorB) {
         const int32_t part = rank * (C::BN / 2);
-        tensor_load_multicast(b + part * 128, map_b, ready, k, column + part, zb, 3);
+        tensor_load_multicast(b + part * 128, map_b, ready, k, column + part, zb, sharers);
       } else {
 #pragma unroll
         for (int g = 0; g < (C::BN + 63) / 64; g++)
-          tensor_load_multicast(b + g * kGroupBytes + rank * 4096, map_b, ready, column + g * 64, k + rank * 32, zb, 3);
+          tensor_load_multicast(b + g * kGroupBytes + rank * 4096, map_b, ready, column + g * 64, k + rank * 32, zb, sharers);
       }
       if (++stage == C::kStages) stage = 0, phase ^= 1;
     }
@@ -211,23 +212,25 @@ __device__ __forceinline__ void wgmma_write(const WgmmaArgs& p, const CUtensorMa
 
 // Adds the partial sums of the blocks of a cluster, in the order of their ranks, and keeps this block's columns.
 template <class C>
-__device__ __forceinline__ void wgmma_reduce(float (&sums)[C::BN / 2], float (&out)[C::kColumns / 2], uint32_t shared) {
+__device__ __forceinline__ void wgmma_reduce(float (&sums)[C::BN / 2], float (&out)[C::kColumns / 2], uint32_t shared,
+                                             uint32_t rank, uint32_t part) {
   const int thread = threadIdx.x - 128;
   constexpr int kOwn = C::kColumns / 8;
-  sync_threads_of(3, 256);  // nobody reads the stages any more
+  // Nobody of this block reads the stages any more. (What a sharer sends has arrived: this block has read all of it.)
+  sync_threads_of(3, 256);
 #pragma unroll
   for (int i = 0; i < C::BN / 8; i++)
     asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared + (i * 256 + thread) * 16), "f"(sums[4 * i]),
                  "f"(sums[4 * i + 1]), "f"(sums[4 * i + 2]), "f"(sums[4 * i + 3])
                  : "memory");
   cluster_sync();
-  const uint32_t from = shared + (cluster_rank() * kOwn * 256 + thread) * 16;
+  const uint32_t from = shared + (part * kOwn * 256 + thread) * 16;
 #pragma unroll
   for (int i = 0; i < kOwn; i++) {
-    float4 total = load_from_cluster(from + i * 4096, 0);
+    float4 total = load_from_cluster(from + i * 4096, rank);
 #pragma unroll
     for (int r = 1; r < C::kSplit; r++) {
-      const float4 v = load_from_cluster(from + i * 4096, r);
+      const float4 v = load_from_cluster(from + i * 4096, r * C::kSharers + rank);
       total.x += v.x, total.y += v.y, total.z += v.z, total.w += v.w;
     }
     out[4 * i] = total.x, out[4 * i + 1] = total.y, out[4 * i + 2] = total.z, out[4 * i + 3] = total.w;
@@ -240,14 +243,14 @@ __device__ __forceinline__ void wgmma_consume(const WgmmaArgs& p, const CUtensor
                                               uint32_t empty, uint32_t turn, int32_t k_blocks) {
   using T = typename C::T;
   const int consumer = (threadIdx.x >> 7) - 1, lane = threadIdx.x & 31;
-  const uint32_t rank = C::kCluster > 1 ? cluster_rank() : 0;
+  const uint32_t cluster = C::kCluster > 1 ? cluster_rank() : 0, rank = cluster % C::kSharers, part = cluster / C::kSharers;
   const uint32_t buffers = shared + C::kOutput + consumer * C::kBuffers * C::kChunkBytes;
   const uint64_t first_a = matrix_descriptor(shared + (C::kPingPong ? 0 : consumer * C::MI * kGroupBytes), C::kMajorA);
   const uint64_t first_b = matrix_descriptor(shared + C::kBytesA, C::kMajorB);
   constexpr int kStepA = C::kMajorA ? 128 : 2, kStepB = C::kMajorB ? 128 : 2, kStepStage = C::kStageBytes >> 4;
   const auto release = [&](int32_t stage) {
     if constexpr (C::kSharers > 1) {
-      if (lane < C::kSharers) barrier_arrive_at(empty + stage * 8, lane);
+      if (lane < C::kSharers) barrier_arrive_at(empty + stage * 8, cluster - rank + lane);
     } else {
       if (lane == 0) barrier_arrive(empty + stage * 8);
     }
@@ -306,8 +309,8 @@ __device__ __forceinline__ void wgmma_consume(const WgmmaArgs& p, const CUtensor
     const int32_t column = (place.column * C::kClusterN + (C::kClusterN > 1 ? rank : 0)) * C::BN;
     if constexpr (C::kSplit > 1) {
       float own[1][C::kColumns / 2];
-      wgmma_reduce<C>(sums[0], own[0], shared);
-      wgmma_write<C>(p, map_y, own, buffers, row, column + rank * C::kColumns, place.batch);
+      wgmma_reduce<C>(sums[0], own[0], shared, rank, part);
+      wgmma_write<C>(p, map_y, own, buffers, row, column + part * C::kColumns, place.batch);
     } else {
       wgmma_write<C>(p, map_y, sums, buffers, row, column, place.batch);
     }
@@ -348,7 +351,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
 
   int32_t k_first = 0, k_blocks = p.k_blocks;
   if constexpr (C::kSplit > 1) {
-    const int32_t part = cluster_rank();
+    const int32_t part = cluster_rank() / C::kSharers;
     k_first = static_cast<int32_t>(int64_t(part) * p.k_blocks / C::kSplit);
     k_blocks = static_cast<int32_t>(int64_t(part + 1) * p.k_blocks / C::kSplit) - k_first;
   }

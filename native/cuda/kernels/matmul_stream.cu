@@ -1,0 +1,209 @@
+// matmul of float16 and bfloat16 with at most 32 rows in a and b contiguous along k (a linear layer's weight at small batch), on
+// sm_90: bound by reading b once, so one block an SM keeps all of its shared memory filled with b that is under way.
+//
+// y^T[R, m] = b^T[R, k] a^T[k, m] for R columns of y, R a multiple of 16 such that every SM has the same number of them (14336
+// columns on 132 SMs: 128 blocks of 112). A producer warp has the copy engine bring R x 128 of b and the same k of a into a ring
+// of stages, 150 to 200 KiB in all: six times what latency times bandwidth asks for. Of the 8 consumer warps 4 divide k and 2
+// the columns; ldmatrix reads the swizzled rows without bank conflicts, mma.sync multiplies (16 columns x 8 rows x 16), and at
+// the end the four parts are added in shared memory.
+// Grid: (1 block an SM). Bytes: k n + m k + m n elements (a comes from L2 for each block); FLOPs 2 m n k. Also serves y with at
+// most 32 columns, by transposing the problem.
+// Numerics: float32 within a warp, then the four parts of k in order; alpha, beta and c in float32; one rounding. The same bits
+// each run.
+#include "../primitives/hopper.cuh"
+#include "../primitives/mma.cuh"
+#include "../tensor_map.h"
+#include "matmul.h"
+
+namespace shardwise::cuda {
+namespace {
+
+constexpr int kConsumers = 8, kThreads = (kConsumers + 1) * 32, kDepth = 128, kMaxRows = 112, kMaxStages = 24;
+constexpr int kSharedLimit = 224 * 1024;
+
+struct StreamArgs {
+  int32_t rows, tiles_n, tiles, steps, stages;  // of b^T in a tile; tiles along n; in all; along k; of shared memory
+  int32_t batched_a, batched_b;
+};
+
+template <int Eights>
+constexpr int pitch() { return Eights * 8 + 1; }
+template <int Eights>
+int stage_bytes(int rows) { return 2 * (rows + Eights * 8) * 128; }
+template <int Eights>
+int parts_bytes(int rows) { return 4 * rows * pitch<Eights>() * 4; }
+
+template <class T, int Eights>
+__global__ void __launch_bounds__(kThreads, 1)
+    stream_kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b, const MatmulProblem p,
+                  const StreamArgs s) {
+#if SW_SM90A
+  extern __shared__ __align__(1024) uint8_t stream_shared[];
+  __shared__ uint64_t barriers[2 * kMaxStages];
+  const uint32_t stages = shared_address(stream_shared), full = shared_address(barriers), empty = full + kMaxStages * 8;
+  const int32_t bytes = 2 * (s.rows + Eights * 8) * 128;
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+  if (threadIdx.x == 0) {
+    tensor_map_prefetch(&map_a);
+    tensor_map_prefetch(&map_b);
+    for (int i = 0; i < s.stages; i++) {
+      barrier_init(full + i * 8, 1);
+      barrier_init(empty + i * 8, kConsumers);
+    }
+    barrier_init_fence();
+  }
+  __syncthreads();
+  let_next_kernel_start();
+  wait_for_kernels_before();
+
+  int32_t stage = 0;
+  uint32_t phase = 0;
+  if (warp == kConsumers) {
+    if (lane != 0) return;
+    for (int32_t tile = blockIdx.x; tile < s.tiles; tile += gridDim.x) {
+      const int32_t batch = tile / s.tiles_n, row = tile % s.tiles_n * s.rows;
+      for (int32_t i = 0; i < s.steps; i++) {
+        const uint32_t to = stages + stage * bytes, ready = full + stage * 8;
+        barrier_wait(empty + stage * 8, phase ^ 1);
+        barrier_expect(ready, bytes);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+          tensor_load(to + half * s.rows * 128, &map_b, ready, i * kDepth + half * 64, row, batch * s.batched_b);
+          tensor_load(to + s.rows * 256 + half * Eights * 1024, &map_a, ready, i * kDepth + half * 64, 0, batch * s.batched_a);
+        }
+        if (++stage == s.stages) stage = 0, phase ^= 1;
+      }
+    }
+    return;
+  }
+
+  // Of the consumers: `part` of k, `side` of the 16-row groups (the even or the odd ones).
+  const int part = warp & 3, side = warp >> 2, groups = s.rows / 16;
+  const int row_a = (lane & 7) + (lane >> 4 & 1) * 8, unit_a = part * 2 + (lane >> 3 & 1);  // rows of a: fragments of 8 columns
+  const int row_b = (lane & 7) + (lane >> 3 & 1) * 8, unit_b = part * 2 + (lane >> 4);      // of b^T: fragments of 16 rows
+  const uint32_t lane_a = (Eights == 1 ? lane & 7 : row_a) * 128 + ((unit_a ^ (lane & 7)) << 4);
+  const uint32_t lane_b = row_b * 128 + ((unit_b ^ (lane & 7)) << 4);
+  constexpr int kGroups = (kMaxRows / 16 + 1) / 2;
+  float* const parts = reinterpret_cast<float*>(stream_shared + s.stages * bytes);
+  for (int32_t tile = blockIdx.x; tile < s.tiles; tile += gridDim.x) {
+    float sums[kGroups][Eights][4] = {};
+    for (int32_t i = 0; i < s.steps; i++) {
+      barrier_wait(full + stage * 8, phase);
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        const uint32_t at_b = stages + stage * bytes + half * s.rows * 128 + lane_b;
+        const uint32_t at_a = stages + stage * bytes + s.rows * 256 + half * Eights * 1024 + lane_a;
+        uint32_t a[(Eights + 1) / 2][4];
+#pragma unroll
+        for (int e = 0; e < (Eights + 1) / 2; e++) load_matrices(a[e], at_a + e * 2048);
+#pragma unroll
+        for (int g = 0; g < kGroups; g++) {
+          if (g * 2 + side >= groups) break;
+          uint32_t b[4];
+          load_matrices(b, at_b + (g * 2 + side) * 2048);
+#pragma unroll
+          for (int e = 0; e < Eights; e++) mma_16816<T>(sums[g][e], b, a[e / 2][e % 2 * 2], a[e / 2][e % 2 * 2 + 1]);
+        }
+      }
+      __syncwarp();
+      if (lane == 0) barrier_arrive(empty + stage * 8);
+      if (++stage == s.stages) stage = 0, phase ^= 1;
+    }
+#pragma unroll
+    for (int g = 0; g < kGroups; g++) {
+      if (g * 2 + side >= groups) break;
+#pragma unroll
+      for (int e = 0; e < Eights; e++)
+#pragma unroll
+        for (int v = 0; v < 4; v++)
+          parts[(part * s.rows + (g * 2 + side) * 16 + (lane >> 2) + v / 2 * 8) * pitch<Eights>() + e * 8 + (lane & 3) * 2 + v % 2] =
+              sums[g][e][v];
+    }
+    sync_threads_of(1, kConsumers * 32);
+    const int32_t batch = tile / s.tiles_n, first = tile % s.tiles_n * s.rows;
+    for (int at = threadIdx.x; at < s.rows * static_cast<int>(p.m); at += kConsumers * 32) {
+      const int column = at % s.rows, row = at / s.rows;
+      if (first + column >= p.n) continue;
+      float total = 0.0f;
+#pragma unroll
+      for (int q = 0; q < 4; q++) total += parts[(q * s.rows + column) * pitch<Eights>() + row];
+      total *= static_cast<float>(p.alpha);
+      if (p.c.data)
+        total += static_cast<float>(p.beta) *
+                 to_compute<float>(static_cast<const T*>(
+                     p.c.data)[batch * p.c.batch_stride + row * p.c.row_stride + (first + column) * p.c.column_stride]);
+      static_cast<T*>(p.y.data)[batch * p.y.batch_stride + row * p.y.row_stride + (first + column) * p.y.column_stride] =
+          from_compute<T>(total);
+    }
+    sync_threads_of(1, kConsumers * 32);
+  }
+#endif
+}
+
+template <class T, int Eights>
+bool launch(const MatmulProblem& p, Stream& stream) {
+  const int64_t sms = stream.facts->num_sms, all = p.n * p.batch;
+  const int64_t waves = ceil_div(all, sms * kMaxRows), fair = round_up(ceil_div(all, sms * waves), 16);
+  const int rows = static_cast<int>(fair < 16 ? 16 : fair > kMaxRows ? kMaxRows : fair);
+  StreamArgs args = {};
+  args.rows = rows;
+  args.tiles_n = static_cast<int32_t>(ceil_div(p.n, rows));
+  args.tiles = static_cast<int32_t>(args.tiles_n * p.batch);
+  args.steps = static_cast<int32_t>(ceil_div(p.k, kDepth));
+  const int possible = (kSharedLimit - parts_bytes<Eights>(rows)) / stage_bytes<Eights>(rows);
+  args.stages = possible < kMaxStages ? possible : kMaxStages;
+  TensorMapShape a, b;
+  a.data = p.a.data, a.width = p.k, a.height = p.m, a.row_stride = p.a.row_stride;
+  a.depth = p.batch > 1 && p.a.batch_stride != 0 ? p.batch : 1, a.depth_stride = p.a.batch_stride;
+  b.data = p.b.data, b.width = p.k, b.height = p.n, b.row_stride = p.b.column_stride;
+  b.depth = p.batch > 1 && p.b.batch_stride != 0 ? p.batch : 1, b.depth_stride = p.b.batch_stride;
+  args.batched_a = a.depth > 1;
+  args.batched_b = b.depth > 1;
+  constexpr bool kBf16 = std::is_same<T, bfloat16_t>::value;
+  CUtensorMap map_a, map_b;
+  if (!tensor_map_fits(a) || !tensor_map_fits(b) || !make_tensor_map(a, 64, Eights * 8, kBf16, &map_a) ||
+      !make_tensor_map(b, 64, rows, kBf16, &map_b))
+    return false;
+  const size_t shared = static_cast<size_t>(args.stages * stage_bytes<Eights>(rows) + parts_bytes<Eights>(rows));
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(args.tiles < sms ? args.tiles : sms));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = shared;
+  config.stream = stream.handle;
+  cudaLaunchAttribute attribute;
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  allow_shared(&stream_kernel<T, Eights>, kSharedLimit);
+  cudaLaunchKernelEx(&config, &stream_kernel<T, Eights>, map_a, map_b, p, args);
+  return true;
+}
+
+template <class T>
+bool launch_for(const MatmulProblem& p, Stream& stream) {
+  return p.m <= 8 ? launch<T, 1>(p, stream) : p.m <= 16 ? launch<T, 2>(p, stream) : launch<T, 4>(p, stream);
+}
+
+}  // namespace
+
+bool matmul_stream(const MatmulProblem& problem, Stream& stream) {
+  MatmulProblem p = problem;
+  if ((p.dtype != DType::Float16 && p.dtype != DType::BFloat16) || !is_sm90(*stream.facts)) return false;
+  for (int attempt = 0; attempt < 2; attempt++) {
+    const bool contiguous = (p.a.column_stride == 1 || p.k == 1) && (p.b.row_stride == 1 || p.k == 1);
+    const bool fits = p.m <= 32 && p.n * p.batch < (int64_t(1) << 30) && p.k < (int64_t(1) << 30);
+    if (contiguous && fits &&
+        (p.dtype == DType::Float16 ? launch_for<half_t>(p, stream) : launch_for<bfloat16_t>(p, stream)))
+      return true;
+    p.a = problem.b.transposed();
+    p.b = problem.a.transposed();
+    p.c = problem.c.transposed();
+    p.y = problem.y.transposed();
+    p.m = problem.n;
+    p.n = problem.m;
+  }
+  return false;
+}
+
+}  // namespace shardwise::cuda
