@@ -218,8 +218,8 @@ Status gradient(const KernelCall& call, const CrossEntropyRows& r, double label_
     cross_entropy_gradient<T><<<blocks_per_row * shape.rows, threads, 0, stream.handle>>>(
         from, shape, static_cast<const C*>(g.data), r.g_stride, lse.data, lse.strides[0], lse.dtype,
         static_cast<const int64_t*>(target.data), target.strides[0], weights, weight_sum,
-        Smoothing{label_smoothing, r.ignore_index}, stream.index_errors(call), to,
-        static_cast<uint32_t>(blocks_per_row), out_vectors);
+        Smoothing{label_smoothing, r.ignore_index}, stream.index_errors(call), to, static_cast<uint32_t>(blocks_per_row),
+        out_vectors);
   });
   if (!found) return unsupported(call, x.dtype);
   return status.ok() ? launched(call) : status;
@@ -235,13 +235,15 @@ Status cross_entropy(const KernelCall& call) {
   if (shape.rows >= (int64_t(1) << 31)) return fail(call.error, Code::Unsupported, "cross_entropy of 2^31 rows or more");
   Stream& stream = stream_of(call);
   const bool both = call.num_inputs > 3 && call.num_outputs > 2 && !call.input(3).is_immediate && !call.output(2).is_immediate;
-  CrossEntropyRows r = {&x, &target, &weight, static_cast<int64_t>(params.ignore_index), nullptr, 0, &call.output(0), &call.output(1), nullptr};
+  CrossEntropyRows r = {
+      &x, &target, &weight, static_cast<int64_t>(params.ignore_index), nullptr, 0, &call.output(0), &call.output(1), nullptr};
   if (both) {
     r.g = &call.input(3);
     r.g_stride = r.g->numel == 1 ? 0 : r.g->strides[0];
     r.gx = &call.output(2);
     if (params.label_smoothing == 0 && cross_entropy_both_rows(call, r)) return launched(call);
-    if (r.lse->is_immediate) return fail(call.error, Code::Invalid, "cross_entropy: a gradient needs the log of the sums as an output");
+    if (r.lse->is_immediate)
+      return fail(call.error, Code::Invalid, "cross_entropy: a gradient needs the log of the sums as an output");
   }
   if (params.label_smoothing == 0 && cross_entropy_loss_rows(call, r)) return both ? gradient(call, r, 0) : launched(call);
   const bool found = dispatch_floating(x.dtype, [&](auto tag) {
@@ -266,8 +268,9 @@ Status cross_entropy(const KernelCall& call) {
 Status cross_entropy_backward(const KernelCall& call) {
   const auto& params = call.params_as<CrossEntropyBackwardParams>();
   const TensorView &g = call.input(0), &x = call.input(1), &lse = call.input(2), &target = call.input(3), &weight = call.input(4);
-  return gradient(call, {&x, &target, &weight, static_cast<int64_t>(params.ignore_index), &g, g.strides[0], nullptr, &lse, &call.output(0)},
-                  params.label_smoothing);
+  return gradient(
+      call, {&x, &target, &weight, static_cast<int64_t>(params.ignore_index), &g, g.strides[0], nullptr, &lse, &call.output(0)},
+      params.label_smoothing);
 }
 
 }  // namespace shardwise::cuda

@@ -8,7 +8,7 @@ namespace shardwise::cuda {
 struct CrossEntropyRows {
   const TensorView *x, *target, *weight;
   int64_t ignore_index;
-  const TensorView *g;  // the gradient of the losses: for each row, or one for all (g_stride 0)
+  const TensorView* g;  // the gradient of the losses: for each row, or one for all (g_stride 0)
   int64_t g_stride;
   const TensorView *loss, *lse, *gx;
 };

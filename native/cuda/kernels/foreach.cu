@@ -1,5 +1,5 @@
 // foreach_add (y += alpha x), foreach_mul (y *= scalar), foreach_norm (the 2-norm of each tensor): many tensors, few launches.
-// See primitives/multi_tensor.cuh. The norm sums squares per chunk of 16384 elements (float32 or float64), joins the chunks of
+// See primitives/multi_tensor.cuh. The norm sums squares per chunk of 8192 elements (float32 or float64), joins the chunks of
 // a tensor in a fixed order, and takes the root.
 #include "../../generated/op_params.h"
 #include "../primitives/multi_tensor.cuh"

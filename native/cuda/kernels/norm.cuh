@@ -31,7 +31,8 @@ inline NormVector norm_vector(const TensorView* view, DType dtype) {
   return out;
 }
 
-// A forward pass; data pointers are null where absent. norm_forward_vectors does it if the rows are whole aligned vectors and fit.
+// A forward pass; data pointers are null where absent. norm_forward_vectors does it if the rows are whole aligned vectors and
+// fit.
 struct NormForward {
   DType dtype;
   int64_t rows, n;

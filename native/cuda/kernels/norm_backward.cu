@@ -240,9 +240,11 @@ Status norm_backward(const KernelCall& call, const TensorView& g, const TensorVi
   const int64_t sms = stream.facts->num_sms;
   const bool sums = gw || gb;
   const DType sum_dtype = gw ? gw_view->dtype : gb ? gb_view->dtype : x.dtype;
-  NormBackward ring = {x.dtype, rows, n, g.data, x.data, data_of(mean), rstd.data, norm_vector(w, x.dtype), gx_data, sums, nullptr};
+  NormBackward ring = {x.dtype, rows, n,      g.data, x.data, data_of(mean), rstd.data, norm_vector(w, x.dtype),
+                       gx_data, sums, nullptr};
   if (const int64_t parts = norm_backward_ring_parts(call, ring)) {
-    if (sums && !(ring.partials = static_cast<float*>(stream.workspace(parts * 2 * n * 4, call)))) return Status{Code::OutOfMemory};
+    if (sums && !(ring.partials = static_cast<float*>(stream.workspace(parts * 2 * n * 4, call))))
+      return Status{Code::OutOfMemory};
     norm_backward_ring(call, ring);
     if (sums) {
       // Its blocks start as those of the first kernel end, and wait for the last of them: that hides most of a launch.
@@ -255,8 +257,8 @@ Status norm_backward(const KernelCall& call, const TensorView& g, const TensorVi
       attribute.val.programmaticStreamSerializationAllowed = 1;
       config.attrs = &attribute;
       config.numAttrs = stream.facts->major >= 9 ? 1 : 0;
-      cudaLaunchKernelEx(&config, norm_partials<float>, static_cast<const float*>(ring.partials), static_cast<int32_t>(parts), n, gw, gb,
-                         sum_dtype);
+      cudaLaunchKernelEx(&config, norm_partials<float>, static_cast<const float*>(ring.partials), static_cast<int32_t>(parts), n,
+                         gw, gb, sum_dtype);
     }
     return launched(call);
   }

@@ -158,8 +158,8 @@ Status norm_forward(const KernelCall& call, const TensorView& x, const TensorVie
   if (rows >= (int64_t(1) << 31)) return fail(call.error, Code::Unsupported, "a norm of 2^31 rows or more");
   Stream& stream = stream_of(call);
   const auto data_of = [](const TensorView* view) { return view && !view->is_immediate ? view->data : nullptr; };
-  if (norm_forward_vectors(call, {x.dtype, rows, n, x.data, norm_vector(w, x.dtype), norm_vector(b, x.dtype), y.data, data_of(mean),
-                               data_of(&rstd), eps, mean != nullptr}))
+  if (norm_forward_vectors(call, {x.dtype, rows, n, x.data, norm_vector(w, x.dtype), norm_vector(b, x.dtype), y.data,
+                                  data_of(mean), data_of(&rstd), eps, mean != nullptr}))
     return launched(call);
   const bool found = dispatch_floating(x.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;

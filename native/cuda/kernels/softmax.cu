@@ -3,8 +3,8 @@
 //   softmax           y = exp(x - max) / sum(exp(x - max))          log_softmax           y = x - max - log(sum(exp(x - max)))
 //   softmax_backward  gx = y (g - sum(g y))                         log_softmax_backward  gx = g - exp(y) sum(g)
 //
-// Contiguous rows of whole aligned vectors go to softmax_vectors.cu and softmax_cluster.cu. For all others (strides, any alignment and
-// length, float64) there are three paths, each for both forms (a uniform branch picks the form):
+// Contiguous rows of whole aligned vectors go to softmax_vectors.cu and softmax_cluster.cu. For all others (strides, any
+// alignment and length, float64) there are three paths, each for both forms (a uniform branch picks the form):
 //   rows     contiguous last dim, the row fits into the registers of a team (row_tile.cuh): part of a warp, a block, a cluster.
 //            Reads and writes each element once: 2 passes of memory forward, 3 backward.
 //   long     contiguous last dim, longer than that: a block per row walks it twice, the second time from the end, where L2
@@ -262,7 +262,7 @@ Status softmax_gradient(const KernelCall& call, bool log_form) {
   if (!describe_rows<3>({&g, &y, &gx}, &set)) return fail(call.error, Code::Unsupported, "softmax of 2^31 rows or more");
   if (g.is_contiguous() && y.is_contiguous() && gx.is_contiguous()) {
     const SoftmaxRows r = {y.dtype, set.rows, set.n, g.data, y.data, gx.data, log_form};
-    if (softmax_vectors_backward(call, r)) return launched(call);
+    if (softmax_vectors_backward(call, r) || softmax_cluster_backward(call, r)) return launched(call);
   }
   const bool found = dispatch_floating(y.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;

@@ -16,5 +16,6 @@ struct SoftmaxRows {
 bool softmax_vectors_forward(const KernelCall& call, const SoftmaxRows& r);
 bool softmax_vectors_backward(const KernelCall& call, const SoftmaxRows& r);
 bool softmax_cluster_forward(const KernelCall& call, const SoftmaxRows& r);
+bool softmax_cluster_backward(const KernelCall& call, const SoftmaxRows& r);
 
 }  // namespace shardwise::cuda

@@ -1,24 +1,31 @@
-// softmax and log_softmax over long contiguous rows of whole 16-byte vectors (float32, float16, bfloat16): longer than a block holds in
-// registers (softmax_vectors.cu), up to 8 times the shared memory of a multiprocessor.
+// softmax and log_softmax over long contiguous rows of whole 16-byte vectors (float32, float16, bfloat16): longer than a block
+// holds in registers (softmax_vectors.cu), up to 8 times the shared memory of a multiprocessor.
 //
-// Layout: a cluster of up to 8 blocks for a row, each with a slice of it in shared memory (row_sum.cuh); the slices are small enough
-// for three blocks on a multiprocessor, so that loads, exponentials and stores of different rows overlap. The blocks exchange their
-// maximum and sum once, through distributed shared memory. Without clusters (sm_80) a block holds what it can.
-// Bytes: x and y once. Two exponentials an element: one for the sum, one for the result.
-// Numerics: as softmax_vectors.cu, with a running maximum. Fixed order of summation.
+// Layout: a cluster of up to 8 blocks for a row, each with a slice of it in shared memory (row_sum.cuh); the slices are small
+// enough for three blocks on a multiprocessor, so that loads, exponentials and stores of different rows overlap. The blocks
+// exchange their maximum and sum once, through distributed shared memory. Without clusters (sm_80) a block holds what it can. The
+// gradient has slices of both g and y, in clusters of up to 16 blocks. Bytes: x and y once; g, y and gx once. Two exponentials an
+// element: one for the sum, one for the result. Numerics: as softmax_vectors.cu, with a running maximum. Fixed order of
+// summation.
+// Tried, softmax of float32 2048 x 131072 on one H200, microseconds: rows in the registers of 8 blocks of 1024 threads (softmax_rows)
+// 1708; this, waiting for the whole slice 667; taking vectors as they arrive, one exchange between the blocks 623 (81 % of copy).
+// The gradient: 1491 and 1071 (71 %).
 #include "softmax.cuh"
 
 namespace shardwise::cuda {
 namespace {
 
+constexpr int kThreads = 512;
+constexpr int64_t kSlice = 66 * 1024;  // three blocks on a multiprocessor
+
 template <class T>
-__global__ void __launch_bounds__(kSliceThreads, 3)
+__global__ void __launch_bounds__(kThreads, 3)
     softmax_slices(const uint4* x, uint4* y, int32_t vectors, int32_t cluster, bool log_form) {
   constexpr int V = kVec16<T>;
   extern __shared__ uint4 staged[];
   __shared__ RunningSumScratch shared;
   const int64_t row = blockIdx.x / cluster;
-  const RowSlice slice(vectors, cluster, static_cast<int32_t>(blockIdx.x - row * cluster));
+  const RowSlice<kThreads> slice(vectors, cluster, static_cast<int32_t>(blockIdx.x - row * cluster));
   slice.fetch(staged, x + row * vectors);
   RunningSum<T> total;
   slice.as_they_arrive([&](int32_t v) {
@@ -31,12 +38,48 @@ __global__ void __launch_bounds__(kSliceThreads, 3)
   const float scale = 1.0f / total.sum, offset = logf(total.sum);
   uint4* to = y + row * vectors + slice.begin;
 #pragma unroll 2
-  for (int32_t v = threadIdx.x; v < slice.own; v += kSliceThreads) {
+  for (int32_t v = threadIdx.x; v < slice.own; v += kThreads) {
     float values[V];
     unpack<T>(staged[v], values);
 #pragma unroll
     for (int i = 0; i < V; i++) values[i] = log_form ? values[i] - total.maximum - offset : exponential(values[i]) * scale;
     __stcs(to + v, pack<T>(values));
+  }
+  if (cluster > 1) cluster_wait();
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads, 3)
+    softmax_slices_gradient(const uint4* g, const uint4* y, uint4* gx, int32_t vectors, int32_t cluster, bool log_form) {
+  constexpr int V = kVec16<T>;
+  extern __shared__ uint4 staged[];
+  __shared__ float shared[32];
+  const int64_t row = blockIdx.x / cluster;
+  const RowSlice<kThreads> slice(vectors, cluster, static_cast<int32_t>(blockIdx.x - row * cluster));
+  uint4* staged_y = staged + (vectors + cluster - 1) / cluster;
+  slice.fetch(staged_y, y + row * vectors);
+  slice.fetch(staged, g + row * vectors);  // arrives after that of y
+  float sum = 0.0f;
+  slice.as_they_arrive([&](int32_t v) {
+    float gs[V], ys[V];
+    unpack<T>(staged[v], gs);
+    unpack<T>(staged_y[v], ys);
+    float part = 0.0f;
+#pragma unroll
+    for (int i = 0; i < V; i++) part += log_form ? gs[i] : gs[i] * ys[i];
+    sum += part;
+  });
+  sum = sum_all(sum, cluster, shared);
+  const RowExponential<T> exponential(0.0f);
+  uint4* to = gx + row * vectors + slice.begin;
+#pragma unroll 2
+  for (int32_t v = threadIdx.x; v < slice.own; v += kThreads) {
+    float gs[V], ys[V];
+    unpack<T>(staged[v], gs);
+    unpack<T>(staged_y[v], ys);
+#pragma unroll
+    for (int i = 0; i < V; i++) gs[i] = log_form ? gs[i] - exponential(ys[i]) * sum : ys[i] * (gs[i] - sum);
+    __stcs(to + v, pack<T>(gs));
   }
   if (cluster > 1) cluster_wait();
 }
@@ -47,10 +90,25 @@ bool softmax_cluster_forward(const KernelCall& call, const SoftmaxRows& r) {
   Stream& stream = stream_of(call);
   const int64_t width = 16 / item_size(r.dtype), vectors = r.n / width;
   if (r.n % width != 0 || !is_aligned(r.first, 16) || !is_aligned(r.out, 16) || vectors >= (int64_t(1) << 31)) return false;
-  const int32_t cluster = slice_cluster(vectors, *stream.facts);
+  const int32_t cluster = slice_cluster(vectors, kSlice, *stream.facts);
   if (cluster == 0 || r.rows * cluster >= (int64_t(1) << 31)) return false;
   return dispatch_packed(r.dtype, [&](auto tag) {
-    launch_slices(softmax_slices<tag_t<decltype(tag)>>, r.rows, vectors, cluster, stream.handle, static_cast<const uint4*>(r.first),
+    launch_slices(softmax_slices<tag_t<decltype(tag)>>, r.rows, vectors, cluster, kThreads, stream.handle,
+                  static_cast<const uint4*>(r.first), static_cast<uint4*>(r.out), static_cast<int32_t>(vectors), cluster,
+                  r.log_form);
+  });
+}
+
+bool softmax_cluster_backward(const KernelCall& call, const SoftmaxRows& r) {
+  Stream& stream = stream_of(call);
+  const int64_t width = 16 / item_size(r.dtype), vectors = r.n / width;
+  if (r.n % width != 0 || !is_aligned(r.first, 16) || !is_aligned(r.second, 16) || !is_aligned(r.out, 16)) return false;
+  if (r.dtype == DType::Float64 || vectors >= (int64_t(1) << 30)) return false;
+  const int32_t cluster = slice_cluster(2 * vectors, kSlice, *stream.facts, 16);
+  if (cluster == 0 || r.rows * cluster >= (int64_t(1) << 31)) return false;
+  return dispatch_packed(r.dtype, [&](auto tag) {
+    launch_slices(softmax_slices_gradient<tag_t<decltype(tag)>>, r.rows, 2 * round_up(vectors, cluster), cluster, kThreads,
+                  stream.handle, static_cast<const uint4*>(r.first), static_cast<const uint4*>(r.second),
                   static_cast<uint4*>(r.out), static_cast<int32_t>(vectors), cluster, r.log_form);
   });
 }

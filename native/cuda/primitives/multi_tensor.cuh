@@ -1,7 +1,7 @@
 // One elementwise update over many tensors in few launches: optimizer steps and foreach ops.
 //
 // A step works on `Roles` tensors at a time (parameter, gradient, state ...), element by element. Pointers and sizes of up to
-// kMaxTensors groups travel in the kernel arguments; blocks take chunks of 16384 elements (64 KB of float32) and find their
+// kMaxTensors groups travel in the kernel arguments; blocks take chunks of 8192 elements (32 KB of float32) and find their
 // tensor by bisection. A thread loads 8 elements of each role in 16-byte accesses before it computes. Groups that are not dense
 // take a slow path of their own.
 //
@@ -16,8 +16,8 @@ namespace shardwise::cuda::multi {
 
 constexpr int kThreads = 256;
 constexpr int kGroup = 8;
-constexpr int64_t kChunk = 16384;
-constexpr int kMaxTensors = 128;
+constexpr int64_t kChunk = 8192;
+constexpr int kMaxTensors = 256;
 
 template <int Roles>
 struct Entry {

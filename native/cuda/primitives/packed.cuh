@@ -58,10 +58,17 @@ __device__ __forceinline__ uint4 packed_splat(float value) {
 template <class F>
 inline bool dispatch_packed(DType dtype, F&& body) {
   switch (dtype) {
-    case DType::Float32: body(TypeTag<float>{}); return true;
-    case DType::Float16: body(TypeTag<half_t>{}); return true;
-    case DType::BFloat16: body(TypeTag<bfloat16_t>{}); return true;
-    default: return false;
+    case DType::Float32:
+      body(TypeTag<float>{});
+      return true;
+    case DType::Float16:
+      body(TypeTag<half_t>{});
+      return true;
+    case DType::BFloat16:
+      body(TypeTag<bfloat16_t>{});
+      return true;
+    default:
+      return false;
   }
 }
 

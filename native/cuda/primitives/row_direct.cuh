@@ -1,15 +1,17 @@
-// Rows in the registers of teams that take one row each: the plain way, best where many blocks fit on a multiprocessor. The blocks
-// start in the order of the rows, so that the rows in work at one time lie together in memory; persistent teams (row_ring.cuh)
-// drift apart, which costs device memory some 10 % for rows of 8 KB.
+// Rows in the registers of teams that take one row each: the plain way, best where many blocks fit on a multiprocessor. The
+// blocks start in the order of the rows, so that the rows in work at one time lie together in memory; persistent teams
+// (row_ring.cuh) drift apart, which costs device memory some 10 % for rows of 8 KB.
 //
 // A team is `lanes` threads of a warp (a power of two), or a block. Vector v of a row (16 bytes) belongs to thread v % lanes. For
 // rows of whole vectors on 16-byte boundaries.
 #pragma once
+#include <type_traits>
+
 #include "row_ring.cuh"
 
 namespace shardwise::cuda {
 
-constexpr int kDirectBlock = 512;      // threads, at most, where a block has a row
+constexpr int kDirectBlock = 256;        // threads, at most, where a block has a row: four vectors each
 constexpr int kDirectWarpThreads = 128;  // where warps have
 
 struct DirectPlace {
@@ -52,8 +54,8 @@ __device__ __forceinline__ float lanes_sum(float value, int lanes) {
   return value;
 }
 
-// Every thread of a block gets the values that the warps wrote to `shared`: lane l that of warp l, and `width`, the power of two over
-// which lanes may then reduce. Lanes without a warp get `nothing`.
+// Every thread of a block gets the values that the warps wrote to `shared`: lane l that of warp l, and `width`, the power of two
+// over which lanes may then reduce. Lanes without a warp get `nothing`.
 template <class A>
 __device__ __forceinline__ A exchange_warps(A own, A nothing, A (&shared)[32], int& width) {
   const int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
@@ -64,10 +66,31 @@ __device__ __forceinline__ A exchange_warps(A own, A nothing, A (&shared)[32], i
   return from < warps ? shared[from] : nothing;
 }
 
+// Where warps have the rows, as few lanes as hold a row in four vectors each: fewer shuffles for an element.
 inline RingPlan plan_direct(int64_t vectors) {
-  RingPlan plan = plan_ring(vectors, 2, kDirectBlock);
-  if (!plan.block) plan.threads = kDirectWarpThreads;
+  RingPlan plan = plan_ring(vectors, 4, kDirectBlock);
+  if (plan.block || plan.lanes == 0) return plan;
+  plan.threads = kDirectWarpThreads;
+  for (plan.lanes = 1; plan.lanes * 4 < vectors;) plan.lanes *= 2;
+  plan.chunks = static_cast<int32_t>(ceil_div(vectors, plan.lanes));
   return plan;
+}
+
+// body(chunks, block): the shape of a direct plan as integral constants.
+template <class F>
+inline void with_direct_shape(const RingPlan& plan, F&& body) {
+  using std::integral_constant;
+  if (plan.block) return body(integral_constant<int, 4>{}, std::true_type{});
+  switch (plan.chunks) {
+    case 1:
+      return body(integral_constant<int, 1>{}, std::false_type{});
+    case 2:
+      return body(integral_constant<int, 2>{}, std::false_type{});
+    case 3:
+      return body(integral_constant<int, 3>{}, std::false_type{});
+    default:
+      return body(integral_constant<int, 4>{}, std::false_type{});
+  }
 }
 
 }  // namespace shardwise::cuda

@@ -39,7 +39,8 @@ struct RowRing {
     return slots + ((stage * kOperands + operand) * kChunks + chunk) * blockDim.x + threadIdx.x;
   }
   // Copies a thread's vectors of a row of `vectors` of them into a stage. Vectors beyond the end are left alone.
-  __device__ __forceinline__ void fetch(int stage, const uint4* const (&rows)[kOperands], int slot, int lanes, int vectors) const {
+  __device__ __forceinline__ void fetch(int stage, const uint4* const (&rows)[kOperands], int slot, int lanes,
+                                        int vectors) const {
 #pragma unroll
     for (int c = 0; c < kChunks; c++) {
       const int v = slot + c * lanes;
@@ -99,28 +100,16 @@ inline RingPlan plan_ring(int64_t vectors, int32_t block_chunks, int32_t max_thr
   return plan;
 }
 
-// body(chunks, block): the plan's shape as integral constants. Blocks have 2 chunks.
-template <class F>
-inline void with_ring_shape(const RingPlan& plan, F&& body) {
-  using std::integral_constant;
-  if (plan.block) return body(integral_constant<int, 2>{}, integral_constant<bool, true>{});
-  switch (plan.chunks) {
-    case 1: return body(integral_constant<int, 1>{}, integral_constant<bool, false>{});
-    case 2: return body(integral_constant<int, 2>{}, integral_constant<bool, false>{});
-    case 3: return body(integral_constant<int, 3>{}, integral_constant<bool, false>{});
-    default: return body(integral_constant<int, 4>{}, integral_constant<bool, false>{});
-  }
-}
-
 // Blocks for `rows` rows: as many as fit at once, no more than there is work for. 0 if a block needs too much shared memory.
 template <class K>
-inline int64_t ring_blocks(K* kernel, const RingPlan& plan, int64_t bytes, int64_t rows, int64_t blocks_per_sm, const DeviceFacts& facts) {
+inline int64_t ring_blocks(K* kernel, const RingPlan& plan, int64_t bytes, int64_t rows, int64_t blocks_per_sm,
+                           const DeviceFacts& facts) {
   if (bytes + 2048 > facts.max_shared_per_block) return 0;
   allow_shared(kernel, static_cast<size_t>(bytes), true);
   const int64_t by_shared = (int64_t(facts.max_shared_per_block) + 1024) / (bytes + 2048);
   const int64_t blocks = facts.num_sms * (by_shared < blocks_per_sm ? by_shared : blocks_per_sm);
   const int64_t needed = ceil_div(rows, plan.teams());
-  return needed == 0 ? 0 : ceil_div(needed, ceil_div(needed, blocks));  // none has a row more than another, where that is possible
+  return needed < blocks ? needed : blocks;
 }
 
 }  // namespace shardwise::cuda

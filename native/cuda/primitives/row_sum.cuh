@@ -30,7 +30,8 @@ struct RowExponential {
   }
 };
 
-// The running maximum and the sum of exp(value - maximum) of elements of type T. A NaN or +inf makes the sum NaN; -inf adds nothing.
+// The running maximum and the sum of exp(value - maximum) of elements of type T. A NaN or +inf makes the sum NaN; -inf adds
+// nothing.
 template <class T>
 struct RunningSum {
   float maximum = -INFINITY, sum = 0.0f;
@@ -75,8 +76,8 @@ __device__ __forceinline__ void cluster_wait() {
 #endif
 }
 
-// Over the block, and over `cluster` blocks (up to 8) if that is more than 1; every thread receives the result. A block of a cluster
-// must call cluster_wait() before it ends: others may still read its scratch.
+// Over the block, and over `cluster` blocks (up to 8) if that is more than 1; every thread receives the result. A block of a
+// cluster must call cluster_wait() before it ends: others may still read its scratch.
 template <class T>
 __device__ __forceinline__ RunningSum<T> merge_all(RunningSum<T> own, int cluster, RunningSumScratch& shared) {
   own.merge_lanes(32);
@@ -98,7 +99,9 @@ __device__ __forceinline__ RunningSum<T> merge_all(RunningSum<T> own, int cluste
     cluster_wait();
     for (int i = lane; i < cluster * warps; i += 32) {  // the warps of all blocks, a few for each lane
       uint64_t address;
-      asm volatile("mapa.u64 %0, %1, %2;" : "=l"(address) : "l"(reinterpret_cast<uint64_t>(&shared.warps[i % warps])), "r"(i / warps));
+      asm volatile("mapa.u64 %0, %1, %2;"
+                   : "=l"(address)
+                   : "l"(reinterpret_cast<uint64_t>(&shared.warps[i % warps])), "r"(i / warps));
       add(*reinterpret_cast<const float2*>(address));
     }
     cluster_arrive();
@@ -108,10 +111,33 @@ __device__ __forceinline__ RunningSum<T> merge_all(RunningSum<T> own, int cluste
   return all;
 }
 
-constexpr int kSliceThreads = 512;
+// The sum over the block, and over `cluster` blocks if that is more than 1, with the same duty.
+__device__ __forceinline__ float sum_all(float own, int cluster, float (&shared)[32]) {
+  own = warp_reduce(own, SumOp{});
+  const int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
+  if (lane == 0) shared[threadIdx.x >> 5] = own;
+  float all = 0.0f;
+  if (cluster == 1) {
+    __syncthreads();
+    if (lane < warps) all = shared[lane];
+  } else {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    cluster_arrive();
+    cluster_wait();
+    for (int i = lane; i < cluster * warps; i += 32) {
+      uint64_t address;
+      asm volatile("mapa.u64 %0, %1, %2;" : "=l"(address) : "l"(reinterpret_cast<uint64_t>(&shared[i % warps])), "r"(i / warps));
+      all += *reinterpret_cast<const float*>(address);
+    }
+    cluster_arrive();
+#endif
+  }
+  return warp_reduce(all, SumOp{});
+}
 
 // A row spread over the shared memory of a cluster of blocks: block `rank` has `own` vectors from `begin`. Each thread reads back
 // only what it copied, vector by vector as they arrive.
+template <int kThreads>
 struct RowSlice {
   static constexpr int kGroups = 8;
   int32_t begin, own;
@@ -125,44 +151,47 @@ struct RowSlice {
   __device__ __forceinline__ void fetch(uint4* to, const uint4* row) const {
     int32_t v = threadIdx.x;
 #pragma unroll
-    for (int k = 0; k < kGroups - 1; k++, v += kSliceThreads) {
+    for (int k = 0; k < kGroups - 1; k++, v += kThreads) {
       if (v < own) copy_async(to + v, row + begin + v);
       copy_async_commit();
     }
-    for (; v < own; v += kSliceThreads) copy_async(to + v, row + begin + v);
+    for (; v < own; v += kThreads) copy_async(to + v, row + begin + v);
     copy_async_commit();
   }
   // body(v) for the vectors of this thread, each when it has arrived.
   template <int kGroup = 0, class F>
   __device__ __forceinline__ void as_they_arrive(F&& body) const {
     copy_async_wait<kGroups - 1 - kGroup>();
-    int32_t v = threadIdx.x + kGroup * kSliceThreads;
+    int32_t v = threadIdx.x + kGroup * kThreads;
     if constexpr (kGroup < kGroups - 1) {
       if (v < own) body(v);
       as_they_arrive<kGroup + 1>(body);
     } else {
-      for (; v < own; v += kSliceThreads) body(v);
+      for (; v < own; v += kThreads) body(v);
     }
   }
 };
 
-// The blocks for a row of `vectors` vectors: the fewest whose slices are at most 66 KB, so that three fit on a multiprocessor and one
-// loads while another computes. Without clusters, or beyond 8, larger slices. 0: does not fit.
-inline int32_t slice_cluster(int64_t vectors, const DeviceFacts& facts) {
+// The blocks for a row of `vectors` vectors: the fewest whose slices are at most `wanted` bytes, so that several fit on a
+// multiprocessor and one loads while another computes. Without clusters, or beyond `largest` (8; 16 where the device has
+// them), larger slices. 0: does not fit.
+inline int32_t slice_cluster(int64_t vectors, int64_t wanted, const DeviceFacts& facts, int32_t largest = 8) {
   int32_t cluster = 1;
   if (facts.major >= 9)
-    while (cluster < 8 && vectors * 16 > cluster * int64_t(66 * 1024)) cluster *= 2;
+    while (cluster < largest && vectors * 16 > cluster * wanted) cluster *= 2;
   return ceil_div(vectors, cluster) * 16 + 2048 <= facts.max_shared_per_block ? cluster : 0;
 }
 
-// Starts `kernel` with a cluster of blocks for each row and a slice of the row in the shared memory of each.
+// Starts `kernel` with a cluster of blocks for each row and a slice of the row, `vectors` in all, in the shared memory of each.
 template <class... Params, class... Args>
-inline void launch_slices(void (*kernel)(Params...), int64_t rows, int64_t vectors, int32_t cluster, cudaStream_t stream, Args... args) {
+inline void launch_slices(void (*kernel)(Params...), int64_t rows, int64_t vectors, int32_t cluster, int threads,
+                          cudaStream_t stream, Args... args) {
   const size_t bytes = static_cast<size_t>(ceil_div(vectors, cluster)) * 16;
   allow_shared(kernel, bytes, true);
+  if (cluster > 8) cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(rows * cluster));
-  config.blockDim = dim3(kSliceThreads);
+  config.blockDim = dim3(threads);
   config.dynamicSmemBytes = bytes;
   config.stream = stream;
   cudaLaunchAttribute attribute = {};

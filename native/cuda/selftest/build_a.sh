@@ -7,7 +7,7 @@ output=${1:-/tmp/selftest_a}
 arch=${2:-90a}
 objects=$(mktemp -d)
 kernels="copy fill foreach gather index_add index_keys index_put nonzero optimizer_steps pointwise pointwise_binary pointwise_unary
-  radix_sort random reduce reduce_plan reduce_stats scan scatter segmented_update sort take topk"
+  radix_sort random reduce reduce_plan reduce_stats scan scatter segmented_update sort take topk transpose"
 {
   for k in $kernels; do echo "$here/../kernels/$k.cu"; done
   echo "$here/../backend.cu"

@@ -4,7 +4,7 @@
 // Build (from native/cuda; all kernels, because kernel_table.cu names them all) and run:
 //   nvcc -std=c++17 -O3 --threads=0 -gencode arch=compute_90a,code=sm_90a -o /tmp/selftest_b
 //     backend.cu devices.cu kernel_table.cu kernels/*.cu cublaslt.cc selftest/selftest_b*.cu -ldl && /tmp/selftest_b
-// Arguments: `quick` for small shapes only, `time` for timings only, and any of softmax norms entropy matmul attention.
+// Arguments: `quick` for small shapes only, `wide` for long rows only, `sparse` for a few rows of each kind (for compute-sanitizer), `time` for timings only, and any of softmax norms entropy matmul attention.
 #include "selftest_b.h"
 
 #include "scratch.h"
@@ -27,6 +27,8 @@ int main(int count, char** arguments) {
     return false;
   };
   c.quick = given("quick");
+  c.wide = given("wide");
+  c.sparse = given("sparse");
   const struct {
     const char* name;
     void (*test)();

@@ -29,10 +29,22 @@ Tensor rows_tensor(DType dtype, int64_t rows, int64_t n, Layout layout, int whic
   }
 }
 
+// What `wide` and `sparse` leave out.
+void choose(std::vector<Sizes>* shapes) {
+  std::vector<Sizes> rest;
+  for (const Sizes& s : *shapes) {
+    const int64_t numel = s[0] * s[1];
+    if (context().wide && (s[1] <= 2000 || numel >= 600000)) continue;
+    if (context().sparse && numel >= 300000) continue;
+    rest.push_back(s);
+  }
+  *shapes = rest;
+}
+
 // A second run gives the same bits.
 template <class P>
-void run_again(const std::string& what, const char* name, const std::vector<const Tensor*>& inputs, const std::vector<Tensor*>& outputs,
-               const P& params) {
+void run_again(const std::string& what, const char* name, const std::vector<const Tensor*>& inputs,
+               const std::vector<Tensor*>& outputs, const P& params) {
   std::vector<std::vector<double>> first;
   for (Tensor* t : outputs) first.push_back(t->values);
   for (Tensor* t : outputs)
@@ -94,7 +106,7 @@ void softmax_case(DType dtype, int64_t rows, int64_t n, Layout layout, bool log_
   }
   run(what + " backward", log_form ? "log_softmax_backward" : "softmax_backward", {&g, &out}, {&gx}, NoParams{});
   compare(what + " backward", gx, gradient, rtol * 2,
-          rtol * (log_form ? 1 + largest * 0.02 : 0.05) + (dtype == DType::Float64 ? 1e-13 : 2e-6));
+          rtol * (log_form ? 1 + largest * 0.03 : 0.05) + (dtype == DType::Float64 ? 1e-13 : 2e-6));
 }
 
 // ---- norms --------------------------------------------------------------------------------------------------------------
@@ -249,20 +261,33 @@ void entropy_case(const EntropyCase& c) {
 
 void test_softmax() {
   for (const DType dtype : kFloats) {
+    if (left_out(dtype)) continue;
     begin((std::string("softmax ") + dtype_name(dtype)).c_str());
     std::vector<Sizes> shapes = {{1, 1}, {3, 5}, {0, 7}, {7, 64}, {33, 127}, {5, 1000}, {4, 1024}, {3, 4097}};
     // Rows of whole vectors around the limits of teams, blocks and clusters.
     shapes.insert(shapes.end(), {{1, 8}, {131, 24}, {33, 264}, {17, 520}, {9, 1032}, {5, 2056}, {0, 4096}});
     if (!context().quick)
-      shapes.insert(shapes.end(), {{1000, 8}, {2111, 256}, {700, 768}, {129, 2048}, {3, 8200}, {3, 16384}, {2, 16392}, {3, 20000}, {2, 50257},
-                                   {2, 131072}, {2, 140000}, {1, 270336}, {1, 1100000}});
+      shapes.insert(shapes.end(), {{1000, 8},
+                                   {2111, 256},
+                                   {700, 768},
+                                   {129, 2048},
+                                   {3, 8200},
+                                   {3, 16384},
+                                   {2, 16392},
+                                   {3, 20000},
+                                   {2, 50257},
+                                   {2, 131072},
+                                   {2, 140000},
+                                   {1, 270336},
+                                   {1, 1100000}});
+    choose(&shapes);
     for (const Sizes& s : shapes)
       for (const bool log_form : {false, true})
         for (const Layout layout :
              {Layout::Contiguous, Layout::Padded, Layout::Shifted, Layout::ShiftedApart, Layout::Transposed, Layout::MiddleDim})
-          if (s[1] <= 5000 || layout == Layout::Contiguous || layout == Layout::Shifted)
+          if ((s[1] <= 5000 && !context().sparse) || layout == Layout::Contiguous || (layout == Layout::Shifted && s[1] < 5000))
             softmax_case(dtype, s[0], s[1], layout, log_form, false);
-    for (const int64_t n : {1, 6, 300, 5000})
+    for (const int64_t n : {1, 6, 300, 5000, 20000})
       for (const Layout layout : {Layout::Contiguous, Layout::Transposed})
         for (const bool log_form : {false, true}) softmax_case(dtype, 5, n, layout, log_form, true);
     end();
@@ -271,18 +296,31 @@ void test_softmax() {
 
 void test_norms() {
   for (const DType dtype : kFloats) {
+    if (left_out(dtype)) continue;
     begin((std::string("norms ") + dtype_name(dtype)).c_str());
     std::vector<Sizes> shapes = {{1, 1}, {3, 5}, {0, 8}, {5, 64}, {37, 127}, {70, 768}, {9, 1030}, {3, 4096}};
     // Rows of whole vectors around the limits of teams and blocks.
     shapes.insert(shapes.end(), {{1, 8}, {131, 24}, {65, 264}, {33, 520}, {9, 1032}, {5, 2056}, {0, 4096}});
     if (!context().quick)
-      shapes.insert(shapes.end(),
-                    {{3000, 96}, {2111, 256}, {700, 1024}, {600, 4096}, {300, 8192}, {3, 8200}, {2, 16376}, {40, 16384}, {2, 16392}, {5, 20000}, {3, 50257}, {2, 140000}, {1, 600000}});
+      shapes.insert(shapes.end(), {{3000, 96},
+                                   {2111, 256},
+                                   {700, 1024},
+                                   {600, 4096},
+                                   {300, 8192},
+                                   {3, 8200},
+                                   {2, 16376},
+                                   {40, 16384},
+                                   {2, 16392},
+                                   {5, 20000},
+                                   {3, 50257},
+                                   {2, 140000},
+                                   {1, 600000}});
+    choose(&shapes);
     for (const Sizes& s : shapes)
       for (const bool rms : {false, true}) {
         norm_case({dtype, s[0], s[1], rms, true, !rms});
         norm_case({dtype, s[0], s[1], rms, false, false});
-        if (s[1] > 5000) continue;
+        if (s[1] > 5000 || context().sparse) continue;
         norm_case({dtype, s[0], s[1], rms, true, false, 3});
         norm_case({dtype, s[0], s[1], rms, true, !rms, 0, 1});
         norm_case({dtype, s[0], s[1], rms, true, !rms, 0, 0, DType::Float32, true});
@@ -293,16 +331,20 @@ void test_norms() {
 
 void test_cross_entropy() {
   for (const DType dtype : kFloats) {
+    if (left_out(dtype)) continue;
     begin((std::string("cross entropy ") + dtype_name(dtype)).c_str());
     std::vector<Sizes> shapes = {{1, 1}, {4, 3}, {9, 37}, {40, 130}, {6, 1000}, {5, 5003}, {5, 2048}, {4, 4104}};
     if (!context().quick) shapes.insert(shapes.end(), {{2000, 64}, {1, 33016}, {64, 32000}, {7, 50257}, {3, 128256}});
+    choose(&shapes);
     for (const Sizes& s : shapes)
       for (const bool weight : {false, true})
         for (const double smoothing : {0.0, 0.1})
           for (const Layout layout : {Layout::Contiguous, Layout::Padded, Layout::Shifted, Layout::Transposed})
-            if (s[1] <= 6000 || layout == Layout::Contiguous) entropy_case({dtype, s[0], s[1], weight, smoothing, layout});
+            if ((s[1] <= 6000 && !context().sparse) || layout == Layout::Contiguous)
+              entropy_case({dtype, s[0], s[1], weight, smoothing, layout});
     end();
   }
+  if (context().wide) return;
   begin("cross entropy, target out of range");
   Tensor x(DType::Float32, {4, 10}), target(DType::Int64, {4}), w, loss(DType::Float32, {4}), lse(DType::Float32, {4});
   x.normal();
