@@ -106,7 +106,7 @@ void softmax_case(DType dtype, int64_t rows, int64_t n, Layout layout, bool log_
   }
   run(what + " backward", log_form ? "log_softmax_backward" : "softmax_backward", {&g, &out}, {&gx}, NoParams{});
   compare(what + " backward", gx, gradient, rtol * 2,
-          rtol * (log_form ? 1 + largest * 0.03 : 0.05) + (dtype == DType::Float64 ? 1e-13 : 2e-6));
+          rtol * (log_form ? 1 + largest * 0.02 : 0.05) + (dtype == DType::Float64 ? 1e-13 : 2e-6));
 }
 
 // ---- norms --------------------------------------------------------------------------------------------------------------
