@@ -66,8 +66,11 @@ Status fill_stream(Stream& stream, int32_t priority, ErrorText* error) {
   SW_TRY(error, cudaDeviceGetStreamPriorityRange(&least, &greatest));
   const int clamped = priority < greatest ? greatest : priority > least ? least : priority;
   SW_TRY(error, cudaStreamCreateWithPriority(&stream.handle, cudaStreamNonBlocking, clamped));
-  SW_TRY(error, cudaMalloc(reinterpret_cast<void**>(&stream.claim), sizeof(int32_t)));
-  SW_TRY(error, cudaMemsetAsync(stream.claim, 0, sizeof(int32_t), stream.handle));
+  constexpr int32_t kBefore = 64;  // `claim` is the first word; the counters begin at the next 256 bytes
+  constexpr size_t kWords = kBefore + Stream::kArrived;
+  SW_TRY(error, cudaMalloc(reinterpret_cast<void**>(&stream.claim), kWords * sizeof(int32_t)));
+  SW_TRY(error, cudaMemsetAsync(stream.claim, 0, kWords * sizeof(int32_t), stream.handle));
+  stream.arrived = stream.claim + kBefore;
   SW_TRY(error, cudaHostAlloc(reinterpret_cast<void**>(&stream.record), sizeof(IndexError),
                               cudaHostAllocMapped | cudaHostAllocPortable));
   memset(stream.record, 0, sizeof(IndexError));

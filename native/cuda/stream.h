@@ -70,6 +70,9 @@ struct Stream {
   // within a call may free the first. The contents are undefined.
   void* workspace(int64_t bytes, const KernelCall& call);
 
+  // Device memory for kernels whose blocks count each other: `arrived` points to kArrived zeros, which a kernel leaves as zeros.
+  static constexpr int32_t kArrived = 1024;
+
   IndexErrorSink index_errors(const KernelCall& call) const { return {claim, record_on_device, call.kernel}; }
 
   // The rest belongs to backend.cu.
@@ -83,6 +86,7 @@ struct Stream {
   int32_t* claim = nullptr;
   IndexError* record = nullptr;
   IndexError* record_on_device = nullptr;
+  int32_t* arrived = nullptr;
 };
 
 inline Stream& stream_of(const KernelCall& call) { return *static_cast<Stream*>(call.stream); }

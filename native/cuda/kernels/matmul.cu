@@ -1,15 +1,22 @@
 // matmul: y[B, m, n] = alpha a[B, m, k] b[B, k, n] + beta c[B, m, n], all of one dtype, any strides. This file decides who
-// computes; the kernels are in matmul_small.cu, matmul_simt.cu (CUDA cores), matmul_mma.cu (tensor cores) and cuBLASLt.
+// computes; the kernels are in matmul_small.cu, matmul_simt.cu (CUDA cores), matmul_mma.cu, matmul_wgmma.cu, matmul_stream.cu
+// (tensor cores) and cuBLASLt.
 //
 //   1. A batch that only continues the rows of a (b the same for all) becomes more rows.
 //   2. integers, bool          own kernel
 //   3. m, n, k <= 64           own kernels: one thread an element, or one block a product (unless the batch is large)
-//   4. 1 to 8 rows (or columns) whose matrix is contiguous along k: own kernel that streams the matrix
-//   5. floats                  cuBLASLt if the machine has it and each operand has unit stride along one dim
-//   6. else                    float16, bfloat16: tensor cores; float32: 128 x 128 tiles; float64 and small ones: 64 x 64 tiles
+//   4. 1 row (or column), and up to 8 of what 5 does not take, whose matrix is contiguous along k: own kernel that streams it
+//   5. float16, bfloat16 on sm_90, where measured to win or the library is not there: own kernels, up to 32 rows (matmul_stream.cu)
+//      and large products (matmul_wgmma.cu)
+//   6. floats                  cuBLASLt if the machine has it and each operand has unit stride along one dim
+//   7. else                    float16, bfloat16: tensor cores; float32: 128 x 128 tiles; float64 and small ones: 64 x 64 tiles
+// SHARDWISE_MATMUL=own leaves out 6; SHARDWISE_MATMUL=cublaslt leaves out 4 and 5 where 6 can do it.
 //
 // Numerics: float16 and bfloat16 accumulate in float32 and round once (alpha, beta and c are applied in float32), float32 in
 // float32 (no TF32), float64 in float64, integers wrap as int64. c is not read when beta is 0, nor a and b when alpha is 0.
+#include <cstdlib>
+#include <cstring>
+
 #include "../../generated/op_params.h"
 #include "../cublaslt.h"
 #include "../primitives/dtype.cuh"
@@ -134,7 +141,30 @@ lt::Outcome with_library(MatmulProblem p, Stream& stream, const KernelCall& call
   return lt::product(product, stream, call, status);
 }
 
+MatmulRoute route_from_environment() {
+  const char* asked = std::getenv("SHARDWISE_MATMUL");
+  if (!asked) return MatmulRoute::Measured;
+  return std::strcmp(asked, "own") == 0        ? MatmulRoute::Own
+         : std::strcmp(asked, "cublaslt") == 0 ? MatmulRoute::Library
+                                               : MatmulRoute::Measured;
+}
+
+// Our kernels for a large or a narrow matrix. `always`: also where the library is faster.
+bool with_own(const MatmulProblem& p, bool always, Stream& stream, const KernelCall& call) {
+  if (p.m == 1 || p.n == 1)
+    if (matmul_few_rows(p, stream.handle)) return true;
+  if ((always || matmul_stream_wins(p)) && matmul_stream(p, stream)) return true;
+  if ((always || matmul_wgmma_wins(p)) && matmul_wgmma(p, stream, call)) return true;
+  const bool sm90_16_bits = is_sm90(*stream.facts) && item_size(p.dtype) == 2 && lt::state() == lt::State::Ready;
+  return (always || !sm90_16_bits) && matmul_few_rows(p, stream.handle);
+}
+
 }  // namespace
+
+MatmulRoute& matmul_route() {
+  static MatmulRoute route = route_from_environment();
+  return route;
+}
 
 Status matmul(const KernelCall& call) {
   const auto& params = call.params_as<MatmulParams>();
@@ -170,18 +200,20 @@ Status matmul(const KernelCall& call) {
     matmul_simt(p, false, stream.handle);
     return launched(call);
   }
-  if (matmul_few_rows(p, stream.handle)) return launched(call);
+  const MatmulRoute route = matmul_route();
   if (lt::state() == lt::State::Misconfigured)
     return fail(call.error, Code::Invalid, "SHARDWISE_CUBLASLT_PATH does not name a usable cuBLASLt: %s", lt::report());
+  if (route != MatmulRoute::Library && with_own(p, route == MatmulRoute::Own, stream, call)) return launched(call);
   Status status = kOk;
-  switch (with_library(p, stream, call, &status)) {
-    case lt::Outcome::Done:
-      return launched(call);
-    case lt::Outcome::Failed:
-      return status;
-    case lt::Outcome::Declined:
-      break;
-  }
+  if (route != MatmulRoute::Own) switch (with_library(p, stream, call, &status)) {
+      case lt::Outcome::Done:
+        return launched(call);
+      case lt::Outcome::Failed:
+        return status;
+      case lt::Outcome::Declined:
+        break;
+    }
+  if (route != MatmulRoute::Own && with_own(p, true, stream, call)) return launched(call);
   constexpr int64_t kMax = int64_t(1) << 30;
   if ((p.dtype == DType::Float16 || p.dtype == DType::BFloat16) && p.m < kMax && p.n < kMax && p.k < kMax)
     matmul_tensor_core(p, stream.handle);

@@ -2,12 +2,16 @@
 // sm_90: bound by reading b once, so one block an SM keeps all of its shared memory filled with b that is under way.
 //
 // y^T[R, m] = b^T[R, k] a^T[k, m] for R columns of y, R a multiple of 16 such that every SM has the same number of them (14336
-// columns on 132 SMs: 128 blocks of 112). A producer warp has the copy engine bring R x 128 of b and the same k of a into a ring
+// columns on 132 SMs: 128 blocks of 112). A producer warp has the copy engine bring R x 256 (512) of b and the same k of a into a ring
 // of stages, 150 to 200 KiB in all: six times what latency times bandwidth asks for. Of the 8 consumer warps 4 divide k and 2
 // the columns; ldmatrix reads the swizzled rows without bank conflicts, mma.sync multiplies (16 columns x 8 rows x 16), and at
 // the end the four parts are added in shared memory.
 // Grid: (1 block an SM). Bytes: k n + m k + m n elements (a comes from L2 for each block); FLOPs 2 m n k. Also serves y with at
 // most 32 columns, by transposing the problem.
+// Times on H200, in a graph over weights that L2 does not hold, cuBLAS beside them: 16 x 4096 x 4096 11.4 us (13.5), 32 x 4096 x
+// 4096 11.9 (13.8), 16 x 4096 x 14336 31.7 (33.0, 3.7 TB/s); 16 x 14336 x 4096 32.7 (31.1), where a block has many columns. Tried:
+// fragments loaded from memory into registers, without shared memory 12.8, 15.7, -, 38.9; stages of 128 along k 11.6, 12.5, 33.1,
+// 33.0; half the shared memory, so that the next kernel's block fits beside, 12.4, 13.7, 34.5, 34.4.
 // Numerics: float32 within a warp, then the four parts of k in order; alpha, beta and c in float32; one rounding. The same bits
 // each run.
 #include "../primitives/hopper.cuh"
@@ -18,7 +22,7 @@
 namespace shardwise::cuda {
 namespace {
 
-constexpr int kConsumers = 8, kThreads = (kConsumers + 1) * 32, kDepth = 128, kMaxRows = 112, kMaxStages = 24;
+constexpr int kConsumers = 8, kThreads = (kConsumers + 1) * 32, kMaxRows = 112, kMaxStages = 24;
 constexpr int kSharedLimit = 224 * 1024;
 
 struct StreamArgs {
@@ -28,12 +32,13 @@ struct StreamArgs {
 
 template <int Eights>
 constexpr int pitch() { return Eights * 8 + 1; }
-template <int Eights>
-int stage_bytes(int rows) { return 2 * (rows + Eights * 8) * 128; }
+template <int Eights, int Boxes>
+int stage_bytes(int rows) { return Boxes * (rows + Eights * 8) * 128; }
 template <int Eights>
 int parts_bytes(int rows) { return 4 * rows * pitch<Eights>() * 4; }
 
-template <class T, int Eights>
+// Boxes: of 64 along k in a stage.
+template <class T, int Eights, int Boxes>
 __global__ void __launch_bounds__(kThreads, 1)
     stream_kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b, const MatmulProblem p,
                   const StreamArgs s) {
@@ -41,7 +46,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   extern __shared__ __align__(1024) uint8_t stream_shared[];
   __shared__ uint64_t barriers[2 * kMaxStages];
   const uint32_t stages = shared_address(stream_shared), full = shared_address(barriers), empty = full + kMaxStages * 8;
-  const int32_t bytes = 2 * (s.rows + Eights * 8) * 128;
+  const int32_t bytes = Boxes * (s.rows + Eights * 8) * 128;
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
   if (threadIdx.x == 0) {
     tensor_map_prefetch(&map_a);
@@ -67,9 +72,9 @@ __global__ void __launch_bounds__(kThreads, 1)
         barrier_wait(empty + stage * 8, phase ^ 1);
         barrier_expect(ready, bytes);
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-          tensor_load(to + half * s.rows * 128, &map_b, ready, i * kDepth + half * 64, row, batch * s.batched_b);
-          tensor_load(to + s.rows * 256 + half * Eights * 1024, &map_a, ready, i * kDepth + half * 64, 0, batch * s.batched_a);
+        for (int half = 0; half < Boxes; half++) {
+          tensor_load(to + half * s.rows * 128, &map_b, ready, i * (Boxes * 64) + half * 64, row, batch * s.batched_b);
+          tensor_load(to + s.rows * Boxes * 128 + half * Eights * 1024, &map_a, ready, i * (Boxes * 64) + half * 64, 0, batch * s.batched_a);
         }
         if (++stage == s.stages) stage = 0, phase ^= 1;
       }
@@ -90,9 +95,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int32_t i = 0; i < s.steps; i++) {
       barrier_wait(full + stage * 8, phase);
 #pragma unroll
-      for (int half = 0; half < 2; half++) {
+      for (int half = 0; half < Boxes; half++) {
         const uint32_t at_b = stages + stage * bytes + half * s.rows * 128 + lane_b;
-        const uint32_t at_a = stages + stage * bytes + s.rows * 256 + half * Eights * 1024 + lane_a;
+        const uint32_t at_a = stages + stage * bytes + s.rows * Boxes * 128 + half * Eights * 1024 + lane_a;
         uint32_t a[(Eights + 1) / 2][4];
 #pragma unroll
         for (int e = 0; e < (Eights + 1) / 2; e++) load_matrices(a[e], at_a + e * 2048);
@@ -140,17 +145,16 @@ __global__ void __launch_bounds__(kThreads, 1)
 #endif
 }
 
-template <class T, int Eights>
-bool launch(const MatmulProblem& p, Stream& stream) {
-  const int64_t sms = stream.facts->num_sms, all = p.n * p.batch;
-  const int64_t waves = ceil_div(all, sms * kMaxRows), fair = round_up(ceil_div(all, sms * waves), 16);
-  const int rows = static_cast<int>(fair < 16 ? 16 : fair > kMaxRows ? kMaxRows : fair);
+template <class T, int Eights, int Boxes>
+bool launch(const MatmulProblem& p, int rows, Stream& stream) {
+  const int64_t sms = stream.facts->num_sms;
   StreamArgs args = {};
   args.rows = rows;
   args.tiles_n = static_cast<int32_t>(ceil_div(p.n, rows));
   args.tiles = static_cast<int32_t>(args.tiles_n * p.batch);
-  args.steps = static_cast<int32_t>(ceil_div(p.k, kDepth));
-  const int possible = (kSharedLimit - parts_bytes<Eights>(rows)) / stage_bytes<Eights>(rows);
+  args.steps = static_cast<int32_t>(ceil_div(p.k, (Boxes * 64)));
+  const int possible = (kSharedLimit - parts_bytes<Eights>(rows)) / stage_bytes<Eights, Boxes>(rows);
+  if (possible < 2) return false;
   args.stages = possible < kMaxStages ? possible : kMaxStages;
   TensorMapShape a, b;
   a.data = p.a.data, a.width = p.k, a.height = p.m, a.row_stride = p.a.row_stride;
@@ -164,7 +168,7 @@ bool launch(const MatmulProblem& p, Stream& stream) {
   if (!tensor_map_fits(a) || !tensor_map_fits(b) || !make_tensor_map(a, 64, Eights * 8, kBf16, &map_a) ||
       !make_tensor_map(b, 64, rows, kBf16, &map_b))
     return false;
-  const size_t shared = static_cast<size_t>(args.stages * stage_bytes<Eights>(rows) + parts_bytes<Eights>(rows));
+  const size_t shared = static_cast<size_t>(args.stages * stage_bytes<Eights, Boxes>(rows) + parts_bytes<Eights>(rows));
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(args.tiles < sms ? args.tiles : sms));
   config.blockDim = dim3(kThreads);
@@ -175,14 +179,27 @@ bool launch(const MatmulProblem& p, Stream& stream) {
   attribute.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &attribute;
   config.numAttrs = 1;
-  allow_shared(&stream_kernel<T, Eights>, kSharedLimit);
-  cudaLaunchKernelEx(&config, &stream_kernel<T, Eights>, map_a, map_b, p, args);
+  allow_shared(&stream_kernel<T, Eights, Boxes>, kSharedLimit);
+  cudaLaunchKernelEx(&config, &stream_kernel<T, Eights, Boxes>, map_a, map_b, p, args);
   return true;
+}
+
+// 16 to 112 columns of y a block, so that every SM has the same.
+int fair_rows(const MatmulProblem& p, int64_t sms) {
+  const int64_t all = p.n * p.batch, waves = ceil_div(all, sms * kMaxRows), fair = round_up(ceil_div(all, sms * waves), 16);
+  return static_cast<int>(fair < 16 ? 16 : fair > kMaxRows ? kMaxRows : fair);
+}
+
+// Short columns come in stages twice as deep.
+template <class T, int Eights>
+bool launch_depth(const MatmulProblem& p, Stream& stream) {
+  const int rows = fair_rows(p, stream.facts->num_sms);
+  return rows <= 48 ? launch<T, Eights, 8>(p, rows, stream) : launch<T, Eights, 4>(p, rows, stream);
 }
 
 template <class T>
 bool launch_for(const MatmulProblem& p, Stream& stream) {
-  return p.m <= 8 ? launch<T, 1>(p, stream) : p.m <= 16 ? launch<T, 2>(p, stream) : launch<T, 4>(p, stream);
+  return p.m <= 8 ? launch_depth<T, 1>(p, stream) : p.m <= 16 ? launch_depth<T, 2>(p, stream) : launch_depth<T, 4>(p, stream);
 }
 
 }  // namespace
@@ -204,6 +221,12 @@ bool matmul_stream(const MatmulProblem& problem, Stream& stream) {
     p.n = problem.m;
   }
   return false;
+}
+
+// By the times above; one row is for matmul_few_rows.
+bool matmul_stream_wins(const MatmulProblem& p) {
+  const int64_t few = p.m < p.n ? p.m : p.n, many = (p.m < p.n ? p.n : p.m) * p.batch;
+  return few <= 32 && many <= 132 * 48;
 }
 
 }  // namespace shardwise::cuda

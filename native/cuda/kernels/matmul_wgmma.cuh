@@ -1,68 +1,78 @@
 // The kernel of matmul_wgmma.cu (its header tells the whole story) as a template, and its launcher.
 #pragma once
+#include <atomic>
+
 #include "../primitives/wgmma.cuh"
 #include "../primitives/mma.cuh"
 #include "../tensor_map.h"
-#include "matmul.h"
+#include "matmul_wgmma.h"
 
 namespace shardwise::cuda {
 
 // One block: a producer warpgroup (one thread of it works) and two consumer warpgroups.
 constexpr int kWgmmaThreads = 384;
 
-// Tile: BM x BN of y a block. ClusterM (ClusterN) = 2: two blocks, neighbours along m (n), share the tiles of b (a). Split = 2,
-// 4: so many blocks of a cluster share one tile, each with a part of k. PingPong: each consumer has tiles of its own, in turn;
-// else both halves of one. Stages of shared memory along k; Buffers of 64 rows for the output of each consumer.
-template <class Element, bool MnMajorA, bool MnMajorB, int TileM, int TileN, int SharersM, int SharersN, int SplitK, bool InTurn,
+// Tile: BM x BN of y a block. ClusterM (ClusterN) = 2: two blocks, neighbours along m (n), share the tiles of b (a). PingPong:
+// each consumer has tiles of its own, in turn; else both halves of one. Stages of shared memory along k; Buffers of 64 x 64 for
+// the output of each consumer.
+template <class Element, bool MnMajorA, bool MnMajorB, int TileM, int TileN, int SharersM, int SharersN, bool InTurn,
           int NumStages, int NumBuffers>
 struct WgmmaTile {
   using T = Element;
   static constexpr bool kMajorA = MnMajorA, kMajorB = MnMajorB, kPingPong = InTurn;
-  static constexpr int BM = TileM, BN = TileN, kClusterM = SharersM, kClusterN = SharersN, kSplit = SplitK;
-  static constexpr int kSharers = kClusterM * kClusterN, kCluster = kSharers * kSplit;
+  static constexpr int BM = TileM, BN = TileN, kClusterM = SharersM, kClusterN = SharersN, kSharers = kClusterM * kClusterN;
   static constexpr int kStages = NumStages, kBuffers = NumBuffers;
-  static constexpr int MI = BM / (kPingPong ? 64 : 128);              // 64-row products of one consumer
-  static constexpr int kColumns = BN / kSplit;                        // of y that one block writes
-  static constexpr int kChunk = kColumns >= 64 ? 64 : 32;             // columns of one output buffer
-  static constexpr int kPerRow = (kColumns + kChunk - 1) / kChunk;    // the last one may overlap the one before
-  static constexpr int kChunks = MI * kPerRow;                        // of a consumer's part
+  static constexpr int MI = BM / (kPingPong ? 64 : 128);    // 64-row products of one consumer
+  static constexpr int kPerRow = (BN + 63) / 64;            // output chunks of 64 columns; the last may overlap the one before
+  static constexpr int kChunks = MI * kPerRow;              // of a consumer's part
+  static constexpr int kPieces = MI * BN / 8;               // of 4 accumulators of a thread
   static constexpr int kBytesA = BM * 128;
   static constexpr int kBytesB = (kMajorB ? (BN + 63) / 64 * 64 : BN) * 128;
   static constexpr int kStageBytes = kBytesA + kBytesB;
-  static constexpr int kChunkBytes = 64 * kChunk * 2;
-  static constexpr int kOutput = kStages * kStageBytes;               // offset of the output buffers
+  static constexpr int kChunkBytes = 64 * 128;
+  static constexpr int kOutput = kStages * kStageBytes;     // offset of the output buffers
   static constexpr int kBarriers = kOutput + 2 * kBuffers * kChunkBytes;
   static constexpr int kSharedBytes = kBarriers + (2 * kStages + 2) * 8;
-  // 65536 in all; the producer makes do with 24 where the accumulators need every one.
+  // 65536 registers in all; the producer makes do with 24 where the accumulators need every one.
   static constexpr bool kTight = MI * BN / 2 > 192;
   static constexpr int kProducerRegisters = kTight ? 24 : 40, kConsumerRegisters = kTight ? 240 : 232;
-  static constexpr int kReleases = (kPingPong ? 4 : 8) * kSharers;    // warps that free a stage
+  static constexpr int kReleases = (kPingPong ? 4 : 8) * kSharers;  // warps that free a stage
   static_assert(kSharers <= 2, "clusters of more lose");
-  static_assert(kSplit == 1 || (!kPingPong && MI == 1 && BM * BN * 4 <= kOutput), "partial sums lie in the stages");
   static_assert(kChunks % kBuffers == 0 && kSharedBytes <= 232448, "buffers are used in turn; what a block may have");
   static_assert(kStageBytes % 1024 == 0, "swizzled tiles start at multiples of 1024 bytes");
 };
 
 struct WgmmaArgs {
   int32_t m, n, k_blocks;                    // k in steps of 64
-  int32_t tiles_m, tiles_n, tiles;           // of clusters
+  int32_t tiles_m, tiles_n, work;            // of clusters; all tiles times `split`
+  int32_t split;                             // parts of k, each a cluster's work
   int32_t group;                             // tile rows that are visited together
   int32_t lag;                               // steps along k that the second consumer of a tile keeps behind the first
   int32_t batched_a, batched_b;              // 0: all batches read the same
   float alpha, beta;
   MatrixView c, y;
   bool direct;                               // y is not for the copy engine
+  float4* partial;                           // of a split: the accumulators of each tile and part
+  int32_t* arrived;                          // and how many parts have written theirs; zeros between kernels
 };
 
 #if SW_SM90A
 
+// A piece of work: the cluster's tile, and which part of k (up to 132 parts of 2^24 steps).
 struct WgmmaPlace {
-  int32_t row, column, batch;  // of the cluster's tile, in tiles
-  __device__ __forceinline__ WgmmaPlace(const WgmmaArgs& p, int32_t tile) {
+  int32_t tile, part, row, column, batch, k_first, k_blocks;
+  __device__ __forceinline__ WgmmaPlace(const WgmmaArgs& p, int32_t work) {
+    tile = work, part = 0, k_first = 0, k_blocks = p.k_blocks;
+    if (p.split > 1) {
+      tile = work / p.split;
+      part = work % p.split;
+      k_first = part * p.k_blocks / p.split;
+      k_blocks = (part + 1) * p.k_blocks / p.split - k_first;
+    }
     const int32_t per_batch = p.tiles_m * p.tiles_n;
     batch = tile / per_batch;
-    tile -= batch * per_batch;
-    const int32_t per_group = p.group * p.tiles_n, first = tile / per_group * p.group, in_group = tile % per_group;
+    const int32_t in_batch = tile % per_batch, per_group = p.group * p.tiles_n;
+    const int32_t first = in_batch / per_group * p.group, in_group = in_batch % per_group;
     const int32_t height = p.tiles_m - first < p.group ? p.tiles_m - first : p.group;
     row = first + in_group % height;
     column = in_group / height;
@@ -72,18 +82,17 @@ struct WgmmaPlace {
 // The producer: fills the stages for tile after tile.
 template <class C>
 __device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensorMap* map_a, const CUtensorMap* map_b,
-                                              uint32_t shared, uint32_t full, uint32_t empty, int32_t k_first, int32_t k_blocks) {
-  const uint32_t cluster = C::kCluster > 1 ? cluster_rank() : 0, rank = cluster % C::kSharers;
-  const uint16_t sharers = static_cast<uint16_t>(3u << (cluster - rank));
+                                              uint32_t shared, uint32_t full, uint32_t empty) {
+  const uint32_t rank = C::kSharers > 1 ? cluster_rank() : 0;
   int32_t stage = 0;
   uint32_t phase = 0;
-  for (int32_t tile = blockIdx.x / C::kCluster; tile < p.tiles; tile += gridDim.x / C::kCluster) {
-    const WgmmaPlace place(p, tile);
+  for (int32_t work = blockIdx.x / C::kSharers; work < p.work; work += gridDim.x / C::kSharers) {
+    const WgmmaPlace place(p, work);
     const int32_t row = (place.row * C::kClusterM + (C::kClusterM > 1 ? rank : 0)) * C::BM;
     const int32_t column = (place.column * C::kClusterN + (C::kClusterN > 1 ? rank : 0)) * C::BN;
     const int32_t za = place.batch * p.batched_a, zb = place.batch * p.batched_b;
-    for (int32_t i = 0; i < k_blocks; i++) {
-      const int32_t k = (k_first + i) * 64;
+    for (int32_t i = 0; i < place.k_blocks; i++) {
+      const int32_t k = (place.k_first + i) * 64;
       const uint32_t a = shared + stage * C::kStageBytes, b = a + C::kBytesA, ready = full + stage * 8;
       barrier_wait(empty + stage * 8, phase ^ 1);
       barrier_expect(ready, C::kStageBytes);
@@ -96,11 +105,11 @@ __device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensor
         }
       } else if constexpr (!C::kMajorA) {
         const int32_t part = rank * (C::BM / 2);
-        tensor_load_multicast(a + part * 128, map_a, ready, k, row + part, za, sharers);
+        tensor_load_multicast(a + part * 128, map_a, ready, k, row + part, za, 3);
       } else {
 #pragma unroll
         for (int g = 0; g < C::BM / 64; g++)
-          tensor_load_multicast(a + g * kGroupBytes + rank * 4096, map_a, ready, row + g * 64, k + rank * 32, za, sharers);
+          tensor_load_multicast(a + g * kGroupBytes + rank * 4096, map_a, ready, row + g * 64, k + rank * 32, za, 3);
       }
       if constexpr (C::kClusterM == 1) {
         if constexpr (!C::kMajorB) {
@@ -111,11 +120,11 @@ __device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensor
         }
       } else if constexpr (!C::kMajorB) {
         const int32_t part = rank * (C::BN / 2);
-        tensor_load_multicast(b + part * 128, map_b, ready, k, column + part, zb, sharers);
+        tensor_load_multicast(b + part * 128, map_b, ready, k, column + part, zb, 3);
       } else {
 #pragma unroll
         for (int g = 0; g < (C::BN + 63) / 64; g++)
-          tensor_load_multicast(b + g * kGroupBytes + rank * 4096, map_b, ready, column + g * 64, k + rank * 32, zb, sharers);
+          tensor_load_multicast(b + g * kGroupBytes + rank * 4096, map_b, ready, column + g * 64, k + rank * 32, zb, 3);
       }
       if (++stage == C::kStages) stage = 0, phase ^= 1;
     }
@@ -124,7 +133,7 @@ __device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensor
 
 // Of one chunk of 64 rows: adds beta c, and writes it with ordinary stores if `direct`. `row` and `column` are those of the
 // lane's first element. Chunk by chunk, so that few addresses live beside the accumulators.
-template <class T, int Columns>
+template <class T>
 __device__ __forceinline__ void wgmma_add(const WgmmaArgs& p, float* sums, int done, int32_t row, int32_t column, int32_t batch) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
@@ -132,21 +141,21 @@ __device__ __forceinline__ void wgmma_add(const WgmmaArgs& p, float* sums, int d
     const T* const c =
         static_cast<const T*>(p.c.data) + batch * p.c.batch_stride + (row + half * 8) * p.c.row_stride + column * p.c.column_stride;
 #pragma unroll
-    for (int j = 0; j < Columns; j++) {
+    for (int j = 0; j < 16; j++) {
       const int32_t step = j / 2 * 8 + j % 2;
       if (j >= done && column + step < p.n)
         sums[j / 2 * 4 + half * 2 + j % 2] += p.beta * to_compute<float>(c[step * p.c.column_stride]);
     }
   }
 }
-template <class T, int Columns>
+template <class T>
 __device__ __forceinline__ void wgmma_put(const WgmmaArgs& p, const float* sums, int32_t row, int32_t column, int32_t batch) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     if (row + half * 8 >= p.m) return;
     T* const y = static_cast<T*>(p.y.data) + batch * p.y.batch_stride + (row + half * 8) * p.y.row_stride + column;
 #pragma unroll
-    for (int j = 0; j < Columns; j++) {
+    for (int j = 0; j < 16; j++) {
       const int32_t step = j / 2 * 8 + j % 2;
       if (column + step < p.n) y[step] = from_compute<T>(sums[j / 2 * 4 + half * 2 + j % 2]);
     }
@@ -155,18 +164,16 @@ __device__ __forceinline__ void wgmma_put(const WgmmaArgs& p, const float* sums,
 
 // Writes a consumer's accumulators: `row` and `column` are those of its first element, `buffers` its output buffers.
 template <class C>
-__device__ __forceinline__ void wgmma_write(const WgmmaArgs& p, const CUtensorMap* map_y, float (&sums)[C::MI][C::kColumns / 2],
+__device__ __forceinline__ void wgmma_write(const WgmmaArgs& p, const CUtensorMap* map_y, float (&sums)[C::MI][C::BN / 2],
                                             uint32_t buffers, int32_t row, int32_t column, int32_t batch) {
   using T = typename C::T;
   const int thread = threadIdx.x & 127, warp = thread >> 5, lane = thread & 31, group = threadIdx.x >> 7;
   // Chunk by chunk (all at once if each has a buffer): wait until the buffer has been stored, fill it, hand it to the engine.
   constexpr int kAtOnce = C::kBuffers == C::kChunks ? C::kChunks : 1, kPending = C::kBuffers / kAtOnce - 1;
-  constexpr int kPitch = C::kChunk * 2, kOfLane = C::kChunk / 4;
-  const int in_chunk = warp * 16 + (lane & 15), swizzle = C::kChunk == 64 ? in_chunk & 7 : in_chunk >> 1 & 3;
-  const uint32_t line = buffers + in_chunk * kPitch;
+  const uint32_t line = buffers + (warp * 16 + (lane & 15)) * 128;
   const auto first_column = [](int c) {
-    const int start = c % C::kPerRow * C::kChunk;
-    return start + C::kChunk <= C::kColumns ? start : C::kColumns - C::kChunk;
+    const int start = c % C::kPerRow * 64;
+    return start + 64 <= C::BN ? start : C::BN - 64;
   };
 #pragma unroll
   for (int c = 0; c < C::kChunks; c++) {
@@ -175,25 +182,25 @@ __device__ __forceinline__ void wgmma_write(const WgmmaArgs& p, const CUtensorMa
       sync_threads_of(group, 128);
     }
     const int start = first_column(c);
-    const int done = c % C::kPerRow * C::kChunk - start;  // columns that belong to the chunk before, too
+    const int done = c % C::kPerRow * 64 - start;  // columns that belong to the chunk before, too
     float* const values = &sums[c / C::kPerRow][start / 2];
     if (p.alpha != 1.0f) {
 #pragma unroll
-      for (int j = 0; j < C::kChunk / 2; j++)
+      for (int j = 0; j < 32; j++)
         if (j >= done / 2) values[j] *= p.alpha;
     }
     const int32_t lane_row = row + c / C::kPerRow * 64 + warp * 16 + (lane >> 2);
     const int32_t lane_column = column + start + (lane & 3) * 2;
-    if (p.c.data) wgmma_add<T, kOfLane>(p, values, done / 4, lane_row, lane_column, batch);
+    if (p.c.data) wgmma_add<T>(p, values, done / 4, lane_row, lane_column, batch);
     asm volatile("" ::: "memory");
     if (p.direct) {
-      wgmma_put<T, kOfLane>(p, values, lane_row, lane_column, batch);
+      wgmma_put<T>(p, values, lane_row, lane_column, batch);
       continue;
     }
 #pragma unroll
-    for (int j = 0; j < C::kChunk / 16; j++) {
+    for (int j = 0; j < 4; j++) {
       const float* const v = values + j * 8;
-      store_matrices(line + c % C::kBuffers * C::kChunkBytes + (((j * 2 + (lane >> 4)) ^ swizzle) << 4), pack_pair<T>(v[0], v[1]),
+      store_matrices(line + c % C::kBuffers * C::kChunkBytes + (((j * 2 + (lane >> 4)) ^ (lane & 7)) << 4), pack_pair<T>(v[0], v[1]),
                      pack_pair<T>(v[2], v[3]), pack_pair<T>(v[4], v[5]), pack_pair<T>(v[6], v[7]));
     }
     if (c % kAtOnce == kAtOnce - 1) {
@@ -210,47 +217,76 @@ __device__ __forceinline__ void wgmma_write(const WgmmaArgs& p, const CUtensorMa
   }
 }
 
-// Adds the partial sums of the blocks of a cluster, in the order of their ranks, and keeps this block's columns.
+// A part of a split: writes its accumulators where the others can read them, waits until all parts have (all blocks are on the
+// machine at once), and adds up its share of the pieces in the order of the parts.
 template <class C>
-__device__ __forceinline__ void wgmma_reduce(float (&sums)[C::BN / 2], float (&out)[C::kColumns / 2], uint32_t shared,
-                                             uint32_t rank, uint32_t part) {
-  const int thread = threadIdx.x - 128;
-  constexpr int kOwn = C::kColumns / 8;
-  // Nobody of this block reads the stages any more. (What a sharer sends has arrived: this block has read all of it.)
+__device__ __forceinline__ void wgmma_join(const WgmmaArgs& p, const float (&sums)[C::MI][C::BN / 2], const WgmmaPlace& place,
+                                           uint32_t rank, int32_t row, int32_t column) {
+  using T = typename C::T;
+  const int thread = threadIdx.x & 127, consumer = (threadIdx.x >> 7) - 1, lane = threadIdx.x & 31;
+  const int32_t slot = place.tile * C::kSharers + rank;
+  const int64_t of_part = int64_t(2) * C::kPieces * 128, mine = (int64_t(consumer) * C::kPieces) * 128 + thread;
+  float4* const tile = p.partial + slot * p.split * of_part + mine;
+#pragma unroll
+  for (int i = 0; i < C::kPieces; i++) {
+    const float* const v = &sums[i / (C::BN / 8)][i % (C::BN / 8) * 4];
+    __stcg(tile + place.part * of_part + i * 128, make_float4(v[0], v[1], v[2], v[3]));
+  }
+  __threadfence();
   sync_threads_of(3, 256);
-#pragma unroll
-  for (int i = 0; i < C::BN / 8; i++)
-    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared + (i * 256 + thread) * 16), "f"(sums[4 * i]),
-                 "f"(sums[4 * i + 1]), "f"(sums[4 * i + 2]), "f"(sums[4 * i + 3])
-                 : "memory");
-  cluster_sync();
-  const uint32_t from = shared + (part * kOwn * 256 + thread) * 16;
-#pragma unroll
-  for (int i = 0; i < kOwn; i++) {
-    float4 total = load_from_cluster(from + i * 4096, rank);
-#pragma unroll
-    for (int r = 1; r < C::kSplit; r++) {
-      const float4 v = load_from_cluster(from + i * 4096, r * C::kSharers + rank);
+  if (threadIdx.x == 128) {
+    int32_t* const arrived = p.arrived + slot;
+    atomicAdd(arrived, 1);
+    while (*const_cast<volatile int32_t*>(arrived) < p.split) {
+    }
+    if (atomicAdd(arrived, 1) == 2 * p.split - 1) atomicExch(arrived, 0);  // the last to leave
+    __threadfence();
+  }
+  sync_threads_of(3, 256);
+#pragma unroll 4
+  for (int i = place.part; i < C::kPieces; i += p.split) {
+    float4 total = __ldcg(tile + i * 128);
+    for (int q = 1; q < p.split; q++) {
+      const float4 v = __ldcg(tile + q * of_part + i * 128);
       total.x += v.x, total.y += v.y, total.z += v.z, total.w += v.w;
     }
-    out[4 * i] = total.x, out[4 * i + 1] = total.y, out[4 * i + 2] = total.z, out[4 * i + 3] = total.w;
+    const float values[4] = {total.x, total.y, total.z, total.w};
+    const int32_t s = column + i % (C::BN / 8) * 8 + (lane & 3) * 2;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const int32_t r = row + i / (C::BN / 8) * 64 + (thread >> 5) * 16 + (lane >> 2) + half * 8;
+      if (r >= p.m || s >= p.n) continue;
+      float first = values[half * 2] * p.alpha, second = values[half * 2 + 1] * p.alpha;
+      if (p.c.data) {
+        const T* const c =
+            static_cast<const T*>(p.c.data) + place.batch * p.c.batch_stride + r * p.c.row_stride + s * p.c.column_stride;
+        first += p.beta * to_compute<float>(*c);
+        if (s + 1 < p.n) second += p.beta * to_compute<float>(c[p.c.column_stride]);
+      }
+      T* const y = static_cast<T*>(p.y.data) + place.batch * p.y.batch_stride + r * p.y.row_stride + s;
+      if (!p.direct && s + 1 < p.n) {
+        *reinterpret_cast<uint32_t*>(y) = pack_pair<T>(first, second);
+      } else {
+        y[0] = from_compute<T>(first);
+        if (s + 1 < p.n) y[1] = from_compute<T>(second);
+      }
+    }
   }
-  cluster_sync();  // others may still be reading here
 }
 
 template <class C>
 __device__ __forceinline__ void wgmma_consume(const WgmmaArgs& p, const CUtensorMap* map_y, uint32_t shared, uint32_t full,
-                                              uint32_t empty, uint32_t turn, int32_t k_blocks) {
+                                              uint32_t empty, uint32_t turn) {
   using T = typename C::T;
   const int consumer = (threadIdx.x >> 7) - 1, lane = threadIdx.x & 31;
-  const uint32_t cluster = C::kCluster > 1 ? cluster_rank() : 0, rank = cluster % C::kSharers, part = cluster / C::kSharers;
+  const uint32_t rank = C::kSharers > 1 ? cluster_rank() : 0;
   const uint32_t buffers = shared + C::kOutput + consumer * C::kBuffers * C::kChunkBytes;
   const uint64_t first_a = matrix_descriptor(shared + (C::kPingPong ? 0 : consumer * C::MI * kGroupBytes), C::kMajorA);
   const uint64_t first_b = matrix_descriptor(shared + C::kBytesA, C::kMajorB);
   constexpr int kStepA = C::kMajorA ? 128 : 2, kStepB = C::kMajorB ? 128 : 2, kStepStage = C::kStageBytes >> 4;
   const auto release = [&](int32_t stage) {
     if constexpr (C::kSharers > 1) {
-      if (lane < C::kSharers) barrier_arrive_at(empty + stage * 8, cluster - rank + lane);
+      if (lane < C::kSharers) barrier_arrive_at(empty + stage * 8, lane);
     } else {
       if (lane == 0) barrier_arrive(empty + stage * 8);
     }
@@ -263,15 +299,16 @@ __device__ __forceinline__ void wgmma_consume(const WgmmaArgs& p, const CUtensor
     phase ^= at / C::kStages & 1;
     stage = at % C::kStages;
   };
-  const int32_t stride = gridDim.x / C::kCluster;
-  int32_t tile = blockIdx.x / C::kCluster;
-  if constexpr (C::kPingPong) {
-    if (consumer == 1) tile += stride, skip(k_blocks);
+  const int32_t stride = gridDim.x / C::kSharers;
+  int32_t work = blockIdx.x / C::kSharers;
+  if constexpr (C::kPingPong) {  // no split
+    if (consumer == 1) work += stride, skip(p.k_blocks);
   }
-  for (; tile < p.tiles; tile += C::kPingPong ? 2 * stride : stride) {
-    const WgmmaPlace place(p, tile);
+  for (; work < p.work; work += C::kPingPong ? 2 * stride : stride) {
+    const WgmmaPlace place(p, work);
+    const int32_t k_blocks = C::kPingPong ? p.k_blocks : place.k_blocks;
     if constexpr (C::kPingPong) {  // until the other has seen its last stage arrive: before, a phase could be mistaken
-      if (consumer == 1 || tile >= 2 * stride) barrier_wait(turn + consumer * 8, my_turn), my_turn ^= 1;
+      if (consumer == 1 || work >= 2 * stride) barrier_wait(turn + consumer * 8, my_turn), my_turn ^= 1;
     }
     if constexpr (!C::kPingPong) {
       if (consumer == 1 && p.lag > 0) barrier_wait(turn + 8, my_turn), my_turn ^= 1;
@@ -307,13 +344,13 @@ __device__ __forceinline__ void wgmma_consume(const WgmmaArgs& p, const CUtensor
     const int32_t row = (place.row * C::kClusterM + (C::kClusterM > 1 ? rank : 0)) * C::BM +
                         (C::kPingPong ? 0 : consumer * C::MI * 64);
     const int32_t column = (place.column * C::kClusterN + (C::kClusterN > 1 ? rank : 0)) * C::BN;
-    if constexpr (C::kSplit > 1) {
-      float own[1][C::kColumns / 2];
-      wgmma_reduce<C>(sums[0], own[0], shared, rank, part);
-      wgmma_write<C>(p, map_y, own, buffers, row, column + part * C::kColumns, place.batch);
-    } else {
-      wgmma_write<C>(p, map_y, sums, buffers, row, column, place.batch);
+    if constexpr (!C::kPingPong) {
+      if (p.split > 1) {
+        wgmma_join<C>(p, sums, place, rank, row, column);
+        continue;
+      }
     }
+    wgmma_write<C>(p, map_y, sums, buffers, row, column, place.batch);
   }
   if ((threadIdx.x & 127) == 0) tensor_store_wait_read<0>();
 }
@@ -341,7 +378,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
     barrier_init(turn + 8, 1);
     barrier_init_fence();
   }
-  if constexpr (C::kCluster > 1)
+  if constexpr (C::kSharers > 1)
     cluster_sync();
   else
     __syncthreads();
@@ -349,32 +386,23 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   let_next_kernel_start();
   wait_for_kernels_before();
 
-  int32_t k_first = 0, k_blocks = p.k_blocks;
-  if constexpr (C::kSplit > 1) {
-    const int32_t part = cluster_rank() / C::kSharers;
-    k_first = static_cast<int32_t>(int64_t(part) * p.k_blocks / C::kSplit);
-    k_blocks = static_cast<int32_t>(int64_t(part + 1) * p.k_blocks / C::kSplit) - k_first;
-  }
   if (threadIdx.x < 128) {
     registers_down<C::kProducerRegisters>();
-    if (threadIdx.x == 0) wgmma_produce<C>(p, &map_a, &map_b, shared, full, empty, k_first, k_blocks);
+    if (threadIdx.x == 0) wgmma_produce<C>(p, &map_a, &map_b, shared, full, empty);
     __syncwarp();
-    if constexpr (C::kSplit > 1) {
-      cluster_sync();
-      cluster_sync();
-    }
   } else {
     registers_up<C::kConsumerRegisters>();
-    wgmma_consume<C>(p, &map_y, shared, full, empty, turn, k_blocks);
+    wgmma_consume<C>(p, &map_y, shared, full, empty, turn);
     __syncwarp();
   }
   if constexpr (C::kSharers > 1) cluster_sync();  // the other block may still write or signal here
 #endif
 }
 
-// False if the copy engine cannot take an operand. a: [m, k], b: [k, n] as the config says, y with contiguous rows or `direct`.
+
+// False if the copy engine cannot take an operand. a: [m, k], b: [k, n] as the tile says, y has contiguous rows.
 template <class C>
-bool wgmma_launch(const MatmulProblem& p, int32_t group, int32_t lag, Stream& stream) {
+bool wgmma_launch(const MatmulProblem& p, const WgmmaUse& use, Stream& stream, float4* partial) {
   const auto shape = [&](const MatrixView& v, int64_t width, int64_t height, bool across) {
     TensorMapShape s;
     s.data = v.data;
@@ -390,16 +418,15 @@ bool wgmma_launch(const MatmulProblem& p, int32_t group, int32_t lag, Stream& st
   const TensorMapShape b = C::kMajorB ? shape(p.b, p.n, p.k, false) : shape(p.b, p.k, p.n, true);
   const TensorMapShape y = shape(p.y, p.n, p.m, false);
   const bool direct = !tensor_map_fits(y) || (p.batch > 1 && y.depth == 1);
-  if (ceil_div(p.k, 64) < C::kSplit) return false;
   CUtensorMap map_a, map_b, map_y;
-  const int height_a = C::kMajorA ? (C::kClusterN > 1 ? 32 : 64) : C::BM / C::kClusterN;
-  const int height_b = C::kMajorB ? (C::kClusterM > 1 ? 32 : 64) : C::BN / C::kClusterM;
-  if (!tensor_map_fits(a) || !tensor_map_fits(b) || !make_tensor_map(a, 64, height_a, kBf16, &map_a) ||
-      !make_tensor_map(b, 64, height_b, kBf16, &map_b))
+  constexpr int kHeightA = C::kMajorA ? (C::kClusterN > 1 ? 32 : 64) : C::BM / C::kClusterN;
+  constexpr int kHeightB = C::kMajorB ? (C::kClusterM > 1 ? 32 : 64) : C::BN / C::kClusterM;
+  if (!tensor_map_fits(a) || !tensor_map_fits(b) || !make_tensor_map(a, 64, kHeightA, kBf16, &map_a) ||
+      !make_tensor_map(b, 64, kHeightB, kBf16, &map_b))
     return false;
   if (direct)
     map_y = map_a;
-  else if (!make_tensor_map(y, C::kChunk, 64, kBf16, &map_y))
+  else if (!make_tensor_map(y, 64, 64, kBf16, &map_y))
     return false;
 
   WgmmaArgs args = {};
@@ -408,9 +435,10 @@ bool wgmma_launch(const MatmulProblem& p, int32_t group, int32_t lag, Stream& st
   args.k_blocks = static_cast<int32_t>(ceil_div(p.k, 64));
   args.tiles_m = static_cast<int32_t>(ceil_div(p.m, C::BM * C::kClusterM));
   args.tiles_n = static_cast<int32_t>(ceil_div(p.n, C::BN * C::kClusterN));
-  args.tiles = static_cast<int32_t>(p.batch * args.tiles_m * args.tiles_n);
-  args.group = group < args.tiles_m ? group : args.tiles_m;
-  args.lag = lag;
+  args.split = use.split;
+  args.work = static_cast<int32_t>(p.batch * args.tiles_m * args.tiles_n * use.split);
+  args.group = use.group < args.tiles_m ? use.group : args.tiles_m;
+  args.lag = use.lag < C::kStages ? use.lag : C::kStages - 1;
   args.batched_a = a.depth > 1;
   args.batched_b = b.depth > 1;
   args.alpha = static_cast<float>(p.alpha);
@@ -418,10 +446,12 @@ bool wgmma_launch(const MatmulProblem& p, int32_t group, int32_t lag, Stream& st
   args.c = p.c;
   args.y = p.y;
   args.direct = direct;
-  const int32_t clusters = stream.facts->num_sms / C::kCluster;
-  const int32_t wanted = C::kSplit > 1 || args.tiles < clusters ? args.tiles : clusters;
+  args.partial = partial;
+  args.arrived = stream.arrived;
+  const int32_t clusters = stream.facts->num_sms / C::kSharers;
+  if (use.split > 1 && (C::kPingPong || args.work > clusters || args.k_blocks < use.split)) return false;  // parts would wait for ever
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(wanted * C::kCluster));
+  config.gridDim = dim3(static_cast<unsigned>((args.work < clusters ? args.work : clusters) * C::kSharers));
   config.blockDim = dim3(kWgmmaThreads);
   config.dynamicSmemBytes = C::kSharedBytes;
   config.stream = stream.handle;
@@ -429,13 +459,51 @@ bool wgmma_launch(const MatmulProblem& p, int32_t group, int32_t lag, Stream& st
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = C::kCluster;
+  attributes[1].val.clusterDim.x = C::kSharers;
   attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
   config.attrs = attributes;
-  config.numAttrs = C::kCluster > 1 ? 2 : 1;
-  allow_shared(&wgmma_kernel<C>, C::kSharedBytes);
-  cudaLaunchKernelEx(&config, &wgmma_kernel<C>, map_a, map_b, map_y, args);
+  config.numAttrs = C::kSharers > 1 ? 2 : 1;
+  static std::atomic<uint64_t> allowed{0};  // a bit per device
+  const uint64_t bit = uint64_t(1) << (stream.device & 63);
+  if (!(allowed.load(std::memory_order_relaxed) & bit)) {
+    cudaFuncSetAttribute(wgmma_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, C::kSharedBytes);
+    allowed.fetch_or(bit, std::memory_order_relaxed);
+  }
+  cudaLaunchKernelEx(&config, wgmma_kernel<C>, map_a, map_b, map_y, args);
   return true;
+}
+
+// Scratch memory that `split` parts of each tile need.
+template <class C>
+int64_t wgmma_partial_bytes(const MatmulProblem& p, int32_t split) {
+  return split == 1 ? 0
+                    : p.batch * ceil_div(p.m, C::BM * C::kClusterM) * ceil_div(p.n, C::BN * C::kClusterN) * C::kSharers * split *
+                          C::BM * C::BN * 4;
+}
+
+// The tiles of one layout, in the order of `kWgmmaTiles` (matmul_wgmma.h).
+template <class T, bool MajorA, bool MajorB>
+WgmmaEntry wgmma_entry(int tile) {
+  const auto of = [](auto config) {
+    using C = decltype(config);
+    return WgmmaEntry{&wgmma_launch<C>, &wgmma_partial_bytes<C>};
+  };
+  switch (tile) {
+    case 0:
+      return of(WgmmaTile<T, MajorA, MajorB, 128, 256, 2, 1, false, 4, 2>{});
+    case 1:
+      return of(WgmmaTile<T, MajorA, MajorB, 128, 192, 2, 1, true, 4, 3>{});
+    case 2:
+      return of(WgmmaTile<T, MajorA, MajorB, 128, 208, 2, 1, true, 4, 2>{});
+    case 3:
+      return of(WgmmaTile<T, MajorA, MajorB, 128, 128, 2, 1, true, 6, 2>{});
+    case 4:
+      return of(WgmmaTile<T, MajorA, MajorB, 128, 192, 2, 1, false, 5, 1>{});
+    case 5:
+      return of(WgmmaTile<T, MajorA, MajorB, 128, 256, 1, 1, false, 4, 2>{});
+    default:
+      return of(WgmmaTile<T, MajorA, MajorB, 128, 128, 1, 1, false, 6, 2>{});
+  }
 }
 
 }  // namespace shardwise::cuda

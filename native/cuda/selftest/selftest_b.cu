@@ -3,8 +3,9 @@
 //
 // Build (from native/cuda; all kernels, because kernel_table.cu names them all) and run:
 //   nvcc -std=c++17 -O3 --threads=0 -gencode arch=compute_90a,code=sm_90a -o /tmp/selftest_b
-//     backend.cu devices.cu kernel_table.cu kernels/*.cu cublaslt.cc selftest/selftest_b*.cu -ldl && /tmp/selftest_b
-// Arguments: `quick` for small shapes only, `wide` for long rows only, `sparse` for a few rows of each kind (for compute-sanitizer), `time` for timings only, and any of softmax norms entropy matmul attention.
+//     backend.cu devices.cu kernel_table.cu kernels/*.cu cublaslt.cc tensor_map.cc selftest/selftest_b*.cu -ldl && /tmp/selftest_b
+// Arguments: `quick` for small shapes only, `wide` for long rows only, `sparse` for a few rows of each kind (for compute-sanitizer),
+// `time` for timings only, and any of softmax norms entropy matmul wgmma attention.
 #include "selftest_b.h"
 
 #include "scratch.h"
@@ -36,6 +37,7 @@ int main(int count, char** arguments) {
                 {"norms", test_norms},
                 {"entropy", test_cross_entropy},
                 {"matmul", test_matmul},
+                {"wgmma", test_wgmma},
                 {"attention", test_attention}};
   bool some = given("time");
   for (const auto& g : groups) some = some || given(g.name);

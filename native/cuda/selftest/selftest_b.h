@@ -384,6 +384,7 @@ void test_softmax();
 void test_norms();
 void test_cross_entropy();
 void test_matmul();
+void test_wgmma();
 void test_attention();
 void time_all();
 

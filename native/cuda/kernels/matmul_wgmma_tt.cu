@@ -1,0 +1,10 @@
+// The tiles of matmul_wgmma.cuh for a contiguous along m, b along k.
+#include "matmul_wgmma.cuh"
+
+namespace shardwise::cuda {
+
+WgmmaEntry wgmma_tt(bool bfloat16, int tile) {
+  return bfloat16 ? wgmma_entry<bfloat16_t, true, false>(tile) : wgmma_entry<half_t, true, false>(tile);
+}
+
+}  // namespace shardwise::cuda

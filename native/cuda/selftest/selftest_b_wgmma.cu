@@ -1,0 +1,120 @@
+// The matmul kernels of sm_90 against float64 on the CPU: every tile, layout and way to finish, on sizes that no tile divides.
+#include "../kernels/matmul_wgmma.h"
+#include "selftest_b.h"
+
+namespace selftest {
+namespace {
+
+using shardwise::cuda::kNumWgmmaTiles;
+using shardwise::cuda::kWgmmaTiles;
+using shardwise::cuda::matmul_route;
+using shardwise::cuda::MatmulRoute;
+using shardwise::cuda::wgmma_forced;
+
+// Rows (or columns) whose distance is a multiple of 16 bytes, whatever their length; Off: rows that start anywhere.
+enum class Lie { Rows, Columns, Off };
+
+Tensor matrix(DType dtype, int64_t batch, int64_t rows, int64_t columns, Lie lie) {
+  const auto up = [](int64_t n) { return (n + 7) / 8 * 8 + 8; };
+  if (lie == Lie::Rows) return Tensor(dtype, {batch, rows, columns}, {rows * up(columns), up(columns), 1}, 8);
+  if (lie == Lie::Columns) return Tensor(dtype, {batch, rows, columns}, {columns * up(rows), 1, up(rows)}, 16);
+  return Tensor(dtype, {batch, rows, columns}, {rows * (columns + 3) + 1, columns + 3, 1}, 1);
+}
+
+struct Case {
+  DType dtype;
+  int64_t batch, m, n, k;
+  Lie a, b, y;
+  int addend;  // 0 none, 1 full, 2 a row
+  double alpha, beta;
+};
+
+// `samples` elements (all of them if 0) against float64, all elements equal in two runs.
+void check(const Case& q, int64_t samples) {
+  const std::string what = std::to_string(q.batch) + "x" + std::to_string(q.m) + "x" + std::to_string(q.n) + "x" +
+                           std::to_string(q.k) + " lie " + std::to_string(int(q.a)) + std::to_string(int(q.b)) +
+                           std::to_string(int(q.y)) + " c" + std::to_string(q.addend) + " tile " +
+                           std::to_string(wgmma_forced().tile) + " split " + std::to_string(wgmma_forced().split);
+  Tensor a = matrix(q.dtype, q.batch, q.m, q.k, q.a), b = matrix(q.dtype, q.batch, q.k, q.n, q.b),
+         y = matrix(q.dtype, q.batch, q.m, q.n, q.y), c;
+  if (q.addend == 1) c = matrix(q.dtype, q.batch, q.m, q.n, Lie::Off);
+  if (q.addend == 2) c = Tensor(q.dtype, {q.batch, q.m, q.n}, {0, 0, 1});
+  a.normal();
+  b.normal();
+  if (c.present()) c.normal();
+  run(what, "matmul", {&a, &b, &c}, {&y}, MatmulParams{q.alpha, q.beta});
+  const double rtol = relative_tolerance(q.dtype), atol = (30 + double(q.k) * 2) * 1e-7 * std::fabs(q.alpha) + 1e-6;
+  const int64_t all = q.batch * q.m * q.n, count = samples ? samples : all;
+  std::vector<double> column(static_cast<size_t>(q.k));
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t at = samples ? int64_t(random_source().bits() % uint64_t(all)) : i;
+    const int64_t z = at / q.n / q.m, r = at / q.n % q.m, s = at % q.n;
+    const double *pa = &a.values[static_cast<size_t>(a.index_of({z, r, 0}))], *pb = &b.values[static_cast<size_t>(b.index_of({z, 0, s}))];
+    double sum = 0;
+    for (int64_t t = 0; t < q.k; t++) sum += pa[t * a.strides[2]] * pb[t * b.strides[1]];
+    const double want = q.alpha * sum + (q.addend ? q.beta * c.at({z, r, s}) : 0), got = y.at({z, r, s});
+    const double share = std::isfinite(got) ? std::fabs(got - want) / (rtol * std::fabs(want) + atol) : 1e30;
+    if (share > context().worst) context().worst = share;
+    if (share <= 1) continue;
+    problem(what + " " + dtype_name(q.dtype) + ": element " + std::to_string(at) + " is " + std::to_string(got) + ", should be " +
+            std::to_string(want));
+    break;
+  }
+  const std::vector<double> first = y.values;
+  for (double& v : y.values) v = kUntouched;
+  run(what, "matmul", {&a, &b, &c}, {&y}, MatmulParams{q.alpha, q.beta});
+  if (std::memcmp(first.data(), y.values.data(), first.size() * sizeof(double)) != 0) problem(what + ": two runs differ");
+}
+
+void tiles(DType dtype, int tile, int split) {
+  wgmma_forced().tile = tile;
+  wgmma_forced().split = split;
+  const int before = wgmma_forced().taken, joined = wgmma_forced().joined;
+  const Sizes shapes[] = {{1, 67, 127, 129}, {2, 131, 257, 67}, {1, 259, 389, 200}, {3, 40, 72, 520}, {1, 129, 385, 1031}, {1, 513, 70, 257}};
+  int turn = 0;
+  for (const Sizes& s : shapes) {
+    if (context().quick && s[1] > 131) continue;
+    for (const Lie a : {Lie::Rows, Lie::Columns})
+      for (const Lie b : {Lie::Rows, Lie::Columns}) {
+        turn++;
+        const Lie y = turn % 5 == 0 ? Lie::Columns : turn % 3 == 0 ? Lie::Off : Lie::Rows;
+        const int addend = turn % 7 == 1 ? 1 : turn % 7 == 4 ? 2 : 0;
+        check({dtype, s[0], s[1], s[2], s[3], a, b, y, addend, turn % 4 == 1 ? 0.75 : 1, addend == 1 ? 0.5 : 1}, 0);
+      }
+  }
+  if (!context().quick && split == 1) check({dtype, 1, 2311, 2999, 456, Lie::Rows, Lie::Columns, Lie::Rows, 0, 1, 1}, 4000);
+  if (wgmma_forced().taken == before) problem("no product was computed by the kernel");
+  if (split > 1 && wgmma_forced().joined == joined) problem("no product was computed in parts");
+}
+
+void few_rows(DType dtype) {
+  for (const int64_t m : {2, 5, 8, 9, 16, 17, 31, 32})
+    for (const Sizes& s : {Sizes{33, 136}, Sizes{500, 1000}, Sizes{7001, 264}, Sizes{15000, 72}}) {
+      if (context().quick && s[0] > 500) continue;
+      const int64_t batch = s[0] == 500 ? 3 : 1;
+      check({dtype, batch, m, s[0], s[1], Lie::Rows, Lie::Columns, Lie::Rows, int(m % 3), 1, 1}, 2000);
+      check({dtype, batch, s[0], m, s[1], Lie::Rows, Lie::Columns, Lie::Off, 0, 0.5, 1}, 2000);
+    }
+}
+
+}  // namespace
+
+void test_wgmma() {
+  const MatmulRoute route = matmul_route();
+  matmul_route() = MatmulRoute::Own;
+  for (const DType dtype : {DType::BFloat16, DType::Float16}) {
+    begin((std::string("matmul of sm_90 ") + dtype_name(dtype)).c_str());
+    for (int tile = -1; tile < kNumWgmmaTiles; tile++) {
+      if (dtype == DType::Float16 && tile > 2) continue;
+      tiles(dtype, tile, 1);
+      if (tile >= 0 && !kWgmmaTiles[tile].ping_pong) tiles(dtype, tile, 3);
+    }
+    wgmma_forced().tile = -1;
+    wgmma_forced().split = 0;
+    few_rows(dtype);
+    end();
+  }
+  matmul_route() = route;
+}
+
+}  // namespace selftest
