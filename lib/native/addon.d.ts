@@ -132,7 +132,10 @@ export interface Addon {
    * ranks. `use` and `group` as of {@link localRegion}; `world` as of {@link joinLocal}, but a member.
    */
   joinShared(rank: number, size: number, stream: number, timeoutMs: number, token: number, use: number, world: number, name: string, group: string): number;
-  /** The ranks of a group of hosts as a group of devices, one each: by the device's own engine. What they call is compared in the hosts' memory, if they share any. */
+  /**
+   * The ranks of a group of hosts as a group of devices, one each: by the device's own engine. What they call is compared between the hosts.
+   * The new member takes the other's place, which leaves with it.
+   */
   joinDevices(hostMember: number, stream: number, timeoutMs: number): number;
   /** Opens gloo-engine.so. Returns null, or the reason why it cannot be used. */
   openGloo(path: string): string | null;

@@ -8,9 +8,12 @@ namespace shardwise {
 // By an engine of host memory. On a stream of a GPU what it moves goes through pinned memory.
 void joined_host(Member& member, Stream& stream, const CommEngine* engine, void* handle);
 
+// Throws and returns null where the rank has left.
+std::shared_ptr<Member> member_argument(napi_env env, int64_t id);
+
 // A member that joins by `join` on the stream's thread. Who cannot join fails with its first call.
 template <class Join>
-napi_value new_member(napi_env env, int64_t stream_id, int64_t rank, int64_t size, int64_t timeout_ms, Join join) {
+napi_value new_member(napi_env env, int64_t stream_id, int64_t rank, int64_t size, int64_t timeout_ms, Join join, std::unique_ptr<DevicePart> devices = nullptr) {
   Environment& state = state_of(env);
   Stream* stream = state.stream(stream_id);
   if (!stream) return throw_error(env, Code::Closed, "the stream is gone");
@@ -20,6 +23,7 @@ napi_value new_member(napi_env env, int64_t stream_id, int64_t rank, int64_t siz
   member->rank = static_cast<int32_t>(rank);
   member->size = static_cast<int32_t>(size);
   member->timeout_ms = timeout_ms;
+  member->devices = std::move(devices);
   stream->enqueue([member, join](Stream& s) {
     ErrorText text;
     const Status status = join(*member, s, &text);

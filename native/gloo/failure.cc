@@ -131,8 +131,26 @@ Status Group::refuse_difference(const ErrorText& seen_here, const ErrorText& for
 void Group::abort(const char* reason) {
   ErrorText message;
   Text(message).add("rank %d aborted the group: %s", rank_, reason);
-  fail_group(Code::Closed, message.text, nullptr);
+  fail_all(Code::Closed, message.text);
+}
+
+void Group::fail_all(Code code, const char* text) {
+  fail_group(code, text, nullptr);
   interrupt_waits();
+}
+
+Status Group::look_around(ErrorText* lost, ErrorText* error) {
+  std::string why;
+  Text text(*lost);
+  hear();
+  for_peers([&](int32_t rank) {
+    if (failed() || peer(rank).is_heard || !is_gone(rank, &why)) return;
+    hear();  // its last words may have come just before the connection went
+    if (peer(rank).is_heard) return;
+    text.add("%s", lost->text[0] == 0 ? "" : "; ");
+    describe_missing(text, rank, ("has died or cannot be reached (" + why + ")").c_str());
+  });
+  return failed() ? end_call(cause(error)) : kOk;
 }
 
 // Under the mutex. Does not wait; once.

@@ -74,29 +74,10 @@ function warnOnce(missing: string): void {
   );
 }
 
-/** The ranks find each other through a group of their hosts, and see there what the others call. */
+/** The ranks find each other through a group of their hosts, and see there what the others call. It is the new member's from then on. */
 function ncclEngine(host: EngineFactory, plan: GroupPlan, device: Device, timeoutMs: number): Engine {
   const meeting = host({ ...onDevice(plan), meets: true }, deviceByCode(0)) as NativeEngine;
   const stream = nativeCall(() => newStream(device, HIGH_PRIORITY), `stream of ${device}`);
   const member = nativeCall(() => writer.addon.joinDevices(meeting.member, stream, timeoutMs), 'newGroup');
-  return new NcclEngine('nccl', member, stream, meeting);
-}
-
-class NcclEngine extends NativeEngine {
-  private readonly meeting: Engine;
-
-  constructor(name: BackendName, member: number, stream: number, meeting: Engine) {
-    super(name, member, stream);
-    this.meeting = meeting;
-  }
-
-  override abort(reason: string): void {
-    super.abort(reason);
-    this.meeting.abort(reason);
-  }
-
-  override leave(): void {
-    super.leave();
-    this.meeting.leave();
-  }
+  return new NativeEngine('nccl', member, stream);
 }
