@@ -137,6 +137,11 @@ export interface Addon {
    * The new member takes the other's place, which leaves with it.
    */
   joinDevices(hostMember: number, stream: number, timeoutMs: number): number;
+  /**
+   * Cuts a group of devices into several: each of its ranks calls it, with a group of the hosts of its part, which the part takes as
+   * {@link joinDevices} does, and with a color that no other part has; or with 0, for none, and returns 0. `where` is for errors.
+   */
+  splitDevices(member: number, hostMember: number, stream: number, timeoutMs: number, color: number, where: string): number;
   /** Opens gloo-engine.so. Returns null, or the reason why it cannot be used. */
   openGloo(path: string): string | null;
   /**

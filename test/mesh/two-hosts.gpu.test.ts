@@ -60,9 +60,17 @@ describe('GPU ranks of two hosts', function () {
     const { ended, text } = start('computes', gpus, ranksPerNode);
     assert.deepEqual(await Promise.all(ended), [0, 0], text());
     const ranks = Array.from({ length: 2 * ranksPerNode }, (_, rank) => rank);
-    const sum = ranks.reduce((before, rank) => before + rank + 1, 0);
-    const expected = { size: ranks.length, sums: [sum, sum], gathered: ranks.flatMap((rank) => [rank, rank]) };
-    for (const seen of await reports(folder, ranks, { ended, text, stop: () => {} })) assert.deepEqual(seen, expected);
+    const total = (each: readonly number[], value: (rank: number) => number): number => each.reduce((before, rank) => before + value(rank), 0);
+    const sum = total(ranks, (rank) => rank + 1);
+    const gathered = ranks.toReversed().flatMap((rank) => [rank, rank]);
+    for (const [rank, seen] of (await reports(folder, ranks, { ended, text, stop: () => {} })).entries()) {
+      const [between, within] = [
+        (other: number) => other % ranksPerNode === rank % ranksPerNode,
+        (other: number) => Math.floor(other / ranksPerNode) === Math.floor(rank / ranksPerNode),
+      ];
+      const parts = [between, within].map((isIn) => total(ranks.filter(isIn), (other) => 10 ** other));
+      assert.deepEqual(seen, { sums: [sum, sum], parts, gathered }, `rank ${rank}`);
+    }
   }
 
   it('compute together where they share a GPU: through the memory of the hosts and gloo', () => compute(['0', '0'], 2));
@@ -73,6 +81,11 @@ describe('GPU ranks of two hosts', function () {
     });
 
     it('compute together, named no backend: by NCCL', () => compute(['0', '1'], 1));
+
+    it('compute together in pairs, between the hosts and in each', async function () {
+      if (cuda.deviceCount() < 4) skipBecause(this, 'fewer than 4 GPUs');
+      await compute(['0,1', '2,3'], 2);
+    });
 
     it('all hear at once of a shape that differs, though NCCL does not see it on each', async () => {
       for (const { message, ms } of await heard('shapes', [0, 1])) {

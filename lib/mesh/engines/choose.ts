@@ -77,7 +77,7 @@ export async function chooseEngines(op: string, backends: Backends, around: Surr
   const here = (plan: GroupPlan, device: Device): Engine => (plan.ranks.length === 1 ? alone(plan, device, timeoutMs) : between(plan, device));
   const ranksHere = Math.max(...hosts.map((host) => hosts.filter((other) => other === host).length)); // all ranks choose alike
   const all = withDevices(here, { backend: backends.cuda ?? null, ranksHere, timeoutMs });
-  const make: EngineFactory = (plan, device) => {
+  const make = (plan: GroupPlan, device: Device): Engine => {
     if (device.type === 'cpu' && !movesCpuTensors(backends)) {
       throw new DistributedError(
         `group "${plan.name}" has no engine for CPU tensors: initProcessGroup was given a backend for ${Object.keys(backends).join(', ')} only. Name one for the CPU as well, such as 'cpu:shm'.`,
@@ -86,7 +86,7 @@ export async function chooseEngines(op: string, backends: Backends, around: Surr
     }
     return all(plan, device);
   };
-  return { make, leave: () => gloo?.leave() };
+  return { make: Object.assign(make, { splits: all.splits }), leave: () => gloo?.leave() };
 }
 
 function checkReach(op: string, backends: Backends, { hostNames }: Agreement, far: number): void {

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import {
   allGatherIntoTensor,
   allReduce,
+  DeviceMesh,
   type DTensor,
   distributeTensor,
   getRank,
@@ -35,19 +36,31 @@ async function reportSum(t: Tensor): Promise<void> {
   report({ message, ms: Date.now() - begin });
 }
 
-/** Small and large sums, a gather, and a product of sharded matrices. */
+/** Small and large sums, also between the hosts and in each, a gather in another order, and a product of sharded matrices. */
 async function computes(rank: number, size: number): Promise<void> {
   const sum = filled(100_003, rank + 1);
   allReduce(sum);
+  const grid = initDeviceMesh(device, [2, size / 2]);
+  const along = [0, 1].map((dim) => {
+    const t = filled(3, 10 ** rank);
+    allReduce(t, { group: grid.getGroup(dim) });
+    return t;
+  });
+  const turned = new DeviceMesh(
+    device,
+    Array.from({ length: size }, (_, i) => size - 1 - i),
+  );
   const gathered = filled(2 * size, -1);
-  allGatherIntoTensor(gathered, filled(2, rank));
+  allGatherIntoTensor(gathered, filled(2, rank), { group: turned.getGroup() });
   const mesh = initDeviceMesh(device, [size]);
   const a = arange(24, { dtype: float32, device }).reshape([6, 4]);
   const b = arange(20, { dtype: float32, device }).reshape([4, 5]);
   const product = distributeTensor(a, mesh, [Shard(1)]).matmul(distributeTensor(b, mesh, [Shard(0)])) as DTensor;
   const whole = product.redistribute(mesh, [Replicate()]).toLocal();
   assert.deepEqual([...(await whole.read())], [...(await a.matmul(b).read())]);
-  report({ size, sums: [await sum.amin().itemAsync(), await sum.amax().itemAsync()], gathered: [...(await gathered.read())].map(Number) });
+  const numbers = async (t: Tensor): Promise<number[]> => [...(await t.read())].map(Number);
+  const parts = (await Promise.all(along.map(numbers))).map(([value]) => value);
+  report({ sums: [await sum.amin().itemAsync(), await sum.amax().itemAsync()], parts, gathered: await numbers(gathered) });
 }
 
 const scenarios: Readonly<Record<string, (rank: number) => unknown>> = {
@@ -55,6 +68,7 @@ const scenarios: Readonly<Record<string, (rank: number) => unknown>> = {
   /** Rank 1 has another shape. */
   shapes: (rank) => reportSum(filled(rank === 1 ? 5 : 4)),
   async killed(rank) {
+    process.on('SIGTERM', () => {}); // what the ranks hear of each other, not what the other node tells this one
     if (rank === 1) await sleep(300);
     if (rank === 1) process.kill(process.pid, 'SIGKILL');
     await reportSum(filled(4));
