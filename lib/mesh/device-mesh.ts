@@ -74,6 +74,7 @@ class Mesh {
     this.rootDims = rootDims;
     this.groups = [...groups];
     this.coordinate = coordinateOf(plan.ranks.indexOf(context.rank), plan.shape);
+    if (root === null && groups.length === 0) this.splitWorld();
   }
 
   /** Number of dimensions. */
@@ -209,6 +210,14 @@ class Mesh {
   /** @internal */
   [Symbol.for('nodejs.util.inspect.custom')](): string {
     return this.toString();
+  }
+
+  /** Groups of GPUs come faster out of that of all ranks than each by itself: docs/decisions/0004. */
+  private splitWorld(): void {
+    const { world } = this.context;
+    if (this.deviceType !== 'cuda' || this.ranks.length !== world.size || !world.canSplit(this.device)) return;
+    const parts = this.getAllGroups().filter((group) => group !== world);
+    if (parts.length > 0) world.splitInto(parts, this.device);
   }
 
   private makeGroup(dim: number): ProcessGroup {

@@ -109,6 +109,27 @@ export class ProcessGroup implements CollectiveGroup {
     );
   }
 
+  /** Whether {@link splitInto} does anything. @internal */
+  canSplit(device: Device): boolean {
+    return this.ended === null && this.factory.splits?.(device) === true;
+  }
+
+  /**
+   * The engines of parts of the group, whose own can be split: each rank gives its part of each cut, in one order. A part keeps an
+   * engine that it has.
+   *
+   * @internal
+   */
+  splitInto(parts: readonly ProcessGroup[], device: Device): void {
+    const whole = this.engineOf('DeviceMesh', device);
+    const where = callSite();
+    for (const part of parts) {
+      const isNew = part.engines[device.code] === undefined;
+      const made = whole.split?.(isNew ? part : null, part.ranks[0] as number, where);
+      if (isNew && made) part.engines[device.code] = made;
+    }
+  }
+
   /** Resolves when all that was called so far on tensors of the device is done. @internal */
   finished(device: Device = deviceByCode(0)): Promise<void> {
     return this.engineOf('wait', device).finished();

@@ -145,8 +145,16 @@ export interface Addon {
     first: string,
     where: string,
   ): number;
-  /** The ranks of a group of hosts as a group of devices, one each: by the device's own engine. What they call is compared in the hosts' memory, if they share any. */
+  /**
+   * The ranks of a group of hosts as a group of devices, one each: by the device's own engine. What they call is compared between the hosts.
+   * The new member takes the other's place, which leaves with it.
+   */
   joinDevices(hostMember: number, stream: number, timeoutMs: number): number;
+  /**
+   * Cuts a group of devices into several: each of its ranks calls it, with a group of the hosts of its part, which the part takes as
+   * {@link joinDevices} does, and with a color that no other part has; or with 0, for none, and returns 0. `where` is for errors.
+   */
+  splitDevices(member: number, hostMember: number, stream: number, timeoutMs: number, color: number, where: string): number;
   /** Opens gloo-engine.so. Returns null, or the reason why it cannot be used. */
   openGloo(path: string): string | null;
   /**

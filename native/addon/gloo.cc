@@ -120,8 +120,12 @@ napi_value gloo_join(napi_env env, napi_callback_info info) {
     void* made = nullptr;
     const auto is_aborted = [](void* joining) { return static_cast<Member*>(joining)->is_aborted(); };
     const Status status = group.world->engine->join(group.world->handle, group.plan(is_aborted, &member), &made, error);
-    if (status.ok()) joined_host(member, s, group.world->engine->comm, made);
-    else member.is_aborted(error);
+    if (!status.ok()) {
+      member.is_aborted(error);
+      return status;
+    }
+    member.connected = {group.world->engine, made, group.label};
+    joined_host(member, s, group.world->engine->comm, made);
     return status;
   });
 }

@@ -1,14 +1,12 @@
 // Process groups as JavaScript sees them: small integers. A member's calls run on one stream, in order; joining and leaving are
 // calls too, so that JavaScript never waits for other ranks.
 #include <cstring>
-#include <future>
 #include <string>
 
 #include "../comm/describe.h"
 #include "../comm/host_engine.h"
 #include "../comm/note.h"
 #include "../comm/staged_engine.h"
-#include "../comm/watched_engine.h"
 #include "gloo_world.h"
 #include "join.h"
 
@@ -17,14 +15,6 @@ namespace shardwise {
 namespace {
 
 constexpr int64_t kCallWords = 12;
-
-std::shared_ptr<Member> member_argument(napi_env env, int64_t id) {
-  auto& members = state_of(env).members;
-  const auto found = members.find(id);
-  if (found != members.end()) return found->second;
-  throw_error(env, Code::Closed, "this rank has left the group");
-  return nullptr;
-}
 
 // Of the group that words[0 .. size) are ranks of.
 comm::Origin read_origin(Environment& state, int64_t size, std::shared_ptr<comm::Region> region) {
@@ -117,68 +107,6 @@ napi_value join_shared(napi_env env, napi_callback_info info) {
     std::shared_ptr<comm::Region> region;
     const Status status = comm::Region::between_processes(options, &region, error);
     return status.ok() ? join_host(member, s, region, origin, error) : status;
-  });
-}
-
-// The name of a new group of devices on its way from rank 0 to all, through the group of their hosts.
-struct IdExchange {
-  char bytes[1 + kCommIdBytes] = {};  // the first one: whether rank 0 has made one
-  ErrorText error;
-  std::shared_ptr<comm::Region> region;  // in which the ranks can watch each other; or null
-  std::promise<Status> done;
-
-  void run(Member& host, Stream& s, const Backend& backend) {
-    Failed why;
-    if (s.skips(&why)) {
-      host.abort("a rank failed before it joined a group of devices");
-      error = why.text;
-      return done.set_value(Status{Code::Peer});
-    }
-    if (host.rank == 0) bytes[0] = backend.comm_id(bytes + 1, &error).ok() ? 1 : 0;
-    CollectiveCall call{};
-    call.kind = Collective::Broadcast;
-    call.dtype = DType::UInt8;
-    call.count = sizeof bytes;
-    call.in = call.out = bytes;
-    call.name = "the set-up of a group of devices";
-    call.where = "";
-    ErrorText text;
-    call.error = &text;
-    const Status status = host.run(call);
-    region = host.shared();
-    if (!status.ok()) error = text;
-    else if (!bytes[0] && host.rank != 0) fail(&error, Code::Peer, "rank 0 could not make a group of devices");
-    done.set_value(status.ok() && !bytes[0] ? Status{Code::Peer} : status);
-  }
-};
-
-// joinDevices(host member, stream, timeoutMs): the same ranks, for memory of the stream's device.
-napi_value join_devices(napi_env env, napi_callback_info info) {
-  int64_t args[3];
-  if (!read_integers(env, info, 3, args)) return nullptr;
-  auto host = member_argument(env, args[0]);
-  if (!host) return nullptr;
-  Stream* stream = state_of(env).stream(args[1]);
-  const Backend* backend = stream ? stream->backend() : nullptr;
-  if (!backend || !backend->comm) return throw_error(env, Code::Unsupported, "this device has no collectives of its own");
-  auto exchange = std::make_shared<IdExchange>();
-  host->stream->enqueue([host, exchange, backend](Stream& s) { exchange->run(*host, s, *backend); });
-  return new_member(env, args[1], host->rank, host->size, args[2], {}, [exchange, backend](Member& member, Stream& s, ErrorText* error) {
-    const Status known = exchange->done.get_future().get();
-    if (!known.ok()) {
-      *error = exchange->error;
-      return known;
-    }
-    void* made = nullptr;
-    const Status status = backend->comm_create(s.device(), exchange->bytes + 1, member.rank, member.size, member.timeout_ms, &made, error);
-    const auto& region = exchange->region;
-    if (!region || !region->watched()) {
-      if (status.ok()) member.joined(backend->comm, made);
-      return status;
-    }
-    if (status.ok()) member.joined(&comm::kWatchedEngine, comm::watched_member(std::make_unique<comm::WatchGroup>(region, member.rank), backend->comm, made));
-    else region->fail_group(status.code, error->text);
-    return status;
   });
 }
 
@@ -329,6 +257,14 @@ napi_value leave_group(napi_env env, napi_callback_info info) {
 
 }  // namespace
 
+std::shared_ptr<Member> member_argument(napi_env env, int64_t id) {
+  auto& members = state_of(env).members;
+  const auto found = members.find(id);
+  if (found != members.end()) return found->second;
+  throw_error(env, Code::Closed, "this rank has left the group");
+  return nullptr;
+}
+
 void joined_host(Member& member, Stream& stream, const CommEngine* engine, void* handle) {
   if (!stream.backend()->asynchronous) return member.joined(engine, handle);
   member.joined(&comm::kStagedEngine, comm::staged_member(engine, handle, member.rank, member.size, stream.backend()));
@@ -376,7 +312,6 @@ void export_groups(napi_env env, napi_value exports) {
   export_function(env, exports, "dropRegion", drop_region);
   export_function(env, exports, "joinLocal", join_local);
   export_function(env, exports, "joinShared", join_shared);
-  export_function(env, exports, "joinDevices", join_devices);
   export_function(env, exports, "collective", collective);
   export_function(env, exports, "abortGroup", abort_group);
   export_function(env, exports, "leaveGroup", leave_group);

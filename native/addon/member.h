@@ -4,19 +4,39 @@
 #include <mutex>
 #include <string>
 
-#include "../include/collective.h"
+#include "../include/gloo_engine.h"
 #include "../runtime/stream.h"
 
 namespace shardwise {
 
 namespace comm {
+class FarWatch;
 class Region;
-}
+}  // namespace comm
+
+struct Member;
+
+// What a member has beside its engine if that is the device's own.
+struct DevicePart {
+  // The same ranks by their hosts, who find each other there; it leaves with this one.
+  std::shared_ptr<Member> meeting;
+  void* handle = nullptr;         // of the device's engine, which the member's engine may only watch
+  comm::FarWatch* far = nullptr;  // through which the meeting's calls go from then on
+};
+
+// A host's connections in a group, where the ranks are on several machines.
+struct Connected {
+  const GlooEngine* engine = nullptr;  // null: none
+  void* handle = nullptr;
+  std::string label;  // what errors call the group
+};
 
 struct Member {
   Stream* stream;
   int32_t rank, size;
   int64_t timeout_ms;
+  std::unique_ptr<DevicePart> devices;  // null: of host memory
+  Connected connected;                  // written as it joins, and read behind that
 
   void joined(const CommEngine* made_by, void* made) {
     std::lock_guard<std::mutex> lock(mutex);
@@ -39,6 +59,7 @@ struct Member {
     if (!aborted) reason = why;
     aborted = true;
     if (engine) engine->abort(handle, why);
+    if (devices) devices->meeting->abort(why);
   }
   // Before an engine is there: whether to go on joining.
   bool is_aborted(ErrorText* why = nullptr) {
@@ -59,6 +80,8 @@ struct Member {
     if (engine) return engine->run(handle, call);
     return fail(call.error, Code::Peer, "%s: this rank could not join the group", call.name);
   }
+  // Of a group of devices: a collective of its hosts.
+  Status run_on_hosts(const CollectiveCall& call);
   void leave() {
     const CommEngine* left = nullptr;
     {
@@ -68,6 +91,7 @@ struct Member {
       region.reset();
     }
     if (left) left->destroy(handle);
+    if (devices) devices->meeting->leave();
   }
 
  private:

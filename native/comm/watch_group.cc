@@ -7,6 +7,7 @@ namespace shardwise::comm {
 namespace {
 
 constexpr int kHashBits = 40;
+constexpr uint32_t kLooksToProc = 4;  // /proc is read this often
 
 // The call's number above a hash of what must agree. A number comes again after 16 million calls, and its place after 1024.
 uint64_t stamp_of(const Fingerprint& print) {
@@ -29,7 +30,7 @@ WatchGroup::WatchGroup(std::shared_ptr<Region> region, int32_t rank) : region_(s
 Status WatchGroup::begin(const CollectiveCall& call, ErrorText* error) {
   const bool message = call.kind == Collective::Send || call.kind == Collective::Receive;
   const Note note = note_of(call, size(), calls_ + 1);
-  if (failed()) return refuse(note, error);
+  if (failed()) return refuse(note.site.name, error);
   WatchBlock& block = own();
   block.last.write(note);
   if (message) return kOk;
@@ -77,12 +78,6 @@ Status WatchGroup::compare_exchange(const Note& mine, const CollectiveCall& call
   return fail(error, Code::Invalid, "%s", message.text);
 }
 
-Status WatchGroup::refuse(const Note& note, ErrorText* error) {
-  ErrorText why;
-  const Status status = cause(&why);
-  return fail(error, status.code, "%s: the group has failed before: %s", note.site.name, why.text);
-}
-
 Status WatchGroup::report_difference(const Note& mine, int32_t rank, ErrorText* error) {
   ErrorText seen_here, for_all;
   Text here(seen_here), all(for_all);
@@ -102,6 +97,18 @@ Status WatchGroup::report_difference(const Note& mine, int32_t rank, ErrorText* 
   }
   fail_group(Code::Invalid, for_all.text);
   return fail(error, Code::Invalid, "%s", seen_here.text);
+}
+
+bool WatchGroup::has_lost() {
+  if (looks_++ % kLooksToProc == 0) dead_ = find_dead();
+  lost_ = find_left() | dead_;
+  return lost_ != 0;
+}
+
+bool WatchGroup::describe_missing(Text& text, uint64_t call, int32_t peer) {
+  const uint64_t missing = peer >= 0 ? uint64_t{1} << peer : find_missing(call);
+  describe_ranks(text, missing);
+  return missing != 0;
 }
 
 uint64_t WatchGroup::find_left() {
@@ -135,6 +142,7 @@ uint64_t WatchGroup::find_missing(uint64_t call) {
 }
 
 void WatchGroup::describe_ranks(Text& text, uint64_t ranks) {
+  described_ = ranks;
   const uint64_t dead = find_dead();
   const char* before = ": ";
   for (int32_t rank = 0; rank < size(); rank++) {
@@ -150,9 +158,9 @@ void WatchGroup::describe_ranks(Text& text, uint64_t ranks) {
   }
 }
 
-void WatchGroup::describe_rank_facts(Text& text, uint64_t ranks) {
+void WatchGroup::describe_rank_facts(Text& text) {
   for (int32_t rank = 0; rank < size(); rank++) {
-    if (contains(ranks, rank)) comm::describe_rank_facts(text, rank, true, region_->watch(rank).last);
+    if (contains(described_, rank)) comm::describe_rank_facts(text, rank, true, region_->watch(rank).last);
   }
 }
 

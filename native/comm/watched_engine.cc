@@ -18,12 +18,14 @@ namespace {
 constexpr int64_t kLookMs = 50;
 // A call that is done may be known as in flight until the engine looks: it counts as hanging when it is still there so many looks later.
 constexpr int32_t kLooksToHang = 2;
-constexpr int32_t kLooksToProc = 4;  // /proc is read this often
 constexpr int32_t kRecent = 32;
+// A result that is there was there on the other ranks' devices too, or soon will be: so what they called is under way. Who reads it
+// waits so long to know that it agrees, once for each call, and JavaScript with it.
+constexpr int64_t kReadMs = 100;
 
 class Watched {
  public:
-  Watched(std::unique_ptr<WatchGroup> watch, const CommEngine* made_by, void* made)
+  Watched(std::unique_ptr<CallWatch> watch, const CommEngine* made_by, void* made)
       : group_(std::move(watch)), engine_(made_by), member_(made) {}
 
   Status run(const CollectiveCall& call) {
@@ -51,7 +53,9 @@ class Watched {
 
   Status failure(ErrorText* error) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!told_) look_at_engine();
+    if (!told_) settle_results();
+    if (!told_ && group_->has_refuted()) tell({});
+    if (!told_) look_at_engine(true);
     if (!told_) return kOk;
     *error = told_text_;
     return told_status_;
@@ -75,38 +79,56 @@ class Watched {
   void look() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (told_) return;
-    look_at_engine();
+    if (group_->has_refuted()) return tell({});
+    look_at_engine(false);
     if (told_) return;
     CommRecord oldest;
-    if (!in_flight(&oldest)) {
-      looks_in_vain_ = 0;
-      return;
-    }
-    if (looks_++ % kLooksToProc == 0) dead_ = group_->find_dead();
-    const uint64_t lost = group_->failed() ? 0 : group_->find_left() | dead_;
-    if (!group_->failed() && lost == 0) {
+    const bool waits = in_flight(&oldest), lost = waits && !group_->failed() && group_->has_lost();
+    if (!lost && !(waits && group_->failed())) {
       looks_in_vain_ = 0;
       return;
     }
     if (++looks_in_vain_ < kLooksToHang) return;
-    if (lost != 0) report_lost(oldest, lost);
-    ErrorText why;
-    cause(note_of(oldest), &why);
-    give_up(why);
+    if (lost) report_lost(oldest);
+    tell(oldest);
   }
 
  private:
-  // What has gone wrong on this rank's device is told to the others, with what the hosts know of it.
-  void look_at_engine() {
+  // Results that are there are told when it is known that all ranks called the same.
+  void settle_results() {
+    if (group_->settle(UINT64_MAX, 0)) return;
+    const uint64_t done = last_done();
+    if (done > waited_for_) group_->settle(done, kReadMs);
+    waited_for_ = std::max(waited_for_, done);
+  }
+
+  // The last collective that may be done.
+  uint64_t last_done() {
+    if (!engine_->recent) return UINT64_MAX;
+    CommRecord records[kRecent];
+    const int32_t kept = engine_->recent(member_, records, kRecent);
+    uint64_t done = kept > 0 && records[0].sequence > 0 ? records[0].sequence - 1 : 0;
+    for (int32_t i = 0; i < kept; i++)
+      if (records[i].state == CommState::Complete) done = records[i].sequence;
+    return done;
+  }
+
+  // What has gone wrong on this rank's device is told to the others, with what the hosts know of it. Ranks that have not come to a call are
+  // named where they are compared, at about the time at which the device gives up: `at_once` waits for that no longer than a read does.
+  void look_at_engine(bool at_once) {
     ErrorText seen;
     const Status status = engine_->failure(member_, &seen);
     if (status.ok()) return;
     CommRecord oldest;
-    if (status.code == Code::Peer && in_flight(&oldest)) report_timeout(oldest);
-    else group_->fail_group(status.code, seen.text);
-    ErrorText why;
-    cause(note_of(oldest), &why);
-    give_up(why);
+    if (status.code != Code::Peer || !in_flight(&oldest)) {
+      oldest = {};
+      group_->fail_group(status.code, seen.text);
+    } else {
+      const bool settled = group_->failed() || group_->settle(oldest.sequence, at_once ? kReadMs : 0);
+      if (!settled && !at_once) return;
+      report_timeout(oldest);
+    }
+    tell(oldest);
   }
 
   void report_timeout(const CommRecord& oldest) {
@@ -116,27 +138,29 @@ class Watched {
     describe_place(text, note_of(oldest).site);
     const auto limit = static_cast<long long>(timeout_ms_.load());
     const bool is_message = oldest.kind == Collective::Send || oldest.kind == Collective::Receive;
-    const uint64_t missing = is_message ? uint64_t{1} << oldest.root : group_->find_missing(oldest.sequence);
-    if (missing == 0) {
-      text.add(": all ranks have come to it, but it is not done (timeout after %lld ms): a GPU or the way between them hangs or is slow", limit);
-    } else {
-      group_->describe_ranks(text, missing);
-      text.add(" (timeout after %lld ms)", limit);
-    }
+    if (group_->describe_missing(text, oldest.sequence, is_message ? oldest.root : -1)) text.add(" (timeout after %lld ms)", limit);
+    else text.add(": all ranks have come to it, but it is not done (timeout after %lld ms): a GPU or the way between them hangs or is slow", limit);
     describe_facts(text, group_->group(), note_of(oldest), group_->rank());
-    group_->describe_rank_facts(text, missing);
+    group_->describe_rank_facts(text);
     group_->fail_group(Code::Device, message.text);
   }
 
-  void report_lost(const CommRecord& oldest, uint64_t lost) {
+  void report_lost(const CommRecord& oldest) {
     ErrorText message;
     Text text(message);
     describe_title(text, note_of(oldest), group_->group());
     describe_place(text, note_of(oldest).site);
-    group_->describe_ranks(text, lost);
+    group_->describe_lost(text);
     describe_facts(text, group_->group(), note_of(oldest), group_->rank());
-    group_->describe_rank_facts(text, lost);
+    group_->describe_rank_facts(text);
     group_->fail_group(Code::Device, message.text);
+  }
+
+  // Of a group that has failed, with the call that this rank waits in.
+  void tell(const CommRecord& oldest) {
+    ErrorText why;
+    cause(note_of(oldest), &why);
+    give_up(why);
   }
 
   // The first cause, and for an abort, which does not say it, what this rank was in.
@@ -186,7 +210,7 @@ class Watched {
     engine_->abort(member_, why.text);
   }
 
-  std::unique_ptr<WatchGroup> group_;
+  std::unique_ptr<CallWatch> group_;
   const CommEngine* engine_;
   void* member_;
   std::atomic<int64_t> timeout_ms_{0};
@@ -195,9 +219,8 @@ class Watched {
   bool told_ = false;
   Status told_status_;
   ErrorText told_text_;
-  uint64_t dead_ = 0;
-  uint32_t looks_ = 0;
   int32_t looks_in_vain_ = 0;
+  uint64_t waited_for_ = 0;
 };
 
 // One thread of the process looks at all members. It is never ended, only parked.
@@ -267,7 +290,7 @@ const CommEngine kWatchedEngine = {
     [](void* member, CommRecord* out, int32_t most) { return watched(member).recent(out, most); },
 };
 
-void* watched_member(std::unique_ptr<WatchGroup> group, const CommEngine* engine, void* member) {
+void* watched_member(std::unique_ptr<CallWatch> group, const CommEngine* engine, void* member) {
   auto* made = new Watched(std::move(group), engine, member);
   Looker::of_process().add(made);
   return made;

@@ -1,10 +1,10 @@
-// An engine of devices beside which the ranks' hosts compare what is called and look after each other: differences become errors before
-// they are launched, and what happens to one rank (abort, a timeout, the end of its process) reaches the others within a moment, also
-// while their devices hang.
+// An engine of devices beside which the ranks' hosts compare what is called and look after each other: differences become errors, on one
+// machine before they are launched, and what happens to one rank (abort, a timeout, the end of its process) reaches the others within a
+// moment, also while their devices hang.
 #pragma once
 #include <memory>
 
-#include "watch_group.h"
+#include "call_watch.h"
 
 namespace shardwise::comm {
 
@@ -12,6 +12,6 @@ namespace shardwise::comm {
 extern const CommEngine kWatchedEngine;
 
 // `member` is one of `engine`, and belongs to what is made.
-void* watched_member(std::unique_ptr<WatchGroup> group, const CommEngine* engine, void* member);
+void* watched_member(std::unique_ptr<CallWatch> group, const CommEngine* engine, void* member);
 
 }  // namespace shardwise::comm

@@ -108,7 +108,10 @@ Status comm_split(void* object, int32_t color, int32_t rank, int64_t timeout_ms,
       delete child;
       return parent.refuse(what, error);
     }
+    // It may wait for a rank that is gone: the watchdog ends it.
+    parent.expect_end(what, until);
     result = parent.api.split(turn.comm, color < 0 ? kNoColor : color, rank, child, nullptr);
+    parent.expect_end(what, 0);
   }
   // Also where the call itself reports success: what counts is the parent's state.
   if (result == kSuccess) result = kInProgress;

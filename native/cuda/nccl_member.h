@@ -48,6 +48,9 @@ struct Member : std::enable_shared_from_this<Member> {
   void look();
   void end_stuck_call(const std::unique_lock<std::mutex>& held, int64_t now);
   void time_out(const std::unique_lock<std::mutex>& held, const Flight& oldest);
+  // Of a call of NCCL that waits for other ranks and is none of the program's; `until_ns` 0: it has returned.
+  void expect_end(const char* what, int64_t until_ns);
+  void end_wait(const std::unique_lock<std::mutex>& held);
 
   const Api& api;
   const int32_t device, rank, size;
@@ -64,6 +67,8 @@ struct Member : std::enable_shared_from_this<Member> {
   std::vector<cudaEvent_t> events;  // not in use
   int64_t looked_ns = 0;            // when the watchdog was here
   int64_t stuck_since_ns = 0;       // failed, but still in a call of NCCL
+  const char* waits_in = "";        // by expect_end
+  int64_t waits_until_ns = 0;
   uint64_t calls = 0, sequence = 0;
   CommRecord records[kRecentCalls] = {};
 

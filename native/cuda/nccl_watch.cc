@@ -85,6 +85,7 @@ void Member::look() {
   const int64_t passed = std::min(now - looked_ns, 4 * kLookMs * 1'000'000);
   looked_ns = now;
   if (!failed.load()) reap(lock, INT32_MAX);
+  if (!failed.load() && waits_until_ns != 0 && now > waits_until_ns) return end_wait(lock);
   if (failed.load() || flights.empty()) return;
   Flight& oldest = flights.front();
   if (oldest.begun)
@@ -107,6 +108,18 @@ void Member::end_stuck_call(const std::unique_lock<std::mutex>& held, int64_t no
   if (!inside || !comm) return;
   if (stuck_since_ns == 0) stuck_since_ns = now;
   if (now - stuck_since_ns > kStuckMs * 1'000'000) retire(held, true);
+}
+
+void Member::expect_end(const char* what, int64_t until_ns) {
+  std::lock_guard<std::mutex> lock(mutex);
+  waits_in = what;
+  waits_until_ns = until_ns;
+}
+
+void Member::end_wait(const std::unique_lock<std::mutex>& held) {
+  ErrorText text;
+  Text(text).add("%s on rank %d of %d: the other ranks have not all done their part within the timeout: one is lost, or fails before it", waits_in, rank, size);
+  fail_group(held, Code::Peer, text.text);
 }
 
 void Member::time_out(const std::unique_lock<std::mutex>& held, const Flight& oldest) {

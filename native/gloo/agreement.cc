@@ -40,6 +40,20 @@ Status Group::begin_message(comm::Kind kind, const CollectiveCall& call, int64_t
   return status.ok() ? begin(note, call.error) : status;
 }
 
+// Returns as soon as it knows: what is left to do after a failure is up to the next look around.
+Status Group::compare(const CollectiveCall& call, uint64_t number) {
+  const Status status = begin(comm::note_of(call, size_, number), call.error);
+  if (!status.ok()) return status;
+  calls_++;
+  // What the ranks have called to find each other is none of the program's calls.
+  if (number == 1) for_peers([this](int32_t other) { peer(other).has_called = peer(other).is_heard && peer(other).has_called; });
+  if (call.kind != Collective::AllToAll) return meet(Step(size_), call.error);
+  std::vector<int64_t> sends(call.send_counts, call.send_counts + size_), receives(call.counts, call.counts + size_);
+  for (std::vector<int64_t>* bytes : {&sends, &receives})
+    for (int64_t& count : *bytes) count *= item_size(call.dtype);
+  return meet(Step(size_), call.error, sends.data(), receives.data());
+}
+
 Status Group::meet(const Step& step, ErrorText* error, const int64_t* sends, const int64_t* receives) {
   Status status;
   for_peers([&](int32_t other) {

@@ -29,19 +29,22 @@ void quietly(Work work) {
 
 Group& group_of(void* member) { return *static_cast<Group*>(member); }
 
+// `work` of a call. What is thrown in its middle leaves the group in no known state.
+template <class Work>
+Status in_call(void* member, const char* name, ErrorText* error, Work work) {
+  bool has_returned = false;
+  const Status status = guarded(name, error, [&] {
+    const Status result = work(group_of(member));
+    has_returned = true;
+    return result;
+  });
+  if (!has_returned) quietly([&] { group_of(member).abort(error->text); });
+  return status;
+}
+
 const CommEngine kCommEngine = {
     "gloo",
-    [](void* member, const CollectiveCall& call) {
-      bool has_returned = false;
-      const Status status = guarded(call.name, call.error, [&] {
-        const Status result = group_of(member).run(call);
-        has_returned = true;
-        return result;
-      });
-      // What was thrown in the middle of a call has left the group in no known state.
-      if (!has_returned) quietly([&] { group_of(member).abort(call.error->text); });
-      return status;
-    },
+    [](void* member, const CollectiveCall& call) { return in_call(member, call.name, call.error, [&](Group& group) { return group.run(call); }); },
     [](void* member, const char* reason) { quietly([&] { group_of(member).abort(reason); }); },
     [](void*, ErrorText*) { return kOk; },  // every call waits for its result, and reports its own failure
     [](void* member, int64_t milliseconds) { group_of(member).set_timeout(milliseconds); },
@@ -80,6 +83,11 @@ const GlooEngine kGlooEngine = {
     [](void* world) { quietly([&] { delete static_cast<World*>(world); }); },
     join,
     [](void* world, const GlooGroup& group) { quietly([&] { static_cast<World*>(world)->decline(group); }); },
+    [](void* member, const CollectiveCall& call, uint64_t number) {
+      return in_call(member, call.name, call.error, [&](Group& group) { return group.compare(call, number); });
+    },
+    [](void* member, ErrorText* lost, ErrorText* error) { return in_call(member, "a look at the other ranks", error, [&](Group& group) { return group.look_around(lost, error); }); },
+    [](void* member, Code code, const char* text) { quietly([&] { group_of(member).fail_all(code, text); }); },
 };
 
 }  // namespace

@@ -141,8 +141,30 @@ void Group::abort(const char* reason) {
   ErrorText message;
   Text text(message);
   comm::describe_abort(text, name_.c_str(), rank_, reason);
-  fail_group(Code::Closed, message.text, nullptr);
+  fail_all(Code::Closed, message.text);
+}
+
+void Group::fail_all(Code code, const char* text) {
+  fail_group(code, text, nullptr);
   interrupt_waits();
+}
+
+Status Group::look_around(ErrorText* lost, ErrorText* error) {
+  std::string why;
+  std::vector<int32_t> ranks;
+  Text text(*lost);
+  hear();
+  for_peers([&](int32_t rank) {
+    if (failed() || peer(rank).is_heard || !is_gone(rank, &why)) return;
+    hear();  // its last words may have come just before the connection went
+    if (peer(rank).is_heard) return;
+    text.add("%s", lost->text[0] == 0 ? "" : "; ");
+    describe_missing(text, rank, ("has died or cannot be reached (" + why + ")").c_str());
+    ranks.push_back(rank);
+  });
+  if (!ranks.empty()) comm::describe_facts(text, name_.c_str(), note_, rank_);
+  for (const int32_t rank : ranks) describe_missing_facts(text, rank);
+  return failed() ? end_call(cause(error)) : kOk;
 }
 
 // Under the mutex. Does not wait; once.

@@ -62,8 +62,9 @@ Group::~Group() {
   disconnect();
 }
 
-Status Group::run(const CollectiveCall& call) {
-  const Status status = dispatch(call);
+Status Group::run(const CollectiveCall& call) { return end_call(dispatch(call)); }
+
+Status Group::end_call(Status status) {
   // Buffers that nobody waits for any more would keep gloo's thread busy.
   if (!status.ok() && failed()) {
     flush(kGraceMs, false);

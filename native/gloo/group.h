@@ -53,8 +53,13 @@ class Group {
   ~Group();  // leaves, once what it has sent is gone
 
   Status run(const CollectiveCall& call);
+  // Of a call that is carried out elsewhere, and that the program counts by this number: all ranks make it.
+  Status compare(const CollectiveCall& call, uint64_t number);
+  // Fails where another rank has given up, and sees to the end of a group that has failed. Describes those that cannot be reached any more.
+  Status look_around(ErrorText* lost, ErrorText* error);
   // From any thread, also while a call waits: the present and later calls of every rank fail with the reason.
   void abort(const char* reason);
+  void fail_all(Code code, const char* text);  // which says who has failed
   void set_timeout(int64_t ms) { timeout_ms_.store(ms, std::memory_order_relaxed); }
 
  private:
@@ -97,6 +102,7 @@ class Group {
   // group.cc
   void prepare(int32_t rank);
   Status dispatch(const CollectiveCall& call);
+  Status end_call(Status status);
   void disconnect();
 
   // agreement.cc

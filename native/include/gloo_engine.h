@@ -35,6 +35,15 @@ struct GlooEngine {
   Status (*join)(void* world, const GlooGroup& group, void** member, ErrorText* error);
   // Those who wait for this rank in a group need not: it will not join. Does not wait.
   void (*decline)(void* world, const GlooGroup& group);
+
+  // For calls that are carried out elsewhere, on devices of the group's ranks. On the thread of the group's collectives, or instead of it.
+  // Waits until all ranks say that they make the call under this number; fails as a collective would, and moves nothing.
+  Status (*compare)(void* member, const CollectiveCall& call, uint64_t number);
+  // Fails where another rank has given up. Those that cannot be reached any more are described in `lost`, which is empty otherwise. Waits
+  // only in a group that has failed, for half a second at most, that all are told: after a failed `compare` it is called once.
+  Status (*look)(void* member, ErrorText* lost, ErrorText* error);
+  // From any thread, as `abort`, but the cause is told to all ranks as it stands.
+  void (*fail)(void* member, Code code, const char* text);
 };
 
 }  // namespace shardwise

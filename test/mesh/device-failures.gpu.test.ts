@@ -5,10 +5,10 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { allReduce, broadcast, launch } from '../../lib/distributed.js';
+import { allReduce, broadcast, DeviceMesh, launch } from '../../lib/distributed.js';
 import { cuda, full, type Tensor } from '../../lib/index.js';
 import { runLocalRanks } from '../../lib/mesh/local-ranks.js';
-import { skipWithoutCuda } from '../skip.js';
+import { skipBecause, skipWithoutCuda } from '../skip.js';
 import { errorOf } from './on-ranks.js';
 
 const device = 'cuda' as const;
@@ -115,6 +115,70 @@ describe('GPU ranks of one process that differ', function () {
       }
     }
   });
+
+  describe('in the meshes that they make', () => {
+    const size = (): number => cuda.deviceCount();
+    const reversed = (): number[] => Array.from({ length: size() }, (_, i) => size() - 1 - i);
+    const summed = (t: Tensor, mesh: DeviceMesh): Tensor => {
+      allReduce(t, { group: mesh.getGroup() });
+      return t;
+    };
+    before(function () {
+      if (size() < 2) skipBecause(this, 'one GPU, it takes two');
+    });
+
+    it('hear after the timeout who has made none', async () => {
+      await inTime(async () => {
+        const messages = await failures(
+          size(),
+          async (rank) => {
+            await called(filled(2)).read();
+            if (rank !== 1) return summed(filled(4), new DeviceMesh(device, reversed()));
+            await sleep(3_000);
+            return called(filled(4));
+          },
+          1_000,
+        );
+        for (const [rank, message] of messages.entries()) {
+          if (rank === 1) assert.match(message, /allReduce: the group has failed before/);
+          else assert.match(message, /DeviceMesh \(call \d+ of group "world"\) at .*device-failures\.gpu\.test\.\w+:\d+.*: rank 1 has not come/);
+        }
+      });
+    });
+
+    it('hear at once that they make different ones', async () => {
+      await inTime(async () => {
+        const messages = await failures(2, async (rank) => {
+          const t = filled(4);
+          if (rank === 0) return summed(t, new DeviceMesh(device, [1, 0]));
+          allReduce(t, { group: new DeviceMesh(device, [[0], [1]]).getGroup(1) });
+          return t;
+        });
+        for (const message of messages)
+          assert.match(message, /DeviceMesh at .*device-failures\.gpu\.test\.\w+:\d+.*: the ranks make different meshes: rank 1 expects 1 of them in its group, and 2 make one/);
+      });
+    });
+
+    it('hear at once of one that throws instead', async () => {
+      const seen: string[] = [];
+      await inTime(async () => {
+        const error = await errorOf(
+          runLocalRanks(
+            size(),
+            async (rank) => {
+              await called(filled(2)).read();
+              if (rank === 1) await sleep(300);
+              if (rank === 1) throw new RangeError('boom');
+              seen.push((await errorOf(summed(filled(4), new DeviceMesh(device, reversed())).read())).message);
+            },
+            { timeoutMs: 30_000 },
+          ),
+        );
+        assert.match(error.message, /rank 1 failed: boom/);
+      });
+      for (const message of seen) assert.match(message, /rank \d (aborted the group|failed): .*boom/);
+    });
+  });
 });
 
 describe('GPU ranks that are processes', function () {
@@ -164,6 +228,14 @@ describe('GPU ranks that are processes', function () {
     assert.match((error as Error).message, /rank 1 .* was ended by SIGKILL/);
     for (const { message, ms } of all) {
       assert.match(message, /allReduce \(call 2 of group "world"\) at .*: rank 1 has died \(process \d+\), its last call was allReduce of 2 float32 \(sum\) at .*\(call 1\)/s);
+      assert.ok(ms < 2_000, `it took ${ms} ms`);
+    }
+  });
+
+  it('hear within a second of one that was killed before it made a mesh with them', async () => {
+    const [all] = await heard('meshes', 60_000, 1);
+    for (const { message, ms } of all) {
+      assert.match(message, /DeviceMesh \(call \d+ of group "world"\) at .*gpu-ranks\.\w+:\d+.*: rank 1 has died \(process \d+\)/s);
       assert.ok(ms < 2_000, `it took ${ms} ms`);
     }
   });

@@ -5,6 +5,7 @@ import {
   allReduce,
   allToAllSingle,
   broadcast,
+  DeviceMesh,
   DTensor,
   distributeTensor,
   getRank,
@@ -16,7 +17,7 @@ import {
 } from '../../lib/distributed.js';
 import { cuda, full, manualSeed, randn, type Tensor, tensor } from '../../lib/index.js';
 import { runLocalRanks } from '../../lib/mesh/local-ranks.js';
-import { skipWithoutCuda } from '../skip.js';
+import { skipBecause, skipWithoutCuda } from '../skip.js';
 
 const options = { timeoutMs: 30_000 };
 const device = 'cuda' as const;
@@ -75,6 +76,61 @@ describe('collectives of GPU tensors', () => {
           const t = full([2], getRank() + 1, { device });
           if (rank < 2) allReduce(t, { group: pair });
           assert.deepEqual(await values(t), rank < 2 ? [3, 3] : [rank + 1, rank + 1]);
+        },
+        options,
+      );
+    }
+  });
+
+  // Their groups are cut out of that of all ranks.
+  it('run along the dims of a mesh of all ranks', async function () {
+    if (cuda.deviceCount() < 4) skipBecause(this, 'fewer than 4 GPUs');
+    await runLocalRanks(
+      4,
+      async (rank) => {
+        const sumAlong = async (mesh: DeviceMesh, dim: number): Promise<number> => {
+          const t = full([2], 10 ** rank, { device });
+          allReduce(t, { group: mesh.getGroup(dim) });
+          return (await values(t))[0] as number;
+        };
+        const mesh = initDeviceMesh(device, [2, 2], { meshDimNames: ['dp', 'tp'] });
+        assert.equal(await sumAlong(mesh, 0), [101, 1010, 101, 1010][rank]);
+        assert.equal(await sumAlong(mesh, 1), [11, 11, 1100, 1100][rank]);
+        const all = full([1], 10 ** rank, { device });
+        allReduce(all);
+        assert.deepEqual(await values(all), [1111]);
+        // Of its groups, [0, 1] is there, the others are not.
+        const other = new DeviceMesh(
+          device,
+          [
+            [0, 1],
+            [3, 2],
+          ],
+          { meshDimNames: ['dp', 'tp'] },
+        );
+        assert.equal(other.getGroup('tp') === mesh.getGroup('tp'), rank < 2);
+        assert.equal(await sumAlong(other, 1), [11, 11, 1100, 1100][rank]);
+        assert.equal(await sumAlong(other, 0), [1001, 110, 110, 1001][rank]);
+        assert.equal(await sumAlong(initDeviceMesh(device, [1, 4]), 1), 1111);
+        assert.equal(await sumAlong(initDeviceMesh(device, [4, 1]), 1), 10 ** rank);
+      },
+      options,
+    );
+  });
+
+  it('run in a mesh of all ranks in another order', async () => {
+    for (const size of worlds()) {
+      await runLocalRanks(
+        size,
+        async (rank) => {
+          const reversed = Array.from({ length: size }, (_, i) => size - 1 - i);
+          const group = new DeviceMesh(device, reversed).getGroup();
+          const list = reversed.map(() => full([1], -1, { device }));
+          allGather(list, full([1], rank, { device }), { group });
+          assert.deepEqual((await Promise.all(list.map(values))).flat(), reversed);
+          const t = full([1], rank, { device });
+          allReduce(t); // that of all ranks goes on as before
+          assert.deepEqual(await values(t), [(size * (size - 1)) / 2]);
         },
         options,
       );

@@ -1,18 +1,14 @@
 /** Two hosts, which are network namespaces of this one with a cable between them and shared memory of their own. */
 import assert from 'node:assert/strict';
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
-import { root } from '../../scripts/check-tree.js';
 import { skipBecause } from '../skip.js';
+import { OWN_MEMORY, type Run, reports, runNodes } from './nodes.js';
 import { skipWithoutGloo } from './without-gloo.js';
 
-const here = fileURLToPath(import.meta.url);
-const program = path.join(path.dirname(here), 'programs', `two-hosts${path.extname(here)}`);
-const cli = here.endsWith('.ts') ? ['--import', 'tsx', path.join(root, 'lib', 'cli', 'main.ts')] : [path.join(root, 'dist', 'cli', 'main.js')];
 const hosts = [0, 1].map((n) => ({ name: `shardwise-${process.pid}-${n}`, link: `sw${process.pid % 100_000}n${n}`, address: `10.213.77.${n + 1}` }));
 const [near, far] = hosts as [(typeof hosts)[0], (typeof hosts)[0]];
 const ranks = [0, 1, 2, 3];
@@ -38,42 +34,10 @@ function removeHosts(): void {
   }
 }
 
-interface Run {
-  readonly ended: Promise<number | null>[];
-  readonly text: () => string;
-  readonly stop: () => void;
-}
-
 /** The scenario on both hosts, two ranks each. */
 function runOnBoth(scenario: string, folder: string, timeoutMs: number): Run {
-  const env = { ...process.env, SHARDWISE_STORE_SECRET: 'two hosts', SHARDWISE_TIMEOUT_MS: String(timeoutMs) };
-  let text = '';
-  const children = hosts.map(({ name }, node): ChildProcess => {
-    const run = ['run', '--nnodes', '2', '--node-rank', String(node), '--nproc-per-node', '2', '--master-addr', near.address, program, scenario, folder];
-    const ownMemory = 'mount -t tmpfs tmpfs /dev/shm && exec "$@"';
-    const child = spawn('ip', ['netns', 'exec', name, 'sh', '-c', ownMemory, 'sh', process.execPath, ...cli, ...run], { env });
-    for (const stream of [child.stdout, child.stderr]) stream?.on('data', (chunk) => (text += chunk));
-    return child;
-  });
-  const ended = children.map((child) => new Promise<number | null>((resolve) => child.once('close', resolve)));
-  return { ended, text: () => text, stop: () => children.forEach((child) => child.kill('SIGKILL')) };
-}
-
-/** What the ranks have reported, once the test of each holds. */
-async function reports<T>(folder: string, run: Run, holds: (seen: T) => boolean, ms = 60_000): Promise<T[]> {
-  for (const end = Date.now() + ms; ; await sleep(20)) {
-    assert.ok(Date.now() < end, `no reports in time:\n${run.text()}`);
-    const seen = ranks.map((rank) => read<T>(path.join(folder, `rank-${rank}.json`)));
-    if (seen.every((each) => each !== null && holds(each))) return seen as T[];
-  }
-}
-
-function read<T>(file: string): T | null {
-  try {
-    return JSON.parse(readFileSync(file, 'utf8')) as T;
-  } catch {
-    return null; // not there yet, or half of it
-  }
+  const nodes = hosts.map(({ name }) => ({ within: ['ip', 'netns', 'exec', name, ...OWN_MEMORY] }));
+  return runNodes(nodes, { program: 'two-hosts', args: [scenario, folder], ranksPerNode: 2, masterAddress: near.address, timeoutMs });
 }
 
 describe('ranks of two hosts', function () {
@@ -103,7 +67,7 @@ describe('ranks of two hosts', function () {
   it('compute together, named no backend: by gloo between the hosts, by shared memory in each', async () => {
     run = runOnBoth('computes', folder, 30_000);
     assert.deepEqual(await Promise.all(run.ended), [0, 0], run.text());
-    const seen = await reports<{ sums: unknown }>(folder, run, () => true);
+    const seen = await reports<{ sums: unknown }>(folder, ranks, run);
     const shared = { size: 4, most: [6, 6] };
     assert.deepEqual(seen, [
       { ...shared, sums: [3, null, null] },
@@ -116,10 +80,10 @@ describe('ranks of two hosts', function () {
   it('all fail within the timeout when the cable is cut, and nothing hangs', async () => {
     const timeoutMs = 3_000;
     run = runOnBoth('goesOn', folder, timeoutMs);
-    await reports(folder, run, (seen) => seen === 'ready');
+    await reports(folder, ranks, run, (seen) => seen === 'ready');
     ip('-n', far.name, 'link', 'set', far.link, 'down');
     const cut = Date.now();
-    const seen = await reports<{ error: string; at: number }>(folder, run, (each) => typeof each === 'object');
+    const seen = await reports<{ error: string; at: number }>(folder, ranks, run, (each) => typeof each === 'object');
     for (const [rank, { error, at }] of seen.entries()) {
       assert.match(error, /allReduce \(call \d+ of group "world"\) at .*two-hosts\.ts:\d+.*: rank [0-3] has not come/s, `rank ${rank}`);
       assert.ok(at - cut < timeoutMs + 2_000, `rank ${rank}: after ${at - cut} ms`);

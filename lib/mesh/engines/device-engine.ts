@@ -36,11 +36,22 @@ export interface DeviceOptions {
 
 /** Engines for tensors of all devices; `host` makes those for the CPU. @internal */
 export function withDevices(host: EngineFactory, options: DeviceOptions): EngineFactory {
-  return (plan, device) => {
+  const make = (plan: GroupPlan, device: Device): Engine => {
     if (device.type === 'cpu') return host(plan, device);
     prepareDevice(device);
-    return usesNccl(options) ? ncclEngine(host, plan, device, options.timeoutMs) : host(onDevice(plan), device);
+    return usesNccl(options) ? NcclEngine.join({ host, device, timeoutMs: options.timeoutMs }, plan) : host(onDevice(plan), device);
   };
+  return Object.assign(make, { splits: (device: Device) => splits(device, options) });
+}
+
+function splits(device: Device, options: DeviceOptions): boolean {
+  if (device.type === 'cpu') return false;
+  try {
+    prepareDevice(device);
+    return usesNccl(options);
+  } catch {
+    return false; // the first call says why
+  }
 }
 
 /** The same ranks, for another device: with memory of their own. */
@@ -76,29 +87,42 @@ function warnOnce(missing: string): void {
   );
 }
 
-/** The ranks find each other through a group of their hosts, and see there what the others call. */
-function ncclEngine(host: EngineFactory, plan: GroupPlan, device: Device, timeoutMs: number): Engine {
-  const meeting = host({ ...onDevice(plan), meets: true }, deviceByCode(0)) as NativeEngine;
-  const stream = nativeCall(() => newStream(device, HIGH_PRIORITY), `stream of ${device}`);
-  const member = nativeCall(() => writer.addon.joinDevices(meeting.member, stream, timeoutMs), 'newGroup');
-  return new NcclEngine('nccl', member, stream, meeting);
+/** What the engines of a rank's GPU are made with. */
+interface Surroundings {
+  readonly host: EngineFactory;
+  readonly device: Device;
+  readonly timeoutMs: number;
 }
 
+/** The ranks find each other through a group of their hosts, and see there what the others call. It is the new member's from then on. */
 class NcclEngine extends NativeEngine {
-  private readonly meeting: Engine;
+  private readonly around: Surroundings;
 
-  constructor(name: BackendName, member: number, stream: number, meeting: Engine) {
-    super(name, member, stream);
-    this.meeting = meeting;
+  private constructor(around: Surroundings, member: number, stream: number) {
+    super('nccl', member, stream);
+    this.around = around;
   }
 
-  override abort(reason: string): void {
-    super.abort(reason);
-    this.meeting.abort(reason);
+  static join(around: Surroundings, plan: GroupPlan): NcclEngine {
+    return NcclEngine.meet(around, plan, (meeting, stream) => writer.addon.joinDevices(meeting, stream, around.timeoutMs));
   }
 
-  override leave(): void {
-    super.leave();
-    this.meeting.leave();
+  split(part: GroupPlan | null, color: number, where: string): Engine | null {
+    const { around, member } = this;
+    const cut = (meeting: number, stream: number): number => writer.addon.splitDevices(member, meeting, stream, around.timeoutMs, color, where);
+    if (part !== null) return NcclEngine.meet(around, part, cut);
+    nativeCall(() => cut(0, this.lane), 'DeviceMesh');
+    return null;
+  }
+
+  private static meet(around: Surroundings, plan: GroupPlan, join: (meeting: number, stream: number) => number): NcclEngine {
+    const { host, device } = around;
+    const meeting = host({ ...onDevice(plan), meets: true }, deviceByCode(0)) as NativeEngine;
+    const stream = nativeCall(() => newStream(device, HIGH_PRIORITY), `stream of ${device}`);
+    return new NcclEngine(
+      around,
+      nativeCall(() => join(meeting.member, stream), 'newGroup'),
+      stream,
+    );
   }
 }

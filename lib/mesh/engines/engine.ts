@@ -18,6 +18,11 @@ export interface Engine {
   abort(reason: string): void;
   /** Once its calls are done. */
   leave(): void;
+  /**
+   * Optional. The engine of a part of the group, for the same device: every rank of the group calls it, with its part or none. Parts that are
+   * made at once have each a color of their own. Waits for nobody; who cannot join the part is told by its first call.
+   */
+  split?(part: GroupPlan | null, color: number, where: string): Engine | null;
 }
 
 /** The group that an engine is for: ranks of the world, in the order of the group. @internal */
@@ -44,7 +49,11 @@ export const NO_CALL: NonNullable<GroupPlan['firstCall']> = { name: '', where: '
 export const WORLD = 'world';
 
 /** Makes the engine of a group for a device; called by every member, at its first call there. @internal */
-export type EngineFactory = (plan: GroupPlan, device: Device) => Engine;
+export interface EngineFactory {
+  (plan: GroupPlan, device: Device): Engine;
+  /** Optional. Whether the engines for the device can be split, and are worth being made for it before they are called. */
+  splits?(device: Device): boolean;
+}
 
 /** The engines of a rank. @internal */
 export interface Engines {

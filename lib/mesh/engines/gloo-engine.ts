@@ -24,6 +24,8 @@ export interface Meeting {
 /** First byte of what a rank says. */
 const ADDRESSES = 1;
 const ERROR = 0;
+/** How many ranks have read what all say. */
+const READ = 'read';
 
 /** @throws DistributedError with what was tried, where gloo-engine.so cannot be used @internal */
 export function requireGloo(op: string): void {
@@ -62,7 +64,6 @@ export class GlooWorld {
       const theirs = await addressesFor(store, meeting);
       nativeCall(() => writer.addon.glooConnect(world.id, world.stream, theirs), op);
       await streamDone(world.stream, op);
-      await store.deleteKey(own); // who has connected has read it
       return world;
     } catch (error) {
       world.leave();
@@ -98,7 +99,10 @@ function listen({ op, rank, worldSize, timeoutMs, address }: Meeting): ArrayBuff
 
 /** What every other rank has for this one. */
 async function addressesFor(store: Store, { op, rank, worldSize, timeoutMs }: Meeting): Promise<ArrayBuffer> {
-  const said = await Promise.all(Array.from({ length: worldSize }, (_, other) => saidBy(store, other, op, timeoutMs)));
+  const ranks = Array.from({ length: worldSize }, (_, other) => other);
+  const said = await Promise.all(ranks.map((other) => saidBy(store, other, op, timeoutMs)));
+  // Whoever is the last to have read them takes them away: one that is connected may still be about to be read.
+  if ((await store.add(READ, 1)) === worldSize) await Promise.all([...ranks.map(String), READ].map((key) => store.deleteKey(key)));
   const failed = said.findIndex((bytes) => bytes[0] !== ADDRESSES);
   if (failed >= 0) throw new DistributedError(`${op}: rank ${failed} cannot connect to the others: ${(said[failed] as Buffer).toString('utf8', 1)}`, { op, rank: failed });
   const length = ((said[rank] as Buffer).length - 1) / worldSize;

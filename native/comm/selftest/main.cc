@@ -1,8 +1,9 @@
 // The self-test of native/comm: prints PASS or FAIL for each group of checks and ends with 0 if all passed.
 //
-//   g++ -std=c++20 -O1 -pthread native/comm/*.cc native/comm/selftest/*.cc -o build/selftest/comm_selftest
+//   g++ -std=c++20 -O1 -pthread native/comm/*.cc native/comm/selftest/*.cc -ldl -o build/selftest/comm_selftest
 //   build/selftest/comm_selftest             ranks that are threads, then ranks that are processes
 //   build/selftest/comm_selftest threads     the first alone: ThreadSanitizer follows no fork
+//   build/selftest/comm_selftest far build/Release/gloo-engine.so     groups whose hosts share no memory, alone
 //   build/selftest/comm_selftest bench [n]   times instead, with n ranks
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +22,11 @@ int main(int count, char** arguments) {
     for (Ranks mode : {Ranks::Processes, Ranks::Threads}) bench(mode, size);
     bench_watch(size);
     return 0;
+  }
+  if (strcmp(what, "far") == 0) {
+    const bool passed = test_far(count > 2 ? arguments[2] : "gloo-engine.so") && all_passed();
+    printf("%s\n", passed ? "all passed" : "FAILED");
+    return passed ? 0 : 1;
   }
   const bool threads_only = strcmp(what, "threads") == 0;
   if (!threads_only) {  // forks come before threads

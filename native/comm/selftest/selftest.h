@@ -62,6 +62,7 @@ void test_absence(Ranks mode);
 void test_watch(Ranks mode);
 void test_processes();
 void test_segments();
+bool test_far(const char* library);  // gloo-engine.so; false where it cannot be opened
 void bench(Ranks mode, int32_t size);
 void bench_watch(int32_t size);
 

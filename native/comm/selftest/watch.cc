@@ -1,154 +1,16 @@
-// Groups of devices whose calls the hosts compare: over an engine that only counts launches, of which one is done when all ranks have it.
+// Groups of devices whose calls the hosts compare in shared memory.
 #include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstring>
-#include <mutex>
 
-#include "../watched_engine.h"
-#include "selftest.h"
+#include "../watch_group.h"
+#include "fake_device.h"
 
 namespace shardwise::comm::selftest {
 namespace {
 
-bool contains(const ErrorText& error, const char* part) { return strstr(error.text, part) != nullptr; }
-
-// What the devices of all ranks have launched: of processes too.
-struct Devices {
-  std::atomic<uint64_t> launched[kMaxRanks];
-  std::atomic<uint64_t> never_done;  // calls from this number on; 0: all are done in time
-};
-
-struct FakeDevice {
-  FakeDevice(Devices* shared, int32_t own_rank, int32_t ranks) : devices(shared), rank(own_rank), size(ranks) {}
-  Devices* devices;
-  int32_t rank, size;
-  std::mutex mutex;
-  std::vector<CommRecord> records;
-  std::vector<int64_t> begun;
-  int64_t timeout_ns = 1'000'000'000'000;
-  bool aborted = false, timed_out = false;
-  std::string reason;
-
-  bool is_done(uint64_t number) const {
-    const uint64_t stuck = devices->never_done.load();
-    if (stuck != 0 && number >= stuck) return false;
-    for (int32_t r = 0; r < size; r++)
-      if (devices->launched[r].load() < number) return false;
-    return true;
-  }
-};
-
-FakeDevice& fake(void* member) { return *static_cast<FakeDevice*>(member); }
-
-Status fake_run(void* member, const CollectiveCall& call) {
-  FakeDevice& device = fake(member);
-  std::lock_guard<std::mutex> lock(device.mutex);
-  if (device.aborted) return fail(call.error, Code::Closed, "the fake device was aborted");
-  if (call.dtype == DType::Int16) return fail(call.error, Code::Unsupported, "no int16");
-  if (call.dtype == DType::Bool) return fail(call.error, Code::Device, "the fake device is broken");
-  CommRecord record = {};
-  record.sequence = device.records.size() + 1;
-  record.kind = call.kind;
-  record.dtype = call.dtype;
-  record.root = -1;
-  record.state = CommState::Launched;
-  snprintf(record.name, sizeof record.name, "%s", call.name);
-  snprintf(record.where, sizeof record.where, "%s", call.where);
-  device.records.push_back(record);
-  device.begun.push_back(now_ns());
-  device.devices->launched[device.rank].store(device.records.size());
-  return kOk;
-}
-
-void fake_abort(void* member, const char* reason) {
-  std::lock_guard<std::mutex> lock(fake(member).mutex);
-  fake(member).aborted = true;
-  fake(member).reason = reason;
-}
-
-Status fake_failure(void* member, ErrorText* error) {
-  FakeDevice& device = fake(member);
-  std::lock_guard<std::mutex> lock(device.mutex);
-  if (device.aborted) return fail(error, Code::Closed, "aborted: %s", device.reason.c_str());
-  for (size_t i = 0; i < device.records.size(); i++) {
-    if (device.is_done(i + 1) || now_ns() - device.begun[i] < device.timeout_ns) continue;
-    return fail(error, Code::Peer, "the fake device has waited too long");
-  }
-  return kOk;
-}
-
-int32_t fake_recent(void* member, CommRecord* out, int32_t most) {
-  FakeDevice& device = fake(member);
-  std::lock_guard<std::mutex> lock(device.mutex);
-  const size_t count = std::min(device.records.size(), static_cast<size_t>(most)), first = device.records.size() - count;
-  for (size_t i = 0; i < count; i++) {
-    out[i] = device.records[first + i];
-    if (device.is_done(first + i + 1)) out[i].state = CommState::Complete;
-  }
-  return static_cast<int32_t>(count);
-}
-
-const CommEngine kFakeEngine = {
-    "fake", fake_run, fake_abort, fake_failure, [](void* member, int64_t ms) { fake(member).timeout_ns = ms * 1'000'000; },
-    [](void*) {}, fake_recent};
-
-// One rank's part in a watched group over a fake device.
-struct Rank {
-  FakeDevice device;
-  void* member;
-
-  Rank(HostGroup& host, Devices* devices, int64_t timeout_ms) : device(devices, host.rank(), host.size()) {
-    member = watched_member(std::make_unique<WatchGroup>(host.region(), host.rank()), &kFakeEngine, &device);
-    kWatchedEngine.set_timeout(member, timeout_ms);
-  }
-  ~Rank() {
-    if (member) leave();
-  }
-  void leave() {
-    kWatchedEngine.destroy(member);
-    member = nullptr;
-  }
-
-  Status sum(int64_t count, ErrorText* error, DType dtype = DType::Float32, const char* name = "all_reduce") {
-    CollectiveCall call = {};
-    call.kind = Collective::AllReduce;
-    call.dtype = dtype;
-    call.count = count;
-    return run(call, name, "a.ts:9", error);
-  }
-  Status broadcast(int64_t count, ErrorText* error) {
-    CollectiveCall call = {};
-    call.kind = Collective::Broadcast;
-    call.dtype = DType::Float32;
-    call.count = count;
-    return run(call, "broadcast", "b.ts:3", error);
-  }
-  Status run(CollectiveCall& call, const char* name, const char* where, ErrorText* error) {
-    call.name = name;
-    call.where = where;
-    call.error = error;
-    return kWatchedEngine.run(member, call);
-  }
-
-  // Looks as a reader does, until the group has failed; how many seconds it took.
-  double wait_for_failure(Status* status, ErrorText* error) {
-    const int64_t begin = now_ns();
-    while ((*status = kWatchedEngine.failure(member, error)).ok() && now_ns() - begin < 10'000'000'000) usleep(2000);
-    return static_cast<double>(now_ns() - begin) * 1e-9;
-  }
-  bool aborted() {
-    std::lock_guard<std::mutex> lock(device.mutex);
-    return device.aborted;
-  }
-};
-
-Devices* new_devices() {
-  void* memory = mmap(nullptr, sizeof(Devices), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  return new (memory) Devices{};
-}
+std::unique_ptr<CallWatch> watch_in(HostGroup& host) { return std::make_unique<WatchGroup>(host.region(), host.rank()); }
 
 void run_watched(Ranks mode, int32_t size, const std::function<void(Rank&, HostGroup&)>& body, int64_t timeout_ms = 20'000,
                  Options options = {}) {
@@ -156,7 +18,7 @@ void run_watched(Ranks mode, int32_t size, const std::function<void(Rank&, HostG
   options.slot_bytes = 0;
   options.use = Use::Meeting;
   run_ranks(mode, size, options, [&](HostGroup& host) {
-    Rank rank(host, devices, timeout_ms);
+    Rank rank(watch_in(host), devices, timeout_ms);
     body(rank, host);
   });
 }
@@ -260,7 +122,7 @@ void absence(Ranks mode) {
   Devices* stuck = new_devices();
   stuck->never_done.store(1);
   run_ranks(mode, 2, {.slot_bytes = 0, .use = Use::Meeting}, [&](HostGroup& host) {
-    Rank rank(host, stuck, 200);
+    Rank rank(watch_in(host), stuck, 200);
     ErrorText error;
     Status status = rank.sum(12, &error);
     rank.wait_for_failure(&status, &error);

@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { allReduce, broadcast, getRank, initProcessGroup } from '../../../lib/distributed.js';
+import { allReduce, broadcast, DeviceMesh, getRank, getWorldSize, initProcessGroup } from '../../../lib/distributed.js';
 import { full, type Tensor } from '../../../lib/index.js';
 
 const [scenario, folder] = process.argv.slice(2) as [string, string];
@@ -43,6 +43,14 @@ const scenarios: Readonly<Record<string, (rank: number) => unknown>> = {
     if (rank === 1) await sleep(300);
     if (rank === 1) process.kill(process.pid, 'SIGKILL');
     await report(sum, filled(4));
+    process.exitCode = 3;
+  },
+  /** Rank 1 is killed while the others make a mesh. */
+  async meshes(rank) {
+    if (rank === 1) await sleep(300);
+    if (rank === 1) process.kill(process.pid, 'SIGKILL');
+    const reversed = Array.from({ length: getWorldSize() }, (_, i) => getWorldSize() - 1 - i);
+    await report((t) => void allReduce(t, { group: new DeviceMesh(device, reversed).getGroup() }), filled(4));
     process.exitCode = 3;
   },
   /** Rank 1 does not come within the timeout. */

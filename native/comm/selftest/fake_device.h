@@ -1,0 +1,96 @@
+// Ranks with devices for tests: over an engine that only counts launches, of which one is done when all ranks have it.
+#pragma once
+#include <unistd.h>
+
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "../watched_engine.h"
+#include "selftest.h"
+
+namespace shardwise::comm::selftest {
+
+inline bool contains(const ErrorText& error, const char* part) { return strstr(error.text, part) != nullptr; }
+
+// What the devices of all ranks have launched: of processes too.
+struct Devices {
+  std::atomic<uint64_t> launched[kMaxRanks];
+  std::atomic<uint64_t> never_done;  // calls from this number on; 0: all are done in time
+};
+
+struct FakeDevice {
+  FakeDevice(Devices* shared, int32_t own_rank, int32_t ranks) : devices(shared), rank(own_rank), size(ranks) {}
+  Devices* devices;
+  int32_t rank, size;
+  std::mutex mutex;
+  std::vector<CommRecord> records;
+  std::vector<int64_t> begun;
+  int64_t timeout_ns = 1'000'000'000'000;
+  bool aborted = false, timed_out = false;
+  std::string reason;
+
+  bool is_done(uint64_t number) const {
+    const uint64_t stuck = devices->never_done.load();
+    if (stuck != 0 && number >= stuck) return false;
+    for (int32_t r = 0; r < size; r++)
+      if (devices->launched[r].load() < number) return false;
+    return true;
+  }
+};
+
+extern const CommEngine kFakeEngine;
+Devices* new_devices();
+
+// One rank's part in a watched group over a fake device.
+struct Rank {
+  FakeDevice device;
+  void* member;
+
+  Rank(std::unique_ptr<CallWatch> watch, Devices* devices, int64_t timeout_ms) : device(devices, watch->rank(), watch->size()) {
+    member = watched_member(std::move(watch), &kFakeEngine, &device);
+    kWatchedEngine.set_timeout(member, timeout_ms);
+  }
+  ~Rank() {
+    if (member) leave();
+  }
+  void leave() {
+    kWatchedEngine.destroy(member);
+    member = nullptr;
+  }
+
+  Status sum(int64_t count, ErrorText* error, DType dtype = DType::Float32, const char* name = "all_reduce") {
+    CollectiveCall call = {};
+    call.kind = Collective::AllReduce;
+    call.dtype = dtype;
+    call.count = count;
+    return run(call, name, "a.ts:9", error);
+  }
+  Status broadcast(int64_t count, ErrorText* error) {
+    CollectiveCall call = {};
+    call.kind = Collective::Broadcast;
+    call.dtype = DType::Float32;
+    call.count = count;
+    return run(call, "broadcast", "b.ts:3", error);
+  }
+  Status run(CollectiveCall& call, const char* name, const char* where, ErrorText* error) {
+    call.name = name;
+    call.where = where;
+    call.error = error;
+    return kWatchedEngine.run(member, call);
+  }
+
+  // Looks as a reader does, until the group has failed; how many seconds it took.
+  double wait_for_failure(Status* status, ErrorText* error) {
+    const int64_t begin = now_ns();
+    while ((*status = kWatchedEngine.failure(member, error)).ok() && now_ns() - begin < 10'000'000'000) usleep(2000);
+    return static_cast<double>(now_ns() - begin) * 1e-9;
+  }
+  bool aborted() {
+    std::lock_guard<std::mutex> lock(device.mutex);
+    return device.aborted;
+  }
+};
+
+}  // namespace shardwise::comm::selftest
