@@ -11,27 +11,29 @@
 //   two consumers, one tile   each has 64 rows of it; the second keeps a step behind, so that it multiplies while the first stores
 //   ping-pong                 the consumers take turns with whole tiles: storing one hides behind multiplying the next
 //   split                     few tiles and a long k: parts of k on different blocks, float32 sums through scratch memory, added
-//                             in the order of the parts by blocks that wait for each other (all are resident)
+//                             in the order of the parts by the block that comes last; nobody waits, so a collective that holds
+//                             some of the SMs delays it but cannot stop it
 // Bytes: k-step of a 128 x 256 tile 48 KiB into shared memory, of which 32 KiB from L2 in a cluster; m k + k n + m n elements at
 // least from memory. FLOPs 2 m n k. Shared memory 208 to 225 KiB. Grid: one block an SM.
 // Numerics: products exact, float32 accumulation along k in order, alpha, beta and c in float32, one rounding. The same bits from
 // run to run; other tiles round differently only in a split.
-// Needs: rows of a and b (of either orientation) that start at multiples of 16 bytes. y may have any row stride (the consumers store
-// it themselves where the copy engine cannot) but contiguous rows or columns.
+// Needs: rows of a and b (of either orientation) that start at multiples of 16 bytes. y has contiguous rows or columns; where the copy
+// engine cannot write it (rows that do not start or end at multiples of 16 bytes) the consumers do.
 // Technique: warp specialisation, persistent tiles and multicast as described for Hopper by CUTLASS's documentation and the public
 // worklog "Outperforming cuBLAS on H100"; ping-pong as in FlashAttention-3.
 //
 // Versions, time against torch 2.11's cuBLAS in the same run, H200 held at 690 W (1.3 to 1.5 GHz), interleaved:
-//   8192^3 NT          128x256 arrivals .release.cluster 1.44; default arrivals 0.99; ping-pong 128x192 0.92 to 0.94
+//   8192^3 NT          128x256 arrivals .release.cluster 1.44; default arrivals 0.99; ping-pong 128x192 0.92 to 0.97
 //   4096^3 NT          128x256 1.00; ping-pong 128x208 0.98, 128x192 1.08 (5.3 waves), 128x128 0.94 to 0.99
-//   8192x14336x4096 NT 128x256 1.01; ping-pong 128x208 0.96, 128x192 0.95; 256x192 1.03
-//   8192x4096x14336 NN 128x256 0.98 to 1.00; ping-pong 128x128 0.99, 128x208 0.99, 128x192 1.00; 256x128 1.04
-//   14336x4096x8192 TN ping-pong 128x208 0.96, 128x192 0.98; 128x256 0.98
-//   16384x2304x768 NT  ping-pong 128x192 0.90 to 0.95; 128x256 1.01
+//   8192x14336x4096 NT 128x256 1.01; ping-pong 128x208 0.96, 128x192 0.95 to 0.96; 256x192 1.03
+//   8192x4096x14336 NN 128x256 0.98 to 1.01; ping-pong 128x128 0.99, 128x208 0.99, 128x192 1.00; 256x128 1.04
+//   14336x4096x8192 TN ping-pong 128x208 0.96 to 0.98, 128x192 0.98; 128x256 0.98
+//   16384x2304x768 NT  ping-pong 128x192 0.86 to 0.95; 128x256 1.01
 //   1000x3000x6216 NT  128x192 with 5 stages 0.96 to 1.01; with 256-byte fetches into L2 1.15 (rows start anywhere)
 //   2048^3 NT          128x256 without clusters 0.99 to 1.01, with 1.02 to 1.05
 //   512x4096x14336 NT  128x128 1.01 to 1.06 (shared memory's 128 bytes a clock bind: 96 read, 64 written); 128x256 split in two
 //                      1.18; in clusters of four with sums through distributed shared memory 2.1: only 30 such clusters fit
+//   768x768x16384 TN   128x192 in 5 parts 0.99, 128x256 in 7 parts 1.05, when each part waited for all and added up its share
 //   lost everywhere: 64x256 ping-pong, 256x128 and 256x192, clusters along n with short rows of tiles, lag 2 over lag 1
 #include "matmul_wgmma.h"
 
@@ -74,7 +76,7 @@ Plan choose(const MatmulProblem& p, int32_t num_sms) {
     int64_t split = slots / tiles < steps / 4 ? slots / tiles : steps / 4;
     if (forced.split > 0 && forced.split < split) split = forced.split;
     if (split < 2 || split > 16) continue;
-    const double joined = clocks_of(tile, 1, double(ceil_div(steps, split))) + 4000 + 600 * double(split);
+    const double joined = clocks_of(tile, 1, double(ceil_div(steps, split))) + 2500 + 2000 * double(split);
     if (joined < best.clocks || forced.split > 1) best.tile = tile, best.use.split = static_cast<int32_t>(split), best.clocks = joined;
   }
   return best;
@@ -119,9 +121,13 @@ bool matmul_wgmma(const MatmulProblem& problem, Stream& stream, const KernelCall
   return true;
 }
 
-// Where matmul_wgmma is at least as fast as the library, by the table above: enough tiles for the machine, k not too short.
+// Where matmul_wgmma is at least as fast as the library, by the table above: enough tiles for the machine, k not too short, and a y
+// that the copy engine writes.
 bool matmul_wgmma_wins(const MatmulProblem& p) {
-  return double(p.batch) * double(p.m) * double(p.n) >= 180.0 * 128 * 128 && p.m >= 192 && p.n >= 192 && p.k >= 192;
+  const bool rows = p.y.column_stride == 1;
+  const int64_t width = rows ? p.n : p.m, step = rows ? p.y.row_stride : p.y.column_stride;
+  return double(p.batch) * double(p.m) * double(p.n) >= 180.0 * 128 * 128 && p.m >= 192 && p.n >= 192 && p.k >= 192 &&
+         width % 8 == 0 && step % 8 == 0;
 }
 
 }  // namespace shardwise::cuda

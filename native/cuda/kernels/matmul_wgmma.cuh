@@ -1,11 +1,8 @@
-// The kernel of matmul_wgmma.cu (its header tells the whole story) as a template, and its launcher.
+// The kernel of matmul_wgmma.cu (its header tells the whole story) as a template.
 #pragma once
-#include <atomic>
-
 #include "../primitives/wgmma.cuh"
 #include "../primitives/mma.cuh"
-#include "../tensor_map.h"
-#include "matmul_wgmma.h"
+#include "matmul.h"
 
 namespace shardwise::cuda {
 
@@ -32,7 +29,8 @@ struct WgmmaTile {
   static constexpr int kChunkBytes = 64 * 128;
   static constexpr int kOutput = kStages * kStageBytes;     // offset of the output buffers
   static constexpr int kBarriers = kOutput + 2 * kBuffers * kChunkBytes;
-  static constexpr int kSharedBytes = kBarriers + (2 * kStages + 2) * 8;
+  static constexpr int kFlag = kBarriers + (2 * kStages + 2) * 8;
+  static constexpr int kSharedBytes = kFlag + 16;
   // 65536 registers in all; the producer makes do with 24 where the accumulators need every one.
   static constexpr bool kTight = MI * BN / 2 > 192;
   static constexpr int kProducerRegisters = kTight ? 24 : 40, kConsumerRegisters = kTight ? 240 : 232;
@@ -217,11 +215,11 @@ __device__ __forceinline__ void wgmma_write(const WgmmaArgs& p, const CUtensorMa
   }
 }
 
-// A part of a split: writes its accumulators where the others can read them, waits until all parts have (all blocks are on the
-// machine at once), and adds up its share of the pieces in the order of the parts.
+// A part of a split: leaves its accumulators in memory; the part that is the last to do so adds up all of them, in the order of the
+// parts. Nobody waits for another block, so it does not matter which of them run at the same time.
 template <class C>
 __device__ __forceinline__ void wgmma_join(const WgmmaArgs& p, const float (&sums)[C::MI][C::BN / 2], const WgmmaPlace& place,
-                                           uint32_t rank, int32_t row, int32_t column) {
+                                           uint32_t flag, uint32_t rank, int32_t row, int32_t column) {
   using T = typename C::T;
   const int thread = threadIdx.x & 127, consumer = (threadIdx.x >> 7) - 1, lane = threadIdx.x & 31;
   const int32_t slot = place.tile * C::kSharers + rank;
@@ -235,16 +233,17 @@ __device__ __forceinline__ void wgmma_join(const WgmmaArgs& p, const float (&sum
   __threadfence();
   sync_threads_of(3, 256);
   if (threadIdx.x == 128) {
-    int32_t* const arrived = p.arrived + slot;
-    atomicAdd(arrived, 1);
-    while (*const_cast<volatile int32_t*>(arrived) < p.split) {
-    }
-    if (atomicAdd(arrived, 1) == 2 * p.split - 1) atomicExch(arrived, 0);  // the last to leave
+    const bool last = atomicAdd(p.arrived + slot, 1) == p.split - 1;
+    if (last) atomicExch(p.arrived + slot, 0);
     __threadfence();
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(flag), "r"(uint32_t(last)) : "memory");
   }
   sync_threads_of(3, 256);
+  uint32_t last;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(last) : "r"(flag) : "memory");
+  if (!last) return;
 #pragma unroll 4
-  for (int i = place.part; i < C::kPieces; i += p.split) {
+  for (int i = 0; i < C::kPieces; i++) {
     float4 total = __ldcg(tile + i * 128);
     for (int q = 1; q < p.split; q++) {
       const float4 v = __ldcg(tile + q * of_part + i * 128);
@@ -346,7 +345,7 @@ __device__ __forceinline__ void wgmma_consume(const WgmmaArgs& p, const CUtensor
     const int32_t column = (place.column * C::kClusterN + (C::kClusterN > 1 ? rank : 0)) * C::BN;
     if constexpr (!C::kPingPong) {
       if (p.split > 1) {
-        wgmma_join<C>(p, sums, place, rank, row, column);
+        wgmma_join<C>(p, sums, place, shared + C::kFlag, rank, row, column);
         continue;
       }
     }
@@ -397,113 +396,6 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   }
   if constexpr (C::kSharers > 1) cluster_sync();  // the other block may still write or signal here
 #endif
-}
-
-
-// False if the copy engine cannot take an operand. a: [m, k], b: [k, n] as the tile says, y has contiguous rows.
-template <class C>
-bool wgmma_launch(const MatmulProblem& p, const WgmmaUse& use, Stream& stream, float4* partial) {
-  const auto shape = [&](const MatrixView& v, int64_t width, int64_t height, bool across) {
-    TensorMapShape s;
-    s.data = v.data;
-    s.width = width;
-    s.height = height;
-    s.row_stride = across ? v.column_stride : v.row_stride;
-    s.depth = p.batch > 1 && v.batch_stride != 0 ? p.batch : 1;
-    s.depth_stride = v.batch_stride;
-    return s;
-  };
-  constexpr bool kBf16 = std::is_same<typename C::T, bfloat16_t>::value;
-  const TensorMapShape a = C::kMajorA ? shape(p.a, p.m, p.k, true) : shape(p.a, p.k, p.m, false);
-  const TensorMapShape b = C::kMajorB ? shape(p.b, p.n, p.k, false) : shape(p.b, p.k, p.n, true);
-  const TensorMapShape y = shape(p.y, p.n, p.m, false);
-  const bool direct = !tensor_map_fits(y) || (p.batch > 1 && y.depth == 1);
-  CUtensorMap map_a, map_b, map_y;
-  constexpr int kHeightA = C::kMajorA ? (C::kClusterN > 1 ? 32 : 64) : C::BM / C::kClusterN;
-  constexpr int kHeightB = C::kMajorB ? (C::kClusterM > 1 ? 32 : 64) : C::BN / C::kClusterM;
-  if (!tensor_map_fits(a) || !tensor_map_fits(b) || !make_tensor_map(a, 64, kHeightA, kBf16, &map_a) ||
-      !make_tensor_map(b, 64, kHeightB, kBf16, &map_b))
-    return false;
-  if (direct)
-    map_y = map_a;
-  else if (!make_tensor_map(y, 64, 64, kBf16, &map_y))
-    return false;
-
-  WgmmaArgs args = {};
-  args.m = static_cast<int32_t>(p.m);
-  args.n = static_cast<int32_t>(p.n);
-  args.k_blocks = static_cast<int32_t>(ceil_div(p.k, 64));
-  args.tiles_m = static_cast<int32_t>(ceil_div(p.m, C::BM * C::kClusterM));
-  args.tiles_n = static_cast<int32_t>(ceil_div(p.n, C::BN * C::kClusterN));
-  args.split = use.split;
-  args.work = static_cast<int32_t>(p.batch * args.tiles_m * args.tiles_n * use.split);
-  args.group = use.group < args.tiles_m ? use.group : args.tiles_m;
-  args.lag = use.lag < C::kStages ? use.lag : C::kStages - 1;
-  args.batched_a = a.depth > 1;
-  args.batched_b = b.depth > 1;
-  args.alpha = static_cast<float>(p.alpha);
-  args.beta = static_cast<float>(p.beta);
-  args.c = p.c;
-  args.y = p.y;
-  args.direct = direct;
-  args.partial = partial;
-  args.arrived = stream.arrived;
-  const int32_t clusters = stream.facts->num_sms / C::kSharers;
-  if (use.split > 1 && (C::kPingPong || args.work > clusters || args.k_blocks < use.split)) return false;  // parts would wait for ever
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>((args.work < clusters ? args.work : clusters) * C::kSharers));
-  config.blockDim = dim3(kWgmmaThreads);
-  config.dynamicSmemBytes = C::kSharedBytes;
-  config.stream = stream.handle;
-  cudaLaunchAttribute attributes[2];
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = C::kSharers;
-  attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
-  config.attrs = attributes;
-  config.numAttrs = C::kSharers > 1 ? 2 : 1;
-  static std::atomic<uint64_t> allowed{0};  // a bit per device
-  const uint64_t bit = uint64_t(1) << (stream.device & 63);
-  if (!(allowed.load(std::memory_order_relaxed) & bit)) {
-    cudaFuncSetAttribute(wgmma_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, C::kSharedBytes);
-    allowed.fetch_or(bit, std::memory_order_relaxed);
-  }
-  cudaLaunchKernelEx(&config, wgmma_kernel<C>, map_a, map_b, map_y, args);
-  return true;
-}
-
-// Scratch memory that `split` parts of each tile need.
-template <class C>
-int64_t wgmma_partial_bytes(const MatmulProblem& p, int32_t split) {
-  return split == 1 ? 0
-                    : p.batch * ceil_div(p.m, C::BM * C::kClusterM) * ceil_div(p.n, C::BN * C::kClusterN) * C::kSharers * split *
-                          C::BM * C::BN * 4;
-}
-
-// The tiles of one layout, in the order of `kWgmmaTiles` (matmul_wgmma.h).
-template <class T, bool MajorA, bool MajorB>
-WgmmaEntry wgmma_entry(int tile) {
-  const auto of = [](auto config) {
-    using C = decltype(config);
-    return WgmmaEntry{&wgmma_launch<C>, &wgmma_partial_bytes<C>};
-  };
-  switch (tile) {
-    case 0:
-      return of(WgmmaTile<T, MajorA, MajorB, 128, 256, 2, 1, false, 4, 2>{});
-    case 1:
-      return of(WgmmaTile<T, MajorA, MajorB, 128, 192, 2, 1, true, 4, 3>{});
-    case 2:
-      return of(WgmmaTile<T, MajorA, MajorB, 128, 208, 2, 1, true, 4, 2>{});
-    case 3:
-      return of(WgmmaTile<T, MajorA, MajorB, 128, 128, 2, 1, true, 6, 2>{});
-    case 4:
-      return of(WgmmaTile<T, MajorA, MajorB, 128, 192, 2, 1, false, 5, 1>{});
-    case 5:
-      return of(WgmmaTile<T, MajorA, MajorB, 128, 256, 1, 1, false, 4, 2>{});
-    default:
-      return of(WgmmaTile<T, MajorA, MajorB, 128, 128, 1, 1, false, 6, 2>{});
-  }
 }
 
 }  // namespace shardwise::cuda

@@ -1,5 +1,5 @@
 // The tiles of matmul_wgmma.cuh for a contiguous along k, b along n (the gradient of x).
-#include "matmul_wgmma.cuh"
+#include "matmul_wgmma_launch.cuh"
 
 namespace shardwise::cuda {
 

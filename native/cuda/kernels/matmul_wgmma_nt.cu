@@ -1,5 +1,5 @@
 // The tiles of matmul_wgmma.cuh for a and b contiguous along k (x W^T, a linear layer).
-#include "matmul_wgmma.cuh"
+#include "matmul_wgmma_launch.cuh"
 
 namespace shardwise::cuda {
 

@@ -14,6 +14,7 @@ extern "C" const shardwise::Backend* shardwise_backend_v1();
 
 int main(int count, char** arguments) {
   using namespace selftest;
+  setvbuf(stdout, nullptr, _IOLBF, 0);  // what is known shows also of a run that is cut short
   Context& c = context();
   c.backend = shardwise_backend_v1();
   ErrorText error;

@@ -1,5 +1,6 @@
 // Products against float64 (integers against int64) on the CPU, with and without cuBLASLt.
 #include "../cublaslt.h"
+#include "../kernels/matmul.h"
 #include "selftest_b.h"
 
 namespace selftest {
@@ -126,9 +127,11 @@ void test_matmul() {
   for (const bool library : {false, true}) {
     if (library && !ready) continue;
     lt::allow(library);
+    matmul_route() = library ? MatmulRoute::Library : MatmulRoute::Own;
     for (const DType dtype : kFloats) all_cases(dtype, library);
   }
   lt::allow(true);
+  matmul_route() = MatmulRoute::Measured;
   for (const DType dtype : {DType::Int64, DType::Int32, DType::Int8, DType::UInt8, DType::Bool}) all_cases(dtype, false);
 }
 

@@ -1,5 +1,6 @@
 // Timings of selftest_b: the mean of 20 launches between two events after 3 warm-ups, inputs of random numbers.
 #include "../cublaslt.h"
+#include "../kernels/matmul.h"
 #include "selftest_b.h"
 
 namespace selftest {
@@ -139,8 +140,8 @@ void time_matmul() {
                 {H, 1, 4096, 4096, true},    {F, 4096, 4096, 4096, true}, {F, 4096, 4096, 4096, false},
                 {D, 2048, 2048, 2048, true}, {F, 8, 8, 8, false},         {H, 64, 64, 64, true}};
   for (const bool library : {false, true}) {
-    lt::allow(library);
     if (library && lt::state() != lt::State::Ready) continue;
+    matmul_route() = library ? MatmulRoute::Library : MatmulRoute::Own;
     for (const auto& s : shapes) {
       Big a(s.dtype, {s.m, s.k}), b(s.dtype, s.transposed_b ? Sizes{s.n, s.k} : Sizes{s.k, s.n}), y(s.dtype, {s.m, s.n});
       if (s.transposed_b) b.transpose();
@@ -151,7 +152,7 @@ void time_matmul() {
       if (s.m <= 16 && s.n > 1000) bandwidth("   of the weight", us, double(s.n) * double(s.k) * double(item_size(s.dtype)));
     }
   }
-  lt::allow(true);
+  matmul_route() = MatmulRoute::Measured;
 }
 
 void time_attention() {

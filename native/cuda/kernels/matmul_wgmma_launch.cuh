@@ -1,0 +1,119 @@
+// Launches the kernel of matmul_wgmma.cuh: descriptions of the operands for the copy engine (65 ns each), arguments, attributes.
+#pragma once
+#include <atomic>
+
+#include "../tensor_map.h"
+#include "matmul_wgmma.cuh"
+#include "matmul_wgmma.h"
+
+namespace shardwise::cuda {
+
+// False if the copy engine cannot take an operand. a: [m, k], b: [k, n] as the tile says, y has contiguous rows.
+template <class C>
+bool wgmma_launch(const MatmulProblem& p, const WgmmaUse& use, Stream& stream, float4* partial) {
+  const auto shape = [&](const MatrixView& v, int64_t width, int64_t height, bool across) {
+    TensorMapShape s;
+    s.data = v.data;
+    s.width = width;
+    s.height = height;
+    s.row_stride = across ? v.column_stride : v.row_stride;
+    s.depth = p.batch > 1 && v.batch_stride != 0 ? p.batch : 1;
+    s.depth_stride = v.batch_stride;
+    return s;
+  };
+  constexpr bool kBf16 = std::is_same<typename C::T, bfloat16_t>::value;
+  const TensorMapShape a = C::kMajorA ? shape(p.a, p.m, p.k, true) : shape(p.a, p.k, p.m, false);
+  const TensorMapShape b = C::kMajorB ? shape(p.b, p.n, p.k, false) : shape(p.b, p.k, p.n, true);
+  const TensorMapShape y = shape(p.y, p.n, p.m, false);
+  // Seen: the copy engine writes whole 16 bytes at the end of a row, also those of them that lie outside.
+  const bool direct = !tensor_map_fits(y) || p.n % 8 != 0 || (p.batch > 1 && y.depth == 1);
+  CUtensorMap map_a, map_b, map_y;
+  constexpr int kHeightA = C::kMajorA ? (C::kClusterN > 1 ? 32 : 64) : C::BM / C::kClusterN;
+  constexpr int kHeightB = C::kMajorB ? (C::kClusterM > 1 ? 32 : 64) : C::BN / C::kClusterM;
+  if (!tensor_map_fits(a) || !tensor_map_fits(b) || !make_tensor_map(a, 64, kHeightA, kBf16, &map_a) ||
+      !make_tensor_map(b, 64, kHeightB, kBf16, &map_b))
+    return false;
+  if (direct)
+    map_y = map_a;
+  else if (!make_tensor_map(y, 64, 64, kBf16, &map_y))
+    return false;
+
+  WgmmaArgs args = {};
+  args.m = static_cast<int32_t>(p.m);
+  args.n = static_cast<int32_t>(p.n);
+  args.k_blocks = static_cast<int32_t>(ceil_div(p.k, 64));
+  args.tiles_m = static_cast<int32_t>(ceil_div(p.m, C::BM * C::kClusterM));
+  args.tiles_n = static_cast<int32_t>(ceil_div(p.n, C::BN * C::kClusterN));
+  args.split = use.split;
+  args.work = static_cast<int32_t>(p.batch * args.tiles_m * args.tiles_n * use.split);
+  args.group = use.group < args.tiles_m ? use.group : args.tiles_m;
+  args.lag = use.lag < C::kStages ? use.lag : C::kStages - 1;
+  args.batched_a = a.depth > 1;
+  args.batched_b = b.depth > 1;
+  args.alpha = static_cast<float>(p.alpha);
+  args.beta = static_cast<float>(p.beta);
+  args.c = p.c;
+  args.y = p.y;
+  args.direct = direct;
+  args.partial = partial;
+  args.arrived = stream.arrived;
+  const int32_t clusters = stream.facts->num_sms / C::kSharers;
+  if (use.split > 1 && (C::kPingPong || args.k_blocks < use.split || args.work / use.split * C::kSharers > Stream::kArrived))
+    return false;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>((args.work < clusters ? args.work : clusters) * C::kSharers));
+  config.blockDim = dim3(kWgmmaThreads);
+  config.dynamicSmemBytes = C::kSharedBytes;
+  config.stream = stream.handle;
+  cudaLaunchAttribute attributes[2];
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim.x = C::kSharers;
+  attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
+  config.attrs = attributes;
+  config.numAttrs = C::kSharers > 1 ? 2 : 1;
+  static std::atomic<uint64_t> allowed{0};  // a bit per device
+  const uint64_t bit = uint64_t(1) << (stream.device & 63);
+  if (!(allowed.load(std::memory_order_relaxed) & bit)) {
+    cudaFuncSetAttribute(wgmma_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, C::kSharedBytes);
+    allowed.fetch_or(bit, std::memory_order_relaxed);
+  }
+  cudaLaunchKernelEx(&config, wgmma_kernel<C>, map_a, map_b, map_y, args);
+  return true;
+}
+
+// Scratch memory that `split` parts of each tile need.
+template <class C>
+int64_t wgmma_partial_bytes(const MatmulProblem& p, int32_t split) {
+  return split == 1 ? 0
+                    : p.batch * ceil_div(p.m, C::BM * C::kClusterM) * ceil_div(p.n, C::BN * C::kClusterN) * C::kSharers * split *
+                          C::BM * C::BN * 4;
+}
+
+// The tiles of one layout, in the order of `kWgmmaTiles` (matmul_wgmma.h).
+template <class T, bool MajorA, bool MajorB>
+WgmmaEntry wgmma_entry(int tile) {
+  const auto of = [](auto config) {
+    using C = decltype(config);
+    return WgmmaEntry{&wgmma_launch<C>, &wgmma_partial_bytes<C>};
+  };
+  switch (tile) {
+    case 0:
+      return of(WgmmaTile<T, MajorA, MajorB, 128, 256, 2, 1, false, 4, 2>{});
+    case 1:
+      return of(WgmmaTile<T, MajorA, MajorB, 128, 192, 2, 1, true, 4, 3>{});
+    case 2:
+      return of(WgmmaTile<T, MajorA, MajorB, 128, 208, 2, 1, true, 4, 2>{});
+    case 3:
+      return of(WgmmaTile<T, MajorA, MajorB, 128, 128, 2, 1, true, 6, 2>{});
+    case 4:
+      return of(WgmmaTile<T, MajorA, MajorB, 128, 192, 2, 1, false, 5, 1>{});
+    case 5:
+      return of(WgmmaTile<T, MajorA, MajorB, 128, 256, 1, 1, false, 4, 2>{});
+    default:
+      return of(WgmmaTile<T, MajorA, MajorB, 128, 128, 1, 1, false, 6, 2>{});
+  }
+}
+
+}  // namespace shardwise::cuda
