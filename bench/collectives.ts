@@ -47,8 +47,11 @@ function repeat(work: () => void, calls: number): void {
   for (let i = 0; i < calls; i++) work();
 }
 
+/** The JavaScript engine compiles what has run some thousand times. */
+const WARM_UP = 5000;
+
 /** Microseconds a call until it is done, by the device's clock where it has one, and until JavaScript goes on. */
-async function timesOf(work: () => void, calls: number, warmUp = 200): Promise<{ us: number; hostUs: number }> {
+async function timesOf(work: () => void, calls: number, warmUp = calls < 500 ? 200 : WARM_UP): Promise<{ us: number; hostUs: number }> {
   noGrad(() => scope(() => repeat(work, warmUp)));
   await settled().read();
   const totals: { us: number; hostUs: number }[] = [];
@@ -96,7 +99,7 @@ async function distributedTensors(world: number): Promise<void> {
     'redistribute Shard(0) to Replicate, 8x8': () => a.redistribute(mesh, [Replicate()]),
   };
   for (const [name, work] of Object.entries(rows)) {
-    const times = await timesOf(() => void work(), 500, 5000); // the engine compiles what has run some thousand times
+    const times = await timesOf(() => void work(), 500);
     print({ name: `${name}, ${world} ranks`, ...times });
   }
 }

@@ -120,9 +120,9 @@ class Watched {
     const Status status = engine_->failure(member_, &seen);
     if (status.ok()) return;
     CommRecord oldest;
-    if (status.code != Code::Peer || !in_flight(&oldest)) {
-      oldest = {};
-      group_->fail_group(status.code, seen.text);
+    const bool waits = in_flight(&oldest);
+    if (status.code != Code::Peer || !waits) {
+      group_->fail_group(status.code, seen.text);  // of a group that has failed it changes nothing: what this rank waits in is said all the same
     } else {
       const bool settled = group_->failed() || group_->settle(oldest.sequence, at_once ? kReadMs : 0);
       if (!settled && !at_once) return;

@@ -252,7 +252,7 @@ const CommEngine* engine() {
 int32_t recent(void* object, CommRecord* out, int32_t most) {
   Member& member = member_of(object);
   std::unique_lock<std::mutex> lock(member.mutex);
-  if (!member.failed.load()) member.reap(lock, INT32_MAX);  // an event may be asked for on whatever device the thread has
+  if (!member.failed.load() && use_device(member.device, nullptr).ok()) member.reap(lock, INT32_MAX);
   const uint64_t kept = std::min<uint64_t>(member.calls, std::min(std::max(most, 0), kRecentCalls));
   for (uint64_t i = 0; i < kept; i++) out[i] = member.records[(member.calls - kept + i) % kRecentCalls];
   return static_cast<int32_t>(kept);

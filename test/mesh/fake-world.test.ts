@@ -129,6 +129,7 @@ describe('a fake world', () => {
 
   it('takes fake tensors, without memory', () => {
     enter(0, 4096);
+    memory.collect(); // what other tests have dropped
     const before = memory.stats().allocatedBytes;
     new FakeTensorMode().run(() => {
       const x = zeros([1 << 20, 1 << 10]);
@@ -145,7 +146,7 @@ describe('a fake world', () => {
         ],
       );
     });
-    assert.equal(memory.stats().allocatedBytes, before);
+    assert.ok(memory.stats().allocatedBytes <= before, `${memory.stats().allocatedBytes} bytes, ${before} before`);
     const fake = new FakeTensorMode().fromTensor(ones([2]));
     allGatherIntoTensor(zeros([8192]), fake);
     allReduce(fake);
