@@ -27,7 +27,7 @@ Kernels of one GPU beside PyTorch ${report.torch} on the same machine in the sam
 \`npm run bench:gpu\` makes such a table, whole or of some groups (\`npm run bench:gpu -- norms softmax --write\`), and needs a GPU and a Python with torch.
 
 - Both sides are measured in turns, ${report.pairs} times each; a figure is the median, the ratio that of the pairs, with the least and the largest behind it.
-- PyTorch's figure is that of its best mode, eager or \`torch.compile\`, with short kernels replayed from a CUDA graph; ours are eager calls.
+- PyTorch's figure is ${report.modes.includes('compile') ? 'that of its best mode, eager or `torch.compile`' : 'that of its eager mode (this run left `torch.compile` out)'}, with short kernels replayed from a CUDA graph; ours are eager calls.
 - Before anything is timed, a sample of our results is compared with float64.
 - The limit is what the machine does in the same run: the rate of a copy of 1 GiB for what moves memory, the best matmul of either side for what multiplies.
   Clock (the lowest seen) and power (the highest) stand beside matmuls, because these are limited by power.

@@ -93,7 +93,7 @@ export const rows: readonly Row[] = [
   rowwise('norms', 'layer_norm_backward', [8192, 4096], 3, { us: 60, ratio: 1 }),
   rowwise('norms', 'layer_norm_backward', [8192, 16384], 3, { limit: 0.85, ratio: 0.7 }),
   rowwise('norms', 'rms_norm_of_a_sum', [16384, 4096], 4, { limit: 0.85 }),
-  rowwise('norms', 'rms_norm_of_a_sum_backward', [16384, 4096], 4, { limit: 0.85 }),
+  rowwise('norms', 'rms_norm_of_a_sum_backward', [16384, 4096], 3, { limit: 0.85 }),
   rowwise('softmax', 'softmax', [8192, 4096], 2, { limit: 0.85 }),
   rowwise('softmax', 'softmax', [8192, 16384], 2, { limit: 0.85 }),
   rowwise('softmax', 'softmax', [2048, 131072], 2, { limit: 0.85 }, 'float32'),

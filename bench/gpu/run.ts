@@ -90,7 +90,16 @@ async function main(): Promise<void> {
   }
   for (const each of [ours, torch, meter]) each?.end();
   const machine = `${os.cpus()[0]?.model.trim()}, ${os.cpus().length} threads, Node ${process.version}`;
-  const report: Report = { date: new Date().toISOString().slice(0, 10), machine, gpu, torch: version, commit: commit(), pairs: options.pairs, rows: measured };
+  const report: Report = {
+    date: new Date().toISOString().slice(0, 10),
+    machine,
+    gpu,
+    torch: version,
+    commit: commit(),
+    pairs: options.pairs,
+    modes: options.compile ? ['eager', 'compile'] : ['eager'],
+    rows: measured,
+  };
   console.log(printed(report));
   if (options.write) keep(gpu, ['kernels', ...program.args].join('-'), report);
 }

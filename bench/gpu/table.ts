@@ -25,6 +25,8 @@ export interface Report {
   readonly torch: string;
   readonly commit: string;
   readonly pairs: number;
+  /** Of PyTorch. */
+  readonly modes: readonly string[];
   readonly rows: readonly Measured[];
 }
 
