@@ -17,8 +17,12 @@ export interface TurnTaker {
   wait<T>(what: string, value: Promise<T> | null, isReady?: () => boolean): Promise<T>;
 }
 
+let ranks = 0;
+
 /** @internal */
 export class Home {
+  /** A number of its own; 0 for the process itself. */
+  readonly id: number;
   /** Who it is, for errors: `rank 3`; null for the process itself. */
   readonly label: string | null;
   /** By code. */
@@ -39,6 +43,7 @@ export class Home {
 
   constructor(label: string | null) {
     this.label = label;
+    this.id = label === null ? 0 : ++ranks;
   }
 
   /** Whether it is one of several ranks in a process, and has not come to its end. */

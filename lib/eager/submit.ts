@@ -58,9 +58,12 @@ function openStream(device: Device): number {
   return device.home === processHome ? writer.addon.defaultStream(device.code) : newStream(device, 0);
 }
 
-/** That of a rank takes any number of commands: it may wait for what another rank, and so JavaScript, has yet to do. @internal */
+/**
+ * That of a rank which shares the process takes any number of commands: it may wait for what another rank, and so JavaScript, has yet to
+ * do. @internal
+ */
 export function newStream(device: Device, priority: number): number {
-  return writer.addon.streamCreate(device.code, priority, device.home === processHome ? 0 : 1);
+  return writer.addon.streamCreate(device.code, priority, device.home.id);
 }
 
 export function submitCommand(op: AnyOp, kernel: number, device: Device, inputs: readonly Tensor[], outputs: readonly Tensor[]): void {

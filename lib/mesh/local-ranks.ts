@@ -181,8 +181,8 @@ async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, optio
 }
 
 /**
- * What a rank has called on the CPU is done when it has returned. GPUs are not asked: they tell one rank of the failures of all, which others may have
- * yet to hear.
+ * What a rank has called on the CPU is done when it has returned. GPUs are not asked: the stream of a group still has a failure that was heard of on
+ * another one.
  *
  * @throws the failure of what nobody has read or asked for
  */

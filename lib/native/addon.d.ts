@@ -95,8 +95,11 @@ export interface Addon {
   copyBytes(destination: number, destinationOffset: number, source: number, sourceOffset: number, bytes: number, stream: number): void;
 
   defaultStream(device: number): number;
-  /** An `unbounded` one (1, else 0) takes any number of commands without waiting until some are done. */
-  streamCreate(device: number, priority: number, unbounded: number): number;
+  /**
+   * `home`: 0, or a number for each rank that shares the process: its stream takes any number of commands without waiting until some are
+   * done, and who reads on it hears of that rank's failures alone.
+   */
+  streamCreate(device: number, priority: number, home: number): number;
   /** Does not wait: the thread of the stream ends when it has nothing left to do, and the id may be given out again. */
   streamDestroy(stream: number): void;
   /** Blocks; throws the first error that happened on the stream since the last synchronisation. */

@@ -269,7 +269,7 @@ Status Environment::check_others(const Stream& read, ErrorText* error) {
     const Status status = synchronize(*each, error);
     if (!status.ok()) return status;
   }
-  return members.empty() ? kOk : check_groups(error);
+  return members.empty() ? kOk : check_groups(read.home(), error);
 }
 
 void Environment::lose_results(Stream& stream, const Failure& failure) {

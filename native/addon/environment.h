@@ -123,8 +123,8 @@ struct Environment {
   Status synchronize(Stream& stream, ErrorText* error);
   // The failure of another stream of a GPU, or of a process group, that nobody has been told of.
   Status check_others(const Stream& read, ErrorText* error);
-  // The failure of a process group that nobody has been told of.
-  Status check_groups(ErrorText* error);
+  // The failure of a process group, of those of one rank where several share the process, that nobody has been told of.
+  Status check_groups(int64_t home, ErrorText* error);
   void settle_accounts();               // reports external memory, deletes dropped references
   void expect_completion();
 

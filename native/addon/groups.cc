@@ -285,9 +285,10 @@ void add_first_call(const FirstCall& call, int32_t rank, ErrorText* text) {
 }
 
 // Results of a group that gave up are undefined, whatever was computed from them too.
-Status Environment::check_groups(ErrorText* error) {
+Status Environment::check_groups(int64_t home, ErrorText* error) {
   Status worst = kOk;
   for (auto& [id, member] : members) {
+    if (member->stream->home() != home) continue;
     Failure failure;
     failure.status = member->failure(&failure.text);
     if (failure.status.ok()) continue;

@@ -28,7 +28,7 @@ napi_value default_stream(napi_env env, napi_callback_info info) {
   return stream ? number_value(env, stream->id()) : throw_error(env, Code::Device, error.text);
 }
 
-// streamCreate(device, priority, unbounded)
+// streamCreate(device, priority, home)
 napi_value stream_create(napi_env env, napi_callback_info info) {
   int64_t args[3];
   if (!read_integers(env, info, 3, args)) return nullptr;
@@ -38,7 +38,7 @@ napi_value stream_create(napi_env env, napi_callback_info info) {
   const auto device = static_cast<int32_t>(args[0]), priority = static_cast<int32_t>(args[1]);
   Stream* stream = state.reuse_stream(device, priority);
   if (!stream) stream = state.open_stream(device, priority, &error);
-  if (stream) stream->set_unbounded(args[2] != 0);
+  if (stream) stream->set_home(args[2]);
   return stream ? number_value(env, stream->id()) : throw_error(env, Code::Device, error.text);
 }
 

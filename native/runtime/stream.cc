@@ -173,7 +173,7 @@ void* Stream::reserve(int64_t bytes) {
       std::lock_guard<std::mutex> lock(mutex_);
       wake_.notify_one();
     }
-    if (unbounded_) grow();
+    if (unbounded()) grow();
     else std::this_thread::yield();
   }
   const uint64_t head = head_.load(std::memory_order_relaxed);

@@ -56,9 +56,11 @@ class Stream {
   const std::atomic<uint64_t>* progress() const { return &completed_; }
   uint64_t completed() const { return completed_.load(std::memory_order_acquire); }
 
-  // The writer goes on in a larger ring when this one is full. Set while nothing is queued.
-  void set_unbounded(bool unbounded) { unbounded_ = unbounded; }
-  bool unbounded() const { return unbounded_; }
+  // Whose it is where ranks share the process: a number for each of them, 0 for the program itself. Set while nothing is queued.
+  void set_home(int64_t home) { home_ = home; }
+  int64_t home() const { return home_; }
+  // The writer goes on in a larger ring when this one is full: a rank's stream may wait for what JavaScript has yet to do for another.
+  bool unbounded() const { return home_ != 0; }
 
   // Copies the call with its operands into the ring. Fails when the record is larger than the ring holds.
   Status enqueue_kernel(const KernelCall& call, ErrorText* error);
@@ -133,7 +135,7 @@ class Stream {
   std::unique_ptr<Ring> reading_;  // the thread's; it owns those that follow it
   alignas(64) std::atomic<uint64_t> head_{0};  // bytes written
   Ring* writing_ = nullptr;
-  bool unbounded_ = false;
+  int64_t home_ = 0;
   uint64_t submitted_ = 0;
   bool running_ = false;                       // the native thread is there and not asked to end
   uint64_t known_tail_ = 0;                    // what the writer last saw of tail_
