@@ -54,6 +54,8 @@ class Mesh {
   private readonly context: RankContext;
   private readonly coordinate: readonly number[] | null;
   private readonly groups: (ProcessGroup | undefined)[];
+  /** Along several dimensions, by these. */
+  private readonly across = new Map<string, ProcessGroup>();
   private readonly family: string;
   private readonly root: Mesh;
   private readonly rootDims: readonly (readonly number[])[];
@@ -122,9 +124,19 @@ class Mesh {
     const dim = this.onlyDim('getGroup', meshDim);
     const found = this.groups[dim];
     if (found !== undefined) return found;
-    const made = this.makeGroup(dim);
+    const made = this.makeGroup([dim]);
     this.groups[dim] = made;
     return made;
+  }
+
+  /** The ranks that differ from this one along some dimensions only, in the order of the mesh; for one, that of {@link getGroup}. @internal */
+  groupAcross(meshDims: readonly number[]): ProcessGroup {
+    if (meshDims.length === 1) return this.getGroup(meshDims[0]);
+    const dims = meshDims.toSorted((a, b) => a - b);
+    const key = dims.join();
+    let group = this.across.get(key);
+    if (group === undefined) this.across.set(key, (group = this.makeGroup(dims)));
+    return group;
   }
 
   /** The groups of all dimensions. @throws DistributedError for a rank outside of the mesh */
@@ -220,9 +232,9 @@ class Mesh {
     if (parts.length > 0) world.splitInto(parts, this.device);
   }
 
-  private makeGroup(dim: number): ProcessGroup {
-    const ranks = sliceThrough(this.ranks, this.shape, [dim], this.inside('getGroup'));
-    return groupAlong(this.context, this.family, meshDimName(this, dim), ranks);
+  private makeGroup(dims: readonly number[]): ProcessGroup {
+    const ranks = sliceThrough(this.ranks, this.shape, dims, this.inside('getGroup'));
+    return groupAlong(this.context, this.family, dims.map((dim) => meshDimName(this, dim)).join('_'), ranks);
   }
 
   private inside(op: string): readonly number[] {
