@@ -7,7 +7,8 @@ import type { DeviceMesh } from '../mesh/device-mesh.js';
 import { meshDimName } from '../mesh/mesh-layout.js';
 import { allGatherRows, allReduceTensor, allToAllRows, reduceScatterRows } from '../ops/collectives.js';
 import { cat } from '../ops/join.js';
-import { chunkOf, chunksOf, localPiece } from './geometry.js';
+import { chunkOf, chunksOf } from './geometry.js';
+import { groupPieces } from './group-pieces.js';
 import { type MergedStep, mergeSteps } from './redistribute-merge.js';
 import { type PlanOptions, planRedistribute } from './redistribute-plan.js';
 import type { AllGatherStep, AllToAllStep, ReduceScatterStep, Step } from './redistribute-steps.js';
@@ -101,31 +102,6 @@ function ownChunk(t: Tensor, dim: number, meshDim: number, stage: Stage): { size
   return chunkOf(t.shape[dim] as number, ranksOf(stage, meshDim), stage.coordinate[meshDim] as number);
 }
 
-/** Where a rank's piece lies along one dim. */
-interface Extent {
-  readonly size: number;
-  readonly offset: number;
-}
-
-/** The pieces along `dim` of all ranks along the stage's mesh dims, in the order of their group. */
-function piecesOf({ mesh, coordinate, meshDims }: Stage, spec: DTensorSpec, dim: number): Extent[] {
-  let places: number[][] = [[...coordinate]];
-  for (const meshDim of meshDims.toSorted((a, b) => a - b))
-    places = places.flatMap((place) => Array.from({ length: mesh.shape[meshDim] as number }, (_, rank) => place.with(meshDim, rank)));
-  return places.map((place) => {
-    const { shape, offsets } = localPiece(spec, place);
-    return { size: shape[dim] as number, offset: offsets[dim] as number };
-  });
-}
-
-const sizesOf = (pieces: readonly Extent[]): number[] => pieces.map(({ size }) => size);
-
-/** Which piece comes first in the tensor, which next; null where ranks hold them in the order of their group: mesh dims may cut in another one. */
-function orderOf(pieces: readonly Extent[]): number[] | null {
-  const order = [...pieces.keys()].sort((a, b) => (pieces[a] as Extent).offset - (pieces[b] as Extent).offset || a - b);
-  return order.every((piece, i) => piece === i) ? null : order;
-}
-
 const chunkSizes = (size: number, ranks: number): number[] => chunksOf(size, ranks).map((chunk) => chunk.size);
 
 /** Collectives cut and join rows: another dim takes their place meanwhile. @internal */
@@ -134,24 +110,21 @@ export function alongRows(t: Tensor, dim: number, run: (rows: Tensor) => Tensor)
   return run(t.transpose(0, dim).contiguous()).transpose(0, dim).contiguous();
 }
 
-function gatherPieces({ dim }: AllGatherStep, t: Tensor, stage: Stage): Tensor {
-  const pieces = piecesOf(stage, stage.spec, dim);
-  const [sizes, order] = [sizesOf(pieces), orderOf(pieces)];
+function gatherPieces({ dim }: AllGatherStep, t: Tensor, { mesh, coordinate, spec, meshDims }: Stage): Tensor {
+  const { sizes, order } = groupPieces(spec, coordinate, meshDims, dim);
   return alongRows(t, dim, (rows) => {
-    const joined = allGatherRows(rows, sizes, stage.mesh.groupAcross(stage.meshDims));
+    const joined = allGatherRows(rows, sizes, mesh.groupAcross(meshDims));
     if (order === null) return joined;
     const parts = joined.split(sizes);
     return cat(order.map((piece) => parts[piece] as Tensor));
   });
 }
 
-function reduceToPieces({ dim, reduceOp }: ReduceScatterStep, t: Tensor, stage: Stage, after: DTensorSpec): Tensor {
-  const pieces = piecesOf(stage, after, dim);
-  const [sizes, inOrder] = [sizesOf(pieces), orderOf(pieces) === null];
-  const first = Math.min(...pieces.map(({ offset }) => offset));
+function reduceToPieces({ dim, reduceOp }: ReduceScatterStep, t: Tensor, { mesh, coordinate, meshDims }: Stage, after: DTensorSpec): Tensor {
+  const { sizes, offsets, order } = groupPieces(after, coordinate, meshDims, dim);
   return alongRows(t, dim, (rows) => {
-    const sent = inOrder ? rows : cat(pieces.map(({ size, offset }) => rows.narrow(0, offset - first, size)));
-    return reduceScatterRows(sent, reduceOp, sizes, stage.mesh.groupAcross(stage.meshDims));
+    const sent = order === null ? rows : cat(sizes.map((size, i) => rows.narrow(0, offsets[i] as number, size)));
+    return reduceScatterRows(sent, reduceOp, sizes, mesh.groupAcross(meshDims));
   });
 }
 
@@ -159,7 +132,7 @@ function reduceToPieces({ dim, reduceOp }: ReduceScatterStep, t: Tensor, stage: 
 function exchangePieces({ meshDim, fromDim, toDim }: AllToAllStep, t: Tensor, stage: Stage): Tensor {
   const own = stage.coordinate[meshDim] as number;
   const given = chunkSizes(t.shape[toDim] as number, ranksOf(stage, meshDim));
-  const taken = sizesOf(piecesOf(stage, stage.spec, fromDim));
+  const taken = groupPieces(stage.spec, stage.coordinate, stage.meshDims, fromDim).sizes;
   const flat = t.split(given, toDim).map((piece) => piece.reshape([-1]));
   const shapes = taken.map((size) => t.shape.map((n, dim) => (dim === fromDim ? size : dim === toDim ? (given[own] as number) : n)));
   const counts = shapes.map(numelOf);
