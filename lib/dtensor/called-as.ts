@@ -28,5 +28,10 @@ export function calledAs(error: unknown, decomposed: string | null): unknown {
 
 function outermostComposite(): string | null {
   const names = new Set(allComposites().map(({ name }) => name));
-  return calledFunctions().find((name) => names.has(name)) ?? null;
+  for (const called of calledFunctions()) {
+    if (names.has(called)) return called;
+    const plain = called.replace(/\d+$/, ''); // bundlers number functions of one name
+    if (names.has(plain)) return plain;
+  }
+  return null;
 }

@@ -224,6 +224,11 @@ class Mesh {
     return this.toString();
   }
 
+  /** What describes it anywhere: kind of device, names, ranks. */
+  toJSON(): { deviceType: string; meshDimNames: readonly string[] | null; mesh: NestedRanks } {
+    return { deviceType: this.deviceType, meshDimNames: this.meshDimNames, mesh: this.mesh };
+  }
+
   /** Groups of GPUs come faster out of that of all ranks than each by itself: docs/decisions/0004. */
   private splitWorld(): void {
     const { world } = this.context;

@@ -15,6 +15,9 @@ export interface CollectiveRecord {
   readonly where: string;
 }
 
+/** As many are written out; of more, how many there are. */
+const SHOWN_RANKS = 16;
+
 const watchers = new Set<(record: CollectiveRecord) => void>();
 
 /** Calls `watcher` with every collective from now on, until the returned function is called. @internal */
@@ -130,6 +133,16 @@ export class ProcessGroup implements CollectiveGroup {
     }
   }
 
+  /** `ProcessGroup(tp.0-2:2: rank 1 of ranks 0, 2)` */
+  toString(): string {
+    const shown = this.ranks.length <= SHOWN_RANKS ? this.ranks.join(', ') : `${this.ranks.slice(0, SHOWN_RANKS).join(', ')}, … (${this.ranks.length})`;
+    return `ProcessGroup(${this.name}: ${this.rank < 0 ? 'not a member, of' : `rank ${this.rank} of`} ranks ${shown}${this.ended === null ? '' : ', ended'})`;
+  }
+
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return this.toString();
+  }
+
   /** Resolves when all that was called so far on tensors of the device is done. @internal */
   finished(device: Device = deviceByCode(0)): Promise<void> {
     return this.engineOf('wait', device).finished();
@@ -148,10 +161,6 @@ export class ProcessGroup implements CollectiveGroup {
     if (this.pending !== null && this.rank >= 0) this.engines[0] ??= this.factory(this, deviceByCode(0));
     for (const engine of this.engines) engine?.leave();
     if (this.rank >= 0) this.pending?.leave(this.ranks[this.rank] as number, this.name);
-  }
-
-  toString(): string {
-    return `ProcessGroup(${this.name}, ranks [${this.ranks.join(', ')}])`;
   }
 
   private enter(name: string, call: CollectiveCall, lane: number, where: string): void {

@@ -62,6 +62,15 @@ export class Work {
     return this.outputs;
   }
 
+  /** `Work(under way)`, `Work(done)` or `Work(failed: …)` */
+  toString(): string {
+    return `Work(${!this.completed ? 'under way' : this.failure === null ? 'done' : `failed: ${this.failure.message}`})`;
+  }
+
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return this.toString();
+  }
+
   /** What the program has asked for need not be told at its end. */
   private hear(): void {
     this.isAsked = true;
