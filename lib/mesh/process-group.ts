@@ -144,10 +144,17 @@ export class ProcessGroup implements CollectiveGroup {
   /** @internal */
   leave(): void {
     this.ended ??= 'this rank has left it: destroyProcessGroup was called, or its function has returned';
-    // Who has never called anything here has still to be seen to leave.
+    try {
+      this.beSeen();
+    } finally {
+      for (const engine of this.engines) engine?.leave();
+      if (this.rank >= 0) this.pending?.leave(this.ranks[this.rank] as number, this.name);
+    }
+  }
+
+  /** Of local ranks, called by the rank itself: who has never called anything here has still to be seen to leave or to fail. @internal */
+  beSeen(): void {
     if (this.pending !== null && this.rank >= 0) this.engines[0] ??= this.factory(this, deviceByCode(0));
-    for (const engine of this.engines) engine?.leave();
-    if (this.rank >= 0) this.pending?.leave(this.ranks[this.rank] as number, this.name);
   }
 
   toString(): string {
