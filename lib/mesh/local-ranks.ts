@@ -11,6 +11,7 @@ import { GlooWorld } from './engines/gloo-engine.js';
 import { LocalRegions, localEngines } from './engines/host-engine.js';
 import { streamDone } from './engines/native-engine.js';
 import { destroyProcessGroup, enterWorld, leaveGroups } from './groups.js';
+import { lastFailures } from './last-failures.js';
 import { LocalStore, LocalTable } from './local-store.js';
 import { PendingCalls } from './pending-calls.js';
 import { findContext, runAsRank } from './rank-context.js';
@@ -186,7 +187,7 @@ async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, optio
     const result = await fn(rank, size);
     if (ownFaults.lost !== null) throw ownFaults.lost;
     leave();
-    await heardAll(home);
+    await lastFailures(home, 'launch');
     return result;
   } catch (error) {
     world.first ??= { rank, error };
@@ -202,18 +203,6 @@ function quietly(work: () => void): void {
   try {
     work();
   } catch {}
-}
-
-/**
- * What a rank has called on the CPU is done when it has returned. GPUs are not asked: the stream of a group still has a failure that was heard of on
- * another one.
- *
- * @throws the failure of what nobody has read or asked for
- */
-async function heardAll(home: Home): Promise<void> {
-  const stream = home.devices[0]?.currentStream ?? -1;
-  if (stream >= 0) await streamDone(stream, 'launch');
-  for (const failure of home.unheard.values()) throw failure;
 }
 
 function endWorld(world: World, reason: string, failed: number | null): void {

@@ -66,6 +66,11 @@ describe('launch', function () {
     assert.match(await runProgram<string>('mesh/programs/launches', 'exits'), /^launch: rank 1 \(process \d+\) ended with exit code 3/);
   });
 
+  it('fails with what no process has read, unless it was heard of', async () => {
+    assert.match(await runProgram<string>('mesh/programs/launches', 'unread'), /^launch: rank \d \(process \d+\) ended with exit code 1: .*rank \d called allReduce of \d float32/);
+    assert.deepEqual(await runProgram('mesh/programs/launches', 'unread', 'handled'), ['returned', 'returned']);
+  });
+
   it('ends when a rank waits for what never comes, and says which', async () => {
     interface Stuck {
       message: string;
