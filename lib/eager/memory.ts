@@ -110,7 +110,7 @@ export function readBytesSync(t: Tensor, destination: ArrayBufferView): void {
   const storage = t.liveStorage('read');
   t.device.home.beforeWaiting?.('read');
   const read = (): void => writer.addon.readSync(storage.handle, t.storageOffset * t.dtype.itemsize, destination, streamOf(t.device));
-  nativeCall(() => hearing(t, read), 'read', [t]);
+  nativeCall(() => hearing(t.device, read), 'read', [t]);
 }
 
 /** Reads a dense tensor's bytes without blocking the event loop. */
@@ -147,12 +147,12 @@ function readWhenDone(t: Tensor, storage: Storage, destination: ArrayBufferView)
   });
 }
 
-/** A read that throws tells of what else has failed for the same reason. */
-function hearing<T>(t: Tensor, read: () => T): T {
+/** A wait that throws tells of what else has failed for the same reason. @internal */
+export function hearing<T>({ home }: Device, wait: () => T): T {
   try {
-    return read();
+    return wait();
   } catch (error) {
-    t.device.home.unheard.hear(error);
+    home.unheard.hear(error);
     throw error;
   }
 }
@@ -162,5 +162,5 @@ export function readElement(t: Tensor): number | bigint {
   const storage = t.liveStorage('item');
   t.device.home.beforeWaiting?.('item');
   const read = (): number | bigint => writer.addon.readScalar(storage.handle, t.storageOffset * t.dtype.itemsize, t.dtype.code, streamOf(t.device));
-  return nativeCall(() => hearing(t, read), 'item', [t]);
+  return nativeCall(() => hearing(t.device, read), 'item', [t]);
 }

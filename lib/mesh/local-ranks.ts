@@ -53,18 +53,20 @@ interface World {
   first: { readonly rank: number; readonly error: unknown } | null;
 }
 
+/** The function that programs call. */
+const OP = 'launch';
 /** As many as the groups of one host take. */
 const MOST_RANKS = 64;
 /** How long a rank that has failed may take to join groups in which it says so. */
 const JOIN_MS = 100;
 
 function checkLocal(worldSize: number, fn: unknown, options: LocalOptions): void {
-  checkNumber('runLocalRanks', 'worldSize', worldSize, { from: 1, to: MOST_RANKS, whole: true });
-  checkFunction('runLocalRanks', 'fn', fn);
-  const { timeoutMs, seed, faults } = optionsOf('runLocalRanks', options);
-  checkNumber('runLocalRanks', 'timeoutMs', timeoutMs, { from: 1 });
-  if (seed !== undefined) checkNumber('runLocalRanks', 'seed', seed, { from: 0, whole: true });
-  if (faults !== undefined) checkFaults('runLocalRanks', faults, worldSize, seed !== undefined);
+  checkNumber(OP, 'worldSize', worldSize, { from: 1, to: MOST_RANKS, whole: true });
+  checkFunction(OP, 'fn', fn);
+  const { timeoutMs, seed, faults } = optionsOf(OP, options);
+  checkNumber(OP, 'timeoutMs', timeoutMs, { from: 1 });
+  if (seed !== undefined) checkNumber(OP, 'seed', seed, { from: 0, whole: true });
+  if (faults !== undefined) checkFaults(OP, faults, worldSize, seed !== undefined);
 }
 
 function newWorld(size: number, { seed, onTurn }: LocalOptions): World {
@@ -83,8 +85,7 @@ function newWorld(size: number, { seed, onTurn }: LocalOptions): World {
 }
 
 function connectByGloo({ homes, table, size }: World, timeoutMs: number): Promise<GlooWorld[]> {
-  const open = (home: Home, rank: number) =>
-    GlooWorld.open({ op: 'launch', store: new LocalStore(table, home, timeoutMs), rank, worldSize: size, address: '127.0.0.1', timeoutMs });
+  const open = (home: Home, rank: number) => GlooWorld.open({ op: OP, store: new LocalStore(table, home, timeoutMs), rank, worldSize: size, address: '127.0.0.1', timeoutMs });
   return Promise.all(homes.map((home, rank) => runAsRank(home, () => open(home, rank))));
 }
 
@@ -126,9 +127,9 @@ async function settledOrStuck<T>(world: World, ranks: readonly Promise<T>[]): Pr
     onIdle = () => {
       const who = `${waiting.size === 1 ? 'rank' : 'ranks'} ${[...waiting].join(', ')}`;
       const others = failure instanceof Error ? ` Another failed: ${failure.message}` : '';
-      const message = `launch: ${who} waited for what never comes: all else is done, and a promise that was awaited is still open.${others}`;
+      const message = `${OP}: ${who} waited for what never comes: all else is done, and a promise that was awaited is still open.${others}`;
       endWorld(world, `${who} waited for what never comes`, null);
-      reject(new DistributedError(message, { op: 'launch', ranks: [...waiting] }, failure === undefined ? {} : { cause: failure }));
+      reject(new DistributedError(message, { op: OP, ranks: [...waiting] }, failure === undefined ? {} : { cause: failure }));
     };
     if (idleListeners.size === 0) process.on('beforeExit', tellIdle);
     idleListeners.add(onIdle);
@@ -187,7 +188,7 @@ async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, optio
     const result = await fn(rank, size);
     if (ownFaults.lost !== null) throw ownFaults.lost;
     leave();
-    await lastFailures(home, 'launch');
+    await lastFailures(home, OP);
     return result;
   } catch (error) {
     world.first ??= { rank, error };
@@ -218,7 +219,7 @@ async function endWorldFor(world: World, rank: number, error: unknown): Promise<
   world.aborts[rank]?.(reason, rank);
   const stream = (world.homes[rank] as Home).devices[0]?.currentStream ?? -1;
   // A group that it had not called yet is joined on its stream.
-  if (stream >= 0) await Promise.race([streamDone(stream, 'launch').catch(() => {}), sleep(JOIN_MS)]);
+  if (stream >= 0) await Promise.race([streamDone(stream, OP).catch(() => {}), sleep(JOIN_MS)]);
   endWorld(world, reason, rank);
 }
 

@@ -95,6 +95,8 @@ describe('launch', function () {
       () => launch(2, 3 as never),
       () => launch(2, fn, { mode: 'thread' as never }),
       () => launch(2, 'file.js', { mode: 'local' }),
+      () => launch(2, 'file.js'),
+      () => launch(2, new URL('file:///nowhere/file.js')),
       () => launch(2, fn, { backend: 'mpi' }),
       () => launch(2, fn, { backend: 'cuda:gloo' }),
       () => launch(2, fn, { timeoutMs: 0 }),
@@ -104,6 +106,8 @@ describe('launch', function () {
     ]) {
       await assert.rejects(call(), ArgumentError);
     }
+    await assert.rejects(launch(2, 'nope.mts'), /^ArgumentError.*: launch: there is no file .*nope\.mts$/);
+    await assert.rejects(launch(2, fn, { seed: 'x' as never }), /: launch: expected seed to be a whole number from 0, got 'x'/);
   });
 });
 
