@@ -4,6 +4,7 @@
  */
 import type { Device } from './device.js';
 import type { Generator } from './random.js';
+import { UnheardFailures } from './unheard.js';
 
 /** Who decides when a rank goes on that waits for the library: where the order of ranks is drawn, or faults are put in. @internal */
 export interface TurnTaker {
@@ -39,7 +40,7 @@ export class Home {
   afterFailure: ((stream: number) => void) | null = null;
   turns: TurnTaker | null = null;
   /** Failures that something of the program has in hand and has not asked for. */
-  readonly unheard = new Map<object, Error>();
+  readonly unheard = new UnheardFailures();
 
   constructor(label: string | null) {
     this.label = label;

@@ -2,6 +2,7 @@
 import { type Device, deviceByCode, device as deviceOf } from '../core/device.js';
 import { ArgumentError, DeviceError, FreedError } from '../core/errors.js';
 import { checkFlag, checkFunction, checkNumber, optionsOf, unexpected } from '../core/options.js';
+import { hearing } from '../eager/memory.js';
 import { nativeCall, newStream, streamOf, translate, writer } from '../eager/submit.js';
 import type { NativeDeviceInfo, NativeMemoryStats, NativeSegment } from '../native/addon.js';
 import { type CudaStatus, cudaStatus } from './status.js';
@@ -81,7 +82,7 @@ export function emptyCache(): void {
 export function synchronize(which?: CudaDevice): void {
   const found = cudaDevice(which);
   found.home.beforeWaiting?.('synchronize');
-  nativeCall(() => writer.addon.synchronize(streamOf(found)), 'synchronize', [], found);
+  nativeCall(() => hearing(found, () => writer.addon.synchronize(streamOf(found))), 'synchronize', [], found);
 }
 
 // Each stream has a native thread, and each event an object of the device: those that were not disposed go with the garbage.
@@ -126,14 +127,18 @@ export class Stream {
   /** Blocks until everything given to the stream is done. @throws KernelError */
   synchronize(): void {
     this.device.home.beforeWaiting?.('Stream.synchronize');
-    nativeCall(() => writer.addon.synchronize(this.id), 'Stream.synchronize', [], this.device);
+    nativeCall(() => hearing(this.device, () => writer.addon.synchronize(this.id)), 'Stream.synchronize', [], this.device);
   }
 
   /** Resolves when everything given to the stream is done. @throws KernelError */
   done(): Promise<void> {
-    const { id } = this;
+    const { id, device } = this;
     return new Promise((resolve, reject) => {
-      writer.addon.whenDone(id, (error) => (error ? reject(translate(error, 'Stream.done', [], this.device)) : resolve()));
+      writer.addon.whenDone(id, (error) => {
+        if (error !== null) device.home.unheard.hear(error);
+        if (error === null) resolve();
+        else reject(translate(error, 'Stream.done', [], device));
+      });
     });
   }
 

@@ -31,7 +31,9 @@ export function along<T>(meshDim: string, fn: () => T): T {
 let explicit = false;
 
 /**
- * Inside `fn`, ops throw where they would have to communicate to go on: every redistribution has to be written down as `redistribute`.
+ * Inside `fn`, ops throw that would redistribute an input: every redistribution has to be written down as `redistribute`. What an op computes
+ * over ranks by itself it still does, with all inputs as they lie: the sums of a cross entropy of logits that are cut by classes, the norm of
+ * `clipGradNorm_`, an index into rows of other ranks. `CommDebugMode` counts those.
  *
  * @throws ShardingError from ops that would redistribute an input
  */

@@ -109,7 +109,8 @@ export function writeBytes(t: Tensor, source: ArrayBufferView): void {
 export function readBytesSync(t: Tensor, destination: ArrayBufferView): void {
   const storage = t.liveStorage('read');
   t.device.home.beforeWaiting?.('read');
-  nativeCall(() => writer.addon.readSync(storage.handle, t.storageOffset * t.dtype.itemsize, destination, streamOf(t.device)), 'read', [t]);
+  const read = (): void => writer.addon.readSync(storage.handle, t.storageOffset * t.dtype.itemsize, destination, streamOf(t.device));
+  nativeCall(() => hearing(t.device, read), 'read', [t]);
 }
 
 /** Reads a dense tensor's bytes without blocking the event loop. */
@@ -129,9 +130,13 @@ function readWhenDone(t: Tensor, storage: Storage, destination: ArrayBufferView)
     };
     const done = (error: Error | null): void => {
       release();
-      if (error !== null) t.device.home.afterFailure?.(stream);
-      if (error === null) resolve();
-      else reject(translate(error, 'read', [t]));
+      if (error === null) {
+        resolve();
+        return;
+      }
+      t.device.home.afterFailure?.(stream);
+      t.device.home.unheard.hear(error);
+      reject(translate(error, 'read', [t]));
     };
     try {
       writer.addon.readAsync(storage.handle, t.storageOffset * t.dtype.itemsize, destination, stream, done);
@@ -142,9 +147,20 @@ function readWhenDone(t: Tensor, storage: Storage, destination: ArrayBufferView)
   });
 }
 
+/** A wait that throws tells of what else has failed for the same reason. @internal */
+export function hearing<T>({ home }: Device, wait: () => T): T {
+  try {
+    return wait();
+  } catch (error) {
+    home.unheard.hear(error);
+    throw error;
+  }
+}
+
 /** One element; blocks until it is there. */
 export function readElement(t: Tensor): number | bigint {
   const storage = t.liveStorage('item');
   t.device.home.beforeWaiting?.('item');
-  return nativeCall(() => writer.addon.readScalar(storage.handle, t.storageOffset * t.dtype.itemsize, t.dtype.code, streamOf(t.device)), 'item', [t]);
+  const read = (): number | bigint => writer.addon.readScalar(storage.handle, t.storageOffset * t.dtype.itemsize, t.dtype.code, streamOf(t.device));
+  return nativeCall(() => hearing(t.device, read), 'item', [t]);
 }

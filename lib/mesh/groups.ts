@@ -56,14 +56,30 @@ export function destroyProcessGroup(group?: ProcessGroup): void {
     context.groups.delete(group);
     return;
   }
-  for (const each of context.groups) each.leave();
-  context.leaveEngines();
-  context.pending?.leave(context.rank);
-  context.home.beforeWaiting = null;
-  context.home.mustNotWait = null;
-  context.home.afterFailure = null;
-  context.home.findCudaIndex = null;
-  setContext(null);
+  try {
+    leaveGroups(context.groups);
+  } finally {
+    context.leaveEngines();
+    context.pending?.leave(context.rank);
+    context.home.beforeWaiting = null;
+    context.home.mustNotWait = null;
+    context.home.afterFailure = null;
+    context.home.findCudaIndex = null;
+    setContext(null);
+  }
+}
+
+/** Leaves all of them. @throws what the first said that could not be left @internal */
+export function leaveGroups(groups: Iterable<ProcessGroup>): void {
+  const failures: unknown[] = [];
+  for (const group of groups) {
+    try {
+      group.leave();
+    } catch (error) {
+      failures.push(error);
+    }
+  }
+  if (failures.length > 0) throw failures[0];
 }
 
 /** Whether `initProcessGroup` was called, or the program was launched as ranks. */

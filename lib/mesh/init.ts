@@ -6,9 +6,9 @@ import { checkNumber, unexpected, withDefaults } from '../core/options.js';
 import { writer } from '../eager/submit.js';
 import { chooseEngines, movesCpuTensors, namedDevices, parseBackend } from './engines/choose.js';
 import { ownGpu } from './engines/device-engine.js';
-import { streamDone } from './engines/native-engine.js';
 import { enterFakeWorld } from './fake-world.js';
 import { destroyProcessGroup, enterWorld } from './groups.js';
+import { lastFailures } from './last-failures.js';
 import type { ProcessGroup } from './process-group.js';
 import { findContext } from './rank-context.js';
 import { missing, type RankPlace, readMaster, readRankEnvironment } from './rank-environment.js';
@@ -231,7 +231,7 @@ function leaveAtExit(): void {
   });
   process.on('beforeExit', () => {
     // A failure that nobody has asked for yet becomes an unhandled rejection, which is how the program learns of it.
-    if (findContext() !== null) void cpuDone().then(() => destroyProcessGroup());
+    if (findContext() !== null) void lastFailures(processHome, 'exit').then(() => destroyProcessGroup());
   });
   process.on('exit', (code) => {
     const context = findContext();
@@ -242,14 +242,8 @@ function leaveAtExit(): void {
   });
 }
 
-const cpuStream = (): number => deviceByCode(0).currentStream;
-async function cpuDone(): Promise<void> {
-  if (cpuStream() >= 0) await streamDone(cpuStream(), 'exit');
-  for (const failure of processHome.unheard.values()) throw failure;
-}
-
 function streamDrained(): void {
-  const stream = cpuStream();
+  const stream = deviceByCode(0).currentStream;
   if (stream < 0) return;
   try {
     writer.addon.synchronize(stream);

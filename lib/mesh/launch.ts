@@ -1,4 +1,5 @@
 /** Starting ranks from a program: a function as ranks of this process or of processes of their own, or a file as processes. */
+import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ArgumentError, DistributedError } from '../core/errors.js';
@@ -121,6 +122,7 @@ async function counted<T>(run: (call: number) => Promise<T>): Promise<T> {
 
 async function runFile(worldSize: number, file: string | URL, settings: Settings): Promise<void> {
   const program = { nodeArgs: nodeArguments(), file: file instanceof URL ? fileURLToPath(file) : path.resolve(file), args: settings.args };
+  if (!existsSync(program.file)) throw new ArgumentError(`${OP}: there is no file ${program.file}`, { op: OP, file: program.file });
   const outcome = await runNode(planOf(worldSize, program, settings));
   if (outcome !== null && 'failure' in outcome) throw describeRankFailure(OP, outcome.failure);
 }

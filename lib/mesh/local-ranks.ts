@@ -1,4 +1,5 @@
 /** Ranks as asynchronous functions of one process: each has devices with streams of its own, and its own random numbers. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { DeviceType } from '../core/device.js';
 import { DistributedError } from '../core/errors.js';
 import { Home } from '../core/home.js';
@@ -9,7 +10,8 @@ import type { BackendName, EngineFactory } from './engines/engine.js';
 import { GlooWorld } from './engines/gloo-engine.js';
 import { LocalRegions, localEngines } from './engines/host-engine.js';
 import { streamDone } from './engines/native-engine.js';
-import { destroyProcessGroup, enterWorld } from './groups.js';
+import { destroyProcessGroup, enterWorld, leaveGroups } from './groups.js';
+import { lastFailures } from './last-failures.js';
 import { LocalStore, LocalTable } from './local-store.js';
 import { PendingCalls } from './pending-calls.js';
 import { findContext, runAsRank } from './rank-context.js';
@@ -45,20 +47,26 @@ interface World {
   readonly homes: Home[];
   /** Of each rank, if what is between them is as between machines. */
   gloo: readonly GlooWorld[];
-  /** Ends every group of every rank. */
-  readonly aborts: ((reason: string) => void)[];
+  /** By rank: ends every group of it. */
+  readonly aborts: ((reason: string, failed: number | null) => void)[];
+  /** The rank that failed before any other. */
+  first: { readonly rank: number; readonly error: unknown } | null;
 }
 
+/** The function that programs call. */
+const OP = 'launch';
 /** As many as the groups of one host take. */
 const MOST_RANKS = 64;
+/** How long a rank that has failed may take to join groups in which it says so. */
+const JOIN_MS = 100;
 
 function checkLocal(worldSize: number, fn: unknown, options: LocalOptions): void {
-  checkNumber('runLocalRanks', 'worldSize', worldSize, { from: 1, to: MOST_RANKS, whole: true });
-  checkFunction('runLocalRanks', 'fn', fn);
-  const { timeoutMs, seed, faults } = optionsOf('runLocalRanks', options);
-  checkNumber('runLocalRanks', 'timeoutMs', timeoutMs, { from: 1 });
-  if (seed !== undefined) checkNumber('runLocalRanks', 'seed', seed, { from: 0, whole: true });
-  if (faults !== undefined) checkFaults('runLocalRanks', faults, worldSize, seed !== undefined);
+  checkNumber(OP, 'worldSize', worldSize, { from: 1, to: MOST_RANKS, whole: true });
+  checkFunction(OP, 'fn', fn);
+  const { timeoutMs, seed, faults } = optionsOf(OP, options);
+  checkNumber(OP, 'timeoutMs', timeoutMs, { from: 1 });
+  if (seed !== undefined) checkNumber(OP, 'seed', seed, { from: 0, whole: true });
+  if (faults !== undefined) checkFaults(OP, faults, worldSize, seed !== undefined);
 }
 
 function newWorld(size: number, { seed, onTurn }: LocalOptions): World {
@@ -72,12 +80,12 @@ function newWorld(size: number, { seed, onTurn }: LocalOptions): World {
     homes: Array.from({ length: size }, (_, rank) => new Home(`rank ${rank}`)),
     gloo: [],
     aborts: [],
+    first: null,
   };
 }
 
 function connectByGloo({ homes, table, size }: World, timeoutMs: number): Promise<GlooWorld[]> {
-  const open = (home: Home, rank: number) =>
-    GlooWorld.open({ op: 'launch', store: new LocalStore(table, home, timeoutMs), rank, worldSize: size, address: '127.0.0.1', timeoutMs });
+  const open = (home: Home, rank: number) => GlooWorld.open({ op: OP, store: new LocalStore(table, home, timeoutMs), rank, worldSize: size, address: '127.0.0.1', timeoutMs });
   return Promise.all(homes.map((home, rank) => runAsRank(home, () => open(home, rank))));
 }
 
@@ -86,12 +94,11 @@ export async function runLocalRanks<T>(worldSize: number, fn: RankFunction<T>, o
   checkLocal(worldSize, fn, options);
   const world = newWorld(worldSize, options);
   if (options.hostBackend === 'gloo' && worldSize > 1) world.gloo = await connectByGloo(world, options.timeoutMs);
-  let first: { rank: number; error: unknown } | null = null;
   const ranks = world.homes.map(async (home, rank) => {
     try {
       return await runAsRank(home, () => runRank(world, rank, fn, options));
     } catch (error) {
-      first ??= { rank, error };
+      world.first ??= { rank, error };
       throw error;
     }
   });
@@ -99,7 +106,7 @@ export async function runLocalRanks<T>(worldSize: number, fn: RankFunction<T>, o
   for (const gloo of world.gloo) gloo.leave();
   for (const home of world.homes) closeStreams(home);
   world.regions.drop();
-  if (first !== null) throw failureOf(first, world.schedule);
+  if (world.first !== null) throw failureOf(world.first, world.schedule);
   return results.map((result) => (result as PromiseFulfilledResult<T>).value);
 }
 
@@ -120,9 +127,9 @@ async function settledOrStuck<T>(world: World, ranks: readonly Promise<T>[]): Pr
     onIdle = () => {
       const who = `${waiting.size === 1 ? 'rank' : 'ranks'} ${[...waiting].join(', ')}`;
       const others = failure instanceof Error ? ` Another failed: ${failure.message}` : '';
-      const message = `launch: ${who} waited for what never comes: all else is done, and a promise that was awaited is still open.${others}`;
-      endWorld(world, `${who} waited for what never comes`);
-      reject(new DistributedError(message, { op: 'launch', ranks: [...waiting] }, failure === undefined ? {} : { cause: failure }));
+      const message = `${OP}: ${who} waited for what never comes: all else is done, and a promise that was awaited is still open.${others}`;
+      endWorld(world, `${who} waited for what never comes`, null);
+      reject(new DistributedError(message, { op: OP, ranks: [...waiting] }, failure === undefined ? {} : { cause: failure }));
     };
     if (idleListeners.size === 0) process.on('beforeExit', tellIdle);
     idleListeners.add(onIdle);
@@ -153,48 +160,67 @@ async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, optio
   const factory = withDevices(host, { backend: deviceBackend, ranksHere: size, timeoutMs });
   const context = enterWorld({ rank, worldSize: size, localRank: rank, home, store, factory, pending, named });
   home.findCudaIndex = () => ownGpu(rank);
-  const abort = (reason: string): void => {
-    for (const group of context.groups) group.abort(reason);
+  const abort = (reason: string, failed: number | null = rank): void => {
+    for (const group of context.groups) {
+      if (failed === rank) quietly(() => group.beSeen());
+      const isStranger = failed !== null && !group.ranks.includes(failed);
+      group.abort(isStranger ? `${reason} (which is not in this group)` : reason);
+    }
   };
-  world.aborts.push(abort);
+  world.aborts[rank] = abort;
   // The others hear of a rank that is lost as of a process that dies: in the groups that they have in common.
   const ownFaults = new FaultsOfRank(rank, faults, () => abort(`rank ${rank} was lost`));
   home.turns = schedule?.turnsOf(rank, ownFaults) ?? (faults.length > 0 ? new FreeTurns(ownFaults) : null);
+  let hasLeft = false;
   const leave = (): void => {
+    if (hasLeft) return;
+    hasLeft = true;
     home.turns = null;
-    if (findContext() === context) destroyProcessGroup();
-    else for (const group of context.groups) group.leave();
-    schedule?.finish(rank);
+    try {
+      if (findContext() === context) destroyProcessGroup();
+      else leaveGroups(context.groups);
+    } finally {
+      schedule?.finish(rank);
+    }
   };
   try {
     if (home.turns !== null) await home.turns.wait('start', null, () => true);
     const result = await fn(rank, size);
     if (ownFaults.lost !== null) throw ownFaults.lost;
     leave();
-    await heardAll(home);
+    await lastFailures(home, OP);
     return result;
   } catch (error) {
-    if (ownFaults.lost === null) endWorld(world, `rank ${rank} failed: ${error instanceof Error ? error.message : String(error)}`);
-    leave();
+    world.first ??= { rank, error };
+    // What fails while it is cleared up is not what went wrong.
+    if (ownFaults.lost === null) await endWorldFor(world, rank, error).catch(() => {});
     throw error;
+  } finally {
+    quietly(leave);
   }
 }
 
-/**
- * What a rank has called on the CPU is done when it has returned. GPUs are not asked: the stream of a group still has a failure that was heard of on
- * another one.
- *
- * @throws the failure of what nobody has read or asked for
- */
-async function heardAll(home: Home): Promise<void> {
-  const stream = home.devices[0]?.currentStream ?? -1;
-  if (stream >= 0) await streamDone(stream, 'launch');
-  for (const failure of home.unheard.values()) throw failure;
+function quietly(work: () => void): void {
+  try {
+    work();
+  } catch {}
 }
 
-function endWorld(world: World, reason: string): void {
-  for (const abort of world.aborts) abort(reason);
+function endWorld(world: World, reason: string, failed: number | null): void {
+  world.aborts.forEach((abort) => {
+    abort(reason, failed);
+  });
   world.table.end(reason);
+}
+
+/** The others hear of the rank that failed by its own groups first, in which it is the one that is named. */
+async function endWorldFor(world: World, rank: number, error: unknown): Promise<void> {
+  const reason = `rank ${rank} failed: ${error instanceof Error ? error.message : String(error)}`;
+  world.aborts[rank]?.(reason, rank);
+  const stream = (world.homes[rank] as Home).devices[0]?.currentStream ?? -1;
+  // A group that it had not called yet is joined on its stream.
+  if (stream >= 0) await Promise.race([streamDone(stream, OP).catch(() => {}), sleep(JOIN_MS)]);
+  endWorld(world, reason, rank);
 }
 
 function closeStreams(home: Home): void {

@@ -18,6 +18,15 @@ export interface Entry {
   /** What the program called, and where. */
   readonly name: string;
   readonly where: string;
+  /** Of a message: that the rank's lane stands still until it is there. */
+  readonly holdsUp?: boolean;
+}
+
+/** A message that its receiver waits for. */
+interface Receive {
+  readonly from: number;
+  readonly to: number;
+  readonly text: string;
 }
 
 interface Call {
@@ -27,6 +36,7 @@ interface Call {
   readonly missing: Set<number>;
   /** The lanes that it is in; none once it is done. */
   readonly entered: Map<number, Place>;
+  receive: Receive | null;
 }
 
 /** A call in a lane: whose it is, where it was called, and the collective that stands before it. */
@@ -60,9 +70,16 @@ export class PendingCalls {
     if (before !== undefined && before.group !== call.group && call.entered.size > 1) this.checkOrder(call, before, entry);
   }
 
-  /** The same for a message between two ranks, which may send several: they are counted by direction. */
+  /**
+   * The same for a message between two ranks, which may send several: they are counted by direction.
+   *
+   * @throws DistributedError if ranks receive from each other before they send
+   */
   enterMessage(entry: Entry, from: number, to: number): void {
-    this.add({ ...entry, members: [from, to] }, `${entry.group}:${from}>${to}`, true);
+    const call = this.add({ ...entry, members: [from, to] }, `${entry.group}:${from}>${to}`, true);
+    if (entry.holdsUp !== true || entry.rank !== to) return;
+    call.receive = { from, to, text: `rank ${to} waits in ${entry.name} for rank ${from} (${entry.where})` };
+    this.checkReceives(call, entry);
   }
 
   private add(entry: Entry, channel: string, isMessage: boolean): Call {
@@ -73,7 +90,7 @@ export class PendingCalls {
     const key = `${channel}#${number}`;
     let call = this.open.get(key);
     if (call === undefined) {
-      call = { name: entry.name, group, isMessage, missing: new Set(members.filter((member) => !this.isGone(member, group))), entered: new Map() };
+      call = { name: entry.name, group, isMessage, missing: new Set(members.filter((member) => !this.isGone(member, group))), entered: new Map(), receive: null };
       this.open.set(key, call);
     }
     call.missing.delete(rank);
@@ -203,6 +220,35 @@ export class PendingCalls {
       `${name}: this call can never complete. Rank ${rank} calls ${textOf(call)} after ${textOf(before)} (${where})${said}. Ranks that have several groups in common call their collectives in one order.`,
       { op: name, rank, group: call.group },
     );
+  }
+
+  /** Looks for a way from the receive back to itself, over those that its sender has before it. Sends may be done before they are received: they hold nothing up. */
+  private checkReceives(call: Call, { rank, name, group }: Entry): void {
+    const reachedFrom = new Map<Call, Call | null>([[call, null]]);
+    const next = [call];
+    for (let later = next.pop(); later !== undefined; later = next.pop()) {
+      for (const before of this.receivesBefore(later)) {
+        if (before === call) {
+          const circle: string[] = [];
+          for (let step: Call | null = later; step !== null; step = reachedFrom.get(step) ?? null) circle.unshift(step.receive?.text ?? '');
+          const message = `${name}: this call can never complete: ${circle.join(', ')}. What a rank calls behind a receive waits for it: let one of them send first.`;
+          throw new DistributedError(message, { op: name, rank, group });
+        }
+        if (reachedFrom.has(before)) continue;
+        reachedFrom.set(before, later);
+        next.push(before);
+      }
+    }
+  }
+
+  /** Those that the sender of the message waits for before it sends, or would if it has not called that yet. */
+  private receivesBefore(call: Call): Call[] {
+    const sender = call.receive?.from as number;
+    const isOwn = (each: Call): boolean => each.receive?.to === sender;
+    const lanes = [...(this.lanesOf[sender] as Set<number>)].map((id) => this.lanes.get(id) as Call[]);
+    if (call.missing.has(sender)) return lanes.flatMap((lane) => lane.filter(isOwn));
+    const lane = lanes.find((each) => each.includes(call)) ?? [];
+    return lane.slice(0, lane.indexOf(call)).filter(isOwn);
   }
 }
 

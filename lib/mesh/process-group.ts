@@ -157,17 +157,27 @@ export class ProcessGroup implements CollectiveGroup {
   /** @internal */
   leave(): void {
     this.ended ??= 'this rank has left it: destroyProcessGroup was called, or its function has returned';
-    // Who has never called anything here has still to be seen to leave.
+    try {
+      this.beSeen();
+    } finally {
+      for (const engine of this.engines) engine?.leave();
+      if (this.rank >= 0) this.pending?.leave(this.ranks[this.rank] as number, this.name);
+    }
+  }
+
+  /** Of local ranks, called by the rank itself: who has never called anything here has still to be seen to leave or to fail. @internal */
+  beSeen(): void {
     if (this.pending !== null && this.rank >= 0) this.engines[0] ??= this.factory(this, deviceByCode(0));
-    for (const engine of this.engines) engine?.leave();
-    if (this.rank >= 0) this.pending?.leave(this.ranks[this.rank] as number, this.name);
   }
 
   private enter(name: string, call: CollectiveCall, lane: number, where: string): void {
     if (this.pending === null) return;
     const { ranks, name: group } = this;
     const rank = ranks[this.rank] as number;
-    const entry = { rank, lane, group, members: ranks, name, where };
+    const { output } = call;
+    // A GPU has a stream for each group, of which nobody knows here; a message without bytes may be passed over.
+    const holdsUp = call.kind === 'recv' && output?.device.type === 'cpu' && output.numel() > 0;
+    const entry = { rank, lane, group, members: ranks, name, where, holdsUp };
     const peer = ranks[call.root ?? 0] as number;
     if (call.kind === 'send') this.pending.enterMessage(entry, rank, peer);
     else if (call.kind === 'recv') this.pending.enterMessage(entry, peer, rank);

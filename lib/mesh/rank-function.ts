@@ -1,7 +1,9 @@
 /** The side of `launch` in a process that it made for a function: run it, and tell what came of it. */
 import { ArgumentError, DistributedError, ShardwiseError } from '../core/errors.js';
+import { processHome } from '../core/home.js';
 import { Tensor } from '../core/tensor.js';
 import { initProcessGroup, setLaunched } from './init.js';
+import { lastFailures } from './last-failures.js';
 import type { RankFunction } from './local-ranks.js';
 import { contextOf } from './rank-context.js';
 
@@ -42,6 +44,7 @@ export async function runLaunchedFunction<T>(fn: RankFunction<T>): Promise<never
     const { rank, worldSize } = contextOf(OP);
     const value = await fn(rank, worldSize);
     refuseTensors(value, rank);
+    await lastFailures(processHome, OP);
     await tell({ shardwise: 'result', value });
   } catch (error) {
     const sent = sentError(error);

@@ -19,6 +19,7 @@ export class Work {
 
   /** @internal */
   constructor(done: Promise<void>, outputs: readonly Tensor[]) {
+    const number = this.home.unheard.begin();
     this.outputs = outputs;
     this.done = done;
     done.then(
@@ -28,7 +29,8 @@ export class Work {
       (error: Error) => {
         this.completed = true;
         this.failure = error;
-        if (!this.isAsked) this.home.unheard.set(this, error);
+        if (this.isAsked) this.home.unheard.hear(error);
+        else this.home.unheard.add(this, number, error);
       },
     );
   }
@@ -74,6 +76,6 @@ export class Work {
   /** What the program has asked for need not be told at its end. */
   private hear(): void {
     this.isAsked = true;
-    this.home.unheard.delete(this);
+    if (this.failure !== null) this.home.unheard.hear(this.failure);
   }
 }

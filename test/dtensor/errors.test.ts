@@ -1,7 +1,7 @@
 /** What ops on distributed tensors refuse, what they say then, and what they do not do silently. */
 import assert from 'node:assert/strict';
-import { type DeviceMesh, DTensor, distributeTensor, explicitRedistribution, initDeviceMesh, Partial, Replicate, Shard } from '../../lib/distributed.js';
-import { l1Loss, library, nn, ones, optim, type Tensor } from '../../lib/index.js';
+import { CommDebugMode, type DeviceMesh, DTensor, distributeTensor, explicitRedistribution, initDeviceMesh, Partial, Replicate, Shard } from '../../lib/distributed.js';
+import { crossEntropy, int64, l1Loss, library, nn, ones, optim, type Tensor, tensor } from '../../lib/index.js';
 import { standingRanks } from '../mesh/standing-ranks.js';
 
 const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
@@ -87,6 +87,18 @@ describe('ops on distributed tensors', () => {
       assert.deepEqual(rows.add(columns.redistribute([S0])).placements, [S0]);
     });
     assert.deepEqual(rows.add(columns).placements, [S0]);
+  });
+
+  each('still reduce inside explicitRedistribution what they compute over ranks, with their inputs as they lie', (mesh) => {
+    const logits = distributeTensor(ones([2, 4]), mesh, [S1]);
+    const p = new nn.Parameter(sharded(mesh));
+    p.grad = sharded(mesh);
+    const comm = new CommDebugMode();
+    const inside = (fn: () => unknown): unknown => comm.run(() => explicitRedistribution(fn));
+    inside(() => crossEntropy(logits, distributeTensor(tensor([0, 3], { dtype: int64 }), mesh, [R], { srcDataRank: null })));
+    assert.deepEqual(comm.getCommCounts(), { allReduce: 2 });
+    inside(() => nn.utils.clipGradNorm_([p], 1));
+    assert.deepEqual(comm.getCommCounts(), { allReduce: 3 });
   });
 
   it('run ops of users on whole tensors, and warn once', async () => {

@@ -66,6 +66,11 @@ describe('launch', function () {
     assert.match(await runProgram<string>('mesh/programs/launches', 'exits'), /^launch: rank 1 \(process \d+\) ended with exit code 3/);
   });
 
+  it('fails with what no process has read, unless it was heard of', async () => {
+    assert.match(await runProgram<string>('mesh/programs/launches', 'unread'), /^launch: rank \d \(process \d+\) ended with exit code 1: .*rank \d called allReduce of \d float32/);
+    assert.deepEqual(await runProgram('mesh/programs/launches', 'unread', 'handled'), ['returned', 'returned']);
+  });
+
   it('ends when a rank waits for what never comes, and says which', async () => {
     interface Stuck {
       message: string;
@@ -90,6 +95,8 @@ describe('launch', function () {
       () => launch(2, 3 as never),
       () => launch(2, fn, { mode: 'thread' as never }),
       () => launch(2, 'file.js', { mode: 'local' }),
+      () => launch(2, 'file.js'),
+      () => launch(2, new URL('file:///nowhere/file.js')),
       () => launch(2, fn, { backend: 'mpi' }),
       () => launch(2, fn, { backend: 'cuda:gloo' }),
       () => launch(2, fn, { timeoutMs: 0 }),
@@ -99,6 +106,8 @@ describe('launch', function () {
     ]) {
       await assert.rejects(call(), ArgumentError);
     }
+    await assert.rejects(launch(2, 'nope.mts'), /^ArgumentError.*: launch: there is no file .*nope\.mts$/);
+    await assert.rejects(launch(2, fn, { seed: 'x' as never }), /: launch: expected seed to be a whole number from 0, got 'x'/);
   });
 });
 

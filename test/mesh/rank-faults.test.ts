@@ -152,7 +152,7 @@ describe('faults that are none', () => {
     ];
     for (const [fault, seeded] of wrong) {
       const error = await errorOf(onRanks(2, async () => 0, { faults: [fault as RankFault], ...(seeded ? { seed: 1 } : {}) }));
-      assert.ok(error instanceof ArgumentError && error.message.startsWith('runLocalRanks: '), error.stack);
+      assert.ok(error instanceof ArgumentError && error.message.startsWith('launch: '), error.stack);
     }
     assert.ok((await errorOf(onRanks(2, async () => 0, { faults: {} as never }))) instanceof ArgumentError);
   });

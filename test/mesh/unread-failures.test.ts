@@ -59,6 +59,37 @@ describeOverEngines('a failure that no rank has heard of when all have returned'
     assert.deepEqual(values, [0, 1]);
   });
 
+  it('nor where it has read what a Work that it did not keep has written, or has asked another Work', async () => {
+    for (const options of [{}, { seed: 4 }]) {
+      const run = onRanks(
+        2,
+        async (rank) => {
+          const x = zeros([1 + rank]);
+          allReduce(x, { asyncOp: true });
+          await assert.rejects(x.read(), CollectiveError);
+        },
+        options,
+      );
+      await run;
+    }
+    await onRanks(2, async (rank) => {
+      const x = zeros([1 + rank]);
+      const work = allReduce(x, { asyncOp: true });
+      allReduce(x, { asyncOp: true });
+      await assert.rejects(work.wait(), CollectiveError);
+    });
+  });
+
+  it('but a failure after the one that was heard of is another', async () => {
+    const run = onRanks(2, async (rank) => {
+      const x = zeros([1 + rank]);
+      allReduce(x, { asyncOp: true });
+      await assert.rejects(x.read(), CollectiveError);
+      allReduce(zeros([1]), { asyncOp: true });
+    });
+    await assert.rejects(run, /rank \d failed: .*the group has failed before/);
+  });
+
   it('and what a rank called last is still done for the others', async () => {
     const values = await onRanks(2, async (rank) => {
       const x = ones([2]);

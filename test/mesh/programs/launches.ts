@@ -1,4 +1,4 @@
-/** Launches functions as processes, twice, the second with what the first gave; prints all results. Also ranks that fail and that wait for ever. */
+/** Launches functions as processes, twice, the second with what the first gave; prints all results. Also ranks that fail, unread or not, and that wait for ever. */
 import { allReduce, getRank, initProcessGroup, launch } from '../../../lib/distributed.js';
 import { full } from '../../../lib/index.js';
 
@@ -25,6 +25,15 @@ if (scenario === 'twice') {
   const error = await launch(2, waits, { timeoutMs: 300 }).catch((caught: Error) => caught);
   const { message, cause } = error as Error;
   process.stdout.write(JSON.stringify({ message, cause: (cause as Error | undefined)?.message ?? null, next: await launch(2, (rank) => rank) }));
+} else if (scenario === 'unread') {
+  const differs = async (rank: number): Promise<string> => {
+    const t = full([1 + rank], 1);
+    allReduce(t, { asyncOp: true });
+    if (process.argv[3] === 'handled') await t.read().catch(() => {});
+    return 'returned';
+  };
+  const outcome = await launch(2, differs, { mode: 'process' }).catch((caught: Error) => caught.message);
+  process.stdout.write(JSON.stringify(outcome));
 } else if (scenario === 'exits') {
   const ends = async (rank: number): Promise<unknown> => {
     const t = full([1], 1);

@@ -1,0 +1,39 @@
+/** Failures of work that runs behind the program, which is told of them at its end unless it has heard of them before. */
+
+interface Failed {
+  readonly number: number;
+  readonly error: Error;
+}
+
+/** What was thrown stands around the failure itself, once for each that met it. */
+const textOf = (error: unknown): string => (error instanceof Error ? (error.cause instanceof Error ? error.cause.message : error.message) : String(error));
+
+/** @internal */
+export class UnheardFailures {
+  private begun = 0;
+  private readonly open = new Map<object, Failed>();
+  /** What was heard of, and how much had begun by then: all of it that fails for the same reason is known to fail. */
+  private readonly heard = new Map<string, number>();
+
+  /** Something begins that may fail. @returns its number */
+  begin(): number {
+    return ++this.begun;
+  }
+
+  /** It has failed, and the program has not asked for it. */
+  add(work: object, number: number, error: Error): void {
+    if (number > (this.heard.get(textOf(error)) ?? 0)) this.open.set(work, { number, error });
+  }
+
+  /** The program has the error in hand, from whatever has thrown it. */
+  hear(error: unknown): void {
+    const text = textOf(error);
+    this.heard.set(text, this.begun);
+    for (const [work, failed] of this.open) if (textOf(failed.error) === text) this.open.delete(work);
+  }
+
+  /** @throws the first that nobody has heard of */
+  check(): void {
+    for (const { error } of this.open.values()) throw error;
+  }
+}
