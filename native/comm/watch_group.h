@@ -33,7 +33,7 @@ class WatchGroup final : public CallWatch {
   bool has_lost() override;
   void describe_lost(Text& text) override { describe_ranks(text, lost_); }
   bool describe_missing(Text& text, uint64_t call, int32_t peer) override;
-  void describe_rank_facts(Text& text) override;
+  void blame(Facts& facts) override;
 
  private:
   Status report_difference(const Note& mine, int32_t rank, ErrorText* error);
@@ -53,7 +53,8 @@ class WatchGroup final : public CallWatch {
   int32_t rank_;
   uint64_t calls_ = 0;
   uint32_t looks_ = 0;
-  uint64_t dead_ = 0, lost_ = 0, described_ = 0;
+  uint64_t dead_ = 0, lost_ = 0;
+  Missing described_;
 };
 
 }  // namespace shardwise::comm

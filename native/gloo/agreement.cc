@@ -29,9 +29,9 @@ Status Group::begin(const comm::Note& note, ErrorText* error) {
 Status Group::begin_collective(const CollectiveCall& call, const comm::Call& described) {
   comm::Note note;
   Status status = comm::note_collective(described, {call.name, call.where, call.about}, size_, calls_ + 1, &note, call.error);
-  if (status.ok()) status = begin(note, call.error);
-  if (status.ok()) calls_++;
-  return status;
+  if (!status.ok()) return status;
+  calls_++;  // one that is refused has its number too
+  return begin(note, call.error);
 }
 
 Status Group::begin_message(comm::Kind kind, const CollectiveCall& call, int64_t bytes) {
