@@ -64,7 +64,9 @@ Status HostGroup::agree_on_exchange(const int64_t* sends, const int64_t* receive
       if (sent == expected) continue;
       ErrorText message;
       Text text(message);
-      describe_unexpected(text, header().group, note_, rank_, from, sent, to, expected);
+      Note sender = {}, receiver = {};
+      const bool known = region_->rank(from).note.read(&sender) && region_->rank(to).note.read(&receiver);
+      describe_unexpected(text, header().group, note_, rank_, from, sent, known ? &sender : nullptr, to, expected, known ? &receiver : nullptr);
       return refuse_difference(message, message, error);
     }
   }

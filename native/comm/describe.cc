@@ -128,14 +128,23 @@ void describe_difference(Text& text, const char* group, const Note& mine, int32_
   facts.add_to(text);
 }
 
-void describe_unexpected(Text& text, const char* group, const Note& mine, int32_t own, int32_t from, int64_t sent, int32_t to,
-                         int64_t expected) {
+void describe_unexpected(Text& text, const char* group, const Note& mine, int32_t own, int32_t from, int64_t sent, const Note* sender,
+                         int32_t to, int64_t expected, const Note* receiver) {
+  const struct {
+    int32_t rank;
+    const Note* note;
+  } ends[] = {{from, sender}, {to, receiver}};
   describe_title(text, mine, group);
   describe_place(text, mine.site);
   text.add(": rank %d sends %lld bytes to rank %d, which expects %lld", from, static_cast<long long>(sent), to,
            static_cast<long long>(expected));
   Facts facts(group, mine, own);
-  for (const int32_t rank : {from, to}) facts.blame(rank, nullptr);
+  for (const auto& [rank, note] : ends) {
+    const bool elsewhere = note != nullptr && !is_same(note->site, mine.site);
+    if (elsewhere) text.add("; rank %d called %s", rank, note->site.name);
+    if (elsewhere) describe_place(text, note->site);
+    facts.blame(rank, note == nullptr ? nullptr : &note->site);
+  }
   facts.add_to(text);
 }
 

@@ -28,9 +28,9 @@ enum class Reader { This, All };
 
 // The next three say it for programs as well. Title and both calls: of `own` rank, and another.
 void describe_difference(Text& text, const char* group, const Note& mine, int32_t own, int32_t rank, const Note& other, Reader reader);
-// Of an exchange of all with all, in bytes.
-void describe_unexpected(Text& text, const char* group, const Note& mine, int32_t own, int32_t from, int64_t sent, int32_t to,
-                         int64_t expected);
+// Of an exchange of all with all, in bytes. The calls of both may be null: not known any more.
+void describe_unexpected(Text& text, const char* group, const Note& mine, int32_t own, int32_t from, int64_t sent, const Note* sender,
+                         int32_t to, int64_t expected, const Note* receiver);
 // Of a message between two ranks, in bytes.
 void describe_misfit(Text& text, const char* group, int32_t from, int64_t sent, const Site& sender, int32_t to, int64_t expected,
                      const Site& receiver);

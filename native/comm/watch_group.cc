@@ -73,17 +73,24 @@ Status WatchGroup::compare_exchange(const Note& mine, const CollectiveCall& call
   const bool gives = expected != own_sent;
   ErrorText message;
   Text text(message);
-  if (gives) describe_unexpected(text, group(), mine, rank_, rank_, own_sent, rank, expected);
-  else describe_unexpected(text, group(), mine, rank_, rank, sent, rank_, own_expected);
+  Note kept;
+  const Note* other = find_note(rank, mine.print.call, &kept) ? &kept : nullptr;
+  if (gives) describe_unexpected(text, group(), mine, rank_, rank_, own_sent, &mine, rank, expected, other);
+  else describe_unexpected(text, group(), mine, rank_, rank, sent, other, rank_, own_expected, &mine);
   fail_group(Code::Invalid, message.text);
   return fail(error, Code::Invalid, "%s", message.text);
+}
+
+// What the rank called under that number, unless it is many calls ahead.
+bool WatchGroup::find_note(int32_t rank, uint64_t call, Note* out) {
+  return region_->watch(rank).notes[call % kKeptNotes].read(out) && out->print.call == call;
 }
 
 Status WatchGroup::report_difference(const Note& mine, int32_t rank, ErrorText* error) {
   ErrorText seen_here, for_all;
   Text here(seen_here), all(for_all);
   Note other;
-  if (region_->watch(rank).notes[mine.print.call % kKeptNotes].read(&other) && other.print.call == mine.print.call) {
+  if (find_note(rank, mine.print.call, &other)) {
     describe_difference(here, group(), mine, rank_, rank, other, Reader::This);
     describe_difference(all, group(), mine, rank_, rank, other, Reader::All);
   } else {

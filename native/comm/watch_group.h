@@ -36,6 +36,7 @@ class WatchGroup final : public CallWatch {
   void blame(Facts& facts) override;
 
  private:
+  bool find_note(int32_t rank, uint64_t call, Note* out);
   Status report_difference(const Note& mine, int32_t rank, ErrorText* error);
   void publish_exchange(const CollectiveCall& call, uint64_t number);
   // What this rank and another send each other is what each expects.

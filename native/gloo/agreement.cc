@@ -150,7 +150,8 @@ Status Group::agree_on_exchange(ErrorText* error) {
       if (sent == expected) continue;
       ErrorText message;
       Text text(message);
-      comm::describe_unexpected(text, name_.c_str(), note_, rank_, from, sent, to, expected);
+      const auto note_of = [this](int32_t rank) { return rank == rank_ ? &note_ : &note_in(frame(rank)); };
+      comm::describe_unexpected(text, name_.c_str(), note_, rank_, from, sent, note_of(from), to, expected, note_of(to));
       return refuse_difference(message, message, error);
     }
   }

@@ -44,7 +44,19 @@ describeOverEngines('details of a collective that failed', () => {
       allToAllSingle(out, ones([2]), rank === 0 ? { outputSplitSizes: [1, 2] } : {});
       const details = await detailsOf(out.read());
       assert.deepEqual([details.op, details.sequence, [...details.ranks].sort()], ['allToAllSingle', 1, [0, 1]]);
-      assert.match(siteOf(details, rank), here);
+      for (const each of [0, 1]) assert.match(siteOf(details, each), here);
+    });
+  });
+
+  it('of parts that do not fit, called in different places: both places, in the message too', async () => {
+    await onRanks(2, async (rank) => {
+      const out = zeros([rank === 0 ? 3 : 2]);
+      if (rank === 0) allToAllSingle(out, ones([2]), { outputSplitSizes: [1, 2] });
+      else allToAllSingle(out, ones([2]));
+      const error = await errorOf(out.read());
+      const details = await detailsOf(Promise.reject(error));
+      assert.notEqual(siteOf(details, 0), siteOf(details, 1));
+      for (const each of [0, 1]) assert.ok(error.message.includes(siteOf(details, each)), error.message);
     });
   });
 
@@ -158,6 +170,23 @@ describeOverEngines('details of a collective that failed', () => {
     );
     const [details] = seen as [CollectiveDetails];
     assert.deepEqual([details.op, details.sequence], ['allReduce', 2]);
+    assert.match(siteOf(details, 0), here);
+  });
+
+  it('of a rank that threw while another one waited to join a group: the group, and who ended it', async () => {
+    const seen: CollectiveDetails[] = [];
+    await errorOf(
+      onRanks(2, async (rank) => {
+        const group = newGroup();
+        if (rank === 1) await sleep(100);
+        if (rank === 1) throw new RangeError('boom');
+        const x = ones([2]);
+        allReduce(x, { group });
+        seen.push(await detailsOf(x.read()));
+      }),
+    );
+    const [details] = seen as [CollectiveDetails];
+    assert.deepEqual([details.op, details.group, details.sequence, details.ranks.length], ['allReduce', 'group0', 1, 1]);
     assert.match(siteOf(details, 0), here);
   });
 });
