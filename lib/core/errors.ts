@@ -7,7 +7,7 @@ export class ShardwiseError extends Error {
   /** The values that the message quotes. */
   readonly details: Readonly<Record<string, unknown>>;
   /** Where in a model it was thrown: the name of the innermost module, as in `namedModules`. */
-  modulePath: string | undefined;
+  declare modulePath: string | undefined;
 
   constructor(code: string, message: string, details: Record<string, unknown> = {}, options?: ErrorOptions) {
     super(message, options);

@@ -3,45 +3,48 @@ import type { CollectiveDetails } from '../core/errors.js';
 
 /** Between the reports of several failures, of which one caused the next; and between the fields of one. See native/comm/describe.h. */
 const [REPORT, FIELD] = ['\x1e', '\x1f'];
-const FIELDS_OF_RANK = 4;
-
-interface Call {
-  readonly rank: number;
-  readonly isBlamed: boolean;
-  readonly op: string;
-  readonly where: string;
-}
+const FIELDS_OF_CALL = 3;
 
 interface Report {
   readonly group: string;
   readonly sequence: number;
-  readonly calls: readonly Call[];
+  readonly op: string;
+  readonly ranks: readonly number[];
+  readonly calls: readonly { readonly rank: number; readonly op: string; readonly where: string }[];
+}
+
+/** `1-3,7` */
+function readRanks(list: string): number[] {
+  if (list === '') return [];
+  return list.split(',').flatMap((run) => {
+    const [first = 0, last = first] = run.split('-').map(Number);
+    return Array.from({ length: last - first + 1 }, (_, i) => first + i);
+  });
 }
 
 function readReport(text: string): Report {
-  const [group = '', sequence = '0', ...fields] = text.split(FIELD);
-  const calls: Call[] = [];
-  for (let i = 0; i + FIELDS_OF_RANK <= fields.length; i += FIELDS_OF_RANK) {
-    const [rank, blamed, op, where] = fields.slice(i, i + FIELDS_OF_RANK) as [string, string, string, string];
-    calls.push({ rank: Number(rank), isBlamed: blamed === '1', op, where });
+  const [group = '', sequence = '0', op = '', ranks = '', ...fields] = text.split(FIELD);
+  const calls = [];
+  for (let i = 0; i + FIELDS_OF_CALL <= fields.length; i += FIELDS_OF_CALL) {
+    const [callers, called, where] = fields.slice(i, i + FIELDS_OF_CALL) as [string, string, string];
+    calls.push(...readRanks(callers).map((rank) => ({ rank, op: called, where })));
   }
-  return { group, sequence: Number(sequence), calls };
+  return { group, sequence: Number(sequence), op, ranks: readRanks(ranks), calls };
 }
 
-/** Null where nothing was said. @internal */
-export function collectiveDetails(facts: string | undefined): CollectiveDetails | null {
+/** Null where nothing was said. `op` is what the caller knows of it. @internal */
+export function collectiveDetails(facts: string | undefined, op: string): CollectiveDetails | null {
   if (facts === undefined) return null;
   const reports = facts.split(REPORT).map(readReport);
   const group = reports.findLast((report) => report.group !== '')?.group ?? '';
+  // The first cause comes first: what is said last is the present call.
   const own = reports.filter((report) => report.group === group || report.group === '');
-  const ranks = new Set<number>();
-  const calls = new Map<number, { rank: number; op: string; where: string }>();
-  let op = '';
-  for (const call of own.flatMap((report) => report.calls)) {
-    const { rank, isBlamed, where } = call;
-    if (isBlamed) ranks.add(rank);
-    else if (call.op !== '') op = call.op;
-    if (call.op !== '') calls.set(rank, { rank, op: call.op, where });
-  }
-  return { op: op || ([...calls.values()][0]?.op ?? ''), group, sequence: Math.max(...own.map(({ sequence }) => sequence)), ranks: [...ranks], calls: [...calls.values()] };
+  const calls = new Map(own.flatMap((report) => report.calls).map((call) => [call.rank, call]));
+  return {
+    op: own.findLast((report) => report.op !== '')?.op ?? (op || ([...calls.values()][0]?.op ?? '')),
+    group,
+    sequence: Math.max(...own.map(({ sequence }) => sequence)),
+    ranks: [...new Set(own.flatMap((report) => report.ranks))],
+    calls: [...calls.values()],
+  };
 }

@@ -147,7 +147,8 @@ export function translate(error: unknown, op: string, inputs: readonly Tensor[],
     case 'SW_CLOSED':
       return new FreedError(message, details, { cause: error });
     case 'SW_PEER':
-      return new CollectiveError(message, { ...details, ...collectiveDetails((error as { facts?: string }).facts) }, { cause: error });
+      // No cause: the native error says the same, and its facts are for programs.
+      return new CollectiveError(message, { ...details, ...collectiveDetails((error as { facts?: string }).facts, op) });
     case 'SW_DEVICE':
       return new DeviceError(message, details, { cause: error });
     default:

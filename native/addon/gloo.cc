@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "../comm/describe.h"
 #include "gloo_world.h"
 #include "join.h"
 
@@ -121,7 +122,11 @@ napi_value gloo_join(napi_env env, napi_callback_info info) {
     const auto is_aborted = [](void* joining) { return static_cast<Member*>(joining)->is_aborted(); };
     const Status status = group.world->engine->join(group.world->handle, group.plan(is_aborted, &member), &made, error);
     if (!status.ok()) {
-      member.is_aborted(error);
+      ErrorText reason;
+      if (!member.is_aborted(&reason)) return status;
+      Text text(*error);
+      text.add("group \"%s\": ", group.label.c_str());
+      comm::describe_abort(text, group.label.c_str(), member.rank, reason.text);
       return status;
     }
     member.connected = {group.world->engine, made, group.label};

@@ -277,11 +277,11 @@ void add_first_call(const FirstCall& call, int32_t rank, ErrorText* text) {
   const comm::Site site = comm::site_of({call.name.c_str(), call.where.c_str()});
   message.add("%s", site.name);
   comm::describe_place(message, site);
-  message.add(": %s", why.text);
+  message.add(": ").add_text(why.text);
   comm::Note note = {};
   note.print.call = 1;
   note.site = site;
-  comm::describe_facts(message, "", note, rank);
+  comm::Facts("", note, rank).add_to(message);
 }
 
 // Results of a group that gave up are undefined, whatever was computed from them too.

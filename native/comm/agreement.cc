@@ -8,7 +8,7 @@
 namespace shardwise::comm {
 
 Status HostGroup::begin(const Note& note, ErrorText* error) {
-  if (failed()) return refuse(note.site, error);
+  if (failed()) return refuse(note, error);
   note_ = note;
   own().note.write(note);
   own().in_call.store(1, std::memory_order_release);
@@ -18,9 +18,10 @@ Status HostGroup::begin(const Note& note, ErrorText* error) {
 Status HostGroup::begin_collective(const Call& call, const CallSite& site, ErrorText* error) {
   Note note;
   Status status = note_collective(call, site, size(), calls_ + 1, &note, error);
-  if (status.ok()) status = begin(note, error);
   if (!status.ok()) return status;
-  calls_++;
+  calls_++;  // one that is refused has its number too
+  status = begin(note, error);
+  if (!status.ok()) return status;
   own().prints[calls_ % 2] = note.print;
   return kOk;
 }
@@ -63,7 +64,9 @@ Status HostGroup::agree_on_exchange(const int64_t* sends, const int64_t* receive
       if (sent == expected) continue;
       ErrorText message;
       Text text(message);
-      describe_unexpected(text, header().group, note_, rank_, from, sent, to, expected);
+      Note sender = {}, receiver = {};
+      const bool known = region_->rank(from).note.read(&sender) && region_->rank(to).note.read(&receiver);
+      describe_unexpected(text, header().group, note_, rank_, from, sent, known ? &sender : nullptr, to, expected, known ? &receiver : nullptr);
       return refuse_difference(message, message, error);
     }
   }

@@ -4,7 +4,7 @@
 #pragma once
 #include "../include/collective.h"
 #include "../include/text.h"
-#include "layout.h"
+#include "describe.h"
 
 namespace shardwise::comm {
 
@@ -39,14 +39,16 @@ class CallWatch {
   // The ranks that have not come to a collective, or a `peer` that has not come to a message; false: all have.
   virtual bool describe_missing(Text& text, uint64_t call, int32_t peer) = 0;
   // The ranks that were described last, for programs.
-  virtual void describe_rank_facts(Text& text) = 0;
+  virtual void blame(Facts& facts) = 0;
 
  protected:
   // A call of a group that has failed before.
-  Status refuse(const char* name, ErrorText* error) {
+  Status refuse(const Note& mine, ErrorText* error) {
     ErrorText why;
     const Status status = cause(&why);
-    return fail(error, status.code, "%s: the group has failed before: %s", name, why.text);
+    Text text(*error);
+    describe_refused(text, group(), mine, rank(), why);
+    return status;
   }
 };
 

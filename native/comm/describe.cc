@@ -1,5 +1,6 @@
 #include "describe.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "../include/dtype.h"
@@ -8,8 +9,52 @@
 namespace shardwise::comm {
 namespace {
 
-void start_facts(Text& text, const char* group, uint64_t call) {
-  text.add("%c%s%c%llu", kFactsMark, group, kFieldMark, static_cast<unsigned long long>(call));
+// So much of a text that says why are a report's facts, so that those of the first cause and of what came of it fit with their words.
+constexpr size_t kFactsBytes = 512, kRanksBytes = 192;
+// So many fates of ranks are told, and so many runs of ranks.
+constexpr size_t kToldFates = 4, kToldRuns = 8;
+
+struct Run {
+  int32_t first, last;
+};
+
+std::vector<Run> runs_of(std::vector<int32_t> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  std::vector<Run> runs;
+  for (const int32_t rank : ranks) {
+    if (!runs.empty() && rank <= runs.back().last + 1) runs.back().last = rank;
+    else runs.push_back({rank, rank});
+  }
+  return runs;
+}
+
+// `1-15,20`
+std::string list_of_ranks(const std::vector<int32_t>& ranks) {
+  std::string list;
+  for (const auto& [first, last] : runs_of(ranks)) {
+    std::string run = (list.empty() ? "" : ",") + std::to_string(first) + (first == last ? "" : "-" + std::to_string(last));
+    if (list.size() + run.size() <= kRanksBytes) list += run;
+  }
+  return list;
+}
+
+void describe_last_call(Text& text, const Note* last, bool inside, bool many) {
+  if (last == nullptr) {
+    text.add(many ? ", they have called nothing yet" : ", it has called nothing yet");
+    return;
+  }
+  if (inside) text.add(many ? ", they are in " : ", it is in ");
+  else text.add(many ? ", their last call was " : ", its last call was ");
+  describe(text, *last);
+  if (last->peer < 0) text.add(" (call %llu)", static_cast<unsigned long long>(last->print.call));
+}
+
+bool is_same(const Site& a, const Site& b) { return strcmp(a.name, b.name) == 0 && strcmp(a.where, b.where) == 0; }
+
+// Behind the end of their texts notes hold anything.
+bool is_same(const Note& a, const Note& b) {
+  return memcmp(&a.print, &b.print, sizeof a.print) == 0 && a.amount == b.amount && a.peer == b.peer && is_same(a.site, b.site) &&
+         strcmp(a.about, b.about) == 0;
 }
 
 }  // namespace
@@ -47,26 +92,24 @@ void describe_title(Text& text, const Note& note, const char* group) {
   }
 }
 
-void describe_last_call(Text& text, const Note* last, bool inside) {
-  if (last == nullptr) {
-    text.add(", it has called nothing yet");
-    return;
-  }
-  text.add(inside ? ", it is in " : ", its last call was ");
-  describe(text, *last);
-  if (last->peer < 0) text.add(" (call %llu)", static_cast<unsigned long long>(last->print.call));
-}
-
 void describe_last_call(Text& text, const SharedNote& last, bool inside) {
   Note note;
   const bool called = last.read(&note);
-  describe_last_call(text, called ? &note : nullptr, inside);
+  describe_last_call(text, called ? &note : nullptr, inside, false);
 }
 
 void describe_abort(Text& text, const char* group, int32_t rank, const char* reason) {
-  text.add("rank %d aborted the group: %s", rank, reason);
-  start_facts(text, group, 0);
-  describe_rank_facts(text, rank, true, nullptr);
+  text.add("rank %d aborted the group: ", rank).add_text(reason);
+  Facts facts(group);
+  facts.blame(rank, nullptr);
+  facts.add_to(text);
+}
+
+void describe_refused(Text& text, const char* group, const Note& mine, int32_t own, const ErrorText& cause) {
+  describe_title(text, mine, group);
+  describe_place(text, mine.site);
+  text.add(": the group has failed before: ").add_text(cause.text);
+  Facts(group, mine, own).add_to(text);
 }
 
 void describe_difference(Text& text, const char* group, const Note& mine, int32_t own, int32_t rank, const Note& other, Reader reader) {
@@ -80,18 +123,29 @@ void describe_difference(Text& text, const char* group, const Note& mine, int32_
   }
   const char* advice = strchr(mine.about[0] != 0 ? mine.about : other.about, '\n');
   if (mine.print.about != other.print.about && advice != nullptr) text.add(". %s", advice + 1);
-  describe_facts(text, group, mine, own);
-  describe_rank_facts(text, rank, true, &other.site);
+  Facts facts(group, mine, own);
+  facts.blame(rank, &other.site);
+  facts.add_to(text);
 }
 
-void describe_unexpected(Text& text, const char* group, const Note& mine, int32_t own, int32_t from, int64_t sent, int32_t to,
-                         int64_t expected) {
+void describe_unexpected(Text& text, const char* group, const Note& mine, int32_t own, int32_t from, int64_t sent, const Note* sender,
+                         int32_t to, int64_t expected, const Note* receiver) {
+  const struct {
+    int32_t rank;
+    const Note* note;
+  } ends[] = {{from, sender}, {to, receiver}};
   describe_title(text, mine, group);
   describe_place(text, mine.site);
   text.add(": rank %d sends %lld bytes to rank %d, which expects %lld", from, static_cast<long long>(sent), to,
            static_cast<long long>(expected));
-  describe_facts(text, group, mine, own);
-  for (const int32_t rank : {from, to}) describe_rank_facts(text, rank, true, nullptr);
+  Facts facts(group, mine, own);
+  for (const auto& [rank, note] : ends) {
+    const bool elsewhere = note != nullptr && !is_same(note->site, mine.site);
+    if (elsewhere) text.add("; rank %d called %s", rank, note->site.name);
+    if (elsewhere) describe_place(text, note->site);
+    facts.blame(rank, note == nullptr ? nullptr : &note->site);
+  }
+  facts.add_to(text);
 }
 
 void describe_misfit(Text& text, const char* group, int32_t from, int64_t sent, const Site& sender, int32_t to, int64_t expected,
@@ -100,24 +154,105 @@ void describe_misfit(Text& text, const char* group, int32_t from, int64_t sent, 
   describe_place(text, sender);
   text.add(", which receives %lld", static_cast<long long>(expected));
   describe_place(text, receiver);
-  start_facts(text, group, 0);
-  describe_rank_facts(text, from, true, &sender);
-  describe_rank_facts(text, to, true, &receiver);
+  Facts facts(group);
+  facts.blame(from, &sender);
+  facts.blame(to, &receiver);
+  facts.add_to(text);
 }
 
-void describe_facts(Text& text, const char* group, const Note& mine, int32_t own) {
-  start_facts(text, group, mine.print.call);
-  describe_rank_facts(text, own, false, &mine.site);
+std::string words_of_ranks(const std::vector<int32_t>& ranks) {
+  std::vector<Run> runs;
+  for (const auto& [first, last] : runs_of(ranks)) {
+    if (last == first + 1) runs.insert(runs.end(), {{first, first}, {last, last}});
+    else runs.push_back({first, last});
+  }
+  std::string words = ranks.size() == 1 ? "rank " : "ranks ";
+  size_t told = 0;
+  for (size_t i = 0; i < runs.size() && i < kToldRuns; i++) {
+    const auto& [first, last] = runs[i];
+    if (i > 0) words += i + 1 == runs.size() ? " and " : ", ";
+    words += std::to_string(first);
+    if (last > first) words += " to " + std::to_string(last);
+    told += static_cast<size_t>(last - first + 1);
+  }
+  if (told < ranks.size()) words += " and " + std::to_string(ranks.size() - told) + " more";
+  return words;
 }
 
-void describe_rank_facts(Text& text, int32_t rank, bool blamed, const Site* called) {
-  text.add("%c%d%c%d%c%s%c%s", kFieldMark, rank, kFieldMark, blamed ? 1 : 0, kFieldMark, called == nullptr ? "" : called->name, kFieldMark,
-           called == nullptr ? "" : called->where);
+Facts::Facts(const char* group, const Note& mine, int32_t own) : group_(group), op_(mine.site.name), call_(mine.print.call) {
+  knows(own, mine.site);
 }
 
-void describe_rank_facts(Text& text, int32_t rank, bool blamed, const SharedNote& last) {
+void Facts::knows(int32_t rank, const Site& called) {
+  if (called.name[0] == 0) return;
+  for (Called& known : calls_) {
+    if (is_same(known.site, called)) return known.ranks.push_back(rank);
+  }
+  calls_.push_back({{rank}, called});
+}
+
+void Facts::blame(int32_t rank, const Site* called) {
+  blamed_.push_back(rank);
+  if (called != nullptr) knows(rank, *called);
+}
+
+void Facts::blame(int32_t rank, const SharedNote& last) {
   Note note;
-  describe_rank_facts(text, rank, blamed, last.read(&note) ? &note.site : nullptr);
+  blame(rank, last.read(&note) ? &note.site : nullptr);
+}
+
+void Facts::add_to(Text& text) const {
+  const auto field = [](const std::string& value) { return kFieldMark + value; };
+  const std::string head = kFactsMark + group_.substr(0, 80) + field(std::to_string(call_)) + field(op_) + field(list_of_ranks(blamed_));
+  std::string all = head;
+  for (const Called& known : calls_) {
+    const std::string call = field(list_of_ranks(known.ranks)) + field(known.site.name) + field(known.site.where);
+    if (all.size() + call.size() <= kFactsBytes) all += call;
+  }
+  if (!text.add_facts(all.c_str())) text.add_facts(head.c_str());
+}
+
+void Missing::add(Fate fate, int32_t rank) {
+  const auto is_alike = [&](const Fate& other) {
+    return other.has == fate.has && other.is_known == fate.is_known && other.inside == fate.inside && other.has_called == fate.has_called &&
+           is_same(other.called, fate.called);
+  };
+  auto found = std::find_if(fates_.begin(), fates_.end(), is_alike);
+  if (found == fates_.end()) found = fates_.insert(fates_.end(), std::move(fate));
+  found->ranks.push_back(rank);
+}
+
+void Missing::add(int32_t rank, const char* has, const Note* called, bool inside) {
+  add({has, true, inside, called != nullptr, called != nullptr ? *called : Note{}, {}}, rank);
+}
+
+void Missing::add(int32_t rank, const char* has, const SharedNote& called, bool inside) {
+  Note note;
+  add(rank, has, called.read(&note) ? &note : nullptr, inside);
+}
+
+void Missing::add(int32_t rank, const char* has) { add({has, false, false, false, {}, {}}, rank); }
+
+void Missing::describe(Text& text, const char* aside) const {
+  std::vector<int32_t> others;
+  for (size_t i = 0; i < fates_.size(); i++) {
+    const Fate& fate = fates_[i];
+    if (i >= kToldFates) {
+      others.insert(others.end(), fate.ranks.begin(), fate.ranks.end());
+      continue;
+    }
+    const bool many = fate.ranks.size() > 1;
+    text.add("%s%s %s%s", i > 0 ? "; " : "", words_of_ranks(fate.ranks).c_str(), many ? "have" : "has", fate.has.c_str() + strlen("has"));
+    if (fate.is_known) describe_last_call(text, fate.has_called ? &fate.called : nullptr, fate.inside, many);
+    if (i == 0) text.add("%s", aside);
+  }
+  if (!others.empty()) text.add("; and %s", words_of_ranks(others).c_str());
+}
+
+void Missing::blame(Facts& facts) const {
+  for (const Fate& fate : fates_) {
+    for (const int32_t rank : fate.ranks) facts.blame(rank, fate.has_called ? &fate.called.site : nullptr);
+  }
 }
 
 }  // namespace shardwise::comm

@@ -1,5 +1,8 @@
 // Calls in words, for the texts of errors.
 #pragma once
+#include <string>
+#include <vector>
+
 #include "../include/text.h"
 #include "layout.h"
 
@@ -12,28 +15,77 @@ void describe_title(Text& text, const Note& note, const char* group);
 // ` at a.ts:9`, or nothing
 void describe_place(Text& text, const Site& site);
 // `, it is in all_reduce of 12 float32 (sum) at a.ts:9 (call 7)`, or what it called last. Null: it has called nothing.
-void describe_last_call(Text& text, const Note* last, bool inside);
 void describe_last_call(Text& text, const SharedNote& last, bool inside);
 
 // `rank 2 aborted the group: reason`
 void describe_abort(Text& text, const char* group, int32_t rank, const char* reason);
+
+// A call of a group that has failed before, and why: `all_reduce (call 8 of group "world") at a.ts:10: the group has failed before: …`
+void describe_refused(Text& text, const char* group, const Note& mine, int32_t own, const ErrorText& cause);
 
 // Who reads a text about the rank that writes it.
 enum class Reader { This, All };
 
 // The next three say it for programs as well. Title and both calls: of `own` rank, and another.
 void describe_difference(Text& text, const char* group, const Note& mine, int32_t own, int32_t rank, const Note& other, Reader reader);
-// Of an exchange of all with all, in bytes.
-void describe_unexpected(Text& text, const char* group, const Note& mine, int32_t own, int32_t from, int64_t sent, int32_t to,
-                         int64_t expected);
+// Of an exchange of all with all, in bytes. The calls of both may be null: not known any more.
+void describe_unexpected(Text& text, const char* group, const Note& mine, int32_t own, int32_t from, int64_t sent, const Note* sender,
+                         int32_t to, int64_t expected, const Note* receiver);
 // Of a message between two ranks, in bytes.
 void describe_misfit(Text& text, const char* group, int32_t from, int64_t sent, const Site& sender, int32_t to, int64_t expected,
                      const Site& receiver);
 
-// For programs, at the end of a text: behind a mark the group, the number of the call, and of each rank that it speaks of the rank, whether
-// it is what went wrong (0 or 1), what it called, and where; fields are apart by a mark of their own. lib/eager/collective-failure.ts reads it.
-void describe_facts(Text& text, const char* group, const Note& mine, int32_t own);
-void describe_rank_facts(Text& text, int32_t rank, bool blamed, const Site* called);
-void describe_rank_facts(Text& text, int32_t rank, bool blamed, const SharedNote& last);
+// Ranks in words: `rank 3`, `ranks 1 to 15 and 20`.
+std::string words_of_ranks(const std::vector<int32_t>& ranks);
+
+// What a text says for programs as well, behind a mark: the group, the number of the call, what the program called, the ranks that it is
+// about ("1-15,20"), and of each call that is known its ranks, name and place; fields are apart by a mark of their own.
+// lib/eager/collective-failure.ts reads it.
+class Facts {
+ public:
+  Facts(const char* group, const Note& mine, int32_t own);
+  explicit Facts(const char* group) : group_(group) {}  // of no call of this rank
+
+  // It is what went wrong. Null: what it called is not known.
+  void blame(int32_t rank, const Site* called);
+  void blame(int32_t rank, const SharedNote& last);
+  void knows(int32_t rank, const Site& called);
+  // Behind all words of the text, which make room. Calls are left out where there is none, ranks are not.
+  void add_to(Text& text) const;
+
+ private:
+  struct Called {
+    std::vector<int32_t> ranks;
+    Site site;
+  };
+  std::string group_, op_;
+  uint64_t call_ = 0;
+  std::vector<int32_t> blamed_;
+  std::vector<Called> calls_;
+};
+
+// Ranks that are missing, of which those that fare alike are told together.
+class Missing {
+ public:
+  // What has become of it, beginning with "has". `called`: its last call; null: none yet.
+  void add(int32_t rank, const char* has, const Note* called, bool inside);
+  void add(int32_t rank, const char* has, const SharedNote& called, bool inside);
+  // Nothing is known of its calls.
+  void add(int32_t rank, const char* has);
+  bool empty() const { return fates_.empty(); }
+  // `ranks 1 to 15 have not come, their last call was …; rank 16 has …`; `aside` stands behind the first.
+  void describe(Text& text, const char* aside = "") const;
+  void blame(Facts& facts) const;
+
+ private:
+  struct Fate {
+    std::string has;
+    bool is_known, inside, has_called;
+    Note called;
+    std::vector<int32_t> ranks;
+  };
+  void add(Fate fate, int32_t rank);
+  std::vector<Fate> fates_;
+};
 
 }  // namespace shardwise::comm

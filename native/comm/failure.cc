@@ -54,19 +54,22 @@ Status HostGroup::failure(ErrorText* error) {
     describe_place(text, note_.site);
     text.add(": ");
   }
-  text.add("%s", cause.text);
-  if (status.code == Code::Closed) describe_facts(text, header().group, note_, rank_);
+  text.add_text(cause.text);
+  if (status.code == Code::Closed) Facts(header().group, note_, rank_).add_to(text);
   return status;
 }
 
-Status HostGroup::refuse(const Site& site, ErrorText* error) {
+Status HostGroup::refuse(const Note& note, ErrorText* error) {
   ErrorText cause;
   Status status = refused_;
   if (status.ok())
     status = region_->cause(&cause);
   else
     cause = refused_text_;
-  return fail(error, status.code, "%s: the group has failed before: %s", site.name, cause.text);
+  if (error == nullptr) return status;
+  Text text(*error);
+  describe_refused(text, header().group, note, rank_, cause);
+  return status;
 }
 
 Status HostGroup::refuse_difference(const ErrorText& seen_here, const ErrorText& for_all, ErrorText* error) {

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "describe.h"
+#include "note.h"
 
 namespace shardwise::comm {
 namespace {
@@ -34,10 +35,11 @@ FarWatch::~FarWatch() {
 }
 
 Status FarWatch::begin(const CollectiveCall& call, ErrorText* error) {
-  if (failed()) return refuse(call.name, error);
+  if (!is_message(call)) calls_++;
+  if (failed()) return refuse(note_of(call, size_, calls_), error);
   if (is_message(call)) return kOk;
   Task task;
-  task.number = ++calls_;
+  task.number = calls_;
   task.name = call.name ? call.name : "";
   task.where = call.where ? call.where : "";
   task.about = call.about ? call.about : "";
@@ -114,7 +116,7 @@ bool FarWatch::has_lost() {
 
 void FarWatch::describe_lost(Text& text) {
   std::lock_guard<std::mutex> lock(mutex_);
-  text.add(": %s", lost_.text);
+  text.add(": ").add_text(lost_.text);
 }
 
 bool FarWatch::describe_missing(Text& text, uint64_t call, int32_t peer) {
@@ -125,8 +127,8 @@ bool FarWatch::describe_missing(Text& text, uint64_t call, int32_t peer) {
   return true;
 }
 
-void FarWatch::describe_rank_facts(Text& text) {
-  if (described_ >= 0) comm::describe_rank_facts(text, described_, true, nullptr);
+void FarWatch::blame(Facts& facts) {
+  if (described_ >= 0) facts.blame(described_, nullptr);
 }
 
 void FarWatch::keep_cause(Code code, const char* text, bool refutes) {
@@ -138,17 +140,17 @@ void FarWatch::keep_cause(Code code, const char* text, bool refutes) {
 
 Status FarWatch::carry_out(Task& task, ErrorText* error) {
   if (task.done) {
-    const Status status = failed() ? refuse(task.call.name, task.call.error) : engine_->comm->run(member_, task.call);
+    const Status status = failed() ? refuse(note_of(task.call, size_, 0), task.call.error) : engine_->comm->run(member_, task.call);
     if (!status.ok()) *error = *task.call.error;
     return status;
   }
-  if (failed()) return refuse(task.name.c_str(), error);
   task.call.name = task.name.c_str();
   task.call.where = task.where.c_str();
   task.call.about = task.about.c_str();
   task.call.counts = task.counts.data();
   task.call.send_counts = task.counts.data() + size_;
   task.call.error = error;
+  if (failed()) return refuse(note_of(task.call, size_, task.number), error);
   return engine_->compare(member_, task.call, task.number);
 }
 

@@ -40,7 +40,7 @@ class FarWatch final : public CallWatch {
   bool has_lost() override;
   void describe_lost(Text& text) override;
   bool describe_missing(Text& text, uint64_t call, int32_t peer) override;
-  void describe_rank_facts(Text& text) override;
+  void blame(Facts& facts) override;
 
   // A collective of the hosts themselves, behind what was begun; waits for it.
   Status run(const CollectiveCall& call);

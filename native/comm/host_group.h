@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "describe.h"
 #include "../include/dtype.h"
 #include "../include/status.h"
 #include "note.h"
@@ -91,13 +92,13 @@ class HostGroup {
   uint64_t find_lost(uint64_t ranks);  // or have died
   Status report_lost(uint64_t ranks, ErrorText* error);
   Status time_out(uint64_t ranks, int64_t waited_ms, ErrorText* error);
-  void describe_blamed(Text& text, uint64_t ranks);
+  Status fail_for(const Missing& missing, const char* limit, ErrorText* error);
 
   // failure.cc
   bool failed() { return region_->failed(); }
   Status fail_group(Code code, const char* text, ErrorText* error);
   Status failure(ErrorText* error);
-  Status refuse(const Site& site, ErrorText* error);  // a call of a group that has failed before
+  Status refuse(const Note& note, ErrorText* error);  // a call of a group that has failed before
   // A difference reads from each rank's own side; those that did not look at it get `for_all`.
   Status refuse_difference(const ErrorText& seen_here, const ErrorText& for_all, ErrorText* error);
 

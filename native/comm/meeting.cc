@@ -117,60 +117,49 @@ uint64_t HostGroup::find_lost(uint64_t ranks) {
 }
 
 Status HostGroup::report_lost(uint64_t ranks, ErrorText* error) {
-  ErrorText message;
-  Text text(message);
-  describe_title(text, note_, header().group);
-  describe_place(text, note_.site);
-  const char* before = ": ";
+  Missing missing;
   for (int32_t rank = 0; rank < size(); rank++) {
     if (!contains(ranks, rank)) continue;
     RankBlock& block = region_->rank(rank);
-    text.add("%srank %d ", before, rank);
-    before = "; ";
     const Presence presence = block.presence.load(std::memory_order_acquire);
-    ErrorText how;
+    ErrorText how, has;
     if (presence == Presence::Absent && origin_.is_gone(rank, &how)) {
-      text.add("%s before it joined this group", how.text);
+      Text(has).add("%s before it joined this group", how.text);
+      missing.add(rank, has.text);
       continue;
     }
-    if (presence == Presence::Left)
-      text.add("has left the group");
-    else
-      text.add("has died (process %d)", block.process.pid);
-    describe_last_call(text, block.note, block.in_call.load(std::memory_order_acquire) != 0);
+    if (presence == Presence::Left) Text(has).add("has left the group");
+    else Text(has).add("has died (process %d)", block.process.pid);
+    missing.add(rank, has.text, block.note, block.in_call.load(std::memory_order_acquire) != 0);
   }
-  describe_blamed(text, ranks);
-  return fail_group(Code::Device, message.text, error);
+  return fail_for(missing, "", error);
 }
 
 Status HostGroup::time_out(uint64_t ranks, int64_t waited_ms, ErrorText* error) {
+  Missing missing;
+  for (int32_t rank = 0; rank < size(); rank++) {
+    if (!contains(ranks, rank)) continue;
+    RankBlock& block = region_->rank(rank);
+    const bool joined = block.presence.load(std::memory_order_acquire) != Presence::Absent;
+    if (joined) missing.add(rank, "has not come", block.note, block.in_call.load(std::memory_order_acquire) != 0);
+    else missing.add(rank, "has not joined the group");
+  }
+  ErrorText limit;
+  Text(limit).add(" (timeout after %lld ms)", static_cast<long long>(waited_ms));
+  return fail_for(missing, limit.text, error);
+}
+
+Status HostGroup::fail_for(const Missing& missing, const char* limit, ErrorText* error) {
   ErrorText message;
   Text text(message);
   describe_title(text, note_, header().group);
   describe_place(text, note_.site);
-  const char* before = ": ";
-  for (int32_t rank = 0; rank < size(); rank++) {
-    if (!contains(ranks, rank)) continue;
-    RankBlock& block = region_->rank(rank);
-    text.add("%srank %d ", before, rank);
-    if (block.presence.load(std::memory_order_acquire) == Presence::Absent) {
-      text.add("has not joined the group");
-    } else {
-      text.add("has not come");
-      describe_last_call(text, block.note, block.in_call.load(std::memory_order_acquire) != 0);
-    }
-    if (before[0] == ':') text.add(" (timeout after %lld ms)", static_cast<long long>(waited_ms));
-    before = "; ";
-  }
-  describe_blamed(text, ranks);
+  text.add(": ");
+  missing.describe(text, limit);
+  Facts facts(header().group, note_, rank_);
+  missing.blame(facts);
+  facts.add_to(text);
   return fail_group(Code::Device, message.text, error);
-}
-
-void HostGroup::describe_blamed(Text& text, uint64_t ranks) {
-  describe_facts(text, header().group, note_, rank_);
-  for (int32_t rank = 0; rank < size(); rank++) {
-    if (contains(ranks, rank)) describe_rank_facts(text, rank, true, region_->rank(rank).note);
-  }
 }
 
 }  // namespace shardwise::comm

@@ -47,8 +47,9 @@ Status without_maker(const SegmentOptions& options, const char* why, ErrorText* 
   ErrorText message;
   Text text(message);
   text.add("%s", why);
-  describe_facts(text, options.group, {}, options.rank);
-  describe_rank_facts(text, 0, true, nullptr);
+  Facts facts(options.group);
+  facts.blame(0, nullptr);
+  facts.add_to(text);
   return fail(error, Code::Device, "%s", message.text);
 }
 

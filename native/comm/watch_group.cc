@@ -30,11 +30,12 @@ WatchGroup::WatchGroup(std::shared_ptr<Region> region, int32_t rank) : region_(s
 Status WatchGroup::begin(const CollectiveCall& call, ErrorText* error) {
   const bool message = call.kind == Collective::Send || call.kind == Collective::Receive;
   const Note note = note_of(call, size(), calls_ + 1);
-  if (failed()) return refuse(note.site.name, error);
+  if (!message) calls_++;
+  if (failed()) return refuse(note, error);
   WatchBlock& block = own();
   block.last.write(note);
   if (message) return kOk;
-  const uint64_t number = ++calls_, place = number % kKeptStamps, mine = stamp_of(note.print);
+  const uint64_t number = calls_, place = number % kKeptStamps, mine = stamp_of(note.print);
   block.notes[number % kKeptNotes].write(note);
   if (call.kind == Collective::AllToAll) publish_exchange(call, number);
   // Before a look at the others' and, on each rank, in one order with it: of two that differ the later one sees the other.
@@ -72,17 +73,24 @@ Status WatchGroup::compare_exchange(const Note& mine, const CollectiveCall& call
   const bool gives = expected != own_sent;
   ErrorText message;
   Text text(message);
-  if (gives) describe_unexpected(text, group(), mine, rank_, rank_, own_sent, rank, expected);
-  else describe_unexpected(text, group(), mine, rank_, rank, sent, rank_, own_expected);
+  Note kept;
+  const Note* other = find_note(rank, mine.print.call, &kept) ? &kept : nullptr;
+  if (gives) describe_unexpected(text, group(), mine, rank_, rank_, own_sent, &mine, rank, expected, other);
+  else describe_unexpected(text, group(), mine, rank_, rank, sent, other, rank_, own_expected, &mine);
   fail_group(Code::Invalid, message.text);
   return fail(error, Code::Invalid, "%s", message.text);
+}
+
+// What the rank called under that number, unless it is many calls ahead.
+bool WatchGroup::find_note(int32_t rank, uint64_t call, Note* out) {
+  return region_->watch(rank).notes[call % kKeptNotes].read(out) && out->print.call == call;
 }
 
 Status WatchGroup::report_difference(const Note& mine, int32_t rank, ErrorText* error) {
   ErrorText seen_here, for_all;
   Text here(seen_here), all(for_all);
   Note other;
-  if (region_->watch(rank).notes[mine.print.call % kKeptNotes].read(&other) && other.print.call == mine.print.call) {
+  if (find_note(rank, mine.print.call, &other)) {
     describe_difference(here, group(), mine, rank_, rank, other, Reader::This);
     describe_difference(all, group(), mine, rank_, rank, other, Reader::All);
   } else {
@@ -91,8 +99,9 @@ Status WatchGroup::report_difference(const Note& mine, int32_t rank, ErrorText* 
       describe_place(*text, mine.site);
       text->add(": rank %d, which is many calls ahead, called something else under this number; it", rank);
       describe_last_call(*text, region_->watch(rank).last, false);
-      describe_facts(*text, group(), mine, rank_);
-      comm::describe_rank_facts(*text, rank, true, region_->watch(rank).last);
+      Facts facts(group(), mine, rank_);
+      facts.blame(rank, region_->watch(rank).last);
+      facts.add_to(*text);
     }
   }
   fail_group(Code::Invalid, for_all.text);
@@ -142,26 +151,21 @@ uint64_t WatchGroup::find_missing(uint64_t call) {
 }
 
 void WatchGroup::describe_ranks(Text& text, uint64_t ranks) {
-  described_ = ranks;
+  described_ = {};
   const uint64_t dead = find_dead();
-  const char* before = ": ";
   for (int32_t rank = 0; rank < size(); rank++) {
     if (!contains(ranks, rank)) continue;
     WatchBlock& block = region_->watch(rank);
-    text.add("%srank %d ", before, rank);
-    if (contains(dead, rank))
-      text.add("has died (process %d)", region_->rank(rank).process.pid);
-    else
-      text.add(block.left.load(std::memory_order_acquire) != 0 ? "has left the group" : "has not come");
-    describe_last_call(text, block.last, false);
-    before = "; ";
+    ErrorText has;
+    if (contains(dead, rank)) Text(has).add("has died (process %d)", region_->rank(rank).process.pid);
+    else Text(has).add(block.left.load(std::memory_order_acquire) != 0 ? "has left the group" : "has not come");
+    described_.add(rank, has.text, block.last, false);
   }
+  if (described_.empty()) return;
+  text.add(": ");
+  described_.describe(text);
 }
 
-void WatchGroup::describe_rank_facts(Text& text) {
-  for (int32_t rank = 0; rank < size(); rank++) {
-    if (contains(described_, rank)) comm::describe_rank_facts(text, rank, true, region_->watch(rank).last);
-  }
-}
+void WatchGroup::blame(Facts& facts) { described_.blame(facts); }
 
 }  // namespace shardwise::comm

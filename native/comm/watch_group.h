@@ -33,9 +33,10 @@ class WatchGroup final : public CallWatch {
   bool has_lost() override;
   void describe_lost(Text& text) override { describe_ranks(text, lost_); }
   bool describe_missing(Text& text, uint64_t call, int32_t peer) override;
-  void describe_rank_facts(Text& text) override;
+  void blame(Facts& facts) override;
 
  private:
+  bool find_note(int32_t rank, uint64_t call, Note* out);
   Status report_difference(const Note& mine, int32_t rank, ErrorText* error);
   void publish_exchange(const CollectiveCall& call, uint64_t number);
   // What this rank and another send each other is what each expects.
@@ -53,7 +54,8 @@ class WatchGroup final : public CallWatch {
   int32_t rank_;
   uint64_t calls_ = 0;
   uint32_t looks_ = 0;
-  uint64_t dead_ = 0, lost_ = 0, described_ = 0;
+  uint64_t dead_ = 0, lost_ = 0;
+  Missing described_;
 };
 
 }  // namespace shardwise::comm

@@ -140,8 +140,9 @@ class Watched {
     const bool is_message = oldest.kind == Collective::Send || oldest.kind == Collective::Receive;
     if (group_->describe_missing(text, oldest.sequence, is_message ? oldest.root : -1)) text.add(" (timeout after %lld ms)", limit);
     else text.add(": all ranks have come to it, but it is not done (timeout after %lld ms): a GPU or the way between them hangs or is slow", limit);
-    describe_facts(text, group_->group(), note_of(oldest), group_->rank());
-    group_->describe_rank_facts(text);
+    Facts facts(group_->group(), note_of(oldest), group_->rank());
+    group_->blame(facts);
+    facts.add_to(text);
     group_->fail_group(Code::Device, message.text);
   }
 
@@ -151,8 +152,9 @@ class Watched {
     describe_title(text, note_of(oldest), group_->group());
     describe_place(text, note_of(oldest).site);
     group_->describe_lost(text);
-    describe_facts(text, group_->group(), note_of(oldest), group_->rank());
-    group_->describe_rank_facts(text);
+    Facts facts(group_->group(), note_of(oldest), group_->rank());
+    group_->blame(facts);
+    facts.add_to(text);
     group_->fail_group(Code::Device, message.text);
   }
 
@@ -173,8 +175,8 @@ class Watched {
       describe_place(text, mine.site);
       text.add(": ");
     }
-    text.add("%s", first.text);
-    if (status.code == Code::Closed) describe_facts(text, group_->group(), mine, group_->rank());
+    text.add_text(first.text);
+    if (status.code == Code::Closed) Facts(group_->group(), mine, group_->rank()).add_to(text);
     return status;
   }
 

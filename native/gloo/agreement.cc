@@ -29,9 +29,9 @@ Status Group::begin(const comm::Note& note, ErrorText* error) {
 Status Group::begin_collective(const CollectiveCall& call, const comm::Call& described) {
   comm::Note note;
   Status status = comm::note_collective(described, {call.name, call.where, call.about}, size_, calls_ + 1, &note, call.error);
-  if (status.ok()) status = begin(note, call.error);
-  if (status.ok()) calls_++;
-  return status;
+  if (!status.ok()) return status;
+  calls_++;  // one that is refused has its number too
+  return begin(note, call.error);
 }
 
 Status Group::begin_message(comm::Kind kind, const CollectiveCall& call, int64_t bytes) {
@@ -150,7 +150,8 @@ Status Group::agree_on_exchange(ErrorText* error) {
       if (sent == expected) continue;
       ErrorText message;
       Text text(message);
-      comm::describe_unexpected(text, name_.c_str(), note_, rank_, from, sent, to, expected);
+      const auto note_of = [this](int32_t rank) { return rank == rank_ ? &note_ : &note_in(frame(rank)); };
+      comm::describe_unexpected(text, name_.c_str(), note_, rank_, from, sent, note_of(from), to, expected, note_of(to));
       return refuse_difference(message, message, error);
     }
   }

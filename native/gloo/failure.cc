@@ -45,45 +45,35 @@ Status Group::look(int32_t awaited, ErrorText* error) {
   return gone ? report_gone(awaited, why, error) : kOk;
 }
 
-void Group::describe_missing(Text& text, int32_t rank, const char* what) {
+void Group::miss(comm::Missing& missing, int32_t rank, const char* has) {
   Peer& other = peer(rank);
-  text.add("rank %d %s", rank, what);
   // Of a rank that has said nothing it is not known what it called.
-  if (other.has_called || other.is_heard) comm::describe_last_call(text, other.has_called ? &other.last : nullptr, false);
-}
-
-void Group::describe_missing_facts(Text& text, int32_t rank) {
-  comm::describe_rank_facts(text, rank, true, peer(rank).has_called ? &peer(rank).last.site : nullptr);
+  if (other.has_called || other.is_heard) missing.add(rank, has, other.has_called ? &other.last : nullptr, false);
+  else missing.add(rank, has);
 }
 
 Status Group::report_gone(int32_t rank, const std::string& why, ErrorText* error) {
+  comm::Missing missing;
+  miss(missing, rank, peer(rank).is_heard ? "has left the group" : ("has died or cannot be reached (" + why + ")").c_str());
+  return fail_for(missing, "", error);
+}
+
+Status Group::time_out(const std::vector<int32_t>& ranks, int64_t waited_ms, ErrorText* error) {
+  comm::Missing missing;
+  for (const int32_t rank : ranks) miss(missing, rank, "has not come");
+  return fail_for(missing, " (timeout after " + std::to_string(waited_ms) + " ms)", error);
+}
+
+Status Group::fail_for(const comm::Missing& missing, const std::string& limit, ErrorText* error) {
   ErrorText message;
   Text text(message);
   comm::describe_title(text, note_, name_.c_str());
   comm::describe_place(text, note_.site);
   text.add(": ");
-  const bool left = peer(rank).is_heard;
-  const std::string lost = "has died or cannot be reached (" + why + ")";
-  describe_missing(text, rank, left ? "has left the group" : lost.c_str());
-  comm::describe_facts(text, name_.c_str(), note_, rank_);
-  describe_missing_facts(text, rank);
-  return fail_group(Code::Peer, message.text, error);
-}
-
-Status Group::time_out(const std::vector<int32_t>& ranks, int64_t waited_ms, ErrorText* error) {
-  ErrorText message;
-  Text text(message);
-  comm::describe_title(text, note_, name_.c_str());
-  comm::describe_place(text, note_.site);
-  const char* before = ": ";
-  for (const int32_t rank : ranks) {
-    text.add("%s", before);
-    describe_missing(text, rank, "has not come");
-    if (before[0] == ':') text.add(" (timeout after %lld ms)", static_cast<long long>(waited_ms));
-    before = "; ";
-  }
-  comm::describe_facts(text, name_.c_str(), note_, rank_);
-  for (const int32_t rank : ranks) describe_missing_facts(text, rank);
+  missing.describe(text, limit.c_str());
+  comm::Facts facts(name_.c_str(), note_, rank_);
+  missing.blame(facts);
+  facts.add_to(text);
   return fail_group(Code::Peer, message.text, error);
 }
 
@@ -119,8 +109,8 @@ Status Group::failure(ErrorText* error) {
     comm::describe_place(text, note_.site);
     text.add(": ");
   }
-  text.add("%s", first.text);
-  if (status.code == Code::Closed) comm::describe_facts(text, name_.c_str(), note_, rank_);
+  text.add_text(first.text);
+  if (status.code == Code::Closed) comm::Facts(name_.c_str(), note_, rank_).add_to(text);
   return status;
 }
 
@@ -128,7 +118,10 @@ Status Group::refuse(const comm::Note& note, ErrorText* error) {
   ErrorText first = refused_text_;
   Status status = refused_;
   if (status.ok()) status = cause(&first);
-  return fail(error, status.code, "%s: the group has failed before: %s", note.site.name, first.text);
+  if (error == nullptr) return status;
+  Text text(*error);
+  comm::describe_refused(text, name_.c_str(), note, rank_, first);
+  return status;
 }
 
 Status Group::refuse_difference(const ErrorText& seen_here, const ErrorText& for_all, ErrorText* error) {
@@ -151,19 +144,20 @@ void Group::fail_all(Code code, const char* text) {
 
 Status Group::look_around(ErrorText* lost, ErrorText* error) {
   std::string why;
-  std::vector<int32_t> ranks;
-  Text text(*lost);
+  comm::Missing missing;
   hear();
   for_peers([&](int32_t rank) {
     if (failed() || peer(rank).is_heard || !is_gone(rank, &why)) return;
     hear();  // its last words may have come just before the connection went
-    if (peer(rank).is_heard) return;
-    text.add("%s", lost->text[0] == 0 ? "" : "; ");
-    describe_missing(text, rank, ("has died or cannot be reached (" + why + ")").c_str());
-    ranks.push_back(rank);
+    if (!peer(rank).is_heard) miss(missing, rank, ("has died or cannot be reached (" + why + ")").c_str());
   });
-  if (!ranks.empty()) comm::describe_facts(text, name_.c_str(), note_, rank_);
-  for (const int32_t rank : ranks) describe_missing_facts(text, rank);
+  Text text(*lost);
+  if (!missing.empty()) {
+    missing.describe(text);
+    comm::Facts facts(name_.c_str(), note_, rank_);
+    missing.blame(facts);
+    facts.add_to(text);
+  }
   return failed() ? end_call(cause(error)) : kOk;
 }
 

@@ -12,6 +12,7 @@
 #include <deque>
 #include <mutex>
 
+#include "../comm/describe.h"
 #include "../comm/note.h"
 #include "world.h"
 
@@ -143,8 +144,8 @@ class Group {
   void keep_cause(Code code, const char* text);
   void say(End end, const char* text);
   void flush(int64_t limit_ms, bool parcels);
-  void describe_missing(Text& text, int32_t rank, const char* what);
-  void describe_missing_facts(Text& text, int32_t rank);
+  Status fail_for(const comm::Missing& missing, const std::string& limit, ErrorText* error);
+  void miss(comm::Missing& missing, int32_t rank, const char* has);
 
   // collectives.cc
   Status broadcast(const CollectiveCall& call);

@@ -23,8 +23,9 @@ Status report_missing(const GlooGroup& plan, int32_t member, const std::string& 
   ErrorText message;
   Text text(message);
   text.add("group \"%s\": rank %d %s", plan.label, member, what.c_str());
-  comm::describe_facts(text, plan.label, {}, plan.rank);
-  comm::describe_rank_facts(text, member, true, nullptr);
+  comm::Facts facts(plan.label);
+  facts.blame(member, nullptr);
+  facts.add_to(text);
   return fail(error, Code::Peer, "%s", message.text);
 }
 

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { inspect } from 'node:util';
 import { allGatherIntoTensor, allReduce, allToAllSingle, barrier, type CollectiveDetails, CollectiveError, newGroup, recv, send } from '../../lib/distributed.js';
 import { ones, zeros } from '../../lib/index.js';
 import { describeOverEngines, errorOf, isOverGloo, onRanks } from './on-ranks.js';
@@ -11,13 +12,13 @@ const here = new RegExp(`failure-details\\.test${path.extname(import.meta.url)}:
 async function detailsOf(work: Promise<unknown>): Promise<CollectiveDetails> {
   const error = await errorOf(work);
   assert.ok(error instanceof CollectiveError, error.stack);
-  for (const text of [error.message, error.stack ?? '', String((error.cause as Error).stack)])
-    assert.ok(!text.includes('\x1e') && !text.includes('\x1f'), 'marks are not for readers');
+  for (const text of [error.message, error.stack ?? '', inspect(error)]) assert.ok(!text.includes('\x1e') && !text.includes('\x1f'), 'marks are not for readers');
   const { op, group, sequence, ranks, calls } = error.details;
   assert.ok(op !== undefined && group !== undefined && sequence !== undefined && ranks !== undefined && calls !== undefined, error.message);
   return { op, group, sequence, ranks, calls };
 }
 
+const numerically = (a: number, b: number): number => a - b;
 const siteOf = ({ calls }: CollectiveDetails, rank: number): string => calls.find((call) => call.rank === rank)?.where ?? '';
 const opOf = ({ calls }: CollectiveDetails, rank: number): string | undefined => calls.find((call) => call.rank === rank)?.op;
 
@@ -43,7 +44,19 @@ describeOverEngines('details of a collective that failed', () => {
       allToAllSingle(out, ones([2]), rank === 0 ? { outputSplitSizes: [1, 2] } : {});
       const details = await detailsOf(out.read());
       assert.deepEqual([details.op, details.sequence, [...details.ranks].sort()], ['allToAllSingle', 1, [0, 1]]);
-      assert.match(siteOf(details, rank), here);
+      for (const each of [0, 1]) assert.match(siteOf(details, each), here);
+    });
+  });
+
+  it('of parts that do not fit, called in different places: both places, in the message too', async () => {
+    await onRanks(2, async (rank) => {
+      const out = zeros([rank === 0 ? 3 : 2]);
+      if (rank === 0) allToAllSingle(out, ones([2]), { outputSplitSizes: [1, 2] });
+      else allToAllSingle(out, ones([2]));
+      const error = await errorOf(out.read());
+      const details = await detailsOf(Promise.reject(error));
+      assert.notEqual(siteOf(details, 0), siteOf(details, 1));
+      for (const each of [0, 1]) assert.ok(error.message.includes(siteOf(details, each)), error.message);
     });
   });
 
@@ -71,10 +84,54 @@ describeOverEngines('details of a collective that failed', () => {
         assert.deepEqual([details.op, details.sequence, details.ranks, opOf(details, 1)], ['allGatherIntoTensor', 2, [1], 'allReduce']);
         assert.match(siteOf(details, 0), here);
         const again = await detailsOf(barrier());
-        assert.deepEqual(again, details, 'later calls fail with the first cause');
+        assert.deepEqual([again.op, again.group, again.sequence, again.ranks, opOf(again, 0)], ['barrier', 'world', 3, [1], 'barrier'], 'later calls fail with the first cause');
       },
       { timeoutMs: 150 },
     );
+  });
+
+  it('of many ranks that did not come: all of them, told together', async () => {
+    await onRanks(
+      16,
+      async (rank) => {
+        await barrier();
+        if (rank !== 0) return void (await sleep(1500));
+        const x = ones([2]);
+        allReduce(x);
+        const { message, details } = (await errorOf(x.read())) as CollectiveError;
+        assert.match(message, /: ranks 1 to 15 have not come, their last call was barrier at [^;]* \(call 1\) \(timeout after \d+ ms\)$/m);
+        assert.deepEqual([details.op, details.group, details.sequence], ['allReduce', 'world', 2]);
+        assert.deepEqual([...(details.ranks ?? [])].sort(numerically), [...Array(16).keys()].slice(1));
+        assert.deepEqual(details.calls?.map((call) => call.rank).sort(numerically), [...Array(16).keys()]);
+      },
+      { timeoutMs: 500 },
+    );
+  });
+
+  it('of a call after a failure: itself, and who is the cause', async () => {
+    await onRanks(3, async (rank) => {
+      const x = zeros([rank === 2 ? 5 : 4]);
+      allReduce(x);
+      await detailsOf(x.read());
+      for (const sequence of [2, 3]) {
+        const error = await errorOf(barrier());
+        assert.match(error.message, new RegExp(`barrier \\(call ${sequence} of group "world"\\) at .*:\\d+: the group has failed before: allReduce \\(call 1 of group "world"\\)`));
+        const details = await detailsOf(Promise.reject(error));
+        assert.deepEqual([details.op, details.group, details.sequence, opOf(details, rank)], ['barrier', 'world', sequence, 'barrier']);
+        assert.deepEqual(details.ranks, rank === 2 ? [0] : [2]);
+      }
+    });
+  });
+
+  it('are printed without what says nothing', async () => {
+    await onRanks(2, async (rank) => {
+      const x = zeros([1 + rank]);
+      allReduce(x);
+      const error = await errorOf(x.read());
+      const printed = inspect(error);
+      assert.ok(!/modulePath|facts:|\\x1[EF]|\[cause\]/.test(printed), printed);
+      assert.equal(printed.split('called allReduce').length, 2, 'the message stands there once');
+    });
   });
 
   it('of a rank that has made no call at all: the call that waited, and where', async () => {
@@ -113,6 +170,23 @@ describeOverEngines('details of a collective that failed', () => {
     );
     const [details] = seen as [CollectiveDetails];
     assert.deepEqual([details.op, details.sequence], ['allReduce', 2]);
+    assert.match(siteOf(details, 0), here);
+  });
+
+  it('of a rank that threw while another one waited to join a group: the group, and who ended it', async () => {
+    const seen: CollectiveDetails[] = [];
+    await errorOf(
+      onRanks(2, async (rank) => {
+        const group = newGroup();
+        if (rank === 1) await sleep(100);
+        if (rank === 1) throw new RangeError('boom');
+        const x = ones([2]);
+        allReduce(x, { group });
+        seen.push(await detailsOf(x.read()));
+      }),
+    );
+    const [details] = seen as [CollectiveDetails];
+    assert.deepEqual([details.op, details.group, details.sequence, details.ranks.length], ['allReduce', 'group0', 1, 1]);
     assert.match(siteOf(details, 0), here);
   });
 });

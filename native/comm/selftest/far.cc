@@ -74,7 +74,7 @@ void differences(Ranks mode) {
       CHECK(contains(error, part), "rank %d does not hear of %s: %s", host.rank(), part, error.text);
     CHECK(rank.aborted(), "the device of rank %d still waits", host.rank());
     ErrorText later;
-    CHECK(!rank.sum(12, &later).ok() && contains(later, "all_reduce: the group has failed before: "), "later: %s", later.text);
+    CHECK(!rank.sum(12, &later).ok() && contains(later, ": the group has failed before: "), "later: %s", later.text);
   });
   // One that comes late hears of it too, and one that never reads is aborted all the same.
   run_far(mode, 2, [](Rank& rank, FarWatch&, HostGroup& host) {

@@ -49,7 +49,7 @@ void differences(Ranks mode) {
       CHECK(rank.aborted(), "the device of rank %d still waits", host.rank());
       ErrorText later;
       status = rank.sum(12, &later);
-      CHECK(!status.ok() && contains(later, "all_reduce: the group has failed before: "), "later: %s", later.text);
+      CHECK(!status.ok() && contains(later, ": the group has failed before: "), "later: %s", later.text);
     });
   }
   run_watched(mode, 2, [](Rank& rank, HostGroup& host) {
