@@ -69,6 +69,24 @@ function apply(step: Step, pending: PendingCalls, naive: Naive): boolean {
   return true;
 }
 
+/** Whether ranks that send and receive in these orders come to no end. */
+function areStuck(lists: readonly (readonly [number, number][])[]): boolean {
+  const left = lists.map((list) => [...list]);
+  const sent = new Map<string, number>();
+  for (let more = true; more; ) {
+    more = false;
+    for (const [r, list] of left.entries()) {
+      const [from, to] = list[0] ?? [r, r];
+      const count = sent.get(`${from}>${to}`) ?? 0;
+      if (from === to || (to === r && count === 0)) continue;
+      sent.set(`${from}>${to}`, count + (to === r ? -1 : 1));
+      list.shift();
+      more = true;
+    }
+  }
+  return left.some((list) => list.length > 0);
+}
+
 const rank = fc.nat(WORLD - 1);
 const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 12, arbitrary: fc.record({ kind: fc.constant('call' as const), rank, group: fc.constantFrom(...Object.keys(groups)) }) },
@@ -114,6 +132,36 @@ describe('PendingCalls', () => {
         assert.equal(refused, stuck);
       }),
       { numRuns: 300 },
+    );
+  });
+
+  it('refuses messages just where receives wait for each other in a circle, if sends wait for nothing', () => {
+    const message = fc.tuple(rank, rank).filter(([from, to]) => from !== to);
+    const swaps = fc.array(fc.tuple(rank, fc.nat()), { maxLength: 6 });
+    fc.assert(
+      fc.property(fc.array(message, { maxLength: 10 }), swaps, fc.array(rank, { maxLength: 30 }), (messages, swapped, turns) => {
+        const lists = Array.from({ length: WORLD }, (_, r) => messages.filter((each) => each.includes(r)));
+        for (const [r, place] of swapped) {
+          const list = lists[r] as [number, number][];
+          const at = place % Math.max(1, list.length - 1);
+          if (list.length > 1) [list[at], list[at + 1]] = [list[at + 1] as [number, number], list[at] as [number, number]];
+        }
+        const stuck = areStuck(lists);
+        const pending = new PendingCalls(WORLD);
+        let refused = false;
+        for (const r of [...turns, ...lists.flatMap((list, i) => list.map(() => i))]) {
+          const [from, to] = lists[r]?.shift() ?? [r, r];
+          if (from === to) continue;
+          try {
+            pending.enterMessage({ ...entry(r, 'all', groups['all'] as number[]), holdsUp: r === to }, from, to);
+          } catch (error) {
+            assert.ok(error instanceof DistributedError);
+            refused = true;
+          }
+        }
+        assert.equal(refused, stuck);
+      }),
+      { numRuns: 500 },
     );
   });
 
