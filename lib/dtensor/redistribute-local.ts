@@ -49,7 +49,7 @@ function inWords(steps: readonly Step[], from: DTensorSpec, to: DTensorSpec): st
   let text = texts.get(steps);
   if (text === undefined) {
     const advice = 'Every rank of a mesh has to hold a tensor in the same placements and redistribute it to the same ones.';
-    text = `to redistribute ${from.tensorInWords()} from ${from.placementsInWords()} to ${to.placementsInWords()}\n${advice}`;
+    text = `to redistribute ${from.tensorInWords()} from ${from.placementsInWords()} to ${to.placementsInWords()} on ${from.meshInWords()}\n${advice}`;
     texts.set(steps, text);
   }
   return text;

@@ -1,24 +1,33 @@
 #include "note.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace shardwise::comm {
 namespace {
 
 // FNV-1a
-uint64_t hash(const char* text) {
+uint64_t hash(const char* text, size_t length) {
   uint64_t value = 14695981039346656037u;
-  for (; *text; text++) value = (value ^ static_cast<uint8_t>(*text)) * 1099511628211u;
+  for (size_t i = 0; i < length; i++) value = (value ^ static_cast<uint8_t>(text[i])) * 1099511628211u;
   return value;
 }
 
-// Most calls say nothing.
-uint64_t hash_of(const char* about) { return about == nullptr || about[0] == 0 ? 0 : hash(about); }
-
-void copy_text(const char* from, char* to, size_t size) {
-  const size_t length = from == nullptr ? 0 : strnlen(from, size - 1);
+void copy_text(const char* from, size_t length, char* to, size_t size) {
+  length = std::min(length, size - 1);
   if (length > 0) memcpy(to, from, length);
   to[length] = 0;
+}
+
+void copy_text(const char* from, char* to, size_t size) { copy_text(from, from == nullptr ? 0 : strnlen(from, size - 1), to, size); }
+
+// Most calls say nothing. What is compared is all of it, however much of it is shown.
+void add_about(const char* about, Note& note) {
+  if (about == nullptr || about[0] == 0) return;
+  const size_t length = strcspn(about, "\n");
+  note.print.about = hash(about, length);
+  copy_text(about, length, note.about, sizeof note.about);
+  if (about[length] != 0) copy_text(about + length + 1, note.advice, sizeof note.advice);
 }
 
 // Of those that all ranks call: not of messages, where the root is the peer.
@@ -37,8 +46,8 @@ bool has_counts(Collective kind) {
 Note collective_of(const Call& call, const CallSite& site, int32_t size, uint64_t number) {
   Note note = {};
   note.site = site_of(site);
-  note.print = {call.kind, call.dtype, call.reduce, call.root, call.amount, 0, hash(note.site.name), hash_of(site.about), number};
-  copy_text(site.about, note.about, sizeof note.about);
+  note.print = {call.kind, call.dtype, call.reduce, call.root, call.amount, 0, hash(note.site.name, strlen(note.site.name)), 0, number};
+  add_about(site.about, note);
   note.peer = -1;
   note.amount = call.amount;
   if (call.sizes == nullptr) return note;
@@ -58,7 +67,7 @@ Note collective_of(const Call& call, const CallSite& site, int32_t size, uint64_
 Note message_of(Kind kind, int64_t bytes, int32_t peer, const CallSite& site) {
   Note note = {};
   note.site = site_of(site);
-  note.print = {kind, -1, -1, -1, bytes, 0, hash(note.site.name), 0, 0};
+  note.print = {kind, -1, -1, -1, bytes, 0, hash(note.site.name, strlen(note.site.name)), 0, 0};
   note.amount = bytes;
   note.peer = peer;
   return note;
