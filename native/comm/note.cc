@@ -30,17 +30,8 @@ void add_about(const char* about, Note& note) {
   if (about[length] != 0) copy_text(about + length + 1, note.advice, sizeof note.advice);
 }
 
-// Of those that all ranks call: not of messages, where the root is the peer.
-bool has_root(Kind kind) {
-  return kind == Kind::Broadcast || kind == Kind::Reduce || kind == Kind::Gather || kind == Kind::Scatter;
-}
-
 bool reduces(Collective kind) {
   return kind == Collective::AllReduce || kind == Collective::Reduce || kind == Collective::ReduceScatter;
-}
-
-bool has_counts(Collective kind) {
-  return kind == Collective::AllGather || kind == Collective::Gather || kind == Collective::ReduceScatter || kind == Collective::Scatter;
 }
 
 Note collective_of(const Call& call, const CallSite& site, int32_t size, uint64_t number) {
@@ -73,6 +64,7 @@ Note message_of(Kind kind, int64_t bytes, int32_t peer, const CallSite& site) {
   return note;
 }
 
+Collective collective_kind(Kind kind) { return static_cast<Collective>(static_cast<int32_t>(kind) - 1); }
 static_assert(static_cast<int32_t>(Kind::AllReduce) == static_cast<int32_t>(Collective::AllReduce) + 1 &&
               static_cast<int32_t>(Kind::Receive) == static_cast<int32_t>(Collective::Receive) + 1);
 
@@ -89,7 +81,7 @@ Kind kind_of(Collective kind) { return static_cast<Kind>(static_cast<int32_t>(ki
 
 Status note_collective(const Call& call, const CallSite& site, int32_t size, uint64_t number, Note* out, ErrorText* error) {
   const Site called = site_of(site);
-  const int32_t lowest_root = has_root(call.kind) ? 0 : -1;
+  const int32_t lowest_root = has_root(collective_kind(call.kind)) ? 0 : -1;
   if (call.root < lowest_root || call.root >= size) return fail(error, Code::Invalid, "%s: there is no rank %d", called.name, call.root);
   if (call.amount < 0) return fail(error, Code::Invalid, "%s: a negative size", called.name);
   for (int32_t r = 0; call.sizes != nullptr && r < size; r++) {
@@ -113,9 +105,9 @@ Note note_of(const CollectiveCall& call, int32_t size, uint64_t number) {
   const CallSite site{call.name, call.where, call.about};
   const Kind kind = kind_of(call.kind);
   const int64_t item = reduces(call.kind) ? 1 : item_size(call.dtype);
-  if (call.kind == Collective::Send || call.kind == Collective::Receive) return message_of(kind, call.count * item, call.root, site);
+  if (is_message(call.kind)) return message_of(kind, call.count * item, call.root, site);
   Call described{kind};
-  if (has_root(kind)) described.root = call.root;
+  if (has_root(call.kind)) described.root = call.root;
   if (reduces(call.kind)) {
     described.dtype = static_cast<int32_t>(call.dtype);
     described.reduce = static_cast<int32_t>(call.reduce);
