@@ -5,8 +5,13 @@ interface Failed {
   readonly error: Error;
 }
 
-/** What was thrown stands around the failure itself, once for each that met it. */
-const textOf = (error: unknown): string => (error instanceof Error ? (error.cause instanceof Error ? error.cause.message : error.message) : String(error));
+/** Of errors that say a failure in words of their own, each that met it once: the failure itself. @internal */
+export const reasons = new WeakMap<Error, string>();
+
+function textOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return reasons.get(error) ?? (error.cause instanceof Error ? error.cause.message : error.message);
+}
 
 /** @internal */
 export class UnheardFailures {

@@ -6,7 +6,6 @@ import { type Placement, Replicate } from '../core/placement.js';
 import { contiguousStrides, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
-import { formatMesh } from '../mesh/mesh-layout.js';
 import { broadcastTensor } from '../ops/collectives.js';
 import { cat } from '../ops/join.js';
 import { chunksOf } from './geometry.js';
@@ -106,11 +105,16 @@ function requirePlain(op: string, local: Tensor): void {
   if (partOf(local) !== null) throw new ShardingError(`${op}: expected a plain tensor, got a distributed one. Use redistribute, or toLocal() first.`, { op });
 }
 
-/** What all ranks must have in common, for the errors of those that have not. */
+/** What all ranks must have in common, for the errors of those that have not; the mesh last, because a long text is cut at its end. */
 function partsInWords({ dtype, shape }: Tensor, spec: DTensorSpec, alike: boolean): string {
-  if (!alike) return `with a part of ${spec}, strides ${formatShape(spec.tensorMeta.strides)}\nGive all ranks the same shape, stride and placements, of the whole tensor.`;
-  const advice = 'All parts must have one shape and dtype. For parts of different size use DTensor.fromLocalUneven, or say shape and stride of the whole.';
-  return `with a part ${dtype.name}${formatShape(shape)} on ${formatMesh(spec.mesh)} as ${formatPlacements(spec.placements)}\n${advice}`;
+  const placed = `as ${spec.placementsInWords()}`;
+  if (!alike) {
+    const whole = `${spec.tensorInWords()} ${placed}, strides ${formatShape(spec.tensorMeta.strides)}, on ${spec.meshInWords()}`;
+    return `with a part of ${whole}\nGive all ranks the same shape, stride and placements, of the whole tensor.`;
+  }
+  const advice =
+    'All ranks need the same placements on the same mesh, and parts of one shape and dtype. For parts of different size use DTensor.fromLocalUneven, or say shape and stride of the whole.';
+  return `with a part ${dtype.name}${formatShape(shape)} ${placed} on ${spec.meshInWords()}\n${advice}`;
 }
 
 /** Every part counts as large as this one. */
@@ -172,7 +176,7 @@ export function distributeTensor(tensor: Tensor, mesh: DeviceMesh, placements?: 
     throw new ShardingError(`${op}: expected a plain tensor, got one that is distributed already: ${known.spec}. Use redistribute.`, { op });
   }
   if (!tensor.isLeaf) throw new AutogradError(`${op}: expected a leaf tensor; of a computed one, use DTensor.fromLocal(t, mesh).redistribute(…), which has a gradient`, { op });
-  const purpose = `of ${spec}\nGive all ranks a tensor of the same shape, and the same placements.`;
+  const purpose = `of ${spec.tensorInWords()} as ${spec.placementsInWords()} on ${spec.meshInWords()}\nGive all ranks a tensor of the same shape, and the same placements.`;
   const part = onPurpose(purpose, () => ownPart(tensor.detach().to(mesh.device), mesh, spec, srcDataRank));
   const whole = distributed(part, spec);
   return whole.requiresGrad_(tensor.requiresGrad);
@@ -185,7 +189,7 @@ function ownPart(tensor: Tensor, mesh: DeviceMesh, spec: DTensorSpec, source: 0 
   for (const meshDim of cutSequence(spec)) {
     const placement = spec.placements[meshDim] as Placement;
     if (placement.isShard()) t = scatterPieces(t, placement.dim, mesh, meshDim, source);
-    else if (source !== null) t = broadcastTensor(t, 0, mesh.getGroup(meshDim));
+    else if (source !== null) t = broadcastTensor(t, 0, mesh.getGroup(meshDim), 'distributeTensor');
   }
   return t === tensor ? t.clone() : t;
 }

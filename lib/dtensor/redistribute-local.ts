@@ -60,7 +60,7 @@ function carriedOut(steps: readonly Step[], from: DTensorSpec, to: DTensorSpec):
   let found = known.get(steps);
   if (found === undefined) {
     const advice = 'Every rank of a mesh has to hold a tensor in the same placements and redistribute it to the same ones.';
-    const text = `to redistribute ${from.tensorInWords()} from ${from.placementsInWords()} to ${to.placementsInWords()}\n${advice}`;
+    const text = `to redistribute ${from.tensorInWords()} from ${from.placementsInWords()} to ${to.placementsInWords()} on ${from.meshInWords()}\n${advice}`;
     const merged = mergeSteps(steps).map((each) => ({ ...each, names: each.meshDims.map((meshDim) => meshDimName(from.mesh, meshDim)).join('_') }));
     known.set(steps, (found = { text, merged }));
   }

@@ -75,12 +75,17 @@ class Spec {
 
   /** `float32[16, 10] on mesh (dp: 2, tp: 4): [Shard(0), Replicate()]` */
   toString(): string {
-    return `${this.tensorInWords()}: ${this.placementsInWords()}`;
+    return `${this.tensorInWords()} on ${this.meshInWords()}: ${this.placementsInWords()}`;
   }
 
-  /** @internal `float32[16, 10] on mesh (dp: 2, tp: 4)` */
+  /** @internal `float32[16, 10]` */
   tensorInWords(): string {
-    return `${this.dtype.name}${formatShape(this.shape)} on ${formatMesh(this.mesh)}`;
+    return `${this.dtype.name}${formatShape(this.shape)}`;
+  }
+
+  /** @internal `mesh (dp: 2, tp: 4)` */
+  meshInWords(): string {
+    return formatMesh(this.mesh);
   }
 
   /** @internal `[Shard(0), Replicate()]`, and the order of cuts where it is not the default */

@@ -111,7 +111,7 @@ function firstCopy(t: Tensor, spec: DTensorSpec): Tensor {
   let copy = t;
   spec.placements.forEach((placement, meshDim) => {
     const group = mesh.getGroup(meshDim);
-    if (placement.isReplicate()) copy = broadcastTensor(copy, 0, group);
+    if (placement.isReplicate()) copy = broadcastTensor(copy, 0, group, 'DTensor.fromLocal');
     else if (group.size > 1) group.run('DTensor.fromLocal', { kind: 'barrier', input: null, output: null, device: t.device });
   });
   return copy === t ? aliasOf(t) : copy;

@@ -6,6 +6,7 @@ import { processHome } from '../core/home.js';
 import type { AnyOp } from '../core/op.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
+import { reasons } from '../core/unheard.js';
 import type { Addon, NativeErrorCode } from '../native/addon.js';
 import { WordWriter } from '../native/command.js';
 import { collectiveDetails } from './collective-failure.js';
@@ -147,13 +148,19 @@ export function translate(error: unknown, op: string, inputs: readonly Tensor[],
     case 'SW_CLOSED':
       return new FreedError(message, details, { cause: error });
     case 'SW_PEER':
-      // No cause: the native error says the same, and its facts are for programs.
-      return new CollectiveError(message, { ...details, ...collectiveDetails((error as { facts?: string }).facts, op) });
+      return collectiveError(message, details, error, op);
     case 'SW_DEVICE':
       return new DeviceError(message, details, { cause: error });
     default:
       return new KernelError(message, details, { cause: error });
   }
+}
+
+/** Without a cause: the native error says the same, and its facts are for programs. */
+function collectiveError(message: string, details: Record<string, unknown>, native: Error & { facts?: string }, op: string): CollectiveError {
+  const error = new CollectiveError(message, { ...details, ...collectiveDetails(native.facts, op) });
+  reasons.set(error, native.message);
+  return error;
 }
 
 function resizedAway(t: Tensor, op: string, message: string, cause: Error): FreedError {

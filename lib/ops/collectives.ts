@@ -141,15 +141,15 @@ const allToAllOp: Op<Exchange> = defineOp<Exchange>({
   samples: () => [{ inputs: [sampleTensor([3, 4])], params: { group: solo, inputRows: [3], outputRows: [3] } }],
 });
 
-const broadcastOp: Op<InGroup & { root: number }> = defineOp<InGroup & { root: number }>({
+const broadcastOp: Op<InGroup & { root: number; called: string }> = defineOp<InGroup & { root: number; called: string }>({
   name: 'broadcast',
   doc: 'The input of one rank, on every rank.',
   traits: ['collective'],
   kernel: null,
   meta: ([t]) => metaOf(t as Tensor, (t as Tensor).shape),
-  compute: ([t], params) => into('broadcast', params, t as Tensor, (t as Tensor).shape, { kind: 'broadcast', root: params.root }),
+  compute: ([t], params) => into(params.called, params, t as Tensor, (t as Tensor).shape, { kind: 'broadcast', root: params.root }),
   vjp: 'not-differentiable',
-  samples: () => [{ inputs: [sampleTensor([3, 4])], params: { group: solo, root: 0 } }],
+  samples: () => [{ inputs: [sampleTensor([3, 4])], params: { group: solo, root: 0, called: 'broadcast' } }],
 });
 
 /**
@@ -177,7 +177,7 @@ export function allToAllRows(input: Tensor, inputRows: readonly number[], output
   return dispatchOne(allToAllOp, [input], { group, inputRows, outputRows });
 }
 
-/** The input of the group's rank `root`, on every rank. */
-export function broadcastTensor(input: Tensor, root: number, group: CollectiveGroup): Tensor {
-  return dispatchOne(broadcastOp, [input], { group, root });
+/** The input of the group's rank `root`, on every rank. `called` is what the program called, for errors. */
+export function broadcastTensor(input: Tensor, root: number, group: CollectiveGroup, called = 'broadcast'): Tensor {
+  return dispatchOne(broadcastOp, [input], { group, root, called });
 }

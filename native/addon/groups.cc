@@ -110,16 +110,6 @@ napi_value join_shared(napi_env env, napi_callback_info info) {
   });
 }
 
-bool has_counts(Collective kind) {
-  return kind == Collective::AllGather || kind == Collective::Gather || kind == Collective::ReduceScatter || kind == Collective::Scatter ||
-         kind == Collective::AllToAll;
-}
-
-bool has_root(Collective kind) {
-  return kind == Collective::Reduce || kind == Collective::Broadcast || kind == Collective::Gather || kind == Collective::Scatter ||
-         kind == Collective::Send || kind == Collective::Receive;
-}
-
 // A call with what it points to.
 struct OwnedCall {
   CollectiveCall call{};
@@ -147,7 +137,7 @@ Status read_call(Environment& state, int64_t words, Member** member, OwnedCall& 
   call.dtype = static_cast<DType>(w[3]);
   call.root = static_cast<int32_t>(w[4]);
   call.count = w[5];
-  if (has_root(call.kind) && (w[4] < 0 || w[4] >= group.size)) return fail(error, Code::Invalid, "root %lld is not of a group of %d", static_cast<long long>(w[4]), group.size);
+  if ((has_root(call.kind) || is_message(call.kind)) && (w[4] < 0 || w[4] >= group.size)) return fail(error, Code::Invalid, "root %lld is not of a group of %d", static_cast<long long>(w[4]), group.size);
   const int64_t expected = !has_counts(call.kind) ? 0 : call.kind == Collective::AllToAll ? 2 * group.size : group.size;
   if (w[10] != expected || words != kCallWords + expected) return fail(error, Code::Invalid, "malformed collective: counts");
   for (int64_t i = 0; i < expected; i++) {

@@ -75,7 +75,8 @@ struct Member {
     failed = !status.ok();
     return status;
   }
-  // On the stream's thread, the only one that joins and leaves.
+  // On one thread at a time: its stream's, as it joins and leaves there. That of a group of devices runs the calls of its meeting too, once
+  // it has taken it over, and leaves it.
   Status run(const CollectiveCall& call) {
     if (engine) return engine->run(handle, call);
     return fail(call.error, Code::Peer, "%s: this rank could not join the group", call.name);
@@ -90,6 +91,7 @@ struct Member {
       std::swap(left, engine);
       region.reset();
     }
+    if (devices) devices->far = nullptr, devices->handle = nullptr;  // the engine takes both with it
     if (left) left->destroy(handle);
     if (devices) devices->meeting->leave();
   }

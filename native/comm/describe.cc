@@ -76,8 +76,7 @@ void describe(Text& text, const Note& note) {
   if (print.root >= 0) text.add(" %s rank %d", from_root ? "from" : "to", print.root);
   if (note.peer >= 0) text.add(" %s rank %d", print.kind == Kind::Receive ? "from" : "to", note.peer);
   describe_place(text, note.site);
-  const auto length = static_cast<int>(strcspn(note.about, "\n"));
-  if (length > 0) text.add(" %.*s", length, note.about);
+  if (note.about[0] != 0) text.add(" %s", note.about);
 }
 
 void describe_title(Text& text, const Note& note, const char* group) {
@@ -121,8 +120,8 @@ void describe_difference(Text& text, const char* group, const Note& mine, int32_
   if (mine.print.sizes != other.print.sizes && mine.print.amount == other.print.amount && mine.print.kind == other.print.kind) {
     text.add(" with other sizes per rank");
   }
-  const char* advice = strchr(mine.about[0] != 0 ? mine.about : other.about, '\n');
-  if (mine.print.about != other.print.about && advice != nullptr) text.add(". %s", advice + 1);
+  const char* advice = mine.advice[0] != 0 ? mine.advice : other.advice;
+  if (mine.print.about != other.print.about && advice[0] != 0) text.add(". %s", advice);
   Facts facts(group, mine, own);
   facts.blame(rank, &other.site);
   facts.add_to(text);

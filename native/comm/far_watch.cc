@@ -12,38 +12,33 @@ namespace {
 // How long one that leaves waits for ranks that have not come to its last call: as long as a device's engine waits for its end.
 constexpr int64_t kLeaveMs = 10'000;
 
-bool is_message(const CollectiveCall& call) { return call.kind == Collective::Send || call.kind == Collective::Receive; }
-
-bool has_counts(const CollectiveCall& call) {
-  switch (call.kind) {
-    case Collective::AllGather:
-    case Collective::Gather:
-    case Collective::ReduceScatter:
-    case Collective::Scatter:
-    case Collective::AllToAll: return true;
-    default: return false;
-  }
-}
-
 }  // namespace
 
 FarWatch::FarWatch(const GlooEngine* engine, void* member, std::string group, int32_t rank, int32_t size)
-    : engine_(engine), member_(member), group_(std::move(group)), rank_(rank), size_(size), thread_([this] { work(); }) {}
+    : engine_(engine), member_(member), group_(std::move(group)), rank_(rank), size_(size) {
+  try {
+    thread_ = std::thread([this] { work(); });
+  } catch (const std::exception& none) {  // no thread to be had
+    ErrorText text;
+    Text(text).add("rank %d could not start a thread that compares calls (%s)", rank_, none.what());
+    fail_group(Code::Peer, text.text);
+  }
+}
 
 FarWatch::~FarWatch() {
-  if (thread_.joinable()) leave();
+  if (!ending_) leave();
 }
 
 Status FarWatch::begin(const CollectiveCall& call, ErrorText* error) {
-  if (!is_message(call)) calls_++;
+  if (!is_message(call.kind)) calls_++;
   if (failed()) return refuse(note_of(call, size_, calls_), error);
-  if (is_message(call)) return kOk;
+  if (is_message(call.kind)) return kOk;
   Task task;
   task.number = calls_;
   task.name = call.name ? call.name : "";
   task.where = call.where ? call.where : "";
   task.about = call.about ? call.about : "";
-  if (has_counts(call)) task.counts.assign(call.counts, call.counts + size_);
+  if (has_counts(call.kind)) task.counts.assign(call.counts, call.counts + size_);
   if (call.kind == Collective::AllToAll) task.counts.insert(task.counts.end(), call.send_counts, call.send_counts + size_);
   task.call = call;
   std::lock_guard<std::mutex> lock(mutex_);
@@ -54,9 +49,11 @@ Status FarWatch::begin(const CollectiveCall& call, ErrorText* error) {
 }
 
 Status FarWatch::run(const CollectiveCall& call) {
+  if (!thread_.joinable() && failed()) return refuse(note_of(call, size_, 0), call.error);  // it never ran
   const auto done = std::make_shared<std::promise<Status>>();
   {
     std::lock_guard<std::mutex> lock(mutex_);
+    if (ending_) return fail(call.error, Code::Closed, "%s: rank %d has left the group", call.name, rank_);
     Task task;
     task.call = call;
     task.done = done;
@@ -85,7 +82,7 @@ void FarWatch::leave() {
     ending_ = true;
     wanted_.notify_one();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void FarWatch::fail_group(Code code, const char* text) {

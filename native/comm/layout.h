@@ -54,7 +54,7 @@ struct Note {
   int32_t peer;
   int32_t reserved;
   Site site;
-  char about[264];  // see CollectiveCall
+  char about[264], advice[232];  // see CollectiveCall
 };
 
 // A note of one rank that others may read at any time: taken again when it was changed meanwhile.

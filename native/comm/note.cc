@@ -1,44 +1,44 @@
 #include "note.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace shardwise::comm {
 namespace {
 
 // FNV-1a
-uint64_t hash(const char* text) {
+uint64_t hash(const char* text, size_t length) {
   uint64_t value = 14695981039346656037u;
-  for (; *text; text++) value = (value ^ static_cast<uint8_t>(*text)) * 1099511628211u;
+  for (size_t i = 0; i < length; i++) value = (value ^ static_cast<uint8_t>(text[i])) * 1099511628211u;
   return value;
 }
 
-// Most calls say nothing.
-uint64_t hash_of(const char* about) { return about == nullptr || about[0] == 0 ? 0 : hash(about); }
-
-void copy_text(const char* from, char* to, size_t size) {
-  const size_t length = from == nullptr ? 0 : strnlen(from, size - 1);
+void copy_text(const char* from, size_t length, char* to, size_t size) {
+  length = std::min(length, size - 1);
   if (length > 0) memcpy(to, from, length);
   to[length] = 0;
 }
 
-// Of those that all ranks call: not of messages, where the root is the peer.
-bool has_root(Kind kind) {
-  return kind == Kind::Broadcast || kind == Kind::Reduce || kind == Kind::Gather || kind == Kind::Scatter;
+void copy_text(const char* from, char* to, size_t size) { copy_text(from, from == nullptr ? 0 : strnlen(from, size - 1), to, size); }
+
+// Most calls say nothing. What is compared is all of it, however much of it is shown.
+void add_about(const char* about, Note& note) {
+  if (about == nullptr || about[0] == 0) return;
+  const size_t length = strcspn(about, "\n");
+  note.print.about = hash(about, length);
+  copy_text(about, length, note.about, sizeof note.about);
+  if (about[length] != 0) copy_text(about + length + 1, note.advice, sizeof note.advice);
 }
 
 bool reduces(Collective kind) {
   return kind == Collective::AllReduce || kind == Collective::Reduce || kind == Collective::ReduceScatter;
 }
 
-bool has_counts(Collective kind) {
-  return kind == Collective::AllGather || kind == Collective::Gather || kind == Collective::ReduceScatter || kind == Collective::Scatter;
-}
-
 Note collective_of(const Call& call, const CallSite& site, int32_t size, uint64_t number) {
   Note note = {};
   note.site = site_of(site);
-  note.print = {call.kind, call.dtype, call.reduce, call.root, call.amount, 0, hash(note.site.name), hash_of(site.about), number};
-  copy_text(site.about, note.about, sizeof note.about);
+  note.print = {call.kind, call.dtype, call.reduce, call.root, call.amount, 0, hash(note.site.name, strlen(note.site.name)), 0, number};
+  add_about(site.about, note);
   note.peer = -1;
   note.amount = call.amount;
   if (call.sizes == nullptr) return note;
@@ -58,12 +58,13 @@ Note collective_of(const Call& call, const CallSite& site, int32_t size, uint64_
 Note message_of(Kind kind, int64_t bytes, int32_t peer, const CallSite& site) {
   Note note = {};
   note.site = site_of(site);
-  note.print = {kind, -1, -1, -1, bytes, 0, hash(note.site.name), 0, 0};
+  note.print = {kind, -1, -1, -1, bytes, 0, hash(note.site.name, strlen(note.site.name)), 0, 0};
   note.amount = bytes;
   note.peer = peer;
   return note;
 }
 
+Collective collective_kind(Kind kind) { return static_cast<Collective>(static_cast<int32_t>(kind) - 1); }
 static_assert(static_cast<int32_t>(Kind::AllReduce) == static_cast<int32_t>(Collective::AllReduce) + 1 &&
               static_cast<int32_t>(Kind::Receive) == static_cast<int32_t>(Collective::Receive) + 1);
 
@@ -80,7 +81,7 @@ Kind kind_of(Collective kind) { return static_cast<Kind>(static_cast<int32_t>(ki
 
 Status note_collective(const Call& call, const CallSite& site, int32_t size, uint64_t number, Note* out, ErrorText* error) {
   const Site called = site_of(site);
-  const int32_t lowest_root = has_root(call.kind) ? 0 : -1;
+  const int32_t lowest_root = has_root(collective_kind(call.kind)) ? 0 : -1;
   if (call.root < lowest_root || call.root >= size) return fail(error, Code::Invalid, "%s: there is no rank %d", called.name, call.root);
   if (call.amount < 0) return fail(error, Code::Invalid, "%s: a negative size", called.name);
   for (int32_t r = 0; call.sizes != nullptr && r < size; r++) {
@@ -104,9 +105,9 @@ Note note_of(const CollectiveCall& call, int32_t size, uint64_t number) {
   const CallSite site{call.name, call.where, call.about};
   const Kind kind = kind_of(call.kind);
   const int64_t item = reduces(call.kind) ? 1 : item_size(call.dtype);
-  if (call.kind == Collective::Send || call.kind == Collective::Receive) return message_of(kind, call.count * item, call.root, site);
+  if (is_message(call.kind)) return message_of(kind, call.count * item, call.root, site);
   Call described{kind};
-  if (has_root(kind)) described.root = call.root;
+  if (has_root(call.kind)) described.root = call.root;
   if (reduces(call.kind)) {
     described.dtype = static_cast<int32_t>(call.dtype);
     described.reduce = static_cast<int32_t>(call.reduce);

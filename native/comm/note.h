@@ -6,8 +6,8 @@
 
 namespace shardwise::comm {
 
-// Shown in errors: what the program called ("all_reduce"), where ("train.ts:12:3"), and what the ranks must have in common beside that.
-// Copied; up to 39, 119 and 263 bytes, null is "".
+// Shown in errors: what the program called ("all_reduce"), where ("train.ts:12:3"), and what the ranks must have in common beside that, with
+// a line of advice, which is each rank's own. Copied; up to 39, 119, 263 and 231 bytes, null is "".
 struct CallSite {
   const char* name;
   const char* where;

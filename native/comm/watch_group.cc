@@ -28,7 +28,7 @@ bool contains(uint64_t ranks, int32_t rank) { return (ranks >> rank & 1) != 0; }
 WatchGroup::WatchGroup(std::shared_ptr<Region> region, int32_t rank) : region_(std::move(region)), rank_(rank) {}
 
 Status WatchGroup::begin(const CollectiveCall& call, ErrorText* error) {
-  const bool message = call.kind == Collective::Send || call.kind == Collective::Receive;
+  const bool message = is_message(call.kind);
   const Note note = note_of(call, size(), calls_ + 1);
   if (!message) calls_++;
   if (failed()) return refuse(note, error);

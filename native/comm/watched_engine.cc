@@ -137,8 +137,7 @@ class Watched {
     describe_title(text, note_of(oldest), group_->group());
     describe_place(text, note_of(oldest).site);
     const auto limit = static_cast<long long>(timeout_ms_.load());
-    const bool is_message = oldest.kind == Collective::Send || oldest.kind == Collective::Receive;
-    if (group_->describe_missing(text, oldest.sequence, is_message ? oldest.root : -1)) text.add(" (timeout after %lld ms)", limit);
+    if (group_->describe_missing(text, oldest.sequence, is_message(oldest.kind) ? oldest.root : -1)) text.add(" (timeout after %lld ms)", limit);
     else text.add(": all ranks have come to it, but it is not done (timeout after %lld ms): a GPU or the way between them hangs or is slow", limit);
     Facts facts(group_->group(), note_of(oldest), group_->rank());
     group_->blame(facts);
@@ -197,7 +196,7 @@ class Watched {
   static Note note_of(const CommRecord& record) {
     Note note = {};
     note.site = site_of({record.name, record.where});
-    note.peer = record.kind == Collective::Send || record.kind == Collective::Receive ? record.root : -1;
+    note.peer = is_message(record.kind) ? record.root : -1;
     note.print.kind = kind_of(record.kind);
     note.print.call = record.sequence;
     return note;

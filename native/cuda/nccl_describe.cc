@@ -17,13 +17,6 @@ int64_t sum_of(const int64_t* counts, int32_t size) {
   return sum;
 }
 
-bool has_root(Collective kind) {
-  return kind == Collective::Broadcast || kind == Collective::Reduce || kind == Collective::Gather || kind == Collective::Scatter ||
-         kind == Collective::Send || kind == Collective::Receive;
-}
-
-bool is_message(Collective kind) { return kind == Collective::Send || kind == Collective::Receive; }
-
 const char* advice(Result result) {
   switch (result) {
     case kRemoteError: return "another rank has ended or cannot be reached: look at its output first";
@@ -44,7 +37,7 @@ CommRecord record_of(const CollectiveCall& call, int32_t rank, int32_t size) {
   record.kind = call.kind;
   record.reduce = call.reduce;
   record.dtype = call.dtype;
-  record.root = has_root(call.kind) ? call.root : -1;
+  record.root = has_root(call.kind) || is_message(call.kind) ? call.root : -1;
   record.state = CommState::Launching;
   copy_text(call.name, record.name, sizeof record.name);
   copy_text(call.where, record.where, sizeof record.where);

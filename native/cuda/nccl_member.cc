@@ -86,16 +86,22 @@ Status Member::take_event(cudaEvent_t* out, ErrorText* error) {
 }
 
 Status Member::begin(const CollectiveCall& call, cudaStream_t stream) {
-  if (failed.load()) return refuse(call.name, call.error);
   Flight flight = {};
   flight.record = record_of(call, rank, size);
+  if (failed.load()) {
+    flight.record.sequence = is_message(call.kind) ? sequence : ++sequence;
+    ErrorText what;
+    Text words(what);
+    describe(words, flight.record);
+    return refuse(what.text, call.error);
+  }
   std::unique_lock<std::mutex> lock(mutex);
   reap(lock, 4);  // more than come in: few are kept between two looks of the watchdog
   Status status = take_event(&flight.before, call.error);
   if (status.ok()) status = take_event(&flight.after, call.error);
   if (!status.ok()) return status;
   SW_TRY(call.error, cudaEventRecord(flight.before, stream));
-  if (call.kind != Collective::Send && call.kind != Collective::Receive) sequence++;
+  if (!is_message(call.kind)) sequence++;
   flight.record.sequence = sequence;
   flight.index = calls++;
   records[flight.index % kRecentCalls] = flight.record;
@@ -152,10 +158,11 @@ Status Member::failure(ErrorText* error) {
   return fail(error, cause.code, "%s", cause_text.text);
 }
 
-Status Member::refuse(const char* name, ErrorText* error) {
-  ErrorText text;
-  const Status status = failure(&text);
-  return fail(error, status.code, "%s: the group has failed before: %s", name, text.text);
+Status Member::refuse(const char* what, ErrorText* error) {
+  ErrorText why;
+  const Status status = failure(&why);
+  if (error) Text(*error).add("%s: the group has failed before: ", what).add_text(why.text);
+  return status;
 }
 
 // ---- the end ----------------------------------------------------------------------------------------------------------
@@ -227,7 +234,7 @@ Status run(void* object, const CollectiveCall& call) { return member_of(object).
 void abort(void* object, const char* reason) {
   Member& member = member_of(object);
   ErrorText text;
-  Text(text).add("rank %d aborted the group: %s", member.rank, reason);
+  Text(text).add("rank %d aborted the group: ", member.rank).add_text(reason);
   std::unique_lock<std::mutex> lock(member.mutex);
   member.fail_group(lock, Code::Closed, text.text);
 }

@@ -41,7 +41,7 @@ struct Member : std::enable_shared_from_this<Member> {
   void reap(const std::unique_lock<std::mutex>& held, int32_t most);
   void fail_group(const std::unique_lock<std::mutex>& held, Code code, const char* text);
   Status failure(ErrorText* error);
-  Status refuse(const char* name, ErrorText* error);
+  Status refuse(const char* what, ErrorText* error);
   void close();
 
   // nccl_watch.cc

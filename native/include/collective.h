@@ -47,6 +47,17 @@ struct CollectiveCall {
   const char* about;
 };
 
+// Of those that all ranks call, those with one that differs; in messages `root` is the other end.
+constexpr bool has_root(Collective kind) {
+  return kind == Collective::Broadcast || kind == Collective::Reduce || kind == Collective::Gather || kind == Collective::Scatter;
+}
+constexpr bool is_message(Collective kind) { return kind == Collective::Send || kind == Collective::Receive; }
+// Those with a count for each rank, in place of one.
+constexpr bool has_counts(Collective kind) {
+  return kind == Collective::AllGather || kind == Collective::Gather || kind == Collective::ReduceScatter || kind == Collective::Scatter ||
+         kind == Collective::AllToAll;
+}
+
 // How many elements a call reads and writes on a rank.
 struct CollectiveExtent {
   int64_t in = 0, out = 0;

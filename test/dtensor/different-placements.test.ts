@@ -21,8 +21,8 @@ describeOverEngines('ranks with different placements', () => {
   it('are told both in a redistribution, where sizes are the same', async () => {
     const messages = await failures((rank, mesh) => DTensor.fromLocal(ones([2, 2]), mesh, [rank === 0 ? S0 : S1]).fullTensor());
     for (const [rank, message] of messages.entries()) {
-      assert.match(message, /to redistribute float32\[4, 2\] on mesh \(tp: 2\) from \[Shard\(0\)\] to \[Replicate\(\)\]/);
-      assert.match(message, /to redistribute float32\[2, 4\] on mesh \(tp: 2\) from \[Shard\(1\)\] to \[Replicate\(\)\]/);
+      assert.match(message, /to redistribute float32\[4, 2\] from \[Shard\(0\)\] to \[Replicate\(\)\] on mesh \(tp: 2\)/);
+      assert.match(message, /to redistribute float32\[2, 4\] from \[Shard\(1\)\] to \[Replicate\(\)\] on mesh \(tp: 2\)/);
       assert.match(message, new RegExp(`rank ${1 - rank} called allGather of 32 bytes at .*${here}`));
       assert.match(message, /Every rank of a mesh has to hold a tensor in the same placements and redistribute it to the same ones\./);
     }
@@ -30,7 +30,7 @@ describeOverEngines('ranks with different placements', () => {
 
   it('are told of a whole tensor of another shape with as many elements, and of another order of cuts', async () => {
     const shapes = await failures((rank, mesh) => DTensor.fromLocal(ones(rank === 0 ? [4] : [2, 2]), mesh, [P]).fullTensor());
-    for (const message of shapes) assert.match(message, /float32\[2, 2\] on mesh .*float32\[4\] on mesh|float32\[4\] on mesh .*float32\[2, 2\] on mesh/);
+    for (const message of shapes) assert.match(message, /float32\[2, 2\] from .*float32\[4\] from|float32\[4\] from .*float32\[2, 2\] from/);
     const errors = await onRanks(4, async (rank) => {
       const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
       const t = distributeTensor(ones([8]), mesh, [S0, S0], { srcDataRank: null, shardOrder: rank === 0 ? [[1, 0]] : [[0, 1]] });
@@ -54,11 +54,31 @@ describeOverEngines('ranks with different placements', () => {
       assert.match(message, /from \[Shard\(0\)\] to \[Shard\(1\)\].*from \[Shard\(1\)\] to \[Shard\(0\)\]|from \[Shard\(1\)\] to \[Shard\(0\)\].*from \[Shard\(0\)\]/s);
   });
 
+  it('are told both, and what to do, on a mesh of many dims with long names', async () => {
+    const meshDimNames = ['pipeline_parallel', 'data_parallel_replicate', 'data_parallel_shard', 'context_parallel', 'tensor_parallel'];
+    const messages = await onRanks(2, async (rank) => {
+      const mesh = initDeviceMesh('cpu', [2, 1, 1, 1, 1], { meshDimNames });
+      const t = DTensor.fromLocal(ones([2, 2]), mesh, [rank === 0 ? S0 : S1, R, R, R, S1]);
+      return (await errorOf(t.fullTensor().read())).message;
+    });
+    for (const message of messages) {
+      for (const first of ['Shard(0)', 'Shard(1)']) assert.ok(message.includes(`from [${first}, Replicate(), Replicate(), Replicate(), Shard(1)] to [Replicate(), `), message);
+      assert.match(message, /redistribute it to the same ones\./);
+    }
+  });
+
+  it('are told what the program called, where it is copies that are distributed', async () => {
+    for (const message of await failures((rank, mesh) => distributeTensor(ones(rank === 0 ? [4] : [2, 2]), mesh, [R]).toLocal()))
+      assert.match(message, /^read: distributeTensor \(call 1 .* called distributeTensor of 16 bytes from rank 0/);
+    for (const message of await failures((rank, mesh) => DTensor.fromLocal(ones(rank === 0 ? [4] : [2, 2]), mesh, [R], { runCheck: true }).toLocal()))
+      assert.match(message, /^read: DTensor\.fromLocal \(call 1 .* called DTensor\.fromLocal of 16 bytes from rank 0/);
+  });
+
   it('are told where a tensor is distributed', async () => {
     const messages = await failures((rank, mesh) => distributeTensor(ones([4, 4]), mesh, [rank === 0 ? S0 : S1]).toLocal());
     for (const message of messages) {
-      assert.match(message, /distributeTensor of 64 bytes from rank 0 at .* of float32\[4, 4\] on mesh \(tp: 2\): \[Shard\(0\)\]/);
-      assert.match(message, /of float32\[4, 4\] on mesh \(tp: 2\): \[Shard\(1\)\]/);
+      assert.match(message, /distributeTensor of 64 bytes from rank 0 at .* of float32\[4, 4\] as \[Shard\(0\)\] on mesh \(tp: 2\)/);
+      assert.match(message, /of float32\[4, 4\] as \[Shard\(1\)\]/);
     }
   });
 
@@ -76,9 +96,12 @@ describeOverEngines('DTensor.fromLocal with runCheck', () => {
     const messages = await failures((rank, mesh) => DTensor.fromLocal(ones([2 + (rank === 2 ? 1 : 0), 2]), mesh, [S0], { runCheck: true }).toLocal(), 3);
     for (const [rank, message] of messages.entries()) {
       assert.match(message, rank === 2 ? /rank [01] called DTensor\.fromLocal at/ : /rank (2|0|1) called DTensor\.fromLocal at/);
-      assert.match(message, /with a part float32\[3, 2\] on mesh \(tp: 3\) as \[Shard\(0\)\]/);
-      assert.match(message, /with a part float32\[2, 2\] on mesh \(tp: 3\) as \[Shard\(0\)\]/);
-      assert.match(message, /All parts must have one shape and dtype\. For parts of different size use DTensor\.fromLocalUneven, or say shape and stride of the whole\./);
+      assert.match(message, /with a part float32\[3, 2\] as \[Shard\(0\)\] on mesh \(tp: 3\)/);
+      assert.match(message, /with a part float32\[2, 2\] as \[Shard\(0\)\] on mesh \(tp: 3\)/);
+      assert.match(
+        message,
+        /All ranks need the same placements on the same mesh, and parts of one shape and dtype\. For parts of different size use DTensor\.fromLocalUneven, or say shape and stride of the whole\./,
+      );
     }
   });
 

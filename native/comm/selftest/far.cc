@@ -176,6 +176,21 @@ void absence(Ranks mode) {
   end_group(mode == Ranks::Threads ? "threads: far devices: ranks that do not come" : "processes: far devices: ranks that do not come");
 }
 
+// Nobody carries its calls out any more, and it does not wait for that.
+void departure(Ranks mode) {
+  run_far(mode, 2, [](Rank& rank, FarWatch& far, HostGroup&) {
+    ErrorText error;
+    CHECK(rank.sum(2, &error).ok(), "%s", error.text);
+    far.leave();
+    CollectiveCall call{};
+    call.kind = Collective::Barrier;
+    call.name = "barrier";
+    call.error = &error;
+    CHECK(!far.run(call).ok() && contains(error, "has left the group"), "%s", error.text);
+  });
+  end_group(mode == Ranks::Threads ? "threads: far devices: calls of one that has left" : "processes: far devices: calls of one that has left");
+}
+
 // While it is waited for, and after all have come to a call that its device then does not finish.
 void killed(bool comes) {
   Board* board = new_board();
@@ -218,6 +233,7 @@ bool test_far(const char* library) {
     differences(mode);
     agreement(mode);
     absence(mode);
+    departure(mode);
   }
   return true;
 }

@@ -43,7 +43,7 @@ void expect_ended(Rank& rank) {
   ErrorText error;
   const double before = seconds();
   const Status status = rank.run(sum_of(buffer, "too_late"), &error);
-  check(!status.ok() && contains(error, "too_late: the group has failed before"), rank.rank, "a call after the failure: code %d, %s",
+  check(!status.ok() && contains(error, "too_late (call ") && contains(error, ": the group has failed before"), rank.rank, "a call after the failure: code %d, %s",
         static_cast<int>(status.code), error.text);
   check(seconds() - before < 0.5, rank.rank, "a call after the failure took %.2f s", seconds() - before);
 }
