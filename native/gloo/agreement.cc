@@ -120,26 +120,39 @@ Status Group::await_frames(ErrorText* error) {
       // Who has left may have come before: its frame is there when its last words are.
       if (waited == Waited::Interrupted && !failed() && is_gone(other, &why) && note_in(frame(other)).print.call != 0) continue;
       const Status status = look(other, error);
-      if (!status.ok()) return status;
+      if (!status.ok()) return what_differs(status, error);
     }
     if (patience.left() <= 0) return time_out(missing, patience.waited_ms(), error);
   }
   return kOk;
 }
 
+// Who tells of a failure has sent its frame before: a difference from it is told as this rank sees it.
+Status Group::what_differs(Status heard, ErrorText* error) {
+  Status seen;
+  for_peers([&](int32_t other) {
+    if (seen.ok() && peer(other).is_heard && note_in(frame(other)).print.call != 0) seen = compare_with(other, error);
+  });
+  return seen.ok() ? heard : seen;
+}
+
 // All ranks have all frames, so all see a difference.
 Status Group::agree(ErrorText* error) {
-  for (int32_t other = 0; other < size_; other++) {
-    if (other == rank_) continue;
-    const comm::Note& theirs = note_in(frame(other));
-    if (memcmp(&theirs.print, &note_.print, sizeof theirs.print) == 0) continue;
-    ErrorText seen_here, for_all;
-    Text here(seen_here), all(for_all);
-    comm::describe_difference(here, name_.c_str(), note_, rank_, other, theirs, comm::Reader::This);
-    comm::describe_difference(all, name_.c_str(), note_, rank_, other, theirs, comm::Reader::All);
-    return refuse_difference(seen_here, for_all, error);
+  Status status;
+  for (int32_t other = 0; status.ok() && other < size_; other++) {
+    if (other != rank_) status = compare_with(other, error);
   }
-  return kOk;
+  return status;
+}
+
+Status Group::compare_with(int32_t other, ErrorText* error) {
+  const comm::Note& theirs = note_in(frame(other));
+  if (memcmp(&theirs.print, &note_.print, sizeof theirs.print) == 0) return kOk;
+  ErrorText seen_here, for_all;
+  Text here(seen_here), all(for_all);
+  comm::describe_difference(here, name_.c_str(), note_, rank_, other, theirs, comm::Reader::This);
+  comm::describe_difference(all, name_.c_str(), note_, rank_, other, theirs, comm::Reader::All);
+  return refuse_difference(seen_here, for_all, error);
 }
 
 Status Group::agree_on_exchange(ErrorText* error) {

@@ -115,6 +115,8 @@ class Group {
   Status send_frame(int32_t to, const Step& step, const int64_t* sends, const int64_t* receives, ErrorText* error);
   Status await_frames(ErrorText* error);
   Status agree(ErrorText* error);
+  Status what_differs(Status heard, ErrorText* error);
+  Status compare_with(int32_t other, ErrorText* error);
   Status agree_on_exchange(ErrorText* error);
   int64_t frame_bytes() const;
   char* frame(int32_t from) { return peer(from).frames[calls_ % 2].get(); }
