@@ -66,7 +66,9 @@ describeOverEngines('details of a collective that failed', () => {
       if (rank === 0) send(x, 1);
       else recv(x, 0);
       const details = await detailsOf(rank === 1 ? x.read() : barrier());
-      assert.deepEqual([opOf(details, 0), opOf(details, 1), details.group], ['send', 'recv', 'world']);
+      // Rank 0 may hear of it before its barrier begins, which is then the call that it is told about.
+      assert.match(opOf(details, 0) ?? '', rank === 0 ? /^(send|barrier)$/ : /^send$/);
+      assert.deepEqual([opOf(details, 1), details.group], ['recv', 'world']);
     });
   });
 
