@@ -186,7 +186,7 @@ describe('GPU ranks that are processes', function () {
   const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-gpu-ranks-'));
   before(function () {
     skipWithoutCuda(this);
-    if (cuda.deviceCount() < 2) this.skip();
+    if (cuda.deviceCount() < 2) skipBecause(this, 'one GPU, it takes two');
   });
   after(() => rmSync(folder, { recursive: true }));
 

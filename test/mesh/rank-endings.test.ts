@@ -53,8 +53,7 @@ describeOverEngines('ranks that end since one has failed', () => {
     }
   });
 
-  it('say in groups that it is not in that it is a stranger there', async function () {
-    if (isOverGloo()) this.skip();
+  it('say in groups that it is not in that it is a stranger there', async () => {
     const seen: string[] = [];
     const run = onRanks(3, async (rank) => {
       const pair = newGroup([0, 1]);
