@@ -19,7 +19,7 @@ export interface WorldPlan {
   readonly store: Store | null;
   readonly factory: EngineFactory;
   readonly pending: PendingCalls | null;
-  /** As of a group's surroundings. */
+  /** As of a group's options. */
   readonly named?: readonly DeviceType[] | null;
   /** Called when the rank leaves its world. */
   readonly leaveEngines?: () => void;

@@ -27,7 +27,7 @@ export function watchCollectives(watcher: (record: CollectiveRecord) => void): (
 }
 
 /** What a group has of its rank. @internal */
-export interface Surroundings {
+export interface GroupOptions {
   readonly home: Home;
   readonly factory: EngineFactory;
   /** Of `local` ranks. */
@@ -58,7 +58,7 @@ export class ProcessGroup implements CollectiveGroup {
   meshDim: string | null = null;
 
   /** @internal use `newGroup` */
-  constructor(plan: GroupPlan, { home, factory, pending, named = null }: Surroundings) {
+  constructor(plan: GroupPlan, { home, factory, pending, named = null }: GroupOptions) {
     this.name = plan.name;
     this.ranks = plan.ranks;
     this.rank = plan.rank;

@@ -88,7 +88,7 @@ function warnOnce(missing: string): void {
 }
 
 /** What the engines of a rank's GPU are made with. */
-interface Surroundings {
+interface NcclOptions {
   readonly host: EngineFactory;
   readonly device: Device;
   readonly timeoutMs: number;
@@ -96,14 +96,14 @@ interface Surroundings {
 
 /** The ranks find each other through a group of their hosts, and see there what the others call. It is the new member's from then on. */
 class NcclEngine extends NativeEngine {
-  private readonly around: Surroundings;
+  private readonly around: NcclOptions;
 
-  private constructor(around: Surroundings, member: number, stream: number) {
+  private constructor(around: NcclOptions, member: number, stream: number) {
     super('nccl', member, stream);
     this.around = around;
   }
 
-  static join(around: Surroundings, plan: GroupPlan): NcclEngine {
+  static join(around: NcclOptions, plan: GroupPlan): NcclEngine {
     return NcclEngine.meet(around, plan, (meeting, stream) => writer.addon.joinDevices(meeting, stream, around.timeoutMs));
   }
 
@@ -115,7 +115,7 @@ class NcclEngine extends NativeEngine {
     return null;
   }
 
-  private static meet(around: Surroundings, plan: GroupPlan, join: (meeting: number, stream: number) => number): NcclEngine {
+  private static meet(around: NcclOptions, plan: GroupPlan, join: (meeting: number, stream: number) => number): NcclEngine {
     const { host, device } = around;
     const meeting = host({ ...onDevice(plan), meets: true }, deviceByCode(0)) as NativeEngine;
     const stream = nativeCall(() => newStream(device, HIGH_PRIORITY), `stream of ${device}`);
