@@ -96,14 +96,7 @@ lt::Outcome with_library(MatmulProblem p, Stream& stream, const KernelCall& call
   bool transposed = false;
   if (!describe(p.y, p.m, p.n, &product.d, &transposed)) return lt::Outcome::Declined;
   if (!transposed) {  // y has contiguous columns: compute y^T = b^T a^T
-    const MatrixView a = p.a;
-    p.a = p.b.transposed();
-    p.b = a.transposed();
-    p.c = p.c.transposed();
-    p.y = p.y.transposed();
-    const int64_t m = p.m;
-    p.m = p.n;
-    p.n = m;
+    p = p.transposed();
     describe(p.y, p.m, p.n, &product.d, &transposed);
   }
   // In column-major terms D = y^T (n x m), A = b^T (n x k), B = a^T (k x m).

@@ -18,6 +18,18 @@ struct MatmulProblem {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   MatrixView a, b, c, y;
   double alpha = 1, beta = 0;
+
+  // The same product as y^T = alpha b^T a^T + beta c^T.
+  MatmulProblem transposed() const {
+    MatmulProblem p = *this;
+    p.a = b.transposed();
+    p.b = a.transposed();
+    p.c = c.transposed();
+    p.y = y.transposed();
+    p.m = n;
+    p.n = m;
+    return p;
+  }
 };
 
 // The batch lies along y and z of the grid, which end at 65535 each.

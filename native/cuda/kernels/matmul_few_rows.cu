@@ -116,12 +116,7 @@ bool matmul_few_rows(const MatmulProblem& problem, cudaStream_t stream) {
   if (p.m == 1) p.a.row_stride = 0;
   if (p.n == 1) p.b.column_stride = 0;
   if (!applies(p)) {
-    p.a = problem.b.transposed();
-    p.b = problem.a.transposed();
-    p.c = problem.c.transposed();
-    p.y = problem.y.transposed();
-    p.m = problem.n;
-    p.n = problem.m;
+    p = problem.transposed();
     if (p.m == 1) p.a.row_stride = 0;
     if (p.n == 1) p.b.column_stride = 0;
     if (!applies(p)) return false;

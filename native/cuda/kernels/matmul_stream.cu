@@ -213,12 +213,7 @@ bool matmul_stream(const MatmulProblem& problem, Stream& stream) {
     if (contiguous && fits &&
         (p.dtype == DType::Float16 ? launch_for<half_t>(p, stream) : launch_for<bfloat16_t>(p, stream)))
       return true;
-    p.a = problem.b.transposed();
-    p.b = problem.a.transposed();
-    p.c = problem.c.transposed();
-    p.y = problem.y.transposed();
-    p.m = problem.n;
-    p.n = problem.m;
+    p = problem.transposed();
   }
   return false;
 }

@@ -97,12 +97,7 @@ bool matmul_wgmma(const MatmulProblem& problem, Stream& stream, const KernelCall
     return false;
   if (p.y.column_stride != 1 && p.n > 1) {  // y has contiguous columns: y^T = b^T a^T
     if (p.y.row_stride != 1 && p.m > 1) return false;
-    p.a = problem.b.transposed();
-    p.b = problem.a.transposed();
-    p.c = problem.c.transposed();
-    p.y = problem.y.transposed();
-    p.m = problem.n;
-    p.n = problem.m;
+    p = problem.transposed();
   }
   const bool a_along_k = p.a.column_stride == 1 || p.k == 1, b_along_k = p.b.row_stride == 1 || p.k == 1;
   if ((!a_along_k && p.a.row_stride != 1 && p.m > 1) || (!b_along_k && p.b.column_stride != 1 && p.n > 1)) return false;
