@@ -28,6 +28,8 @@ class CallWatch {
   // Of all ranks: from any thread.
   virtual void fail_group(Code code, const char* text) = 0;
   virtual bool failed() = 0;
+  // How long after a failure a rank must expect that others have not heard of it.
+  virtual int64_t telling_ms() const = 0;
   virtual Status cause(ErrorText* error) = 0;
   // The cause is about calls that were launched, so that what they have written is worth nothing.
   virtual bool has_refuted() = 0;

@@ -34,6 +34,7 @@ class FarWatch final : public CallWatch {
 
   void fail_group(Code code, const char* text) override;
   bool failed() override { return failed_.load(std::memory_order_acquire); }
+  int64_t telling_ms() const override { return 100; }
   Status cause(ErrorText* error) override;
   bool has_refuted() override;
 

@@ -27,6 +27,7 @@ class WatchGroup final : public CallWatch {
 
   void fail_group(Code code, const char* text) override { region_->fail_group(code, text); }
   bool failed() override { return region_->failed(); }
+  int64_t telling_ms() const override { return 0; }
   Status cause(ErrorText* error) override { return region_->cause(error); }
   bool has_refuted() override { return false; }
 

@@ -36,6 +36,7 @@ class Watched {
       return status;
     }
     status = engine_->run(member_, call);
+    if (status.ok()) launched_.fetch_add(1, std::memory_order_release);
     // What the engine cannot do it cannot on any rank.
     if (status.ok() || status.code == Code::Unsupported) return status;
     group_->fail_group(status.code, call.error->text);
@@ -56,6 +57,7 @@ class Watched {
     if (!told_) settle_results();
     if (!told_ && group_->has_refuted()) tell({});
     if (!told_) look_at_engine(true);
+    if (!told_ && !trusts_results()) tell(first_in_doubt());
     if (!told_) return kOk;
     *error = told_text_;
     return told_status_;
@@ -71,26 +73,32 @@ class Watched {
   // Nobody looks any more.
   void end() {
     group_->leave();
-    if (group_->failed()) engine_->abort(member_, "the group has failed");
+    if (group_->failed()) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      ErrorText why;
+      group_->cause(&why);
+      give_up(why);
+      while (!end_device()) usleep(1000);
+    }
     engine_->destroy(member_);
   }
 
   // Every 50 ms.
   void look() {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (told_) return;
+    if (told_) return (void)end_device();
     if (group_->has_refuted()) return tell({});
     look_at_engine(false);
     if (told_) return;
     CommRecord oldest;
-    const bool waits = in_flight(&oldest), lost = waits && !group_->failed() && group_->has_lost();
-    if (!lost && !(waits && group_->failed())) {
+    const bool doubts = !trusts_results(), waits = in_flight(&oldest), lost = waits && !group_->failed() && group_->has_lost();
+    if (!lost && !doubts) {
       looks_in_vain_ = 0;
       return;
     }
     if (++looks_in_vain_ < kLooksToHang) return;
     if (lost) report_lost(oldest);
-    tell(oldest);
+    tell(first_in_doubt());
   }
 
  private:
@@ -179,6 +187,36 @@ class Watched {
     return status;
   }
 
+  // A device that gives up ends its kernels as they stand, and with them those of the other ranks, as if they were well. So what was not
+  // seen to be done before the group failed may be worth nothing.
+  bool trusts_results() {
+    if (!engine_->recent) return true;  // it has waited for the other ranks itself
+    const uint64_t launched = launched_.load(std::memory_order_acquire);
+    if (trusted_ == launched) return true;
+    const uint64_t done = count_done(launched);  // before the look at the failure
+    if (group_->failed()) return false;
+    trusted_ = std::max(trusted_, done);
+    return true;
+  }
+
+  // Of so many calls, at least so many are done.
+  uint64_t count_done(uint64_t launched) {
+    CommRecord records[kRecent];
+    const int32_t kept = engine_->recent(member_, records, kRecent);
+    int32_t done = 0;
+    while (done < kept && records[done].state == CommState::Complete) done++;
+    const auto open = static_cast<uint64_t>(kept - done);
+    return (done == 0 && kept == kRecent) || open > launched ? 0 : launched - open;
+  }
+
+  // The call that this rank waits in, or the first that was done too late to be trusted.
+  CommRecord first_in_doubt() {
+    CommRecord records[kRecent] = {};
+    if (in_flight(records)) return records[0];
+    const auto kept = static_cast<uint64_t>(engine_->recent(member_, records, kRecent)), doubts = launched_.load() - trusted_;
+    return kept == 0 || doubts == 0 ? CommRecord{} : records[kept - std::min(kept, doubts)];
+  }
+
   // The oldest call that is not done.
   bool in_flight(CommRecord* oldest) {
     *oldest = {};
@@ -208,7 +246,15 @@ class Watched {
     told_text_ = why;
     ErrorText ignored;
     told_status_ = group_->cause(&ignored);
-    engine_->abort(member_, why.text);
+    end_device_at_ns_ = now_ns() + group_->telling_ms() * 1'000'000;
+    end_device();
+  }
+
+  // Once the other ranks can know that the group has failed: see trusts_results.
+  bool end_device() {
+    if (!ended_ && now_ns() < end_device_at_ns_) return false;
+    if (!ended_) engine_->abort(member_, told_text_.text);
+    return ended_ = true;
   }
 
   std::unique_ptr<CallWatch> group_;
@@ -216,12 +262,16 @@ class Watched {
   void* member_;
   std::atomic<int64_t> timeout_ms_{0};
   std::mutex mutex_;
-  // The engine has been told to end.
-  bool told_ = false;
+  // The group has failed, for this rank too; and the engine has been told to end.
+  bool told_ = false, ended_ = false;
+  int64_t end_device_at_ns_ = 0;
   Status told_status_;
   ErrorText told_text_;
   int32_t looks_in_vain_ = 0;
   uint64_t waited_for_ = 0;
+  // Calls of the engine, and those of them that were seen to be done while the group was well.
+  std::atomic<uint64_t> launched_{0};
+  uint64_t trusted_ = 0;
 };
 
 // One thread of the process looks at all members. It is never ended, only parked.

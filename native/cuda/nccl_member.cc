@@ -58,7 +58,7 @@ Turn::~Turn() {
   if (!comm) return;
   std::unique_lock<std::mutex> lock(member_.mutex);
   member_.inside = false;
-  if (member_.failed.load()) member_.retire(lock, true);
+  if (member_.ending) member_.retire(lock, true);
 }
 
 Result settle(Member& member, Result result, int64_t until_ns) {
@@ -144,11 +144,16 @@ void Member::reap(const std::unique_lock<std::mutex>& held, int32_t most) {
 
 // ---- failure ----------------------------------------------------------------------------------------------------------
 
-void Member::fail_group(const std::unique_lock<std::mutex>& held, Code code, const char* text) {
-  if (!failed.load()) {
-    cause = fail(&cause_text, code, "%s", text);
-    failed.store(true);
-  }
+// The calls in flight are ended by who looks after the group, or the watchdog: a kernel that NCCL ends writes on, so that those of the
+// other ranks end as if it were well, and they have to hear of the failure first.
+void Member::fail_group(const std::unique_lock<std::mutex>&, Code code, const char* text) {
+  if (failed.load()) return;
+  cause = fail(&cause_text, code, "%s", text);
+  failed.store(true);
+}
+
+void Member::end_calls(const std::unique_lock<std::mutex>& held) {
+  ending = true;
   if (!inside) retire(held, true);
 }
 
@@ -237,6 +242,7 @@ void abort(void* object, const char* reason) {
   Text(text).add("rank %d aborted the group: ", member.rank).add_text(reason);
   std::unique_lock<std::mutex> lock(member.mutex);
   member.fail_group(lock, Code::Closed, text.text);
+  member.end_calls(lock);
 }
 
 Status failure(void* object, ErrorText* error) { return member_of(object).failure(error); }

@@ -40,13 +40,14 @@ struct Member : std::enable_shared_from_this<Member> {
   Status finish(cudaStream_t stream, ErrorText* error);
   void reap(const std::unique_lock<std::mutex>& held, int32_t most);
   void fail_group(const std::unique_lock<std::mutex>& held, Code code, const char* text);
+  void end_calls(const std::unique_lock<std::mutex>& held);
   Status failure(ErrorText* error);
   Status refuse(const char* what, ErrorText* error);
   void close();
 
   // nccl_watch.cc
   void look();
-  void end_stuck_call(const std::unique_lock<std::mutex>& held, int64_t now);
+  void look_at_failed(const std::unique_lock<std::mutex>& held, int64_t now);
   void time_out(const std::unique_lock<std::mutex>& held, const Flight& oldest);
   // Of a call of NCCL that waits for other ranks and is none of the program's; `until_ns` 0: it has returned.
   void expect_end(const char* what, int64_t until_ns);
@@ -66,7 +67,8 @@ struct Member : std::enable_shared_from_this<Member> {
   std::deque<Flight> flights;
   std::vector<cudaEvent_t> events;  // not in use
   int64_t looked_ns = 0;            // when the watchdog was here
-  int64_t stuck_since_ns = 0;       // failed, but still in a call of NCCL
+  bool ending = false;              // failed, and nobody waits for the calls in flight
+  int64_t failed_ns = 0;            // when the watchdog first saw that
   const char* waits_in = "";        // by expect_end
   int64_t waits_until_ns = 0;
   uint64_t calls = 0, sequence = 0;

@@ -13,7 +13,8 @@
 namespace shardwise::cuda::nccl {
 namespace {
 
-constexpr int64_t kLookMs = 50, kStuckMs = 1000;
+// A group that has failed is left to its keeper for a while, and then to who is still in a call of NCCL.
+constexpr int64_t kLookMs = 50, kKeeperMs = 500, kStuckMs = 1000;
 
 struct Watch {
   std::mutex mutex;
@@ -80,7 +81,7 @@ void Member::look() {
   if (!use_device(device, nullptr).ok()) return;
   std::unique_lock<std::mutex> lock(mutex);
   const int64_t now = now_ns();
-  if (failed.load()) return end_stuck_call(lock, now);
+  if (failed.load()) return look_at_failed(lock, now);
   // A process that was stopped and goes on (Ctrl-Z, a debugger) has not waited meanwhile.
   const int64_t passed = std::min(now - looked_ns, 4 * kLookMs * 1'000'000);
   looked_ns = now;
@@ -104,10 +105,12 @@ void Member::look() {
 }
 
 // A call that connects to ranks which never come does not return by itself, and so never ends its turn. NCCL lets another thread abort.
-void Member::end_stuck_call(const std::unique_lock<std::mutex>& held, int64_t now) {
-  if (!inside || !comm) return;
-  if (stuck_since_ns == 0) stuck_since_ns = now;
-  if (now - stuck_since_ns > kStuckMs * 1'000'000) retire(held, true);
+void Member::look_at_failed(const std::unique_lock<std::mutex>& held, int64_t now) {
+  if (!comm) return;
+  if (failed_ns == 0) failed_ns = now;
+  const int64_t passed_ms = (now - failed_ns) / 1'000'000;
+  if (passed_ms > kKeeperMs && !ending) end_calls(held);
+  if (passed_ms > kStuckMs && inside) retire(held, true);
 }
 
 void Member::expect_end(const char* what, int64_t until_ns) {

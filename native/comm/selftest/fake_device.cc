@@ -32,6 +32,7 @@ Status fake_run(void* member, const CollectiveCall& call) {
 void fake_abort(void* member, const char* reason) {
   std::lock_guard<std::mutex> lock(fake(member).mutex);
   fake(member).aborted = true;
+  fake(member).devices->given_up.store(true);
   fake(member).reason = reason;
 }
 

@@ -1,4 +1,5 @@
-// Ranks with devices for tests: over an engine that only counts launches, of which one is done when all ranks have it.
+// Ranks with devices for tests: over an engine that only counts launches, of which one is done when all ranks have it, or when one of them
+// gives up: as with NCCL, whose kernels then run to their end with what is there, and let those of the other ranks end as if it were well.
 #pragma once
 #include <unistd.h>
 
@@ -18,6 +19,7 @@ inline bool contains(const ErrorText& error, const char* part) { return strstr(e
 struct Devices {
   std::atomic<uint64_t> launched[kMaxRanks];
   std::atomic<uint64_t> never_done;  // calls from this number on; 0: all are done in time
+  std::atomic<bool> given_up;        // by one of them
 };
 
 struct FakeDevice {
@@ -32,6 +34,7 @@ struct FakeDevice {
   std::string reason;
 
   bool is_done(uint64_t number) const {
+    if (devices->given_up.load()) return true;
     const uint64_t stuck = devices->never_done.load();
     if (stuck != 0 && number >= stuck) return false;
     for (int32_t r = 0; r < size; r++)
@@ -87,9 +90,13 @@ struct Rank {
     while ((*status = kWatchedEngine.failure(member, error)).ok() && now_ns() - begin < 10'000'000'000) usleep(2000);
     return static_cast<double>(now_ns() - begin) * 1e-9;
   }
+  // Within a second: the other ranks hear of a failure first.
   bool aborted() {
-    std::lock_guard<std::mutex> lock(device.mutex);
-    return device.aborted;
+    for (int i = 0; i < 1000; i++, usleep(1000)) {
+      std::lock_guard<std::mutex> lock(device.mutex);
+      if (device.aborted) return true;
+    }
+    return false;
   }
 };
 
