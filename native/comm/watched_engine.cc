@@ -91,8 +91,9 @@ class Watched {
     look_at_engine(false);
     if (told_) return;
     CommRecord oldest;
+    // A call that connects waits in the engine, and was not launched.
     const bool doubts = !trusts_results(), waits = in_flight(&oldest), lost = waits && !group_->failed() && group_->has_lost();
-    if (!lost && !doubts) {
+    if (!lost && !doubts && !(waits && group_->failed())) {
       looks_in_vain_ = 0;
       return;
     }

@@ -11,7 +11,7 @@ FakeDevice& fake(void* member) { return *static_cast<FakeDevice*>(member); }
 
 Status fake_run(void* member, const CollectiveCall& call) {
   FakeDevice& device = fake(member);
-  std::lock_guard<std::mutex> lock(device.mutex);
+  std::unique_lock<std::mutex> lock(device.mutex);
   if (device.aborted) return fail(call.error, Code::Closed, "the fake device was aborted");
   if (call.dtype == DType::Int16) return fail(call.error, Code::Unsupported, "no int16");
   if (call.dtype == DType::Bool) return fail(call.error, Code::Device, "the fake device is broken");
@@ -26,6 +26,17 @@ Status fake_run(void* member, const CollectiveCall& call) {
   device.records.push_back(record);
   device.begun.push_back(now_ns());
   device.devices->launched[device.rank].store(device.records.size());
+  const auto all_came = [&device] {
+    for (int32_t r = 0; r < device.size; r++)
+      if (device.devices->launched[r].load() == 0) return false;
+    return true;
+  };
+  while (device.devices->connects.load() && !all_came()) {
+    if (device.aborted) return fail(call.error, Code::Closed, "the fake device was aborted");
+    lock.unlock();
+    usleep(1000);
+    lock.lock();
+  }
   return kOk;
 }
 

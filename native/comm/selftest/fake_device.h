@@ -20,6 +20,7 @@ struct Devices {
   std::atomic<uint64_t> launched[kMaxRanks];
   std::atomic<uint64_t> never_done;  // calls from this number on; 0: all are done in time
   std::atomic<bool> given_up;        // by one of them
+  std::atomic<bool> connects;        // the first call does not return before all ranks have come to it, or this one gives up
 };
 
 struct FakeDevice {

@@ -52,6 +52,18 @@ void differences(Ranks mode) {
       CHECK(!status.ok() && contains(later, ": the group has failed before: "), "later: %s", later.text);
     });
   }
+  // In the first call, in which the other ranks are still connecting.
+  Devices* connecting = new_devices();
+  connecting->connects.store(true);
+  run_ranks(mode, 3, {.slot_bytes = 0, .use = Use::Meeting}, [&](HostGroup& host) {
+    Rank rank(watch_in(host), connecting, 20'000);
+    ErrorText error;
+    if (host.rank() == 2) usleep(100'000);
+    const int64_t begin = now_ns();
+    CHECK(!(host.rank() == 2 ? rank.broadcast(2, &error) : rank.sum(12, &error)).ok(), "rank %d did not fail", host.rank());
+    CHECK(now_ns() - begin < 2'000'000'000, "it took long");
+    CHECK(contains(error, "(call 1 of the group)") && contains(error, "a.ts:9") && contains(error, "b.ts:3"), "%s", error.text);
+  });
   run_watched(mode, 2, [](Rank& rank, HostGroup& host) {
     ErrorText error;
     const int64_t sizes[] = {1 + host.rank(), 2 - host.rank()};
