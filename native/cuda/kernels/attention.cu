@@ -80,12 +80,12 @@ Status attention(const KernelCall& call) {
   p.out = out.data;
   p.lse = data_of(lse);
   p.lse_dtype = lse.dtype;
-  const Stream& object = stream_of(call);
-  const cudaStream_t stream = object.handle;
-  if (attention_mma_applies(p, *object.facts, false))
-    attention_mma_forward(p, stream);
+  const Stream& stream = stream_of(call);
+  if (attention_wgmma_forward(p, stream)) return launched(call);
+  if (attention_mma_applies(p, *stream.facts, false))
+    attention_mma_forward(p, stream.handle);
   else
-    attention_simt_forward(p, stream);
+    attention_simt_forward(p, stream.handle);
   return launched(call);
 }
 
@@ -103,6 +103,11 @@ Status attention_backward(const KernelCall& call) {
   p.gk = data_of(call.output(1));
   p.gv = data_of(call.output(2));
   const int64_t rows = p.batch * p.heads * p.queries;
+  if (const int64_t bytes = attention_wgmma_scratch(p, *stream.facts)) {
+    p.delta = stream.workspace(bytes, call);
+    if (!p.delta) return Status{Code::OutOfMemory};
+    if (attention_wgmma_backward(p, stream)) return launched(call);
+  }
   if (rows > 0) {
     const bool is_double = p.dtype == DType::Float64;
     p.delta = stream.workspace(rows * (is_double ? 8 : 4), call);

@@ -1,0 +1,370 @@
+// Gradient of attention in float16 and bfloat16 on Hopper's warpgroup tensor cores: two passes of one kernel.
+#include "../primitives/packed.cuh"
+#include "attention_wgmma.cuh"
+
+namespace shardwise::cuda {
+namespace {
+
+// Numbers of queries: blocks of 64 queries, of each first lse in base 2, then delta. A query that does not exist or sees nothing
+// has an lse of +inf, which makes its P zero.
+constexpr int kNumberRows = 64, kNumberBlock = 2 * kNumberRows;
+
+int64_t number_blocks(const AttentionProblem& p) { return round_up(p.queries, 2 * kNumberRows) / kNumberRows; }
+
+// delta = sum over columns of g out: 16 lanes a row, 8 elements a lane.
+template <class T>
+__global__ void __launch_bounds__(256) numbers_kernel(AttentionProblem p, int64_t blocks) {
+  const int64_t row = int64_t(blockIdx.x) * 16 + (threadIdx.x >> 4), padded = blocks * kNumberRows;
+  const int64_t head_index = row / padded, query = row % padded;
+  const int column = (threadIdx.x & 15) * 8;
+  float sum = 0.0f;
+  if (query < p.queries && column < p.value_depth) {
+    const T* const g = static_cast<const T*>(p.g.data) + p.g.offset(head_index / p.heads, head_index % p.heads) +
+                       query * p.g.row_stride + column;
+    const T* const out = static_cast<const T*>(p.out) + (head_index * p.queries + query) * p.value_depth + column;
+    float a[8], b[8];
+    unpack<T>(*reinterpret_cast<const uint4*>(g), a);
+    unpack<T>(*reinterpret_cast<const uint4*>(out), b);
+#pragma unroll
+    for (int i = 0; i < 8; i++) sum += a[i] * b[i];
+  }
+#pragma unroll
+  for (int lanes = 8; lanes > 0; lanes >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
+  if (column != 0) return;
+  const float lse = query < p.queries ? static_cast<const float*>(p.lse)[head_index * p.queries + query] : -INFINITY;
+  float* const to = static_cast<float*>(p.delta) + row / kNumberRows * kNumberBlock + row % kNumberRows;
+  to[0] = lse == -INFINITY ? INFINITY : lse * kLog2E;
+  to[kNumberRows] = lse == -INFINITY ? 0.0f : sum;
+}
+
+struct BackwardArgs {
+  AttentionOrder order;
+  int32_t heads, kv_heads, group_size, queries, keys, number_blocks;
+  bool causal, want1, want2;
+  float scale, scale_log2;
+  const float* numbers;
+};
+
+// ByKeys: a block owns rows of k and v, tiles of q and g pass by; else it owns rows of q and g, tiles of k and v pass by.
+template <class Element, int DepthOfTile, bool OwnKeys, int PassingRows, int NumStages>
+struct BackwardTile {
+  using T = Element;
+  static constexpr bool kByKeys = OwnKeys;
+  static constexpr int kDepth = DepthOfTile, kPassing = PassingRows, kStages = NumStages, kBoxes = kDepth / 64;
+  static constexpr int kConsumers = 2, kOwned = 64 * kConsumers, kThreads = 128 * (kConsumers + 1);
+  static constexpr int kOwnedBox = kOwned * 128, kPassingBox = kPassing * 128;
+  static constexpr int kOwnedBytes = kBoxes * kOwnedBox, kPassingBytes = kBoxes * kPassingBox;
+  static constexpr int kNumberBytes = kByKeys ? kNumberBlock * 4 : 0;
+  // In shared memory: both owned tiles, then the results; a ring of both passing tiles, one of numbers; barriers.
+  static constexpr int kRing = 2 * kOwnedBytes, kStageBytes = 2 * kPassingBytes, kNumbers = kRing + kStages * kStageBytes;
+  static constexpr int kBarriers = kNumbers + kStages * kNumberBytes;
+  static constexpr int kSharedBytes = kBarriers + (2 * kStages + 1) * 8;
+  static_assert(!kByKeys || kPassing == kNumberRows, "a stage takes one block of numbers");
+  static_assert(kSharedBytes <= 232448, "what a block may have");
+};
+
+#if SW_SM90A
+
+// What a block owns, and the rounds in which tiles pass by: over the steps of one head after the other.
+struct BackwardPlace {
+  int32_t row0, batch, kv_head, first_head, owner_head, first_step, steps, rounds;
+  template <class C>
+  __device__ __forceinline__ static BackwardPlace of(const BackwardArgs& p) {
+    BackwardPlace place;
+    int32_t tile, owner;
+    p.order.place(blockIdx.x, &tile, &owner);
+    const int32_t own_heads = C::kByKeys ? p.kv_heads : p.heads;
+    place.batch = owner / own_heads;
+    place.owner_head = owner % own_heads;
+    place.kv_head = C::kByKeys ? place.owner_head : place.owner_head / p.group_size;
+    place.first_head = C::kByKeys ? place.owner_head * p.group_size : place.owner_head;
+    place.row0 = tile * C::kOwned;
+    const int32_t rows = C::kByKeys ? p.queries : p.keys, end = place.row0 + C::kOwned;
+    const int32_t last_seen = end < p.queries ? end : p.queries;  // by queries
+    const int32_t passing = !C::kByKeys && p.causal && last_seen < rows ? last_seen : rows;
+    place.first_step = C::kByKeys && p.causal ? place.row0 / C::kPassing : 0;
+    place.steps = (passing + C::kPassing - 1) / C::kPassing - place.first_step;
+    if (place.steps < 0) place.steps = 0;
+    place.rounds = place.steps * (C::kByKeys ? p.group_size : 1);
+    return place;
+  }
+};
+
+// Both tiles of a pair: q and g, or k and v.
+template <int Boxes>
+__device__ __forceinline__ void load_pair(uint32_t to, uint32_t box_bytes, const CUtensorMap* first, const CUtensorMap* second,
+                                          uint32_t barrier, int32_t row, int32_t head, int32_t batch) {
+  load_tile<Boxes>(to, box_bytes, first, barrier, row, head, batch);
+  load_tile<Boxes>(to + Boxes * box_bytes, box_bytes, second, barrier, row, head, batch);
+}
+
+template <class C>
+__device__ __forceinline__ void backward_produce(const BackwardArgs& p, const BackwardPlace& place, const CUtensorMap* own1,
+                                                 const CUtensorMap* own2, const CUtensorMap* pass1, const CUtensorMap* pass2,
+                                                 uint32_t shared, uint32_t own_full, uint32_t full, uint32_t empty) {
+  barrier_expect(own_full, 2 * C::kOwnedBytes);
+  load_pair<C::kBoxes>(shared, C::kOwnedBox, own1, own2, own_full, place.row0, place.owner_head, place.batch);
+  RingPlace<C::kStages> ring;
+  int32_t head = C::kByKeys ? place.first_head : place.kv_head, step = 0;
+  for (int32_t round = 0; round < place.rounds; round++, ring.advance()) {
+    const uint32_t ready = full + ring.stage * 8;
+    const int32_t row = (place.first_step + step) * C::kPassing;
+    barrier_wait(empty + ring.stage * 8, ring.phase ^ 1);
+    barrier_expect(ready, C::kStageBytes + C::kNumberBytes);
+    load_pair<C::kBoxes>(shared + C::kRing + ring.stage * C::kStageBytes, C::kPassingBox, pass1, pass2, ready, row, head,
+                         place.batch);
+    if constexpr (C::kByKeys) {
+      const int64_t block = int64_t(place.batch * p.heads + head) * p.number_blocks + row / kNumberRows;
+      bulk_load(shared + C::kNumbers + ring.stage * C::kNumberBytes, p.numbers + block * kNumberBlock, C::kNumberBytes, ready);
+    }
+    if (++step == place.steps) step = 0, head++;
+  }
+}
+
+__device__ __forceinline__ float2 load_two(uint32_t address) {
+  float2 v;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
+  return v;
+}
+
+// s becomes P = exp2(scale s - lse), d becomes dS = P (d - delta). By keys the numbers are those of columns, else of the two rows.
+template <class C>
+__device__ __forceinline__ void take_gradients(float (&s)[C::kPassing / 2], float (&d)[C::kPassing / 2], float scale,
+                                               uint32_t column_numbers, const float (&row_lse)[2], const float (&row_delta)[2]) {
+#pragma unroll
+  for (int j = 0; j < C::kPassing / 8; j++) {
+    float2 lse, delta;
+    if constexpr (C::kByKeys) lse = load_two(column_numbers + j * 32), delta = load_two(column_numbers + j * 32 + kNumberRows * 4);
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+      const float l = C::kByKeys ? (e % 2 ? lse.y : lse.x) : row_lse[e / 2];
+      const float t = C::kByKeys ? (e % 2 ? delta.y : delta.x) : row_delta[e / 2];
+      const float probability = exp2_fast(__fmaf_rn(s[j * 4 + e], scale, -l));
+      s[j * 4 + e] = probability;
+      d[j * 4 + e] = probability * (d[j * 4 + e] - t);
+    }
+  }
+}
+
+template <class C>
+__device__ __forceinline__ void backward_consume(const BackwardArgs& p, const BackwardPlace& place, const CUtensorMap* map1,
+                                                 const CUtensorMap* map2, uint32_t shared, uint32_t own_full, uint32_t full,
+                                                 uint32_t empty) {
+  using T = typename C::T;
+  constexpr int kPassing = C::kPassing, kDepth = C::kDepth;
+  const int consumer = (threadIdx.x >> 7) - 1, thread = threadIdx.x & 127, lane = thread & 31;
+  const int32_t first_row = place.row0 + consumer * 64, row_low = first_row + (thread >> 5) * 16 + (lane >> 2);
+  const int32_t pair = (lane & 3) * 2, own_rows = C::kByKeys ? p.keys : p.queries;
+  const uint32_t rows1 = shared + consumer * 64 * 128, rows2 = rows1 + C::kOwnedBytes, ring_start = shared + C::kRing;
+  const uint64_t own1 = matrix_descriptor(rows1, false), own2 = matrix_descriptor(rows2, false),
+                 pass1 = matrix_descriptor(ring_start, false), pass2 = matrix_descriptor(ring_start + C::kPassingBytes, false),
+                 pass1_across = matrix_descriptor(ring_start, true, C::kPassingBox),
+                 pass2_across = matrix_descriptor(ring_start + C::kPassingBytes, true, C::kPassingBox);
+
+  float row_lse[2] = {0, 0}, row_delta[2] = {0, 0};
+  if constexpr (!C::kByKeys) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {  // numbers are there up to a multiple of the owned rows
+      const int32_t row = row_low + half * 8, head_index = place.batch * p.heads + place.owner_head;
+      const float* const at = p.numbers + (int64_t(head_index) * p.number_blocks + row / kNumberRows) * kNumberBlock + row % kNumberRows;
+      row_lse[half] = at[0];
+      row_delta[half] = at[kNumberRows];
+    }
+  }
+
+  float sums1[kDepth / 2], sums2[C::kByKeys ? kDepth / 2 : 2];  // gq or gk; gv
+#pragma unroll
+  for (int i = 0; i < kDepth / 2; i++) {
+    sums1[i] = 0.0f;
+    if constexpr (C::kByKeys) sums2[i] = 0.0f;
+  }
+  RingPlace<C::kStages> ring;
+  int32_t step = 0;
+  barrier_wait(own_full, 0);
+
+#pragma unroll 1
+  for (int32_t round = 0; round < place.rounds; round++, ring.advance()) {
+    const int32_t column0 = (place.first_step + step) * kPassing;
+    if (++step == place.steps) step = 0;
+    barrier_wait(full + ring.stage * 8, ring.phase);
+    // Hidden from this warpgroup as a whole: keys after its last query, queries before its first key.
+    const bool hidden = p.causal && (C::kByKeys ? column0 + kPassing - 1 < first_row : column0 > first_row + 63);
+    if (!hidden) {
+      const uint32_t at = static_cast<uint32_t>(ring.stage * (C::kStageBytes / 16));
+      float s[kPassing / 2], d[kPassing / 2];
+      wgmma_fence();
+      start_rows<T, kPassing, kDepth, C::kOwnedBox, C::kPassingBox>(s, own1, pass1 + at);
+      wgmma_commit();
+      start_rows<T, kPassing, kDepth, C::kOwnedBox, C::kPassingBox>(d, own2, pass2 + at);
+      wgmma_commit();
+      wgmma_wait<0>();
+      wgmma_hold(s);
+      wgmma_hold(d);
+      if constexpr (C::kByKeys) {
+        if (p.causal && column0 < first_row + 63) {  // queries up to the key's own see it not
+          const int32_t low = row_low - column0 - pair;
+#pragma unroll
+          for (int i = 0; i < kPassing / 2; i++)
+            if (i / 4 * 8 + i % 2 < low + i % 4 / 2 * 8) s[i] = -INFINITY;
+        }
+      } else if (column0 + kPassing > p.keys || (p.causal && column0 + kPassing - 1 > first_row)) {
+        const int32_t low = p.causal && row_low + 1 < p.keys ? row_low + 1 : p.keys;
+        const int32_t high = p.causal && row_low + 9 < p.keys ? row_low + 9 : p.keys;
+        hide_columns_from<kPassing>(s, low - column0 - pair, high - column0 - pair);
+      }
+      take_gradients<C>(s, d, p.scale_log2, shared + C::kNumbers + ring.stage * C::kNumberBytes + pair * 4, row_lse, row_delta);
+      uint32_t fragments1[kPassing / 16][4], fragments2[C::kByKeys ? kPassing / 16 : 1][4];
+      pack_fragments<T, kPassing>(fragments1, d);
+      if constexpr (C::kByKeys) pack_fragments<T, kPassing>(fragments2, s);
+      wgmma_fence();
+      if constexpr (C::kByKeys) start_columns<T, kPassing, kDepth>(sums2, fragments2, pass2_across + at);
+      start_columns<T, kPassing, kDepth>(sums1, fragments1, pass1_across + at);
+      wgmma_commit();
+      wgmma_wait<0>();
+      wgmma_hold(sums1);
+      wgmma_hold(fragments1);
+      if constexpr (C::kByKeys) {
+        wgmma_hold(sums2);
+        wgmma_hold(fragments2);
+      }
+    }
+    if (lane == 0) barrier_arrive(empty + ring.stage * 8);
+  }
+
+  if (first_row >= own_rows) return;
+  if (p.want1)
+    store_tile<T, kDepth>(map1, rows1, C::kOwnedBox, sums1, p.scale, p.scale, 1 + consumer, first_row, place.owner_head,
+                          place.batch);
+  if constexpr (C::kByKeys)
+    if (p.want2)
+      store_tile<T, kDepth>(map2, rows2, C::kOwnedBox, sums2, 1.0f, 1.0f, 1 + consumer, first_row, place.owner_head, place.batch);
+}
+
+#endif
+
+// own1, own2: k and v or q and g; pass1, pass2: the others. result1: gk or gq, result2: gv.
+template <class C>
+__global__ void __launch_bounds__(C::kThreads, 1)
+    backward_kernel(const __grid_constant__ CUtensorMap own1, const __grid_constant__ CUtensorMap own2,
+                    const __grid_constant__ CUtensorMap pass1, const __grid_constant__ CUtensorMap pass2,
+                    const __grid_constant__ CUtensorMap result1, const __grid_constant__ CUtensorMap result2,
+                    const __grid_constant__ BackwardArgs p) {
+#if SW_SM90A
+  extern __shared__ __align__(1024) uint8_t attention_shared[];
+  const uint32_t shared = shared_address(attention_shared), full = shared + C::kBarriers, empty = full + C::kStages * 8,
+                 own_full = empty + C::kStages * 8;
+  if (threadIdx.x == 0) {
+    tensor_map_prefetch(&own1);
+    tensor_map_prefetch(&own2);
+    tensor_map_prefetch(&pass1);
+    tensor_map_prefetch(&pass2);
+#pragma unroll
+    for (int s = 0; s < C::kStages; s++) {
+      barrier_init(full + s * 8, 1);
+      barrier_init(empty + s * 8, 4 * C::kConsumers);
+    }
+    barrier_init(own_full, 1);
+    barrier_init_fence();
+  }
+  __syncthreads();
+  const BackwardPlace place = BackwardPlace::of<C>(p);
+  if (threadIdx.x < 128) {
+    registers_down<24>();
+    if (threadIdx.x == 0) backward_produce<C>(p, place, &own1, &own2, &pass1, &pass2, shared, own_full, full, empty);
+  } else {
+    registers_up<240>();
+    backward_consume<C>(p, place, &result1, &result2, shared, own_full, full, empty);
+  }
+#endif
+}
+
+BackwardArgs arguments(const AttentionProblem& p) {
+  BackwardArgs args;
+  args.heads = static_cast<int32_t>(p.heads);
+  args.kv_heads = static_cast<int32_t>(p.kv_heads);
+  args.group_size = static_cast<int32_t>(p.heads / p.kv_heads);
+  args.queries = static_cast<int32_t>(p.queries);
+  args.keys = static_cast<int32_t>(p.keys);
+  args.number_blocks = static_cast<int32_t>(number_blocks(p));
+  args.causal = p.causal;
+  args.scale = static_cast<float>(p.scale);
+  args.scale_log2 = static_cast<float>(p.scale * 1.4426950408889634);
+  args.numbers = static_cast<const float*>(p.delta);
+  return args;
+}
+
+// The maps of q, g and k, v in boxes of so many rows.
+struct PairMaps {
+  CUtensorMap first, second;
+  bool of_queries(const AttentionProblem& p, int rows) {
+    return attention_map(p, p.q, p.heads, p.queries, p.depth, rows, &first) &&
+           attention_map(p, p.g, p.heads, p.queries, p.value_depth, rows, &second);
+  }
+  bool of_keys(const AttentionProblem& p, int rows) {
+    return attention_map(p, p.k, p.kv_heads, p.keys, p.depth, rows, &first) &&
+           attention_map(p, p.v, p.kv_heads, p.keys, p.value_depth, rows, &second);
+  }
+};
+
+// One pass: what the copy engine has to know, then the launch.
+template <class C>
+struct BackwardPass {
+  PairMaps own, pass, results;
+
+  // False if the copy engine cannot take an operand or a result.
+  bool prepare(const AttentionProblem& p) {
+    const bool maps = C::kByKeys ? own.of_keys(p, C::kOwned) && pass.of_queries(p, C::kPassing)
+                                 : own.of_queries(p, C::kOwned) && pass.of_keys(p, C::kPassing);
+    results = own;
+    void* const result = C::kByKeys ? p.gk : p.gq;
+    const int64_t heads = C::kByKeys ? p.kv_heads : p.heads, rows = C::kByKeys ? p.keys : p.queries;
+    return maps && (!result || attention_result_map(p, result, heads, rows, p.depth, &results.first)) &&
+           (!C::kByKeys || !p.gv || attention_result_map(p, p.gv, heads, rows, p.value_depth, &results.second));
+  }
+
+  void launch(const AttentionProblem& p, cudaStream_t stream) const {
+    BackwardArgs args = arguments(p);
+    args.want1 = (C::kByKeys ? p.gk : p.gq) != nullptr;
+    args.want2 = p.gv != nullptr;
+    const int64_t tiles = ceil_div(C::kByKeys ? p.keys : p.queries, C::kOwned), owners = p.batch * (C::kByKeys ? p.kv_heads : p.heads);
+    const int64_t passing = C::kByKeys ? p.queries * args.group_size : p.keys / args.group_size;  // rows that an owner adds to L2
+    args.order = attention_order(tiles, owners, passing * (p.depth + p.value_depth) * 2, p.causal && !C::kByKeys);
+    allow_shared(backward_kernel<C>, C::kSharedBytes);
+    backward_kernel<C><<<tiles * owners, C::kThreads, C::kSharedBytes, stream>>>(
+        own.first, own.second, pass.first, pass.second, results.first, results.second, args);
+  }
+};
+
+template <class ByQueries, class ByKeys>
+bool start(const AttentionProblem& p, cudaStream_t stream) {
+  using T = typename ByQueries::T;
+  BackwardPass<ByQueries> by_queries;
+  BackwardPass<ByKeys> by_keys;
+  if (reinterpret_cast<uintptr_t>(p.out) % 16 != 0 || !by_queries.prepare(p) || !by_keys.prepare(p)) return false;
+  const int64_t blocks = number_blocks(p);
+  numbers_kernel<T><<<p.batch * p.heads * blocks * (kNumberRows / 16), 256, 0, stream>>>(p, blocks);
+  if (p.gq) by_queries.launch(p, stream);
+  if (p.gk || p.gv) by_keys.launch(p, stream);
+  return true;
+}
+
+template <class T>
+bool start_of_depth(const AttentionProblem& p, cudaStream_t stream) {
+  if (p.depth <= 64 && p.value_depth <= 64) return start<BackwardTile<T, 64, false, 64, 4>, BackwardTile<T, 64, true, 64, 4>>(p, stream);
+  return start<BackwardTile<T, 128, false, 64, 4>, BackwardTile<T, 128, true, 64, 3>>(p, stream);
+}
+
+}  // namespace
+
+int64_t attention_wgmma_scratch(const AttentionProblem& p, const DeviceFacts& facts) {
+  if (!attention_wgmma_applies(p, facts) || p.depth % 8 != 0 || p.value_depth % 8 != 0) return 0;
+  const int64_t numbers = p.batch * p.heads * number_blocks(p) * kNumberBlock * 4;
+  const int64_t sums = p.batch * p.heads * p.queries * 4;  // of the other kernels, should the copy engine not take the strides
+  return numbers > sums ? numbers : sums;
+}
+
+bool attention_wgmma_backward(const AttentionProblem& p, const Stream& stream) {
+  return p.dtype == DType::BFloat16 ? start_of_depth<bfloat16_t>(p, stream.handle) : start_of_depth<half_t>(p, stream.handle);
+}
+
+}  // namespace shardwise::cuda
