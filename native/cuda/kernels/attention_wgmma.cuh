@@ -85,6 +85,22 @@ __device__ __forceinline__ void start_rows(float (&s)[Columns / 2], uint64_t a, 
     wgmma<T, Columns, false, false>(s, a + (k / 4 * BoxA + k % 4 * 32) / 16, b + (k / 4 * BoxB + k % 4 * 32) / 16, k > 0);
 }
 
+// The same with the fragments of a in registers.
+template <class T, int Columns, int Depth, int BoxB>
+__device__ __forceinline__ void start_rows(float (&s)[Columns / 2], const uint32_t (&a)[Depth / 16][4], uint64_t b) {
+#pragma unroll
+  for (int k = 0; k < Depth / 16; k++) wgmma<T, Columns, false>(s, a[k], b + (k / 4 * BoxB + k % 4 * 32) / 16, k > 0);
+}
+
+// The fragments of a warpgroup's 64 rows of a tile in boxes of Box bytes.
+template <int Depth, int Box>
+__device__ __forceinline__ void load_fragments(uint32_t (&f)[Depth / 16][4], uint32_t rows) {
+  const int thread = threadIdx.x & 127, lane = thread & 31;
+  const uint32_t line = rows + ((thread >> 5) * 16 + (lane & 15)) * 128;
+#pragma unroll
+  for (int k = 0; k < Depth / 16; k++) load_matrices(f[k], line + k / 4 * Box + (((k % 4 * 2 + (lane >> 4)) ^ (lane & 7)) << 4));
+}
+
 // Starts sums[64 x Depth] += p[64 x Rows] b[Rows x Depth], p being fragments; b is described as MN-major.
 template <class T, int Rows, int Depth>
 __device__ __forceinline__ void start_columns(float (&sums)[Depth / 2], const uint32_t (&p)[Rows / 16][4], uint64_t b) {

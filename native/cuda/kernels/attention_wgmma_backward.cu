@@ -55,6 +55,7 @@ struct BackwardTile {
   static constexpr int kOwnedBox = kOwned * 128, kPassingBox = kPassing * 128;
   static constexpr int kOwnedBytes = kBoxes * kOwnedBox, kPassingBytes = kBoxes * kPassingBox;
   static constexpr int kNumberBytes = kByKeys ? kNumberBlock * 4 : 0;
+  static constexpr bool kHold = !kByKeys || kDepth == 64;  // the owned rows in registers: shared memory is the narrower of the two
   // In shared memory: both owned tiles, then the results; a ring of both passing tiles, one of numbers; barriers.
   static constexpr int kRing = 2 * kOwnedBytes, kStageBytes = 2 * kPassingBytes, kNumbers = kRing + kStages * kStageBytes;
   static constexpr int kBarriers = kNumbers + kStages * kNumberBytes;
@@ -127,22 +128,60 @@ __device__ __forceinline__ float2 load_two(uint32_t address) {
   return v;
 }
 
-// s becomes P = exp2(scale s - lse), d becomes dS = P (d - delta). By keys the numbers are those of columns, else of the two rows.
+// Numbers of this thread's accumulators: by keys those of its columns, in shared memory, else those of its two rows.
 template <class C>
-__device__ __forceinline__ void take_gradients(float (&s)[C::kPassing / 2], float (&d)[C::kPassing / 2], float scale,
-                                               uint32_t column_numbers, const float (&row_lse)[2], const float (&row_delta)[2]) {
+struct Numbers {
+  float row[2] = {0, 0};
+  __device__ __forceinline__ void of_piece(float (&out)[4], uint32_t columns, int j) const {
+    if constexpr (C::kByKeys) {
+      const float2 pair = load_two(columns + j * 32);
+      out[0] = out[2] = pair.x;
+      out[1] = out[3] = pair.y;
+    } else {
+      out[0] = out[1] = row[0];
+      out[2] = out[3] = row[1];
+    }
+  }
+};
+
+// s becomes P = exp2(scale s - lse).
+template <class C>
+__device__ __forceinline__ void take_exponentials(float (&s)[C::kPassing / 2], float scale, const Numbers<C>& lse, uint32_t columns) {
 #pragma unroll
   for (int j = 0; j < C::kPassing / 8; j++) {
-    float2 lse, delta;
-    if constexpr (C::kByKeys) lse = load_two(column_numbers + j * 32), delta = load_two(column_numbers + j * 32 + kNumberRows * 4);
+    float l[4];
+    lse.of_piece(l, columns, j);
 #pragma unroll
-    for (int e = 0; e < 4; e++) {
-      const float l = C::kByKeys ? (e % 2 ? lse.y : lse.x) : row_lse[e / 2];
-      const float t = C::kByKeys ? (e % 2 ? delta.y : delta.x) : row_delta[e / 2];
-      const float probability = exp2_fast(__fmaf_rn(s[j * 4 + e], scale, -l));
-      s[j * 4 + e] = probability;
-      d[j * 4 + e] = probability * (d[j * 4 + e] - t);
-    }
+    for (int e = 0; e < 4; e++) s[j * 4 + e] = exp2_fast(__fmaf_rn(s[j * 4 + e], scale, -l[e]));
+  }
+}
+
+// d becomes dS = P (d - delta).
+template <class C>
+__device__ __forceinline__ void take_gradients(float (&d)[C::kPassing / 2], const float (&s)[C::kPassing / 2], const Numbers<C>& delta,
+                                               uint32_t columns) {
+#pragma unroll
+  for (int j = 0; j < C::kPassing / 8; j++) {
+    float t[4];
+    delta.of_piece(t, columns, j);
+#pragma unroll
+    for (int e = 0; e < 4; e++) d[j * 4 + e] = s[j * 4 + e] * (d[j * 4 + e] - t[e]);
+  }
+}
+
+// Scores that are hidden, or of rows that do not exist, become -inf. `row` and `column` are those of the thread's first element.
+template <class C>
+__device__ __forceinline__ void hide_scores(const BackwardArgs& p, float (&s)[C::kPassing / 2], int32_t first_row, int32_t column0,
+                                            int32_t row, int32_t column) {
+  if constexpr (C::kByKeys) {
+    if (!p.causal || column0 >= first_row + 63) return;  // the last key of this warpgroup is seen by all
+#pragma unroll
+    for (int i = 0; i < C::kPassing / 2; i++)
+      if (i / 4 * 8 + i % 2 < row - column + i % 4 / 2 * 8) s[i] = -INFINITY;
+  } else {
+    if (column0 + C::kPassing <= p.keys && (!p.causal || column0 + C::kPassing - 1 <= first_row)) return;
+    const int32_t low = p.causal && row + 1 < p.keys ? row + 1 : p.keys, high = p.causal && row + 9 < p.keys ? row + 9 : p.keys;
+    hide_columns_from<C::kPassing>(s, low - column, high - column);
   }
 }
 
@@ -155,80 +194,149 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
   const int consumer = (threadIdx.x >> 7) - 1, thread = threadIdx.x & 127, lane = thread & 31;
   const int32_t first_row = place.row0 + consumer * 64, row_low = first_row + (thread >> 5) * 16 + (lane >> 2);
   const int32_t pair = (lane & 3) * 2, own_rows = C::kByKeys ? p.keys : p.queries;
+  // Causal, by queries: the first warpgroup sees less than the second. By keys it sees more, and the second one's are hidden.
+  const int32_t seen = (first_row + 63) / kPassing + 1;
+  const int32_t rounds = !C::kByKeys && p.causal && seen < place.rounds ? seen : place.rounds;
   const uint32_t rows1 = shared + consumer * 64 * 128, rows2 = rows1 + C::kOwnedBytes, ring_start = shared + C::kRing;
   const uint64_t own1 = matrix_descriptor(rows1, false), own2 = matrix_descriptor(rows2, false),
                  pass1 = matrix_descriptor(ring_start, false), pass2 = matrix_descriptor(ring_start + C::kPassingBytes, false),
                  pass1_across = matrix_descriptor(ring_start, true, C::kPassingBox),
                  pass2_across = matrix_descriptor(ring_start + C::kPassingBytes, true, C::kPassingBox);
 
-  float row_lse[2] = {0, 0}, row_delta[2] = {0, 0};
+  Numbers<C> lse, delta;
   if constexpr (!C::kByKeys) {
 #pragma unroll
-    for (int half = 0; half < 2; half++) {  // numbers are there up to a multiple of the owned rows
+    for (int half = 0; half < 2; half++) {  // they are there up to a multiple of the owned rows
       const int32_t row = row_low + half * 8, head_index = place.batch * p.heads + place.owner_head;
       const float* const at = p.numbers + (int64_t(head_index) * p.number_blocks + row / kNumberRows) * kNumberBlock + row % kNumberRows;
-      row_lse[half] = at[0];
-      row_delta[half] = at[kNumberRows];
+      lse.row[half] = at[0];
+      delta.row[half] = at[kNumberRows];
     }
   }
 
-  float sums1[kDepth / 2], sums2[C::kByKeys ? kDepth / 2 : 2];  // gq or gk; gv
+  float s[kPassing / 2], d[kPassing / 2], sums1[kDepth / 2], sums2[C::kByKeys ? kDepth / 2 : 2];  // sums: gq or gk; gv
+  uint32_t fragments1[kPassing / 16][4], fragments2[kPassing / 16][4];                           // of dS and P
+  uint32_t held1[C::kHold ? kDepth / 16 : 1][4], held2[C::kHold ? kDepth / 16 : 1][4];           // of the owned rows
 #pragma unroll
   for (int i = 0; i < kDepth / 2; i++) {
     sums1[i] = 0.0f;
     if constexpr (C::kByKeys) sums2[i] = 0.0f;
   }
-  RingPlace<C::kStages> ring;
-  int32_t step = 0;
-  barrier_wait(own_full, 0);
+  const auto start_scores = [&](uint32_t at) {
+    if constexpr (C::kHold)
+      start_rows<T, kPassing, kDepth, C::kPassingBox>(s, held1, pass1 + at);
+    else
+      start_rows<T, kPassing, kDepth, C::kOwnedBox, C::kPassingBox>(s, own1, pass1 + at);
+    wgmma_commit();
+  };
+  const auto start_dp = [&](uint32_t at) {
+    if constexpr (C::kHold)
+      start_rows<T, kPassing, kDepth, C::kPassingBox>(d, held2, pass2 + at);
+    else
+      start_rows<T, kPassing, kDepth, C::kOwnedBox, C::kPassingBox>(d, own2, pass2 + at);
+    wgmma_commit();
+  };
 
-#pragma unroll 1
-  for (int32_t round = 0; round < place.rounds; round++, ring.advance()) {
+  int32_t step = 0;
+  // s becomes P; returns the address of the columns' deltas.
+  const auto take_scores = [&](int32_t stage) {
     const int32_t column0 = (place.first_step + step) * kPassing;
     if (++step == place.steps) step = 0;
-    barrier_wait(full + ring.stage * 8, ring.phase);
-    // Hidden from this warpgroup as a whole: keys after its last query, queries before its first key.
-    const bool hidden = p.causal && (C::kByKeys ? column0 + kPassing - 1 < first_row : column0 > first_row + 63);
-    if (!hidden) {
-      const uint32_t at = static_cast<uint32_t>(ring.stage * (C::kStageBytes / 16));
-      float s[kPassing / 2], d[kPassing / 2];
-      wgmma_fence();
-      start_rows<T, kPassing, kDepth, C::kOwnedBox, C::kPassingBox>(s, own1, pass1 + at);
-      wgmma_commit();
-      start_rows<T, kPassing, kDepth, C::kOwnedBox, C::kPassingBox>(d, own2, pass2 + at);
-      wgmma_commit();
-      wgmma_wait<0>();
-      wgmma_hold(s);
-      wgmma_hold(d);
-      if constexpr (C::kByKeys) {
-        if (p.causal && column0 < first_row + 63) {  // queries up to the key's own see it not
-          const int32_t low = row_low - column0 - pair;
-#pragma unroll
-          for (int i = 0; i < kPassing / 2; i++)
-            if (i / 4 * 8 + i % 2 < low + i % 4 / 2 * 8) s[i] = -INFINITY;
-        }
-      } else if (column0 + kPassing > p.keys || (p.causal && column0 + kPassing - 1 > first_row)) {
-        const int32_t low = p.causal && row_low + 1 < p.keys ? row_low + 1 : p.keys;
-        const int32_t high = p.causal && row_low + 9 < p.keys ? row_low + 9 : p.keys;
-        hide_columns_from<kPassing>(s, low - column0 - pair, high - column0 - pair);
-      }
-      take_gradients<C>(s, d, p.scale_log2, shared + C::kNumbers + ring.stage * C::kNumberBytes + pair * 4, row_lse, row_delta);
-      uint32_t fragments1[kPassing / 16][4], fragments2[C::kByKeys ? kPassing / 16 : 1][4];
-      pack_fragments<T, kPassing>(fragments1, d);
-      if constexpr (C::kByKeys) pack_fragments<T, kPassing>(fragments2, s);
-      wgmma_fence();
-      if constexpr (C::kByKeys) start_columns<T, kPassing, kDepth>(sums2, fragments2, pass2_across + at);
-      start_columns<T, kPassing, kDepth>(sums1, fragments1, pass1_across + at);
-      wgmma_commit();
-      wgmma_wait<0>();
-      wgmma_hold(sums1);
-      wgmma_hold(fragments1);
-      if constexpr (C::kByKeys) {
-        wgmma_hold(sums2);
-        wgmma_hold(fragments2);
-      }
+    const uint32_t columns = shared + C::kNumbers + stage * C::kNumberBytes + pair * 4;
+    hide_scores<C>(p, s, first_row, column0, row_low, column0 + pair);
+    take_exponentials<C>(s, p.scale_log2, lse, columns);
+    return columns + kNumberRows * 4;
+  };
+  const auto start_sums1 = [&](uint32_t at) {
+    start_columns<T, kPassing, kDepth>(sums1, fragments1, pass1_across + at);
+    wgmma_commit();
+  };
+  const auto start_sums2 = [&](uint32_t at) {
+    if constexpr (C::kByKeys) start_columns<T, kPassing, kDepth>(sums2, fragments2, pass2_across + at);
+    wgmma_commit();
+  };
+  const auto hold_sums = [&] {
+    wgmma_hold(sums1);
+    wgmma_hold(fragments1);
+    if constexpr (C::kByKeys) {
+      wgmma_hold(sums2);
+      wgmma_hold(fragments2);
     }
-    if (lane == 0) barrier_arrive(empty + ring.stage * 8);
+  };
+  const auto place_of_stage = [](int32_t stage) { return static_cast<uint32_t>(stage * (C::kStageBytes / 16)); };
+
+  barrier_wait(own_full, 0);
+  if constexpr (C::kHold) {
+    load_fragments<kDepth, C::kOwnedBox>(held1, rows1);
+    load_fragments<kDepth, C::kOwnedBox>(held2, rows2);
+  }
+  RingPlace<C::kStages> ring;
+  if constexpr (!C::kHold) {
+    // The sums and what is in flight fill the registers: the other warpgroup keeps the tensor cores busy meanwhile.
+#pragma unroll 1
+    for (int32_t round = 0; round < rounds; round++, ring.advance()) {
+      const uint32_t at = place_of_stage(ring.stage);
+      barrier_wait(full + ring.stage * 8, ring.phase);
+      wgmma_fence();
+      start_scores(at);
+      start_dp(at);
+      wgmma_wait<1>();
+      wgmma_hold(s);
+      const uint32_t deltas = take_scores(ring.stage);
+      pack_fragments<T, kPassing>(fragments2, s);
+      wgmma_fence();
+      start_sums2(at);
+      wgmma_wait<1>();
+      wgmma_hold(d);
+      take_gradients<C>(d, s, delta, deltas);
+      pack_fragments<T, kPassing>(fragments1, d);
+      wgmma_fence();
+      start_sums1(at);
+      wgmma_wait<0>();
+      hold_sums();
+      if (lane == 0) barrier_arrive(empty + ring.stage * 8);
+    }
+  } else if (rounds > 0) {
+    // The sums of a round are made together with the scores of the next one, so that the tensor cores have work while the
+    // exponentials are taken.
+    RingPlace<C::kStages> before;
+    barrier_wait(full, 0);
+    wgmma_fence();
+    start_scores(0);
+    start_dp(0);
+    wgmma_wait<0>();
+    wgmma_hold(s);
+    wgmma_hold(d);
+    take_gradients<C>(d, s, delta, take_scores(0));
+    pack_fragments<T, kPassing>(fragments1, d);
+    pack_fragments<T, kPassing>(fragments2, s);
+#pragma unroll 1
+    for (int32_t round = 1; round < rounds; round++) {
+      ring.advance();
+      barrier_wait(full + ring.stage * 8, ring.phase);
+      wgmma_fence();
+      start_scores(place_of_stage(ring.stage));
+      start_dp(place_of_stage(ring.stage));
+      start_sums2(place_of_stage(before.stage));
+      start_sums1(place_of_stage(before.stage));
+      wgmma_wait<3>();
+      wgmma_hold(s);
+      const uint32_t deltas = take_scores(ring.stage);
+      wgmma_wait<2>();
+      wgmma_hold(d);
+      take_gradients<C>(d, s, delta, deltas);
+      wgmma_wait<0>();
+      hold_sums();
+      if (lane == 0) barrier_arrive(empty + before.stage * 8);
+      before = ring;
+      pack_fragments<T, kPassing>(fragments1, d);
+      pack_fragments<T, kPassing>(fragments2, s);
+    }
+    wgmma_fence();
+    start_sums2(place_of_stage(before.stage));
+    start_sums1(place_of_stage(before.stage));
+    wgmma_wait<0>();
+    hold_sums();
   }
 
   if (first_row >= own_rows) return;

@@ -1,5 +1,11 @@
 // Forward attention of float16 and bfloat16 on Hopper's warpgroup tensor cores, depths up to 128, without mask and dropout.
 #include "attention_wgmma.cuh"
+#ifndef FWD64
+#define FWD64 3, 128, 3
+#endif
+#ifndef FWD128
+#define FWD128 2, 128, 2
+#endif
 
 namespace shardwise::cuda {
 namespace {
@@ -12,18 +18,18 @@ struct ForwardArgs {
   float* lse;
 };
 
-template <class Element, int DepthOfTile, int ConsumerGroups, int NumStages>
+template <class Element, int DepthOfTile, int ConsumerGroups, int KeysOfTile, int NumStages, int BlocksPerSM = 1>
 struct ForwardTile {
   using T = Element;
   static constexpr int kDepth = DepthOfTile, kConsumers = ConsumerGroups, kStages = NumStages;
-  static constexpr int kQueries = 64 * kConsumers, kKeys = 128, kBoxes = kDepth / 64;
+  static constexpr int kQueries = 64 * kConsumers, kKeys = KeysOfTile, kBlocks = BlocksPerSM, kBoxes = kDepth / 64;
   static constexpr int kThreads = 128 * (kConsumers + 1);
   static constexpr int kQueryBox = kQueries * 128, kKeyBox = kKeys * 128;
   static constexpr int kQueryBytes = kBoxes * kQueryBox, kKeyBytes = kBoxes * kKeyBox;
   // In shared memory: q, then out; the rings of k and v; full and empty barriers of both; that of q.
   static constexpr int kK = kQueryBytes, kV = kK + kStages * kKeyBytes, kBarriers = kV + kStages * kKeyBytes;
   static constexpr int kSharedBytes = kBarriers + (4 * kStages + 1) * 8;
-  static constexpr int kProducerRegisters = kConsumers == 2 ? 24 : 32, kConsumerRegisters = kConsumers == 2 ? 240 : 160;
+  static constexpr int kProducerRegisters = kConsumers == 2 ? 24 : 32, kConsumerRegisters = kBlocks == 2 ? 104 : kConsumers == 2 ? 240 : 160;
 };
 
 #if SW_SM90A
@@ -210,7 +216,7 @@ __device__ __forceinline__ void forward_consume(const ForwardArgs& p, const Forw
 #endif
 
 template <class C>
-__global__ void __launch_bounds__(C::kThreads, 1)
+__global__ void __launch_bounds__(C::kThreads, C::kBlocks)
     forward_kernel(const __grid_constant__ CUtensorMap map_q, const __grid_constant__ CUtensorMap map_k,
                    const __grid_constant__ CUtensorMap map_v, const __grid_constant__ CUtensorMap map_out,
                    const __grid_constant__ ForwardArgs p) {
@@ -270,8 +276,8 @@ bool start(const AttentionProblem& p, const Stream& stream) {
 
 template <class T>
 bool start_of_depth(const AttentionProblem& p, const Stream& stream) {
-  if (p.depth <= 64 && p.value_depth <= 64) return start<ForwardTile<T, 64, 3, 3>>(p, stream);
-  return start<ForwardTile<T, 128, 2, 2>>(p, stream);
+  if (p.depth <= 64 && p.value_depth <= 64) return start<ForwardTile<T, 64, FWD64>>(p, stream);
+  return start<ForwardTile<T, 128, FWD128>>(p, stream);
 }
 
 }  // namespace
