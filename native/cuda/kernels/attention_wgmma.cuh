@@ -1,7 +1,7 @@
 // What the attention kernels of sm_90 share: the order of the tiles, products of tiles, and the way out.
 //
-// A tile in shared memory is a box of 64 features after the other, each [rows][128 bytes] as the copy engine writes it (swizzled);
-// rows past the end and features past the real depth are zeros there, and are cut off again when a tile is stored.
+// A tile in shared memory is a box of 64 features after the other, each [rows][128 bytes] as the copy engine writes it
+// (swizzled); rows past the end and features past the real depth are zeros there, and are cut off again when a tile is stored.
 #pragma once
 #include "../primitives/mma.cuh"
 #include "../primitives/wgmma.cuh"
@@ -10,7 +10,7 @@
 
 namespace shardwise::cuda {
 
-// Which tile of which head a block takes. Heads go in groups whose keys and values stay in L2 together; within a group the
+// Which tile of which head comes when. Heads go in groups, whose keys and values should stay in L2 together; within a group the
 // longest tiles go first, so that the short ones fill the gaps at the end.
 struct AttentionOrder {
   int32_t tiles = 0, heads = 0, together = 1;  // tiles of a head; heads of all batches; heads in a group
@@ -24,11 +24,14 @@ struct AttentionOrder {
   }
 };
 
-inline AttentionOrder attention_order(int64_t tiles, int64_t heads, int64_t bytes_of_head, bool last_first) {
+// `bytes_of_head`: what the tiles of a head read while they run. The last group ends evenly only if the machine takes at least
+// twice as long for it as for its longest tile, which is up to twice the average.
+inline AttentionOrder attention_order(int64_t tiles, int64_t heads, int64_t bytes_of_head, bool last_first,
+                                      const DeviceFacts& facts) {
   constexpr int64_t kInL2 = 16 << 20;  // of 50 MiB, in two halves
-  const int64_t together = bytes_of_head > 0 ? kInL2 / bytes_of_head : heads;
-  return {static_cast<int32_t>(tiles), static_cast<int32_t>(heads),
-          static_cast<int32_t>(together < 1 ? 1 : together < heads ? together : heads), last_first};
+  const int64_t fit = kInL2 / (bytes_of_head + 1), even = ceil_div(2 * facts.num_sms, tiles);
+  const int64_t at_least = fit > even ? fit : even, groups = at_least < heads ? heads / at_least : 1;
+  return {static_cast<int32_t>(tiles), static_cast<int32_t>(heads), static_cast<int32_t>(ceil_div(heads, groups)), last_first};
 }
 
 // Where the kernels apply: 16-bit elements, depths up to 128, no mask, no dropout. Strides are the tensor maps' affair.
@@ -40,14 +43,13 @@ inline bool attention_wgmma_applies(const AttentionProblem& p, const DeviceFacts
 }
 
 // Boxes of `box_rows` positions and 64 features. False if the copy engine cannot take the operand.
-inline bool attention_map(const AttentionProblem& p, const HeadView& v, int64_t heads, int64_t rows, int64_t columns, int box_rows,
-                          CUtensorMap* out) {
+inline bool attention_map(const AttentionProblem& p, const HeadView& v, int64_t heads, int64_t rows, int64_t columns,
+                          int box_rows, CUtensorMap* out) {
   TensorMapShape s;
   s.data = v.data;
   s.width = columns, s.height = rows, s.depth = heads, s.batch = p.batch;
   s.row_stride = v.row_stride, s.depth_stride = v.head_stride, s.batch_stride = v.batch_stride;
-  return v.column_stride == 1 && tensor_map_fits(s) &&
-         make_tensor_map(s, 64, box_rows, p.dtype == DType::BFloat16, out);
+  return v.column_stride == 1 && tensor_map_fits(s) && make_tensor_map(s, 64, box_rows, p.dtype == DType::BFloat16, out);
 }
 
 // The same for a contiguous result. The copy engine writes whole 16 bytes at the end of a row.
@@ -127,28 +129,33 @@ __device__ __forceinline__ void hide_columns_from(float (&s)[Columns / 2], int32
 }
 
 // Writes the 64 x Depth accumulators of a warpgroup, scaled per row half, through its rows of a tile of shared memory (`rows`, in
-// boxes of `box_bytes`), which nobody reads any more. `barrier` is one of this warpgroup's own.
+// boxes of `box_bytes`), which nobody else uses. `barrier` is one of this warpgroup's own. The copy goes on after the return.
 template <class T, int Depth>
-__device__ __forceinline__ void store_tile(const CUtensorMap* map, uint32_t rows, uint32_t box_bytes, const float (&sums)[Depth / 2],
-                                           float scale_low, float scale_high, int barrier, int32_t row, int32_t head,
-                                           int32_t batch) {
+__device__ __forceinline__ void store_tile(const CUtensorMap* map, uint32_t rows, uint32_t box_bytes,
+                                           const float (&sums)[Depth / 2], float scale_low, float scale_high, int barrier,
+                                           int32_t row, int32_t head, int32_t batch) {
   const int thread = threadIdx.x & 127, lane = thread & 31;
   const uint32_t line = rows + ((thread >> 5) * 16 + (lane & 15)) * 128;
+  if (thread == 0) tensor_store_wait_read<0>();  // what was stored from here before
+  sync_threads_of(barrier, 128);
 #pragma unroll
   for (int j = 0; j < Depth / 16; j++) {
     const float* const v = sums + j * 8;
-    store_matrices(line + j / 4 * box_bytes + ((((j % 4) * 2 + (lane >> 4)) ^ (lane & 7)) << 4),
+    store_matrices(line + j / 4 * box_bytes + (((j % 4 * 2 + (lane >> 4)) ^ (lane & 7)) << 4),
                    pack_pair<T>(v[0] * scale_low, v[1] * scale_low), pack_pair<T>(v[2] * scale_high, v[3] * scale_high),
                    pack_pair<T>(v[4] * scale_low, v[5] * scale_low), pack_pair<T>(v[6] * scale_high, v[7] * scale_high));
   }
   fence_for_copy_engine();
   sync_threads_of(barrier, 128);
-  if (thread == 0) {
+  if (thread != 0) return;
 #pragma unroll
-    for (int box = 0; box < Depth / 64; box++) tensor_store(map, rows + box * box_bytes, box * 64, row, head, batch);
-    tensor_store_commit();
-    tensor_store_wait_read<0>();
-  }
+  for (int box = 0; box < Depth / 64; box++) tensor_store(map, rows + box * box_bytes, box * 64, row, head, batch);
+  tensor_store_commit();
+}
+
+// Before a warpgroup ends: its shared memory must last until it has been read.
+__device__ __forceinline__ void finish_stores() {
+  if ((threadIdx.x & 127) == 0) tensor_store_wait_read<0>();
 }
 
 #endif

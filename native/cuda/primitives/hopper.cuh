@@ -139,6 +139,9 @@ __device__ __forceinline__ void registers_down() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
+// A value that all lanes of the warp have, so that the compiler knows it, and computes descriptors from it in uniform registers.
+__device__ __forceinline__ int32_t warp_uniform(int32_t value) { return __shfl_sync(0xffffffffu, value, 0); }
+
 // Hardware barrier `id` (1 to 15) of `threads` threads.
 __device__ __forceinline__ void sync_threads_of(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

@@ -128,8 +128,8 @@ void backward_of(const Case& c, const Operands& x, const std::vector<double>& ou
 
 // Runs twice: the second time, on outputs that hold something else, must give the same bits.
 template <class P>
-void run_twice(const std::string& what, const char* name, const std::vector<const Tensor*>& inputs, const std::vector<Tensor*>& outputs,
-               const P& params) {
+void run_twice(const std::string& what, const char* name, const std::vector<const Tensor*>& inputs,
+               const std::vector<Tensor*>& outputs, const P& params) {
   run(what, name, inputs, outputs, params);
   std::vector<std::vector<double>> first;
   for (Tensor* t : outputs) {
@@ -177,8 +177,9 @@ void attention_case(const Case& c) {
   lse.fill([&](int64_t i) { return want.lse[static_cast<size_t>(i)]; });
   backward_of(c, x, Operands::dense(out), params.scale, want);
   Tensor gq(c.dtype, q.sizes), gk(c.dtype, k.sizes), gv(c.dtype, v.sizes);
-  run_twice(what + " backward", "attention_backward", {&g, &q, &k, &v, &mask, &out, &lse}, {&gq, &gk, &gv},
-            AttentionBackwardParams{params.scale, params.causal, params.dropout, params.seed_low, params.seed_high, params.offset});
+  run_twice(
+      what + " backward", "attention_backward", {&g, &q, &k, &v, &mask, &out, &lse}, {&gq, &gk, &gv},
+      AttentionBackwardParams{params.scale, params.causal, params.dropout, params.seed_low, params.seed_high, params.offset});
   const auto room = [&](const std::vector<double>& list) {
     double top = 0;
     for (const double value : list) top = std::fmax(top, std::fabs(value));
@@ -191,8 +192,8 @@ void attention_case(const Case& c) {
 
 // What the kernels of sm_90 take: no mask, depths that are multiples of 8. Sizes that no tile divides, and of several tiles.
 void sm90_cases(DType dtype) {
-  const int64_t sizes[][2] = {{1, 1},    {1, 131},   {131, 1},   {64, 64},   {65, 63},   {127, 129}, {128, 128}, {193, 191},
-                              {97, 389}, {389, 97},  {257, 512}, {640, 257}, {511, 769}, {1, 1031},  {1031, 64}};
+  const int64_t sizes[][2] = {{1, 1},    {1, 131},  {131, 1},   {64, 64},   {65, 63},   {127, 129}, {128, 128}, {193, 191},
+                              {97, 389}, {389, 97}, {257, 512}, {640, 257}, {511, 769}, {1, 1031},  {1031, 64}};
   int turn = 0;
   for (const auto& s : sizes)
     for (const bool causal : {false, true})
@@ -201,8 +202,8 @@ void sm90_cases(DType dtype) {
         turn++;
         const int64_t kv_heads = turn % 3 == 0 ? 1 : 2, heads = kv_heads * (turn % 4 == 0 ? 3 : turn % 5 == 0 ? 2 : 1);
         const int64_t narrower = turn % 7 == 3 ? 8 : turn % 7 == 5 ? 32 : 0;
-        attention_case({dtype, turn % 2 + 1, heads, kv_heads, s[0], s[1], depth - narrower, depth - (turn % 11 == 4 ? 24 : narrower),
-                        causal, Mask::None, 0, turn % 3 == 1});
+        attention_case({dtype, turn % 2 + 1, heads, kv_heads, s[0], s[1], depth - narrower,
+                        depth - (turn % 11 == 4 ? 24 : narrower), causal, Mask::None, 0, turn % 3 == 1});
       }
 }
 
