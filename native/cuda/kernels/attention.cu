@@ -6,10 +6,10 @@
 //   gv = P'^T g,  gq = scale dS k,              gk = scale dS^T q
 //
 // float16 and bfloat16 with D, Dv <= 128 run on the tensor cores: on Hopper, without mask and dropout, by wgmma
-// (attention_wgmma_*.cu), else by mma.sync (attention_mma_*.cu); everything else on the CUDA cores (attention_simt.cu). The
-// backward pass is deterministic: one pass by query tiles for gq, one by key tiles for gk and gv (which walks over the query
-// heads of a group in order), no atomics on results; 7 products of S x T x D instead of 5. Numerics: float32 scores, sums and
-// accumulators (float64 for float64). A row that sees nothing gives 0 and lse -inf.
+// (attention_wgmma_*.cu), else by mma.sync (attention_mma_*.cu); everything else on the CUDA cores (attention_simt.cu).
+// The backward pass is deterministic: one pass by query tiles for gq, one by key tiles for gk and gv (which walks over the query
+// heads of a group in order), no atomics on results; 7 products of S x T x D instead of 5.
+// Numerics: float32 scores, sums and accumulators (float64 for float64). A row that sees nothing gives 0 and lse -inf.
 #include <cmath>
 
 #include "../../generated/op_params.h"

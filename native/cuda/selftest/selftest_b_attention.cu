@@ -1,4 +1,5 @@
 // Attention and its gradient against float64 on the CPU: masks, causal, grouped heads, dropout, odd sizes and strides.
+#include "../kernels/attention.cuh"
 #include "selftest_b.h"
 
 namespace selftest {
@@ -194,6 +195,7 @@ void attention_case(const Case& c) {
 void sm90_cases(DType dtype) {
   const int64_t sizes[][2] = {{1, 1},    {1, 131},  {131, 1},   {64, 64},   {65, 63},   {127, 129}, {128, 128}, {193, 191},
                               {97, 389}, {389, 97}, {257, 512}, {640, 257}, {511, 769}, {1, 1031},  {1031, 64}};
+  const int before = shardwise::cuda::attention_wgmma_taken();
   int turn = 0;
   for (const auto& s : sizes)
     for (const bool causal : {false, true})
@@ -205,6 +207,11 @@ void sm90_cases(DType dtype) {
         attention_case({dtype, turn % 2 + 1, heads, kv_heads, s[0], s[1], depth - narrower,
                         depth - (turn % 11 == 4 ? 24 : narrower), causal, Mask::None, 0, turn % 3 == 1});
       }
+  cudaDeviceProp device;
+  cudaGetDeviceProperties(&device, 0);
+  const int taken = shardwise::cuda::attention_wgmma_taken() - before;
+  if (device.major == 9 && taken != 4 * turn)
+    problem("the kernels of sm_90 took " + std::to_string(taken) + " of " + std::to_string(4 * turn) + " calls");
 }
 
 }  // namespace
