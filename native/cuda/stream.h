@@ -60,6 +60,9 @@ struct DeviceFacts {
   int64_t l2_bytes = 0;
 };
 
+// Hopper: wgmma and the tensor copy engine, in code built for sm_90a.
+inline bool is_sm90(const DeviceFacts& facts) { return facts.major == 9 && facts.minor == 0; }
+
 struct Stream {
   cudaStream_t handle = nullptr;
   int32_t device = 0;

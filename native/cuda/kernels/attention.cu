@@ -5,9 +5,10 @@
 //   out = P' v,   delta = sum(g out) per row,   dP = (g v^T) keep / (1 - p),   dS = P (dP - delta)
 //   gv = P'^T g,  gq = scale dS k,              gk = scale dS^T q
 //
-// float16 and bfloat16 with D, Dv <= 128 run on the tensor cores (attention_mma_*.cu), everything else on the CUDA cores
-// (attention_simt.cu). The backward pass is deterministic: one pass by query tiles for gq, one by key tiles for gk and gv
-// (which walks over the query heads of a group in order), no atomics; 7 products of S x T x D instead of 5.
+// float16 and bfloat16 with D, Dv <= 128 run on the tensor cores: on Hopper, without mask and dropout, by wgmma
+// (attention_wgmma_*.cu), else by mma.sync (attention_mma_*.cu); everything else on the CUDA cores (attention_simt.cu).
+// The backward pass is deterministic: one pass by query tiles for gq, one by key tiles for gk and gv (which walks over the query
+// heads of a group in order), no atomics on results; 7 products of S x T x D instead of 5.
 // Numerics: float32 scores, sums and accumulators (float64 for float64). A row that sees nothing gives 0 and lse -inf.
 #include <cmath>
 
@@ -80,12 +81,12 @@ Status attention(const KernelCall& call) {
   p.out = out.data;
   p.lse = data_of(lse);
   p.lse_dtype = lse.dtype;
-  const Stream& object = stream_of(call);
-  const cudaStream_t stream = object.handle;
-  if (attention_mma_applies(p, *object.facts, false))
-    attention_mma_forward(p, stream);
+  const Stream& stream = stream_of(call);
+  if (attention_wgmma_forward(p, stream)) return launched(call);
+  if (attention_mma_applies(p, *stream.facts, false))
+    attention_mma_forward(p, stream.handle);
   else
-    attention_simt_forward(p, stream);
+    attention_simt_forward(p, stream.handle);
   return launched(call);
 }
 
@@ -103,6 +104,11 @@ Status attention_backward(const KernelCall& call) {
   p.gk = data_of(call.output(1));
   p.gv = data_of(call.output(2));
   const int64_t rows = p.batch * p.heads * p.queries;
+  if (const int64_t bytes = attention_wgmma_scratch(p, *stream.facts)) {
+    p.delta = stream.workspace(bytes, call);
+    if (!p.delta) return Status{Code::OutOfMemory};
+    if (attention_wgmma_backward(p, stream)) return launched(call);
+  }
   if (rows > 0) {
     const bool is_double = p.dtype == DType::Float64;
     p.delta = stream.workspace(rows * (is_double ? 8 : 4), call);

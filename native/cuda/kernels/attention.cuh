@@ -37,6 +37,12 @@ struct AttentionProblem {
   void* delta = nullptr;                             // [batch, head, query] sums of g out, in the accumulation type
 };
 
+// Hopper's tensor cores: float16 and bfloat16 without mask and dropout. False, and nothing done, where they do not apply
+// (attention_wgmma.cuh says where). The backward pass needs so many bytes at p.delta; 0: it does not apply.
+bool attention_wgmma_forward(const AttentionProblem& p, const Stream& stream);
+bool attention_wgmma_backward(const AttentionProblem& p, const Stream& stream);
+int64_t attention_wgmma_scratch(const AttentionProblem& p, const DeviceFacts& facts);
+int& attention_wgmma_taken();  // how many calls of this thread they took, for the self test
 // Tensor cores: float16 and bfloat16 with depth and value_depth up to 128, on devices with enough shared memory per block.
 bool attention_mma_applies(const AttentionProblem& p, const DeviceFacts& facts, bool backward);
 void attention_mma_forward(const AttentionProblem& p, cudaStream_t stream);
@@ -46,6 +52,14 @@ void attention_simt_forward(const AttentionProblem& p, cudaStream_t stream);
 void attention_simt_backward(const AttentionProblem& p, cudaStream_t stream);
 
 #if defined(__CUDACC__)
+
+constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+
+__device__ __forceinline__ float exp2_fast(float v) {
+  float out;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(v));
+  return out;
+}
 
 // What the mask adds to the score of (query, key), which must exist: 0 or -inf for a bool mask.
 template <class C>

@@ -10,13 +10,6 @@ namespace shardwise::cuda {
 
 constexpr int kAttentionWarps = 8, kAttentionThreads = kAttentionWarps * 32;
 constexpr int kStationaryRows = kAttentionWarps * 16;  // of a block: 16 per warp
-constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
-
-__device__ __forceinline__ float exp2_fast(float v) {
-  float out;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(v));
-  return out;
-}
 
 // One head of an operand.
 struct RowSource {

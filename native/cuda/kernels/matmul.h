@@ -53,7 +53,6 @@ bool matmul_few_rows(const MatmulProblem& p, cudaStream_t stream);
 
 
 // sm_90 only, float16 and bfloat16 (matmul_wgmma.cu, matmul_stream.cu). False if they do not apply.
-inline bool is_sm90(const DeviceFacts& facts) { return facts.major == 9 && facts.minor == 0; }
 bool matmul_wgmma(const MatmulProblem& p, Stream& stream, const KernelCall& call);
 bool matmul_wgmma_wins(const MatmulProblem& p);              // over the library, where both apply
 bool matmul_stream(const MatmulProblem& p, Stream& stream);  // at most 32 rows, b contiguous along k

@@ -62,6 +62,19 @@ __device__ __forceinline__ void tensor_load(uint32_t to, const CUtensorMap* map,
       "l"(reinterpret_cast<uint64_t>(map)), "r"(barrier), "r"(x), "r"(y), "r"(z)
       : "memory");
 }
+__device__ __forceinline__ void tensor_load(uint32_t to, const CUtensorMap* map, uint32_t barrier, int32_t x, int32_t y, int32_t z,
+                                            int32_t w) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+      "l"(reinterpret_cast<uint64_t>(map)), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
+      : "memory");
+}
+// `bytes` contiguous bytes; addresses and size are multiples of 16.
+__device__ __forceinline__ void bulk_load(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from),
+               "r"(bytes), "r"(barrier)
+               : "memory");
+}
 // The same box to the same place of every block in `mask`, counted at each one's own barrier.
 __device__ __forceinline__ void tensor_load_multicast(uint32_t to, const CUtensorMap* map, uint32_t barrier, int32_t x,
                                                       int32_t y, int32_t z, uint16_t mask) {
@@ -75,6 +88,12 @@ __device__ __forceinline__ void tensor_store(const CUtensorMap* map, uint32_t fr
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
                    reinterpret_cast<uint64_t>(map)),
                "r"(from), "r"(x), "r"(y), "r"(z)
+               : "memory");
+}
+__device__ __forceinline__ void tensor_store(const CUtensorMap* map, uint32_t from, int32_t x, int32_t y, int32_t z, int32_t w) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(
+                   reinterpret_cast<uint64_t>(map)),
+               "r"(from), "r"(x), "r"(y), "r"(z), "r"(w)
                : "memory");
 }
 __device__ __forceinline__ void tensor_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
@@ -120,9 +139,17 @@ __device__ __forceinline__ void registers_down() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
+// A value that all lanes of the warp have, so that the compiler knows it, and computes descriptors from it in uniform registers.
+__device__ __forceinline__ int32_t warp_uniform(int32_t value) { return __shfl_sync(0xffffffffu, value, 0); }
+
 // Hardware barrier `id` (1 to 15) of `threads` threads.
 __device__ __forceinline__ void sync_threads_of(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// Arrives at barrier `id` for those that sync there; does not wait.
+__device__ __forceinline__ void arrive_for_threads_of(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 // Four 8 x 8 matrices of 16-bit elements to shared memory; lane l gives the address of row l % 8 of matrix l / 8.

@@ -1,9 +1,10 @@
-// wgmma (sm_90a): products of 64 x N x 16 by the four warps of a warpgroup, float16 or bfloat16 in, float32 out. Both operands
-// lie in shared memory in rows of 128 bytes, swizzled as the copy engine writes them (CU_TENSOR_MAP_SWIZZLE_128B), and are given
-// by descriptors:
+// wgmma (sm_90a): products of 64 x N x 16 by the four warps of a warpgroup, float16 or bfloat16 in, float32 out. Operands lie in
+// shared memory in rows of 128 bytes, swizzled as the copy engine writes them (CU_TENSOR_MAP_SWIZZLE_128B), and are given by
+// descriptors; a may also lie in registers:
 //   K-major   row = one row of the operand, 64 elements along k; 8 rows are 1024 bytes; 16 elements along k are 32 bytes on.
 //   MN-major  row = one k, 64 elements along m (n); 8 of k are 1024 bytes; 16 along k are 2048 bytes on; the next 64 of m (n)
-//             begin `kGroupBytes` further.
+//             begin `kGroupBytes` further (or as the descriptor says).
+//   registers the fragments of mma.cuh, 16 rows a warp: neighbouring accumulators, rounded and packed, are fragments along k.
 // Accumulators: of warp w (0 to 3) and lane l, element 4 j + e is at row 16 w + l / 4 + 8 (e / 2), column 8 j + 2 (l % 4) + e % 2.
 #pragma once
 #include "hopper.cuh"
@@ -16,8 +17,8 @@ namespace shardwise::cuda {
 constexpr uint32_t kGroupBytes = 64 * 128;
 
 // `address` is a multiple of 1024 plus the step along k.
-__device__ __forceinline__ uint64_t matrix_descriptor(uint32_t address, bool mn_major) {
-  const uint64_t leading = mn_major ? kGroupBytes >> 4 : 1, eight_rows = 1024 >> 4, swizzle_128 = 1;
+__device__ __forceinline__ uint64_t matrix_descriptor(uint32_t address, bool mn_major, uint32_t group_bytes = kGroupBytes) {
+  const uint64_t leading = mn_major ? group_bytes >> 4 : 1, eight_rows = 1024 >> 4, swizzle_128 = 1;
   return uint64_t((address & 0x3ffff) >> 4) | leading << 16 | eight_rows << 32 | swizzle_128 << 62;
 }
 
@@ -27,6 +28,18 @@ __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_grou
 template <int Pending>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
+
+// Keeps the compiler from touching registers of a product before this place: to it, they are written where the product starts.
+template <int N>
+__device__ __forceinline__ void wgmma_hold(float (&d)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
+}
+template <int N>
+__device__ __forceinline__ void wgmma_hold(uint32_t (&a)[N][4]) {
+#pragma unroll
+  for (int i = 0; i < N * 4; i++) asm volatile("" : "+r"(a[i / 4][i % 4])::"memory");
 }
 
 // Registers in sixteens: the text of their numbers and the operands.
@@ -96,6 +109,31 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b,
   }
 }
 
+#define SW_WGMMA_REGISTERS(N, TYPE, NUMBERS, A, B, P, TB, ...)                                                         \
+  asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, " P ", 0;\n wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE \
+               " {" NUMBERS "}, {" A "}, " B ", p, 1, 1, " TB ";\n}"                                                   \
+               : __VA_ARGS__                                                                                          \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(int(MajorB)))
+#define SW_WGMMA_REGISTERS_OF(N, ...)               \
+  if constexpr (std::is_same<T, bfloat16_t>::value) \
+    SW_WGMMA_REGISTERS(N, "bf16", __VA_ARGS__);     \
+  else                                              \
+    SW_WGMMA_REGISTERS(N, "f16", __VA_ARGS__)
+
+// The same with a, 64 x 16, in registers. They must not change before the product is done.
+template <class T, int N, bool MajorB>
+__device__ __forceinline__ void wgmma(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, int32_t accumulate) {
+  static_assert(N == 64 || N == 128, "the sizes spelled out below");
+  if constexpr (N == 64) {
+    SW_WGMMA_REGISTERS_OF("64", SW_R0 ", " SW_R1, "%32, %33, %34, %35", "%36", "%37", "%38", SW_D(0), SW_D(1));
+  } else {
+    SW_WGMMA_REGISTERS_OF("128", SW_R0 ", " SW_R1 ", " SW_R2 ", " SW_R3, "%64, %65, %66, %67", "%68", "%69", "%70", SW_D(0),
+                          SW_D(1), SW_D(2), SW_D(3));
+  }
+}
+
+#undef SW_WGMMA_REGISTERS_OF
+#undef SW_WGMMA_REGISTERS
 #undef SW_WGMMA_OF
 #undef SW_WGMMA
 #undef SW_D

@@ -1,4 +1,5 @@
 // Attention and its gradient against float64 on the CPU: masks, causal, grouped heads, dropout, odd sizes and strides.
+#include "../kernels/attention.cuh"
 #include "selftest_b.h"
 
 namespace selftest {
@@ -37,49 +38,109 @@ Tensor heads_tensor(DType dtype, int64_t batch, int64_t heads, int64_t rows, int
   return Tensor(dtype, {batch, heads, rows, depth});
 }
 
-struct Scores {
-  std::vector<double> weights, kept;  // P, and keep / (1 - p), both [B, H, S, T]
-  std::vector<double> lse;
+// What a case computes from, in row-major float64.
+struct Operands {
+  std::vector<double> q, k, v, g, mask;  // an absent mask is empty
+
+  static std::vector<double> dense(const Tensor& t) {
+    std::vector<double> out(static_cast<size_t>(t.present() ? t.numel() : 0));
+    for (size_t i = 0; i < out.size(); i++) out[i] = t.get(static_cast<int64_t>(i));
+    return out;
+  }
 };
 
-Scores scores_of(const Case& c, const Tensor& q, const Tensor& k, const Tensor& mask, double scale,
-                 const AttentionParams& params) {
-  Scores out;
-  const size_t rows = static_cast<size_t>(c.batch * c.heads * c.queries);
-  out.weights.assign(rows * static_cast<size_t>(c.keys), 0);
-  out.kept.assign(out.weights.size(), 1);
-  out.lse.assign(rows, -INFINITY);
-  const uint64_t seed = uint64_t(params.seed_low) | uint64_t(params.seed_high) << 32;
+struct Reference {
+  std::vector<double> weights, kept;  // P, and keep / (1 - p), both [B, H, S, T]
+  std::vector<double> lse, out, gq, gk, gv;
+};
+
+double dot(const double* a, const double* b, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) sum += a[i] * b[i];
+  return sum;
+}
+void add_to(double* sums, double factor, const double* b, int64_t n) {
+  for (int64_t i = 0; i < n; i++) sums[i] += factor * b[i];
+}
+
+// Calls body(row of queries, query, head of keys) for every query of every head.
+template <class F>
+void for_rows(const Case& c, F&& body) {
   for (int64_t b = 0; b < c.batch; b++)
     for (int64_t h = 0; h < c.heads; h++)
-      for (int64_t i = 0; i < c.queries; i++) {
-        const int64_t row = (b * c.heads + h) * c.queries + i, kv = h / (c.heads / c.kv_heads);
-        std::vector<double> s(static_cast<size_t>(c.keys));
-        double largest = -INFINITY, sum = 0;
-        for (int64_t j = 0; j < c.keys; j++) {
-          double v = 0;
-          for (int64_t d = 0; d < c.depth; d++) v += q.at({b, h, i, d}) * k.at({b, kv, j, d});
-          v *= scale;
-          if (mask.present()) {
-            const double m = mask.at({b, h, i, j});
-            v = mask.dtype == DType::Bool ? (m != 0 ? v : -INFINITY) : v + m;
-          }
-          if (c.causal && j > i) v = -INFINITY;
-          s[static_cast<size_t>(j)] = v;
-          largest = std::fmax(largest, v);
-          if (c.dropout > 0)
-            out.kept[static_cast<size_t>(row * c.keys + j)] =
-                uniform_of(seed, uint64_t(params.offset), uint64_t(row * c.keys + j)) >= float(c.dropout) ? 1 / (1 - c.dropout)
-                                                                                                          : 0;
-        }
-        if (largest == -INFINITY) continue;
-        for (const double v : s) sum += std::exp(v - largest);
-        out.lse[static_cast<size_t>(row)] = largest + std::log(sum);
-        for (int64_t j = 0; j < c.keys; j++)
-          out.weights[static_cast<size_t>(row * c.keys + j)] =
-              std::exp(s[static_cast<size_t>(j)] - out.lse[static_cast<size_t>(row)]);
+      for (int64_t i = 0; i < c.queries; i++)
+        body((b * c.heads + h) * c.queries + i, i, b * c.kv_heads + h / (c.heads / c.kv_heads));
+}
+
+Reference forward_of(const Case& c, const Operands& x, bool bool_mask, const AttentionParams& params) {
+  Reference r;
+  const size_t rows = static_cast<size_t>(c.batch * c.heads * c.queries);
+  r.weights.assign(rows * static_cast<size_t>(c.keys), 0);
+  r.kept.assign(r.weights.size(), 1);
+  r.lse.assign(rows, -INFINITY);
+  r.out.assign(rows * static_cast<size_t>(c.value_depth), 0);
+  const uint64_t seed = uint64_t(params.seed_low) | uint64_t(params.seed_high) << 32;
+  for_rows(c, [&](int64_t row, int64_t query, int64_t kv) {
+    double* const weights = r.weights.data() + row * c.keys;
+    double largest = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < c.keys; j++) {
+      double s = params.scale * dot(x.q.data() + row * c.depth, x.k.data() + (kv * c.keys + j) * c.depth, c.depth);
+      if (!x.mask.empty()) {
+        const double m = x.mask[static_cast<size_t>(row * c.keys + j)];
+        s = bool_mask ? (m != 0 ? s : -INFINITY) : s + m;
       }
-  return out;
+      if (c.causal && j > query) s = -INFINITY;
+      weights[j] = s;
+      largest = std::fmax(largest, s);
+      if (c.dropout > 0)
+        r.kept[static_cast<size_t>(row * c.keys + j)] =
+            uniform_of(seed, uint64_t(params.offset), uint64_t(row * c.keys + j)) >= float(c.dropout) ? 1 / (1 - c.dropout) : 0;
+    }
+    for (int64_t j = 0; j < c.keys; j++) sum += largest == -INFINITY ? 0 : std::exp(weights[j] - largest);
+    if (largest != -INFINITY) r.lse[static_cast<size_t>(row)] = largest + std::log(sum);
+    for (int64_t j = 0; j < c.keys; j++) {
+      weights[j] = largest == -INFINITY ? 0 : std::exp(weights[j] - largest) / sum;
+      add_to(r.out.data() + row * c.value_depth, weights[j] * r.kept[static_cast<size_t>(row * c.keys + j)],
+             x.v.data() + (kv * c.keys + j) * c.value_depth, c.value_depth);
+    }
+  });
+  return r;
+}
+
+// Gradients from `out` as the kernel gets it.
+void backward_of(const Case& c, const Operands& x, const std::vector<double>& out, double scale, Reference& r) {
+  r.gq.assign(x.q.size(), 0);
+  r.gk.assign(x.k.size(), 0);
+  r.gv.assign(x.v.size(), 0);
+  for_rows(c, [&](int64_t row, int64_t, int64_t kv) {
+    const double* const g = x.g.data() + row * c.value_depth;
+    const double delta = dot(g, out.data() + row * c.value_depth, c.value_depth);
+    for (int64_t j = 0; j < c.keys; j++) {
+      const double w = r.weights[static_cast<size_t>(row * c.keys + j)], kept = r.kept[static_cast<size_t>(row * c.keys + j)];
+      if (w == 0) continue;
+      const int64_t key = kv * c.keys + j;
+      add_to(r.gv.data() + key * c.value_depth, w * kept, g, c.value_depth);
+      const double ds = w * (dot(g, x.v.data() + key * c.value_depth, c.value_depth) * kept - delta) * scale;
+      add_to(r.gq.data() + row * c.depth, ds, x.k.data() + key * c.depth, c.depth);
+      add_to(r.gk.data() + key * c.depth, ds, x.q.data() + row * c.depth, c.depth);
+    }
+  });
+}
+
+// Runs twice: the second time, on outputs that hold something else, must give the same bits.
+template <class P>
+void run_twice(const std::string& what, const char* name, const std::vector<const Tensor*>& inputs,
+               const std::vector<Tensor*>& outputs, const P& params) {
+  run(what, name, inputs, outputs, params);
+  std::vector<std::vector<double>> first;
+  for (Tensor* t : outputs) {
+    first.push_back(t->values);
+    t->fill([](int64_t) { return NAN; });
+  }
+  run(what, name, inputs, outputs, params);
+  for (size_t i = 0; i < outputs.size(); i++)
+    if (std::memcmp(first[i].data(), outputs[i]->values.data(), first[i].size() * sizeof(double)) != 0)
+      problem(what + ": two runs differ");
 }
 
 void attention_case(const Case& c) {
@@ -91,10 +152,7 @@ void attention_case(const Case& c) {
          k = heads_tensor(c.dtype, c.batch, c.kv_heads, c.keys, c.depth, c.layout),
          v = heads_tensor(c.dtype, c.batch, c.kv_heads, c.keys, c.value_depth, c.layout),
          g = heads_tensor(c.dtype, c.batch, c.heads, c.queries, c.value_depth, c.layout), mask;
-  q.normal();
-  k.normal();
-  v.normal();
-  g.normal();
+  for (Tensor* t : {&q, &k, &v, &g}) t->normal();
   if (c.mask == Mask::Bool || c.mask == Mask::Empty) {
     mask = Tensor(DType::Bool, {c.batch, c.heads, c.queries, c.keys}, {c.queries * c.keys, 0, c.keys, 1});
     mask.fill([&](int64_t i) { return c.mask == Mask::Empty && i / c.keys % 3 == 1 ? 0 : random_source().uniform() < 0.7; });
@@ -105,73 +163,62 @@ void attention_case(const Case& c) {
   }
   const DType inner = c.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
   Tensor out(c.dtype, {c.batch, c.heads, c.queries, c.value_depth}), lse(inner, {c.batch, c.heads, c.queries});
-  const double scale = 1 / std::sqrt(double(c.depth > 0 ? c.depth : 1));
-  const AttentionParams params{scale, double(c.causal), c.dropout, 1234567, 89, 42};
-  const Scores s = scores_of(c, q, k, mask, scale, params);
+  const AttentionParams params{1 / std::sqrt(double(c.depth > 0 ? c.depth : 1)), double(c.causal), c.dropout, 1234567, 89, 42};
+  const Operands x{Operands::dense(q), Operands::dense(k), Operands::dense(v), Operands::dense(g), Operands::dense(mask)};
+  Reference want = forward_of(c, x, mask.dtype == DType::Bool, params);
 
-  auto at = [](const std::vector<double>& list, int64_t i) { return list[static_cast<size_t>(i)]; };
-  std::vector<double> want(static_cast<size_t>(out.numel()), 0);
-  const int64_t group = c.heads / c.kv_heads;
-  for (int64_t b = 0; b < c.batch; b++)
-    for (int64_t h = 0; h < c.heads; h++)
-      for (int64_t i = 0; i < c.queries; i++)
-        for (int64_t j = 0; j < c.keys; j++) {
-          const int64_t row = (b * c.heads + h) * c.queries + i;
-          const double w = at(s.weights, row * c.keys + j) * at(s.kept, row * c.keys + j);
-          if (w != 0)
-            for (int64_t d = 0; d < c.value_depth; d++)
-              want[static_cast<size_t>(row * c.value_depth + d)] += w * v.at({b, h / group, j, d});
-        }
-  run(what, "attention", {&q, &k, &v, &mask}, {&out, &lse}, params);
+  run_twice(what, "attention", {&q, &k, &v, &mask}, {&out, &lse}, params);
   const bool narrow = item_size(c.dtype) == 2;
   const double rtol = relative_tolerance(c.dtype), unit = c.dtype == DType::Float64 ? 1e-12 : narrow ? rtol : 4e-6;
-  compare(what, out, want, rtol * 2, unit * (c.dropout > 0 ? 4 : 2));
-  compare(what + " lse", lse, s.lse, c.dtype == DType::Float64 ? 1e-12 : 1e-5, c.dtype == DType::Float64 ? 1e-12 : 2e-5);
+  compare(what, out, want.out, rtol * 2, unit * (c.dropout > 0 ? 4 : 2));
+  compare(what + " lse", lse, want.lse, c.dtype == DType::Float64 ? 1e-12 : 1e-5, c.dtype == DType::Float64 ? 1e-12 : 2e-5);
 
   // Backward from the reference's out and lse.
-  out.fill([&](int64_t i) { return at(want, i); });
-  lse.fill([&](int64_t i) { return at(s.lse, i); });
+  out.fill([&](int64_t i) { return want.out[static_cast<size_t>(i)]; });
+  lse.fill([&](int64_t i) { return want.lse[static_cast<size_t>(i)]; });
+  backward_of(c, x, Operands::dense(out), params.scale, want);
   Tensor gq(c.dtype, q.sizes), gk(c.dtype, k.sizes), gv(c.dtype, v.sizes);
-  std::vector<double> want_q(static_cast<size_t>(gq.numel())), want_k(static_cast<size_t>(gk.numel())),
-      want_v(static_cast<size_t>(gv.numel()));
-  for (int64_t b = 0; b < c.batch; b++)
-    for (int64_t h = 0; h < c.heads; h++)
-      for (int64_t i = 0; i < c.queries; i++) {
-        const int64_t row = (b * c.heads + h) * c.queries + i, kv = h / group;
-        double delta = 0;
-        for (int64_t d = 0; d < c.value_depth; d++) delta += g.at({b, h, i, d}) * out.get(row * c.value_depth + d);
-        for (int64_t j = 0; j < c.keys; j++) {
-          const double w = at(s.weights, row * c.keys + j), kept = at(s.kept, row * c.keys + j);
-          if (w == 0) continue;
-          const int64_t kv_row = (b * c.kv_heads + kv) * c.keys + j;
-          double dp = 0;
-          for (int64_t d = 0; d < c.value_depth; d++) {
-            dp += g.at({b, h, i, d}) * v.at({b, kv, j, d});
-            want_v[static_cast<size_t>(kv_row * c.value_depth + d)] += w * kept * g.at({b, h, i, d});
-          }
-          const double ds = w * (dp * kept - delta) * scale;
-          for (int64_t d = 0; d < c.depth; d++) {
-            want_q[static_cast<size_t>(row * c.depth + d)] += ds * k.at({b, kv, j, d});
-            want_k[static_cast<size_t>(kv_row * c.depth + d)] += ds * q.at({b, h, i, d});
-          }
-        }
-      }
-  run(what + " backward", "attention_backward", {&g, &q, &k, &v, &mask, &out, &lse}, {&gq, &gk, &gv},
+  run_twice(
+      what + " backward", "attention_backward", {&g, &q, &k, &v, &mask, &out, &lse}, {&gq, &gk, &gv},
       AttentionBackwardParams{params.scale, params.causal, params.dropout, params.seed_low, params.seed_high, params.offset});
-  auto largest = [](const std::vector<double>& list) {
+  const auto room = [&](const std::vector<double>& list) {
     double top = 0;
-    for (const double x : list) top = std::fmax(top, std::fabs(x));
-    return top;
+    for (const double value : list) top = std::fmax(top, std::fabs(value));
+    return unit * (0.2 + top);
   };
-  compare(what + " gq", gq, want_q, rtol * 2, unit * (0.2 + largest(want_q)));
-  compare(what + " gk", gk, want_k, rtol * 2, unit * (0.2 + largest(want_k)));
-  compare(what + " gv", gv, want_v, rtol * 2, unit * (0.2 + largest(want_v)));
+  compare(what + " gq", gq, want.gq, rtol * 2, room(want.gq));
+  compare(what + " gk", gk, want.gk, rtol * 2, room(want.gk));
+  compare(what + " gv", gv, want.gv, rtol * 2, room(want.gv));
+}
+
+// What the kernels of sm_90 take: no mask, depths that are multiples of 8. Sizes that no tile divides, and of several tiles.
+void sm90_cases(DType dtype) {
+  const int64_t sizes[][2] = {{1, 1},    {1, 131},  {131, 1},   {64, 64},   {65, 63},   {127, 129}, {128, 128}, {193, 191},
+                              {97, 389}, {389, 97}, {257, 512}, {640, 257}, {511, 769}, {1, 1031},  {1031, 64}};
+  const int before = shardwise::cuda::attention_wgmma_taken();
+  int turn = 0;
+  for (const auto& s : sizes)
+    for (const bool causal : {false, true})
+      for (const int64_t depth : {64, 128}) {
+        if ((context().quick || context().sparse) && s[0] * s[1] > 40000) continue;
+        turn++;
+        const int64_t kv_heads = turn % 3 == 0 ? 1 : 2, heads = kv_heads * (turn % 4 == 0 ? 3 : turn % 5 == 0 ? 2 : 1);
+        const int64_t narrower = turn % 7 == 3 ? 8 : turn % 7 == 5 ? 32 : 0;
+        attention_case({dtype, turn % 2 + 1, heads, kv_heads, s[0], s[1], depth - narrower,
+                        depth - (turn % 11 == 4 ? 24 : narrower), causal, Mask::None, 0, turn % 3 == 1});
+      }
+  cudaDeviceProp device;
+  cudaGetDeviceProperties(&device, 0);
+  const int taken = shardwise::cuda::attention_wgmma_taken() - before;
+  if (device.major == 9 && taken != 4 * turn)
+    problem("the kernels of sm_90 took " + std::to_string(taken) + " of " + std::to_string(4 * turn) + " calls");
 }
 
 }  // namespace
 
 void test_attention() {
   for (const DType dtype : kFloats) {
+    if (left_out(dtype)) continue;
     begin((std::string("attention ") + dtype_name(dtype)).c_str());
     attention_case({dtype, 1, 1, 1, 1, 1, 1, 1});
     attention_case({dtype, 2, 3, 3, 17, 33, 8, 8});
@@ -186,6 +233,7 @@ void test_attention() {
     attention_case({dtype, 1, 2, 1, 20, 19, 150, 200, true});
     attention_case({dtype, 1, 2, 2, 4, 0, 16, 16});
     attention_case({dtype, 1, 2, 2, 0, 4, 16, 16});
+    if (item_size(dtype) == 2) sm90_cases(dtype);
     if (context().quick) {
       end();
       continue;

@@ -1,0 +1,158 @@
+// Gradient of attention in float16 and bfloat16 on Hopper's warpgroup tensor cores (wgmma): two passes of one kernel, as
+// attention_mma_backward.cu has them.
+//
+// Math: attention.cu. By queries: a block owns 128 rows of q and g, tiles of 64 keys and values pass by; gq = scale dS k. By keys: it
+//   owns 128 rows of k and v, tiles of 64 rows of q and g pass by, for every query head of the group in order; gk = scale dS^T q,
+//   gv = P^T g. Before both, a small kernel makes lse in base 2 and delta = sum(g out), padded to whole tiles.
+// Layout: as in attention_wgmma_forward.cu.
+// Mapping: one block an SM; one thread, the producer, has the copy engine (TMA) bring tiles into a ring of 3 or 4 stages; two consumer
+//   warpgroups own 64 rows each. P and dS are A operands straight from the accumulators of S and dP. The narrow place is what the
+//   products read of shared memory (a 64 x 64 x 16 product reads as long as it multiplies), so the owned rows are held in registers
+//   where they fit: not by keys at depth 128, whose two sums take 128 of them. Where they are held, the sums of a round are issued
+//   with the scores of the next. Causal: tiles on the hidden side of the diagonal are not visited.
+// Bytes: what is owned once, what passes once per tile, most of it from L2. FLOPs: 3 products by queries, 4 by keys, of 2 S T D each
+//   (half if causal); 5 in all would do, but then gq needs sums in memory, added in order. Shared memory 97 to 193 KiB.
+// Numerics: float32 scores, sums and accumulators; P and dS rounded to the inputs' type for the products. Same bits from run to run.
+// Technique: Dao, FlashAttention-2 (arXiv:2307.08691); Shah et al., FlashAttention-3 (arXiv:2407.08608).
+//
+// Versions, us on an H200 (1.7 to 1.98 GHz, 500 to 690 W), bfloat16, PyTorch 2.11 (cuDNN) in the same run in brackets:
+//                                           128 causal    128 full      64 causal     128 full      128 causal
+//                                           2x16x8192     2x16x8192     2x32x8192     8x16x2048     1x32/8x8192
+//   mma.sync (attention_mma_backward.cu)    12525
+//   owned rows in shared memory, a round    3306 (2811)   6599 (5150)   4079 (3348)   1791 (1458)   3624 (2853)
+//     waits for its products
+//   owned rows in registers (gq 1488 to     3042 (2811)   5815 (5150)   3725 (3348)   1625 (1458)   3206 (2730)
+//     1195), rounds overlap
+//   groups of heads that end evenly                                                                 2832 (2853)
+//   descriptors in uniform registers        2918 (2801)   5638 (5088)   3059 (3416)   1523 (1415)   2768 (2818)
+//   471 TFLOP/s of 5 products at depth 128 causal, 659 of the 7 that are made. 16x12x1024 causal, 64: 249 (274).
+//   No gain: consumers that issue in turn; numbers of columns in 16-byte pieces. By keys at depth 128, rounds that overlap spill.
+#include "../primitives/packed.cuh"
+#include "attention_wgmma_backward.cuh"
+
+namespace shardwise::cuda {
+namespace {
+
+int64_t number_blocks(const AttentionProblem& p) { return round_up(p.queries, 2 * kNumberRows) / kNumberRows; }
+
+// delta = sum over columns of g out: 16 lanes a row, 8 elements a lane.
+template <class T>
+__global__ void __launch_bounds__(256) numbers_kernel(AttentionProblem p, int64_t blocks) {
+  const int64_t row = int64_t(blockIdx.x) * 16 + (threadIdx.x >> 4), padded = blocks * kNumberRows;
+  const int64_t head_index = row / padded, query = row % padded;
+  const int column = (threadIdx.x & 15) * 8;
+  float sum = 0.0f;
+  if (query < p.queries && column < p.value_depth) {
+    const T* const g = static_cast<const T*>(p.g.data) + p.g.offset(head_index / p.heads, head_index % p.heads) +
+                       query * p.g.row_stride + column;
+    const T* const out = static_cast<const T*>(p.out) + (head_index * p.queries + query) * p.value_depth + column;
+    float a[8], b[8];
+    unpack<T>(*reinterpret_cast<const uint4*>(g), a);
+    unpack<T>(*reinterpret_cast<const uint4*>(out), b);
+#pragma unroll
+    for (int i = 0; i < 8; i++) sum += a[i] * b[i];
+  }
+#pragma unroll
+  for (int lanes = 8; lanes > 0; lanes >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
+  if (column != 0) return;
+  const float lse = query < p.queries ? static_cast<const float*>(p.lse)[head_index * p.queries + query] : -INFINITY;
+  float* const to = static_cast<float*>(p.delta) + number_place(row);
+  to[0] = lse == -INFINITY ? INFINITY : lse * kLog2E;
+  to[kNumberRows] = lse == -INFINITY ? 0.0f : sum;
+}
+
+BackwardArgs arguments(const AttentionProblem& p) {
+  BackwardArgs args;
+  args.heads = static_cast<int32_t>(p.heads);
+  args.kv_heads = static_cast<int32_t>(p.kv_heads);
+  args.group_size = static_cast<int32_t>(p.heads / p.kv_heads);
+  args.queries = static_cast<int32_t>(p.queries);
+  args.keys = static_cast<int32_t>(p.keys);
+  args.number_blocks = static_cast<int32_t>(number_blocks(p));
+  args.causal = p.causal;
+  args.scale = static_cast<float>(p.scale);
+  args.scale_log2 = static_cast<float>(p.scale * 1.4426950408889634);
+  args.numbers = static_cast<const float*>(p.delta);
+  return args;
+}
+
+// The maps of q, g and k, v in boxes of so many rows.
+struct PairMaps {
+  CUtensorMap first, second;
+  bool of_queries(const AttentionProblem& p, int rows) {
+    return attention_map(p, p.q, p.heads, p.queries, p.depth, rows, &first) &&
+           attention_map(p, p.g, p.heads, p.queries, p.value_depth, rows, &second);
+  }
+  bool of_keys(const AttentionProblem& p, int rows) {
+    return attention_map(p, p.k, p.kv_heads, p.keys, p.depth, rows, &first) &&
+           attention_map(p, p.v, p.kv_heads, p.keys, p.value_depth, rows, &second);
+  }
+};
+
+// One pass: what the copy engine has to know, then the launch.
+template <class C>
+struct BackwardPass {
+  PairMaps own, pass, results;
+
+  // False if the copy engine cannot take an operand or a result.
+  bool prepare(const AttentionProblem& p) {
+    const bool maps = C::kByKeys ? own.of_keys(p, C::kOwned) && pass.of_queries(p, C::kPassing)
+                                 : own.of_queries(p, C::kOwned) && pass.of_keys(p, C::kPassing);
+    results = own;
+    void* const result = C::kByKeys ? p.gk : p.gq;
+    const int64_t heads = C::kByKeys ? p.kv_heads : p.heads, rows = C::kByKeys ? p.keys : p.queries;
+    return maps && (!result || attention_result_map(p, result, heads, rows, p.depth, &results.first)) &&
+           (!C::kByKeys || !p.gv || attention_result_map(p, p.gv, heads, rows, p.value_depth, &results.second));
+  }
+
+  void launch(const AttentionProblem& p, const Stream& stream) const {
+    BackwardArgs args = arguments(p);
+    args.want1 = (C::kByKeys ? p.gk : p.gq) != nullptr;
+    args.want2 = p.gv != nullptr;
+    const int64_t tiles = ceil_div(C::kByKeys ? p.keys : p.queries, C::kOwned),
+                  owners = p.batch * (C::kByKeys ? p.kv_heads : p.heads);
+    // By keys all owners of a head read the same query head at about the same time, by queries owners of one key head share it.
+    const int64_t passing = C::kByKeys ? p.queries : p.keys / args.group_size;
+    args.order = attention_order(tiles, owners, passing * (p.depth + p.value_depth) * 2, p.causal && !C::kByKeys, *stream.facts);
+    allow_shared(backward_kernel<C>, C::kSharedBytes);
+    backward_kernel<C><<<tiles * owners, C::kThreads, C::kSharedBytes, stream.handle>>>(
+        own.first, own.second, pass.first, pass.second, results.first, results.second, args);
+  }
+};
+
+template <class ByQueries, class ByKeys>
+bool start(const AttentionProblem& p, const Stream& stream) {
+  using T = typename ByQueries::T;
+  BackwardPass<ByQueries> by_queries;
+  BackwardPass<ByKeys> by_keys;
+  if (reinterpret_cast<uintptr_t>(p.out) % 16 != 0 || !by_queries.prepare(p) || !by_keys.prepare(p)) return false;
+  const int64_t blocks = number_blocks(p);
+  numbers_kernel<T><<<p.batch * p.heads * blocks*(kNumberRows / 16), 256, 0, stream.handle>>>(p, blocks);
+  if (p.gq) by_queries.launch(p, stream);
+  if (p.gk || p.gv) by_keys.launch(p, stream);
+  return true;
+}
+
+template <class T>
+bool start_of_depth(const AttentionProblem& p, const Stream& stream) {
+  if (p.depth <= 64 && p.value_depth <= 64)
+    return start<BackwardTile<T, 64, false, 64, 4>, BackwardTile<T, 64, true, 64, 4>>(p, stream);
+  return start<BackwardTile<T, 128, false, 64, 4>, BackwardTile<T, 128, true, 64, 3>>(p, stream);
+}
+
+}  // namespace
+
+int64_t attention_wgmma_scratch(const AttentionProblem& p, const DeviceFacts& facts) {
+  if (!attention_wgmma_applies(p, facts) || p.depth % 8 != 0 || p.value_depth % 8 != 0) return 0;
+  const int64_t numbers = p.batch * p.heads * number_blocks(p) * kNumberBlock * 4;
+  const int64_t sums = p.batch * p.heads * p.queries * 4;  // of the other kernels, should the copy engine not take the strides
+  return numbers > sums ? numbers : sums;
+}
+
+bool attention_wgmma_backward(const AttentionProblem& p, const Stream& stream) {
+  const bool taken = p.dtype == DType::BFloat16 ? start_of_depth<bfloat16_t>(p, stream) : start_of_depth<half_t>(p, stream);
+  attention_wgmma_taken() += taken;
+  return taken;
+}
+
+}  // namespace shardwise::cuda
