@@ -45,16 +45,17 @@ struct Targets {
 
 template <class T>
 __device__ __forceinline__ void finish_loss(const RunningSum<T>& total, const T* row, int64_t index, const Targets& targets,
-                                            float* loss, float* lse) {
+                                            float scale, float* loss, float* lse) {
   const float log_sum = total.maximum + logf(total.sum);
   if (lse) lse[index] = log_sum;
   const int64_t t = targets.of(index, true);
-  if (loss) loss[index] = t < 0 ? 0.0f : targets.weight(t) * (log_sum - to_compute<float>(row[t]));
+  if (loss) loss[index] = scale * (t < 0 ? 0.0f : targets.weight(t) * (log_sum - to_compute<float>(row[t])));  // no targets: inf 0
 }
 
 template <class T>
 __global__ void __launch_bounds__(kLossThreads, 4) loss_rows(const uint4* x, int64_t row_vectors, int32_t vectors,
-                                                             const __grid_constant__ Targets targets, float* loss, float* lse) {
+                                                             const __grid_constant__ Targets targets,
+                                                             const RowFactor<float> scale, float* loss, float* lse) {
   constexpr int V = kVec16<T>;
   __shared__ RunningSumScratch shared;
   const int64_t index = blockIdx.x;
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(kLossThreads, 4) loss_rows(const uint4* x, int
     total.add(values);
   }
   total = merge_all(total, 1, shared);
-  if (threadIdx.x == 0) finish_loss(total, reinterpret_cast<const T*>(row), index, targets, loss, lse);
+  if (threadIdx.x == 0) finish_loss(total, reinterpret_cast<const T*>(row), index, targets, scale.of(index), loss, lse);
 }
 
 // hit (p - onehot(t)) of one vector; p = 2^(v log2(e) - base) or exp(v - base) times `factor`.
@@ -100,7 +101,7 @@ __device__ __forceinline__ uint4 gradient_of(const uint4& raw, const RowExponent
 
 template <class T>
 __global__ void __launch_bounds__(kGradientThreads, 5)
-    gradient_rows(const uint4* x, int64_t row_vectors, int32_t vectors, const float* g, int64_t g_stride, const float* lse,
+    gradient_rows(const uint4* x, int64_t row_vectors, int32_t vectors, const RowFactor<float> factors, const float* lse,
                   int64_t lse_stride, const __grid_constant__ Targets targets, uint4* gx, int32_t blocks_per_row) {
   const int64_t index = blockIdx.x / blocks_per_row;
   const int32_t part = static_cast<int32_t>(blockIdx.x - index * blocks_per_row);
@@ -113,7 +114,7 @@ __global__ void __launch_bounds__(kGradientThreads, 5)
     if (v < vectors) raw[k] = __ldcs(row + v);
   }
   const int64_t t = targets.of(index, part == 0 && threadIdx.x == 0);
-  const float hit = t < 0 ? 0.0f : g[index * g_stride] * targets.weight(t);
+  const float hit = t < 0 ? 0.0f : factors.of(index) * targets.weight(t);
   const RowExponential<T> exponential(lse[index * lse_stride]);
   uint4* to = gx + index * vectors;
 #pragma unroll
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(kGradientThreads, 5)
 
 template <class T>
 __global__ void __launch_bounds__(kSliceThreads, 3)
-    both_rows(const uint4* x, int64_t row_vectors, int32_t vectors, const float* g, int64_t g_stride,
+    both_rows(const uint4* x, int64_t row_vectors, int32_t vectors, const RowFactor<float> factors,
               const __grid_constant__ Targets targets, float* loss, float* lse, uint4* gx, int32_t cluster) {
   constexpr int V = kVec16<T>;
   extern __shared__ uint4 staged[];
@@ -138,7 +139,7 @@ __global__ void __launch_bounds__(kSliceThreads, 3)
   slice.fetch(staged, row);
   const bool speaks = rank == 0 && threadIdx.x == 0;
   const int64_t t = targets.of(index, false);
-  const float hit = t < 0 ? 0.0f : g[index * g_stride] * targets.weight(t);
+  const float scale = factors.of(index), hit = t < 0 ? 0.0f : scale * targets.weight(t);
   RunningSum<T> total;
   slice.as_they_arrive([&](int32_t v) {
     float values[V];
@@ -146,7 +147,7 @@ __global__ void __launch_bounds__(kSliceThreads, 3)
     total.add(values);
   });
   total = merge_all(total, cluster, shared);
-  if (speaks) finish_loss(total, reinterpret_cast<const T*>(row), index, targets, loss, lse);
+  if (speaks) finish_loss(total, reinterpret_cast<const T*>(row), index, targets, scale, loss, lse);
   const RowExponential<T> exponential(total.maximum);
   const float factor = hit / total.sum;
   uint4* to = gx + index * vectors + slice.begin;
@@ -189,7 +190,7 @@ bool cross_entropy_loss_rows(const KernelCall& call, const CrossEntropyRows& r) 
     using T = tag_t<decltype(tag)>;
     loss_rows<T><<<static_cast<unsigned>(rows), kLossThreads, 0, stream_of(call).handle>>>(
         static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, static_cast<int32_t>(vectors), targets_of(call, r),
-        const_cast<float*>(floats(r.loss)), const_cast<float*>(floats(r.lse)));
+        RowFactor<float>(r), const_cast<float*>(floats(r.loss)), const_cast<float*>(floats(r.lse)));
   });
 }
 
@@ -201,7 +202,7 @@ bool cross_entropy_gradient_rows(const KernelCall& call, const CrossEntropyRows&
   return dispatch_packed(r.x->dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
     gradient_rows<T><<<static_cast<unsigned>(rows * blocks_per_row), kGradientThreads, 0, stream_of(call).handle>>>(
-        static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, static_cast<int32_t>(vectors), floats(r.g), r.g_stride,
+        static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, static_cast<int32_t>(vectors), RowFactor<float>(r),
         floats(r.lse), r.lse->strides[0], targets_of(call, r), static_cast<uint4*>(r.gx->data),
         static_cast<int32_t>(blocks_per_row));
   });
@@ -215,8 +216,8 @@ bool cross_entropy_both_rows(const KernelCall& call, const CrossEntropyRows& r) 
   return dispatch_packed(r.x->dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
     launch_slices(both_rows<T>, rows, vectors, cluster, kSliceThreads, stream_of(call).handle,
-                  static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, static_cast<int32_t>(vectors), floats(r.g),
-                  r.g_stride, targets_of(call, r), const_cast<float*>(floats(r.loss)), const_cast<float*>(floats(r.lse)),
+                  static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, static_cast<int32_t>(vectors), RowFactor<float>(r),
+                  targets_of(call, r), const_cast<float*>(floats(r.loss)), const_cast<float*>(floats(r.lse)),
                   static_cast<uint4*>(r.gx->data), cluster);
   });
 }

@@ -97,7 +97,7 @@ void time_rows() {
     DType dtype;
     int64_t rows, n;
   } shapes[] = {{H, 8192, 4096}, {H, 32768, 4096}, {H, 8192, 16384}, {H, 16384, 768},
-                {H, 262144, 64}, {H, 8192, 50257}, {F, 8192, 4096},  {F, 2048, 131072}};
+                {H, 262144, 64}, {H, 8192, 50257}, {H, 16384, 4096}, {F, 512, 768}, {F, 8192, 4096},  {F, 2048, 131072}};
   for (const auto& s : shapes) {
     Big x(s.dtype, {s.rows, s.n}), g(s.dtype, {s.rows, s.n}), y(s.dtype, {s.rows, s.n}), w(s.dtype, {s.n}), b(s.dtype, {s.n}),
         mean(F, {s.rows}), rstd(F, {s.rows}), gw(s.dtype, {s.n}), gb(s.dtype, {s.n});
@@ -112,6 +112,13 @@ void time_rows() {
     bandwidth(("rms_norm" + shape).c_str(), microseconds("rms_norm", {&x, &w}, {&y, &rstd}, RmsNormParams{1e-5}), 2 * bytes);
     bandwidth(("rms_norm_backward" + shape).c_str(),
               microseconds("rms_norm_backward", {&g, &x, &rstd, &w}, {&y, &gw}, NoParams{}), 3 * bytes);
+    Big sum(s.dtype, {s.rows, s.n});
+    bandwidth(("add_rms_norm" + shape).c_str(),
+              microseconds("add_rms_norm", {&x, &g, &w}, {&y, &sum, &rstd}, AddRmsNormParams{1e-5}), 4 * bytes);
+    bandwidth(("add_rms_norm_backward" + shape).c_str(),
+              microseconds("add_rms_norm_backward", {&g, &x, &rstd, &w, nullptr}, {&y, &gw}, NoParams{}), 3 * bytes);
+    bandwidth(("add_rms_norm_backward, two gradients" + shape).c_str(),
+              microseconds("add_rms_norm_backward", {&g, &x, &rstd, &w, &sum}, {&y, &gw}, NoParams{}), 4 * bytes);
   }
   for (const int64_t n : {32000, 50257, 128256}) {
     const int64_t rows = 8192;
@@ -124,6 +131,15 @@ void time_rows() {
         ("cross_entropy_backward" + shape).c_str(),
         microseconds("cross_entropy_backward", {&g, &x, &lse, &target, nullptr}, {&gx}, CrossEntropyBackwardParams{-100, 0}),
         2 * bytes);
+    Big one(F, {1});
+    bandwidth(("cross_entropy and gradient" + shape).c_str(),
+              microseconds("cross_entropy", {&x, &target, nullptr, &one}, {&loss, &lse, &gx}, CrossEntropyParams{-100, 0}),
+              2 * bytes);
+    g.strides = {0};
+    bandwidth(("scale_rows" + shape).c_str(), microseconds("scale_rows", {&g}, {&gx}, NoParams{}), 2 * bytes);
+    const float unit = 1;
+    cudaMemcpy(g.device, &unit, 4, cudaMemcpyHostToDevice);
+    bandwidth(("scale_rows by 1" + shape).c_str(), microseconds("scale_rows", {&g}, {&gx}, NoParams{}), 0);
   }
 }
 
