@@ -3,6 +3,8 @@
 //
 // Rows of whole aligned vectors take one pass (norm_vectors_forward.cu, norm_ring_backward.cu): x, residual, h and y once, and
 // gy, h, more and gx once, where a sum and a norm take 5 of these each way. All others add by a kernel of their own.
+// Numerics: float32 (float64 for float64); h is rounded before it is normalised, gx once.
+// bf16 16384 x 4096 on one H200: 136.1 us, backward 134.5 and without `more` 111.3 (93, 94 and 85 % of copy).
 #include "../../generated/op_params.h"
 #include "norm.cuh"
 

@@ -10,7 +10,9 @@
 // Numerics: float32; loss and lse are float32, the gradient is rounded once. Fixed order of summation, no atomics.
 // Measured on one H200, bf16 8192 x 128256, microseconds: loss 815 (cross_entropy.cu) and 471 (this, 4.46 TB/s of reads alone);
 // gradient 1574 and 1034 (96 % of copy); loss, then gradient 2442 and 1512; both at once 1220 (81 %). Of `both`: waiting for the whole
-// slice 1245; 8 blocks a row with 34 KB each 1300; 256 threads a block 1220.
+// slice 1245; 8 blocks a row with 34 KB each 1300; 256 threads a block 1220; persistent clusters with one block a multiprocessor and
+// three rows on their way: 1485 with the exponentials held in registers through the exchange, 1594 and 1651 (1024 and 512 threads)
+// with the second part of a row behind the first part of the next. Three small blocks overlap better than one large.
 #include "../primitives/row_sum.cuh"
 #include "cross_entropy.cuh"
 
@@ -43,13 +45,13 @@ struct Targets {
   }
 };
 
+// By one thread of a row with target t, whose logit is `picked`.
 template <class T>
-__device__ __forceinline__ void finish_loss(const RunningSum<T>& total, const T* row, int64_t index, const Targets& targets,
-                                            float scale, float* loss, float* lse) {
+__device__ __forceinline__ void finish_loss(const RunningSum<T>& total, float picked, int64_t t, int64_t index,
+                                            const Targets& targets, float scale, float* loss, float* lse) {
   const float log_sum = total.maximum + logf(total.sum);
   if (lse) lse[index] = log_sum;
-  const int64_t t = targets.of(index, true);
-  if (loss) loss[index] = scale * (t < 0 ? 0.0f : targets.weight(t) * (log_sum - to_compute<float>(row[t])));  // no targets: inf 0
+  if (loss) loss[index] = scale * (t < 0 ? 0.0f : targets.weight(t) * (log_sum - picked));  // without targets: inf 0
 }
 
 template <class T>
@@ -79,7 +81,10 @@ __global__ void __launch_bounds__(kLossThreads, 4) loss_rows(const uint4* x, int
     total.add(values);
   }
   total = merge_all(total, 1, shared);
-  if (threadIdx.x == 0) finish_loss(total, reinterpret_cast<const T*>(row), index, targets, scale.of(index), loss, lse);
+  if (threadIdx.x != 0) return;
+  const int64_t t = targets.of(index, true);
+  const float picked = t < 0 ? 0.0f : to_compute<float>(reinterpret_cast<const T*>(row)[t]);
+  finish_loss(total, picked, t, index, targets, scale.of(index), loss, lse);
 }
 
 // hit (p - onehot(t)) of one vector; p = 2^(v log2(e) - base) or exp(v - base) times `factor`.
@@ -138,7 +143,8 @@ __global__ void __launch_bounds__(kSliceThreads, 3)
   const uint4* row = x + index * row_vectors;
   slice.fetch(staged, row);
   const bool speaks = rank == 0 && threadIdx.x == 0;
-  const int64_t t = targets.of(index, false);
+  const int64_t t = targets.of(index, speaks);
+  const float picked = speaks && t >= 0 ? to_compute<float>(reinterpret_cast<const T*>(row)[t]) : 0.0f;
   const float scale = factors.of(index), hit = t < 0 ? 0.0f : scale * targets.weight(t);
   RunningSum<T> total;
   slice.as_they_arrive([&](int32_t v) {
@@ -147,7 +153,7 @@ __global__ void __launch_bounds__(kSliceThreads, 3)
     total.add(values);
   });
   total = merge_all(total, cluster, shared);
-  if (speaks) finish_loss(total, reinterpret_cast<const T*>(row), index, targets, scale, loss, lse);
+  if (speaks) finish_loss(total, picked, t, index, targets, scale, loss, lse);
   const RowExponential<T> exponential(total.maximum);
   const float factor = hit / total.sum;
   uint4* to = gx + index * vectors + slice.begin;

@@ -387,6 +387,7 @@ void test_sums();
 void test_matmul();
 void test_wgmma();
 void test_attention();
+void time_rows();
 void time_all();
 
 }  // namespace selftest
