@@ -133,7 +133,8 @@ bool add_rms_norm(const KernelCall& c) {
 }
 bool add_rms_norm_backward(const KernelCall& c) {
   const View &x = c.input(1), &more = c.input(4), &gx = c.output(0);
-  if (!rank(x, 2) || !floats(x) || !same(c.input(0), x) || !same(gx, x) || gx.dtype != x.dtype || c.input(0).dtype != x.dtype) return false;
+  if (!rank(x, 2) || !floats(x) || !same(c.input(0), x) || !same(gx, x)) return false;
+  if (gx.dtype != x.dtype || c.input(0).dtype != x.dtype) return false;
   if (!more.is_immediate && (!same(more, x) || more.dtype != x.dtype)) return false;
   return holds(c.input(2), x.sizes[0]) && absent_or_holds(c.input(3), x.sizes[1]) && absent_or_holds(c.output(1), x.sizes[1]);
 }

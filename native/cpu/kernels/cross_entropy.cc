@@ -1,5 +1,6 @@
 // Cross entropy of rows of logits: loss = w[t] (lse - x[t]), with label smoothing as PyTorch mixes it in:
-// (1 - s) w[t] (lse - x[t]) + s / n * sum_c w[c] (lse - x[c]). Its gradient comes from lse, or with the loss from one read of a row.
+// (1 - s) w[t] (lse - x[t]) + s / n * sum_c w[c] (lse - x[c]). Its gradient comes from lse, or with the loss from one read of
+// a row.
 #include <cmath>
 #include <vector>
 
@@ -73,8 +74,8 @@ struct Classes {
 
 }  // namespace
 
-// Inputs logits, target, weight; outputs loss, lse. With a fourth input, a scale of the losses (a number, or of one element), also the
-// gradient of their sum as a third output.
+// Inputs logits, target, weight; outputs loss, lse. With a fourth input, a scale of the losses (a number, or of one element),
+// also the gradient of their sum as a third output.
 Status cross_entropy(const KernelCall& call) {
   const auto& p = call.params_as<CrossEntropyParams>();
   const TensorView &logits = call.input(0), &target = call.input(1);

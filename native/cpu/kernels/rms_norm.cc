@@ -127,7 +127,8 @@ Status add_rms_norm(const KernelCall& call) {
   return kOk;
 }
 
-// Inputs: gradient of y, the sum, rstd, weight, gradient of the sum (may be absent); outputs: of x and residual alike, of the weight.
+// Inputs: gradient of y, the sum, rstd, weight, gradient of the sum (may be absent); outputs: of x and residual alike, of the
+// weight.
 Status add_rms_norm_backward(const KernelCall& call) {
   return backward({call.input(0), call.input(1), call.input(2), call.input(3), &call.input(4), call.output(0), call.output(1)});
 }

@@ -1,5 +1,5 @@
-// add_rms_norm: h = x + residual, rounded, and y = h rstd w with rstd = 1 / sqrt(mean(h^2) + eps); add_rms_norm_backward: the gradient
-// of either summand, that of rms norm plus `more`, which came to h; and gw.
+// add_rms_norm: h = x + residual, rounded, and y = h rstd w with rstd = 1 / sqrt(mean(h^2) + eps); add_rms_norm_backward: the
+// gradient of either summand, that of rms norm plus `more`, which came to h; and gw.
 //
 // Rows of whole aligned vectors take one pass (norm_vectors_forward.cu, norm_ring_backward.cu): x, residual, h and y once, and
 // gy, h, more and gx once, where a sum and a norm take 5 of these each way. All others add by a kernel of their own.

@@ -1,8 +1,8 @@
 // cross_entropy and its gradient over logits x[rows, n] with class indices t[rows].
 //
-// cross_entropy takes (x, t, w) and gives (loss, lse); with a fourth input, a scale of the losses (a number, or of one element), it
-// gives the gradient of their sum as a third output (g is the scale), from the same read of the logits where they are whole aligned
-// vectors (cross_entropy_rows.cu, which also has the faster kernels for such rows without label smoothing).
+// cross_entropy takes (x, t, w) and gives (loss, lse); with a fourth input, a scale of the losses (a number, or of one element),
+// it gives the gradient of their sum as a third output (g is the scale), from the same read of the logits where they are whole
+// aligned vectors (cross_entropy_rows.cu, which also has the faster kernels for such rows without label smoothing).
 //
 //   lse = log(sum(exp(x)))
 //   loss = (1 - s) w[t] (lse - x[t]) + (s / n) sum_c w[c] (lse - x[c])                 s: label smoothing; w absent: 1
@@ -58,7 +58,8 @@ constexpr int kBatch = 4;  // vectors in flight per thread
 template <class T>
 __global__ void __launch_bounds__(512)
     cross_entropy_rows(const T* x, Logits shape, const int64_t* target, int64_t target_stride, ClassWeights weights,
-                       Smoothing smoothing, RowFactor<compute_t<T>> scale, IndexErrorSink errors, compute_t<T>* loss, compute_t<T>* lse, RowTeam team) {
+                       Smoothing smoothing, RowFactor<compute_t<T>> scale, IndexErrorSink errors, compute_t<T>* loss,
+                       compute_t<T>* lse, RowTeam team) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<OnlineSum<T>> shared;

@@ -10,9 +10,9 @@
 // Numerics: float32; loss and lse are float32, the gradient is rounded once. Fixed order of summation, no atomics.
 // Measured on one H200, bf16 8192 x 128256, microseconds: loss 815 (cross_entropy.cu) and 471 (this, 4.46 TB/s of reads alone);
 // gradient 1574 and 1034 (96 % of copy); loss, then gradient 2442 and 1512; both at once 1220 (81 %). Of `both`: waiting for the whole
-// slice 1245; 8 blocks a row with 34 KB each 1300; 256 threads a block 1220; persistent clusters with one block a multiprocessor and
-// three rows on their way: 1485 with the exponentials held in registers through the exchange, 1594 and 1651 (1024 and 512 threads)
-// with the second part of a row behind the first part of the next. Three small blocks overlap better than one large.
+// slice 1245; 8 blocks a row with 34 KB each 1300; 256 threads a block 1220; persistent clusters with one block a multiprocessor
+// and three rows on their way: 1485 with the exponentials held in registers through the exchange, 1594 and 1651 (1024 and 512
+// threads) with the second part of a row behind the first part of the next. Three small blocks overlap better than one large.
 #include "../primitives/row_sum.cuh"
 #include "cross_entropy.cuh"
 
@@ -222,8 +222,8 @@ bool cross_entropy_both_rows(const KernelCall& call, const CrossEntropyRows& r) 
   return dispatch_packed(r.x->dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
     launch_slices(both_rows<T>, rows, vectors, cluster, kSliceThreads, stream_of(call).handle,
-                  static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, static_cast<int32_t>(vectors), RowFactor<float>(r),
-                  targets_of(call, r), const_cast<float*>(floats(r.loss)), const_cast<float*>(floats(r.lse)),
+                  static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, static_cast<int32_t>(vectors),
+                  RowFactor<float>(r), targets_of(call, r), const_cast<float*>(floats(r.loss)), const_cast<float*>(floats(r.lse)),
                   static_cast<uint4*>(r.gx->data), cluster);
   });
 }

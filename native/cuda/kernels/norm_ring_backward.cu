@@ -16,8 +16,8 @@
 //   this, w from L1 for long rows, the second kernel started after the first                   222.8   67.2   264.7
 //   this, w in shared memory, the second kernel's start overlapped                             216.9   64.4   237.5   (87, 74, 80 %)
 //   neighbouring rows for a block instead of strided ones                                      222.3   63.5   234.1   no clear gain
-// What is left of 8192 x 4096: gx alone takes 57.8 of 64.4 us, 51 of them at the rate of 32768 rows; of 8192 x 16384 220 of 236: the
-// rest is the partial sums and the second kernel. With a second gradient to add, rms norm of bf16 16384 x 4096: 134.5 us (94 %).
+// What is left of 8192 x 4096: gx alone takes 57.8 of 64.4 us, 51 of them at the rate of 32768 rows; of 8192 x 16384 220 of 236:
+// the rest is the partial sums and the second kernel. With `more`, rms norm of bf16 16384 x 4096: 134.5 us (94 %).
 #include "../primitives/packed.cuh"
 #include "../primitives/row_ring.cuh"
 #include "norm.cuh"
@@ -234,9 +234,9 @@ void norm_backward_ring(const KernelCall& call, const NormBackward& b) {
   with_kernel(b, plan, [&](auto* kernel, int64_t bytes) {
     const int64_t blocks = ring_blocks(kernel, plan, bytes, b.rows, blocks_per_sm(plan), *stream_of(call).facts);
     kernel<<<static_cast<unsigned>(blocks), plan.threads, bytes, stream_of(call).handle>>>(
-        static_cast<const uint4*>(b.g), static_cast<const uint4*>(b.x), static_cast<const uint4*>(b.more), static_cast<const float*>(b.mean),
-        static_cast<const float*>(b.rstd), static_cast<const uint4*>(b.w.data), static_cast<uint4*>(b.gx), b.partials, b.rows,
-        static_cast<int32_t>(b.n / (16 / item_size(b.dtype))), plan.lanes);
+        static_cast<const uint4*>(b.g), static_cast<const uint4*>(b.x), static_cast<const uint4*>(b.more),
+        static_cast<const float*>(b.mean), static_cast<const float*>(b.rstd), static_cast<const uint4*>(b.w.data),
+        static_cast<uint4*>(b.gx), b.partials, b.rows, static_cast<int32_t>(b.n / (16 / item_size(b.dtype))), plan.lanes);
   });
 }
 

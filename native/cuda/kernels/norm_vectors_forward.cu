@@ -8,8 +8,8 @@
 //         Warps find their mean and squared deviations by shuffles; a block joins those of its warps through one barrier.
 // ring    longer rows, up to 2048 vectors: persistent blocks (row_ring.cuh) with two vectors a thread. w and b stay packed in
 //         registers for all rows of a block; the next three rows are on their way by cp.async.
-// Bytes: each of x and y once (with a residual: of it and the sum too). Some 11 instructions for an element (conversion, sum, difference, square, scale and shift, half a
-// conversion back) of the 28 that the memory of an H200 leaves time for.
+// Bytes: each of x and y once (with a residual: of it and the sum too). Some 11 instructions for an element (conversion, sum,
+// difference, square, scale and shift, half a conversion back) of the 28 that the memory of an H200 leaves time for.
 // Numerics: float32, mean first and then squared deviations from registers, never E[x^2] - E[x]^2. Fixed order of summation.
 // Technique: rows in registers and one read of memory as in the published Hopper norm kernels; written anew.
 // Tried, layer norm of bf16 on one H200 (copy: 4.25 TB/s), microseconds for 32768 x 4096 and 8192 x 4096:

@@ -241,10 +241,12 @@ bool softmax_vectors_forward(const KernelCall& call, const SoftmaxRows& r) {
   bool done = false;
   dispatch_packed(r.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
-    const auto direct = [](auto chunks, auto block) { return softmax_direct<T, decltype(chunks)::value, decltype(block)::value>; };
-    done = launch_direct_or_ring(stream_of(call), r.rows, vectors, direct, softmax_ring<T>, RowRing<1, 2, kForwardStages>::bytes(1),
-                                 static_cast<const uint4*>(r.first), static_cast<uint4*>(r.out), r.rows,
-                                 static_cast<int32_t>(vectors), r.log_form);
+    const auto direct = [](auto chunks, auto block) {
+      return softmax_direct<T, decltype(chunks)::value, decltype(block)::value>;
+    };
+    done = launch_direct_or_ring(stream_of(call), r.rows, vectors, direct, softmax_ring<T>,
+                                 RowRing<1, 2, kForwardStages>::bytes(1), static_cast<const uint4*>(r.first),
+                                 static_cast<uint4*>(r.out), r.rows, static_cast<int32_t>(vectors), r.log_form);
   });
   return done;
 }

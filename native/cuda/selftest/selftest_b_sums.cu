@@ -67,7 +67,8 @@ void backward_case(const SumCase& c, const std::string& what) {
   const std::vector<const Tensor*> inputs = {&g, &h, &rstd, &w, &more};
   run(what + " backward", "add_rms_norm_backward", inputs, {&gx, &gw}, NoParams{});
   compare(what + " gx", gx, want, rtol * 3, (rtol * 0.5 + inner_rtol * 8) * spread * 4);
-  if (c.weight) compare(what + " gw", gw, want_w, relative_tolerance(c.dtype), std::sqrt(double(c.rows)) * 12 * inner_rtol * spread + 1e-9);
+  const double rows_room = std::sqrt(double(c.rows)) * 12 * inner_rtol * spread;
+  if (c.weight) compare(what + " gw", gw, want_w, relative_tolerance(c.dtype), rows_room + 1e-9);
   run_again(what + " backward", "add_rms_norm_backward", inputs, {&gx, &gw}, NoParams{});
 }
 
@@ -89,10 +90,11 @@ void test_sums() {
   for (const DType dtype : kFloats) {
     if (left_out(dtype)) continue;
     begin((std::string("rms norm of a sum, scaled rows ") + dtype_name(dtype)).c_str());
-    std::vector<Sizes> shapes = {{1, 1},    {3, 5},     {0, 8},    {5, 64},   {37, 127}, {70, 768}, {9, 1030}, {3, 4096}, {131, 24},
-                                 {65, 264}, {33, 520},  {9, 1032}, {5, 2056}, {0, 4096}, {3, 8200}, {2, 16376}};
+    std::vector<Sizes> shapes = {{1, 1}, {3, 5}, {0, 8}, {5, 64}, {37, 127}, {70, 768}, {9, 1030}, {3, 4096}};
+    // Rows of whole vectors around the limits of teams and blocks.
+    shapes.insert(shapes.end(), {{131, 24}, {65, 264}, {33, 520}, {9, 1032}, {5, 2056}, {0, 4096}, {3, 8200}, {2, 16376}});
     if (!context().quick)
-      shapes.insert(shapes.end(), {{3000, 96}, {700, 1024}, {600, 4096}, {300, 8192}, {40, 16384}, {2, 16392}, {5, 20000}, {2, 140000}});
+      shapes.insert(shapes.end(), {{3000, 96}, {700, 1024}, {600, 4096}, {300, 8192}, {40, 16384}, {2, 16392}, {2, 140000}});
     choose(&shapes);
     for (const Sizes& s : shapes) {
       for (const bool weight : {true, false})
