@@ -1,5 +1,6 @@
 /** Our side of the rows: operands, one call of the work, and a sample of its results beside the same in float64 on the CPU. */
 import {
+  addRmsNorm,
   autograd,
   bfloat16,
   crossEntropy,
@@ -14,7 +15,6 @@ import {
   optim,
   randint,
   randn,
-  rmsNorm,
   scaledDotProductAttention,
   type Tensor,
 } from '../../lib/index.js';
@@ -95,7 +95,7 @@ const norm = rowwise(
 );
 const rmsOfSum = rowwise(
   ({ shape }, make) => ({ perRow: [make(shape), make(shape)], shared: [make(shape.slice(1))] }),
-  ([x, residual], [gain]) => rmsNorm((x as Tensor).add(residual as Tensor), (x as Tensor).shape.slice(1), gain),
+  ([x, residual], [gain]) => addRmsNorm(x as Tensor, residual as Tensor, (x as Tensor).shape.slice(1), gain)[0],
 );
 const soft = rowwise(
   ({ shape }, make) => ({ perRow: [make(shape)], shared: [] }),

@@ -117,7 +117,7 @@ class BackwardRun {
   private taskOf(node: Node): NodeTask {
     let { task } = node;
     if (task === null || task.run !== this) {
-      task = { run: this, outer: task, dependencies: 0, arrived: [] };
+      task = { run: this, outer: task, releases: !this.options.retainGraph, dependencies: 0, arrived: [] };
       node.task = task;
       this.met.push(node);
     }

@@ -1,13 +1,13 @@
-/** Whether operations are recorded. Plain variables, changed by functions that restore them. */
+/** Whether operations are recorded: changed by functions that restore it. */
 import { ArgumentError } from '../core/errors.js';
+import { gradState } from '../core/grad-state.js';
 import { checkFlag, checkFunction } from '../core/options.js';
 
-let enabled = true;
 let inference = false;
 
 /** Whether operations are recorded. */
 export function isGradEnabled(): boolean {
-  return enabled;
+  return gradState.recording;
 }
 
 /** Whether {@link inferenceMode} is on. */
@@ -18,8 +18,8 @@ export function isInferenceMode(): boolean {
 /** Turns recording on or off until it is set again, and returns what it was. Where a function bounds it, use `noGrad` or `enableGrad`. */
 export function setGradEnabled(value: boolean): boolean {
   checkFlag('setGradEnabled', 'value', value);
-  const before = enabled;
-  enabled = value;
+  const before = gradState.recording;
+  gradState.recording = value;
   return before;
 }
 
@@ -33,26 +33,27 @@ const [off, on, inferenceOff, inferenceOn]: readonly GradMode[] = [false, true].
 
 /** The modes that hold now. @internal */
 export function gradMode(): GradMode {
-  return (inference ? (enabled ? inferenceOn : inferenceOff) : enabled ? on : off) as GradMode;
+  const { recording } = gradState;
+  return (inference ? (recording ? inferenceOn : inferenceOff) : recording ? on : off) as GradMode;
 }
 
 /** Sets both modes until they are set again. @internal */
 export function setGradMode(mode: GradMode): void {
-  enabled = mode.enabled;
+  gradState.recording = mode.enabled;
   inference = mode.inference;
 }
 
 function withMode<T>(op: string, value: boolean, infer: boolean, fn: () => T): T {
   checkFunction(op, 'fn', fn);
-  const before = enabled;
+  const before = gradState.recording;
   const beforeInference = inference;
-  enabled = value;
+  gradState.recording = value;
   inference = infer;
   let result: T;
   try {
     result = fn();
   } finally {
-    enabled = before;
+    gradState.recording = before;
     inference = beforeInference;
   }
   if (result instanceof Promise) {

@@ -4,7 +4,9 @@ import type { DType } from '../core/dtype.js';
 import { AutogradError } from '../core/errors.js';
 import { moduleTrace } from '../core/module-trace.js';
 import type { AnyOp, VjpContext } from '../core/op.js';
+import { adopt } from '../core/scope.js';
 import type { Shape } from '../core/shape.js';
+import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 import { captureWatch } from '../core/watch.js';
 import { isGradEnabled } from './grad-mode.js';
@@ -31,6 +33,8 @@ export interface NodeTask {
   readonly run: object;
   /** Of the backward that runs around this one and has met the node too. */
   readonly outer: NodeTask | null;
+  /** What nodes saved is let go of behind them: no other backward reads it. */
+  readonly releases: boolean;
   dependencies: number;
   arrived: Gradients;
 }
@@ -203,6 +207,16 @@ export class OpNode extends Node implements VjpContext<object> {
 
   output(i: number): Tensor {
     return this.unpack(this.savedOutputs, i, 'output');
+  }
+
+  takeOutput(i: number): Tensor | null {
+    const { task } = this;
+    if (this.released || task === null || !task.releases || task.outer !== null) return null;
+    const taken = this.savedOutputs?.[i]?.take() ?? null;
+    if (taken === null) return null;
+    this.released = true;
+    adopt(taken.storage as Storage);
+    return taken;
   }
 
   inputShape(i: number): Shape {

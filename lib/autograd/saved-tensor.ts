@@ -85,6 +85,13 @@ export class SavedTensor {
     return withHistory(t, t, this.storage ?? t.storage, node, this.outputNr);
   }
 
+  /** The saved output, if nothing but the tape shows its memory; else null. */
+  take(): Tensor | null {
+    const { tensor: t, storage } = this;
+    if (t === null || storage === null || t.disposed || t.storage !== storage || t._version !== this.version) return null;
+    return storage.holds === 1 && storage.refs <= 2 ? t : null;
+  }
+
   /** The user's tensor with the history of the saved one, whatever its own is. */
   private unpackHooked(t: Tensor, maker: GradFn): Tensor {
     if (!(t instanceof Tensor)) throw unexpected('savedTensorsHooks', 'what unpack returns', 'a tensor', t);

@@ -39,6 +39,11 @@ export interface VjpContext<P> {
   input(i: number): Tensor;
   /** A saved output. @throws InPlaceError if it was overwritten since. */
   output(i: number): Tensor;
+  /**
+   * A saved output to overwrite and to give away, the last that the rule reads; only for one that the op's caller has let go of. Null where another
+   * tensor shows its memory, or another backward may come.
+   */
+  takeOutput(i: number): Tensor | null;
   inputShape(i: number): Shape;
   inputDtype(i: number): DType;
   inputDevice(i: number): Device;
@@ -172,6 +177,12 @@ export function defineOp<P>(definition: OpDefinition<P>): Op<P> {
 
 function missingMeta(): never {
   throw new ShardwiseError('ERR_OP', 'this op has neither a shape rule nor a view rule');
+}
+
+/** What an op computes, by its decomposition. @throws ShardwiseError for one that has none. @internal */
+export function decomposed<P>(op: Op<P>, inputs: readonly Tensor[], params: P): readonly Tensor[] {
+  if (op.decompose === null) throw new ShardwiseError('ERR_OP', `${op.name} has no decomposition`);
+  return op.decompose(inputs, params);
 }
 
 /** All entries, in order of definition. */

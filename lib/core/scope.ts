@@ -61,6 +61,11 @@ function moveTo(storage: Storage, owner: Scope | null): void {
   } else storage.escape();
 }
 
+/** Makes the innermost open scope the owner of a storage, which it frees at its end. @internal */
+export function adopt(storage: Storage): void {
+  moveTo(storage, currentScope);
+}
+
 /** Gives a storage that now belongs to something older than its scope to that thing's owner: an outer scope, or the collector. @internal */
 export function outliveScope(storage: Storage, owner: Scope | null): void {
   let scope = storage.scope;

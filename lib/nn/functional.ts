@@ -20,6 +20,7 @@ export {
   tanhshrink,
   threshold,
 } from '../ops/activation-composites.js';
+export { addRmsNorm } from '../ops/add-rms-norm.js';
 export { scaledDotProductAttention } from '../ops/attention.js';
 export { embedding, oneHot } from '../ops/indexing.js';
 export { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, mseLoss, nllLoss } from '../ops/loss.js';

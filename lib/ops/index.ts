@@ -1,6 +1,7 @@
 /** The op table: importing this file defines every op and puts its methods on Tensor. */
 export * from './activation.js';
 export * from './activation-composites.js';
+export { addRmsNorm } from './add-rms-norm.js';
 export * from './aliases.js';
 export * from './attention.js';
 export * from './comparison.js';

@@ -2,9 +2,10 @@
 
 import { autocastOperands } from '../core/autocast.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
-import { bool, float32, float64, int64, promoteTypes } from '../core/dtype.js';
+import { bool, type DType, float16, float32, float64, int64, promoteTypes } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
-import { defineOp, type Op } from '../core/op.js';
+import { gradState } from '../core/grad-state.js';
+import { decomposed, defineOp, type Op, type OutputMeta } from '../core/op.js';
 import { checkProbability, optionsOf, shown } from '../core/options.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
@@ -14,7 +15,8 @@ import { stack } from './join.js';
 import { requireNumbers, requirePair, requireTensor } from './operand.js';
 import { parallelOperands, reduced } from './parallel-loss.js';
 import { sampleTensor } from './samples.js';
-import { crossEntropyBackwardRule, crossEntropyRule } from './sharding/rows.js';
+import { scaleRows } from './scale-rows.js';
+import { crossEntropyBackwardRule, crossEntropyRule, crossEntropyWithGradientRule } from './sharding/rows.js';
 import { where } from './where.js';
 
 interface CrossEntropy {
@@ -56,7 +58,14 @@ const crossEntropyBackward: Op<CrossEntropy> = defineOp<CrossEntropy>({
     }),
 });
 
-/** One loss for each row; reduction is composed above. */
+/** Losses, and the logs of the sums. */
+function perRow({ shape, dtype, device }: Tensor): OutputMeta {
+  return { shape: [shape[0] as number], strides: null, dtype: lossDtype(dtype), device };
+}
+
+const lossDtype = (logits: DType): DType => (logits === float64 ? float64 : float32);
+
+/** One loss for each row; reduction is composed below. */
 const crossEntropyOp: Op<CrossEntropy> = defineOp<CrossEntropy>({
   name: 'crossEntropyRows',
   autocast: 'float32 on cuda',
@@ -65,11 +74,7 @@ const crossEntropyOp: Op<CrossEntropy> = defineOp<CrossEntropy>({
   kernel: 'cross_entropy',
   sharding: crossEntropyRule,
   kernelParams: parameters,
-  meta: ([logits]) => {
-    const { shape, dtype, device } = logits as Tensor;
-    const meta = { shape: [shape[0] as number], strides: null, dtype: dtype === float64 ? float64 : float32, device };
-    return [meta, meta];
-  },
+  meta: ([logits]) => [perRow(logits as Tensor), perRow(logits as Tensor)],
   saves: { inputs: [0, 1, 2], outputs: [1] },
   vjp: (ctx, g) => [dispatchOne(crossEntropyBackward, [g, ctx.input(0), ctx.output(1), ctx.input(1), ctx.input(2)], ctx.params), null, null],
   decompose: ([logits, target, weight], { ignoreIndex, labelSmoothing }) => {
@@ -99,6 +104,53 @@ const crossEntropyOp: Op<CrossEntropy> = defineOp<CrossEntropy>({
       params: { ignoreIndex: 1, labelSmoothing: 0 },
     },
   ],
+});
+
+interface LossWithGradient extends CrossEntropy {
+  /** The caller looks at the losses alone: backward may overwrite the gradient, and give it away. */
+  givesAway: boolean;
+}
+
+/**
+ * What is trained with: losses times a number for all, and at once what the gradient of the logits is where 1 comes in for each row, as for a loss that
+ * is not worked on further. Then backward has only to see that it is 1.
+ */
+const crossEntropyWithGradient: Op<LossWithGradient> = defineOp<LossWithGradient>({
+  name: 'crossEntropyWithGradient',
+  autocast: 'float32 on cuda',
+  differentiable: [0],
+  doc: 'crossEntropyRows times a scale, a number or of one element, the log of the sum of exponentials, and the gradient of the sum of the first.',
+  kernel: 'cross_entropy',
+  sharding: crossEntropyWithGradientRule(),
+  kernelParams: parameters,
+  meta: ([logits]) => {
+    const { shape, dtype, device } = logits as Tensor;
+    return [perRow(logits as Tensor), perRow(logits as Tensor), { shape, strides: null, dtype, device }];
+  },
+  saves: { inputs: [0, 1, 2, 3], outputs: [1, 2] },
+  vjp: (ctx, g) => {
+    if (ctx.createsGraph()) {
+      const scaled = g.mul(ctx.input(3));
+      return [dispatchOne(crossEntropyBackward, [scaled, ctx.input(0), ctx.output(1), ctx.input(1), ctx.input(2)], ctx.params), null, null, null];
+    }
+    const own = ctx.params.givesAway ? ctx.takeOutput(2) : null;
+    return [dispatchOne(scaleRows, [own ?? ctx.output(2), g], {}, own), null, null, null];
+  },
+  decompose: ([logits, target, weight, scale], params) => {
+    const [x, t, w, s] = [logits, target, weight, scale] as [Tensor, Tensor, Tensor, Tensor];
+    const [losses, lse] = decomposed(crossEntropyOp, [x, t, w], params) as [Tensor, Tensor];
+    const each = lse
+      .detach()
+      .newOnes([t.shape[0] as number])
+      .mul(s);
+    const [gradient] = decomposed(crossEntropyBackward, [each, x.detach(), lse.detach(), t, w], params) as [Tensor];
+    return [losses.mul(s), lse, gradient];
+  },
+  samples: () =>
+    crossEntropyOp.samples().map(({ inputs: [x, ...others], params }) => ({
+      inputs: [x as Tensor, ...others, wrapNumber(0.25, (x as Tensor).dtype, (x as Tensor).device)],
+      params: { ...params, givesAway: false },
+    })),
 });
 
 /** How losses of elements become one: kept as they are, averaged, or added. */
@@ -138,10 +190,23 @@ export function crossEntropy(logits: Tensor, target: Tensor, options: CrossEntro
   if (target.dtype.isFloatingPoint) return probabilityCrossEntropy(input, target, options);
   const { rows: inputRows, labels, shape } = toRows('crossEntropy', input, classes, factors);
   const classWeight = factors === null ? wrapNumber(0, input.dtype, input.device) : factors.to(input.dtype).contiguous();
+  if (reduction !== 'none' && keepsGradient(input, factors)) {
+    const scale = reduction === 'sum' ? wrapNumber(1, input.dtype, input.device) : countOf(labels, factors, ignoreIndex).to(lossDtype(input.dtype)).reciprocal();
+    const rows = dispatch(crossEntropyWithGradient, [inputRows, labels, classWeight, scale], { ignoreIndex, labelSmoothing, givesAway: true })[0] as Tensor;
+    return rows.sum().to(input.dtype);
+  }
   // The fused gradient is of the logits only: a weight that is learned gets its own by the parts.
-  const run = weight?.requiresGrad === true ? (crossEntropyOp.decompose as NonNullable<typeof crossEntropyOp.decompose>) : dispatch.bind(null, crossEntropyOp);
-  const rows = run([inputRows, labels, classWeight], { ignoreIndex, labelSmoothing })[0] as Tensor;
+  const run = weight?.requiresGrad === true ? decomposed<CrossEntropy> : dispatch;
+  const rows = run(crossEntropyOp, [inputRows, labels, classWeight], { ignoreIndex, labelSmoothing })[0] as Tensor;
   return reduceRows(rows, labels, shape, factors, ignoreIndex, reduction).to(input.dtype);
+}
+
+/**
+ * Whether the forward pass writes the gradient. Not in float16, where a gradient that a scaler has not yet made larger is lost; not for logits that ranks
+ * share, which have a gradient without communication.
+ */
+function keepsGradient(logits: Tensor, weight: Tensor | null): boolean {
+  return gradState.recording && logits.requiresGrad && logits.sharding === null && logits.dtype !== float16 && weight?.requiresGrad !== true;
 }
 
 /** Classes last and rows merged: `[N, C, d]` becomes `[N d, C]`. */
@@ -174,10 +239,14 @@ function checkClassWeight(op: string, weight: Tensor | null, classes: number): v
 function reduceRows(rows: Tensor, labels: Tensor, shape: readonly number[], weight: Tensor | null, ignoreIndex: number, reduction: LossReduction): Tensor {
   if (reduction === 'none') return rows.reshape(shape);
   if (reduction === 'sum') return rows.sum();
+  return rows.sum().div(countOf(labels, weight?.to(rows.dtype) ?? null, ignoreIndex));
+}
+
+/** The targets that count, each by the factor of its class if there are factors. */
+function countOf(labels: Tensor, weight: Tensor | null, ignoreIndex: number): Tensor {
   const counted = labels.ne(ignoreIndex);
-  if (weight === null) return rows.sum().div(counted.sum());
-  const weights = weight.to(rows.dtype).indexSelect(0, where(counted, labels, 0));
-  return rows.sum().div(where(counted, weights, 0).sum());
+  if (weight === null) return counted.sum();
+  return where(counted, weight.indexSelect(0, where(counted, labels, 0)), 0).sum();
 }
 
 function probabilityCrossEntropy(input: Tensor, target: Tensor, { weight = null, reduction = 'mean', labelSmoothing = 0 }: CrossEntropyOptions): Tensor {

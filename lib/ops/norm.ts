@@ -12,18 +12,18 @@ import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { normalisationBackwardRule, normalisationRule, outerDims } from './sharding/rows.js';
 
-interface NormParams {
+export interface NormParams {
   /** Elements of the normalised dims. */
   width: number;
   eps: number;
 }
 
 /** An optional operand that is not there: an immediate. */
-function optional(t: Tensor | null, like: Tensor): Tensor {
+export function optional(t: Tensor | null, like: Tensor): Tensor {
   return t ?? wrapNumber(0, like.dtype, like.device);
 }
 
-const isAbsent = (t: Tensor): boolean => t.storage === null;
+export const isAbsent = (t: Tensor): boolean => t.storage === null;
 const statisticsDtype = (dtype: DType): DType => (dtype === float64 ? float64 : float32);
 
 /** The dims that are not normalised, so that they can be cut as the input is. */
@@ -31,22 +31,22 @@ function statisticsShape(input: Tensor, { width }: NormParams): Shape {
   return width === 0 ? [0] : input.shape.slice(0, outerDims(input.shape, width));
 }
 
-function statisticsMeta(input: Tensor, params: NormParams) {
+export function statisticsMeta(input: Tensor, params: NormParams) {
   return { shape: statisticsShape(input, params), strides: null, dtype: statisticsDtype(input.dtype), device: input.device };
 }
 
-const outputMeta = (input: Tensor) => ({ shape: input.shape, strides: null, dtype: input.dtype, device: input.device });
+export const outputMeta = (input: Tensor) => ({ shape: input.shape, strides: null, dtype: input.dtype, device: input.device });
 
-function flatten(t: Tensor, width: number): { sizes: number[]; strides: number[] } {
+export function flatten(t: Tensor, width: number): { sizes: number[]; strides: number[] } {
   return { sizes: [width === 0 ? 0 : t.numel() / width, width], strides: [width, 1] };
 }
 
 /** Its rows as a matrix; -1 for their number would be any number where rows have no elements. */
-function rowsOf(t: Tensor, width: number): Tensor {
+export function rowsOf(t: Tensor, width: number): Tensor {
   return t.reshape(flatten(t, width).sizes);
 }
 
-interface BackwardParams extends NormParams {
+export interface BackwardParams extends NormParams {
   needs: readonly boolean[];
 }
 
@@ -134,7 +134,7 @@ const layerNormOp: Op<NormParams> = defineOp<NormParams>({
   ],
 });
 
-const rmsNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
+export const rmsNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
   name: 'rmsNormBackward',
   doc: 'Gradients of rmsNorm: of the input and the weight.',
   sharding: normalisationBackwardRule(2),
@@ -167,7 +167,7 @@ const rmsNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
     }),
 });
 
-const rmsNormOp: Op<NormParams> = defineOp<NormParams>({
+export const rmsNormOp: Op<NormParams> = defineOp<NormParams>({
   name: 'rmsNorm',
   autocast: 'float32',
   differentiable: [0],
@@ -203,7 +203,7 @@ const rmsNormOp: Op<NormParams> = defineOp<NormParams>({
   ],
 });
 
-function checkNormalised([first, ...weights]: readonly Tensor[], normalizedShape: Shape, op: string): void {
+export function checkNormalised([first, ...weights]: readonly Tensor[], normalizedShape: Shape, op: string): void {
   const input = first as Tensor;
   if (!input.dtype.isFloatingPoint) throw new DtypeError(`${op}: expected a floating point tensor, got ${input.dtype.name}`, { op });
   const tail = input.shape.slice(input.shape.length - normalizedShape.length);
@@ -245,7 +245,7 @@ export function layerNorm(input: Tensor, normalizedShape: Shape, weight: Tensor 
 }
 
 /** Smallest step above 1 of the types that the kernel computes in: the default eps, as in PyTorch. */
-const epsilon = { float32: 2 ** -23, float64: 2 ** -52 };
+export const epsilon = { float32: 2 ** -23, float64: 2 ** -52 };
 
 /**
  * RMS normalisation over the last dims: x / sqrt(mean of x^2 + eps), times weight where given. Without `eps` it is the machine epsilon of float32,

@@ -10,7 +10,7 @@ import { sampleTensor } from './samples.js';
 import { byElementsRule, listsRule } from './sharding/lists.js';
 
 /** Tensors of one command; more are split over several. */
-const MAX_TENSORS = 64;
+const MAX_TENSORS = 256;
 
 interface Count {
   count: number;
@@ -146,7 +146,7 @@ export function foreachMul_(targets: readonly Tensor[], scalar: number): void {
 }
 
 /**
- * The 2-norm of each tensor, in vectors of at most 64 norms to be joined with `cat`: float64 if the first of each 64 tensors is, else float32.
+ * The 2-norm of each tensor, in vectors of at most 256 norms to be joined with `cat`: float64 if the first of each 256 tensors is, else float32.
  * Gradient: yes, as of the norms one by one. @throws ArgumentError
  */
 export function foreachNorm(tensors: readonly Tensor[]): Tensor[] {

@@ -30,6 +30,7 @@ bool holds(const View& v, int64_t numel) { return !v.is_immediate && v.numel == 
 bool absent_or_holds(const View& v, int64_t numel) { return v.is_immediate || v.numel == numel; }
 bool rank(const View& v, int32_t ndim) { return !v.is_immediate && v.ndim == ndim; }
 bool floats(const View& v) { return is_floating(v.dtype); }
+bool dense(const View& v) { return !v.is_immediate && (v.numel == 0 || v.is_contiguous()); }
 
 // A parameter that counts something, or -1 where it cannot.
 int64_t count_of(double value, int64_t most) {
@@ -124,12 +125,35 @@ bool rms_norm_backward(const KernelCall& c) {
   if (!rank(x, 2) || !same(c.input(0), x) || !(gx.is_immediate || same(gx, x))) return false;
   return holds(c.input(2), x.sizes[0]) && absent_or_holds(c.input(3), x.sizes[1]) && absent_or_holds(c.output(1), x.sizes[1]);
 }
+bool add_rms_norm(const KernelCall& c) {
+  const View &x = c.input(0), &residual = c.input(1), &sum = c.output(1);
+  if (!rank(x, 2) || !floats(x) || !same(x, residual) || !same(x, c.output(0)) || !same(x, sum)) return false;
+  if (residual.dtype != x.dtype || c.output(0).dtype != x.dtype || sum.dtype != x.dtype) return false;
+  return absent_or_holds(c.input(2), x.sizes[1]) && holds(c.output(2), x.sizes[0]);
+}
+bool add_rms_norm_backward(const KernelCall& c) {
+  const View &x = c.input(1), &more = c.input(4), &gx = c.output(0);
+  if (!rank(x, 2) || !floats(x) || !same(c.input(0), x) || !same(gx, x)) return false;
+  if (gx.dtype != x.dtype || c.input(0).dtype != x.dtype) return false;
+  if (!more.is_immediate && (!same(more, x) || more.dtype != x.dtype)) return false;
+  return holds(c.input(2), x.sizes[0]) && absent_or_holds(c.input(3), x.sizes[1]) && absent_or_holds(c.output(1), x.sizes[1]);
+}
 
+// In two forms: of the losses, and with a scale behind the inputs and the gradient behind the outputs.
 bool cross_entropy(const KernelCall& c) {
+  const bool with_gradient = c.num_inputs == 4 && c.num_outputs == 3;
+  if (!with_gradient && !(c.num_inputs == 3 && c.num_outputs == 2)) return false;
   const View& x = c.input(0);
-  if (!rank(x, 2)) return false;
+  if (!rank(x, 2) || !floats(x)) return false;
+  const DType exact = x.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
+  if (with_gradient && !c.input(3).is_immediate && (c.input(3).dtype != exact || c.input(3).numel != 1)) return false;
+  if (with_gradient && (!same(x, c.output(2)) || c.output(2).dtype != x.dtype || !dense(c.output(2)))) return false;
   return holds(c.input(1), x.sizes[0]) && absent_or_holds(c.input(2), x.sizes[1]) && holds(c.output(0), x.sizes[0]) &&
          holds(c.output(1), x.sizes[0]);
+}
+bool scale_rows(const KernelCall& c) {
+  const View &factors = c.input(0), &y = c.output(0);
+  return rank(y, 2) && floats(y) && dense(y) && rank(factors, 1) && floats(factors) && factors.numel == y.sizes[0];
 }
 bool cross_entropy_backward(const KernelCall& c) {
   const View& x = c.input(1);
@@ -241,7 +265,9 @@ constexpr Contract kContracts[] = {
     {"softmax_backward", 2, 1, rows}, {"log_softmax_backward", 2, 1, rows}, {"sort", 1, 2, sort}, {"topk", 1, 2, topk},
     {"layer_norm", 3, 3, layer_norm}, {"layer_norm_backward", 5, 3, layer_norm_backward},
     {"rms_norm", 2, 2, rms_norm}, {"rms_norm_backward", 4, 2, rms_norm_backward},
-    {"cross_entropy", 3, 2, cross_entropy}, {"cross_entropy_backward", 5, 1, cross_entropy_backward},
+    {"add_rms_norm", 3, 3, add_rms_norm}, {"add_rms_norm_backward", 5, 2, add_rms_norm_backward},
+    {"cross_entropy", -1, -1, cross_entropy}, {"cross_entropy_backward", 5, 1, cross_entropy_backward},
+    {"scale_rows", 1, 1, scale_rows},
     {"index_select", 2, 1, index_select}, {"index_add", 2, 1, index_add}, {"gather", 2, 1, gather}, {"scatter", 2, 1, scatter},
     {"index_get", -1, 1, index_get}, {"index_put", -1, 1, index_put}, {"nonzero", 1, 2, nonzero},
     {"matmul", 3, 1, matmul}, {"attention", 4, 2, attention}, {"attention_backward", 7, 3, attention_backward},
@@ -270,7 +296,8 @@ const std::vector<const Contract*>& contracts() {
 Status check_contract(const KernelCall& call, const KernelEntry* kernels, ErrorText* error) {
   const Contract* contract = contracts()[call.kernel];
   if (!contract) return fail(error, Code::Unsupported, "%s has no contract in native/addon/contracts.cc", kernels[call.kernel].name);
-  const bool counted = (contract->inputs < 0 || call.num_inputs == contract->inputs) && call.num_outputs == contract->outputs;
+  const auto counts = [](int32_t wanted, int32_t given) { return wanted < 0 || wanted == given; };
+  const bool counted = counts(contract->inputs, call.num_inputs) && counts(contract->outputs, call.num_outputs);
   if (counted && contract->fits(call)) return kOk;
   return fail(error, Code::Invalid, "malformed command: %d inputs and %d outputs of these sizes and dtypes do not fit the kernel %s",
               call.num_inputs, call.num_outputs, kernels[call.kernel].name);

@@ -19,6 +19,10 @@ struct AdamStepParams {
   double grad_scale;
 };
 
+struct AddRmsNormParams {
+  double eps;
+};
+
 struct ArangeParams {
   double start;
   double step;

@@ -1,7 +1,7 @@
 /** Driven by the op table: gradients do not depend on how operands and cotangents lie in memory. */
 import assert from 'node:assert/strict';
 import type { AnyOp, Sample } from '../../lib/core/op.js';
-import { autograd, type Tensor } from '../../lib/index.js';
+import { addRmsNorm, autograd, type Tensor } from '../../lib/index.js';
 import { differentiableOps, float64Samples, isVariable, outputsOf, stepped, transposed } from './differentiable.js';
 
 /** Another layout of a tensor. Values stay, except where a stride of 0 makes neighbours equal. */
@@ -18,16 +18,18 @@ const layouts: Record<string, Layout> = { transposed, stepped, expanded, scalar 
 type DenseParams = Record<'dim' | 'alpha' | 'width' | 'eps', number> & { size: number[] };
 
 /** Ops that take operands in one run only: called by the functions that users call, which copy them first. */
-const dense: Record<string, (inputs: readonly Tensor[], params: DenseParams) => Tensor> = {
+const dense: Record<string, (inputs: readonly Tensor[], params: DenseParams) => Tensor | Tensor[]> = {
   view: ([x], { size }) => (x as Tensor).reshape(size),
   indexSelect: ([x, index], { dim }) => (x as Tensor).indexSelect(dim, index as Tensor),
   indexAdd: ([x, index, source], { dim, alpha }) => (x as Tensor).indexAdd(dim, index as Tensor, source as Tensor, { alpha }),
   layerNorm: ([x, weight, bias], { width, eps }) => (x as Tensor).layerNorm([width], weight, bias, eps),
   rmsNorm: ([x, weight], { width, eps }) => (x as Tensor).rmsNorm([width], weight, eps),
+  addRmsNorm: ([x, residual, weight], { width, eps }) => addRmsNorm(x as Tensor, residual as Tensor, [width], weight, eps),
 };
 
 function run(op: AnyOp, inputs: readonly Tensor[], params: object): Tensor[] {
-  return op.name in dense ? [dense[op.name]?.(inputs, params as DenseParams) as Tensor] : outputsOf(op, inputs, params);
+  const results = dense[op.name]?.(inputs, params as DenseParams) ?? outputsOf(op, inputs, params);
+  return Array.isArray(results) ? results : [results];
 }
 
 /** Fixed cotangents, no two elements alike. */

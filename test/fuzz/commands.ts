@@ -2,6 +2,7 @@
 import { dispatch } from '../../lib/core/dispatch.js';
 import { allOps, type Sample } from '../../lib/core/op.js';
 import {
+  addRmsNorm,
   arange,
   crossEntropy,
   int64,
@@ -110,6 +111,9 @@ function useOpsWithoutSamples(): void {
     .sum()
     .backward();
   rmsNorm(grad([2, 3]), [3], grad([3]))
+    .sum()
+    .backward();
+  addRmsNorm(grad([2, 3]), grad([2, 3]), [3], grad([3]))[0]
     .sum()
     .backward();
   scaledDotProductAttention(grad([1, 2, 3, 4]), grad([1, 2, 5, 4]), grad([1, 2, 5, 4]))

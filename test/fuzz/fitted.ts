@@ -1,5 +1,6 @@
 /** Calls whose operands have to fit each other, which chance alone hardly makes: right most of the time, wrong in one place else. */
 import {
+  addRmsNorm,
   bfloat16,
   bool,
   cat,
@@ -88,7 +89,8 @@ function norms(rng: Rng, dtype: DType): FittedCall {
   const weight = rng.chance(0.7) ? fitting(rng, [n], dtype) : null;
   const bias = weight !== null && rng.chance(0.7) ? fitting(rng, [n], dtype) : null;
   const x = (): Tensor => fitting(rng, [rows, n], dtype);
-  return { name: `norm ${rows} ${n} ${dtype.name}`, run: () => (rng.chance(0.5) ? layerNorm(x(), [n], weight, bias) : rmsNorm(x(), [n], weight)) };
+  const calls = [() => layerNorm(x(), [n], weight, bias), () => rmsNorm(x(), [n], weight), () => addRmsNorm(x(), x(), [n], weight)];
+  return { name: `norm ${rows} ${n} ${dtype.name}`, run: rng.pick(calls) };
 }
 
 function indexing(rng: Rng, dtype: DType): FittedCall {

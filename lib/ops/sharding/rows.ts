@@ -20,27 +20,36 @@ interface Normalised {
   width: number;
 }
 
-/** Normalisation: input 0 has the rows, the others belong to columns. All outputs go by rows. @internal */
-export function normalisationRule<P extends Normalised>(outputs: number): ShardingRule<P> {
+/** Normalisation: input 0, or all of `rows`, has the rows, the others belong to columns. All outputs go by rows. @internal */
+export function normalisationRule<P extends Normalised>(outputs: number, rows: readonly number[] = [0]): ShardingRule<P> {
   return {
     strategies: (inputs, { width }) => {
       const outer = width === 0 ? 0 : outerDims((inputs[0] as Tensor).shape, width);
-      return Array.from({ length: outer }, (_, dim) => way(placed(inputs.length, [0], dim), Array<Place>(outputs).fill(dim)));
+      return Array.from({ length: outer }, (_, dim) => way(placed(inputs.length, rows, dim), Array<Place>(outputs).fill(dim)));
     },
     decomposes: true,
   };
 }
 
-/** Its gradients: inputs but the last one, the weight, go by rows; output 0 too, the others are sums over rows. Linear in the first input. @internal */
-export function normalisationBackwardRule<P extends Normalised>(outputs: number): ShardingRule<P> {
+/**
+ * Its gradients: inputs but the last one, the weight, go by rows; output 0 too, the others are sums over rows. Linear in the first input, or in those of
+ * `linear` together; what is absent is a number.
+ *
+ * @internal
+ */
+export function normalisationBackwardRule<P extends Normalised>(outputs: number, linear: readonly number[] = [0]): ShardingRule<P> {
   const sums = Array<Place>(outputs - 1).fill('sum');
   return {
     strategies: (inputs, { width }) => {
       const { shape, dtype } = inputs[1] as Tensor;
-      const byRows = inputs.map((_, i) => i).slice(0, -1);
+      const present = (i: number): boolean => !isNumber(inputs[i] as Tensor);
+      const byRows = inputs
+        .map((_, i) => i)
+        .slice(0, -1)
+        .filter(present);
       const outer = width === 0 ? 0 : outerDims(shape, width);
       const cut = Array.from({ length: outer }, (_, dim) => way<P>(placed(inputs.length, byRows, dim), [dim, ...sums]));
-      return [...cut, ...termWays<P>(inputs.length, [0], outputs, linearReductions(dtype, dtype))];
+      return [...cut, ...termWays<P>(inputs.length, linear.filter(present), outputs, linearReductions(dtype, dtype))];
     },
     decomposes: true,
   };
@@ -53,6 +62,20 @@ interface CrossEntropy {
 
 /** Cross entropy of logits [rows, classes]; with the classes cut it decomposes into a softmax that communicates. @internal */
 export const crossEntropyRule: ShardingRule<CrossEntropy> = { strategies: () => [way([0, 0, null], [0, 0])], decomposes: true };
+
+/** With a scale behind the weight, and the gradient of the logits as a third output. @internal */
+export function crossEntropyWithGradientRule<P>(): ShardingRule<P> {
+  return { strategies: () => [way([0, 0, null, null], [0, 0, 0])], decomposes: true };
+}
+
+/** Rows times a number for each: linear in the rows. @internal */
+export const scaleRowsRule: ShardingRule<object> = {
+  strategies: ([x]) => {
+    const { shape, dtype } = x as Tensor;
+    const cut = shape.map((_, dim) => way(dim === 0 ? [0, 0] : [dim, null], [dim]));
+    return [...cut, ...termWays<object>(2, [0], 1, linearReductions(dtype, dtype))];
+  },
+};
 
 /** The gradient needs no communication with the classes cut either: the sum over all of them is known. Linear in the gradient. @internal */
 export const crossEntropyBackwardRule: ShardingRule<CrossEntropy> = {

@@ -1,4 +1,4 @@
-// RMS norm. y = x * rstd * w by rows, rstd = 1 / sqrt(mean(x^2) + eps).
+// RMS norm, of rows and of the sum of two. y = x * rstd * w by rows, rstd = 1 / sqrt(mean(x^2) + eps).
 #include <cmath>
 #include <vector>
 
@@ -22,11 +22,67 @@ std::vector<T> weight_of(const TensorView& view, int64_t n) {
   return values;
 }
 
+// One row: writes y, and rstd.
+template <class T>
+void normalize_row(const T* x, const std::vector<T>& w, double eps, int64_t row, int64_t n, const TensorView& y,
+                   const TensorView& rstds, T* buffer) {
+  T* out = row_target(y, row, n, buffer);
+  const T rstd = T(1 / std::sqrt(static_cast<double>(row_square_sum(x, T(0), n)) / static_cast<double>(n) + eps));
+  row_normalize(x, T(0), rstd, T(0), w.empty() ? nullptr : w.data(), nullptr, out, n);
+  store_row(y, row, n, out, buffer);
+  scatter(rstds, row, 1, &rstd);
+}
+
+struct Gradients {
+  const TensorView &g, &x, &rstd, &weight;
+  const TensorView* more;  // added to gx; null or an immediate: nothing
+  const TensorView &gx, &gw;
+};
+
+// gx = rstd * (gw - xhat * mean(gw * xhat)) + more, gw = g * w. Sums over rows by fixed blocks of them.
+template <class T>
+void backward(const Gradients& v) {
+  const int64_t rows = v.x.sizes[0], n = v.x.sizes[1];
+  const std::vector<T> w = weight_of<T>(v.weight, n);
+  const bool adds = v.more && !v.more->is_immediate;
+  const int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
+  std::vector<T> partial(static_cast<size_t>(n * (blocks > 0 ? blocks : 1)), T(0));
+  parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
+    RowBuffer<T> memory(5 * n);
+    T *scaled = memory.data() + 3 * n, *others = memory.data() + 4 * n;
+    for (int64_t row = begin * kBlockRows; row < end * kBlockRows && row < rows; row++) {
+      T rstd;
+      gather(v.rstd, row, 1, &rstd);
+      const T* grad = read_row(v.g, row, n, memory.data());
+      const T* in = read_row(v.x, row, n, memory.data() + n);
+      T* gw = partial.data() + n * (row / kBlockRows);
+      for (int64_t i = 0; i < n; i++) {
+        scaled[i] = w.empty() ? grad[i] : grad[i] * w[i];
+        gw[i] += grad[i] * in[i] * rstd;
+      }
+      if (v.gx.is_immediate) continue;
+      const T inner = row_dot(scaled, in, n) * rstd / T(n);
+      for (int64_t i = 0; i < n; i++) scaled[i] = rstd * (scaled[i] - in[i] * rstd * inner);
+      if (adds) row_scale_add(read_row(*v.more, row, n, others), T(1), scaled, n);
+      T* out = row_target(v.gx, row, n, memory.data() + 2 * n);
+      for (int64_t i = 0; i < n; i++) out[i] = scaled[i];
+      store_row(v.gx, row, n, out, memory.data() + 2 * n);
+    }
+  });
+  for (int64_t block = 1; block < blocks; block++) row_scale_add(partial.data() + n * block, T(1), partial.data(), n);
+  if (!v.gw.is_immediate) scatter(v.gw, 0, n, partial.data());
+}
+
+Status backward(const Gradients& v) {
+  with_float_type(v.x.dtype, [&](auto type) { backward<decltype(type)>(v); });
+  return kOk;
+}
+
 }  // namespace
 
 Status rms_norm(const KernelCall& call) {
   const double eps = call.params_as<RmsNormParams>().eps;
-  const TensorView &x = call.input(0), &y = call.output(0);
+  const TensorView& x = call.input(0);
   const int64_t rows = x.sizes[0], n = x.sizes[1];
   if (x.numel == 0) return kOk;
   with_float_type(x.dtype, [&](auto type) {
@@ -36,50 +92,45 @@ Status rms_norm(const KernelCall& call) {
       RowBuffer<T> memory(2 * n);
       for (int64_t row = begin; row < end; row++) {
         const T* in = read_row(x, row, n, memory.data());
-        T* out = row_target(y, row, n, memory.data() + n);
-        const T rstd = T(1 / std::sqrt(static_cast<double>(row_square_sum(in, T(0), n)) / static_cast<double>(n) + eps));
-        row_normalize(in, T(0), rstd, T(0), w.empty() ? nullptr : w.data(), nullptr, out, n);
-        store_row(y, row, n, out, memory.data() + n);
-        scatter(call.output(1), row, 1, &rstd);
+        normalize_row(in, w, eps, row, n, call.output(0), call.output(1), memory.data() + n);
       }
     });
   });
   return kOk;
 }
 
-// gx = rstd * (gw - xhat * mean(gw * xhat)), gw = g * w
 Status rms_norm_backward(const KernelCall& call) {
-  const TensorView &g = call.input(0), &x = call.input(1), &gx = call.output(0);
+  return backward({call.input(0), call.input(1), call.input(2), call.input(3), nullptr, call.output(0), call.output(1)});
+}
+
+// Inputs x, residual, weight; outputs y, the sum in its dtype, rstd. What is normalised is the sum as it was rounded.
+Status add_rms_norm(const KernelCall& call) {
+  const double eps = call.params_as<AddRmsNormParams>().eps;
+  const TensorView &x = call.input(0), &residual = call.input(1), &sum = call.output(1);
   const int64_t rows = x.sizes[0], n = x.sizes[1];
+  if (x.numel == 0) return kOk;
   with_float_type(x.dtype, [&](auto type) {
     using T = decltype(type);
-    const std::vector<T> w = weight_of<T>(call.input(3), n);
-    const int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
-    std::vector<T> partial(static_cast<size_t>(n * (blocks > 0 ? blocks : 1)), T(0));
-    parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
+    const std::vector<T> w = weight_of<T>(call.input(2), n);
+    parallel_for(rows, row_grain(n), [&](int64_t begin, int64_t end) {
       RowBuffer<T> memory(4 * n);
-      T* scaled = memory.data() + 3 * n;
-      for (int64_t row = begin * kBlockRows; row < end * kBlockRows && row < rows; row++) {
-        T rstd;
-        gather(call.input(2), row, 1, &rstd);
-        const T* grad = read_row(g, row, n, memory.data());
-        const T* in = read_row(x, row, n, memory.data() + n);
-        T* gw = partial.data() + n * (row / kBlockRows);
-        for (int64_t i = 0; i < n; i++) {
-          scaled[i] = w.empty() ? grad[i] : grad[i] * w[i];
-          gw[i] += grad[i] * in[i] * rstd;
-        }
-        if (gx.is_immediate) continue;
-        const T inner = row_dot(scaled, in, n) * rstd / T(n);
-        T* out = row_target(gx, row, n, memory.data() + 2 * n);
-        for (int64_t i = 0; i < n; i++) out[i] = rstd * (scaled[i] - in[i] * rstd * inner);
-        store_row(gx, row, n, out, memory.data() + 2 * n);
+      T* buffer = memory.data() + 2 * n;
+      for (int64_t row = begin; row < end; row++) {
+        const T *a = read_row(x, row, n, memory.data()), *b = read_row(residual, row, n, memory.data() + n);
+        T* out = row_target(sum, row, n, buffer);
+        for (int64_t i = 0; i < n; i++) out[i] = a[i] + b[i];
+        store_row(sum, row, n, out, buffer);
+        normalize_row(read_row(sum, row, n, buffer), w, eps, row, n, call.output(0), call.output(2), memory.data() + 3 * n);
       }
     });
-    for (int64_t block = 1; block < blocks; block++) row_scale_add(partial.data() + n * block, T(1), partial.data(), n);
-    if (!call.output(1).is_immediate) scatter(call.output(1), 0, n, partial.data());
   });
   return kOk;
+}
+
+// Inputs: gradient of y, the sum, rstd, weight, gradient of the sum (may be absent); outputs: of x and residual alike, of the
+// weight.
+Status add_rms_norm_backward(const KernelCall& call) {
+  return backward({call.input(0), call.input(1), call.input(2), call.input(3), &call.input(4), call.output(0), call.output(1)});
 }
 
 }  // namespace shardwise::cpu

@@ -1,8 +1,8 @@
 // cross_entropy and its gradient over logits x[rows, n] with class indices t[rows].
 //
-// cross_entropy takes (x, t, w) and gives (loss, lse); with a fourth input, the gradient g of the losses (for each row, or of one
-// element for all), it gives gx as a third output, from the same read of the logits where they are whole aligned vectors
-// (cross_entropy_rows.cu, which also has the faster kernels for such rows without label smoothing).
+// cross_entropy takes (x, t, w) and gives (loss, lse); with a fourth input, a scale of the losses (a number, or of one element),
+// it gives the gradient of their sum as a third output (g is the scale), from the same read of the logits where they are whole
+// aligned vectors (cross_entropy_rows.cu, which also has the faster kernels for such rows without label smoothing).
 //
 //   lse = log(sum(exp(x)))
 //   loss = (1 - s) w[t] (lse - x[t]) + (s / n) sum_c w[c] (lse - x[c])                 s: label smoothing; w absent: 1
@@ -58,7 +58,8 @@ constexpr int kBatch = 4;  // vectors in flight per thread
 template <class T>
 __global__ void __launch_bounds__(512)
     cross_entropy_rows(const T* x, Logits shape, const int64_t* target, int64_t target_stride, ClassWeights weights,
-                       Smoothing smoothing, IndexErrorSink errors, compute_t<T>* loss, compute_t<T>* lse, RowTeam team) {
+                       Smoothing smoothing, RowFactor<compute_t<T>> scale, IndexErrorSink errors, compute_t<T>* loss,
+                       compute_t<T>* lse, RowTeam team) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<OnlineSum<T>> shared;
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(512)
       if (smoothing.amount != 0) value = C(1 - smoothing.amount) * value + C(smoothing.amount) / C(shape.n) * smooth;
     }
   }
-  if (loss) loss[index] = value;
+  if (loss) loss[index] = scale.of(index) * value;
 }
 
 // The sum of all class weights, for the gradient with label smoothing. One block.
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(1024) sum_weights(ClassWeights weights, int64_
 
 template <class T>
 __global__ void __launch_bounds__(256)
-    cross_entropy_gradient(const T* x, Logits shape, const compute_t<T>* g, int64_t g_stride, const void* lse, int64_t lse_stride,
+    cross_entropy_gradient(const T* x, Logits shape, RowFactor<compute_t<T>> factors, const void* lse, int64_t lse_stride,
                            DType lse_dtype, const int64_t* target, int64_t target_stride, ClassWeights weights,
                            const compute_t<T>* weight_sum, Smoothing smoothing, IndexErrorSink errors, T* gx,
                            uint32_t blocks_per_row, bool out_vectors) {
@@ -144,7 +145,7 @@ __global__ void __launch_bounds__(256)
   const bool valid = t >= 0 && t < shape.n, used = valid && t != smoothing.ignore_index;
   if (!valid && t != smoothing.ignore_index && block == 0 && threadIdx.x == 0) errors.report(t, shape.n, index);
   const C log_sum = load_floating<C>(lse, index * lse_stride, lse_dtype);
-  const C scale = used ? g[index * g_stride] : C(0);
+  const C scale = used ? factors.of(index) : C(0);
   const C amount = C(smoothing.amount), share = amount / C(shape.n);
   const C hit = used ? (C(1) - amount) * weights.at<C>(t) * scale : C(0);
   const C spread = used && smoothing.amount != 0 ? share * scale : C(0);
@@ -183,7 +184,7 @@ C* output_of(const TensorView& view) {
 
 // The gradient from lse.
 Status gradient(const KernelCall& call, const CrossEntropyRows& r, double label_smoothing) {
-  const TensorView &g = *r.g, &x = *r.x, &lse = *r.lse, &target = *r.target, &weight = *r.weight, &gx = *r.gx;
+  const TensorView &x = *r.x, &lse = *r.lse, &target = *r.target, &weight = *r.weight, &gx = *r.gx;
   const Logits shape = logits_of(x);
   if (x.numel == 0) return kOk;
   if (label_smoothing == 0 && cross_entropy_gradient_rows(call, r)) return launched(call);
@@ -216,7 +217,7 @@ Status gradient(const KernelCall& call, const CrossEntropyRows& r, double label_
       return;
     }
     cross_entropy_gradient<T><<<blocks_per_row * shape.rows, threads, 0, stream.handle>>>(
-        from, shape, static_cast<const C*>(g.data), r.g_stride, lse.data, lse.strides[0], lse.dtype,
+        from, shape, RowFactor<C>(r), lse.data, lse.strides[0], lse.dtype,
         static_cast<const int64_t*>(target.data), target.strides[0], weights, weight_sum,
         Smoothing{label_smoothing, r.ignore_index}, stream.index_errors(call), to, static_cast<uint32_t>(blocks_per_row),
         out_vectors);
@@ -234,12 +235,12 @@ Status cross_entropy(const KernelCall& call) {
   if (shape.rows == 0) return kOk;
   if (shape.rows >= (int64_t(1) << 31)) return fail(call.error, Code::Unsupported, "cross_entropy of 2^31 rows or more");
   Stream& stream = stream_of(call);
-  const bool both = call.num_inputs > 3 && call.num_outputs > 2 && !call.input(3).is_immediate && !call.output(2).is_immediate;
+  const bool both = call.num_inputs > 3 && call.num_outputs > 2 && !call.output(2).is_immediate;
   CrossEntropyRows r = {
       &x, &target, &weight, static_cast<int64_t>(params.ignore_index), nullptr, 0, &call.output(0), &call.output(1), nullptr};
   if (both) {
     r.g = &call.input(3);
-    r.g_stride = r.g->numel == 1 ? 0 : r.g->strides[0];
+    r.g_stride = r.g->is_immediate || r.g->numel == 1 ? 0 : r.g->strides[0];
     r.gx = &call.output(2);
     if (params.label_smoothing == 0 && cross_entropy_both_rows(call, r)) return launched(call);
     if (r.lse->is_immediate)
@@ -258,8 +259,8 @@ Status cross_entropy(const KernelCall& call) {
     plan.blocks = vectors > 256 ? shape.rows : ceil_div(shape.rows, plan.threads / plan.team.lanes);
     launch_rows(cross_entropy_rows<T>, plan, stream.handle, static_cast<const T*>(x.data), shape,
                 static_cast<const int64_t*>(target.data), target.strides[0], weights_of(weight),
-                Smoothing{params.label_smoothing, static_cast<int64_t>(params.ignore_index)}, stream.index_errors(call),
-                output_of<C>(call.output(0)), output_of<C>(call.output(1)), plan.team);
+                Smoothing{params.label_smoothing, static_cast<int64_t>(params.ignore_index)}, RowFactor<C>(r),
+                stream.index_errors(call), output_of<C>(call.output(0)), output_of<C>(call.output(1)), plan.team);
   });
   if (!found) return unsupported(call, x.dtype);
   return both ? gradient(call, r, params.label_smoothing) : launched(call);

@@ -10,7 +10,9 @@
 // Numerics: float32; loss and lse are float32, the gradient is rounded once. Fixed order of summation, no atomics.
 // Measured on one H200, bf16 8192 x 128256, microseconds: loss 815 (cross_entropy.cu) and 471 (this, 4.46 TB/s of reads alone);
 // gradient 1574 and 1034 (96 % of copy); loss, then gradient 2442 and 1512; both at once 1220 (81 %). Of `both`: waiting for the whole
-// slice 1245; 8 blocks a row with 34 KB each 1300; 256 threads a block 1220.
+// slice 1245; 8 blocks a row with 34 KB each 1300; 256 threads a block 1220; persistent clusters with one block a multiprocessor
+// and three rows on their way: 1485 with the exponentials held in registers through the exchange, 1594 and 1651 (1024 and 512
+// threads) with the second part of a row behind the first part of the next. Three small blocks overlap better than one large.
 #include "../primitives/row_sum.cuh"
 #include "cross_entropy.cuh"
 
@@ -43,18 +45,19 @@ struct Targets {
   }
 };
 
+// By one thread of a row with target t, whose logit is `picked`.
 template <class T>
-__device__ __forceinline__ void finish_loss(const RunningSum<T>& total, const T* row, int64_t index, const Targets& targets,
-                                            float* loss, float* lse) {
+__device__ __forceinline__ void finish_loss(const RunningSum<T>& total, float picked, int64_t t, int64_t index,
+                                            const Targets& targets, float scale, float* loss, float* lse) {
   const float log_sum = total.maximum + logf(total.sum);
   if (lse) lse[index] = log_sum;
-  const int64_t t = targets.of(index, true);
-  if (loss) loss[index] = t < 0 ? 0.0f : targets.weight(t) * (log_sum - to_compute<float>(row[t]));
+  if (loss) loss[index] = scale * (t < 0 ? 0.0f : targets.weight(t) * (log_sum - picked));  // without targets: inf 0
 }
 
 template <class T>
 __global__ void __launch_bounds__(kLossThreads, 4) loss_rows(const uint4* x, int64_t row_vectors, int32_t vectors,
-                                                             const __grid_constant__ Targets targets, float* loss, float* lse) {
+                                                             const __grid_constant__ Targets targets,
+                                                             const RowFactor<float> scale, float* loss, float* lse) {
   constexpr int V = kVec16<T>;
   __shared__ RunningSumScratch shared;
   const int64_t index = blockIdx.x;
@@ -78,7 +81,10 @@ __global__ void __launch_bounds__(kLossThreads, 4) loss_rows(const uint4* x, int
     total.add(values);
   }
   total = merge_all(total, 1, shared);
-  if (threadIdx.x == 0) finish_loss(total, reinterpret_cast<const T*>(row), index, targets, loss, lse);
+  if (threadIdx.x != 0) return;
+  const int64_t t = targets.of(index, true);
+  const float picked = t < 0 ? 0.0f : to_compute<float>(reinterpret_cast<const T*>(row)[t]);
+  finish_loss(total, picked, t, index, targets, scale.of(index), loss, lse);
 }
 
 // hit (p - onehot(t)) of one vector; p = 2^(v log2(e) - base) or exp(v - base) times `factor`.
@@ -100,7 +106,7 @@ __device__ __forceinline__ uint4 gradient_of(const uint4& raw, const RowExponent
 
 template <class T>
 __global__ void __launch_bounds__(kGradientThreads, 5)
-    gradient_rows(const uint4* x, int64_t row_vectors, int32_t vectors, const float* g, int64_t g_stride, const float* lse,
+    gradient_rows(const uint4* x, int64_t row_vectors, int32_t vectors, const RowFactor<float> factors, const float* lse,
                   int64_t lse_stride, const __grid_constant__ Targets targets, uint4* gx, int32_t blocks_per_row) {
   const int64_t index = blockIdx.x / blocks_per_row;
   const int32_t part = static_cast<int32_t>(blockIdx.x - index * blocks_per_row);
@@ -113,7 +119,7 @@ __global__ void __launch_bounds__(kGradientThreads, 5)
     if (v < vectors) raw[k] = __ldcs(row + v);
   }
   const int64_t t = targets.of(index, part == 0 && threadIdx.x == 0);
-  const float hit = t < 0 ? 0.0f : g[index * g_stride] * targets.weight(t);
+  const float hit = t < 0 ? 0.0f : factors.of(index) * targets.weight(t);
   const RowExponential<T> exponential(lse[index * lse_stride]);
   uint4* to = gx + index * vectors;
 #pragma unroll
@@ -126,7 +132,7 @@ __global__ void __launch_bounds__(kGradientThreads, 5)
 
 template <class T>
 __global__ void __launch_bounds__(kSliceThreads, 3)
-    both_rows(const uint4* x, int64_t row_vectors, int32_t vectors, const float* g, int64_t g_stride,
+    both_rows(const uint4* x, int64_t row_vectors, int32_t vectors, const RowFactor<float> factors,
               const __grid_constant__ Targets targets, float* loss, float* lse, uint4* gx, int32_t cluster) {
   constexpr int V = kVec16<T>;
   extern __shared__ uint4 staged[];
@@ -137,8 +143,9 @@ __global__ void __launch_bounds__(kSliceThreads, 3)
   const uint4* row = x + index * row_vectors;
   slice.fetch(staged, row);
   const bool speaks = rank == 0 && threadIdx.x == 0;
-  const int64_t t = targets.of(index, false);
-  const float hit = t < 0 ? 0.0f : g[index * g_stride] * targets.weight(t);
+  const int64_t t = targets.of(index, speaks);
+  const float picked = speaks && t >= 0 ? to_compute<float>(reinterpret_cast<const T*>(row)[t]) : 0.0f;
+  const float scale = factors.of(index), hit = t < 0 ? 0.0f : scale * targets.weight(t);
   RunningSum<T> total;
   slice.as_they_arrive([&](int32_t v) {
     float values[V];
@@ -146,7 +153,7 @@ __global__ void __launch_bounds__(kSliceThreads, 3)
     total.add(values);
   });
   total = merge_all(total, cluster, shared);
-  if (speaks) finish_loss(total, reinterpret_cast<const T*>(row), index, targets, loss, lse);
+  if (speaks) finish_loss(total, picked, t, index, targets, scale, loss, lse);
   const RowExponential<T> exponential(total.maximum);
   const float factor = hit / total.sum;
   uint4* to = gx + index * vectors + slice.begin;
@@ -189,7 +196,7 @@ bool cross_entropy_loss_rows(const KernelCall& call, const CrossEntropyRows& r) 
     using T = tag_t<decltype(tag)>;
     loss_rows<T><<<static_cast<unsigned>(rows), kLossThreads, 0, stream_of(call).handle>>>(
         static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, static_cast<int32_t>(vectors), targets_of(call, r),
-        const_cast<float*>(floats(r.loss)), const_cast<float*>(floats(r.lse)));
+        RowFactor<float>(r), const_cast<float*>(floats(r.loss)), const_cast<float*>(floats(r.lse)));
   });
 }
 
@@ -201,7 +208,7 @@ bool cross_entropy_gradient_rows(const KernelCall& call, const CrossEntropyRows&
   return dispatch_packed(r.x->dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
     gradient_rows<T><<<static_cast<unsigned>(rows * blocks_per_row), kGradientThreads, 0, stream_of(call).handle>>>(
-        static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, static_cast<int32_t>(vectors), floats(r.g), r.g_stride,
+        static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, static_cast<int32_t>(vectors), RowFactor<float>(r),
         floats(r.lse), r.lse->strides[0], targets_of(call, r), static_cast<uint4*>(r.gx->data),
         static_cast<int32_t>(blocks_per_row));
   });
@@ -215,8 +222,8 @@ bool cross_entropy_both_rows(const KernelCall& call, const CrossEntropyRows& r) 
   return dispatch_packed(r.x->dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
     launch_slices(both_rows<T>, rows, vectors, cluster, kSliceThreads, stream_of(call).handle,
-                  static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, static_cast<int32_t>(vectors), floats(r.g),
-                  r.g_stride, targets_of(call, r), const_cast<float*>(floats(r.loss)), const_cast<float*>(floats(r.lse)),
+                  static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, static_cast<int32_t>(vectors),
+                  RowFactor<float>(r), targets_of(call, r), const_cast<float*>(floats(r.loss)), const_cast<float*>(floats(r.lse)),
                   static_cast<uint4*>(r.gx->data), cluster);
   });
 }

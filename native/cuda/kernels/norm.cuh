@@ -7,11 +7,17 @@ namespace shardwise::cuda {
 // y = (x - mean) rstd w + b with rstd = 1 / sqrt(mean((x - mean)^2) + eps). Views may be immediates (absent): w, b, mean.
 Status norm_forward(const KernelCall& call, const TensorView& x, const TensorView* w, const TensorView* b, const TensorView& y,
                     const TensorView* mean, const TensorView& rstd, double eps);
+// The same of x + residual, as rms norm; the sum is written too. False: these rows are not for it.
+bool norm_forward_of_sum(const KernelCall& call, const TensorView& x, const TensorView& residual, const TensorView& w,
+                         const TensorView& y, const TensorView& sum, const TensorView& rstd, double eps);
 
-// Null or immediate views are absent: mean (rms norm), w, and any of the outputs gx, gw, gb.
+// out = a + b of n contiguous elements each, rounded once (add_rms_norm.cu); out may be a.
+Status add_contiguous(const KernelCall& call, const void* a, const void* b, void* out, DType dtype, int64_t n);
+
+// Null or immediate views are absent: mean (rms norm), w, `more`, which is added to gx, and any of the outputs gx, gw, gb.
 Status norm_backward(const KernelCall& call, const TensorView& g, const TensorView& x, const TensorView* mean,
                      const TensorView& rstd, const TensorView* w, const TensorView* gx, const TensorView* gw,
-                     const TensorView* gb);
+                     const TensorView* gb, const TensorView* more = nullptr);
 
 // A weight or bias of the norms as kernels see it: any floating dtype, any stride; data is null if absent.
 struct NormVector {
@@ -41,6 +47,8 @@ struct NormForward {
   void *y, *mean, *rstd;
   double eps;
   bool centered;
+  const void* residual;  // added to x first; null: nothing
+  void* sum;             // where that goes
 };
 bool norm_forward_vectors(const KernelCall& call, const NormForward& f);
 
@@ -51,7 +59,8 @@ struct NormBackward {
   const void *g, *x, *mean, *rstd;
   NormVector w;
   void* gx;
-  bool sums;  // partials are asked for
+  const void* more;  // added to gx
+  bool sums;         // partials are asked for
   float* partials;
 };
 // How many rows of partials norm_backward_ring writes for these rows, or 0 if it cannot do them.

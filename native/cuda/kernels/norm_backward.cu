@@ -231,7 +231,7 @@ void* data_of(const TensorView* view) { return view && !view->is_immediate ? vie
 
 Status norm_backward(const KernelCall& call, const TensorView& g, const TensorView& x, const TensorView* mean,
                      const TensorView& rstd, const TensorView* w, const TensorView* gx_view, const TensorView* gw_view,
-                     const TensorView* gb_view) {
+                     const TensorView* gb_view, const TensorView* more_view) {
   const int64_t rows = x.sizes[0], n = x.sizes[1];
   void *gx_data = data_of(gx_view), *gw = data_of(gw_view), *gb = data_of(gb_view);
   if (n == 0 || (!gx_data && !gw && !gb)) return kOk;
@@ -240,8 +240,8 @@ Status norm_backward(const KernelCall& call, const TensorView& g, const TensorVi
   const int64_t sms = stream.facts->num_sms;
   const bool sums = gw || gb;
   const DType sum_dtype = gw ? gw_view->dtype : gb ? gb_view->dtype : x.dtype;
-  NormBackward ring = {x.dtype, rows, n,      g.data, x.data, data_of(mean), rstd.data, norm_vector(w, x.dtype),
-                       gx_data, sums, nullptr};
+  NormBackward ring = {x.dtype, rows, n, g.data, x.data, data_of(mean), rstd.data, norm_vector(w, x.dtype),
+                       gx_data, data_of(more_view), sums, nullptr};
   if (const int64_t parts = norm_backward_ring_parts(call, ring)) {
     if (sums && !(ring.partials = static_cast<float*>(stream.workspace(parts * 2 * n * 4, call))))
       return Status{Code::OutOfMemory};
@@ -309,6 +309,7 @@ Status norm_backward(const KernelCall& call, const TensorView& g, const TensorVi
     if (sums) norm_partials<C><<<dim3(tiles, 2), dim3(32, kSlices), 0, stream.handle>>>(partials, parts, n, gw, gb, sum_dtype);
   });
   if (!found) return unsupported(call, x.dtype);
+  if (status.ok() && ring.more) status = add_contiguous(call, gx_data, ring.more, gx_data, x.dtype, x.numel);
   return status.ok() ? launched(call) : status;
 }
 

@@ -159,7 +159,7 @@ Status norm_forward(const KernelCall& call, const TensorView& x, const TensorVie
   Stream& stream = stream_of(call);
   const auto data_of = [](const TensorView* view) { return view && !view->is_immediate ? view->data : nullptr; };
   if (norm_forward_vectors(call, {x.dtype, rows, n, x.data, norm_vector(w, x.dtype), norm_vector(b, x.dtype), y.data,
-                                  data_of(mean), data_of(&rstd), eps, mean != nullptr}))
+                                  data_of(mean), data_of(&rstd), eps, mean != nullptr, nullptr, nullptr}))
     return launched(call);
   const bool found = dispatch_floating(x.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;

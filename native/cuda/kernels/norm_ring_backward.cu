@@ -3,6 +3,7 @@
 //
 //   gx = rstd (h - mean(h) - xh mean(h xh))   (rms norm: without mean(h)),   gw = sum over rows of g xh,   gb = sum of g
 //
+// A gradient that comes to x by another way (`more`: a residual connection) is added to gx, from the same ring.
 // Layout: persistent teams (row_ring.cuh): warps for rows of up to 128 vectors, else blocks with 2 or 4 vectors a thread. Each
 // thread holds the gw and gb of its columns in registers over all rows of its team. A block writes one row of partial sums at
 // the end (warps first add up in shared memory), which norm_partials (norm_backward.cu) adds.
@@ -15,7 +16,8 @@
 //   this, w from L1 for long rows, the second kernel started after the first                   222.8   67.2   264.7
 //   this, w in shared memory, the second kernel's start overlapped                             216.9   64.4   237.5   (87, 74, 80 %)
 //   neighbouring rows for a block instead of strided ones                                      222.3   63.5   234.1   no clear gain
-// What is left of 8192 x 4096: some 13 us for the first loads, the partial sums and the second kernel.
+// What is left of 8192 x 4096: gx alone takes 57.8 of 64.4 us, 51 of them at the rate of 32768 rows; of 8192 x 16384 220 of 236:
+// the rest is the partial sums and the second kernel. With `more`, rms norm of bf16 16384 x 4096: 134.5 us (94 %).
 #include "../primitives/packed.cuh"
 #include "../primitives/row_ring.cuh"
 #include "norm.cuh"
@@ -26,25 +28,25 @@ namespace {
 constexpr int kWarpThreads = 256;
 constexpr int stages_of(int chunks) { return chunks == 4 ? 3 : 4; }
 
-template <int kChunks>
-using Ring = RowRing<2, kChunks, stages_of(kChunks)>;
+template <int kChunks, bool kAdds>
+using Ring = RowRing<kAdds ? 3 : 2, kChunks, stages_of(kChunks)>;
 
-// kBlockThreads 0: teams are warps or parts of warps.
-template <class T, int kChunks, int kBlockThreads>
+// kBlockThreads 0: teams are warps or parts of warps. kAdds: `more` is added to gx.
+template <class T, bool kAdds, int kChunks, int kBlockThreads>
 __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, kBlockThreads ? 1
                                                                                 : kChunks > 2 ? 2
                                                                                               : 3)
-    norm_backward_ring_rows(const uint4* g, const uint4* x, const float* means, const float* rstds, const uint4* w, uint4* gx,
-                            float* partials, int64_t rows, int32_t vectors, int32_t lanes) {
+    norm_backward_ring_rows(const uint4* g, const uint4* x, const uint4* more, const float* means, const float* rstds,
+                            const uint4* w, uint4* gx, float* partials, int64_t rows, int32_t vectors, int32_t lanes) {
   constexpr int V = kVec16<T>, kStages = stages_of(kChunks);
   constexpr bool kBlock = kBlockThreads != 0, kHold = kChunks < 4 || !kBlock;
   extern __shared__ uint4 staged[];
   __shared__ float shared[2][2][32];
-  const Ring<kChunks> ring{staged};
+  const Ring<kChunks, kAdds> ring{staged};
   const RingPlace place(lanes);
   float gw[kChunks][V], gb[kChunks][V];
   uint4 scale[kHold ? kChunks : 1];
-  uint4* weights = staged + Ring<kChunks>::bytes(1) / 16 * blockDim.x;  // where registers are short; each thread its own
+  uint4* weights = staged + Ring<kChunks, kAdds>::bytes(1) / 16 * blockDim.x;  // where registers are short; each thread its own
 #pragma unroll
   for (int c = 0; c < kChunks; c++) {
     const int v = place.slot + c * lanes;
@@ -61,7 +63,12 @@ __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, 
     }
   };
   auto prefetch = [&](int64_t row, int stage) {
-    if (row < rows) ring.fetch(stage, {g + row * vectors, x + row * vectors}, place.slot, lanes, vectors);
+    if (row < rows) {
+      if constexpr (kAdds)
+        ring.fetch(stage, {g + row * vectors, x + row * vectors, more + row * vectors}, place.slot, lanes, vectors);
+      else
+        ring.fetch(stage, {g + row * vectors, x + row * vectors}, place.slot, lanes, vectors);
+    }
     copy_async_commit();
   };
 #pragma unroll
@@ -113,6 +120,12 @@ __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, 
         gw[c][i] += gs[i] * xh;
         gb[c][i] += gs[i];
         ws[i] = gs[i] * (ws[i] * rstd) + (xh * a + b);
+      }
+      if constexpr (kAdds) {
+        float others[V];
+        unpack<T>(mine ? *ring.at(stage, 2, c) : nothing, others);
+#pragma unroll
+        for (int i = 0; i < V; i++) ws[i] += others[i];
       }
       if (gx && mine) __stcs(gx + row * vectors + v, pack<T>(ws));
     }
@@ -168,27 +181,37 @@ RingPlan plan_of(const NormBackward& b) {
   const int64_t width = 16 / item_size(b.dtype);
   if (b.dtype == DType::Float64 || b.n % width != 0 || !is_aligned(b.g, 16) || !is_aligned(b.x, 16) || !is_aligned(b.gx, 16))
     return {};
+  if (!is_aligned(b.more, 16)) return {};
   if (b.w.data && !b.w.vectors) return {};
   return plan_ring(b.n / width, b.n / width <= 1024 ? 2 : 4, 512);
 }
 
 // body(kernel, bytes of shared memory)
+template <class T, bool kAdds, class F>
+void with_kernel_of(const RingPlan& plan, F&& body) {
+  auto found = [&](auto chunks, auto block_threads) {
+    constexpr int kChunks = decltype(chunks)::value, kBlockThreads = decltype(block_threads)::value;
+    const int64_t weights = kChunks == 4 && kBlockThreads != 0 ? int64_t(kChunks) * 16 * plan.threads : 0;
+    body(norm_backward_ring_rows<T, kAdds, kChunks, kBlockThreads>, Ring<kChunks, kAdds>::bytes(plan.threads) + weights);
+  };
+  using std::integral_constant;
+  const integral_constant<int, 0> warps;
+  const integral_constant<int, 512> block;
+  const integral_constant<int, 1> one;
+  const integral_constant<int, 2> two;
+  const integral_constant<int, 3> three;
+  const integral_constant<int, 4> four;
+  if (plan.block) return plan.chunks == 4 ? found(four, block) : found(two, block);
+  if (plan.chunks == 1) return found(one, warps);
+  if (plan.chunks == 2) return found(two, warps);
+  return plan.chunks == 3 ? found(three, warps) : found(four, warps);
+}
+
 template <class F>
 void with_kernel(const NormBackward& b, const RingPlan& plan, F&& body) {
   dispatch_packed(b.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
-    if (plan.block && plan.chunks == 4)
-      body(norm_backward_ring_rows<T, 4, 512>, Ring<4>::bytes(plan.threads) + int64_t(4) * 16 * plan.threads);
-    else if (plan.block)
-      body(norm_backward_ring_rows<T, 2, 512>, Ring<2>::bytes(plan.threads));
-    else if (plan.chunks == 1)
-      body(norm_backward_ring_rows<T, 1, 0>, Ring<1>::bytes(plan.threads));
-    else if (plan.chunks == 2)
-      body(norm_backward_ring_rows<T, 2, 0>, Ring<2>::bytes(plan.threads));
-    else if (plan.chunks == 3)
-      body(norm_backward_ring_rows<T, 3, 0>, Ring<3>::bytes(plan.threads));
-    else
-      body(norm_backward_ring_rows<T, 4, 0>, Ring<4>::bytes(plan.threads));
+    return b.more ? with_kernel_of<T, true>(plan, body) : with_kernel_of<T, false>(plan, body);
   });
 }
 
@@ -211,9 +234,9 @@ void norm_backward_ring(const KernelCall& call, const NormBackward& b) {
   with_kernel(b, plan, [&](auto* kernel, int64_t bytes) {
     const int64_t blocks = ring_blocks(kernel, plan, bytes, b.rows, blocks_per_sm(plan), *stream_of(call).facts);
     kernel<<<static_cast<unsigned>(blocks), plan.threads, bytes, stream_of(call).handle>>>(
-        static_cast<const uint4*>(b.g), static_cast<const uint4*>(b.x), static_cast<const float*>(b.mean),
-        static_cast<const float*>(b.rstd), static_cast<const uint4*>(b.w.data), static_cast<uint4*>(b.gx), b.partials, b.rows,
-        static_cast<int32_t>(b.n / (16 / item_size(b.dtype))), plan.lanes);
+        static_cast<const uint4*>(b.g), static_cast<const uint4*>(b.x), static_cast<const uint4*>(b.more),
+        static_cast<const float*>(b.mean), static_cast<const float*>(b.rstd), static_cast<const uint4*>(b.w.data),
+        static_cast<uint4*>(b.gx), b.partials, b.rows, static_cast<int32_t>(b.n / (16 / item_size(b.dtype))), plan.lanes);
   });
 }
 

@@ -2,13 +2,14 @@
 //
 //   mean = sum(x) / n (0 for rms norm), rstd = 1 / sqrt(sum((x - mean)^2) / n + eps), y = (x - mean) rstd w + b
 //
+// With a residual, x is the sum of two operands, rounded, which is written beside y: two reads and two writes.
 // direct  rows of up to 1024 vectors (row_direct.cuh): a part of a warp for each up to 128, else a block with four vectors a
 // thread.
 //         Warps find their mean and squared deviations by shuffles; a block joins those of its warps through one barrier.
 // ring    longer rows, up to 2048 vectors: persistent blocks (row_ring.cuh) with two vectors a thread. w and b stay packed in
 //         registers for all rows of a block; the next three rows are on their way by cp.async.
-// Bytes: each of x and y once. Some 11 instructions for an element (conversion, sum, difference, square, scale and shift, half a
-// conversion back) of the 28 that the memory of an H200 leaves time for.
+// Bytes: each of x and y once (with a residual: of it and the sum too). Some 11 instructions for an element (conversion, sum,
+// difference, square, scale and shift, half a conversion back) of the 28 that the memory of an H200 leaves time for.
 // Numerics: float32, mean first and then squared deviations from registers, never E[x^2] - E[x]^2. Fixed order of summation.
 // Technique: rows in registers and one read of memory as in the published Hopper norm kernels; written anew.
 // Tried, layer norm of bf16 on one H200 (copy: 4.25 TB/s), microseconds for 32768 x 4096 and 8192 x 4096:
@@ -17,6 +18,7 @@
 //   direct, two vectors a thread                                                            143.6   39.4
 //   the same with w and b loaded before the barrier: too many registers                     168.4   46.0
 //   direct, four vectors a thread                                                           132.3   37.3   (95 and 85 % of copy)
+// With a residual, rms norm of 16384 x 4096: 136.1 (93 %; a sum and a norm 168). float32 512 x 768: 3.9 (PyTorch in a graph 3.9).
 // ring at 8192 x 16384: 139.6 (91 %); direct at 16384 x 768: 14.7 (81 %), 65536 x 256: 19.3 (ring of warps: 25.5).
 #include "../primitives/packed.cuh"
 #include "../primitives/row_direct.cuh"
@@ -25,18 +27,28 @@
 namespace shardwise::cuda {
 namespace {
 
-constexpr int kStages = 4;
+constexpr int stages_of(bool adds) { return adds ? 3 : 4; }
 
-template <class T, int kChunks, bool kBlock>
+template <class T, bool kAdds, int kChunks, bool kBlock>
 __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kBlock ? 4 : 8)
-    norm_direct(const uint4* x, const uint4* w, const uint4* b, uint4* y, float* mean_out, float* rstd_out, int64_t rows,
-                int32_t vectors, float eps, bool centered, int32_t lanes) {
+    norm_direct(const uint4* x, const uint4* residual, uint4* sum, const uint4* w, const uint4* b, uint4* y, float* mean_out,
+                float* rstd_out, int64_t rows, int32_t vectors, float eps, bool centered, int32_t lanes) {
   constexpr int V = kVec16<T>;
   __shared__ float3 shared[32];
   const DirectPlace place(kBlock, lanes);
   const bool active = kBlock || place.row < rows;
   uint4 raw[kChunks];
   load_row(x + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, raw);
+  if constexpr (kAdds) {
+    uint4 other[kChunks];
+    load_row(residual + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, other);
+#pragma unroll
+    for (int c = 0; c < kChunks; c++) {
+      const int32_t v = place.slot + c * lanes;
+      raw[c] = packed_sum<T>(raw[c], other[c]);
+      if (active && v < vectors) __stcs(sum + place.row * vectors + v, raw[c]);
+    }
+  }
   const int width = kBlock ? 32 : lanes;
   // The vectors of this warp: `first` is that of its lane 0.
   const int32_t first = kBlock ? place.slot & ~31 : 0;
@@ -91,14 +103,15 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(1024) norm_ring(const uint4* x, const uint4* w, const uint4* b, uint4* y, float* mean_out,
-                                                  float* rstd_out, int64_t rows, int32_t vectors, float eps, bool centered) {
-  constexpr int V = kVec16<T>, kChunks = 2;
+template <class T, bool kAdds>
+__global__ void __launch_bounds__(1024)
+    norm_ring(const uint4* x, const uint4* residual, uint4* sum_out, const uint4* w, const uint4* b, uint4* y, float* mean_out,
+              float* rstd_out, int64_t rows, int32_t vectors, float eps, bool centered) {
+  constexpr int V = kVec16<T>, kChunks = 2, kStages = stages_of(kAdds);
   const int32_t lanes = blockDim.x;
   extern __shared__ uint4 staged[];
   __shared__ float sums[2][1][32];
-  const RowRing<1, kChunks, kStages> ring{staged};
+  const RowRing<kAdds ? 2 : 1, kChunks, kStages> ring{staged};
   const RingPlace place(lanes);
   uint4 scale[kChunks], shift[kChunks];
 #pragma unroll
@@ -108,7 +121,12 @@ __global__ void __launch_bounds__(1024) norm_ring(const uint4* x, const uint4* w
     shift[c] = b && v < vectors ? b[v] : packed_splat<T>(0);
   }
   auto prefetch = [&](int64_t row, int stage) {
-    if (row < rows) ring.fetch(stage, {x + row * vectors}, place.slot, lanes, vectors);
+    if (row < rows) {
+      if constexpr (kAdds)
+        ring.fetch(stage, {x + row * vectors, residual + row * vectors}, place.slot, lanes, vectors);
+      else
+        ring.fetch(stage, {x + row * vectors}, place.slot, lanes, vectors);
+    }
     copy_async_commit();
   };
 #pragma unroll
@@ -122,7 +140,13 @@ __global__ void __launch_bounds__(1024) norm_ring(const uint4* x, const uint4* w
 #pragma unroll
     for (int c = 0; c < kChunks; c++) {
       const bool mine = place.slot + c * lanes < vectors;
-      const uint4 raw = mine ? *ring.at(stage, 0, c) : make_uint4(0, 0, 0, 0);
+      uint4 raw = mine ? *ring.at(stage, 0, c) : make_uint4(0, 0, 0, 0);
+      if constexpr (kAdds) {
+        if (mine) {
+          raw = packed_sum<T>(raw, *ring.at(stage, 1, c));
+          __stcs(sum_out + row * vectors + place.slot + c * lanes, raw);
+        }
+      }
       unpack<T>(raw, values[c]);
     }
     stage = (stage + 1) % kStages;
@@ -172,34 +196,38 @@ __global__ void __launch_bounds__(1024) norm_ring(const uint4* x, const uint4* w
 }  // namespace
 
 bool norm_forward_vectors(const KernelCall& call, const NormForward& f) {
-  if (f.dtype == DType::Float64 || f.n % (16 / item_size(f.dtype)) != 0 || !is_aligned(f.x, 16) || !is_aligned(f.y, 16))
-    return false;
+  if (f.dtype == DType::Float64 || f.n % (16 / item_size(f.dtype)) != 0) return false;
+  for (const void* rows : {f.x, f.residual, static_cast<const void*>(f.sum), static_cast<const void*>(f.y)})
+    if (!is_aligned(rows, 16)) return false;
   if ((f.w.data && !f.w.vectors) || (f.b.data && !f.b.vectors)) return false;
-  Stream& stream = stream_of(call);
   const int64_t vectors = f.n / (16 / item_size(f.dtype));
-  const RingPlan plan = plan_direct(vectors), long_plan = plan_ring(vectors, 2, 1024);
   bool done = false;
   dispatch_packed(f.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
-    auto launch = [&](auto* kernel, int64_t blocks, int threads, int64_t bytes, auto... more) {
-      kernel<<<static_cast<unsigned>(blocks), threads, bytes, stream.handle>>>(
-          static_cast<const uint4*>(f.x), static_cast<const uint4*>(f.w.data), static_cast<const uint4*>(f.b.data),
-          static_cast<uint4*>(f.y), static_cast<float*>(f.mean), static_cast<float*>(f.rstd), f.rows,
-          static_cast<int32_t>(vectors), static_cast<float>(f.eps), f.centered, more...);
-      done = true;
+    auto launch = [&](auto adds) {
+      constexpr bool kAdds = decltype(adds)::value;
+      const auto direct = [](auto chunks, auto block) {
+        return norm_direct<T, kAdds, decltype(chunks)::value, decltype(block)::value>;
+      };
+      done = launch_direct_or_ring(stream_of(call), f.rows, vectors, direct, norm_ring<T, kAdds>,
+                                   RowRing<kAdds ? 2 : 1, 2, stages_of(kAdds)>::bytes(1), static_cast<const uint4*>(f.x),
+                                   static_cast<const uint4*>(f.residual), static_cast<uint4*>(f.sum),
+                                   static_cast<const uint4*>(f.w.data), static_cast<const uint4*>(f.b.data),
+                                   static_cast<uint4*>(f.y), static_cast<float*>(f.mean), static_cast<float*>(f.rstd), f.rows,
+                                   static_cast<int32_t>(vectors), static_cast<float>(f.eps), f.centered);
     };
-    if (plan.lanes > 0) {
-      with_direct_shape(plan, [&](auto chunks, auto block) {
-        launch(norm_direct<T, decltype(chunks)::value, decltype(block)::value>, ceil_div(f.rows, plan.teams()), plan.threads, 0,
-               plan.lanes);
-      });
-    } else if (long_plan.lanes > 0) {
-      const int64_t bytes = RowRing<1, 2, kStages>::bytes(long_plan.threads);
-      const int64_t blocks = ring_blocks(norm_ring<T>, long_plan, bytes, f.rows, 1, *stream.facts);
-      if (blocks > 0) launch(norm_ring<T>, blocks, long_plan.threads, bytes);
-    }
+    if (f.residual)
+      launch(std::true_type{});
+    else
+      launch(std::false_type{});
   });
   return done;
+}
+
+bool norm_forward_of_sum(const KernelCall& call, const TensorView& x, const TensorView& residual, const TensorView& w,
+                         const TensorView& y, const TensorView& sum, const TensorView& rstd, double eps) {
+  return norm_forward_vectors(call, {x.dtype, x.sizes[0], x.sizes[1], x.data, norm_vector(&w, x.dtype), {}, y.data, nullptr,
+                                     rstd.data, eps, false, residual.data, sum.data});
 }
 
 }  // namespace shardwise::cuda

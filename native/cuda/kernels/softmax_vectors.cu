@@ -237,56 +237,33 @@ bool rows_fit(const SoftmaxRows& r) {
 
 bool softmax_vectors_forward(const KernelCall& call, const SoftmaxRows& r) {
   if (!rows_fit(r)) return false;
-  Stream& stream = stream_of(call);
   const int64_t vectors = r.n / (16 / item_size(r.dtype));
-  const RingPlan plan = plan_direct(vectors), long_plan = plan_ring(vectors, 2, 1024);
   bool done = false;
   dispatch_packed(r.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
-    auto launch = [&](auto* kernel, int64_t blocks, int threads, int64_t bytes, auto... more) {
-      kernel<<<static_cast<unsigned>(blocks), threads, bytes, stream.handle>>>(
-          static_cast<const uint4*>(r.first), static_cast<uint4*>(r.out), r.rows, static_cast<int32_t>(vectors), r.log_form,
-          more...);
-      done = true;
+    const auto direct = [](auto chunks, auto block) {
+      return softmax_direct<T, decltype(chunks)::value, decltype(block)::value>;
     };
-    if (plan.lanes > 0) {
-      with_direct_shape(plan, [&](auto chunks, auto block) {
-        launch(softmax_direct<T, decltype(chunks)::value, decltype(block)::value>, ceil_div(r.rows, plan.teams()), plan.threads,
-               0, plan.lanes);
-      });
-    } else if (long_plan.lanes > 0) {
-      const int64_t bytes = RowRing<1, 2, kForwardStages>::bytes(long_plan.threads);
-      const int64_t blocks = ring_blocks(softmax_ring<T>, long_plan, bytes, r.rows, 1, *stream.facts);
-      if (blocks > 0) launch(softmax_ring<T>, blocks, long_plan.threads, bytes);
-    }
+    done = launch_direct_or_ring(stream_of(call), r.rows, vectors, direct, softmax_ring<T>,
+                                 RowRing<1, 2, kForwardStages>::bytes(1), static_cast<const uint4*>(r.first),
+                                 static_cast<uint4*>(r.out), r.rows, static_cast<int32_t>(vectors), r.log_form);
   });
   return done;
 }
 
 bool softmax_vectors_backward(const KernelCall& call, const SoftmaxRows& r) {
   if (!rows_fit(r)) return false;
-  Stream& stream = stream_of(call);
   const int64_t vectors = r.n / (16 / item_size(r.dtype));
-  const RingPlan plan = plan_direct(vectors), long_plan = plan_ring(vectors, 2, 1024);
   bool done = false;
   dispatch_packed(r.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
-    auto launch = [&](auto* kernel, int64_t blocks, int threads, int64_t bytes, auto... more) {
-      kernel<<<static_cast<unsigned>(blocks), threads, bytes, stream.handle>>>(
-          static_cast<const uint4*>(r.first), static_cast<const uint4*>(r.second), static_cast<uint4*>(r.out), r.rows,
-          static_cast<int32_t>(vectors), r.log_form, more...);
-      done = true;
+    const auto direct = [](auto chunks, auto block) {
+      return softmax_direct_gradient<T, decltype(chunks)::value, decltype(block)::value>;
     };
-    if (plan.lanes > 0) {
-      with_direct_shape(plan, [&](auto chunks, auto block) {
-        launch(softmax_direct_gradient<T, decltype(chunks)::value, decltype(block)::value>, ceil_div(r.rows, plan.teams()),
-               plan.threads, 0, plan.lanes);
-      });
-    } else if (long_plan.lanes > 0) {
-      const int64_t bytes = RowRing<2, 2, kBackwardStages>::bytes(long_plan.threads);
-      const int64_t blocks = ring_blocks(softmax_ring_gradient<T>, long_plan, bytes, r.rows, 1, *stream.facts);
-      if (blocks > 0) launch(softmax_ring_gradient<T>, blocks, long_plan.threads, bytes);
-    }
+    done = launch_direct_or_ring(stream_of(call), r.rows, vectors, direct, softmax_ring_gradient<T>,
+                                 RowRing<2, 2, kBackwardStages>::bytes(1), static_cast<const uint4*>(r.first),
+                                 static_cast<const uint4*>(r.second), static_cast<uint4*>(r.out), r.rows,
+                                 static_cast<int32_t>(vectors), r.log_form);
   });
   return done;
 }

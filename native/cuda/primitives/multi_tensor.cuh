@@ -3,7 +3,8 @@
 // A step works on `Roles` tensors at a time (parameter, gradient, state ...), element by element. Pointers and sizes of up to
 // kMaxTensors groups travel in the kernel arguments; blocks take chunks of 8192 elements (32 KB of float32) and find their
 // tensor by bisection. A thread loads 8 elements of each role in 16-byte accesses before it computes. Groups that are not dense
-// take a slow path of their own.
+// take a slow path of their own. Tried, AdamW of the 148 tensors of GPT-2 on one H200, microseconds: chunks of 2048 elements 991,
+// 4096 940, 8192 904 to 910, 16384 912, 32768 906; by 64 tensors a launch 928 (8192).
 //
 // An update is a struct with: Value (float or double), kRoles, kReads and kWrites (bit r: role r), and
 //   template <int N> void operator()(Value (&v)[kRoles][N]) const.

@@ -42,6 +42,17 @@ __device__ __forceinline__ uint4 pack(const float (&values)[kVec16<T>]) {
   return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
+// The sum of two vectors, rounded once.
+template <class T>
+__device__ __forceinline__ uint4 packed_sum(const uint4& a, const uint4& b) {
+  float left[kVec16<T>], right[kVec16<T>];
+  unpack<T>(a, left);
+  unpack<T>(b, right);
+#pragma unroll
+  for (int i = 0; i < kVec16<T>; i++) left[i] += right[i];
+  return pack<T>(left);
+}
+
 // Hides from the compiler that a value is the same in every round of a loop: else it unpacks once, and holds the floats.
 __device__ __forceinline__ void keep_packed(uint4& raw) { asm volatile("" : "+r"(raw.x), "+r"(raw.y), "+r"(raw.z), "+r"(raw.w)); }
 

@@ -5,7 +5,7 @@
 //   nvcc -std=c++17 -O3 --threads=0 -gencode arch=compute_90a,code=sm_90a -o /tmp/selftest_b
 //     backend.cu devices.cu kernel_table.cu kernels/*.cu cublaslt.cc tensor_map.cc selftest/selftest_b*.cu -ldl && /tmp/selftest_b
 // Arguments: `quick` for small shapes only, `wide` for long rows only, `sparse` for a few rows of each kind (for compute-sanitizer),
-// `time` for timings only, and any of softmax norms entropy matmul wgmma attention.
+// `time` for timings only (`time rows`: of row kernels), and any of softmax norms entropy sums matmul wgmma attention.
 #include "selftest_b.h"
 
 #include "scratch.h"
@@ -37,6 +37,7 @@ int main(int count, char** arguments) {
   } groups[] = {{"softmax", test_softmax},
                 {"norms", test_norms},
                 {"entropy", test_cross_entropy},
+                {"sums", test_sums},
                 {"matmul", test_matmul},
                 {"wgmma", test_wgmma},
                 {"attention", test_attention}};
@@ -45,7 +46,7 @@ int main(int count, char** arguments) {
   for (const auto& g : groups)
     if (!some || given(g.name)) g.test();
   printf("%d calls, %d problems\n", c.checks, c.failures);
-  if (c.failures == 0 && (!some || given("time"))) time_all();
+  if (c.failures == 0 && (!some || given("time"))) given("rows") ? time_rows() : time_all();
   c.backend->stream_destroy(c.stream);
   return c.failures == 0 ? 0 : 1;
 }

@@ -383,9 +383,11 @@ inline bool left_out(DType dtype) { return context().sparse && dtype != DType::B
 void test_softmax();
 void test_norms();
 void test_cross_entropy();
+void test_sums();
 void test_matmul();
 void test_wgmma();
 void test_attention();
+void time_rows();
 void time_all();
 
 }  // namespace selftest

@@ -91,42 +91,6 @@ void bandwidth(const char* what, double us, double bytes) {
 }
 void rate(const char* what, double us, double flops) { printf("  %-58s %9.1f us  %6.1f TFLOP/s\n", what, us, flops / us * 1e-6); }
 
-void time_rows() {
-  const DType H = DType::BFloat16, F = DType::Float32;
-  const struct {
-    DType dtype;
-    int64_t rows, n;
-  } shapes[] = {{H, 8192, 4096}, {H, 32768, 4096}, {H, 8192, 16384}, {H, 16384, 768},
-                {H, 262144, 64}, {H, 8192, 50257}, {F, 8192, 4096},  {F, 2048, 131072}};
-  for (const auto& s : shapes) {
-    Big x(s.dtype, {s.rows, s.n}), g(s.dtype, {s.rows, s.n}), y(s.dtype, {s.rows, s.n}), w(s.dtype, {s.n}), b(s.dtype, {s.n}),
-        mean(F, {s.rows}), rstd(F, {s.rows}), gw(s.dtype, {s.n}), gb(s.dtype, {s.n});
-    const double bytes = double(s.rows) * double(s.n) * double(item_size(s.dtype));
-    const std::string shape = std::string(" ") + dtype_name(s.dtype) + " " + shape_text({s.rows, s.n});
-    bandwidth(("softmax" + shape).c_str(), microseconds("softmax", {&x}, {&y}, NoParams{}), 2 * bytes);
-    bandwidth(("softmax_backward" + shape).c_str(), microseconds("softmax_backward", {&g, &x}, {&y}, NoParams{}), 3 * bytes);
-    bandwidth(("layer_norm" + shape).c_str(), microseconds("layer_norm", {&x, &w, &b}, {&y, &mean, &rstd}, LayerNormParams{1e-5}),
-              2 * bytes);
-    bandwidth(("layer_norm_backward" + shape).c_str(),
-              microseconds("layer_norm_backward", {&g, &x, &mean, &rstd, &w}, {&y, &gw, &gb}, NoParams{}), 3 * bytes);
-    bandwidth(("rms_norm" + shape).c_str(), microseconds("rms_norm", {&x, &w}, {&y, &rstd}, RmsNormParams{1e-5}), 2 * bytes);
-    bandwidth(("rms_norm_backward" + shape).c_str(),
-              microseconds("rms_norm_backward", {&g, &x, &rstd, &w}, {&y, &gw}, NoParams{}), 3 * bytes);
-  }
-  for (const int64_t n : {32000, 50257, 128256}) {
-    const int64_t rows = 8192;
-    Big x(H, {rows, n}), gx(H, {rows, n}), target(DType::Int64, {rows}), loss(F, {rows}), lse(F, {rows}), g(F, {rows});
-    const double bytes = double(rows) * double(n) * 2;
-    const std::string shape = " bfloat16 " + shape_text({rows, n});
-    bandwidth(("cross_entropy" + shape).c_str(),
-              microseconds("cross_entropy", {&x, &target, nullptr}, {&loss, &lse}, CrossEntropyParams{-100, 0}), bytes);
-    bandwidth(
-        ("cross_entropy_backward" + shape).c_str(),
-        microseconds("cross_entropy_backward", {&g, &x, &lse, &target, nullptr}, {&gx}, CrossEntropyBackwardParams{-100, 0}),
-        2 * bytes);
-  }
-}
-
 void time_matmul() {
   using namespace shardwise::cuda;
   const DType H = DType::BFloat16, F = DType::Float32, D = DType::Float64;
@@ -184,6 +148,58 @@ void time_attention() {
 }
 
 }  // namespace
+
+void time_rows() {
+  const DType H = DType::BFloat16, F = DType::Float32;
+  const struct {
+    DType dtype;
+    int64_t rows, n;
+  } shapes[] = {{H, 8192, 4096}, {H, 32768, 4096}, {H, 8192, 16384}, {H, 16384, 768},
+                {H, 262144, 64}, {H, 8192, 50257}, {H, 16384, 4096}, {F, 512, 768}, {F, 8192, 4096},  {F, 2048, 131072}};
+  for (const auto& s : shapes) {
+    Big x(s.dtype, {s.rows, s.n}), g(s.dtype, {s.rows, s.n}), y(s.dtype, {s.rows, s.n}), w(s.dtype, {s.n}), b(s.dtype, {s.n}),
+        mean(F, {s.rows}), rstd(F, {s.rows}), gw(s.dtype, {s.n}), gb(s.dtype, {s.n});
+    const double bytes = double(s.rows) * double(s.n) * double(item_size(s.dtype));
+    const std::string shape = std::string(" ") + dtype_name(s.dtype) + " " + shape_text({s.rows, s.n});
+    bandwidth(("softmax" + shape).c_str(), microseconds("softmax", {&x}, {&y}, NoParams{}), 2 * bytes);
+    bandwidth(("softmax_backward" + shape).c_str(), microseconds("softmax_backward", {&g, &x}, {&y}, NoParams{}), 3 * bytes);
+    bandwidth(("layer_norm" + shape).c_str(), microseconds("layer_norm", {&x, &w, &b}, {&y, &mean, &rstd}, LayerNormParams{1e-5}),
+              2 * bytes);
+    bandwidth(("layer_norm_backward" + shape).c_str(),
+              microseconds("layer_norm_backward", {&g, &x, &mean, &rstd, &w}, {&y, &gw, &gb}, NoParams{}), 3 * bytes);
+    bandwidth(("rms_norm" + shape).c_str(), microseconds("rms_norm", {&x, &w}, {&y, &rstd}, RmsNormParams{1e-5}), 2 * bytes);
+    bandwidth(("rms_norm_backward" + shape).c_str(),
+              microseconds("rms_norm_backward", {&g, &x, &rstd, &w}, {&y, &gw}, NoParams{}), 3 * bytes);
+    Big sum(s.dtype, {s.rows, s.n});
+    bandwidth(("add_rms_norm" + shape).c_str(),
+              microseconds("add_rms_norm", {&x, &g, &w}, {&y, &sum, &rstd}, AddRmsNormParams{1e-5}), 4 * bytes);
+    bandwidth(("add_rms_norm_backward" + shape).c_str(),
+              microseconds("add_rms_norm_backward", {&g, &x, &rstd, &w, nullptr}, {&y, &gw}, NoParams{}), 3 * bytes);
+    bandwidth(("add_rms_norm_backward, two gradients" + shape).c_str(),
+              microseconds("add_rms_norm_backward", {&g, &x, &rstd, &w, &sum}, {&y, &gw}, NoParams{}), 4 * bytes);
+  }
+  for (const int64_t n : {32000, 50257, 128256}) {
+    const int64_t rows = 8192;
+    Big x(H, {rows, n}), gx(H, {rows, n}), target(DType::Int64, {rows}), loss(F, {rows}), lse(F, {rows}), g(F, {rows});
+    const double bytes = double(rows) * double(n) * 2;
+    const std::string shape = " bfloat16 " + shape_text({rows, n});
+    bandwidth(("cross_entropy" + shape).c_str(),
+              microseconds("cross_entropy", {&x, &target, nullptr}, {&loss, &lse}, CrossEntropyParams{-100, 0}), bytes);
+    bandwidth(
+        ("cross_entropy_backward" + shape).c_str(),
+        microseconds("cross_entropy_backward", {&g, &x, &lse, &target, nullptr}, {&gx}, CrossEntropyBackwardParams{-100, 0}),
+        2 * bytes);
+    Big one(F, {1});
+    bandwidth(("cross_entropy and gradient" + shape).c_str(),
+              microseconds("cross_entropy", {&x, &target, nullptr, &one}, {&loss, &lse, &gx}, CrossEntropyParams{-100, 0}),
+              2 * bytes);
+    g.strides = {0};
+    bandwidth(("scale_rows" + shape).c_str(), microseconds("scale_rows", {&g}, {&gx}, NoParams{}), 2 * bytes);
+    const float unit = 1;
+    cudaMemcpy(g.device, &unit, 4, cudaMemcpyHostToDevice);
+    bandwidth(("scale_rows by 1" + shape).c_str(), microseconds("scale_rows", {&g}, {&gx}, NoParams{}), 0);
+  }
+}
 
 void time_all() {
   printf("timings\n");
