@@ -17,9 +17,10 @@
 #include "../primitives/hopper.cuh"
 #include "../primitives/mma.cuh"
 #include "../tensor_map.h"
-#include "matmul.h"
+#include "matmul_finish.cuh"
 
 namespace shardwise::cuda {
+struct StreamTry { int ahead = 1000, stages = 0, no_pdl = 0; };
 namespace {
 
 constexpr int kConsumers = 8, kThreads = (kConsumers + 1) * 32, kMaxRows = 112, kMaxStages = 24;
@@ -28,6 +29,7 @@ constexpr int kSharedLimit = 224 * 1024;
 struct StreamArgs {
   int32_t rows, tiles_n, tiles, steps, stages;  // of b^T in a tile; tiles along n; in all; along k; of shared memory
   int32_t batched_a, batched_b;
+  int32_t ahead;                                // steps that L2 is asked for before their turn
 };
 
 template <int Eights>
@@ -36,6 +38,16 @@ template <int Eights, int Boxes>
 int stage_bytes(int rows) { return Boxes * (rows + Eights * 8) * 128; }
 template <int Eights>
 int parts_bytes(int rows) { return 4 * rows * pitch<Eights>() * 4; }
+
+#if SW_SM90A
+// Before the kernels that this one depends on are done: has L2 fetch the block's first steps of b. Nothing is read yet.
+template <int Boxes>
+__device__ __forceinline__ void prefetch_first(const CUtensorMap* map_b, const StreamArgs& s) {
+  const int32_t batch = blockIdx.x / s.tiles_n, row = blockIdx.x % s.tiles_n * s.rows;
+  for (int32_t i = 0; i < s.ahead; i++)
+    for (int half = 0; half < Boxes; half++) tensor_prefetch(map_b, i * (Boxes * 64) + half * 64, row, batch * s.batched_b);
+}
+#endif
 
 // Boxes: of 64 along k in a stage.
 template <class T, int Eights, int Boxes>
@@ -59,6 +71,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
   let_next_kernel_start();
+  if (threadIdx.x == kConsumers * 32) prefetch_first<Boxes>(&map_b, s);
   wait_for_kernels_before();
 
   int32_t stage = 0;
@@ -132,19 +145,16 @@ __global__ void __launch_bounds__(kThreads, 1)
       float total = 0.0f;
 #pragma unroll
       for (int q = 0; q < 4; q++) total += parts[(q * s.rows + column) * pitch<Eights>() + row];
-      total *= static_cast<float>(p.alpha);
-      if (p.c.data)
-        total += static_cast<float>(p.beta) *
-                 to_compute<float>(static_cast<const T*>(
-                     p.c.data)[batch * p.c.batch_stride + row * p.c.row_stride + (first + column) * p.c.column_stride]);
-      static_cast<T*>(p.y.data)[batch * p.y.batch_stride + row * p.y.row_stride + (first + column) * p.y.column_stride] =
-          from_compute<T>(total);
+      finish_element<T>(p, batch, row, first + column, total);
     }
     sync_threads_of(1, kConsumers * 32);
   }
 #endif
 }
 
+}  // namespace
+StreamTry stream_try;
+namespace {
 template <class T, int Eights, int Boxes>
 bool launch(const MatmulProblem& p, int rows, Stream& stream) {
   const int64_t sms = stream.facts->num_sms;
@@ -156,6 +166,8 @@ bool launch(const MatmulProblem& p, int rows, Stream& stream) {
   const int possible = (kSharedLimit - parts_bytes<Eights>(rows)) / stage_bytes<Eights, Boxes>(rows);
   if (possible < 2) return false;
   args.stages = possible < kMaxStages ? possible : kMaxStages;
+  args.ahead = stream_try.ahead < args.steps ? stream_try.ahead : args.steps;
+  if (stream_try.stages > 1 && stream_try.stages < args.stages) args.stages = stream_try.stages;
   TensorMapShape a, b;
   a.data = p.a.data, a.width = p.k, a.height = p.m, a.row_stride = p.a.row_stride;
   a.depth = p.batch > 1 && p.a.batch_stride != 0 ? p.batch : 1, a.depth_stride = p.a.batch_stride;
@@ -179,6 +191,7 @@ bool launch(const MatmulProblem& p, int rows, Stream& stream) {
   attribute.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &attribute;
   config.numAttrs = 1;
+  if (stream_try.no_pdl) config.numAttrs = 0;
   allow_shared(&stream_kernel<T, Eights, Boxes>, kSharedLimit);
   cudaLaunchKernelEx(&config, &stream_kernel<T, Eights, Boxes>, map_a, map_b, p, args);
   return true;
