@@ -20,7 +20,6 @@
 #include "matmul_finish.cuh"
 
 namespace shardwise::cuda {
-struct StreamTry { int ahead = 1000, stages = 0, no_pdl = 0; };
 namespace {
 
 constexpr int kConsumers = 8, kThreads = (kConsumers + 1) * 32, kMaxRows = 112, kMaxStages = 24;
@@ -29,7 +28,6 @@ constexpr int kSharedLimit = 224 * 1024;
 struct StreamArgs {
   int32_t rows, tiles_n, tiles, steps, stages;  // of b^T in a tile; tiles along n; in all; along k; of shared memory
   int32_t batched_a, batched_b;
-  int32_t ahead;                                // steps that L2 is asked for before their turn
 };
 
 template <int Eights>
@@ -40,12 +38,12 @@ template <int Eights>
 int parts_bytes(int rows) { return 4 * rows * pitch<Eights>() * 4; }
 
 #if SW_SM90A
-// Before the kernels that this one depends on are done: has L2 fetch the block's first steps of b. Nothing is read yet.
+// Before the kernels that this one depends on are done: has L2 fetch the block's first step of b. Nothing is read yet.
 template <int Boxes>
 __device__ __forceinline__ void prefetch_first(const CUtensorMap* map_b, const StreamArgs& s) {
   const int32_t batch = blockIdx.x / s.tiles_n, row = blockIdx.x % s.tiles_n * s.rows;
-  for (int32_t i = 0; i < s.ahead; i++)
-    for (int half = 0; half < Boxes; half++) tensor_prefetch(map_b, i * (Boxes * 64) + half * 64, row, batch * s.batched_b);
+#pragma unroll
+  for (int half = 0; half < Boxes; half++) tensor_prefetch(map_b, half * 64, row, batch * s.batched_b);
 }
 #endif
 
@@ -152,9 +150,6 @@ __global__ void __launch_bounds__(kThreads, 1)
 #endif
 }
 
-}  // namespace
-StreamTry stream_try;
-namespace {
 template <class T, int Eights, int Boxes>
 bool launch(const MatmulProblem& p, int rows, Stream& stream) {
   const int64_t sms = stream.facts->num_sms;
@@ -166,8 +161,6 @@ bool launch(const MatmulProblem& p, int rows, Stream& stream) {
   const int possible = (kSharedLimit - parts_bytes<Eights>(rows)) / stage_bytes<Eights, Boxes>(rows);
   if (possible < 2) return false;
   args.stages = possible < kMaxStages ? possible : kMaxStages;
-  args.ahead = stream_try.ahead < args.steps ? stream_try.ahead : args.steps;
-  if (stream_try.stages > 1 && stream_try.stages < args.stages) args.stages = stream_try.stages;
   TensorMapShape a, b;
   a.data = p.a.data, a.width = p.k, a.height = p.m, a.row_stride = p.a.row_stride;
   a.depth = p.batch > 1 && p.a.batch_stride != 0 ? p.batch : 1, a.depth_stride = p.a.batch_stride;
@@ -191,7 +184,6 @@ bool launch(const MatmulProblem& p, int rows, Stream& stream) {
   attribute.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &attribute;
   config.numAttrs = 1;
-  if (stream_try.no_pdl) config.numAttrs = 0;
   allow_shared(&stream_kernel<T, Eights, Boxes>, kSharedLimit);
   cudaLaunchKernelEx(&config, &stream_kernel<T, Eights, Boxes>, map_a, map_b, p, args);
   return true;

@@ -178,6 +178,7 @@ Status load_matmul_table(int32_t device, const char* text, ErrorText* error) {
   Tables& all = tables();
   std::lock_guard<std::mutex> lock(all.mutex);
   all.of_device[device] = table->entries.empty() ? nullptr : table;
+  all.last[device].store(0, std::memory_order_relaxed);
   all.generation.fetch_add(1, std::memory_order_release);
   return kOk;
 }
