@@ -1,14 +1,14 @@
 // matmul: y[B, m, n] = alpha a[B, m, k] b[B, k, n] + beta c[B, m, n], all of one dtype, any strides. This file decides who
-// computes; the kernels are in matmul_small.cu, matmul_simt.cu (CUDA cores), matmul_mma.cu, matmul_wgmma.cu, matmul_stream.cu
-// (tensor cores) and cuBLASLt.
+// computes; the kernels are in matmul_small.cu, matmul_simt.cu (CUDA cores), matmul_mma.cu, matmul_wgmma.cu,
+// matmul_stream.cu, matmul_cluster.cu (tensor cores) and cuBLASLt.
 //
 //   1. A batch that only continues the rows of a (b the same for all) becomes more rows.
 //   2. integers, bool          own kernel
 //   3. m, n, k <= 64           own kernels: one thread an element, or one block a product (unless the batch is large)
 //   4. what was measured on this GPU, or near what was (matmul_table.h): as the table says
-//   5. float16, bfloat16 on sm_90, where measured to win or the library is not there: own kernels, up to 32 rows (matmul_stream.cu)
-//      and large products (matmul_wgmma.cu)
-//   6. 1 row (or column), and up to 8 of what 5 does not take, whose matrix is contiguous along k: own kernel that streams it
+//   5. 1 row (or column), and up to 8 of what 6 does not take, whose matrix is contiguous along k: own kernel that streams it
+//   6. float16, bfloat16 on sm_90, where measured to win or the library is not there: own kernels, up to 32 rows (matmul_stream.cu),
+//      up to 128 (matmul_cluster.cu) and large products (matmul_wgmma.cu)
 //   7. floats                  cuBLASLt if the machine has it and each operand has unit stride along one dim
 //   8. else                    float16, bfloat16: tensor cores; float32: 128 x 128 tiles; float64 and small ones: 64 x 64 tiles
 // Who declines, because of strides or for want of memory, leaves the product to the next. SHARDWISE_MATMUL=own leaves out 7;
@@ -23,6 +23,7 @@
 #include "../cublaslt.h"
 #include "../primitives/dtype.cuh"
 #include "matmul_table.h"
+#include "matmul_wgmma.h"
 
 namespace shardwise::cuda {
 namespace {
@@ -147,7 +148,7 @@ MatmulRoute route_from_environment() {
 
 // Configurations to try, in order.
 struct Candidates {
-  static constexpr int kMost = 12;
+  static constexpr int kMost = 14;
   MatmulConfig list[kMost];
   MatmulSource sources[kMost] = {};
   int count = 0;
@@ -178,14 +179,16 @@ Candidates candidates_for(const MatmulProblem& p, const MatmulShape* shape, Matm
   }
   if (measured) {
     const bool sm90_16_bits = is_sm90(*stream.facts) && item_size(p.dtype) == 2;
-    if (matmul_stream_wins(p)) out.add(MatmulKernel::Stream);
     if (p.m == 1 || p.n == 1) out.add(MatmulKernel::FewRows);
+    if (matmul_stream_wins(p)) out.add(MatmulKernel::Stream);
+    if (matmul_cluster_wins(p)) out.add(MatmulKernel::Cluster);
     if (matmul_wgmma_wins(p)) out.add(MatmulKernel::Wgmma);
     if (!sm90_16_bits || !library) out.add(MatmulKernel::FewRows);
   }
   if (library) out.add(MatmulKernel::Library);
   if (p.m == 1 || p.n == 1) out.add(MatmulKernel::FewRows);
   out.add(MatmulKernel::Stream);
+  if (wgmma_forced().tile < 0) out.add(MatmulKernel::Cluster);
   out.add(MatmulKernel::Wgmma);
   out.add(MatmulKernel::FewRows);
   constexpr int64_t kMax = int64_t(1) << 30;
@@ -205,6 +208,8 @@ lt::Outcome run(const MatmulProblem& p, MatmulConfig* config, Stream& stream, co
       return done(matmul_few_rows(p, stream.handle));
     case MatmulKernel::Stream:
       return done(matmul_stream(p, stream));
+    case MatmulKernel::Cluster:
+      return done(matmul_cluster(p, config, stream));
     case MatmulKernel::Wgmma:
       return done(matmul_wgmma(p, config, stream, call));
     case MatmulKernel::TensorCore:

@@ -10,7 +10,7 @@
 namespace shardwise::cuda {
 namespace {
 
-constexpr const char* kKernelNames[] = {"none", "library", "few-rows", "stream", "wgmma", "tensor-core", "simt"};
+constexpr const char* kKernelNames[] = {"none", "library", "few-rows", "stream", "cluster", "wgmma", "tensor-core", "simt"};
 
 // Vectors of 16 bytes from the first element and along the other dim.
 bool aligned(const MatrixView& v, int64_t step, int64_t size, int64_t batch, int64_t item) {
@@ -45,20 +45,24 @@ bool parse_number(const char* text, const char* name, uint8_t* out, const char**
   return true;
 }
 
+// What stands behind the colon.
 bool parse_tile(const char* text, MatmulConfig* out, const char** rest) {
-  if (out->kernel == MatmulKernel::Library) return parse_number(text, "", &out->tile, rest) && out->tile < lt::kSuggestions;
   const size_t length = std::strcspn(text, ", \n");
+  const auto is = [&](const char* word) { return std::strlen(word) == length && std::strncmp(word, text, length) == 0; };
+  if (out->kernel == MatmulKernel::Library) return parse_number(text, "", &out->tile, rest) && out->tile < lt::kSuggestions;
   *rest = text + length;
   if (out->kernel == MatmulKernel::Simt) {
     out->tile = 1;
-    return length == 3 && std::strncmp(text, "128", 3) == 0;
+    return is("128");
+  }
+  if (out->kernel == MatmulKernel::Cluster) {
+    for (int i = 0; i < kNumClusterWidths; i++)
+      if (std::atoi(text) == kClusterWidths[i]) out->tile = static_cast<uint8_t>(i);
+    return out->tile < kNumClusterWidths;
   }
   for (int i = 0; i < kNumWgmmaTiles && out->kernel == MatmulKernel::Wgmma; i++)
-    if (std::strlen(kWgmmaTiles[i].name) == length && std::strncmp(kWgmmaTiles[i].name, text, length) == 0) {
-      out->tile = static_cast<uint8_t>(i);
-      return true;
-    }
-  return false;
+    if (is(kWgmmaTiles[i].name)) out->tile = static_cast<uint8_t>(i);
+  return out->tile < kNumWgmmaTiles;
 }
 
 struct List {
@@ -87,6 +91,17 @@ void add_wgmma(const MatmulShape& shape, int tile, int32_t num_sms, List* list) 
   if (most > 16) most = 16;
   for (const int64_t split : {most, most - 1, most / 2})
     if (split > 1 && (split == most || split < most)) list->add(MatmulKernel::Wgmma, tile, split);
+}
+
+// Those that keep at least half of the SMs busy, but for the widest.
+void add_clusters(const MatmulShape& shape, int32_t num_sms, List* list) {
+  for (int width = 0; width < kNumClusterWidths; width++)
+    for (const int parts : {1, 2, 4, 8}) {
+      const int64_t blocks = ceil_div(shape.n, kClusterWidths[width]) * shape.batch * parts;
+      const bool widest = width == kNumClusterWidths - 1, deep = shape.k >= 128 * parts;
+      if (deep && (blocks * 2 >= num_sms || (widest && parts == 8)) && (blocks <= num_sms || (widest && parts == 1)))
+        list->add(MatmulKernel::Cluster, width, parts);
+    }
 }
 
 }  // namespace
@@ -125,10 +140,12 @@ bool parse_shape(const char* text, MatmulShape* out, const char** rest) {
 
 void name_of(const MatmulConfig& config, char (&out)[kConfigNameBytes]) {
   const bool wgmma = config.kernel == MatmulKernel::Wgmma && config.tile < kNumWgmmaTiles;
-  char split[16] = "", group[16] = "", suggestion[8] = "";
-  if (config.kernel == MatmulKernel::Library && config.tile > 0) snprintf(suggestion, sizeof suggestion, "%d", config.tile);
-  const char* tile = wgmma ? kWgmmaTiles[config.tile].name : config.kernel == MatmulKernel::Simt && config.tile == 1 ? "128" : suggestion;
-  if (wgmma && config.split > 1) snprintf(split, sizeof split, ",split=%d", config.split);
+  const bool cluster = config.kernel == MatmulKernel::Cluster && config.tile < kNumClusterWidths;
+  char split[16] = "", group[16] = "", number[16] = "";
+  if (config.kernel == MatmulKernel::Library && config.tile > 0) snprintf(number, sizeof number, "%d", config.tile);
+  if (cluster) snprintf(number, sizeof number, "%d", kClusterWidths[config.tile]);
+  const char* tile = wgmma ? kWgmmaTiles[config.tile].name : config.kernel == MatmulKernel::Simt && config.tile == 1 ? "128" : number;
+  if ((wgmma || cluster) && config.split > 1) snprintf(split, sizeof split, ",split=%d", config.split);
   if (wgmma && config.group != 8) snprintf(group, sizeof group, ",group=%d", config.group);
   snprintf(out, sizeof out, "%s%s%s%s%s", kKernelNames[static_cast<int>(config.kernel)], *tile ? ":" : "", tile, split, group);
 }
@@ -140,16 +157,20 @@ bool parse_config(const char* name, MatmulConfig* out) {
   config.kernel = static_cast<MatmulKernel>(kernel);
   if (config.kernel == MatmulKernel::Simt || config.kernel == MatmulKernel::Library) config.tile = 0;
   if (*name == ':' && !parse_tile(name + 1, &config, &name)) return false;
-  if (config.kernel == MatmulKernel::Wgmma && config.tile >= kNumWgmmaTiles) return false;
+  const bool wgmma = config.kernel == MatmulKernel::Wgmma, cluster = config.kernel == MatmulKernel::Cluster;
+  if ((wgmma && config.tile >= kNumWgmmaTiles) || (cluster && config.tile >= kNumClusterWidths)) return false;
   if (*name == ',' && std::strncmp(name, ",split=", 7) == 0 && !parse_number(name, ",split=", &config.split, &name)) return false;
   if (*name == ',' && !parse_number(name, ",group=", &config.group, &name)) return false;
   if (*name && *name != ' ' && *name != '\n') return false;
-  if (config.kernel != MatmulKernel::Wgmma && (config.split != 1 || config.group != 8)) return false;
+  if ((!wgmma && config.group != 8) || (!wgmma && !cluster && config.split != 1)) return false;
+  if (cluster && (config.split > 8 || (config.split & (config.split - 1)) != 0)) return false;
   *out = config;
   return true;
 }
 
 int64_t waves_of(const MatmulConfig& config, const MatmulShape& shape, int32_t num_sms) {
+  if (config.kernel == MatmulKernel::Cluster && config.tile < kNumClusterWidths)
+    return ceil_div(ceil_div(shape.n, kClusterWidths[config.tile]) * shape.batch * config.split, num_sms);
   if (config.kernel != MatmulKernel::Wgmma || config.tile >= kNumWgmmaTiles) return 0;
   const WgmmaShape& t = kWgmmaTiles[config.tile];
   return ceil_div(t.count(shape.batch, shape.m, shape.n) * config.split, num_sms / t.sharers);
@@ -162,6 +183,7 @@ int configs_for(const MatmulShape& shape, const DeviceFacts& facts, MatmulConfig
   if (few <= 8) list.add(MatmulKernel::FewRows);
   if (shape.bits == 16 && is_sm90(facts)) {
     if (few <= 32) list.add(MatmulKernel::Stream);
+    if (few > 8 && shape.m <= 128 && shape.layout == 0) add_clusters(shape, facts.num_sms, &list);
     if (few > 16)
       for (int tile = 0; tile < kNumWgmmaTiles; tile++) add_wgmma(shape, tile, facts.num_sms, &list);
   } else if (shape.bits == 16) {

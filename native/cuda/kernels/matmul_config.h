@@ -3,6 +3,7 @@
 //   library, library:2                  cuBLASLt, the first or the third of the algorithms that it proposes
 //   few-rows                            matmul_few_rows.cu
 //   stream                              matmul_stream.cu
+//   cluster:160,split=4                 matmul_cluster.cu, 160 columns by each cluster of 4 blocks, which cut k into as many parts
 //   wgmma:128x192-turns,group=4         matmul_wgmma.cu, its tile; visited in groups of 4 tile rows instead of 8
 //   wgmma:128x256,split=3               with k cut into 3 parts
 //   tensor-core                         matmul_mma.cu
@@ -15,13 +16,16 @@ namespace shardwise::cuda {
 // A change of what a name means, or of how fast its kernel is against the others, makes tables measured before it void.
 constexpr int32_t kMatmulConfigVersion = 1;
 
-enum class MatmulKernel : uint8_t { None, Library, FewRows, Stream, Wgmma, TensorCore, Simt };
+constexpr int32_t kClusterWidths[] = {64, 96, 128, 160, 224};
+constexpr int kNumClusterWidths = 5;
+
+enum class MatmulKernel : uint8_t { None, Library, FewRows, Stream, Cluster, Wgmma, TensorCore, Simt };
 
 struct MatmulConfig {
   static constexpr uint8_t kByRule = 255;
 
   MatmulKernel kernel = MatmulKernel::None;
-  uint8_t tile = kByRule;  // of wgmma: an index of kWgmmaTiles; of simt: 1 for the large one; of the library: its how manieth
+  uint8_t tile = kByRule;  // of wgmma, cluster: an index of kWgmmaTiles, kClusterWidths; of simt: 1 for the large one; of the library: its how manieth
   uint8_t split = 1, group = 8;
 
   bool operator==(const MatmulConfig& other) const {
