@@ -54,6 +54,8 @@ export function addTune(program: Command): void {
 async function runTune(options: TuneOptions): Promise<number> {
   try {
     const products = productsOf(options);
+    const forced = process.env['SHARDWISE_MATMUL'];
+    if (forced) throw new ArgumentError(`${OP}: SHARDWISE_MATMUL=${forced} leaves no choice: unset it`, { op: OP });
     const missing = whyNoGpu();
     if (missing !== null) throw new ArgumentError(`${OP}: ${missing}. \`npx shardwise doctor\` says more.`, { op: OP });
     const addon = loadAddon();

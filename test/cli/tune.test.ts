@@ -112,6 +112,17 @@ describe('shardwise tune without a GPU', function () {
     assert.match(stderr, /^shardwise tune: there is no GPU to measure on: .+\. `npx shardwise doctor` says more\.$/m);
   });
 
+  it('refuses to choose where the environment has chosen', async () => {
+    process.env['SHARDWISE_MATMUL'] = 'own';
+    try {
+      const { code, stderr } = await tune('--shapes', '64x64x64');
+      assert.equal(code, 1);
+      assert.match(stderr, /^shardwise tune: SHARDWISE_MATMUL=own leaves no choice: unset it$/m);
+    } finally {
+      delete process.env['SHARDWISE_MATMUL'];
+    }
+  });
+
   it('refuses what is no product before it looks for one', async () => {
     const { code, stderr } = await tune('--shapes', '64x64');
     assert.equal(code, 1);
