@@ -18,6 +18,7 @@ import { installMemory, type Storage } from './core/storage.js';
 import { Tensor } from './core/tensor.js';
 import { rawArray } from './core/values.js';
 import { cudaStatus } from './cuda/status.js';
+import { loadTables } from './cuda/tables.js';
 import { runEager } from './eager/eager-backend.js';
 import { installTokenCounts } from './eager/garbage.js';
 import { installLiveHandles, recording, recordStorages } from './eager/history.js';
@@ -44,6 +45,7 @@ installDevicePreparation((device) => {
     throw new DeviceError(`device "${device}" is not available: ${status.reason}\n${lines.join('\n')}`, { device: String(device) });
   }
   if (device.index >= addon.deviceCount('cuda')) throw new DeviceError(`there is no ${device}: ${addon.deviceCount('cuda')} CUDA devices were found`);
+  loadTables(addon, device.code);
 });
 installTokenCounts(readTokenCounts);
 installLiveHandles(() => liveHandles(addon));

@@ -5,7 +5,7 @@ const path = require('node:path');
 const { buildSync } = require('esbuild');
 
 const root = path.resolve(__dirname, '..');
-const shared = { absWorkingDir: root, platform: 'node', target: 'node20', sourcemap: true, sourcesContent: true, logLevel: 'warning' };
+const shared = { absWorkingDir: root, platform: 'node', target: 'node20', sourcemap: true, sourcesContent: false, logLevel: 'warning' };
 
 buildSync({
   ...shared,

@@ -1,6 +1,7 @@
 /** `shardwise doctor`: what is found on this machine, what is not and why, and what that turns off. */
 import { existsSync, readFileSync } from 'node:fs';
 import { release } from 'node:os';
+import { findTables, gpuOf, type TableFile } from '../cuda/tables.js';
 import type { Addon, NativeDeviceInfo } from '../native/addon.js';
 import { type GlooSearch, openGloo, WITHOUT_GLOO } from '../native/gloo.js';
 import { backendLibraries, findLibrary, formatVersion, optionalLibraries } from '../native/libraries.js';
@@ -23,6 +24,8 @@ export interface DoctorReport {
   addon: { loaded: true; numKernels: number } | { loaded: false; reason: string };
   cpu: NativeDeviceInfo | null;
   cuda: { available: boolean; driver: string | null; devices: NativeDeviceInfo[]; backend: { path: string; reason: string | null }[] };
+  /** For each CUDA device: the files of measured configurations that its model has. */
+  tables: (readonly TableFile[])[];
   libraries: LibraryReport[];
   gloo: GlooSearch & { without: string };
 }
@@ -44,6 +47,7 @@ export function examine(version: string): DoctorReport {
     addon: { loaded: false, reason: '' },
     cpu: null,
     cuda: { available: false, driver: driverVersion(), devices: [], backend: [] },
+    tables: [],
     libraries: [],
     gloo: { path: null, tried: [], without: WITHOUT_GLOO },
   };
@@ -61,7 +65,10 @@ export function examine(version: string): DoctorReport {
     report.cuda.backend.push({ path, reason });
     report.cuda.available ||= reason === null;
   }
-  for (let i = 0; i < addon.deviceCount('cuda'); i++) report.cuda.devices.push(addon.deviceInfo(1 + i));
+  for (let i = 0; i < addon.deviceCount('cuda'); i++) {
+    report.cuda.devices.push(addon.deviceInfo(1 + i));
+    report.tables.push(findTables(addon, gpuOf(addon, 1 + i)).files);
+  }
   for (const library of optionalLibraries) {
     const { found, tried } = findLibrary(addon, library);
     const version = found ? formatVersion(library, found.version) : null;
@@ -89,6 +96,7 @@ export function describeReport(report: DoctorReport): string {
     if (report.cuda.backend.length === 0) row('', 'cuda-backend.so is neither in build/Release nor in prebuilds: it was built without nvcc');
     for (const { path, reason } of report.cuda.backend) row('', `${path}: ${reason}`);
   }
+  for (const [i, files] of report.tables.entries()) for (const text of describeTables(files)) row(report.tables.length > 1 ? `tuned:${i}` : 'tuned', text);
   const optional = (name: string, found: string | null, { without, tried }: Pick<LibraryReport, 'without' | 'tried'>): void => {
     row(name, found ?? `missing: ${without}`);
     if (found === null) for (const { path, reason } of tried) row('', reason.startsWith(path) ? reason : `${path}: ${reason}`);
@@ -96,6 +104,12 @@ export function describeReport(report: DoctorReport): string {
   for (const library of report.libraries) optional(library.name, library.path && `${library.version}, ${library.path}`, library);
   optional('gloo', report.gloo.path, report.gloo);
   return lines.join('\n');
+}
+
+/** Later files stand over earlier ones. */
+function describeTables(files: readonly TableFile[]): string[] {
+  const lines = files.map((file) => ('ignored' in file ? `${file.path} is ignored: ${file.ignored}` : `${file.entries} matrix products, ${file.path}`));
+  return files.some((file) => 'entries' in file) ? lines : [...lines, 'no matrix products: a rule chooses their kernels; npx shardwise tune measures'];
 }
 
 function describeDevice(info: NativeDeviceInfo, cores: string): string {

@@ -3,6 +3,7 @@
 import { createRequire } from 'node:module';
 import { Command } from 'commander';
 import { addRun } from './run.js';
+import { addTune } from './tune.js';
 
 const { version } = createRequire(import.meta.url)('../../package.json') as { version: string };
 
@@ -19,5 +20,6 @@ program
   });
 
 addRun(program);
+addTune(program);
 
 await program.parseAsync();

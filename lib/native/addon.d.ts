@@ -65,6 +65,15 @@ export interface Addon {
   deviceInfo(device: number): NativeDeviceInfo;
   setBlocking(blocking: boolean): void;
 
+  /** Of the configurations that kernels of the CUDA backend choose among; tables made for another do not fit. 0 without the backend. */
+  tuningVersion(): number;
+  /** Replaces the device's table of measured configurations: native/cuda/kernels/matmul_table.h has its form. Empty: none. Throws, and changes nothing, for what cannot be read. */
+  loadTuning(device: number, table: string): void;
+  /** Names of the configurations worth measuring for a product such as "bfloat16 nt 1 4096 4096 4096", one a line; empty for what is no product. */
+  tuningConfigurations(device: number, product: string): string;
+  /** The configuration that computed the device's last large product, and why it was taken: "stream table", "library near", "wgmma:128x256 rule". Empty before the first. */
+  lastTuned(device: number): string;
+
   /**
    * Runs or enqueues the command in words[0 .. numWords). Outputs to be allocated get their handle written into the words.
    * Returns undefined, or (flag 1) the token of the allocated output, or an array of tokens when there are several. With flag 2

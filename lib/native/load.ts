@@ -38,6 +38,9 @@ function packageRoot(folder: string): string {
   return existsSync(path.join(folder, 'package.json')) || parent === folder ? folder : packageRoot(parent);
 }
 
+/** Where the package lies, with the files that it brings. */
+export const packageFolder = (): string => root;
+
 function loadFrom(folder: string): Addon {
   try {
     return require('node-gyp-build')(folder) as Addon;

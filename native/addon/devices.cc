@@ -128,6 +128,56 @@ napi_value set_blocking(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
+// The tuning of a device's backend, of a number and a text given by JavaScript; throws and returns null where there is none.
+const Tuning* tuning_arguments(napi_env env, napi_callback_info info, int32_t* index, std::string* text) {
+  int64_t args[2] = {0, 0};
+  napi_value raw[2] = {};
+  if (!read_integers(env, info, 2, args, raw, 1u << 1)) return nullptr;
+  const Tuning* tuning = nullptr;
+  if (Devices::get().valid(args[0])) {
+    const auto code = static_cast<int32_t>(args[0]);
+    *index = Devices::index(code);
+    tuning = Devices::get().backend(code)->tuning;
+  }
+  *text = string_argument(env, raw[1]);
+  if (!tuning) throw_error(env, Code::Device, "there is no such device, or it has nothing to choose");
+  return tuning;
+}
+
+napi_value tuning_version(napi_env env, napi_callback_info) {
+  const Backend* cuda = Devices::get().cuda.load();
+  return number_value(env, cuda && cuda->tuning ? cuda->tuning->version : 0);
+}
+
+napi_value load_tuning(napi_env env, napi_callback_info info) {
+  int32_t device = 0;
+  std::string table;
+  const Tuning* tuning = tuning_arguments(env, info, &device, &table);
+  if (!tuning) return nullptr;
+  ErrorText error;
+  const Status status = tuning->load(device, table.c_str(), &error);
+  return status.ok() ? nullptr : throw_error(env, status.code, error.text);
+}
+
+napi_value tuning_configurations(napi_env env, napi_callback_info info) {
+  int32_t device = 0;
+  std::string product;
+  const Tuning* tuning = tuning_arguments(env, info, &device, &product);
+  if (!tuning) return nullptr;
+  std::string names(4096, 0);
+  tuning->configurations(device, product.c_str(), names.data(), static_cast<int32_t>(names.size()));
+  return text_value(env, names.c_str());
+}
+
+napi_value last_tuned(napi_env env, napi_callback_info info) {
+  int64_t device;
+  if (!device_argument(env, info, &device)) return nullptr;
+  const Tuning* tuning = Devices::get().backend(static_cast<int32_t>(device))->tuning;
+  char text[256] = "";
+  if (tuning) tuning->last(Devices::index(static_cast<int32_t>(device)), text, sizeof text);
+  return text_value(env, text);
+}
+
 napi_value memory_stats(napi_env env, napi_callback_info info) {
   int64_t device;
   if (!device_argument(env, info, &device)) return nullptr;
@@ -230,6 +280,10 @@ void export_devices(napi_env env, napi_value exports) {
   export_function(env, exports, "deviceCount", device_count);
   export_function(env, exports, "deviceInfo", device_info);
   export_function(env, exports, "setBlocking", set_blocking);
+  export_function(env, exports, "tuningVersion", tuning_version);
+  export_function(env, exports, "loadTuning", load_tuning);
+  export_function(env, exports, "tuningConfigurations", tuning_configurations);
+  export_function(env, exports, "lastTuned", last_tuned);
   export_function(env, exports, "memoryStats", memory_stats);
   export_function(env, exports, "resetPeakStats", reset_peak_stats);
   export_function(env, exports, "emptyCache", empty_cache);

@@ -9,6 +9,7 @@
 
 #include "cublaslt.h"
 #include "devices.h"
+#include "kernels/matmul_table.h"
 #include "nccl.h"
 #include "stream.h"
 
@@ -289,6 +290,7 @@ Status cuda_failure(ErrorText* error, cudaError_t code, const char* what) {
 
 extern "C" __attribute__((visibility("default"))) const shardwise::Backend* shardwise_backend_v1() {
   using namespace shardwise::cuda;
+  static const shardwise::Tuning tuning = {kMatmulConfigVersion, load_matmul_table, matmul_configs, last_matmul};
   static const shardwise::Backend backend = {
       // clang-format off
       shardwise::kBackendAbi, "cuda", true, 512, kNumKernels, kKernels,
@@ -297,7 +299,7 @@ extern "C" __attribute__((visibility("default"))) const shardwise::Backend* shar
       stream_create, stream_destroy, stream_query, stream_synchronize, stream_failure, stream_on_complete,
       event_create, event_destroy, event_record, event_wait, event_synchronize, event_query, event_elapsed_ms,
       look_at, launch, nullptr, copy,
-      nccl::engine(), nccl::comm_id, nccl::comm_create, nccl::comm_split,
+      nccl::engine(), nccl::comm_id, nccl::comm_create, nccl::comm_split, &tuning,
       // clang-format on
   };
   return &backend;

@@ -298,15 +298,15 @@ Plan make_plan(const Api& api, Handle handle, const Product& p, const uint32_t (
   const uint32_t reductions = kReductionInComputeType;
   api.preference_set(preference, kPreferenceReductionSchemes, &reductions, sizeof reductions);
   for (int i = 0; i < 4; i++) api.preference_set(preference, kPreferenceAlignmentA + i, &alignment[i], sizeof alignment[i]);
-  Heuristic results[4];
-  int32_t got = 0;
-  if (api.heuristic(handle, plan.desc, plan.a, plan.b, plan.c, plan.d, preference, 4, results, &got) == kSuccess)
-    for (int32_t i = 0; i < got && !plan.usable; i++)
-      if (results[i].status == kSuccess && results[i].workspace <= limit) {
-        plan.algo = results[i].algo;
-        plan.workspace = results[i].workspace;
-        plan.usable = true;
-      }
+  Heuristic results[kSuggestions];
+  int32_t got = 0, usable = 0;
+  if (api.heuristic(handle, plan.desc, plan.a, plan.b, plan.c, plan.d, preference, kSuggestions, results, &got) == kSuccess)
+    for (int32_t i = 0; i < got && !plan.usable; i++) {
+      if (results[i].status != kSuccess || results[i].workspace > limit || usable++ != p.suggestion) continue;
+      plan.algo = results[i].algo;
+      plan.workspace = results[i].workspace;
+      plan.usable = true;
+    }
   api.preference_destroy(preference);
   return plan;
 }
@@ -315,6 +315,7 @@ Plan make_plan(const Api& api, Handle handle, const Product& p, const uint32_t (
 
 void look_at(const char* list) { candidates() = list; }
 State state() { return library().state; }
+int64_t version() { return library().state == State::Ready ? static_cast<int64_t>(library().api.version()) : 0; }
 const char* report() { return library().report.c_str(); }
 void allow(bool on) { allowed = on; }
 
@@ -341,7 +342,7 @@ Outcome product(const Product& p, Stream& stream, const KernelCall& call, Status
   for (int i = 0; i < 4; i++) flags = flags << 9 | alignment[i];
   const Key key{{flags, p.rows, p.columns, p.inner, p.batch, p.a.leading, p.b.leading, c.leading, p.d.leading, p.a.batch_stride,
                  p.b.batch_stride, c.batch_stride, p.d.batch_stride,
-                 p.bias ? int64_t(reinterpret_cast<uintptr_t>(p.bias) & 15) : 0, 0, 0}};
+                 p.bias ? int64_t(reinterpret_cast<uintptr_t>(p.bias) & 15) : 0, p.suggestion, 0}};
   auto found = cache.plans.find(key);
   if (found == cache.plans.end()) {
     if (cache.plans.size() >= PlanCache::kLimit) cache.clear();

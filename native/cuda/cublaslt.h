@@ -16,6 +16,9 @@ State state();
 // The path and version found, or one line per candidate with the reason why it was refused.
 const char* report();
 
+// As the library tells it, 130100; 0 without one.
+int64_t version();
+
 // false: product() declines everything. For tests, and for comparing with the kernels of our own.
 void allow(bool on);
 
@@ -31,11 +34,13 @@ struct Product {
   } a, b, c, d;                // c.data may equal d.data; null: beta is 0
   const void* bias = nullptr;  // `rows` elements added to every column
   double alpha = 1, beta = 0;
+  int32_t suggestion = 0;  // which of the library's algorithms, in the order in which it proposes them
 };
+constexpr int32_t kSuggestions = 8;
 
 enum class Outcome { Done, Declined, Failed };
 
-// Declined: the library is not there or has no algorithm for this; nothing was launched. Failed: `status` says why.
+// Declined: the library is not there or has no (such) algorithm for this; nothing was launched. Failed: `status` says why.
 Outcome product(const Product& p, Stream& stream, const KernelCall& call, Status* status);
 
 }  // namespace shardwise::cuda::lt

@@ -6,7 +6,7 @@
 
 namespace shardwise {
 
-constexpr uint32_t kBackendAbi = 7;
+constexpr uint32_t kBackendAbi = 8;
 constexpr int32_t kCommIdBytes = 128;
 
 struct DeviceInfo {
@@ -32,6 +32,15 @@ struct ScratchSource {
 };
 
 enum class CopyKind : int32_t { HostToHost = 0, HostToDevice = 1, DeviceToHost = 2, DeviceToDevice = 3 };
+
+// Where matmul has several configurations for the same product: tables of which is fastest, measured on one model of device. A table is
+// text, a line for each product; its form and its names are the backend's. Device numbers are the backend's and valid.
+struct Tuning {
+  int32_t version;  // of the configurations: a table made for another means nothing here
+  Status (*load)(int32_t device, const char* table, ErrorText* error);  // replaces; an empty one is none
+  int32_t (*configurations)(int32_t device, const char* product, char* out, int32_t bytes);  // worth measuring, one a line; how many
+  void (*last)(int32_t device, char* out, int32_t bytes);  // what computed the last product on the device, and why that
+};
 
 struct Backend {
   uint32_t abi;
@@ -87,6 +96,8 @@ struct Backend {
   Status (*comm_id)(char* out, ErrorText* error);
   Status (*comm_create)(int32_t device, const char* id, int32_t rank, int32_t size, int64_t timeout_ms, void** out, ErrorText* error);
   Status (*comm_split)(void* parent, int32_t color, int32_t rank, int64_t timeout_ms, void** out, ErrorText* error);
+
+  const Tuning* tuning;  // null where nothing is chosen
 };
 
 }  // namespace shardwise

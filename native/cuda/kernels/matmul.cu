@@ -1,16 +1,18 @@
 // matmul: y[B, m, n] = alpha a[B, m, k] b[B, k, n] + beta c[B, m, n], all of one dtype, any strides. This file decides who
-// computes; the kernels are in matmul_small.cu, matmul_simt.cu (CUDA cores), matmul_mma.cu, matmul_wgmma.cu, matmul_stream.cu
-// (tensor cores) and cuBLASLt.
+// computes; the kernels are in matmul_small.cu, matmul_simt.cu (CUDA cores), matmul_mma.cu, matmul_wgmma.cu,
+// matmul_stream.cu, matmul_cluster.cu (tensor cores) and cuBLASLt.
 //
 //   1. A batch that only continues the rows of a (b the same for all) becomes more rows.
 //   2. integers, bool          own kernel
 //   3. m, n, k <= 64           own kernels: one thread an element, or one block a product (unless the batch is large)
-//   4. 1 row (or column), and up to 8 of what 5 does not take, whose matrix is contiguous along k: own kernel that streams it
-//   5. float16, bfloat16 on sm_90, where measured to win or the library is not there: own kernels, up to 32 rows (matmul_stream.cu)
-//      and large products (matmul_wgmma.cu)
-//   6. floats                  cuBLASLt if the machine has it and each operand has unit stride along one dim
-//   7. else                    float16, bfloat16: tensor cores; float32: 128 x 128 tiles; float64 and small ones: 64 x 64 tiles
-// SHARDWISE_MATMUL=own leaves out 6; SHARDWISE_MATMUL=cublaslt leaves out 4 and 5 where 6 can do it.
+//   4. what was measured on this GPU, or near what was (matmul_table.h): as the table says
+//   5. 1 row (or column), and up to 8 of what 6 does not take, whose matrix is contiguous along k: own kernel that streams it
+//   6. float16, bfloat16 on sm_90, where measured to win or the library is not there: own kernels, up to 32 rows (matmul_stream.cu),
+//      up to 128 (matmul_cluster.cu) and large products (matmul_wgmma.cu)
+//   7. floats                  cuBLASLt if the machine has it and each operand has unit stride along one dim
+//   8. else                    float16, bfloat16: tensor cores; float32: 128 x 128 tiles; float64 and small ones: 64 x 64 tiles
+// Who declines, because of strides or for want of memory, leaves the product to the next. SHARDWISE_MATMUL=own leaves out 7;
+// SHARDWISE_MATMUL=cublaslt leaves out 4 to 6 where 7 can do it; SHARDWISE_DEBUG=matmul tells who computed what.
 //
 // Numerics: float16 and bfloat16 accumulate in float32 and round once (alpha, beta and c are applied in float32), float32 in
 // float32 (no TF32), float64 in float64, integers wrap as int64. c is not read when beta is 0, nor a and b when alpha is 0.
@@ -20,7 +22,8 @@
 #include "../../generated/op_params.h"
 #include "../cublaslt.h"
 #include "../primitives/dtype.cuh"
-#include "matmul.h"
+#include "matmul_table.h"
+#include "matmul_wgmma.h"
 
 namespace shardwise::cuda {
 namespace {
@@ -90,7 +93,7 @@ bool describe(const MatrixView& v, int64_t rows, int64_t columns, lt::Product::M
 // product before it adds c.
 bool exact_addend(const lt::Product& p) { return p.a.leading % 8 == 0 && p.b.leading % 8 == 0 && p.d.leading % 8 == 0; }
 
-lt::Outcome with_library(MatmulProblem p, Stream& stream, const KernelCall& call, Status* status) {
+lt::Outcome with_library(MatmulProblem p, int32_t suggestion, Stream& stream, const KernelCall& call, Status* status) {
   if (lt::state() != lt::State::Ready) return lt::Outcome::Declined;
   lt::Product product;
   bool transposed = false;
@@ -106,6 +109,7 @@ lt::Outcome with_library(MatmulProblem p, Stream& stream, const KernelCall& call
   product.inner = p.k;
   product.batch = p.batch;
   product.alpha = p.alpha;
+  product.suggestion = suggestion;
   bool as_is = false;
   if (!describe(p.b, p.k, p.n, &product.a, &as_is)) return lt::Outcome::Declined;
   product.a.transposed = !as_is;
@@ -142,14 +146,104 @@ MatmulRoute route_from_environment() {
                                                : MatmulRoute::Measured;
 }
 
-// Our kernels for a large or a narrow matrix. `always`: also where the library is faster.
-bool with_own(const MatmulProblem& p, bool always, Stream& stream, const KernelCall& call) {
-  if (p.m == 1 || p.n == 1)
-    if (matmul_few_rows(p, stream.handle)) return true;
-  if ((always || matmul_stream_wins(p)) && matmul_stream(p, stream)) return true;
-  if ((always || matmul_wgmma_wins(p)) && matmul_wgmma(p, stream, call)) return true;
-  const bool sm90_16_bits = is_sm90(*stream.facts) && item_size(p.dtype) == 2 && lt::state() == lt::State::Ready;
-  return (always || !sm90_16_bits) && matmul_few_rows(p, stream.handle);
+// Configurations to try, in order.
+struct Candidates {
+  static constexpr int kMost = 14;
+  MatmulConfig list[kMost];
+  MatmulSource sources[kMost] = {};
+  int count = 0;
+
+  void add(const MatmulConfig& config, MatmulSource source) {
+    list[count] = config;
+    sources[count++] = source;
+  }
+  void add(MatmulKernel kernel, bool large_tile = false) {
+    MatmulConfig config;
+    config.kernel = kernel;
+    if (kernel == MatmulKernel::Simt) config.tile = large_tile;
+    if (kernel == MatmulKernel::Library) config.tile = 0;
+    add(config, MatmulSource::Rule);
+  }
+};
+
+bool library_is_there() { return lt::state() == lt::State::Ready; }
+
+// The last of them computes everything.
+Candidates candidates_for(const MatmulProblem& p, const MatmulShape* shape, MatmulRoute route, const Stream& stream) {
+  Candidates out;
+  const bool measured = route == MatmulRoute::Measured, library = route != MatmulRoute::Own && library_is_there();
+  if (shape && route != MatmulRoute::Library) {
+    const MatmulChoice choice = choose_matmul(*shape, stream);
+    if (choice.source != MatmulSource::Rule)
+      out.add(choice.best.kernel == MatmulKernel::Library && !library ? choice.own : choice.best, choice.source);
+  }
+  if (measured) {
+    const bool sm90_16_bits = is_sm90(*stream.facts) && item_size(p.dtype) == 2;
+    if (p.m == 1 || p.n == 1) out.add(MatmulKernel::FewRows);
+    if (matmul_stream_wins(p)) out.add(MatmulKernel::Stream);
+    if (matmul_cluster_wins(p)) out.add(MatmulKernel::Cluster);
+    if (matmul_wgmma_wins(p)) out.add(MatmulKernel::Wgmma);
+    if (!sm90_16_bits || !library) out.add(MatmulKernel::FewRows);
+  }
+  if (library) out.add(MatmulKernel::Library);
+  if (p.m == 1 || p.n == 1) out.add(MatmulKernel::FewRows);
+  out.add(MatmulKernel::Stream);
+  if (wgmma_forced().tile < 0) out.add(MatmulKernel::Cluster);
+  out.add(MatmulKernel::Wgmma);
+  out.add(MatmulKernel::FewRows);
+  constexpr int64_t kMax = int64_t(1) << 30;
+  const bool sixteen = p.dtype == DType::Float16 || p.dtype == DType::BFloat16;
+  if (sixteen && p.m < kMax && p.n < kMax && p.k < kMax) out.add(MatmulKernel::TensorCore);
+  out.add(MatmulKernel::Simt, p.dtype == DType::Float32 && p.m > 64 && p.n > 64);
+  return out;
+}
+
+lt::Outcome run(const MatmulProblem& p, MatmulConfig* config, Stream& stream, const KernelCall& call, Status* status) {
+  const auto done = [](bool is) { return is ? lt::Outcome::Done : lt::Outcome::Declined; };
+  const bool sixteen = p.dtype == DType::Float16 || p.dtype == DType::BFloat16;
+  switch (config->kernel) {
+    case MatmulKernel::Library:
+      return with_library(p, config->tile, stream, call, status);
+    case MatmulKernel::FewRows:
+      return done(matmul_few_rows(p, stream.handle));
+    case MatmulKernel::Stream:
+      return done(matmul_stream(p, stream));
+    case MatmulKernel::Cluster:
+      return done(matmul_cluster(p, config, stream));
+    case MatmulKernel::Wgmma:
+      return done(matmul_wgmma(p, config, stream, call));
+    case MatmulKernel::TensorCore:
+      if (sixteen) matmul_tensor_core(p, stream.handle);
+      return done(sixteen);
+    case MatmulKernel::Simt:
+      matmul_simt(p, config->tile == 1 && p.dtype == DType::Float32, stream.handle);
+      return lt::Outcome::Done;
+    case MatmulKernel::None:
+      break;
+  }
+  return lt::Outcome::Declined;
+}
+
+// Products of floats that are not small: by the table, the rule, or what was asked for.
+Status large(const MatmulProblem& p, Stream& stream, const KernelCall& call) {
+  if (lt::state() == lt::State::Misconfigured)
+    return fail(call.error, Code::Invalid, "SHARDWISE_CUBLASLT_PATH does not name a usable cuBLASLt: %s", lt::report());
+  MatmulShape known;
+  const MatmulShape* const shape = shape_of(p, &known) ? &known : nullptr;
+  Candidates candidates = candidates_for(p, shape, matmul_route(), stream);
+  for (int i = 0; i < candidates.count; i++) {
+    Status status = kOk;
+    switch (run(p, &candidates.list[i], stream, call, &status)) {
+      case lt::Outcome::Done:
+        note_matmul(p, shape, candidates.list[i], candidates.sources[i], stream.device);
+        return launched(call);
+      case lt::Outcome::Failed:
+        return status;
+      case lt::Outcome::Declined:
+        break;
+    }
+  }
+  return fail(call.error, Code::Unsupported, "no kernel takes this product");
 }
 
 }  // namespace
@@ -189,29 +283,8 @@ Status matmul(const KernelCall& call) {
   const double work = double(p.batch) * p.m * p.n * p.k;
   if (matmul_small(p, stream.handle)) return launched(call);
   const bool tiny = p.m <= 64 && p.n <= 64 && p.k <= 64 && work <= double(1 << 24);
-  if (tiny) {
-    matmul_simt(p, false, stream.handle);
-    return launched(call);
-  }
-  const MatmulRoute route = matmul_route();
-  if (lt::state() == lt::State::Misconfigured)
-    return fail(call.error, Code::Invalid, "SHARDWISE_CUBLASLT_PATH does not name a usable cuBLASLt: %s", lt::report());
-  if (route != MatmulRoute::Library && with_own(p, route == MatmulRoute::Own, stream, call)) return launched(call);
-  Status status = kOk;
-  if (route != MatmulRoute::Own) switch (with_library(p, stream, call, &status)) {
-      case lt::Outcome::Done:
-        return launched(call);
-      case lt::Outcome::Failed:
-        return status;
-      case lt::Outcome::Declined:
-        break;
-    }
-  if (route != MatmulRoute::Own && with_own(p, true, stream, call)) return launched(call);
-  constexpr int64_t kMax = int64_t(1) << 30;
-  if ((p.dtype == DType::Float16 || p.dtype == DType::BFloat16) && p.m < kMax && p.n < kMax && p.k < kMax)
-    matmul_tensor_core(p, stream.handle);
-  else
-    matmul_simt(p, p.dtype == DType::Float32 && p.m > 64 && p.n > 64, stream.handle);
+  if (!tiny) return large(p, stream, call);
+  matmul_simt(p, false, stream.handle);
   return launched(call);
 }
 

@@ -51,9 +51,12 @@ bool matmul_small(const MatmulProblem& p, cudaStream_t stream);
 // A few rows times a matrix whose columns are contiguous along k: reads b once at memory speed. False if it does not apply.
 bool matmul_few_rows(const MatmulProblem& p, cudaStream_t stream);
 
-
-// sm_90 only, float16 and bfloat16 (matmul_wgmma.cu, matmul_stream.cu). False if they do not apply.
-bool matmul_wgmma(const MatmulProblem& p, Stream& stream, const KernelCall& call);
+// sm_90 only, float16 and bfloat16 (matmul_wgmma.cu, matmul_stream.cu, matmul_cluster.cu). False if they do not apply.
+struct MatmulConfig;
+// With the tile that `config` names, or one that it is told there.
+bool matmul_wgmma(const MatmulProblem& p, MatmulConfig* config, Stream& stream, const KernelCall& call);
+bool matmul_cluster(const MatmulProblem& p, MatmulConfig* config, Stream& stream);  // at most 128 rows, b contiguous along k
+bool matmul_cluster_wins(const MatmulProblem& p);
 bool matmul_wgmma_wins(const MatmulProblem& p);              // over the library, where both apply
 bool matmul_stream(const MatmulProblem& p, Stream& stream);  // at most 32 rows, b contiguous along k
 bool matmul_stream_wins(const MatmulProblem& p);

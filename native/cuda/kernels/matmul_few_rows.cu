@@ -4,10 +4,9 @@
 // of a is used C times from a register and each of b M times. Grid: (columns / (8 warps x C), batch). Bytes: k n + M k + M n
 // elements; FLOPs 2 M n k. Also serves y with at most 8 columns, by transposing the problem.
 // Numerics: float32 per lane over k / 32 products, then a fixed shuffle tree; one rounding at the end.
-#include "../primitives/dtype.cuh"
 #include "../primitives/reduce.cuh"
 #include "../primitives/vector.cuh"
-#include "matmul.h"
+#include "matmul_finish.cuh"
 
 namespace shardwise::cuda {
 namespace {
@@ -72,15 +71,7 @@ __global__ void __launch_bounds__(kWarps * 32) few_rows_kernel(MatmulProblem p) 
       if (lane == i * C + j) mine = total;
     }
   const int row = lane / C, column = lane % C;
-  if (row < rows && column < columns) {
-    mine *= static_cast<float>(p.alpha);
-    if (p.c.data)
-      mine += static_cast<float>(p.beta) *
-              to_compute<float>(static_cast<const T*>(
-                  p.c.data)[batch * p.c.batch_stride + row * p.c.row_stride + (first + column) * p.c.column_stride]);
-    static_cast<T*>(p.y.data)[batch * p.y.batch_stride + row * p.y.row_stride + (first + column) * p.y.column_stride] =
-        from_compute<T>(mine);
-  }
+  if (row < rows && column < columns) finish_element<T>(p, batch, row, first + column, mine);
 }
 
 template <class T, int M, int C>

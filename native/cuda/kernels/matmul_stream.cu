@@ -12,12 +12,15 @@
 // 4096 11.9 (13.8), 16 x 4096 x 14336 31.7 (33.0, 3.7 TB/s); 16 x 14336 x 4096 32.7 (31.1), where a block has many columns. Tried:
 // fragments loaded from memory into registers, without shared memory 12.8, 15.7, -, 38.9; stages of 128 along k 11.6, 12.5, 33.1,
 // 33.0; half the shared memory, so that the next kernel's block fits beside, 12.4, 13.7, 34.5, 34.4.
+// One after the other on a stream, the first 16 x 4096 x 4096: without programmatic launch 13.85, with it 12.22, and with the first step (32 KiB an SM)
+// asked of L2 while the kernel before ends 12.01. More does not help: two steps 12.22, three 12.9, all 16.3, by the copy engine or by prefetch
+// instructions alike; two blocks of 16 columns an SM 12.06 to 16. 4.26 TB/s of what is added, so 4 us are start and end, not bytes.
 // Numerics: float32 within a warp, then the four parts of k in order; alpha, beta and c in float32; one rounding. The same bits
 // each run.
 #include "../primitives/hopper.cuh"
 #include "../primitives/mma.cuh"
 #include "../tensor_map.h"
-#include "matmul.h"
+#include "matmul_finish.cuh"
 
 namespace shardwise::cuda {
 namespace {
@@ -36,6 +39,16 @@ template <int Eights, int Boxes>
 int stage_bytes(int rows) { return Boxes * (rows + Eights * 8) * 128; }
 template <int Eights>
 int parts_bytes(int rows) { return 4 * rows * pitch<Eights>() * 4; }
+
+#if SW_SM90A
+// Before the kernels that this one depends on are done: has L2 fetch the block's first step of b. Nothing is read yet.
+template <int Boxes>
+__device__ __forceinline__ void prefetch_first(const CUtensorMap* map_b, const StreamArgs& s) {
+  const int32_t batch = blockIdx.x / s.tiles_n, row = blockIdx.x % s.tiles_n * s.rows;
+#pragma unroll
+  for (int half = 0; half < Boxes; half++) tensor_prefetch(map_b, half * 64, row, batch * s.batched_b);
+}
+#endif
 
 // Boxes: of 64 along k in a stage.
 template <class T, int Eights, int Boxes>
@@ -59,6 +72,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
   let_next_kernel_start();
+  if (threadIdx.x == kConsumers * 32) prefetch_first<Boxes>(&map_b, s);
   wait_for_kernels_before();
 
   int32_t stage = 0;
@@ -132,13 +146,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       float total = 0.0f;
 #pragma unroll
       for (int q = 0; q < 4; q++) total += parts[(q * s.rows + column) * pitch<Eights>() + row];
-      total *= static_cast<float>(p.alpha);
-      if (p.c.data)
-        total += static_cast<float>(p.beta) *
-                 to_compute<float>(static_cast<const T*>(
-                     p.c.data)[batch * p.c.batch_stride + row * p.c.row_stride + (first + column) * p.c.column_stride]);
-      static_cast<T*>(p.y.data)[batch * p.y.batch_stride + row * p.y.row_stride + (first + column) * p.y.column_stride] =
-          from_compute<T>(total);
+      finish_element<T>(p, batch, row, first + column, total);
     }
     sync_threads_of(1, kConsumers * 32);
   }

@@ -34,8 +34,12 @@
 //   512x4096x14336 NT  128x128 1.01 to 1.06 (shared memory's 128 bytes a clock bind: 96 read, 64 written); 128x256 split in two
 //                      1.18; in clusters of four with sums through distributed shared memory 2.1: only 30 such clusters fit
 //   768x768x16384 TN   128x192 in 5 parts 0.99, 128x256 in 7 parts 1.05, when each part waited for all and added up its share
-//   lost everywhere: 64x256 ping-pong, 256x128 and 256x192, clusters along n with short rows of tiles, lag 2 over lag 1
+//   128x4096x4096 NT   128x128 in 2 parts 22.3 us, one 22.7 (library 15.0): the block that joins the parts reads them alone
+//   lost everywhere: 64x256 ping-pong, 256x128 and 256x192, clusters along n with short rows of tiles, lag 2 over lag 1; the first
+//                    stages asked of L2 before the kernels before are done (0.2 to 3 us more a product)
 #include "matmul_wgmma.h"
+
+#include "matmul_config.h"
 
 namespace shardwise::cuda {
 namespace {
@@ -68,8 +72,7 @@ Plan choose(const MatmulProblem& p, int32_t num_sms) {
   for (int tile = 0; tile < kNumWgmmaTiles; tile++) {
     if (forced.tile >= 0 && tile != forced.tile) continue;
     const WgmmaShape& shape = kWgmmaTiles[tile];
-    const int64_t tiles = p.batch * ceil_div(p.m, shape.m * shape.sharers) * ceil_div(p.n, shape.n);
-    const int64_t slots = num_sms / shape.sharers, steps = ceil_div(p.k, 64);
+    const int64_t tiles = shape.count(p.batch, p.m, p.n), slots = num_sms / shape.sharers, steps = ceil_div(p.k, 64);
     const double clocks = clocks_of(tile, ceil_div(tiles, slots), double(steps));
     if (clocks < best.clocks) best.tile = tile, best.use.split = 1, best.clocks = clocks;
     if (shape.ping_pong || tiles * 2 > slots) continue;
@@ -82,6 +85,19 @@ Plan choose(const MatmulProblem& p, int32_t num_sms) {
   return best;
 }
 
+// As the configuration says, or as the rule does. False for a split that the kernel does not have: one of more than a wave.
+bool plan_for(const MatmulProblem& p, const MatmulConfig& config, int32_t num_sms, Plan* out) {
+  if (config.tile >= kNumWgmmaTiles) {
+    *out = choose(p, num_sms);
+    return true;
+  }
+  const WgmmaShape& shape = kWgmmaTiles[config.tile];
+  out->tile = config.tile;
+  out->use.split = config.split;
+  out->use.group = config.group;
+  return config.split == 1 || (!shape.ping_pong && shape.count(p.batch, p.m, p.n) * config.split * shape.sharers <= num_sms);
+}
+
 }  // namespace
 
 WgmmaForced& wgmma_forced() {
@@ -89,7 +105,7 @@ WgmmaForced& wgmma_forced() {
   return forced;
 }
 
-bool matmul_wgmma(const MatmulProblem& problem, Stream& stream, const KernelCall& call) {
+bool matmul_wgmma(const MatmulProblem& problem, MatmulConfig* config, Stream& stream, const KernelCall& call) {
   MatmulProblem p = problem;
   if ((p.dtype != DType::Float16 && p.dtype != DType::BFloat16) || !is_sm90(*stream.facts)) return false;
   if (p.m >= kMaxSize || p.n >= kMaxSize || p.k >= kMaxSize || p.batch >= kMaxSize ||
@@ -101,7 +117,8 @@ bool matmul_wgmma(const MatmulProblem& problem, Stream& stream, const KernelCall
   }
   const bool a_along_k = p.a.column_stride == 1 || p.k == 1, b_along_k = p.b.row_stride == 1 || p.k == 1;
   if ((!a_along_k && p.a.row_stride != 1 && p.m > 1) || (!b_along_k && p.b.column_stride != 1 && p.n > 1)) return false;
-  const Plan plan = choose(p, stream.facts->num_sms);
+  Plan plan;
+  if (!plan_for(p, *config, stream.facts->num_sms, &plan)) return false;
   const auto layout = a_along_k ? (b_along_k ? wgmma_nt : wgmma_nn) : (b_along_k ? wgmma_tt : wgmma_tn);
   const WgmmaEntry entry = layout(p.dtype == DType::BFloat16, plan.tile);
   WgmmaUse use = plan.use;
@@ -111,6 +128,9 @@ bool matmul_wgmma(const MatmulProblem& problem, Stream& stream, const KernelCall
     if (!partial) use.split = 1;
   }
   if (!entry.launch(p, use, stream, static_cast<float4*>(partial))) return false;
+  config->tile = static_cast<uint8_t>(plan.tile);
+  config->split = static_cast<uint8_t>(use.split);
+  config->group = static_cast<uint8_t>(use.group);
   wgmma_forced().taken++;
   wgmma_forced().joined += use.split > 1;
   return true;

@@ -5,12 +5,20 @@
 namespace shardwise::cuda {
 
 struct WgmmaShape {
+  const char* name;  // of a configuration (matmul_config.h)
   int32_t m, n;      // of a block
   int32_t sharers;   // blocks along m that share b
   bool ping_pong;    // the two consumers take turns with whole tiles
+
+  // Pairs of blocks, or blocks, that a product takes.
+  constexpr int64_t count(int64_t batch, int64_t rows, int64_t columns) const {
+    return batch * ceil_div(rows, m * sharers) * ceil_div(columns, n);
+  }
 };
-constexpr WgmmaShape kWgmmaTiles[] = {{128, 256, 2, false}, {128, 192, 2, true},  {128, 208, 2, true}, {128, 128, 2, true},
-                                      {128, 192, 2, false}, {128, 256, 1, false}, {128, 128, 1, false}};
+constexpr WgmmaShape kWgmmaTiles[] = {
+    {"128x256-pair", 128, 256, 2, false}, {"128x192-turns", 128, 192, 2, true}, {"128x208-turns", 128, 208, 2, true},
+    {"128x128-turns", 128, 128, 2, true}, {"128x192-pair", 128, 192, 2, false}, {"128x256", 128, 256, 1, false},
+    {"128x128", 128, 128, 1, false}};
 constexpr int kNumWgmmaTiles = 7;
 
 // How a tile is used.

@@ -84,6 +84,12 @@ __device__ __forceinline__ void tensor_load_multicast(uint32_t to, const CUtenso
       "l"(reinterpret_cast<uint64_t>(map)), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(mask)
       : "memory");
 }
+// The same box to L2 alone. What it holds is not read, so it may be asked for before the kernels that write it are done.
+__device__ __forceinline__ void tensor_prefetch(const CUtensorMap* map, int32_t x, int32_t y, int32_t z) {
+  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global [%0, {%1, %2, %3}];" ::"l"(reinterpret_cast<uint64_t>(map)), "r"(x),
+               "r"(y), "r"(z)
+               : "memory");
+}
 __device__ __forceinline__ void tensor_store(const CUtensorMap* map, uint32_t from, int32_t x, int32_t y, int32_t z) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
                    reinterpret_cast<uint64_t>(map)),

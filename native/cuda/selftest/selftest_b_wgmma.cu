@@ -1,4 +1,5 @@
 // The matmul kernels of sm_90 against float64 on the CPU: every tile, layout and way to finish, on sizes that no tile divides.
+#include "../kernels/matmul_table.h"
 #include "../kernels/matmul_wgmma.h"
 #include "selftest_b.h"
 
@@ -88,13 +89,35 @@ void tiles(DType dtype, int tile, int split) {
 }
 
 void few_rows(DType dtype) {
-  for (const int64_t m : {2, 5, 8, 9, 16, 17, 31, 32})
+  for (const int64_t m : {2, 5, 8, 9, 16, 17, 31, 32, 33, 64, 100, 128})
     for (const Sizes& s : {Sizes{33, 136}, Sizes{500, 1000}, Sizes{7001, 264}, Sizes{15000, 72}}) {
       if (context().quick && s[0] > 500) continue;
       const int64_t batch = s[0] == 500 ? 3 : 1;
       check({dtype, batch, m, s[0], s[1], Lie::Rows, Lie::Columns, Lie::Rows, int(m % 3), 1, 1}, 2000);
       check({dtype, batch, s[0], m, s[1], Lie::Rows, Lie::Columns, Lie::Off, 0, 0.5, 1}, 2000);
     }
+}
+
+// Every width and number of parts, named in a table.
+void clusters(DType dtype) {
+  constexpr int64_t n = 333, k = 1096;
+  for (const int32_t width : shardwise::cuda::kClusterWidths)
+    for (const int parts : {1, 2, 4, 8})
+      for (const int64_t m : {20, 64, 65, 128}) {
+        const int64_t batch = m == 20 ? 3 : 1;
+        const std::string config = "cluster:" + std::to_string(width) + (parts > 1 ? ",split=" + std::to_string(parts) : "");
+        std::string line = std::string(dtype_name(dtype)) + " nt";
+        for (const int64_t size : {batch, m, n, k}) line += " " + std::to_string(size);
+        line += " " + config + " " + config;
+        ErrorText error;
+        if (!shardwise::cuda::load_matmul_table(0, line.c_str(), &error).ok()) problem(error.text);
+        const int addend = width == 96 ? parts == 2 ? 1 : 2 : 0;
+        check({dtype, batch, m, n, k, Lie::Rows, Lie::Columns, parts == 4 ? Lie::Off : Lie::Rows, addend, parts == 8 ? 0.75 : 1, 0.5}, 3000);
+        char last[80];
+        shardwise::cuda::last_matmul(0, last, sizeof last);
+        if (config + " table" != last) problem(config + " was not taken but " + last);
+      }
+  shardwise::cuda::load_matmul_table(0, "", nullptr);
 }
 
 }  // namespace
@@ -112,6 +135,7 @@ void test_wgmma() {
     wgmma_forced().tile = -1;
     wgmma_forced().split = 0;
     few_rows(dtype);
+    clusters(dtype);
     end();
   }
   matmul_route() = route;
