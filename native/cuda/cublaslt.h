@@ -31,7 +31,10 @@ struct Product {
   } a, b, c, d;                // c.data may equal d.data; null: beta is 0
   const void* bias = nullptr;  // `rows` elements added to every column
   double alpha = 1, beta = 0;
+  bool tf32 = false;            // of float32: may round operands to TF32
+  void* scratch = nullptr;      // kScratchBytes of the caller's; null: of the stream's
 };
+constexpr size_t kScratchBytes = size_t(32) << 20;
 
 enum class Outcome { Done, Declined, Failed };
 

@@ -103,6 +103,7 @@ struct LinspaceParams {
 struct MatmulParams {
   double alpha;
   double beta;
+  double float32_precision;
 };
 
 struct RandomBernoulliParams {

@@ -8,12 +8,13 @@
 //   4. 1 row (or column), and up to 8 of what 5 does not take, whose matrix is contiguous along k: own kernel that streams it
 //   5. float16, bfloat16 on sm_90, where measured to win or the library is not there: own kernels, up to 32 rows (matmul_stream.cu)
 //      and large products (matmul_wgmma.cu)
-//   6. floats                  cuBLASLt if the machine has it and each operand has unit stride along one dim
+//   6. floats                  cuBLASLt if the machine has it and each operand has unit stride along one dim; where the program allows
+//                              TF32 for float32, in that, or large ones in three products of it (matmul_tf32x3.cu)
 //   7. else                    float16, bfloat16: tensor cores; float32: 128 x 128 tiles; float64 and small ones: 64 x 64 tiles
 // SHARDWISE_MATMUL=own leaves out 6; SHARDWISE_MATMUL=cublaslt leaves out 4 and 5 where 6 can do it.
 //
 // Numerics: float16 and bfloat16 accumulate in float32 and round once (alpha, beta and c are applied in float32), float32 in
-// float32 (no TF32), float64 in float64, integers wrap as int64. c is not read when beta is 0, nor a and b when alpha is 0.
+// float32 (TF32 if asked for), float64 in float64, integers wrap as int64. c is not read when beta is 0, nor a and b when alpha is 0.
 #include <cstdlib>
 #include <cstring>
 
@@ -90,7 +91,10 @@ bool describe(const MatrixView& v, int64_t rows, int64_t columns, lt::Product::M
 // product before it adds c.
 bool exact_addend(const lt::Product& p) { return p.a.leading % 8 == 0 && p.b.leading % 8 == 0 && p.d.leading % 8 == 0; }
 
-lt::Outcome with_library(MatmulProblem p, Stream& stream, const KernelCall& call, Status* status) {
+}  // namespace
+
+lt::Outcome matmul_library(const MatmulProblem& problem, bool tf32, void* scratch, Stream& stream, const KernelCall& call, Status* status) {
+  MatmulProblem p = problem;
   if (lt::state() != lt::State::Ready) return lt::Outcome::Declined;
   lt::Product product;
   bool transposed = false;
@@ -106,6 +110,8 @@ lt::Outcome with_library(MatmulProblem p, Stream& stream, const KernelCall& call
   product.inner = p.k;
   product.batch = p.batch;
   product.alpha = p.alpha;
+  product.tf32 = tf32;
+  product.scratch = scratch;
   bool as_is = false;
   if (!describe(p.b, p.k, p.n, &product.a, &as_is)) return lt::Outcome::Declined;
   product.a.transposed = !as_is;
@@ -134,6 +140,8 @@ lt::Outcome with_library(MatmulProblem p, Stream& stream, const KernelCall& call
   return lt::product(product, stream, call, status);
 }
 
+namespace {
+
 MatmulRoute route_from_environment() {
   const char* asked = std::getenv("SHARDWISE_MATMUL");
   if (!asked) return MatmulRoute::Measured;
@@ -150,6 +158,16 @@ bool with_own(const MatmulProblem& p, bool always, Stream& stream, const KernelC
   if ((always || matmul_wgmma_wins(p)) && matmul_wgmma(p, stream, call)) return true;
   const bool sm90_16_bits = is_sm90(*stream.facts) && item_size(p.dtype) == 2 && lt::state() == lt::State::Ready;
   return (always || !sm90_16_bits) && matmul_few_rows(p, stream.handle);
+}
+
+// What TF32 is not allowed for, or does not pay, is computed as it is.
+lt::Outcome with_library(const MatmulProblem& p, Float32Precision precision, Stream& stream, const KernelCall& call, Status* status) {
+  if (precision == Float32Precision::Tf32x3) {
+    const lt::Outcome outcome = matmul_tf32x3(p, stream, call, status);
+    if (outcome != lt::Outcome::Declined) return outcome;
+  }
+  const bool tf32 = precision == Float32Precision::Tf32 && p.dtype == DType::Float32;
+  return matmul_library(p, tf32, nullptr, stream, call, status);
 }
 
 }  // namespace
@@ -198,7 +216,7 @@ Status matmul(const KernelCall& call) {
     return fail(call.error, Code::Invalid, "SHARDWISE_CUBLASLT_PATH does not name a usable cuBLASLt: %s", lt::report());
   if (route != MatmulRoute::Library && with_own(p, route == MatmulRoute::Own, stream, call)) return launched(call);
   Status status = kOk;
-  if (route != MatmulRoute::Own) switch (with_library(p, stream, call, &status)) {
+  if (route != MatmulRoute::Own) switch (with_library(p, static_cast<Float32Precision>(params.float32_precision), stream, call, &status)) {
       case lt::Outcome::Done:
         return launched(call);
       case lt::Outcome::Failed:

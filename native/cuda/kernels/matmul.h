@@ -1,8 +1,11 @@
 // The matmul of matmul.cu as its kernels see it, and the kernels.
 #pragma once
-#include "../stream.h"
+#include "../cublaslt.h"
 
 namespace shardwise::cuda {
+
+// How exactly float32 is multiplied: lib/ops/float32-precision.ts.
+enum class Float32Precision : int32_t { Highest, Tf32, Tf32x3 };
 
 // One operand: element (batch, row, column) is at data[batch * batch_stride + row * row_stride + column * column_stride].
 struct MatrixView {
@@ -51,13 +54,17 @@ bool matmul_small(const MatmulProblem& p, cudaStream_t stream);
 // A few rows times a matrix whose columns are contiguous along k: reads b once at memory speed. False if it does not apply.
 bool matmul_few_rows(const MatmulProblem& p, cudaStream_t stream);
 
-
 // sm_90 only, float16 and bfloat16 (matmul_wgmma.cu, matmul_stream.cu). False if they do not apply.
 inline bool is_sm90(const DeviceFacts& facts) { return facts.major == 9 && facts.minor == 0; }
 bool matmul_wgmma(const MatmulProblem& p, Stream& stream, const KernelCall& call);
 bool matmul_wgmma_wins(const MatmulProblem& p);              // over the library, where both apply
 bool matmul_stream(const MatmulProblem& p, Stream& stream);  // at most 32 rows, b contiguous along k
 bool matmul_stream_wins(const MatmulProblem& p);
+
+// By cuBLASLt; Declined: it is not there, or does not take the operands as they lie. `scratch`: see lt::Product.
+lt::Outcome matmul_library(const MatmulProblem& p, bool tf32, void* scratch, Stream& stream, const KernelCall& call, Status* status);
+// Large products of float32 as three of TF32 by cuBLASLt (matmul_tf32x3.cu).
+lt::Outcome matmul_tf32x3(const MatmulProblem& p, Stream& stream, const KernelCall& call, Status* status);
 
 // Who computes products of floats that both our kernels and cuBLASLt can. SHARDWISE_MATMUL=own or cublaslt asks for one of them.
 enum class MatmulRoute { Measured, Own, Library };
