@@ -6,7 +6,7 @@
  *   {"drop": true}     -> {}
  */
 import { createInterface } from 'node:readline';
-import { cuda, float32, memory, scope, type Tensor } from '../../lib/index.js';
+import { cuda, float32, memory, scope, setFloat32MatmulPrecision, type Tensor } from '../../lib/index.js';
 import type { Job } from './rows.js';
 import { prepare, type Work } from './work.js';
 
@@ -20,15 +20,15 @@ interface Request {
 }
 
 /** Of the largest value of a sample: results beyond it are wrong, and have no time. */
-const allowedFor = (t: Tensor): number => (t.dtype === float32 ? 1e-4 : 2e-2);
+const allowedFor = (t: Tensor, job: Job): number => (job.precision === 'high' ? 3e-3 : t.dtype === float32 ? 1e-4 : 2e-2);
 
 /** The largest difference of a sample, in parts of the one that is allowed. */
-async function sampleError(made: Work): Promise<number> {
+async function sampleError(made: Work, job: Job): Promise<number> {
   if (made.sample === undefined) return 0;
   const [got, wanted] = made.sample();
   const exact = got.detach().to('cpu').to(wanted.dtype);
   const largest = await wanted.abs().amax().itemAsync();
-  return (await exact.sub(wanted).abs().amax().itemAsync()) / (largest * allowedFor(got));
+  return (await exact.sub(wanted).abs().amax().itemAsync()) / (largest * allowedFor(got, job));
 }
 
 function run(calls: number): void {
@@ -56,9 +56,10 @@ function hostMicroseconds(calls: number): number {
 async function answer(request: Request): Promise<object> {
   if (request.prepare !== undefined) {
     const { prepare: job } = request;
+    setFloat32MatmulPrecision(job.precision ?? 'highest');
     work = prepare(job);
     isHost = job.host === true;
-    const error = await sampleError(work);
+    const error = await sampleError(work, job);
     run(isHost ? 20_000 : 3);
     cuda.synchronize();
     return { error };

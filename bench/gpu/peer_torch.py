@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 
 device = "cuda"
-torch.backends.cuda.matmul.allow_tf32 = False
 
 
 def rand(shape, dtype):
@@ -136,6 +135,7 @@ def prepare(job, mode):
     name = "layer_norm_host" if is_host and job["op"] == "layer_norm" else job["op"]
     if mode != "eager" and name in uncompiled: return {"none": True}
     torch._dynamo.reset()
+    torch.backends.cuda.matmul.allow_tf32 = job.get("precision") == "high"
     wrap = (lambda fn: fn) if mode == "eager" else (lambda fn: torch.compile(fn, dynamic=False))
     work = makers[name](job, getattr(torch, job["dtype"]), wrap)
     run(20_000 if is_host else 3)

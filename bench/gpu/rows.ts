@@ -5,6 +5,8 @@ export interface Job {
   readonly op: string;
   readonly shape: readonly number[];
   readonly dtype: 'bfloat16' | 'float32';
+  /** Of products of float32; the peer has 'high' for TF32, and float32 in place of 'tf32x3', which it has not. */
+  readonly precision?: 'high' | 'tf32x3';
   readonly rotate?: number;
   /** Microseconds of the host for small calls, instead of time on the device. */
   readonly host?: true;
@@ -36,14 +38,19 @@ const LONG = 8;
 type Layout = 'nt' | 'nn' | 'tn';
 
 /** y[m, n] = x[m, k] w: `w` lies as [n, k] (nt), [k, n] (nn); of tn also `x` as [k, m]. */
-function matmul(group: string, [m, n, k]: readonly [number, number, number], goal: Goal, options: { layout?: Layout; dtype?: Job['dtype']; rotate?: number } = {}): Row {
-  const { layout = 'nt', dtype = 'bfloat16', rotate } = options;
+function matmul(
+  group: string,
+  [m, n, k]: readonly [number, number, number],
+  goal: Goal,
+  options: { layout?: Layout; dtype?: Job['dtype']; rotate?: number; precision?: Job['precision'] } = {},
+): Row {
+  const { layout = 'nt', dtype = 'bfloat16', rotate, precision } = options;
   const item = dtype === 'bfloat16' ? BF16 : FLOAT;
   const size = m === n && n === k ? `${m} cubed` : `${m} x ${n} x ${k}`;
   return {
     group,
-    name: `matmul ${layout}, ${dtype}, ${size}`,
-    job: { op: `matmul_${layout}`, shape: [m, n, k], dtype, ...(rotate === undefined ? {} : { rotate }) },
+    name: `matmul ${layout}, ${dtype}${precision === undefined ? '' : ` as '${precision}'`}, ${size}`,
+    job: { op: `matmul_${layout}`, shape: [m, n, k], dtype, ...(rotate === undefined ? {} : { rotate }), ...(precision === undefined ? {} : { precision }) },
     goal,
     flops: 2 * m * n * k,
     bytes: item * (m * k + n * k + m * n),
@@ -86,6 +93,8 @@ export const rows: readonly Row[] = [
   matmul('skinny', [16, 4096, 4096], { ratio: 0.6 }, { rotate: 8 }),
   matmul('skinny', [128, 4096, 4096], { ratio: 0.6 }, { rotate: 8 }),
   matmul('float32', [4096, 4096, 4096], { ratio: 1 }, { dtype: 'float32' }),
+  matmul('float32', [4096, 4096, 4096], { ratio: 1 }, { dtype: 'float32', precision: 'high' }),
+  matmul('float32', [4096, 4096, 4096], { ratio: 0.5 }, { dtype: 'float32', precision: 'tf32x3' }),
   rowwise('norms', 'layer_norm', [32768, 4096], 2, { limit: 0.9, ratio: 1 }),
   rowwise('norms', 'layer_norm', [8192, 4096], 2, { us: 38, ratio: 1 }),
   rowwise('norms', 'layer_norm', [16384, 768], 2, { ratio: 1 }),

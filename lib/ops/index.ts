@@ -10,6 +10,7 @@ export * from './creation.js';
 export * from './einsum.js';
 export type { NestedArray, TensorOptions } from './factories.js';
 export { arange, empty, emptyLike, eye, full, fullLike, linspace, ones, onesLike, tensor, zeros, zerosLike } from './factories.js';
+export { type Float32MatmulPrecision, getFloat32MatmulPrecision, setFloat32MatmulPrecision } from './float32-precision.js';
 export * from './index-composites.js';
 export * from './index-tensors.js';
 export type { ScatterReduce } from './indexing.js';

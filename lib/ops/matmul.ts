@@ -9,6 +9,7 @@ import { defineOp, type Op } from '../core/op.js';
 import { optionsOf } from '../core/options.js';
 import { broadcastShapes, broadcastStrides, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
+import { float32PrecisionCode } from './float32-precision.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
@@ -61,7 +62,7 @@ const matmulOp: Op<Product> = defineOp<Product>({
   name: 'matmul',
   autocast: 'low precision',
   doc: 'Matrix product of the last two dims; leading dims broadcast.',
-  kernelParams: ['alpha', 'beta'],
+  kernelParams: ['alpha', 'beta', 'float32Precision'],
   sharding: matmulRule(() => matmulOp),
   meta: ([a, b, c]) => {
     const [x, y] = [a as Tensor, b as Tensor];
@@ -76,6 +77,7 @@ const matmulOp: Op<Product> = defineOp<Product>({
     else lowerBatch(command, x, y, addend, out);
     command.param(alpha);
     command.param(beta);
+    command.param(float32PrecisionCode());
   },
   saves: { inputs: (needs) => (needs(0) ? (needs(1) ? [0, 1] : [1]) : needs(1) ? [0] : []) },
   vjp: (ctx, g) => {

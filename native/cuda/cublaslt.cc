@@ -45,6 +45,7 @@ enum : int32_t {
   kTypeBFloat16 = 14,
   kCompute32 = 68,
   kCompute64 = 70,
+  kComputeTf32 = 77,
   kDescTransposeA = 3,
   kDescTransposeB = 4,
   kDescEpilogue = 7,
@@ -80,7 +81,6 @@ struct Api {
 // ---- finding the library --------------------------------------------------------------------------------------------
 
 constexpr int kMaxDevices = 64;
-constexpr int64_t kWorkspaceBytes = int64_t(32) << 20;
 
 struct Library {
   State state = State::Absent;
@@ -277,7 +277,7 @@ Layout layout_of(const Api& api, const Product& p, const Product::Matrix& m, uin
 Plan make_plan(const Api& api, Handle handle, const Product& p, const uint32_t (&alignment)[4]) {
   Plan plan;
   const bool is_double = p.dtype == DType::Float64;
-  if (api.desc_create(&plan.desc, is_double ? kCompute64 : kCompute32, is_double ? kTypeFloat64 : kTypeFloat32) != kSuccess)
+  if (api.desc_create(&plan.desc, is_double ? kCompute64 : p.tf32 ? kComputeTf32 : kCompute32, is_double ? kTypeFloat64 : kTypeFloat32) != kSuccess)
     return plan;
   const int32_t ta = p.a.transposed, tb = p.b.transposed, epilogue = kEpilogueBias;
   api.desc_set(plan.desc, kDescTransposeA, &ta, sizeof ta);
@@ -292,7 +292,7 @@ Plan make_plan(const Api& api, Handle handle, const Product& p, const uint32_t (
   plan.d = layout_of(api, p, p.d, p.rows, p.columns);
   Preference preference = nullptr;
   if (!plan.a || !plan.b || !plan.c || !plan.d || api.preference_create(&preference) != kSuccess) return plan;
-  const size_t limit = kWorkspaceBytes;
+  const size_t limit = kScratchBytes;
   api.preference_set(preference, kPreferenceWorkspace, &limit, sizeof limit);
   // Partial products of a split along k are summed in the compute type; by default they may be rounded to 16 bits first.
   const uint32_t reductions = kReductionInComputeType;
@@ -342,7 +342,7 @@ Outcome product(const Product& p, Stream& stream, const KernelCall& call, Status
   for (int i = 0; i < 4; i++) flags = flags << 9 | alignment[i];
   const Key key{{flags, p.rows, p.columns, p.inner, p.batch, p.a.leading, p.b.leading, c.leading, p.d.leading, p.a.batch_stride,
                  p.b.batch_stride, c.batch_stride, p.d.batch_stride,
-                 p.bias ? int64_t(reinterpret_cast<uintptr_t>(p.bias) & 15) : 0, p.suggestion, 0}};
+                 p.bias ? int64_t(reinterpret_cast<uintptr_t>(p.bias) & 15) : 0, p.suggestion, p.tf32}};
   auto found = cache.plans.find(key);
   if (found == cache.plans.end()) {
     if (cache.plans.size() >= PlanCache::kLimit) cache.clear();
@@ -352,7 +352,7 @@ Outcome product(const Product& p, Stream& stream, const KernelCall& call, Status
   if (!plan.usable) return Outcome::Declined;
   void* workspace = nullptr;
   if (plan.workspace > 0) {
-    workspace = stream.workspace(kWorkspaceBytes, call);
+    workspace = p.scratch ? p.scratch : stream.workspace(kScratchBytes, call);
     if (!workspace) {
       *status = Status{Code::OutOfMemory};
       return Outcome::Failed;
@@ -363,7 +363,7 @@ Outcome product(const Product& p, Stream& stream, const KernelCall& call, Status
   const bool is_double = p.dtype == DType::Float64;
   code = api.matmul(handle, plan.desc, is_double ? static_cast<const void*>(&p.alpha) : &alpha32, p.a.data, plan.a, p.b.data,
                     plan.b, is_double ? static_cast<const void*>(&p.beta) : &beta32, c.data, plan.c, const_cast<void*>(p.d.data),
-                    plan.d, &plan.algo, workspace, workspace ? kWorkspaceBytes : 0, stream.handle);
+                    plan.d, &plan.algo, workspace, workspace ? kScratchBytes : 0, stream.handle);
   if (code == kSuccess) return Outcome::Done;
   if (code == kNotSupported) {
     plan.usable = false;

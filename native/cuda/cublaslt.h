@@ -35,8 +35,11 @@ struct Product {
   const void* bias = nullptr;  // `rows` elements added to every column
   double alpha = 1, beta = 0;
   int32_t suggestion = 0;  // which of the library's algorithms, in the order in which it proposes them
+  bool tf32 = false;       // of float32: may round operands to TF32
+  void* scratch = nullptr;  // kScratchBytes of the caller's; null: of the stream's
 };
 constexpr int32_t kSuggestions = 8;
+constexpr size_t kScratchBytes = size_t(32) << 20;
 
 enum class Outcome { Done, Declined, Failed };
 

@@ -107,6 +107,7 @@ struct LinspaceParams {
 struct MatmulParams {
   double alpha;
   double beta;
+  double float32_precision;
 };
 
 struct RandomBernoulliParams {

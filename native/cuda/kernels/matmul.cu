@@ -9,13 +9,14 @@
 //   5. 1 row (or column), and up to 8 of what 6 does not take, whose matrix is contiguous along k: own kernel that streams it
 //   6. float16, bfloat16 on sm_90, where measured to win or the library is not there: own kernels, up to 32 rows (matmul_stream.cu),
 //      up to 128 (matmul_cluster.cu) and large products (matmul_wgmma.cu)
-//   7. floats                  cuBLASLt if the machine has it and each operand has unit stride along one dim
+//   7. floats                  cuBLASLt if the machine has it and each operand has unit stride along one dim; where the program allows
+//                              TF32 for float32, in that, or large ones in three products of it (matmul_tf32x3.cu)
 //   8. else                    float16, bfloat16: tensor cores; float32: 128 x 128 tiles; float64 and small ones: 64 x 64 tiles
 // Who declines, because of strides or for want of memory, leaves the product to the next. SHARDWISE_MATMUL=own leaves out 7;
 // SHARDWISE_MATMUL=cublaslt leaves out 4 to 6 where 7 can do it; SHARDWISE_DEBUG=matmul tells who computed what.
 //
 // Numerics: float16 and bfloat16 accumulate in float32 and round once (alpha, beta and c are applied in float32), float32 in
-// float32 (no TF32), float64 in float64, integers wrap as int64. c is not read when beta is 0, nor a and b when alpha is 0.
+// float32 (TF32 if asked for), float64 in float64, integers wrap as int64. c is not read when beta is 0, nor a and b when alpha is 0.
 #include <cstdlib>
 #include <cstring>
 
@@ -93,7 +94,11 @@ bool describe(const MatrixView& v, int64_t rows, int64_t columns, lt::Product::M
 // product before it adds c.
 bool exact_addend(const lt::Product& p) { return p.a.leading % 8 == 0 && p.b.leading % 8 == 0 && p.d.leading % 8 == 0; }
 
-lt::Outcome with_library(MatmulProblem p, int32_t suggestion, Stream& stream, const KernelCall& call, Status* status) {
+}  // namespace
+
+lt::Outcome matmul_library(const MatmulProblem& problem, int32_t suggestion, void* scratch, Stream& stream, const KernelCall& call,
+                           Status* status) {
+  MatmulProblem p = problem;
   if (lt::state() != lt::State::Ready) return lt::Outcome::Declined;
   lt::Product product;
   bool transposed = false;
@@ -110,6 +115,8 @@ lt::Outcome with_library(MatmulProblem p, int32_t suggestion, Stream& stream, co
   product.batch = p.batch;
   product.alpha = p.alpha;
   product.suggestion = suggestion;
+  product.tf32 = p.precision == Float32Precision::Tf32 && p.dtype == DType::Float32;
+  product.scratch = scratch;
   bool as_is = false;
   if (!describe(p.b, p.k, p.n, &product.a, &as_is)) return lt::Outcome::Declined;
   product.a.transposed = !as_is;
@@ -138,6 +145,8 @@ lt::Outcome with_library(MatmulProblem p, int32_t suggestion, Stream& stream, co
   return lt::product(product, stream, call, status);
 }
 
+namespace {
+
 MatmulRoute route_from_environment() {
   const char* asked = std::getenv("SHARDWISE_MATMUL");
   if (!asked) return MatmulRoute::Measured;
@@ -148,7 +157,7 @@ MatmulRoute route_from_environment() {
 
 // Configurations to try, in order.
 struct Candidates {
-  static constexpr int kMost = 14;
+  static constexpr int kMost = 15;
   MatmulConfig list[kMost];
   MatmulSource sources[kMost] = {};
   int count = 0;
@@ -172,6 +181,7 @@ bool library_is_there() { return lt::state() == lt::State::Ready; }
 Candidates candidates_for(const MatmulProblem& p, const MatmulShape* shape, MatmulRoute route, const Stream& stream) {
   Candidates out;
   const bool measured = route == MatmulRoute::Measured, library = route != MatmulRoute::Own && library_is_there();
+  if (library && p.precision == Float32Precision::Tf32x3) out.add(MatmulKernel::Tf32x3);
   if (shape && route != MatmulRoute::Library) {
     const MatmulChoice choice = choose_matmul(*shape, stream);
     if (choice.source != MatmulSource::Rule)
@@ -203,7 +213,9 @@ lt::Outcome run(const MatmulProblem& p, MatmulConfig* config, Stream& stream, co
   const bool sixteen = p.dtype == DType::Float16 || p.dtype == DType::BFloat16;
   switch (config->kernel) {
     case MatmulKernel::Library:
-      return with_library(p, config->tile, stream, call, status);
+      return matmul_library(p, config->tile, nullptr, stream, call, status);
+    case MatmulKernel::Tf32x3:
+      return matmul_tf32x3(p, stream, call, status);
     case MatmulKernel::FewRows:
       return done(matmul_few_rows(p, stream.handle));
     case MatmulKernel::Stream:
@@ -267,6 +279,7 @@ Status matmul(const KernelCall& call) {
   p.k = a.sizes[a.ndim - 1];
   p.alpha = params.alpha;
   p.beta = params.beta;
+  p.precision = static_cast<Float32Precision>(params.float32_precision);
   p.a = view_of(a);
   p.b = view_of(b);
   p.y = view_of(y);

@@ -1,8 +1,11 @@
 // The matmul of matmul.cu as its kernels see it, and the kernels.
 #pragma once
-#include "../stream.h"
+#include "../cublaslt.h"
 
 namespace shardwise::cuda {
+
+// How exactly float32 is multiplied: lib/ops/float32-precision.ts.
+enum class Float32Precision : int32_t { Highest, Tf32, Tf32x3 };
 
 // One operand: element (batch, row, column) is at data[batch * batch_stride + row * row_stride + column * column_stride].
 struct MatrixView {
@@ -18,6 +21,7 @@ struct MatmulProblem {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   MatrixView a, b, c, y;
   double alpha = 1, beta = 0;
+  Float32Precision precision = Float32Precision::Highest;
 
   // The same product as y^T = alpha b^T a^T + beta c^T.
   MatmulProblem transposed() const {
@@ -60,6 +64,11 @@ bool matmul_cluster_wins(const MatmulProblem& p);
 bool matmul_wgmma_wins(const MatmulProblem& p);              // over the library, where both apply
 bool matmul_stream(const MatmulProblem& p, Stream& stream);  // at most 32 rows, b contiguous along k
 bool matmul_stream_wins(const MatmulProblem& p);
+
+// By cuBLASLt; Declined: it is not there, or does not take the operands as they lie. For `suggestion` and `scratch` see lt::Product.
+lt::Outcome matmul_library(const MatmulProblem& p, int32_t suggestion, void* scratch, Stream& stream, const KernelCall& call, Status* status);
+// Large products of float32 as three of TF32 by cuBLASLt (matmul_tf32x3.cu).
+lt::Outcome matmul_tf32x3(const MatmulProblem& p, Stream& stream, const KernelCall& call, Status* status);
 
 // Who computes products of floats that both our kernels and cuBLASLt can. SHARDWISE_MATMUL=own or cublaslt asks for one of them.
 enum class MatmulRoute { Measured, Own, Library };

@@ -10,7 +10,7 @@
 namespace shardwise::cuda {
 namespace {
 
-constexpr const char* kKernelNames[] = {"none", "library", "few-rows", "stream", "cluster", "wgmma", "tensor-core", "simt"};
+constexpr const char* kKernelNames[] = {"none", "library", "few-rows", "stream", "cluster", "wgmma", "tensor-core", "simt", "tf32x3"};
 
 // Vectors of 16 bytes from the first element and along the other dim.
 bool aligned(const MatrixView& v, int64_t step, int64_t size, int64_t batch, int64_t item) {
@@ -108,7 +108,7 @@ void add_clusters(const MatmulShape& shape, int32_t num_sms, List* list) {
 
 bool shape_of(const MatmulProblem& problem, MatmulShape* out) {
   const bool sixteen = problem.dtype == DType::Float16 || problem.dtype == DType::BFloat16;
-  if (!sixteen && problem.dtype != DType::Float32) return false;
+  if (!sixteen && (problem.dtype != DType::Float32 || problem.precision != Float32Precision::Highest)) return false;
   const bool rows = problem.y.column_stride == 1 || problem.n == 1, columns = problem.y.row_stride == 1 || problem.m == 1;
   if (!rows && !columns) return false;
   // One column is told as one row.

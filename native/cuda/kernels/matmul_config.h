@@ -8,6 +8,7 @@
 //   wgmma:128x256,split=3               with k cut into 3 parts
 //   tensor-core                         matmul_mma.cu
 //   simt, simt:128                      matmul_simt.cu, its small and its large tile
+//   tf32x3                              matmul_tf32x3.cu; in no table
 #pragma once
 #include "matmul.h"
 
@@ -19,7 +20,7 @@ constexpr int32_t kMatmulConfigVersion = 1;
 constexpr int32_t kClusterWidths[] = {64, 96, 128, 160, 224};
 constexpr int kNumClusterWidths = 5;
 
-enum class MatmulKernel : uint8_t { None, Library, FewRows, Stream, Cluster, Wgmma, TensorCore, Simt };
+enum class MatmulKernel : uint8_t { None, Library, FewRows, Stream, Cluster, Wgmma, TensorCore, Simt, Tf32x3 };
 
 struct MatmulConfig {
   static constexpr uint8_t kByRule = 255;
@@ -46,7 +47,7 @@ struct MatmulShape {
 // The first letter is of a: contiguous along k (n) or m (t); the second of b: along n (n) or k (t).
 constexpr const char* kMatmulLayouts[] = {"nt", "nn", "tn", "tt"};
 
-// False for what no table speaks of: other dtypes, strides that no fast kernel takes, operands that begin anywhere.
+// False for what no table speaks of: other dtypes, float32 in TF32, strides that no fast kernel takes, operands that begin anywhere.
 bool shape_of(const MatmulProblem& p, MatmulShape* out);
 
 // A product's "bfloat16 nt 1 4096 4096 4096": dtype, layout, batch, m, n, k. `rest` points behind it. False if it is none.

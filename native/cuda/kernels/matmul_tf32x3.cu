@@ -1,0 +1,116 @@
+// float32 products on the tensor cores, by three products of TF32.
+//
+// Each operand is the sum of two numbers of TF32 (8 bits of exponent, 10 of mantissa): x = high + low, high = x to the nearest, low = x - high
+// to the nearest. Then a b = a_high b_high + (a_high b_low + a_low b_high) + a_low b_low, of which the last is left out, as small as what
+// the parts leave of x (2^-22 of it). The small products come first, so that the large one is added to their sum.
+// Layout: parts of both operands are compact copies in scratch memory, contiguous along the dim that the operand is contiguous along, whose
+// rows begin at multiples of 16 bytes. Bytes: 12 for each element of a and b, and what the products move. FLOPs 6 m n k at TF32's rate.
+// Numerics: float32 accumulation; y is rounded three times. Infinities give NaN, since inf 0 is met. The same bits from run to run.
+// Source: Markidis et al., arXiv:1803.04014; Ootomo and Yokota, arXiv:2203.03341.
+#include "matmul.h"
+
+namespace shardwise::cuda {
+namespace {
+
+// Where the copies cost little beside the product, and that is more than launches.
+constexpr int64_t kShortestSide = 512;
+
+// Rows of `inner` contiguous elements, the batch first.
+struct Rows {
+  const float* data;
+  int64_t batch, outer, inner, batch_stride, outer_stride;
+  bool along_columns;  // of the matrix
+
+  SW_HOST_DEVICE int64_t pitch() const { return round_up(inner, 4); }
+  SW_HOST_DEVICE int64_t elements() const { return batch * outer * pitch(); }
+};
+
+bool rows_of(const MatrixView& v, int64_t batch, int64_t rows, int64_t columns, Rows* out) {
+  const bool along_columns = v.column_stride == 1;
+  if (!along_columns && v.row_stride != 1) return false;
+  *out = {static_cast<const float*>(v.data), v.batch_stride == 0 ? 1 : batch, along_columns ? rows : columns, along_columns ? columns : rows,
+          v.batch_stride, along_columns ? v.row_stride : v.column_stride, along_columns};
+  return true;
+}
+
+__device__ __forceinline__ float to_tf32(float x) {
+  uint32_t bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return __uint_as_float(bits);
+}
+
+__device__ __forceinline__ void split(float x, float* high, float* low) {
+  *high = to_tf32(x);
+  if (isinf(*high)) *high = __uint_as_float(__float_as_uint(x) & 0xffffe000u);  // what rounding made too large
+  *low = isinf(x) ? 0.f : to_tf32(x - *high);
+}
+
+// Four elements a thread.
+__global__ void __launch_bounds__(256) split_kernel(Rows rows, bool aligned, float* high, float* low) {
+  const int64_t pitch = rows.pitch(), at = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
+  if (at >= pitch) return;
+  for (int64_t row = blockIdx.y; row < rows.batch * rows.outer; row += gridDim.y) {
+    const float* from = rows.data + row / rows.outer * rows.batch_stride + row % rows.outer * rows.outer_stride + at;
+    float x[4] = {}, h[4], l[4];
+    if (aligned && at + 4 <= rows.inner)
+      *reinterpret_cast<float4*>(x) = *reinterpret_cast<const float4*>(from);
+    else
+      for (int i = 0; i < 4 && at + i < rows.inner; i++) x[i] = from[i];
+    for (int i = 0; i < 4; i++) split(x[i], h + i, l + i);
+    *reinterpret_cast<float4*>(high + row * pitch + at) = *reinterpret_cast<float4*>(h);
+    *reinterpret_cast<float4*>(low + row * pitch + at) = *reinterpret_cast<float4*>(l);
+  }
+}
+
+struct Parts {
+  MatrixView high, low;
+};
+
+MatrixView view_of(const Rows& rows, float* data) {
+  const int64_t pitch = rows.pitch(), step = rows.batch == 1 ? 0 : rows.outer * pitch;
+  return rows.along_columns ? MatrixView{data, step, pitch, 1} : MatrixView{data, step, 1, pitch};
+}
+
+// Into memory at *to, which moves on.
+Parts split_into(float** to, const Rows& rows, cudaStream_t stream) {
+  float *high = *to, *low = high + round_up(rows.elements(), 64);
+  *to = low + round_up(rows.elements(), 64);
+  const bool aligned = (reinterpret_cast<uintptr_t>(rows.data) & 15) == 0 && rows.outer_stride % 4 == 0 && rows.batch_stride % 4 == 0;
+  const int64_t lines = rows.batch * rows.outer;
+  const dim3 grid(static_cast<unsigned>(ceil_div(rows.pitch(), 1024)), static_cast<unsigned>(lines < 65535 ? lines : 65535));
+  split_kernel<<<grid, 256, 0, stream>>>(rows, aligned, high, low);
+  return {view_of(rows, high), view_of(rows, low)};
+}
+
+}  // namespace
+
+lt::Outcome matmul_tf32x3(const MatmulProblem& p, Stream& stream, const KernelCall& call, Status* status) {
+  Rows a, b;
+  if (p.dtype != DType::Float32 || stream.facts->major < 8 || lt::state() != lt::State::Ready) return lt::Outcome::Declined;
+  if (p.m < kShortestSide || p.n < kShortestSide || p.k < kShortestSide) return lt::Outcome::Declined;
+  if (!rows_of(p.a, p.batch, p.m, p.k, &a) || !rows_of(p.b, p.batch, p.k, p.n, &b)) return lt::Outcome::Declined;
+  const int64_t bytes = 8 * (round_up(a.elements(), 64) + round_up(b.elements(), 64));
+  char* scratch = static_cast<char*>(stream.workspace(static_cast<int64_t>(lt::kScratchBytes) + bytes, call));
+  if (!scratch) return lt::Outcome::Declined;  // in float32 it needs no memory
+  float* to = reinterpret_cast<float*>(scratch + lt::kScratchBytes);
+  const Parts x = split_into(&to, a, stream.handle), y = split_into(&to, b, stream.handle);
+  const MatrixView* pairs[3][2] = {{&x.low, &y.high}, {&x.high, &y.low}, {&x.high, &y.high}};
+  MatmulProblem part = p;
+  part.precision = Float32Precision::Tf32;
+  for (const auto& [left, right] : pairs) {
+    part.a = *left;
+    part.b = *right;
+    const lt::Outcome outcome = matmul_library(part, 0, scratch, stream, call, status);
+    const bool first = left == pairs[0][0];
+    if (outcome == lt::Outcome::Declined && !first) {
+      *status = fail(call.error, Code::Unsupported, "cuBLASLt took the first of three products of TF32, and not the next: use the precision 'highest'");
+      return lt::Outcome::Failed;
+    }
+    if (outcome != lt::Outcome::Done) return outcome;
+    part.c = part.y;
+    part.beta = 1;
+  }
+  return lt::Outcome::Done;
+}
+
+}  // namespace shardwise::cuda

@@ -1,0 +1,31 @@
+import assert from 'node:assert/strict';
+import { ArgumentError, getFloat32MatmulPrecision, randn, setFloat32MatmulPrecision } from '../../lib/index.js';
+
+describe('the precision of float32 products', () => {
+  afterEach(() => setFloat32MatmulPrecision('highest'));
+
+  it('is the highest unless set, and what was set', () => {
+    assert.equal(getFloat32MatmulPrecision(), 'highest');
+    for (const precision of ['high', 'medium', 'tf32x3', 'highest'] as const) {
+      setFloat32MatmulPrecision(precision);
+      assert.equal(getFloat32MatmulPrecision(), precision);
+    }
+  });
+
+  it('is refused by names that are none, and stays', () => {
+    for (const name of ['hi', '', 'toString', null, undefined, 2]) {
+      assert.throws(
+        () => setFloat32MatmulPrecision(name as never),
+        (error: Error) => error instanceof ArgumentError && /setFloat32MatmulPrecision: expected 'highest', 'high', 'medium', 'tf32x3', got /.test(error.message),
+      );
+    }
+    assert.equal(getFloat32MatmulPrecision(), 'highest');
+  });
+
+  it('changes nothing on the CPU', () => {
+    const [a, b] = [randn([65, 70]), randn([70, 33])];
+    const exact = a.matmul(b);
+    setFloat32MatmulPrecision('high');
+    assert.ok(a.matmul(b).equal(exact));
+  });
+});
