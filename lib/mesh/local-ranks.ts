@@ -164,7 +164,7 @@ async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, optio
     for (const group of context.groups) {
       if (failed === rank) quietly(() => group.beSeen());
       const isStranger = failed !== null && !group.ranks.includes(failed);
-      group.abort(isStranger ? `${reason} (which is not in this group)` : reason);
+      group.abort(isStranger ? `${reason} (which is not in this group)` : reason, failed);
     }
   };
   world.aborts[rank] = abort;

@@ -119,8 +119,8 @@ export interface Addon {
   endWithParent(): void;
 
   /**
-   * Memory that the ranks of this process share as a group of `size`; each joins it with {@link joinLocal}. `use` says how much: 0 for a
-   * world, 1 for a part of it, 2 for ranks that only meet in it. `group` is its name in errors.
+   * Memory that the ranks of this process share as a group of `size`, who are words[0 .. size) in their world; each joins it with
+   * {@link joinLocal}. `use` says how much: 0 for a world, 1 for a part of it, 2 for ranks that only meet in it. `group` is its name in errors.
    */
   localRegion(size: number, use: number, group: string): number;
   /** No more ranks will join. */
@@ -182,8 +182,8 @@ export interface Addon {
    * the ranks must have in common beside the call, in words; a line of advice may follow.
    */
   collective(numWords: number, name: string, where: string, about?: string): void;
-  /** Its present and later calls fail with the reason, on all ranks. */
-  abortGroup(member: number, reason: string): void;
+  /** Its present and later calls fail with the reason, on all ranks. `place`: in the group, of the rank that gives up, mostly its own. */
+  abortGroup(member: number, reason: string, place: number): void;
   /** Once its calls are done. */
   leaveGroup(member: number): void;
 

@@ -117,7 +117,7 @@ struct GroupArguments {
 napi_value gloo_join(napi_env env, napi_callback_info info) {
   GroupArguments group;
   if (!group.read(env, info)) return nullptr;
-  return new_member(env, group.stream, group.rank, group.size, group.timeout_ms, group.first, [group](Member& member, Stream& s, ErrorText* error) {
+  return new_member(env, group.stream, group.rank, {group.label, group.ranks}, group.timeout_ms, group.first, [group](Member& member, Stream& s, ErrorText* error) {
     void* made = nullptr;
     const auto is_aborted = [](void* joining) { return static_cast<Member*>(joining)->is_aborted(); };
     const Status status = group.world->engine->join(group.world->handle, group.plan(is_aborted, &member), &made, error);
@@ -125,11 +125,10 @@ napi_value gloo_join(napi_env env, napi_callback_info info) {
       ErrorText reason;
       if (!member.is_aborted(&reason)) return status;
       Text text(*error);
-      text.add("group \"%s\": ", group.label.c_str());
-      comm::describe_abort(text, group.label.c_str(), member.rank, reason.text);
+      text.add("group \"%s\": ", group.label.c_str()).add_text(reason.text);
       return status;
     }
-    member.connected = {group.world->engine, made, group.label};
+    member.connected = {group.world->engine, made};
     joined_host(member, s, group.world->engine->comm, made);
     return status;
   });

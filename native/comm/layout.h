@@ -145,7 +145,6 @@ struct Header {
   int32_t size;
   Use use;
   ProcessId creator;
-  char group[40];  // its name in the program, for errors; or ""
   Counter joined;
 
   // All ranks meet here: the last to arrive moves the generation on.

@@ -45,10 +45,10 @@ Status HostGroup::wait_for_all(ErrorText* error) {
 
 bool Origin::is_gone(int32_t rank, ErrorText* how) const {
   if (region == nullptr) return false;
-  RankBlock& block = region->rank(ranks[static_cast<size_t>(rank)]);
+  RankBlock& block = region->rank(rank);
   switch (block.presence.load(std::memory_order_acquire)) {
     case Presence::Absent: return false;
-    case Presence::Left: fail(how, Code::Peer, "has left group \"%s\"", region->header().group); return true;
+    case Presence::Left: fail(how, Code::Peer, "has left group \"%s\"", region->roster().name.c_str()); return true;
     default: break;
   }
   if (!region->shared() || is_alive(block.process)) return false;
@@ -101,7 +101,7 @@ uint64_t HostGroup::find_left(uint64_t ranks) {
   for (int32_t rank = 0; rank < size(); rank++) {
     if (!contains(ranks, rank)) continue;
     const Presence presence = region_->rank(rank).presence.load(std::memory_order_acquire);
-    if (presence == Presence::Left || (presence == Presence::Absent && origin_.is_gone(rank, nullptr))) left |= uint64_t{1} << rank;
+    if (presence == Presence::Left || (presence == Presence::Absent && origin_.is_gone(roster().rank_at(rank), nullptr))) left |= uint64_t{1} << rank;
   }
   return left;
 }
@@ -123,7 +123,7 @@ Status HostGroup::report_lost(uint64_t ranks, ErrorText* error) {
     RankBlock& block = region_->rank(rank);
     const Presence presence = block.presence.load(std::memory_order_acquire);
     ErrorText how, has;
-    if (presence == Presence::Absent && origin_.is_gone(rank, &how)) {
+    if (presence == Presence::Absent && origin_.is_gone(roster().rank_at(rank), &how)) {
       Text(has).add("%s before it joined this group", how.text);
       missing.add(rank, has.text);
       continue;
@@ -152,11 +152,11 @@ Status HostGroup::time_out(uint64_t ranks, int64_t waited_ms, ErrorText* error) 
 Status HostGroup::fail_for(const Missing& missing, const char* limit, ErrorText* error) {
   ErrorText message;
   Text text(message);
-  describe_title(text, note_, header().group);
+  describe_title(text, roster(), note_);
   describe_place(text, note_.site);
   text.add(": ");
-  missing.describe(text, limit);
-  Facts facts(header().group, note_, rank_);
+  missing.describe(text, roster(), limit);
+  Facts facts(roster(), note_, rank_);
   missing.blame(facts);
   facts.add_to(text);
   return fail_group(Code::Device, message.text, error);

@@ -22,8 +22,9 @@ constexpr Address kDeclined = {0, 0}, kGaveUp = {0, 1}, kReady = {1};
 Status report_missing(const GlooGroup& plan, int32_t member, const std::string& what, ErrorText* error) {
   ErrorText message;
   Text text(message);
-  text.add("group \"%s\": rank %d %s", plan.label, member, what.c_str());
-  comm::Facts facts(plan.label);
+  const comm::Roster roster = roster_of(plan);
+  text.add("group \"%s\": rank %d %s", plan.label, roster.rank_at(member), what.c_str());
+  comm::Facts facts(roster);
   facts.blame(member, nullptr);
   facts.add_to(text);
   return fail(error, Code::Peer, "%s", message.text);

@@ -6,9 +6,13 @@
 #include <vector>
 
 #include "../comm/patience.h"
+#include "../comm/roster.h"
 #include "connections.h"
 
 namespace shardwise::across {
+
+// As errors call the group and its members.
+inline comm::Roster roster_of(const GlooGroup& plan) { return {plan.label, {plan.ranks, plan.ranks + plan.size}}; }
 
 class World {
  public:

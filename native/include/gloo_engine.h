@@ -4,7 +4,7 @@
 
 namespace shardwise {
 
-constexpr uint32_t kGlooAbi = 3;
+constexpr uint32_t kGlooAbi = 4;
 constexpr int32_t kGlooAddressBytes = 200;
 
 struct GlooGroup {

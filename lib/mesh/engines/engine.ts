@@ -14,8 +14,8 @@ export interface Engine {
   run(name: string, call: CollectiveCall, where: string, about: string): void;
   /** Resolves when all that was called so far is done. */
   finished(): Promise<void>;
-  /** Present and later calls of all ranks fail with the reason. */
-  abort(reason: string): void;
+  /** Present and later calls of all ranks fail with the reason. `place`: in the group, of the rank that gives up. */
+  abort(reason: string, place: number): void;
   /** Once its calls are done. */
   leave(): void;
   /**

@@ -24,18 +24,26 @@ export class LocalRegions {
 
   /** The group's memory for one more of its members. */
   join(plan: GroupPlan): number {
-    return this.find(plan.name, plan.ranks.length, useOf(plan), labelOf(plan));
+    return this.find(plan.name, plan.ranks, useOf(plan), labelOf(plan));
   }
 
   /** Of the group that all ranks are in; 0 for itself, and where there is none. */
   worldOf(plan: GroupPlan): number {
-    return this.worldSize === 0 || plan.name === WORLD ? 0 : this.find(WORLD, this.worldSize, 0, WORLD);
+    return this.worldSize === 0 || plan.name === WORLD
+      ? 0
+      : this.find(
+          WORLD,
+          Array.from({ length: this.worldSize }, (_, rank) => rank),
+          0,
+          WORLD,
+        );
   }
 
-  private find(name: string, size: number, use: number, label: string): number {
+  private find(name: string, ranks: readonly number[], use: number, label: string): number {
     let region = this.regions.get(name);
     if (region === undefined) {
-      region = nativeCall(() => writer.addon.localRegion(size, use, label), 'newGroup');
+      writeRanks(ranks);
+      region = nativeCall(() => writer.addon.localRegion(ranks.length, use, label), 'newGroup');
       this.regions.set(name, region);
     }
     return region;

@@ -89,9 +89,9 @@ export class NativeEngine implements Engine {
     });
   }
 
-  abort(reason: string): void {
+  abort(reason: string, place: number): void {
     if (this.left || this.declines()) return;
-    writer.addon.abortGroup(this.member, reason);
+    writer.addon.abortGroup(this.member, reason, place);
   }
 
   leave(): void {

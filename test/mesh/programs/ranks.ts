@@ -148,6 +148,22 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
     );
     process.exitCode = 1;
   },
+  /** The same among the ranks 2 and 1, which are places 0 and 1 of their group. */
+  async killedInPart(rank) {
+    const group = newGroup([2, 1]);
+    if (rank === 0) return sleep(1_000); // the one that was killed is to be the first that ends
+    const t = ones([4]);
+    allReduce(t, { group });
+    await t.read();
+    if (rank === 1) {
+      await sleep(100);
+      process.kill(process.pid, 'SIGKILL');
+    }
+    allReduce(t, { group });
+    const error = await t.read().catch((reason: unknown) => reason as CollectiveError);
+    report({ message: (error as Error).message, details: (error as CollectiveError).details });
+    process.exitCode = 1;
+  },
   /** Rank 1 dies before it comes to the groups that rank 0 and rank 2 are already waiting in. */
   async gone(rank) {
     const groups = [newGroup([0, 1]), newGroup([1, 2])];
