@@ -126,6 +126,11 @@ export interface Addon {
   /** No more ranks will join. */
   dropRegion(region: number): void;
   /**
+   * For the other ranks to see: `rank` makes the `number`-th group, from 1, of the ranks words[0 .. size), called `name`, at `where`. `world`: the
+   * region or the member of a group that has all ranks. Throws where another rank has made that one of other ranks.
+   */
+  announceGroup(world: number, rank: number, number: number, size: number, name: string, where: string): void;
+  /**
    * Joining does not wait for other ranks. All calls of the member run on the stream, in order. `world` is the region of a group that has
    * all its ranks, which are words[0 .. size) there: who leaves that before it comes is not waited for. 0: none.
    */

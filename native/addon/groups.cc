@@ -4,6 +4,7 @@
 #include <string>
 
 #include "../comm/describe.h"
+#include "../comm/group_board.h"
 #include "../comm/host_engine.h"
 #include "../comm/note.h"
 #include "../comm/staged_engine.h"
@@ -60,6 +61,22 @@ napi_value drop_region(napi_env env, napi_callback_info info) {
   int64_t id;
   if (read_integers(env, info, 1, &id)) state_of(env).regions.erase(id);
   return nullptr;
+}
+
+// announceGroup(the world's region or member, rank, number, size, name, where): of the ranks words[0 .. size).
+napi_value announce_group(napi_env env, napi_callback_info info) {
+  int64_t args[6];
+  napi_value raw[6] = {};
+  if (!read_integers(env, info, 6, args, raw, 0b110000)) return nullptr;
+  Environment& state = state_of(env);
+  const auto found = state.regions.find(args[0]);
+  const auto member = state.members.find(args[0]);
+  const auto world = found != state.regions.end() ? found->second : member != state.members.end() ? member->second->shared() : nullptr;
+  if (!world || !world->has_boards() || args[1] < 0 || args[1] >= world->size()) return nullptr;
+  ErrorText error;
+  const auto roster = read_roster(state, string_argument(env, raw[4]), args[3]);
+  const Status status = comm::announce_group(*world, static_cast<int32_t>(args[1]), static_cast<uint64_t>(args[2]), roster, string_argument(env, raw[5]).c_str(), &error);
+  return status.ok() ? nullptr : throw_error(env, status.code, error.text);
 }
 
 // joinLocal(region, rank, size, stream, timeoutMs, the world's region or 0)
@@ -304,6 +321,7 @@ void abort_all_groups(Environment& state, const char* reason) {
 void export_groups(napi_env env, napi_value exports) {
   export_function(env, exports, "localRegion", local_region);
   export_function(env, exports, "dropRegion", drop_region);
+  export_function(env, exports, "announceGroup", announce_group);
   export_function(env, exports, "joinLocal", join_local);
   export_function(env, exports, "joinShared", join_shared);
   export_function(env, exports, "collective", collective);

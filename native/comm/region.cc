@@ -68,7 +68,10 @@ Region::Plan Region::plan(int32_t size, int64_t slot_bytes, Use use) {
   plan.pieces = round_up(plan.slots + size * 2 * plan.slot_bytes, page);
   const int64_t end = plan.pieces + pairs * kChannelPieces * plan.piece_bytes;
   if (use == Use::Meeting) plan.watches = round_up(end, kAlign);
-  plan.total = use == Use::Meeting ? plan.watches + size * static_cast<int64_t>(sizeof(WatchBlock)) : end;
+  if (use == Use::World) plan.boards = round_up(end, kAlign);
+  plan.total = use == Use::Meeting ? plan.watches + size * static_cast<int64_t>(sizeof(WatchBlock))
+               : use == Use::World ? plan.boards + size * static_cast<int64_t>(sizeof(GroupBoard))
+                                   : end;
   return plan;
 }
 
@@ -137,10 +140,10 @@ Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* ou
       Text(late).add("join: rank %d has not joined group \"%s\" (timeout after %lld ms): there is no shared memory %s", first, options.roster.name.c_str(), limit, options.name);
       return without_maker(options, late.text, error);
     }
-    ErrorText how;
-    if (options.origin && options.origin->is_gone(first, &how)) {
+    ErrorText why;
+    if (options.origin && options.origin->keeps_away(options.roster, 0, options.rank, &why)) {
       ErrorText gone;
-      Text(gone).add("join: rank %d %.200s before it joined group \"%s\"", first, how.text, options.roster.name.c_str());
+      Text(gone).add("join: rank %d %s", first, why.text);
       return without_maker(options, gone.text, error);
     }
     usleep(static_cast<useconds_t>(pause_us));

@@ -10,12 +10,13 @@
 
 namespace shardwise::comm {
 
-// The group of all ranks of the world, if others are made of some of them: who has left it, or died in it, will not come to another either.
+// The group of all ranks of the world, if others are made of some of them: who has left it, or died in it, will not come to another either,
+// nor will who has made that of other ranks.
 struct Origin {
   std::shared_ptr<class Region> region;  // null: none
 
-  // Whether a rank of the world is gone there; then how, in words.
-  bool is_gone(int32_t rank, ErrorText* how) const;
+  // Whether the rank at a place of the group will not join it, as one at `own` sees there; then why, in words that begin with "has".
+  bool keeps_away(const Roster& group, int32_t place, int32_t own, ErrorText* why) const;
 };
 
 struct SegmentOptions {
@@ -46,6 +47,9 @@ class Region {
   // Of groups whose use is Meeting.
   WatchBlock& watch(int32_t rank) { return reinterpret_cast<WatchBlock*>(base_ + plan_.watches)[rank]; }
   bool watched() const { return plan_.watches != 0; }
+  // Of groups whose use is World.
+  GroupBoard& board(int32_t rank) { return reinterpret_cast<GroupBoard*>(base_ + plan_.boards)[rank]; }
+  bool has_boards() const { return plan_.boards != 0; }
   // A rank has two, so that it fills one while others still read the other.
   char* slot(int32_t rank, uint32_t parity) { return base_ + plan_.slots + (rank * 2 + (parity & 1)) * plan_.slot_bytes; }
   Channel& channel(int32_t from, int32_t to) { return reinterpret_cast<Channel*>(base_ + plan_.channels)[from * size_ + to]; }
@@ -73,7 +77,7 @@ class Region {
  private:
   // Where what lies, in bytes from the start.
   struct Plan {
-    int64_t slot_bytes, piece_bytes, ranks, slots, channels, pieces, watches, total;
+    int64_t slot_bytes, piece_bytes, ranks, slots, channels, pieces, watches, boards, total;
   };
   static Plan plan(int32_t size, int64_t slot_bytes, Use use);
   Region(void* base, int32_t size, const Plan& plan, Use use, bool shared, Roster roster)

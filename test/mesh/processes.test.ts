@@ -98,8 +98,7 @@ function talkBy(backend: string): void {
     const begin = Date.now();
     const error = await errorOf(run);
     assert.match(error.message, /^launch: rank 1 \(process \d+\) was ended by SIGKILL/);
-    const gone =
-      backend === 'gloo' ? /group "group[01]": rank 1 has ended or cannot be reached/ : /join: rank 1 has died \(process \d+\) before it joined (this group|group "group[01]")/;
+    const gone = backend === 'gloo' ? /group "group[01]": rank 1 has ended or cannot be reached/ : /join: rank 1 has died \(process \d+\) before it joined group "group[01]"/;
     for (const rank of [0, 2]) assert.match(seen<string>(rank), gone);
     assert.ok(Date.now() - begin < 15_000);
   });
@@ -130,6 +129,13 @@ function talkBy(backend: string): void {
 describe('ranks that are processes', function () {
   this.timeout(60_000);
   afterEach(() => assert.deepEqual(sharedMemory(), []));
+
+  it('hear at once of groups that they make of different ranks, with both lists', async () => {
+    const { run, seen } = scenario('differentGroups', 3, { timeoutMs: 20_000 });
+    await run();
+    assert.match(seen<string>(0), /: rank 1 has made it of the ranks \[1, 2\] at .*ranks\.[jt]s:\d+.*, and rank 0 of \[0, 1\] at .*ranks/);
+    assert.match(seen<string>(1), /newGroup: rank 0 has made group "group0" of the ranks \[0, 1\] at .*, this rank of \[1, 2\] at /);
+  });
 
   it('take little of /dev/shm for their groups', async () => {
     const { run, seen } = scenario('memory', 4);

@@ -295,7 +295,7 @@ void gone_before_joining() {
         if (status.ok()) status = HostGroup::join(region, segment.rank, &group, &error, origin);
         CHECK(!status.ok() && now_ns() - begin < 2'000'000'000, "it took long");
         CHECK(contains(error, victim == 0 ? "join: rank 0 " : "join: rank 1 ") && contains(error, dies ? "has died (process " : "has left") &&
-                  contains(error, "before it joined"),
+                  contains(error, "before it joined group \"pair\""),
               "%s", error.text);
       });
     }
@@ -310,7 +310,7 @@ void gone_before_joining() {
   CHECK(HostGroup::join(pair, 0, &waiting, &error, Origin{world}).ok(), "%s", error.text);
   second.reset();
   CHECK(!waiting->barrier({"barrier", "c.ts:1"}, &error).ok(), "a barrier of one rank alone");
-  CHECK(contains(error, "barrier (call 1 of group \"pair\") at c.ts:1: rank 1 has left group \"world\" before it joined this group"), "%s", error.text);
+  CHECK(contains(error, "barrier (call 1 of group \"pair\") at c.ts:1: rank 1 has left group \"world\" before it joined group \"pair\""), "%s", error.text);
 }
 
 void no_room() {

@@ -193,6 +193,17 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
     }
     report(seen);
   },
+  /** Rank 1, which comes later, makes the group of other ranks. */
+  async differentGroups(rank) {
+    if (rank === 1) await sleep(300);
+    const heard = await failing(() => {
+      const t = ones([4]);
+      allReduce(t, { group: newGroup(rank === 1 ? [1, 2] : [0, 1]) });
+      return t.read();
+    });
+    report(heard);
+    await sleep(1_000);
+  },
   /** Nobody asks a Work that has failed. */
   async unheard(rank) {
     const work = allReduce(ones([1 + rank]), { asyncOp: true });
