@@ -177,8 +177,23 @@ export interface Addon {
    * `first` and `where` as of {@link joinShared}.
    */
   glooJoin(world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string, group: string, first: string, where: string): number;
-  /** Instead of {@link glooJoin}: tells those who wait for this rank in the group that it will not come. */
-  glooDecline(world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string, group: string, first: string, where: string): void;
+  /**
+   * Instead of {@link glooJoin}: tells those who wait for this rank in the group that it will not come, because the rank at `place` of the
+   * group gave up for a reason, or because it has left: `''`.
+   */
+  glooDecline(
+    world: number,
+    rank: number,
+    size: number,
+    stream: number,
+    timeoutMs: number,
+    name: string,
+    group: string,
+    first: string,
+    where: string,
+    place: number,
+    reason: string,
+  ): void;
   /** The rank makes no more groups. */
   glooLeave(world: number, stream: number): void;
   /**

@@ -82,7 +82,7 @@ const GlooEngine kGlooEngine = {
     connect,
     [](void* world) { quietly([&] { delete static_cast<World*>(world); }); },
     join,
-    [](void* world, const GlooGroup& group) { quietly([&] { static_cast<World*>(world)->decline(group); }); },
+    [](void* world, const GlooGroup& group, int32_t place, const char* reason) { quietly([&] { static_cast<World*>(world)->decline(group, place, reason); }); },
     [](void* member, const CollectiveCall& call, uint64_t number) {
       return in_call(member, call.name, call.error, [&](Group& group) { return group.compare(call, number); });
     },

@@ -104,7 +104,7 @@ function talkBy(backend: string): void {
   });
 
   it('are told which call waited in vain for a rank that never comes to the group', async () => {
-    const { run, seen } = scenario('absent', 2, { backend, timeoutMs: 400 });
+    const { run, seen } = scenario('absent', 2, { backend, timeoutMs: 2_000 }); // in which they have to find each other first
     await run();
     for (const [i, { message, details }] of seen<{ message: string; details: CollectiveDetails }[]>(0).entries()) {
       assert.match(message, /^read: allReduce at .*ranks\.[jt]s:\d+:\d+\)?: .*rank 1 has not joined.*timeout after \d+ ms/);

@@ -1,6 +1,6 @@
 /** What ranks that are processes do in tests: a scenario by name. What they saw is written to a file each. */
 import assert from 'node:assert/strict';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -28,6 +28,11 @@ const [scenario, folder] = process.argv.slice(2) as [string, string];
 
 function report(seen: unknown): void {
   writeFileSync(path.join(folder, `rank-${getRank()}.json`), JSON.stringify(seen));
+}
+
+/** Until that rank has said what it saw. */
+async function waitForReport(rank: number): Promise<void> {
+  while (!existsSync(path.join(folder, `rank-${rank}.json`))) await sleep(20);
 }
 
 /** The text of the error that the call ends with. */
@@ -183,7 +188,7 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
   /** Rank 1 comes to no call of the group that rank 0 waits in. */
   async absent(rank) {
     const groups = [newGroup([0, 1]), newGroup([1, 0])];
-    if (rank === 1) return sleep(1_500);
+    if (rank === 1) return waitForReport(0);
     const seen = [];
     for (const group of groups) {
       const t = ones([4]);
