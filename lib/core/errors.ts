@@ -164,7 +164,7 @@ export class DistributedError extends ShardwiseError {
   }
 }
 
-/** What a collective failed in. Ranks are places in the group, as in the message. */
+/** What a collective failed in. Ranks are those of the world, as in the message. */
 export interface CollectiveDetails extends Readonly<Record<string, unknown>> {
   /** What the program called. */
   readonly op: string;

@@ -2,7 +2,7 @@
 import { ShardingError } from '../core/errors.js';
 import { checkOneOf, withDefaults } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
-import { meshDimName } from '../mesh/mesh-layout.js';
+import type { MeshLayout } from '../mesh/mesh-layout.js';
 import { allPieces, meshCoordinates } from './geometry.js';
 import { type LocalPart, partOf } from './local-part.js';
 import { drawGrid } from './sharding-grid.js';
@@ -19,7 +19,7 @@ export interface VisualizeOptions {
 export interface ShownPart {
   readonly row: Span;
   readonly column: Span;
-  /** Such as `dp=0, tp=1`; several where it is in copies. */
+  /** Such as `dp=0, tp=1`, or `mesh[0, 1]` where mesh dims have no names; several where it is in copies. */
   readonly ranks: readonly string[];
 }
 
@@ -60,7 +60,7 @@ export function visualizeSharding(t: Tensor, options: VisualizeOptions = {}): st
 function shownTensor(op: string, { spec }: LocalPart): ShownTensor {
   const dims = shownDims(op, spec);
   const sizes = dims.map((dim) => (dim === null ? 1 : (spec.shape[dim] as number))) as [number, number];
-  const ranks = meshCoordinates(spec.mesh).map((coordinate) => coordinate.map((at, meshDim) => `${meshDimName(spec.mesh, meshDim)}=${at}`).join(', '));
+  const ranks = meshCoordinates(spec.mesh).map((coordinate) => positionIn(spec.mesh, coordinate));
   const parts = new Map<string, ShownPart & { ranks: string[] }>();
   allPieces(spec).forEach(({ shape, offsets }, i) => {
     const [row, column] = dims.map((dim) => (dim === null ? { from: 0, size: 1 } : { from: offsets[dim] as number, size: shape[dim] as number })) as [Span, Span];
@@ -71,6 +71,11 @@ function shownTensor(op: string, { spec }: LocalPart): ShownTensor {
     else known.ranks.push(ranks[i] as string);
   });
   return { title: String(spec), dims, sizes, parts: [...parts.values()] };
+}
+
+function positionIn({ meshDimNames }: MeshLayout, coordinate: readonly number[]): string {
+  if (meshDimNames === null) return `mesh[${coordinate.join(', ')}]`;
+  return coordinate.map((at, meshDim) => `${meshDimNames[meshDim]}=${at}`).join(', ');
 }
 
 /** The dims that are cut come first; others fill up to two. */

@@ -1,4 +1,5 @@
 /** The groups of a program: the world, and those made of some of its ranks. */
+import { callSite } from '../core/call-site.js';
 import type { DeviceType } from '../core/device.js';
 import { ArgumentError } from '../core/errors.js';
 import type { Home } from '../core/home.js';
@@ -107,17 +108,19 @@ export function worldGroup(): ProcessGroup {
 
 /**
  * A group of some ranks of the world. Every rank of the world calls it, members or not, and all make their groups in one order: nothing
- * is sent for it.
+ * is sent for it. Ranks that share memory, as all do without gloo, see of each other whether they make it of the same ones.
  *
  * @param ranks - ranks of the world, each once; all of them if left out
- * @throws ArgumentError for ranks that are not of the world, DistributedError without a process group
+ * @throws ArgumentError for ranks that are not of the world, DistributedError without a process group, CollectiveError where another rank has
+ *   made this one of other ranks
  * @see PyTorch `torch.distributed.new_group`
  */
 export function newGroup(ranks?: readonly number[]): ProcessGroup {
   const context = contextOf('newGroup');
+  const members = ranks === undefined ? context.world.ranks : [...checkRanks(ranks, context.worldSize)];
   const name = `group${context.made++}`;
-  if (ranks === undefined) return namedGroup(context, name, context.world.ranks, context.world.rank);
-  return namedGroup(context, name, [...checkRanks(ranks, context.worldSize)]);
+  context.factory.announce?.({ rank: context.rank, number: context.made, name, ranks: members }, callSite());
+  return ranks === undefined ? namedGroup(context, name, members, context.world.rank) : namedGroup(context, name, members);
 }
 
 /** A group by a name that its members agree on and no other group has. @internal */

@@ -156,7 +156,8 @@ async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, optio
   const store = new LocalStore(table, home, timeoutMs);
   const gloo = world.gloo[rank];
   const memory = localEngines(regions, timeoutMs);
-  const host: EngineFactory = (plan, device) => (gloo === undefined || plan.ranks.length === 1 ? memory : gloo.engines())(plan, device);
+  const here: EngineFactory = (plan, device) => (gloo === undefined || plan.ranks.length === 1 ? memory : gloo.engines())(plan, device);
+  const host = Object.assign(here, { announce: memory.announce });
   const factory = withDevices(host, { backend: deviceBackend, ranksHere: size, timeoutMs });
   const context = enterWorld({ rank, worldSize: size, localRank: rank, home, store, factory, pending, named });
   home.findCudaIndex = () => ownGpu(rank);
@@ -164,7 +165,7 @@ async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, optio
     for (const group of context.groups) {
       if (failed === rank) quietly(() => group.beSeen());
       const isStranger = failed !== null && !group.ranks.includes(failed);
-      group.abort(isStranger ? `${reason} (which is not in this group)` : reason);
+      group.abort(isStranger ? `${reason} (which is not in this group)` : reason, failed);
     }
   };
   world.aborts[rank] = abort;

@@ -31,7 +31,7 @@ function knownOf(context: RankContext): Known {
 export function groupAlong(context: RankContext, family: string, meshDim: string, ranks: readonly number[]): ProcessGroup {
   const { world } = context;
   if (ranks.length === world.size && ranks.every((rank, i) => rank === i)) return world;
-  const name = `${family}${meshDim}.${textOf(ranks)}`;
+  const name = `${family}${/^\d/.test(meshDim) ? 'dim' : ''}${meshDim}[${textOf(ranks)}]`;
   const { groups } = knownOf(context);
   const made = groups.get(name) ?? [];
   const last = made.at(-1);
@@ -56,9 +56,10 @@ export function meshId(context: RankContext, family: string, plan: MeshPlan): nu
 
 const FEW = 8;
 
-/** `0-12:4` of 0, 4, 8, 12; of many ranks without a rule, a number that only they have. */
+/** `3,1`; of many `0-60:4` for 0, 4, … 60, or without a rule a number that only they have. */
 function textOf(ranks: readonly number[]): string {
+  if (ranks.length <= FEW) return ranks.join();
   const [first, second, last] = [ranks[0] as number, ranks[1] as number, ranks.at(-1) as number];
-  if (ranks.length > 2 && ranks.every((rank, i) => rank === first + i * (second - first))) return `${first}-${last}:${second - first}`;
-  return ranks.length <= FEW ? ranks.join() : createHash('sha256').update(ranks.join()).digest('hex').slice(0, 16);
+  if (ranks.every((rank, i) => rank === first + i * (second - first))) return `${first}-${last}:${second - first}`;
+  return createHash('sha256').update(ranks.join()).digest('hex').slice(0, 16);
 }

@@ -133,7 +133,7 @@ export class ProcessGroup implements CollectiveGroup {
     }
   }
 
-  /** `ProcessGroup(tp.0-2:2: rank 1 of ranks 0, 2)` */
+  /** `ProcessGroup(tp[0,2]: rank 1 of ranks 0, 2)` */
   toString(): string {
     const shown = this.ranks.length <= SHOWN_RANKS ? this.ranks.join(', ') : `${this.ranks.slice(0, SHOWN_RANKS).join(', ')}, … (${this.ranks.length})`;
     return `ProcessGroup(${this.name}: ${this.rank < 0 ? 'not a member, of' : `rank ${this.rank} of`} ranks ${shown}${this.ended === null ? '' : ', ended'})`;
@@ -148,10 +148,11 @@ export class ProcessGroup implements CollectiveGroup {
     return this.engineOf('wait', device).finished();
   }
 
-  /** @internal */
-  abort(reason: string): void {
+  /** @param rank - who gives up, of the world, if it is another one of the group: it may not come to say so itself @internal */
+  abort(reason: string, rank: number | null = null): void {
     this.ended ??= reason;
-    for (const engine of this.engines) engine?.abort(reason);
+    const place = rank === null ? -1 : this.ranks.indexOf(rank);
+    for (const engine of this.engines) engine?.abort(reason, place < 0 ? this.rank : place);
   }
 
   /** @internal */

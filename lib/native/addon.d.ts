@@ -128,12 +128,17 @@ export interface Addon {
   endWithParent(): void;
 
   /**
-   * Memory that the ranks of this process share as a group of `size`; each joins it with {@link joinLocal}. `use` says how much: 0 for a
-   * world, 1 for a part of it, 2 for ranks that only meet in it. `group` is its name in errors.
+   * Memory that the ranks of this process share as a group of `size`, who are words[0 .. size) in their world; each joins it with
+   * {@link joinLocal}. `use` says how much: 0 for a world, 1 for a part of it, 2 for ranks that only meet in it. `group` is its name in errors.
    */
   localRegion(size: number, use: number, group: string): number;
   /** No more ranks will join. */
   dropRegion(region: number): void;
+  /**
+   * For the other ranks to see: `rank` makes the `number`-th group, from 1, of the ranks words[0 .. size), called `name`, at `where`. `world`: the
+   * region or the member of a group that has all ranks. Throws where another rank has made that one of other ranks.
+   */
+  announceGroup(world: number, rank: number, number: number, size: number, name: string, where: string): void;
   /**
    * Joining does not wait for other ranks. All calls of the member run on the stream, in order. `world` is the region of a group that has
    * all its ranks, which are words[0 .. size) there: who leaves that before it comes is not waited for. 0: none.
@@ -181,8 +186,23 @@ export interface Addon {
    * `first` and `where` as of {@link joinShared}.
    */
   glooJoin(world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string, group: string, first: string, where: string): number;
-  /** Instead of {@link glooJoin}: tells those who wait for this rank in the group that it will not come. */
-  glooDecline(world: number, rank: number, size: number, stream: number, timeoutMs: number, name: string, group: string, first: string, where: string): void;
+  /**
+   * Instead of {@link glooJoin}: tells those who wait for this rank in the group that it will not come, because the rank at `place` of the
+   * group gave up for a reason, or because it has left: `''`.
+   */
+  glooDecline(
+    world: number,
+    rank: number,
+    size: number,
+    stream: number,
+    timeoutMs: number,
+    name: string,
+    group: string,
+    first: string,
+    where: string,
+    place: number,
+    reason: string,
+  ): void;
   /** The rank makes no more groups. */
   glooLeave(world: number, stream: number): void;
   /**
@@ -191,8 +211,8 @@ export interface Addon {
    * the ranks must have in common beside the call, in words; a line of advice may follow.
    */
   collective(numWords: number, name: string, where: string, about?: string): void;
-  /** Its present and later calls fail with the reason, on all ranks. */
-  abortGroup(member: number, reason: string): void;
+  /** Its present and later calls fail with the reason, on all ranks. `place`: in the group, of the rank that gives up, mostly its own. */
+  abortGroup(member: number, reason: string, place: number): void;
   /** Once its calls are done. */
   leaveGroup(member: number): void;
 

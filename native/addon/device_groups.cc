@@ -40,7 +40,7 @@ struct IdExchange {
     call.error = &text;
     const Status status = host.run(call);
     if (!status.ok()) error = text;
-    else if (!bytes[0] && host.rank != 0) fail(&error, Code::Peer, "rank 0 could not make a group of devices");
+    else if (!bytes[0] && host.rank != 0) fail(&error, Code::Peer, "rank %d could not make a group of devices", host.roster.rank_at(0));
     done.set_value(status.ok() && !bytes[0] ? Status{Code::Peer} : status);
   }
 };
@@ -101,18 +101,18 @@ struct Split {
     call.where = where.c_str();
     call.error = &error;
     const Status met = whole.run_on_hosts(call);
-    return met.ok() ? check(all, is_needed) : met;
+    return met.ok() ? check(whole.roster, all, is_needed) : met;
   }
 
-  Status check(const std::vector<int64_t>& all, bool* is_needed) {
+  Status check(const comm::Roster& roster, const std::vector<int64_t>& all, bool* is_needed) {
     for (size_t i = 0; i < all.size(); i += 2) {
       if (all[i] < 0) continue;
       *is_needed = true;
       int64_t came = 0;
       for (size_t j = 0; j < all.size(); j += 2) came += all[j] == all[i];
       if (came == all[i + 1]) continue;
-      return fail(&error, Code::Peer, "DeviceMesh%s%s: the ranks make different meshes: rank %lld expects %lld of them in its group, and %lld make one. Make the same meshes in the same order on all ranks.",
-                  where.empty() ? "" : " at ", where.c_str(), static_cast<long long>(i / 2), static_cast<long long>(all[i + 1]), static_cast<long long>(came));
+      return fail(&error, Code::Peer, "DeviceMesh%s%s: the ranks make different meshes: rank %d expects %lld of them in its group, and %lld make one. Make the same meshes in the same order on all ranks.",
+                  where.empty() ? "" : " at ", where.c_str(), roster.rank_at(static_cast<int32_t>(i / 2)), static_cast<long long>(all[i + 1]), static_cast<long long>(came));
     }
     return kOk;
   }
@@ -125,7 +125,7 @@ std::unique_ptr<comm::CallWatch> watch_of(Member& member) {
   const auto region = host.shared();
   if (region && region->watched()) return std::make_unique<comm::WatchGroup>(region, member.rank);
   if (!host.connected.engine) return nullptr;
-  auto far = std::make_unique<comm::FarWatch>(host.connected.engine, host.connected.handle, host.connected.label, member.rank, member.size);
+  auto far = std::make_unique<comm::FarWatch>(host.connected.engine, host.connected.handle, member.roster, member.rank, member.size);
   part.far = far.get();
   return far;
 }
@@ -161,7 +161,7 @@ napi_value new_device_member(napi_env env, int64_t meeting_id, int64_t stream, i
     const Status status = make(member, s, &made, error);
     return begin(member, *backend, status, made, error);
   };
-  napi_value id = new_member(env, stream, meeting->rank, meeting->size, timeout_ms, {}, join, std::move(part));
+  napi_value id = new_member(env, stream, meeting->rank, meeting->roster, timeout_ms, {}, join, std::move(part));
   if (id) state_of(env).members.erase(meeting_id);
   return id;
 }

@@ -90,10 +90,15 @@ struct GroupArguments {
   std::vector<int32_t> ranks;
   int64_t rank, size, stream, timeout_ms;
 
-  bool read(napi_env env, napi_callback_info info) {
-    int64_t args[9];
-    napi_value raw[9] = {};
-    if (!read_integers(env, info, 9, args, raw, 0b111100000) || !(world = world_argument(env, args[0]))) return false;
+  // Of glooDecline.
+  int64_t place = 0;
+  std::string reason;
+
+  bool read(napi_env env, napi_callback_info info, bool declines) {
+    int64_t args[11];
+    napi_value raw[11] = {};
+    if (!read_integers(env, info, declines ? 11 : 9, args, raw, 0b10111100000) || !(world = world_argument(env, args[0]))) return false;
+    if (declines) place = args[9], reason = string_argument(env, raw[10]);
     rank = args[1], size = args[2], stream = args[3], timeout_ms = args[4];
     name = string_argument(env, raw[5]);
     label = string_argument(env, raw[6]);
@@ -103,7 +108,7 @@ struct GroupArguments {
       if (!(words[i] >= 0 && words[i] < world->size)) break;
       ranks.push_back(static_cast<int32_t>(words[i]));
     }
-    const bool fits = static_cast<int64_t>(ranks.size()) == size && std::count(ranks.begin(), ranks.end(), world->rank) == 1 && rank >= 0 && rank < size &&
+    const bool fits = static_cast<int64_t>(ranks.size()) == size && place >= 0 && place < size && std::count(ranks.begin(), ranks.end(), world->rank) == 1 && rank >= 0 && rank < size &&
                       ranks[static_cast<size_t>(rank)] == world->rank;
     if (!fits) throw_error(env, Code::Invalid, "the group's ranks are not of the world");
     return fits;
@@ -116,8 +121,8 @@ struct GroupArguments {
 // glooJoin(world, rank, size, stream, timeoutMs, name, label, first, where)
 napi_value gloo_join(napi_env env, napi_callback_info info) {
   GroupArguments group;
-  if (!group.read(env, info)) return nullptr;
-  return new_member(env, group.stream, group.rank, group.size, group.timeout_ms, group.first, [group](Member& member, Stream& s, ErrorText* error) {
+  if (!group.read(env, info, false)) return nullptr;
+  return new_member(env, group.stream, group.rank, {group.label, group.ranks}, group.timeout_ms, group.first, [group](Member& member, Stream& s, ErrorText* error) {
     void* made = nullptr;
     const auto is_aborted = [](void* joining) { return static_cast<Member*>(joining)->is_aborted(); };
     const Status status = group.world->engine->join(group.world->handle, group.plan(is_aborted, &member), &made, error);
@@ -125,22 +130,21 @@ napi_value gloo_join(napi_env env, napi_callback_info info) {
       ErrorText reason;
       if (!member.is_aborted(&reason)) return status;
       Text text(*error);
-      text.add("group \"%s\": ", group.label.c_str());
-      comm::describe_abort(text, group.label.c_str(), member.rank, reason.text);
+      text.add("group \"%s\": ", group.label.c_str()).add_text(reason.text);
       return status;
     }
-    member.connected = {group.world->engine, made, group.label};
+    member.connected = {group.world->engine, made};
     joined_host(member, s, group.world->engine->comm, made);
     return status;
   });
 }
 
-// glooDecline(world, rank, size, stream, timeoutMs, name, label, first, where): instead of joining it, for those who wait there.
+// glooDecline(world, rank, size, stream, timeoutMs, name, label, first, where, place, reason): instead of joining it, for those who wait there.
 napi_value gloo_decline(napi_env env, napi_callback_info info) {
   GroupArguments group;
-  if (!group.read(env, info)) return nullptr;
+  if (!group.read(env, info, true)) return nullptr;
   Stream* stream = state_of(env).stream(group.stream);
-  if (stream) stream->enqueue([group](Stream&) { group.world->engine->decline(group.world->handle, group.plan(nullptr, nullptr)); });
+  if (stream) stream->enqueue([group](Stream&) { group.world->engine->decline(group.world->handle, group.plan(nullptr, nullptr), static_cast<int32_t>(group.place), group.reason.c_str()); });
   return nullptr;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "../comm/describe.h"
+#include "../comm/group_board.h"
 #include "../comm/host_engine.h"
 #include "../comm/note.h"
 #include "../comm/staged_engine.h"
@@ -16,15 +17,15 @@ namespace {
 
 constexpr int64_t kCallWords = 12;
 
-// Of the group that words[0 .. size) are ranks of.
-comm::Origin read_origin(Environment& state, int64_t size, std::shared_ptr<comm::Region> region) {
-  comm::Origin origin{std::move(region), {}};
-  for (int64_t i = 0; i < size; i++) origin.ranks.push_back(static_cast<int32_t>(to_integer(state.words[i])));
-  return origin;
+// The group of `size` ranks of the world that words[0 .. size) are.
+comm::Roster read_roster(Environment& state, std::string name, int64_t size) {
+  comm::Roster roster{std::move(name), {}};
+  for (int64_t i = 0; i < size && i < kWordBytes / 8; i++) roster.ranks.push_back(static_cast<int32_t>(to_integer(state.words[i])));
+  return roster;
 }
 
-bool fits(const comm::Origin& origin) {
-  for (int32_t rank : origin.ranks)
+bool fits(const comm::Roster& roster, const comm::Origin& origin) {
+  for (int32_t rank : roster.ranks)
     if (origin.region && (rank < 0 || rank >= origin.region->size())) return false;
   return true;
 }
@@ -40,7 +41,7 @@ Status join_host(Member& member, Stream& stream, const std::shared_ptr<comm::Reg
 
 bool is_use(int64_t use) { return use >= 0 && use <= static_cast<int64_t>(comm::Use::Meeting); }
 
-// localRegion(size, use, group): the memory that ranks of this process share.
+// localRegion(size, use, group): the memory that ranks of this process share, who are words[0 .. size).
 napi_value local_region(napi_env env, napi_callback_info info) {
   int64_t args[3];
   napi_value raw[3] = {};
@@ -48,9 +49,10 @@ napi_value local_region(napi_env env, napi_callback_info info) {
   if (!is_use(args[1])) return throw_error(env, Code::Invalid, "a group has no such use");
   ErrorText error;
   std::shared_ptr<comm::Region> region;
-  const Status status = comm::Region::in_process(static_cast<int32_t>(args[0]), 0, &region, &error, static_cast<comm::Use>(args[1]), string_argument(env, raw[2]).c_str());
-  if (!status.ok()) return throw_error(env, status.code, error.text);
   Environment& state = state_of(env);
+  const auto roster = read_roster(state, string_argument(env, raw[2]), args[0]);
+  const Status status = comm::Region::in_process(static_cast<int32_t>(args[0]), 0, &region, &error, static_cast<comm::Use>(args[1]), roster);
+  if (!status.ok()) return throw_error(env, status.code, error.text);
   state.regions[state.next_member] = region;
   return number_value(env, static_cast<double>(state.next_member++));
 }
@@ -59,6 +61,22 @@ napi_value drop_region(napi_env env, napi_callback_info info) {
   int64_t id;
   if (read_integers(env, info, 1, &id)) state_of(env).regions.erase(id);
   return nullptr;
+}
+
+// announceGroup(the world's region or member, rank, number, size, name, where): of the ranks words[0 .. size).
+napi_value announce_group(napi_env env, napi_callback_info info) {
+  int64_t args[6];
+  napi_value raw[6] = {};
+  if (!read_integers(env, info, 6, args, raw, 0b110000)) return nullptr;
+  Environment& state = state_of(env);
+  const auto found = state.regions.find(args[0]);
+  const auto member = state.members.find(args[0]);
+  const auto world = found != state.regions.end() ? found->second : member != state.members.end() ? member->second->shared() : nullptr;
+  if (!world || !world->has_boards() || args[1] < 0 || args[1] >= world->size()) return nullptr;
+  ErrorText error;
+  const auto roster = read_roster(state, string_argument(env, raw[4]), args[3]);
+  const Status status = comm::announce_group(*world, static_cast<int32_t>(args[1]), static_cast<uint64_t>(args[2]), roster, string_argument(env, raw[5]).c_str(), &error);
+  return status.ok() ? nullptr : throw_error(env, status.code, error.text);
 }
 
 // joinLocal(region, rank, size, stream, timeoutMs, the world's region or 0)
@@ -71,9 +89,9 @@ napi_value join_local(napi_env env, napi_callback_info info) {
   auto region = found->second;
   if (region->size() != args[2]) return throw_error(env, Code::Invalid, "other ranks have made this group of another number of ranks. All ranks make their groups of the same ranks, in one order");
   const auto world = state.regions.find(args[5]);
-  const comm::Origin origin = world == state.regions.end() ? comm::Origin{} : read_origin(state, args[2], world->second);
-  if (!fits(origin)) return throw_error(env, Code::Invalid, "a rank is not of the world");
-  return new_member(env, args[3], args[1], args[2], args[4], {},
+  const comm::Origin origin{world == state.regions.end() ? nullptr : world->second};
+  if (!fits(region->roster(), origin)) return throw_error(env, Code::Invalid, "a rank is not of the world");
+  return new_member(env, args[3], args[1], region->roster(), args[4], {},
                     [region, origin](Member& member, Stream& s, ErrorText* error) { return join_host(member, s, region, origin, error); });
 }
 
@@ -83,18 +101,17 @@ napi_value join_shared(napi_env env, napi_callback_info info) {
   napi_value raw[11] = {};
   if (!read_integers(env, info, 11, args, raw, 0b11110000000)) return nullptr;
   if (!is_use(args[5])) return throw_error(env, Code::Invalid, "a group has no such use");
-  const std::string name = string_argument(env, raw[7]), group = string_argument(env, raw[8]);
+  const std::string name = string_argument(env, raw[7]);
   const int64_t join_timeout = args[3];
   const auto token = static_cast<uint64_t>(args[4]);
   const auto use = static_cast<comm::Use>(args[5]);
   Environment& state = state_of(env);
   const auto known = state.members.find(args[6]);
   const std::shared_ptr<Member> world = known == state.members.end() ? nullptr : known->second;
-  const comm::Origin ranks = read_origin(state, world ? args[1] : 0, nullptr);
   const FirstCall first{string_argument(env, raw[9]), string_argument(env, raw[10])};
-  return new_member(env, args[2], args[0], args[1], args[3], first, [=](Member& member, Stream& s, ErrorText* error) {
-    const comm::Origin origin{world ? world->shared() : nullptr, ranks.ranks};
-    if (!fits(origin)) return fail(error, Code::Invalid, "a rank is not of the world");
+  return new_member(env, args[2], args[0], read_roster(state, string_argument(env, raw[8]), args[1]), args[3], first, [=](Member& member, Stream& s, ErrorText* error) {
+    const comm::Origin origin{world ? world->shared() : nullptr};
+    if (!fits(member.roster, origin)) return fail(error, Code::Invalid, "a rank is not of the world");
     comm::SegmentOptions options;
     options.name = name.c_str();
     options.token = token;
@@ -102,7 +119,7 @@ napi_value join_shared(napi_env env, napi_callback_info info) {
     options.rank = member.rank;
     options.timeout_ms = join_timeout;
     options.use = use;
-    options.group = group.c_str();
+    options.roster = member.roster;
     options.origin = &origin;
     std::shared_ptr<comm::Region> region;
     const Status status = comm::Region::between_processes(options, &region, error);
@@ -224,13 +241,15 @@ napi_value collective(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// abortGroup(member, reason)
+// abortGroup(member, reason, place of the rank that gives up)
 napi_value abort_group(napi_env env, napi_callback_info info) {
-  int64_t args[2];
-  napi_value raw[2] = {};
-  if (!read_integers(env, info, 2, args, raw, 1 << 1)) return nullptr;
+  int64_t args[3];
+  napi_value raw[3] = {};
+  if (!read_integers(env, info, 3, args, raw, 1 << 1)) return nullptr;
   auto member = member_argument(env, args[0]);
-  if (member) member->abort(string_argument(env, raw[1]).c_str());
+  if (!member) return nullptr;
+  if (args[2] < 0 || args[2] >= member->size) return throw_error(env, Code::Invalid, "the rank is not of the group");
+  member->abort(string_argument(env, raw[1]).c_str(), static_cast<int32_t>(args[2]));
   return nullptr;
 }
 
@@ -260,7 +279,7 @@ void joined_host(Member& member, Stream& stream, const CommEngine* engine, void*
   member.joined(&comm::kStagedEngine, comm::staged_member(engine, handle, member.rank, member.size, stream.backend()));
 }
 
-void add_first_call(const FirstCall& call, int32_t rank, ErrorText* text) {
+void add_first_call(const FirstCall& call, const Member& member, ErrorText* text) {
   if (call.name.empty()) return;
   const ErrorText why = *text;
   Text message(*text);
@@ -271,7 +290,8 @@ void add_first_call(const FirstCall& call, int32_t rank, ErrorText* text) {
   comm::Note note = {};
   note.print.call = 1;
   note.site = site;
-  comm::Facts("", note, rank).add_to(message);
+  const comm::Roster roster{"", member.roster.ranks};  // the text says which group it is
+  comm::Facts(roster, note, member.rank).add_to(message);
 }
 
 // Results of a group that gave up are undefined, whatever was computed from them too.
@@ -301,6 +321,7 @@ void abort_all_groups(Environment& state, const char* reason) {
 void export_groups(napi_env env, napi_value exports) {
   export_function(env, exports, "localRegion", local_region);
   export_function(env, exports, "dropRegion", drop_region);
+  export_function(env, exports, "announceGroup", announce_group);
   export_function(env, exports, "joinLocal", join_local);
   export_function(env, exports, "joinShared", join_shared);
   export_function(env, exports, "collective", collective);

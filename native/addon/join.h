@@ -15,29 +15,31 @@ struct FirstCall {
   std::string name, where;
 };
 // Puts the call before the text, and behind it for programs.
-void add_first_call(const FirstCall& call, int32_t rank, ErrorText* text);
+void add_first_call(const FirstCall& call, const Member& member, ErrorText* text);
 
 // Throws and returns null where the rank has left.
 std::shared_ptr<Member> member_argument(napi_env env, int64_t id);
 
 // A member that joins by `join` on the stream's thread. Who cannot join fails with its first call.
 template <class Join>
-napi_value new_member(napi_env env, int64_t stream_id, int64_t rank, int64_t size, int64_t timeout_ms, FirstCall first, Join join,
+napi_value new_member(napi_env env, int64_t stream_id, int64_t rank, comm::Roster roster, int64_t timeout_ms, FirstCall first, Join join,
                       std::unique_ptr<DevicePart> devices = nullptr) {
   Environment& state = state_of(env);
   Stream* stream = state.stream(stream_id);
   if (!stream) return throw_error(env, Code::Closed, "the stream is gone");
+  const auto size = static_cast<int64_t>(roster.ranks.size());
   if (size < 1 || rank < 0 || rank >= size || timeout_ms < 1) return throw_error(env, Code::Invalid, "the rank is not of the group, or the timeout is no time");
   auto member = std::make_shared<Member>();
   member->stream = stream;
   member->rank = static_cast<int32_t>(rank);
   member->size = static_cast<int32_t>(size);
+  member->roster = std::move(roster);
   member->timeout_ms = timeout_ms;
   member->devices = std::move(devices);
   stream->enqueue([member, first, join](Stream& s) {
     ErrorText text;
     const Status status = join(*member, s, &text);
-    if (!status.ok()) add_first_call(first, member->rank, &text);
+    if (!status.ok()) add_first_call(first, *member, &text);
     if (!status.ok()) s.set_error(status.code == Code::Unsupported ? status.code : Code::Peer, text.text);
   });
   state.members[state.next_member] = member;

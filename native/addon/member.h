@@ -4,6 +4,7 @@
 #include <mutex>
 #include <string>
 
+#include "../comm/describe.h"
 #include "../include/gloo_engine.h"
 #include "../runtime/stream.h"
 
@@ -28,12 +29,12 @@ struct DevicePart {
 struct Connected {
   const GlooEngine* engine = nullptr;  // null: none
   void* handle = nullptr;
-  std::string label;  // what errors call the group
 };
 
 struct Member {
   Stream* stream;
-  int32_t rank, size;
+  int32_t rank, size;   // its place in the group
+  comm::Roster roster;  // what errors call that
   int64_t timeout_ms;
   std::unique_ptr<DevicePart> devices;  // null: of host memory
   Connected connected;                  // written as it joins, and read behind that
@@ -43,7 +44,7 @@ struct Member {
     engine = made_by;
     handle = made;
     if (engine) engine->set_timeout(handle, timeout_ms);
-    if (engine && aborted) engine->abort(handle, reason.c_str());
+    if (engine && aborted) engine->abort(handle, reason.text);
   }
   // What a group of hosts shares; null before it has joined, and where it shares nothing.
   void shares(std::shared_ptr<comm::Region> memory) {
@@ -54,17 +55,21 @@ struct Member {
     std::lock_guard<std::mutex> lock(mutex);
     return region;
   }
-  void abort(const char* why) {
+  // `place`: of another rank that gives up and may not come to say so; -1: this one.
+  void abort(const char* why, int32_t place = -1) {
     std::lock_guard<std::mutex> lock(mutex);
-    if (!aborted) reason = why;
+    if (!aborted) {
+      Text text(reason);
+      comm::describe_abort(text, roster, place < 0 ? rank : place, why);
+    }
     aborted = true;
-    if (engine) engine->abort(handle, why);
-    if (devices) devices->meeting->abort(why);
+    if (engine) engine->abort(handle, reason.text);
+    if (devices) devices->meeting->abort(why, place);
   }
   // Before an engine is there: whether to go on joining.
   bool is_aborted(ErrorText* why = nullptr) {
     std::lock_guard<std::mutex> lock(mutex);
-    if (aborted) fail(why, Code::Peer, "%s", reason.c_str());
+    if (aborted) fail(why, Code::Peer, "%s", reason.text);
     return aborted;
   }
   // Why an engine that reports later has given up; once.
@@ -102,7 +107,7 @@ struct Member {
   void* handle = nullptr;
   std::shared_ptr<comm::Region> region;
   bool aborted = false, failed = false;
-  std::string reason;
+  ErrorText reason;
 };
 
 }  // namespace shardwise

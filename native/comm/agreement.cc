@@ -41,9 +41,8 @@ Status HostGroup::agree(ErrorText* error) {
     region_->rank(rank).note.read(&other);
     ErrorText seen_here, for_all;
     Text here(seen_here), all(for_all);
-    const char* group = header().group;
-    describe_difference(here, group, note_, rank_, rank, other, Reader::This);
-    describe_difference(all, group, note_, rank_, rank, other, Reader::All);
+    describe_difference(here, roster(), note_, rank_, rank, other, Reader::This);
+    describe_difference(all, roster(), note_, rank_, rank, other, Reader::All);
     return refuse_difference(seen_here, for_all, error);
   }
   return kOk;
@@ -66,7 +65,7 @@ Status HostGroup::agree_on_exchange(const int64_t* sends, const int64_t* receive
       Text text(message);
       Note sender = {}, receiver = {};
       const bool known = region_->rank(from).note.read(&sender) && region_->rank(to).note.read(&receiver);
-      describe_unexpected(text, header().group, note_, rank_, from, sent, known ? &sender : nullptr, to, expected, known ? &receiver : nullptr);
+      describe_unexpected(text, roster(), note_, rank_, from, sent, known ? &sender : nullptr, to, expected, known ? &receiver : nullptr);
       return refuse_difference(message, message, error);
     }
   }

@@ -14,7 +14,7 @@ class CallWatch {
 
   virtual int32_t rank() const = 0;
   virtual int32_t size() const = 0;
-  virtual const char* group() = 0;
+  virtual const Roster& roster() const = 0;
   virtual uint64_t calls() const = 0;  // collectives begun, for the thread that begins them
 
   // Of each call that is about to be launched, on one thread at a time. Waits for no rank. Fails where another is known to have called
@@ -49,7 +49,7 @@ class CallWatch {
     ErrorText why;
     const Status status = cause(&why);
     Text text(*error);
-    describe_refused(text, group(), mine, rank(), why);
+    describe_refused(text, roster(), mine, rank(), why);
     return status;
   }
 };

@@ -18,6 +18,11 @@ struct Run {
   int32_t first, last;
 };
 
+std::vector<int32_t> ranks_at(const Roster& group, std::vector<int32_t> places) {
+  for (int32_t& place : places) place = group.rank_at(place);
+  return places;
+}
+
 std::vector<Run> runs_of(std::vector<int32_t> ranks) {
   std::sort(ranks.begin(), ranks.end());
   std::vector<Run> runs;
@@ -38,14 +43,14 @@ std::string list_of_ranks(const std::vector<int32_t>& ranks) {
   return list;
 }
 
-void describe_last_call(Text& text, const Note* last, bool inside, bool many) {
+void describe_last_call(Text& text, const Roster& group, const Note* last, bool inside, bool many) {
   if (last == nullptr) {
     text.add(many ? ", they have called nothing yet" : ", it has called nothing yet");
     return;
   }
   if (inside) text.add(many ? ", they are in " : ", it is in ");
   else text.add(many ? ", their last call was " : ", its last call was ");
-  describe(text, *last);
+  describe(text, group, *last);
   if (last->peer < 0) text.add(" (call %llu)", static_cast<unsigned long long>(last->print.call));
 }
 
@@ -63,7 +68,7 @@ void describe_place(Text& text, const Site& site) {
   if (site.where[0] != 0) text.add(" at %s", site.where);
 }
 
-void describe(Text& text, const Note& note) {
+void describe(Text& text, const Roster& group, const Note& note) {
   const Fingerprint& print = note.print;
   const long long amount = note.amount;
   text.add("%s", note.site.name);
@@ -73,50 +78,50 @@ void describe(Text& text, const Note& note) {
     text.add(" of %lld byte%s", amount, amount == 1 ? "" : "s");
   if (print.reduce >= 0) text.add(" (%s)", reduce_name(static_cast<Reduce>(print.reduce)));
   const bool from_root = print.kind == Kind::Broadcast || print.kind == Kind::Scatter;
-  if (print.root >= 0) text.add(" %s rank %d", from_root ? "from" : "to", print.root);
-  if (note.peer >= 0) text.add(" %s rank %d", print.kind == Kind::Receive ? "from" : "to", note.peer);
+  if (print.root >= 0) text.add(" %s rank %d", from_root ? "from" : "to", group.rank_at(print.root));
+  if (note.peer >= 0) text.add(" %s rank %d", print.kind == Kind::Receive ? "from" : "to", group.rank_at(note.peer));
   describe_place(text, note.site);
   if (note.about[0] != 0) text.add(" %s", note.about);
 }
 
-void describe_title(Text& text, const Note& note, const char* group) {
+void describe_title(Text& text, const Roster& group, const Note& note) {
   text.add("%s", note.site.name);
-  const bool named = group[0] != 0;
+  const bool named = !group.name.empty();
   if (note.peer >= 0) {
-    text.add(" %s rank %d", note.print.kind == Kind::Receive ? "from" : "to", note.peer);
-    if (named) text.add(" (group \"%s\")", group);
+    text.add(" %s rank %d", note.print.kind == Kind::Receive ? "from" : "to", group.rank_at(note.peer));
+    if (named) text.add(" (group \"%s\")", group.name.c_str());
   } else if (note.print.kind != Kind::None) {
     text.add(" (call %llu of ", static_cast<unsigned long long>(note.print.call));
-    named ? text.add("group \"%s\")", group) : text.add("the group)");
+    named ? text.add("group \"%s\")", group.name.c_str()) : text.add("the group)");
   }
 }
 
-void describe_last_call(Text& text, const SharedNote& last, bool inside) {
+void describe_last_call(Text& text, const Roster& group, const SharedNote& last, bool inside) {
   Note note;
   const bool called = last.read(&note);
-  describe_last_call(text, called ? &note : nullptr, inside, false);
+  describe_last_call(text, group, called ? &note : nullptr, inside, false);
 }
 
-void describe_abort(Text& text, const char* group, int32_t rank, const char* reason) {
-  text.add("rank %d aborted the group: ", rank).add_text(reason);
+void describe_abort(Text& text, const Roster& group, int32_t rank, const char* reason) {
+  text.add("rank %d aborted the group: ", group.rank_at(rank)).add_text(reason);
   Facts facts(group);
   facts.blame(rank, nullptr);
   facts.add_to(text);
 }
 
-void describe_refused(Text& text, const char* group, const Note& mine, int32_t own, const ErrorText& cause) {
-  describe_title(text, mine, group);
+void describe_refused(Text& text, const Roster& group, const Note& mine, int32_t own, const ErrorText& cause) {
+  describe_title(text, group, mine);
   describe_place(text, mine.site);
   text.add(": the group has failed before: ").add_text(cause.text);
   Facts(group, mine, own).add_to(text);
 }
 
-void describe_difference(Text& text, const char* group, const Note& mine, int32_t own, int32_t rank, const Note& other, Reader reader) {
-  describe_title(text, mine, group);
-  text.add(": rank %d called ", rank);
-  describe(text, other);
-  reader == Reader::This ? text.add(", this rank ") : text.add(", rank %d ", own);
-  describe(text, mine);
+void describe_difference(Text& text, const Roster& group, const Note& mine, int32_t own, int32_t rank, const Note& other, Reader reader) {
+  describe_title(text, group, mine);
+  text.add(": rank %d called ", group.rank_at(rank));
+  describe(text, group, other);
+  reader == Reader::This ? text.add(", this rank ") : text.add(", rank %d ", group.rank_at(own));
+  describe(text, group, mine);
   if (mine.print.sizes != other.print.sizes && mine.print.amount == other.print.amount && mine.print.kind == other.print.kind) {
     text.add(" with other sizes per rank");
   }
@@ -127,29 +132,29 @@ void describe_difference(Text& text, const char* group, const Note& mine, int32_
   facts.add_to(text);
 }
 
-void describe_unexpected(Text& text, const char* group, const Note& mine, int32_t own, int32_t from, int64_t sent, const Note* sender,
+void describe_unexpected(Text& text, const Roster& group, const Note& mine, int32_t own, int32_t from, int64_t sent, const Note* sender,
                          int32_t to, int64_t expected, const Note* receiver) {
   const struct {
     int32_t rank;
     const Note* note;
   } ends[] = {{from, sender}, {to, receiver}};
-  describe_title(text, mine, group);
+  describe_title(text, group, mine);
   describe_place(text, mine.site);
-  text.add(": rank %d sends %lld bytes to rank %d, which expects %lld", from, static_cast<long long>(sent), to,
+  text.add(": rank %d sends %lld bytes to rank %d, which expects %lld", group.rank_at(from), static_cast<long long>(sent), group.rank_at(to),
            static_cast<long long>(expected));
   Facts facts(group, mine, own);
   for (const auto& [rank, note] : ends) {
     const bool elsewhere = note != nullptr && !is_same(note->site, mine.site);
-    if (elsewhere) text.add("; rank %d called %s", rank, note->site.name);
+    if (elsewhere) text.add("; rank %d called %s", group.rank_at(rank), note->site.name);
     if (elsewhere) describe_place(text, note->site);
     facts.blame(rank, note == nullptr ? nullptr : &note->site);
   }
   facts.add_to(text);
 }
 
-void describe_misfit(Text& text, const char* group, int32_t from, int64_t sent, const Site& sender, int32_t to, int64_t expected,
+void describe_misfit(Text& text, const Roster& group, int32_t from, int64_t sent, const Site& sender, int32_t to, int64_t expected,
                      const Site& receiver) {
-  text.add("rank %d sent %lld bytes to rank %d", from, static_cast<long long>(sent), to);
+  text.add("rank %d sent %lld bytes to rank %d", group.rank_at(from), static_cast<long long>(sent), group.rank_at(to));
   describe_place(text, sender);
   text.add(", which receives %lld", static_cast<long long>(expected));
   describe_place(text, receiver);
@@ -178,7 +183,7 @@ std::string words_of_ranks(const std::vector<int32_t>& ranks) {
   return words;
 }
 
-Facts::Facts(const char* group, const Note& mine, int32_t own) : group_(group), op_(mine.site.name), call_(mine.print.call) {
+Facts::Facts(const Roster& group, const Note& mine, int32_t own) : group_(group), op_(mine.site.name), call_(mine.print.call) {
   knows(own, mine.site);
 }
 
@@ -202,10 +207,10 @@ void Facts::blame(int32_t rank, const SharedNote& last) {
 
 void Facts::add_to(Text& text) const {
   const auto field = [](const std::string& value) { return kFieldMark + value; };
-  const std::string head = kFactsMark + group_.substr(0, 80) + field(std::to_string(call_)) + field(op_) + field(list_of_ranks(blamed_));
+  const std::string head = kFactsMark + group_.name.substr(0, 80) + field(std::to_string(call_)) + field(op_) + field(list_of_ranks(ranks_at(group_, blamed_)));
   std::string all = head;
   for (const Called& known : calls_) {
-    const std::string call = field(list_of_ranks(known.ranks)) + field(known.site.name) + field(known.site.where);
+    const std::string call = field(list_of_ranks(ranks_at(group_, known.ranks))) + field(known.site.name) + field(known.site.where);
     if (all.size() + call.size() <= kFactsBytes) all += call;
   }
   if (!text.add_facts(all.c_str())) text.add_facts(head.c_str());
@@ -232,7 +237,7 @@ void Missing::add(int32_t rank, const char* has, const SharedNote& called, bool 
 
 void Missing::add(int32_t rank, const char* has) { add({has, false, false, false, {}, {}}, rank); }
 
-void Missing::describe(Text& text, const char* aside) const {
+void Missing::describe(Text& text, const Roster& group, const char* aside) const {
   std::vector<int32_t> others;
   for (size_t i = 0; i < fates_.size(); i++) {
     const Fate& fate = fates_[i];
@@ -241,11 +246,11 @@ void Missing::describe(Text& text, const char* aside) const {
       continue;
     }
     const bool many = fate.ranks.size() > 1;
-    text.add("%s%s %s%s", i > 0 ? "; " : "", words_of_ranks(fate.ranks).c_str(), many ? "have" : "has", fate.has.c_str() + strlen("has"));
-    if (fate.is_known) describe_last_call(text, fate.has_called ? &fate.called : nullptr, fate.inside, many);
+    text.add("%s%s %s%s", i > 0 ? "; " : "", words_of_ranks(ranks_at(group, fate.ranks)).c_str(), many ? "have" : "has", fate.has.c_str() + strlen("has"));
+    if (fate.is_known) describe_last_call(text, group, fate.has_called ? &fate.called : nullptr, fate.inside, many);
     if (i == 0) text.add("%s", aside);
   }
-  if (!others.empty()) text.add("; and %s", words_of_ranks(others).c_str());
+  if (!others.empty()) text.add("; and %s", words_of_ranks(ranks_at(group, others)).c_str());
 }
 
 void Missing::blame(Facts& facts) const {

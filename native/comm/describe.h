@@ -1,41 +1,42 @@
-// Calls in words, for the texts of errors.
+// Calls in words, for the texts of errors. Ranks are given by their places in the group, and told as the roster numbers them.
 #pragma once
 #include <string>
 #include <vector>
 
 #include "../include/text.h"
 #include "layout.h"
+#include "roster.h"
 
 namespace shardwise::comm {
 
 // `all_reduce of 12 float32 (sum) at a.ts:9`
-void describe(Text& text, const Note& note);
+void describe(Text& text, const Roster& group, const Note& note);
 // `all_reduce (call 7 of group "world")`, `send to rank 1 (group "world")`; of a group that has no name, "": `of the group`, or nothing
-void describe_title(Text& text, const Note& note, const char* group);
+void describe_title(Text& text, const Roster& group, const Note& note);
 // ` at a.ts:9`, or nothing
 void describe_place(Text& text, const Site& site);
 // `, it is in all_reduce of 12 float32 (sum) at a.ts:9 (call 7)`, or what it called last. Null: it has called nothing.
-void describe_last_call(Text& text, const SharedNote& last, bool inside);
+void describe_last_call(Text& text, const Roster& group, const SharedNote& last, bool inside);
 
 // `rank 2 aborted the group: reason`
-void describe_abort(Text& text, const char* group, int32_t rank, const char* reason);
+void describe_abort(Text& text, const Roster& group, int32_t rank, const char* reason);
 
 // A call of a group that has failed before, and why: `all_reduce (call 8 of group "world") at a.ts:10: the group has failed before: …`
-void describe_refused(Text& text, const char* group, const Note& mine, int32_t own, const ErrorText& cause);
+void describe_refused(Text& text, const Roster& group, const Note& mine, int32_t own, const ErrorText& cause);
 
 // Who reads a text about the rank that writes it.
 enum class Reader { This, All };
 
 // The next three say it for programs as well. Title and both calls: of `own` rank, and another.
-void describe_difference(Text& text, const char* group, const Note& mine, int32_t own, int32_t rank, const Note& other, Reader reader);
+void describe_difference(Text& text, const Roster& group, const Note& mine, int32_t own, int32_t rank, const Note& other, Reader reader);
 // Of an exchange of all with all, in bytes. The calls of both may be null: not known any more.
-void describe_unexpected(Text& text, const char* group, const Note& mine, int32_t own, int32_t from, int64_t sent, const Note* sender,
+void describe_unexpected(Text& text, const Roster& group, const Note& mine, int32_t own, int32_t from, int64_t sent, const Note* sender,
                          int32_t to, int64_t expected, const Note* receiver);
 // Of a message between two ranks, in bytes.
-void describe_misfit(Text& text, const char* group, int32_t from, int64_t sent, const Site& sender, int32_t to, int64_t expected,
+void describe_misfit(Text& text, const Roster& group, int32_t from, int64_t sent, const Site& sender, int32_t to, int64_t expected,
                      const Site& receiver);
 
-// Ranks in words: `rank 3`, `ranks 1 to 15 and 20`.
+// Ranks of the world in words: `rank 3`, `ranks 1 to 15 and 20`.
 std::string words_of_ranks(const std::vector<int32_t>& ranks);
 
 // What a text says for programs as well, behind a mark: the group, the number of the call, what the program called, the ranks that it is
@@ -43,8 +44,8 @@ std::string words_of_ranks(const std::vector<int32_t>& ranks);
 // lib/eager/collective-failure.ts reads it.
 class Facts {
  public:
-  Facts(const char* group, const Note& mine, int32_t own);
-  explicit Facts(const char* group) : group_(group) {}  // of no call of this rank
+  Facts(const Roster& group, const Note& mine, int32_t own);
+  explicit Facts(const Roster& group) : group_(group) {}  // of no call of this rank
 
   // It is what went wrong. Null: what it called is not known.
   void blame(int32_t rank, const Site* called);
@@ -58,7 +59,8 @@ class Facts {
     std::vector<int32_t> ranks;
     Site site;
   };
-  std::string group_, op_;
+  const Roster& group_;
+  std::string op_;
   uint64_t call_ = 0;
   std::vector<int32_t> blamed_;
   std::vector<Called> calls_;
@@ -74,7 +76,7 @@ class Missing {
   void add(int32_t rank, const char* has);
   bool empty() const { return fates_.empty(); }
   // `ranks 1 to 15 have not come, their last call was …; rank 16 has …`; `aside` stands behind the first.
-  void describe(Text& text, const char* aside = "") const;
+  void describe(Text& text, const Roster& group, const char* aside = "") const;
   void blame(Facts& facts) const;
 
  private:

@@ -50,12 +50,12 @@ Status HostGroup::failure(ErrorText* error) {
   Text text(*error);
   // Who aborts does not say in what the others were.
   if (status.code == Code::Closed) {
-    describe_title(text, note_, header().group);
+    describe_title(text, roster(), note_);
     describe_place(text, note_.site);
     text.add(": ");
   }
   text.add_text(cause.text);
-  if (status.code == Code::Closed) Facts(header().group, note_, rank_).add_to(text);
+  if (status.code == Code::Closed) Facts(roster(), note_, rank_).add_to(text);
   return status;
 }
 
@@ -68,7 +68,7 @@ Status HostGroup::refuse(const Note& note, ErrorText* error) {
     cause = refused_text_;
   if (error == nullptr) return status;
   Text text(*error);
-  describe_refused(text, header().group, note, rank_, cause);
+  describe_refused(text, roster(), note, rank_, cause);
   return status;
 }
 
@@ -78,11 +78,6 @@ Status HostGroup::refuse_difference(const ErrorText& seen_here, const ErrorText&
   return fail(error, Code::Invalid, "%s", seen_here.text);
 }
 
-void HostGroup::abort(const char* reason) {
-  ErrorText message;
-  Text text(message);
-  describe_abort(text, header().group, rank_, reason);
-  region_->fail_group(Code::Closed, message.text);
-}
+void HostGroup::abort(const char* reason) { region_->fail_group(Code::Closed, reason); }
 
 }  // namespace shardwise::comm

@@ -14,13 +14,13 @@ constexpr int64_t kLeaveMs = 10'000;
 
 }  // namespace
 
-FarWatch::FarWatch(const GlooEngine* engine, void* member, std::string group, int32_t rank, int32_t size)
-    : engine_(engine), member_(member), group_(std::move(group)), rank_(rank), size_(size) {
+FarWatch::FarWatch(const GlooEngine* engine, void* member, Roster roster, int32_t rank, int32_t size)
+    : engine_(engine), member_(member), roster_(std::move(roster)), rank_(rank), size_(size) {
   try {
     thread_ = std::thread([this] { work(); });
   } catch (const std::exception& none) {  // no thread to be had
     ErrorText text;
-    Text(text).add("rank %d could not start a thread that compares calls (%s)", rank_, none.what());
+    Text(text).add("rank %d could not start a thread that compares calls (%s)", roster_.rank_at(rank_), none.what());
     fail_group(Code::Peer, text.text);
   }
 }
@@ -53,7 +53,7 @@ Status FarWatch::run(const CollectiveCall& call) {
   const auto done = std::make_shared<std::promise<Status>>();
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (ending_) return fail(call.error, Code::Closed, "%s: rank %d has left the group", call.name, rank_);
+    if (ending_) return fail(call.error, Code::Closed, "%s: rank %d has left the group", call.name, roster_.rank_at(rank_));
     Task task;
     task.call = call;
     task.done = done;
@@ -74,7 +74,7 @@ bool FarWatch::settle(uint64_t call, int64_t limit_ms) {
 void FarWatch::leave() {
   if (!settle(calls_, kLeaveMs) && !failed()) {
     ErrorText text;
-    Text(text).add("rank %d has left the group: the other ranks did not all come to its last call within %lld ms", rank_, static_cast<long long>(kLeaveMs));
+    Text(text).add("rank %d has left the group: the other ranks did not all come to its last call within %lld ms", roster_.rank_at(rank_), static_cast<long long>(kLeaveMs));
     fail_group(Code::Peer, text.text);
   }
   {
@@ -118,7 +118,7 @@ void FarWatch::describe_lost(Text& text) {
 
 bool FarWatch::describe_missing(Text& text, uint64_t call, int32_t peer) {
   described_ = peer;
-  if (peer >= 0) text.add(": rank %d has not come to it", peer);
+  if (peer >= 0) text.add(": rank %d has not come to it", roster_.rank_at(peer));
   else if (settle(call, 0)) return false;
   else text.add(": the other ranks have not all come to it");
   return true;

@@ -19,12 +19,12 @@ namespace shardwise::comm {
 class FarWatch final : public CallWatch {
  public:
   // Nobody else uses `member`, one of the engine's, between here and the end of `leave`, but for what may be called from any thread.
-  FarWatch(const GlooEngine* engine, void* member, std::string group, int32_t rank, int32_t size);
+  FarWatch(const GlooEngine* engine, void* member, Roster roster, int32_t rank, int32_t size);
   ~FarWatch() override;
 
   int32_t rank() const override { return rank_; }
   int32_t size() const override { return size_; }
-  const char* group() override { return group_.c_str(); }
+  const Roster& roster() const override { return roster_; }
   uint64_t calls() const override { return calls_; }
 
   Status begin(const CollectiveCall& call, ErrorText* error) override;
@@ -65,7 +65,7 @@ class FarWatch final : public CallWatch {
 
   const GlooEngine* engine_;
   void* member_;
-  const std::string group_;
+  const Roster roster_;
   const int32_t rank_, size_;
   uint64_t calls_ = 0;
 

@@ -10,7 +10,7 @@ Status HostGroup::join(std::shared_ptr<Region> region, int32_t rank, std::unique
   // Only who finds no process there may write: a second claim leaves the first alone.
   if (block.claimed.exchange(1, std::memory_order_acq_rel) != 0) {
     return fail(error, Code::Invalid, "group \"%s\": its rank %d is there already. All ranks make their groups of the same ranks, in one order, also those that they are not in",
-                region->header().group, rank);
+                region->roster().name.c_str(), region->roster().rank_at(rank));
   }
   block.process = this_process();
   block.presence.store(Presence::Joined, std::memory_order_release);

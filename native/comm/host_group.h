@@ -58,7 +58,7 @@ class HostGroup {
   Status send(const void* data, int64_t bytes, int32_t to, const CallSite& site, ErrorText* error);
   Status receive(void* data, int64_t bytes, int32_t from, const CallSite& site, ErrorText* error);
 
-  // From any thread, also while a call waits: the present and later calls of every rank fail with the reason.
+  // From any thread, also while a call waits: the present and later calls of every rank fail with the reason, which says who gives it.
   void abort(const char* reason);
   // How long a call waits for a rank that makes no progress.
   void set_timeout(int64_t ms) { timeout_ms_.store(std::min(ms, kLongestTimeoutMs), std::memory_order_relaxed); }
@@ -106,6 +106,7 @@ class HostGroup {
   Status gather_to(const Call& call, const void* in, void* out, const CallSite& site, ErrorText* error);
   Status reduce_to(const Call& call, const void* in, void* out, const CallSite& site, ErrorText* error);
 
+  const Roster& roster() { return region_->roster(); }
   Header& header() { return region_->header(); }
   RankBlock& own() { return region_->rank(rank_); }
 

@@ -57,10 +57,11 @@ struct Note {
   char about[264], advice[232];  // see CollectiveCall
 };
 
-// A note of one rank that others may read at any time: taken again when it was changed meanwhile.
-class SharedNote {
+// What one rank writes and others may read at any time: taken again when it was changed meanwhile.
+template <class T>
+class Shared {
  public:
-  void write(const Note& note) {
+  void write(const T& note) {
     uint64_t words[kWords];
     memcpy(words, &note, sizeof note);
     const uint32_t version = version_.load(std::memory_order_relaxed);
@@ -69,7 +70,7 @@ class SharedNote {
     for (int i = 0; i < kWords; i++) words_[i].store(words[i], std::memory_order_release);
     version_.store(version + 2, std::memory_order_release);
   }
-  bool read(Note* note) const {
+  bool read(T* note) const {
     for (int attempt = 0; attempt < 1000; attempt++) {
       uint64_t words[kWords];
       const uint32_t version = version_.load(std::memory_order_acquire);
@@ -82,10 +83,24 @@ class SharedNote {
   }
 
  private:
-  static constexpr int kWords = sizeof(Note) / 8;
-  static_assert(sizeof(Note) % 8 == 0);
+  static constexpr int kWords = sizeof(T) / 8;
+  static_assert(sizeof(T) % 8 == 0);
   std::atomic<uint32_t> version_;
   std::atomic<uint64_t> words_[kWords];
+};
+
+using SharedNote = Shared<Note>;
+
+// A group that a rank of the world has made, and the last ones of each rank.
+struct MadeGroup {
+  uint64_t number;  // from 1, in the order of the program
+  int32_t size, reserved;
+  int32_t ranks[kMaxRanks];
+  char name[40], where[120];
+};
+constexpr uint64_t kKeptGroups = 32;
+struct alignas(kAlign) GroupBoard {
+  Shared<MadeGroup> groups[kKeptGroups];
 };
 
 enum class Presence : uint32_t { Absent, Joined, Left };
@@ -145,7 +160,6 @@ struct Header {
   int32_t size;
   Use use;
   ProcessId creator;
-  char group[40];  // its name in the program, for errors; or ""
   Counter joined;
 
   // All ranks meet here: the last to arrive moves the generation on.

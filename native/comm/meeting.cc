@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "describe.h"
+#include "group_board.h"
 #include "host_group.h"
 #include "patience.h"
 
@@ -43,16 +44,18 @@ Status HostGroup::wait_for_all(ErrorText* error) {
   }
 }
 
-bool Origin::is_gone(int32_t rank, ErrorText* how) const {
+bool Origin::keeps_away(const Roster& group, int32_t place, int32_t own, ErrorText* why) const {
   if (region == nullptr) return false;
-  RankBlock& block = region->rank(ranks[static_cast<size_t>(rank)]);
+  const int32_t rank = group.rank_at(place);
+  if (has_made_other(*region, rank, group.rank_at(own), group, why)) return true;
+  RankBlock& block = region->rank(rank);
   switch (block.presence.load(std::memory_order_acquire)) {
     case Presence::Absent: return false;
-    case Presence::Left: fail(how, Code::Peer, "has left group \"%s\"", region->header().group); return true;
+    case Presence::Left: fail(why, Code::Peer, "has left group \"%s\" before it joined group \"%s\"", region->roster().name.c_str(), group.name.c_str()); return true;
     default: break;
   }
   if (!region->shared() || is_alive(block.process)) return false;
-  fail(how, Code::Peer, "has died (process %d)", block.process.pid);
+  fail(why, Code::Peer, "has died (process %d) before it joined group \"%s\"", block.process.pid, group.name.c_str());
   return true;
 }
 
@@ -101,7 +104,7 @@ uint64_t HostGroup::find_left(uint64_t ranks) {
   for (int32_t rank = 0; rank < size(); rank++) {
     if (!contains(ranks, rank)) continue;
     const Presence presence = region_->rank(rank).presence.load(std::memory_order_acquire);
-    if (presence == Presence::Left || (presence == Presence::Absent && origin_.is_gone(rank, nullptr))) left |= uint64_t{1} << rank;
+    if (presence == Presence::Left || (presence == Presence::Absent && origin_.keeps_away(roster(), rank, rank_, nullptr))) left |= uint64_t{1} << rank;
   }
   return left;
 }
@@ -122,9 +125,8 @@ Status HostGroup::report_lost(uint64_t ranks, ErrorText* error) {
     if (!contains(ranks, rank)) continue;
     RankBlock& block = region_->rank(rank);
     const Presence presence = block.presence.load(std::memory_order_acquire);
-    ErrorText how, has;
-    if (presence == Presence::Absent && origin_.is_gone(rank, &how)) {
-      Text(has).add("%s before it joined this group", how.text);
+    ErrorText has;
+    if (presence == Presence::Absent && origin_.keeps_away(roster(), rank, rank_, &has)) {
       missing.add(rank, has.text);
       continue;
     }
@@ -152,11 +154,11 @@ Status HostGroup::time_out(uint64_t ranks, int64_t waited_ms, ErrorText* error) 
 Status HostGroup::fail_for(const Missing& missing, const char* limit, ErrorText* error) {
   ErrorText message;
   Text text(message);
-  describe_title(text, note_, header().group);
+  describe_title(text, roster(), note_);
   describe_place(text, note_.site);
   text.add(": ");
-  missing.describe(text, limit);
-  Facts facts(header().group, note_, rank_);
+  missing.describe(text, roster(), limit);
+  Facts facts(roster(), note_, rank_);
   missing.blame(facts);
   facts.add_to(text);
   return fail_group(Code::Device, message.text, error);

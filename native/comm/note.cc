@@ -82,10 +82,10 @@ Kind kind_of(Collective kind) { return static_cast<Kind>(static_cast<int32_t>(ki
 Status note_collective(const Call& call, const CallSite& site, int32_t size, uint64_t number, Note* out, ErrorText* error) {
   const Site called = site_of(site);
   const int32_t lowest_root = has_root(collective_kind(call.kind)) ? 0 : -1;
-  if (call.root < lowest_root || call.root >= size) return fail(error, Code::Invalid, "%s: there is no rank %d", called.name, call.root);
+  if (call.root < lowest_root || call.root >= size) return fail(error, Code::Invalid, "%s: the group has no place %d", called.name, call.root);
   if (call.amount < 0) return fail(error, Code::Invalid, "%s: a negative size", called.name);
   for (int32_t r = 0; call.sizes != nullptr && r < size; r++) {
-    if (call.sizes[r] < 0) return fail(error, Code::Invalid, "%s: a negative size for rank %d", called.name, r);
+    if (call.sizes[r] < 0) return fail(error, Code::Invalid, "%s: a negative size for place %d of the group", called.name, r);
   }
   *out = collective_of(call, site, size, number);
   return kOk;
@@ -94,7 +94,7 @@ Status note_collective(const Call& call, const CallSite& site, int32_t size, uin
 Status note_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site, int32_t rank, int32_t size, Note* out,
                     ErrorText* error) {
   if (peer < 0 || peer >= size || peer == rank || bytes < 0) {
-    return fail(error, Code::Invalid, "%s: rank %d of %d cannot exchange %lld bytes with rank %d", site_of(site).name, rank, size,
+    return fail(error, Code::Invalid, "%s: place %d of %d cannot exchange %lld bytes with place %d", site_of(site).name, rank, size,
                 static_cast<long long>(bytes), peer);
   }
   *out = message_of(kind, bytes, peer, site);

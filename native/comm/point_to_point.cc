@@ -45,7 +45,7 @@ Status HostGroup::receive(void* data, int64_t bytes, int32_t from, const CallSit
     if (i == 0 && label.bytes != bytes) {
       ErrorText message;
       Text text(message);
-      describe_misfit(text, header().group, from, label.bytes, label.site, rank_, bytes, note_.site);
+      describe_misfit(text, roster(), from, label.bytes, label.site, rank_, bytes, note_.site);
       return refuse_difference(message, message, error);
     }
     const int64_t share = std::min(piece, bytes - i * piece);

@@ -39,7 +39,7 @@ Status describe_no_room(const SegmentOptions& options, int64_t bytes, ErrorText*
               "group \"%s\" of %d ranks needs %.1f MiB of shared memory, and /dev/shm has %.1f of its %.1f MiB left (%s). Make it larger: a "
               "container by --shm-size=1g or --ipc=host, a pod by an emptyDir with medium Memory on /dev/shm, a host by mount -o "
               "remount,size=1G /dev/shm",
-              options.group, options.size, static_cast<double>(bytes) / mib, in_mib(room.f_bavail), in_mib(room.f_blocks), why.text);
+              options.roster.name.c_str(), options.size, static_cast<double>(bytes) / mib, in_mib(room.f_bavail), in_mib(room.f_blocks), why.text);
 }
 
 // Rank 0 makes the memory of a group.
@@ -47,7 +47,7 @@ Status without_maker(const SegmentOptions& options, const char* why, ErrorText* 
   ErrorText message;
   Text text(message);
   text.add("%s", why);
-  Facts facts(options.group);
+  Facts facts(options.roster);
   facts.blame(0, nullptr);
   facts.add_to(text);
   return fail(error, Code::Device, "%s", message.text);
@@ -68,28 +68,30 @@ Region::Plan Region::plan(int32_t size, int64_t slot_bytes, Use use) {
   plan.pieces = round_up(plan.slots + size * 2 * plan.slot_bytes, page);
   const int64_t end = plan.pieces + pairs * kChannelPieces * plan.piece_bytes;
   if (use == Use::Meeting) plan.watches = round_up(end, kAlign);
-  plan.total = use == Use::Meeting ? plan.watches + size * static_cast<int64_t>(sizeof(WatchBlock)) : end;
+  if (use == Use::World) plan.boards = round_up(end, kAlign);
+  plan.total = use == Use::Meeting ? plan.watches + size * static_cast<int64_t>(sizeof(WatchBlock))
+               : use == Use::World ? plan.boards + size * static_cast<int64_t>(sizeof(GroupBoard))
+                                   : end;
   return plan;
 }
 
 // Fresh memory is zero, which is how everything else begins.
-void Region::prepare(const char* group) {
+void Region::prepare() {
   header().size = size_;
   header().slot_bytes = plan_.slot_bytes;
   header().use = use_;
-  snprintf(header().group, sizeof header().group, "%s", group);
   header().creator = this_process();
 }
 
 Status Region::in_process(int32_t size, int64_t slot_bytes, std::shared_ptr<Region>* out, ErrorText* error, Use use,
-                          const char* group) {
+                          Roster roster) {
   if (const Status checked = check_size(size, error); !checked.ok()) return checked;
   const Plan planned = plan(size, slots_for(use, size, slot_bytes), use);
   void* base = mmap(nullptr, static_cast<size_t>(planned.total), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return fail(error, Code::OutOfMemory, "memory for a group of %d ranks cannot be had", size);
-  out->reset(new Region(base, size, planned, use, false));
-  (*out)->prepare(group);
+  out->reset(new Region(base, size, planned, use, false, std::move(roster)));
+  (*out)->prepare();
   return kOk;
 }
 
@@ -114,18 +116,19 @@ Status Region::create(const SegmentOptions& options, std::shared_ptr<Region>* ou
     close(file);
     return fail(error, Code::OutOfMemory, "shared memory %s cannot be mapped", path);
   }
-  out->reset(new Region(base, options.size, planned, options.use, true));
+  out->reset(new Region(base, options.size, planned, options.use, true, options.roster));
   Region& region = **out;
   region.file_ = file;
   region.timeout_ms_ = std::min(options.timeout_ms, kLongestTimeoutMs);
   memcpy(region.path_, path, sizeof region.path_);
-  region.prepare(options.group);
+  region.prepare();
   region.header().token = options.token;
   region.header().magic.store(kSegmentMagic, std::memory_order_release);
   return kOk;
 }
 
 Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* out, ErrorText* error) {
+  const int32_t first = options.roster.rank_at(0);
   const int64_t deadline = now_ns() + std::min(options.timeout_ms, kLongestTimeoutMs) * 1'000'000;
   int file;
   char path[kSegmentPath];
@@ -134,13 +137,13 @@ Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* ou
     if (now_ns() >= deadline) {
       const auto limit = static_cast<long long>(options.timeout_ms);
       ErrorText late;
-      Text(late).add("join: rank 0 has not joined group \"%s\" (timeout after %lld ms): there is no shared memory %s", options.group, limit, options.name);
+      Text(late).add("join: rank %d has not joined group \"%s\" (timeout after %lld ms): there is no shared memory %s", first, options.roster.name.c_str(), limit, options.name);
       return without_maker(options, late.text, error);
     }
-    ErrorText how;
-    if (options.origin && options.origin->is_gone(0, &how)) {
+    ErrorText why;
+    if (options.origin && options.origin->keeps_away(options.roster, 0, options.rank, &why)) {
       ErrorText gone;
-      Text(gone).add("join: rank 0 %.200s before it joined group \"%s\"", how.text, options.group);
+      Text(gone).add("join: rank %d %s", first, why.text);
       return without_maker(options, gone.text, error);
     }
     usleep(static_cast<useconds_t>(pause_us));
@@ -159,10 +162,10 @@ Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* ou
   if (made_for != options.size || planned.total != status.st_size) {
     munmap(base, static_cast<size_t>(status.st_size));
     close(file);
-    return fail(error, Code::Invalid, "rank 0 made a group of %d ranks, rank %d wants one of %d", made_for, options.rank,
-                options.size);
+    return fail(error, Code::Invalid, "rank %d made a group of %d ranks, rank %d wants one of %d", first, made_for,
+                options.roster.rank_at(options.rank), options.size);
   }
-  out->reset(new Region(base, options.size, planned, options.use, true));
+  out->reset(new Region(base, options.size, planned, options.use, true, options.roster));
   (*out)->file_ = file;
   (*out)->timeout_ms_ = std::min(options.timeout_ms, kLongestTimeoutMs);
   memcpy((*out)->path_, path, sizeof path);

@@ -6,16 +6,17 @@
 
 #include "../include/status.h"
 #include "layout.h"
+#include "roster.h"
 
 namespace shardwise::comm {
 
-// A group of whose members all are in another one: who has left that, or died in it, will not come to this one either.
+// The group of all ranks of the world, if others are made of some of them: who has left it, or died in it, will not come to another either,
+// nor will who has made that of other ranks.
 struct Origin {
   std::shared_ptr<class Region> region;  // null: none
-  std::vector<int32_t> ranks;            // there, of each rank of the group
 
-  // Whether a rank of the group is gone there; then how, in words.
-  bool is_gone(int32_t rank, ErrorText* how) const;
+  // Whether the rank at a place of the group will not join it, as one at `own` sees there; then why, in words that begin with "has".
+  bool keeps_away(const Roster& group, int32_t place, int32_t own, ErrorText* why) const;
 };
 
 struct SegmentOptions {
@@ -26,7 +27,7 @@ struct SegmentOptions {
   int64_t slot_bytes = 0;  // 0: by the number of ranks
   int64_t timeout_ms = 60'000;
   Use use = Use::World;
-  const char* group = "";  // what the program calls it, for errors
+  Roster roster = {};
   const Origin* origin = nullptr;
 };
 
@@ -34,7 +35,7 @@ class Region {
  public:
   // For ranks that are threads of this process: made once, handed to all.
   static Status in_process(int32_t size, int64_t slot_bytes, std::shared_ptr<Region>* out, ErrorText* error, Use use = Use::World,
-                           const char* group = "");
+                           Roster roster = {});
   // For ranks that are processes: rank 0 makes a segment of POSIX shared memory, the others wait for it. Its name goes when all
   // have joined, so that memory goes with the last process, however that ends. A segment of a run that died early is replaced.
   static Status between_processes(const SegmentOptions& options, std::shared_ptr<Region>* out, ErrorText* error);
@@ -46,6 +47,9 @@ class Region {
   // Of groups whose use is Meeting.
   WatchBlock& watch(int32_t rank) { return reinterpret_cast<WatchBlock*>(base_ + plan_.watches)[rank]; }
   bool watched() const { return plan_.watches != 0; }
+  // Of groups whose use is World.
+  GroupBoard& board(int32_t rank) { return reinterpret_cast<GroupBoard*>(base_ + plan_.boards)[rank]; }
+  bool has_boards() const { return plan_.boards != 0; }
   // A rank has two, so that it fills one while others still read the other.
   char* slot(int32_t rank, uint32_t parity) { return base_ + plan_.slots + (rank * 2 + (parity & 1)) * plan_.slot_bytes; }
   Channel& channel(int32_t from, int32_t to) { return reinterpret_cast<Channel*>(base_ + plan_.channels)[from * size_ + to]; }
@@ -55,6 +59,7 @@ class Region {
   }
 
   int32_t size() const { return size_; }
+  const Roster& roster() const { return roster_; }
   int64_t slot_bytes() const { return plan_.slot_bytes; }
   int64_t piece_bytes() const { return plan_.piece_bytes; }
   bool shared() const { return shared_; }
@@ -72,20 +77,21 @@ class Region {
  private:
   // Where what lies, in bytes from the start.
   struct Plan {
-    int64_t slot_bytes, piece_bytes, ranks, slots, channels, pieces, watches, total;
+    int64_t slot_bytes, piece_bytes, ranks, slots, channels, pieces, watches, boards, total;
   };
   static Plan plan(int32_t size, int64_t slot_bytes, Use use);
-  Region(void* base, int32_t size, const Plan& plan, Use use, bool shared)
-      : base_(static_cast<char*>(base)), size_(size), plan_(plan), use_(use), shared_(shared) {}
+  Region(void* base, int32_t size, const Plan& plan, Use use, bool shared, Roster roster)
+      : base_(static_cast<char*>(base)), size_(size), plan_(plan), use_(use), shared_(shared), roster_(std::move(roster)) {}
   static Status create(const SegmentOptions& options, std::shared_ptr<Region>* out, ErrorText* error);
   static Status attach(const SegmentOptions& options, std::shared_ptr<Region>* out, ErrorText* error);
-  void prepare(const char* group);
+  void prepare();
 
   char* base_;
   int32_t size_;
   Plan plan_;
   Use use_;
   bool shared_;
+  Roster roster_;
   int64_t timeout_ms_ = 0;  // to find each other
   int file_ = -1;           // while the segment may still have a name
   char path_[128] = {};

@@ -9,7 +9,7 @@ namespace shardwise::comm {
 // Somebody else's file, or a live run's, may have a name already: then the next of these is tried, by all ranks.
 constexpr int32_t kSegmentNames = 16;
 constexpr int32_t kSegmentPath = 128;
-constexpr uint64_t kSegmentMagic = 0x3270756f72677773;  // swgroup2; another layout gets another
+constexpr uint64_t kSegmentMagic = 0x3370756f72677773;  // swgroup3; another layout gets another
 
 // Makes a new segment of this size, all of its memory taken now (a full /dev/shm would kill the process later). Gives file and
 // path; where there is no room, the system's word for it.

@@ -75,8 +75,8 @@ Status WatchGroup::compare_exchange(const Note& mine, const CollectiveCall& call
   Text text(message);
   Note kept;
   const Note* other = find_note(rank, mine.print.call, &kept) ? &kept : nullptr;
-  if (gives) describe_unexpected(text, group(), mine, rank_, rank_, own_sent, &mine, rank, expected, other);
-  else describe_unexpected(text, group(), mine, rank_, rank, sent, other, rank_, own_expected, &mine);
+  if (gives) describe_unexpected(text, roster(), mine, rank_, rank_, own_sent, &mine, rank, expected, other);
+  else describe_unexpected(text, roster(), mine, rank_, rank, sent, other, rank_, own_expected, &mine);
   fail_group(Code::Invalid, message.text);
   return fail(error, Code::Invalid, "%s", message.text);
 }
@@ -91,15 +91,15 @@ Status WatchGroup::report_difference(const Note& mine, int32_t rank, ErrorText* 
   Text here(seen_here), all(for_all);
   Note other;
   if (find_note(rank, mine.print.call, &other)) {
-    describe_difference(here, group(), mine, rank_, rank, other, Reader::This);
-    describe_difference(all, group(), mine, rank_, rank, other, Reader::All);
+    describe_difference(here, roster(), mine, rank_, rank, other, Reader::This);
+    describe_difference(all, roster(), mine, rank_, rank, other, Reader::All);
   } else {
     for (Text* text : {&here, &all}) {
-      describe_title(*text, mine, group());
+      describe_title(*text, roster(), mine);
       describe_place(*text, mine.site);
-      text->add(": rank %d, which is many calls ahead, called something else under this number; it", rank);
-      describe_last_call(*text, region_->watch(rank).last, false);
-      Facts facts(group(), mine, rank_);
+      text->add(": rank %d, which is many calls ahead, called something else under this number; it", roster().rank_at(rank));
+      describe_last_call(*text, roster(), region_->watch(rank).last, false);
+      Facts facts(roster(), mine, rank_);
       facts.blame(rank, region_->watch(rank).last);
       facts.add_to(*text);
     }
@@ -163,7 +163,7 @@ void WatchGroup::describe_ranks(Text& text, uint64_t ranks) {
   }
   if (described_.empty()) return;
   text.add(": ");
-  described_.describe(text);
+  described_.describe(text, roster());
 }
 
 void WatchGroup::blame(Facts& facts) { described_.blame(facts); }

@@ -17,7 +17,7 @@ class WatchGroup final : public CallWatch {
 
   int32_t rank() const override { return rank_; }
   int32_t size() const override { return region_->size(); }
-  const char* group() override { return region_->header().group; }
+  const Roster& roster() const override { return region_->roster(); }
   uint64_t calls() const override { return calls_; }
 
   // A difference fails on all ranks.

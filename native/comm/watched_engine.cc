@@ -39,15 +39,14 @@ class Watched {
     if (status.ok()) launched_.fetch_add(1, std::memory_order_release);
     // What the engine cannot do it cannot on any rank.
     if (status.ok() || status.code == Code::Unsupported) return status;
-    group_->fail_group(status.code, call.error->text);
+    fail_for_engine(status.code, *call.error);
     return cause(comm::note_of(call, group_->size(), group_->calls()), call.error);
   }
 
   void abort(const char* reason) {
     ErrorText text;
-    Text message(text);
-    describe_abort(message, group_->group(), group_->rank(), reason);
-    group_->fail_group(Code::Closed, text.text);
+    Text(text).add_text(reason);
+    group_->fail_group(Code::Closed, reason);
     std::lock_guard<std::mutex> lock(mutex_);
     give_up(text);
   }
@@ -131,7 +130,7 @@ class Watched {
     CommRecord oldest;
     const bool waits = in_flight(&oldest);
     if (status.code != Code::Peer || !waits) {
-      group_->fail_group(status.code, seen.text);  // of a group that has failed it changes nothing: what this rank waits in is said all the same
+      fail_for_engine(status.code, seen);  // of a group that has failed it changes nothing: what this rank waits in is said all the same
     } else {
       const bool settled = group_->failed() || group_->settle(oldest.sequence, at_once ? kReadMs : 0);
       if (!settled && !at_once) return;
@@ -140,15 +139,22 @@ class Watched {
     tell(oldest);
   }
 
+  // The engine does not know which rank of the world this is.
+  void fail_for_engine(Code code, const ErrorText& why) {
+    ErrorText message;
+    Text(message).add("on rank %d: ", group_->roster().rank_at(group_->rank())).add_text(why.text);
+    group_->fail_group(code, message.text);
+  }
+
   void report_timeout(const CommRecord& oldest) {
     ErrorText message;
     Text text(message);
-    describe_title(text, note_of(oldest), group_->group());
+    describe_title(text, group_->roster(), note_of(oldest));
     describe_place(text, note_of(oldest).site);
     const auto limit = static_cast<long long>(timeout_ms_.load());
     if (group_->describe_missing(text, oldest.sequence, is_message(oldest.kind) ? oldest.root : -1)) text.add(" (timeout after %lld ms)", limit);
     else text.add(": all ranks have come to it, but it is not done (timeout after %lld ms): a GPU or the way between them hangs or is slow", limit);
-    Facts facts(group_->group(), note_of(oldest), group_->rank());
+    Facts facts(group_->roster(), note_of(oldest), group_->rank());
     group_->blame(facts);
     facts.add_to(text);
     group_->fail_group(Code::Device, message.text);
@@ -157,10 +163,10 @@ class Watched {
   void report_lost(const CommRecord& oldest) {
     ErrorText message;
     Text text(message);
-    describe_title(text, note_of(oldest), group_->group());
+    describe_title(text, group_->roster(), note_of(oldest));
     describe_place(text, note_of(oldest).site);
     group_->describe_lost(text);
-    Facts facts(group_->group(), note_of(oldest), group_->rank());
+    Facts facts(group_->roster(), note_of(oldest), group_->rank());
     group_->blame(facts);
     facts.add_to(text);
     group_->fail_group(Code::Device, message.text);
@@ -179,12 +185,12 @@ class Watched {
     const Status status = group_->cause(&first);
     Text text(*error);
     if (status.code == Code::Closed && mine.site.name[0] != 0) {
-      describe_title(text, mine, group_->group());
+      describe_title(text, group_->roster(), mine);
       describe_place(text, mine.site);
       text.add(": ");
     }
     text.add_text(first.text);
-    if (status.code == Code::Closed) Facts(group_->group(), mine, group_->rank()).add_to(text);
+    if (status.code == Code::Closed) Facts(group_->roster(), mine, group_->rank()).add_to(text);
     return status;
   }
 

@@ -15,7 +15,7 @@ int64_t deadline(int64_t timeout_ms) { return now_ns() + std::min<int64_t>(timeo
 Status not_created(Member& member, Result result, const char* what, int64_t timeout_ms, ErrorText* error) {
   ErrorText text;
   Text message(text);
-  message.add("%s, rank %d of %d on cuda:%d", what, member.rank, member.size, member.device);
+  message.add("%s on cuda:%d", what, member.device);
   if (result == kInProgress)
     message.add(": the other ranks have not all come (timeout after %lld ms): did one fail or not call it, has it another id, or is it "
                 "only slow and needs a longer timeout?",

@@ -67,9 +67,6 @@ void describe(Text& text, const CommRecord& record) {
   if (record.kind != Collective::Barrier) text.add(" of %lld %s", static_cast<long long>(record.count), dtype_name(record.dtype));
   if (reduces) text.add(" (%s)", reduce_name(record.reduce));
   if (record.total >= 0 && record.total != record.count) text.add(", %lld in all,", static_cast<long long>(record.total));
-  const bool from_root =
-      record.kind == Collective::Broadcast || record.kind == Collective::Scatter || record.kind == Collective::Receive;
-  if (record.root >= 0) text.add(" %s rank %d", from_root ? "from" : "to", record.root);
   if (record.where[0] != 0) text.add(" at %s", record.where);
 }
 

@@ -238,10 +238,8 @@ Status run(void* object, const CollectiveCall& call) { return member_of(object).
 
 void abort(void* object, const char* reason) {
   Member& member = member_of(object);
-  ErrorText text;
-  Text(text).add("rank %d aborted the group: ", member.rank).add_text(reason);
   std::unique_lock<std::mutex> lock(member.mutex);
-  member.fail_group(lock, Code::Closed, text.text);
+  member.fail_group(lock, Code::Closed, reason);
   member.end_calls(lock);
 }
 

@@ -190,7 +190,7 @@ Status not_launched(Member& member, Result result, cudaError_t cuda, ErrorText* 
   Text message(text);
   std::unique_lock<std::mutex> lock(member.mutex);
   describe(message, member.flights.back().record);
-  message.add(" on rank %d of %d", member.rank, member.size);
+  message.add(" on cuda:%d", member.device);
   if (result != kSuccess)
     describe_result(message, member.api, result);
   else

@@ -99,7 +99,7 @@ void Member::look() {
   ErrorText text;
   Text message(text);
   describe(message, oldest.record);
-  message.add(" on rank %d of %d", rank, size);
+  message.add(" on cuda:%d", device);
   describe_result(message, api, state);
   fail_group(lock, Code::Device, text.text);
 }
@@ -121,7 +121,7 @@ void Member::expect_end(const char* what, int64_t until_ns) {
 
 void Member::end_wait(const std::unique_lock<std::mutex>& held) {
   ErrorText text;
-  Text(text).add("%s on rank %d of %d: the other ranks have not all done their part within the timeout: one is lost, or fails before it", waits_in, rank, size);
+  Text(text).add("%s on cuda:%d: the other ranks have not all done their part within the timeout: one is lost, or fails before it", waits_in, device);
   fail_group(held, Code::Peer, text.text);
 }
 
@@ -129,7 +129,7 @@ void Member::time_out(const std::unique_lock<std::mutex>& held, const Flight& ol
   ErrorText text;
   Text message(text);
   describe(message, oldest.record);
-  message.add(": rank %d of %d has waited %lld ms for it to %s (timeout after %lld ms)", rank, size,
+  message.add(": cuda:%d has waited %lld ms for it to %s (timeout after %lld ms)", device,
               static_cast<long long>(oldest.waited_ns / 1'000'000), oldest.launched ? "finish" : "connect to the other ranks",
               static_cast<long long>(timeout_ms.load()));
   if (flights.size() > 1) message.add(", %zu later calls behind it", flights.size() - 1);

@@ -150,8 +150,8 @@ Status Group::compare_with(int32_t other, ErrorText* error) {
   if (memcmp(&theirs.print, &note_.print, sizeof theirs.print) == 0) return kOk;
   ErrorText seen_here, for_all;
   Text here(seen_here), all(for_all);
-  comm::describe_difference(here, name_.c_str(), note_, rank_, other, theirs, comm::Reader::This);
-  comm::describe_difference(all, name_.c_str(), note_, rank_, other, theirs, comm::Reader::All);
+  comm::describe_difference(here, roster_, note_, rank_, other, theirs, comm::Reader::This);
+  comm::describe_difference(all, roster_, note_, rank_, other, theirs, comm::Reader::All);
   return refuse_difference(seen_here, for_all, error);
 }
 
@@ -164,7 +164,7 @@ Status Group::agree_on_exchange(ErrorText* error) {
       ErrorText message;
       Text text(message);
       const auto note_of = [this](int32_t rank) { return rank == rank_ ? &note_ : &note_in(frame(rank)); };
-      comm::describe_unexpected(text, name_.c_str(), note_, rank_, from, sent, note_of(from), to, expected, note_of(to));
+      comm::describe_unexpected(text, roster_, note_, rank_, from, sent, note_of(from), to, expected, note_of(to));
       return refuse_difference(message, message, error);
     }
   }

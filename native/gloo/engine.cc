@@ -38,14 +38,14 @@ Status in_call(void* member, const char* name, ErrorText* error, Work work) {
     has_returned = true;
     return result;
   });
-  if (!has_returned) quietly([&] { group_of(member).abort(error->text); });
+  if (!has_returned) quietly([&] { group_of(member).give_up(error->text); });
   return status;
 }
 
 const CommEngine kCommEngine = {
     "gloo",
     [](void* member, const CollectiveCall& call) { return in_call(member, call.name, call.error, [&](Group& group) { return group.run(call); }); },
-    [](void* member, const char* reason) { quietly([&] { group_of(member).abort(reason); }); },
+    [](void* member, const char* reason) { quietly([&] { group_of(member).fail_all(Code::Closed, reason); }); },
     [](void*, ErrorText*) { return kOk; },  // every call waits for its result, and reports its own failure
     [](void* member, int64_t milliseconds) { group_of(member).set_timeout(milliseconds); },
     [](void* member) { quietly([&] { delete static_cast<Group*>(member); }); },
@@ -82,7 +82,7 @@ const GlooEngine kGlooEngine = {
     connect,
     [](void* world) { quietly([&] { delete static_cast<World*>(world); }); },
     join,
-    [](void* world, const GlooGroup& group) { quietly([&] { static_cast<World*>(world)->decline(group); }); },
+    [](void* world, const GlooGroup& group, int32_t place, const char* reason) { quietly([&] { static_cast<World*>(world)->decline(group, place, reason); }); },
     [](void* member, const CollectiveCall& call, uint64_t number) {
       return in_call(member, call.name, call.error, [&](Group& group) { return group.compare(call, number); });
     },

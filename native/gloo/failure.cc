@@ -67,11 +67,11 @@ Status Group::time_out(const std::vector<int32_t>& ranks, int64_t waited_ms, Err
 Status Group::fail_for(const comm::Missing& missing, const std::string& limit, ErrorText* error) {
   ErrorText message;
   Text text(message);
-  comm::describe_title(text, note_, name_.c_str());
+  comm::describe_title(text, roster_, note_);
   comm::describe_place(text, note_.site);
   text.add(": ");
-  missing.describe(text, limit.c_str());
-  comm::Facts facts(name_.c_str(), note_, rank_);
+  missing.describe(text, roster_, limit.c_str());
+  comm::Facts facts(roster_, note_, rank_);
   missing.blame(facts);
   facts.add_to(text);
   return fail_group(Code::Peer, message.text, error);
@@ -105,12 +105,12 @@ Status Group::failure(ErrorText* error) {
   if (error == nullptr) return status;
   Text text(*error);
   if (status.code == Code::Closed) {
-    comm::describe_title(text, note_, name_.c_str());
+    comm::describe_title(text, roster_, note_);
     comm::describe_place(text, note_.site);
     text.add(": ");
   }
   text.add_text(first.text);
-  if (status.code == Code::Closed) comm::Facts(name_.c_str(), note_, rank_).add_to(text);
+  if (status.code == Code::Closed) comm::Facts(roster_, note_, rank_).add_to(text);
   return status;
 }
 
@@ -120,7 +120,7 @@ Status Group::refuse(const comm::Note& note, ErrorText* error) {
   if (status.ok()) status = cause(&first);
   if (error == nullptr) return status;
   Text text(*error);
-  comm::describe_refused(text, name_.c_str(), note, rank_, first);
+  comm::describe_refused(text, roster_, note, rank_, first);
   return status;
 }
 
@@ -130,15 +130,15 @@ Status Group::refuse_difference(const ErrorText& seen_here, const ErrorText& for
   return fail(error, Code::Peer, "%s", seen_here.text);
 }
 
-void Group::abort(const char* reason) {
+void Group::give_up(const char* reason) {
   ErrorText message;
   Text text(message);
-  comm::describe_abort(text, name_.c_str(), rank_, reason);
+  comm::describe_abort(text, roster_, rank_, reason);
   fail_all(Code::Closed, message.text);
 }
 
-void Group::fail_all(Code code, const char* text) {
-  fail_group(code, text, nullptr);
+void Group::fail_all(Code code, const char* reason) {
+  fail_group(code, reason, nullptr);
   interrupt_waits();
 }
 
@@ -153,8 +153,8 @@ Status Group::look_around(ErrorText* lost, ErrorText* error) {
   });
   Text text(*lost);
   if (!missing.empty()) {
-    missing.describe(text);
-    comm::Facts facts(name_.c_str(), note_, rank_);
+    missing.describe(text, roster_);
+    comm::Facts facts(roster_, note_, rank_);
     missing.blame(facts);
     facts.add_to(text);
   }

@@ -17,10 +17,10 @@ Status Group::join(World& world, const GlooGroup& plan, std::unique_ptr<Group>* 
     try {
       connections->connect(other, theirs.data() + int64_t{other} * kGlooAddressBytes);
     } catch (const std::exception& failure) {
-      return fail(error, Code::Peer, "group \"%s\": rank %d and rank %d cannot connect (%s)", plan.label, rank, other, plain(failure.what()).c_str());
+      return fail(error, Code::Peer, "group \"%s\": rank %d and rank %d cannot connect (%s)", plan.label, plan.ranks[rank], plan.ranks[other], plain(failure.what()).c_str());
     }
   }
-  std::unique_ptr<Group> group(new Group(connections.release(), plan.label, plan.timeout_ms));
+  std::unique_ptr<Group> group(new Group(connections.release(), roster_of(plan), plan.timeout_ms));
   for (int32_t other = 0; other < size; other++) {
     if (other != rank) group->prepare(other);
   }
@@ -28,8 +28,8 @@ Status Group::join(World& world, const GlooGroup& plan, std::unique_ptr<Group>* 
   return kOk;
 }
 
-Group::Group(Connections* connections, const char* name, int64_t timeout_ms)
-    : name_(name),
+Group::Group(Connections* connections, comm::Roster roster, int64_t timeout_ms)
+    : roster_(std::move(roster)),
       rank_(connections->rank()),
       size_(connections->size()),
       timeout_ms_(timeout_ms),

@@ -58,9 +58,10 @@ class Group {
   Status compare(const CollectiveCall& call, uint64_t number);
   // Fails where another rank has given up, and sees to the end of a group that has failed. Describes those that cannot be reached any more.
   Status look_around(ErrorText* lost, ErrorText* error);
-  // From any thread, also while a call waits: the present and later calls of every rank fail with the reason.
-  void abort(const char* reason);
-  void fail_all(Code code, const char* text);  // which says who has failed
+  // From any thread, also while a call waits: the present and later calls of every rank fail with the reason, which says who gives it.
+  void fail_all(Code code, const char* reason);
+  // What this rank cannot go on from.
+  void give_up(const char* reason);
   void set_timeout(int64_t ms) { timeout_ms_.store(ms, std::memory_order_relaxed); }
 
  private:
@@ -89,7 +90,7 @@ class Group {
     std::deque<Parcel> parcels;
   };
 
-  Group(Connections* connections, const char* name, int64_t timeout_ms);
+  Group(Connections* connections, comm::Roster roster, int64_t timeout_ms);
 
   int32_t rank() const { return rank_; }
   int32_t size() const { return size_; }
@@ -172,7 +173,7 @@ class Group {
   Status send(const CollectiveCall& call);
   Status receive(const CollectiveCall& call);
 
-  const std::string name_;
+  const comm::Roster roster_;
   const int32_t rank_, size_;
   std::atomic<int64_t> timeout_ms_;
   std::unique_ptr<Connections> connections_;

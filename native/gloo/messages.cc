@@ -62,7 +62,7 @@ Status Group::receive(const CollectiveCall& call) {
   if (label.bytes != bytes) {
     ErrorText text;
     Text misfit(text);
-    comm::describe_misfit(misfit, name_.c_str(), from, label.bytes, label.site, rank_, bytes, note_.site);
+    comm::describe_misfit(misfit, roster_, from, label.bytes, label.site, rank_, bytes, note_.site);
     return refuse_difference(text, text, call.error);
   }
   if (bytes <= kParcelBytes) {

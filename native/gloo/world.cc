@@ -15,17 +15,39 @@ uint64_t slot_of(const char* name) {
   return value;
 }
 
-using Address = std::array<char, kGlooAddressBytes>;
-// In place of an address, which begins with its length, and after it.
-constexpr Address kDeclined = {0, 0}, kGaveUp = {0, 1}, kReady = {1};
+// In place of an address, which begins with its length: a rank will not come. It may say why, and who gave up, by the place in the group.
+enum class Ends : char { Left, CouldNotJoin };
+struct Refusal {
+  char no_length = 0;
+  Ends how = Ends::Left;
+  int16_t reserved = 0;
+  int32_t place = 0;
+  char why[kGlooAddressBytes - 8] = {};
+};
+static_assert(sizeof(Refusal) == kGlooAddressBytes);
+// After the addresses.
+constexpr std::array<char, kGlooAddressBytes> kReady = {1};
+
+const char* letter_of(const Refusal& refusal) { return reinterpret_cast<const char*>(&refusal); }
 
 Status report_missing(const GlooGroup& plan, int32_t member, const std::string& what, ErrorText* error) {
   ErrorText message;
   Text text(message);
-  text.add("group \"%s\": rank %d %s", plan.label, member, what.c_str());
-  comm::Facts facts(plan.label);
+  const comm::Roster roster = roster_of(plan);
+  text.add("group \"%s\": rank %d %s", plan.label, roster.rank_at(member), what.c_str());
+  comm::Facts facts(roster);
   facts.blame(member, nullptr);
   facts.add_to(text);
+  return fail(error, Code::Peer, "%s", message.text);
+}
+
+Status report_refusal(const GlooGroup& plan, int32_t member, const Refusal& said, ErrorText* error) {
+  const bool left = said.how == Ends::Left;
+  if (said.why[0] == 0) return report_missing(plan, member, left ? "has left the group, it has called nothing yet" : "could not join it", error);
+  ErrorText message;
+  Text text(message);
+  text.add("group \"%s\": ", plan.label);
+  comm::describe_abort(text, roster_of(plan), said.place, said.why);
   return fail(error, Code::Peer, "%s", message.text);
 }
 
@@ -59,7 +81,15 @@ void World::send(const char* address, int32_t rank, uint64_t slot) {
   out.buffer->send(rank, slot);
 }
 
-void World::decline(const GlooGroup& plan) { say(kDeclined.data(), plan); }
+void World::decline(const GlooGroup& plan, int32_t place, const char* reason) {
+  Refusal refusal;
+  refusal.place = place;
+  size_t length = strnlen(reason, sizeof refusal.why);
+  if (length == sizeof refusal.why)
+    for (length--; (reason[length] & 0xc0) == 0x80;) length--;  // no half of a character
+  memcpy(refusal.why, reason, length);
+  say(letter_of(refusal), plan);
+}
 
 void World::say(const char* letter, const GlooGroup& plan) {
   for (int32_t member = 0; member < plan.size; member++) {
@@ -77,7 +107,9 @@ void World::say(const char* letter, const GlooGroup& plan) {
 Status World::exchange(const GlooGroup& plan, const char* own, char* theirs, ErrorText* error) {
   Status status = pass_round(plan, true, [own](int32_t member) { return own + int64_t{member} * kGlooAddressBytes; }, theirs, error);
   if (!status.ok()) {
-    say(kGaveUp.data(), plan);
+    Refusal refusal;
+    refusal.how = Ends::CouldNotJoin;
+    say(letter_of(refusal), plan);
     return status;
   }
   std::vector<char> ignored(static_cast<size_t>(plan.size) * kGlooAddressBytes);
@@ -115,8 +147,10 @@ Status World::receive(Letter& from, int32_t member, const GlooGroup& plan, bool 
     const Waited waited = wait_a_moment(*from.buffer, Way::Receive, &why);
     if (waited == Waited::Done) {
       if (from.address[0] != 0) return kOk;
-      const char* what = from.address[1] == kDeclined[1] ? "has left the group, it has called nothing yet" : "could not join it";
-      return report_missing(plan, member, what, error);
+      Refusal said;
+      memcpy(&said, from.address, sizeof said);
+      said.why[sizeof said.why - 1] = 0;
+      return report_refusal(plan, member, said, error);
     }
     if (waited == Waited::Broken) return report_missing(plan, member, "has ended or cannot be reached (" + why + ")", error);
     if (may_give_up && plan.is_aborted(plan.context)) return fail(error, Code::Closed, "group \"%s\": joining it was given up", plan.label);

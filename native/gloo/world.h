@@ -6,9 +6,13 @@
 #include <vector>
 
 #include "../comm/patience.h"
+#include "../comm/roster.h"
 #include "connections.h"
 
 namespace shardwise::across {
+
+// As errors call the group and its members.
+inline comm::Roster roster_of(const GlooGroup& plan) { return {plan.label, {plan.ranks, plan.ranks + plan.size}}; }
 
 class World {
  public:
@@ -22,8 +26,8 @@ class World {
 
   // Gives each member its address of `own` and takes what it has for this one. From several threads for groups of other names.
   Status exchange(const GlooGroup& plan, const char* own, char* theirs, ErrorText* error);
-  // Tells the members that this rank will not join.
-  void decline(const GlooGroup& plan);
+  // Tells the members that this rank will not join; where a rank gave up, the one at `place`, with its reason.
+  void decline(const GlooGroup& plan, int32_t place, const char* reason);
 
  private:
   // An address on its way in or out. What was begun must stay, also where nobody waits for it any more.

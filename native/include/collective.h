@@ -106,7 +106,7 @@ struct CommEngine {
   // In the order of the calls, on the native thread of the stream that runs them. The engine of the CPU waits for the other ranks; that
   // of a GPU launches, and reports what goes wrong later through `failure`.
   Status (*run)(void* member, const CollectiveCall& call);
-  // From any thread: present and later calls fail with the reason, on all ranks where the engine can tell them.
+  // From any thread: present and later calls fail with the reason as it stands, on all ranks where the engine can tell them.
   void (*abort)(void* member, const char* reason);
   // From any thread: Ok, or what has made the group unusable since (a lost peer, a call that took longer than the timeout).
   Status (*failure)(void* member, ErrorText* error);

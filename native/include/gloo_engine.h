@@ -4,7 +4,7 @@
 
 namespace shardwise {
 
-constexpr uint32_t kGlooAbi = 3;
+constexpr uint32_t kGlooAbi = 4;
 constexpr int32_t kGlooAddressBytes = 200;
 
 struct GlooGroup {
@@ -33,8 +33,9 @@ struct GlooEngine {
   void (*leave)(void* world);
   // A group, which waits for all of its ranks.
   Status (*join)(void* world, const GlooGroup& group, void** member, ErrorText* error);
-  // Those who wait for this rank in a group need not: it will not join. Does not wait.
-  void (*decline)(void* world, const GlooGroup& group);
+  // Those who wait for this rank in a group need not: it will not join, because the rank at `place` gave up for a reason; or "": it has left.
+  // Does not wait.
+  void (*decline)(void* world, const GlooGroup& group, int32_t place, const char* reason);
 
   // For calls that are carried out elsewhere, on devices of the group's ranks. On the thread of the group's collectives, or instead of it.
   // Waits until all ranks say that they make the call under this number; fails as a collective would, and moves nothing.

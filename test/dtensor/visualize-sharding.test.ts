@@ -46,15 +46,27 @@ describe('visualizeSharding', () => {
   );
 
   it(
+    'names positions in a mesh whose dims have no names by their indices',
+    withRanks(4, async () => {
+      const t = distributeTensor(ones([4, 2]), initDeviceMesh('cpu', [2, 2]), [Shard(0), Replicate()]);
+      let text = '';
+      printed(() => {
+        text = visualizeSharding(t);
+      });
+      assert.match(text, /^dim 0 \[0:2\] │ mesh\[0, 0\] \| mesh\[0, 1\] │$/m);
+    }),
+  );
+
+  it(
     'draws SVG, and tensors of any dims along those that are cut',
     withRanks(3, async () => {
       const mesh = initDeviceMesh('cpu', [3]);
       const svg = visualizeSharding(distributeTensor(ones([2, 3, 7]), mesh, [Shard(2)]), { format: 'svg' });
       assert.match(svg, /^<svg xmlns/);
       assert.equal(svg.match(/<rect /g)?.length, 1 + 3);
-      assert.match(svg, />0=2</);
+      assert.match(svg, />mesh\[2\]</);
       assert.match(svg, />6:7</);
-      assert.match(visualizeSharding(distributeTensor(ones([]), mesh), { format: 'svg' }), /0=0/);
+      assert.match(visualizeSharding(distributeTensor(ones([]), mesh), { format: 'svg' }), />mesh\[0\]</);
       assert.equal(visualizeSharding(distributeTensor(ones([2]), mesh, [Shard(0)]), { format: 'svg' }).match(/<rect /g)?.length, 1 + 2);
       assert.throws(() => visualizeSharding(ones([2])), /expected a distributed tensor, got a plain one/);
       assert.throws(() => visualizeSharding(distributeTensor(ones([2]), mesh), { format: 'png' as never }), /expected format to be one of 'text', 'svg'/);

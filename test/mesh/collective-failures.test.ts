@@ -138,6 +138,31 @@ describeOverEngines('a rank that does not come', () => {
     assert.ok(seen.length === 2 && seen.every((text) => /rank 1 failed: boom/.test(text)), seen[0]);
   });
 
+  it('because it threw before it had called anything there: the others are told why, also where they hear it from it alone', async () => {
+    const seen: CollectiveError[] = [];
+    const busy = (): void => {
+      for (const end = Date.now() + 200; Date.now() < end; ) Math.random();
+    };
+    await errorOf(
+      onRanks(3, async (rank) => {
+        const group = newGroup([2, 1, 0]);
+        if (rank === 1) {
+          await sleep(100);
+          setImmediate(busy); // nobody ends the groups of the others meanwhile
+          throw new RangeError('boom');
+        }
+        const x = ones([2]);
+        allReduce(x, { group });
+        seen.push((await errorOf(x.read())) as CollectiveError);
+      }),
+    );
+    for (const { message, details } of seen) {
+      assert.match(message, /rank 1 aborted the group: rank 1 failed: boom/);
+      assert.deepEqual(details.ranks, [1]);
+    }
+    assert.equal(seen.length, 2);
+  });
+
   it('because it failed before: what it would have given was never computed', async () => {
     const messages = await onRanks(2, async (rank) => {
       const x = zeros([3]);
@@ -179,7 +204,7 @@ describeOverEngines('a rank that does not come', () => {
     assert.ok(Date.now() - begin < (isOverGloo() ? 4000 : 2000));
     const gone = isOverGloo()
       ? /group "group0": rank 1 has not joined it \(timeout after 1\d{3} ms\)/
-      : /allReduce \(call 1 of group "group0"\).*rank 1 has left group "world" before it joined this group/;
+      : /allReduce \(call 1 of group "group0"\).*rank 1 has left group "world" before it joined group "group0"/;
     assert.match(messages[2] as string, gone);
   });
 

@@ -146,6 +146,23 @@ describe('GPU ranks of one process that differ', function () {
       });
     });
 
+    it('number each other as ranks of the world', async () => {
+      await inTime(async () => {
+        const messages = await failures(size(), async (rank) => {
+          const group = new DeviceMesh(device, reversed()).getGroup();
+          const t = filled(4);
+          await summed(t, new DeviceMesh(device, reversed())).read();
+          broadcast(t, rank === 1 ? 1 : 0, { group });
+          return t;
+        });
+        for (const message of messages) {
+          assert.match(message, /broadcast of 16 bytes from rank 0 at/);
+          assert.match(message, /(: rank 1 called|rank 1|this rank) broadcast of 16 bytes from rank 1 at/);
+        }
+        assert.match(messages[0] as string, /rank 1 (called )?broadcast of 16 bytes from rank 1/);
+      });
+    });
+
     it('hear at once that they make different ones', async () => {
       await inTime(async () => {
         const messages = await failures(2, async (rank) => {

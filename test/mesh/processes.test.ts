@@ -74,6 +74,15 @@ function talkBy(backend: string): void {
     for (const rank of [0, 2]) assert.match(seen<string>(rank), /allReduce.*rank 1 has died/s);
   });
 
+  it('number one that was killed as a rank of the world, whatever its place in their group', async () => {
+    const { run, seen } = scenario('killedInPart', 3, { backend, timeoutMs: 20_000 });
+    await errorOf(run);
+    const { message, details } = seen<{ message: string; details: CollectiveDetails }>(2);
+    assert.match(message, /allReduce \(call 2 of group "group0"\).*rank 1 has died/s);
+    assert.deepEqual(details.ranks, [1]);
+    assert.deepEqual(details.calls.map((call) => call.rank).sort(), [1, 2]);
+  });
+
   it('hear what another has thrown, which is the error of the run', async () => {
     const { run, seen } = scenario('throws', 2, { backend });
     const error = await errorOf(run);
@@ -89,20 +98,17 @@ function talkBy(backend: string): void {
     const begin = Date.now();
     const error = await errorOf(run);
     assert.match(error.message, /^launch: rank 1 \(process \d+\) was ended by SIGKILL/);
-    const gone =
-      backend === 'gloo'
-        ? /group "group[01]": rank [01] has ended or cannot be reached/
-        : /join: rank [01] has died \(process \d+\) before it joined (this group|group "group[01]")/;
+    const gone = backend === 'gloo' ? /group "group[01]": rank 1 has ended or cannot be reached/ : /join: rank 1 has died \(process \d+\) before it joined group "group[01]"/;
     for (const rank of [0, 2]) assert.match(seen<string>(rank), gone);
     assert.ok(Date.now() - begin < 15_000);
   });
 
   it('are told which call waited in vain for a rank that never comes to the group', async () => {
-    const { run, seen } = scenario('absent', 2, { backend, timeoutMs: 400 });
+    const { run, seen } = scenario('absent', 2, { backend, timeoutMs: 2_000 }); // in which they have to find each other first
     await run();
     for (const [i, { message, details }] of seen<{ message: string; details: CollectiveDetails }[]>(0).entries()) {
-      assert.match(message, /^read: allReduce at .*ranks\.[jt]s:\d+:\d+\)?: .*rank [01] has not joined.*timeout after \d+ ms/);
-      assert.deepEqual([details.op, details.group, details.sequence, details.ranks], ['allReduce', `group${i}`, 1, [1 - i]]);
+      assert.match(message, /^read: allReduce at .*ranks\.[jt]s:\d+:\d+\)?: .*rank 1 has not joined.*timeout after \d+ ms/);
+      assert.deepEqual([details.op, details.group, details.sequence, details.ranks], ['allReduce', `group${i}`, 1, [1]]);
       assert.match(details.calls[0]?.where ?? '', /ranks\.[jt]s:\d+/);
     }
   });
@@ -123,6 +129,13 @@ function talkBy(backend: string): void {
 describe('ranks that are processes', function () {
   this.timeout(60_000);
   afterEach(() => assert.deepEqual(sharedMemory(), []));
+
+  it('hear at once of groups that they make of different ranks, with both lists', async () => {
+    const { run, seen } = scenario('differentGroups', 3, { timeoutMs: 20_000 });
+    await run();
+    assert.match(seen<string>(0), /: rank 1 has made it of the ranks \[1, 2\] at .*ranks\.[jt]s:\d+.*, and rank 0 of \[0, 1\] at .*ranks/);
+    assert.match(seen<string>(1), /newGroup: rank 0 has made group "group0" of the ranks \[0, 1\] at .*, this rank of \[1, 2\] at /);
+  });
 
   it('take little of /dev/shm for their groups', async () => {
     const { run, seen } = scenario('memory', 4);

@@ -80,7 +80,8 @@ export async function chooseEngines(op: string, backends: Backends, around: Surr
   const gloo = hosts.length > 1 && (backends.cpu === 'gloo' || far >= 0) ? await meetByGloo(op, around, far < 0) : null;
   const shared = sharedEngines((plan) => segmentName(pids[plan.ranks[0] as number] as number, run, plan.name), token, timeoutMs);
   const between = gloo === null ? shared : backends.cpu === 'gloo' ? gloo.engines() : nearOrFar(hosts, shared, gloo.engines());
-  const here = (plan: GroupPlan, device: Device): Engine => (plan.ranks.length === 1 ? alone(plan, device, timeoutMs) : between(plan, device));
+  const alike = (plan: GroupPlan, device: Device): Engine => (plan.ranks.length === 1 ? alone(plan, device, timeoutMs) : between(plan, device));
+  const here = Object.assign(alike, { announce: shared.announce });
   const ranksHere = Math.max(...hosts.map((host) => hosts.filter((other) => other === host).length)); // all ranks choose alike
   return { make: withDevices(here, { backend: backends.cuda ?? null, ranksHere, timeoutMs }), leave: () => gloo?.leave() };
 }

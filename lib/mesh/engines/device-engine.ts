@@ -41,7 +41,8 @@ export function withDevices(host: EngineFactory, options: DeviceOptions): Engine
     prepareDevice(device);
     return usesNccl(options) ? NcclEngine.join({ host, device, timeoutMs: options.timeoutMs }, plan) : host(onDevice(plan), device);
   };
-  return Object.assign(make, { splits: (device: Device) => splits(device, options) });
+  const { announce } = host;
+  return Object.assign(make, { splits: (device: Device) => splits(device, options), ...(announce === undefined ? {} : { announce }) });
 }
 
 function splits(device: Device, options: DeviceOptions): boolean {

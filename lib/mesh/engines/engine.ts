@@ -14,8 +14,8 @@ export interface Engine {
   run(name: string, call: CollectiveCall, where: string, about: string): void;
   /** Resolves when all that was called so far is done. */
   finished(): Promise<void>;
-  /** Present and later calls of all ranks fail with the reason. */
-  abort(reason: string): void;
+  /** Present and later calls of all ranks fail with the reason. `place`: in the group, of the rank that gives up. */
+  abort(reason: string, place: number): void;
   /** Once its calls are done. */
   leave(): void;
   /**
@@ -48,11 +48,26 @@ export const NO_CALL: NonNullable<GroupPlan['firstCall']> = { name: '', where: '
 /** The group of all ranks. @internal */
 export const WORLD = 'world';
 
+/** A group as all ranks of the world make it, members or not. @internal */
+export interface MadeGroup {
+  /** Who makes it, of the world. */
+  readonly rank: number;
+  /** Counts its groups from 1. */
+  readonly number: number;
+  readonly name: string;
+  readonly ranks: readonly number[];
+}
+
 /** Makes the engine of a group for a device; called by every member, at its first call there. @internal */
 export interface EngineFactory {
   (plan: GroupPlan, device: Device): Engine;
   /** Optional. Whether the engines for the device can be split, and are worth being made for it before they are called. */
   splits?(device: Device): boolean;
+  /**
+   * Optional. Tells the other ranks of a group that this one makes at `where`, without waiting. Where a rank has made that one of other ranks,
+   * the later of the two throws.
+   */
+  announce?(group: MadeGroup, where: string): void;
 }
 
 /** The engines of a rank. @internal */

@@ -78,11 +78,13 @@ export class GlooWorld {
       const stream = streamOf(device);
       const { addon } = writer;
       const first = plan.firstCall ?? NO_CALL;
-      const call = <T>(native: (world: number, rank: number, size: number, stream: number, timeoutMs: number, ...names: [string, string, string, string]) => T): T => {
+      const group = [this.id, rank, ranks.length, stream, this.timeoutMs, name, labelOf(plan), first.name, first.where] as const;
+      const call = <T>(native: () => T): T => {
         writeRanks(ranks);
-        return nativeCall(() => native(this.id, rank, ranks.length, stream, this.timeoutMs, name, labelOf(plan), first.name, first.where), 'newGroup');
+        return nativeCall(native, 'newGroup');
       };
-      return new NativeEngine('gloo', { join: () => call(addon.glooJoin), decline: () => call(addon.glooDecline) }, stream);
+      const decline = (reason: string, place: number): void => call(() => addon.glooDecline(...group, place, reason));
+      return new NativeEngine('gloo', { join: () => call(() => addon.glooJoin(...group)), decline }, stream);
     };
   }
 

@@ -3,7 +3,7 @@
  * through it as well, where nothing better is there.
  */
 import { nativeCall, streamOf, writer } from '../../eager/submit.js';
-import { type EngineFactory, type GroupPlan, labelOf, NO_CALL, WORLD } from './engine.js';
+import { type EngineFactory, type GroupPlan, labelOf, type MadeGroup, NO_CALL, WORLD } from './engine.js';
 import { NativeEngine, writeRanks } from './native-engine.js';
 
 /** How much memory a group needs: as the addon counts. */
@@ -24,18 +24,25 @@ export class LocalRegions {
 
   /** The group's memory for one more of its members. */
   join(plan: GroupPlan): number {
-    return this.find(plan.name, plan.ranks.length, useOf(plan), labelOf(plan));
+    return this.find(plan.name, plan.ranks, useOf(plan), labelOf(plan));
   }
 
   /** Of the group that all ranks are in; 0 for itself, and where there is none. */
   worldOf(plan: GroupPlan): number {
-    return this.worldSize === 0 || plan.name === WORLD ? 0 : this.find(WORLD, this.worldSize, 0, WORLD);
+    return plan.name === WORLD ? 0 : this.world();
   }
 
-  private find(name: string, size: number, use: number, label: string): number {
+  /** 0 where there is none. */
+  world(): number {
+    const ranks = Array.from({ length: this.worldSize }, (_, rank) => rank);
+    return ranks.length === 0 ? 0 : this.find(WORLD, ranks, 0, WORLD);
+  }
+
+  private find(name: string, ranks: readonly number[], use: number, label: string): number {
     let region = this.regions.get(name);
     if (region === undefined) {
-      region = nativeCall(() => writer.addon.localRegion(size, use, label), 'newGroup');
+      writeRanks(ranks);
+      region = nativeCall(() => writer.addon.localRegion(ranks.length, use, label), 'newGroup');
       this.regions.set(name, region);
     }
     return region;
@@ -48,21 +55,29 @@ export class LocalRegions {
   }
 }
 
+/** `world`: the region or the member of the group of all ranks; 0 where there is none. */
+function announce(world: number, { rank, number, name, ranks }: MadeGroup, where: string): void {
+  if (world === 0) return;
+  writeRanks(ranks);
+  nativeCall(() => writer.addon.announceGroup(world, rank, number, ranks.length, name, where), 'newGroup');
+}
+
 /** For ranks that share this process. @internal */
 export function localEngines(regions: LocalRegions, timeoutMs: number): EngineFactory {
-  return (plan, device) => {
+  const make: EngineFactory = (plan, device) => {
     const stream = streamOf(device);
     const [region, world] = [regions.join(plan), regions.worldOf(plan)];
     writeRanks(plan.ranks);
     const join = (): number => writer.addon.joinLocal(region, plan.rank, plan.ranks.length, stream, timeoutMs, world);
     return new NativeEngine('shm', nativeCall(join, 'newGroup'), stream);
   };
+  return Object.assign(make, { announce: (group: MadeGroup, where: string) => announce(regions.world(), group, where) });
 }
 
 /** For ranks that are processes of one host. `token` tells runs apart that use one name. @internal */
 export function sharedEngines(nameOf: (plan: GroupPlan) => string, token: number, timeoutMs: number): EngineFactory {
   let world = 0;
-  return (plan, device) => {
+  const make: EngineFactory = (plan, device) => {
     const stream = streamOf(device);
     const name = nameOf(plan);
     writeRanks(plan.ranks);
@@ -72,4 +87,5 @@ export function sharedEngines(nameOf: (plan: GroupPlan) => string, token: number
     if (plan.name === WORLD) world = member;
     return new NativeEngine('shm', member, stream);
   };
+  return Object.assign(make, { announce: (group: MadeGroup, where: string) => announce(world, group, where) });
 }

@@ -24,10 +24,10 @@ export function streamDone(stream: number, op: string): Promise<void> {
   });
 }
 
-/** A membership that begins with the first call, or is declined instead. @internal */
+/** A membership that begins with the first call, or is declined instead: because the rank at `place` gave up for a reason; or `''`. @internal */
 export interface LateMember {
   join(): number;
-  decline(): void;
+  decline(reason: string, place: number): void;
 }
 
 /** For the addon to read, beside the arguments of a call. @internal */
@@ -89,21 +89,21 @@ export class NativeEngine implements Engine {
     });
   }
 
-  abort(reason: string): void {
-    if (this.left || this.declines()) return;
-    writer.addon.abortGroup(this.member, reason);
+  abort(reason: string, place: number): void {
+    if (this.left || this.declines(reason, place)) return;
+    writer.addon.abortGroup(this.member, reason, place);
   }
 
   leave(): void {
-    if (this.left || this.declines()) return;
+    if (this.left || this.declines('', 0)) return;
     this.left = true;
     writer.addon.leaveGroup(this.member);
   }
 
-  private declines(): boolean {
+  private declines(reason: string, place: number): boolean {
     if (this.joined !== null || typeof this.seat === 'number') return false;
     this.left = true;
-    this.seat.decline();
+    this.seat.decline(reason, place);
     return true;
   }
 }

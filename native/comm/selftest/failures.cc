@@ -171,6 +171,14 @@ void test_absence(Ranks mode) {
     CHECK(!status.ok() && contains(error, "rank 1 has left the group, its last call was barrier at c.ts:1"), "%s", error.text);
     CHECK(now_ns() - begin < 5'000'000'000, "it took long to see that a rank has left");
   });
+  run_ranks(mode, 3, {.roster = {"turned", {7, 5, 6}}}, [](HostGroup& group) {
+    ErrorText error;
+    CHECK(broadcast_bytes(group, 8, &error, 1).ok(), "%s", error.text);
+    if (group.rank() == 0) return;
+    const Status status = reduce_floats(group, 12, &error);
+    CHECK(!status.ok() && contains(error, "rank 7 has left the group, its last call was broadcast of 8 bytes from rank 5 at b.ts:3"), "%s", error.text);
+    CHECK(contains(error, "\x1f" "7" "\x1f"), "programs are not told of rank 7");
+  });
   run_ranks(mode, 2, {}, [](HostGroup& group) {  // what was sent before outlives the sender
     ErrorText error;
     char data[100] = {};
@@ -187,7 +195,7 @@ void test_absence(Ranks mode) {
     if (group.rank() == 3) {  // its own call waits as well: a thread beside it aborts
       other = std::thread([&group] {
         usleep(50'000);
-        group.abort("the user has had enough");
+        group.abort("rank 3 has had enough");
       });
     }
     const int64_t begin = now_ns();
@@ -195,7 +203,7 @@ void test_absence(Ranks mode) {
                           : group.rank() == 0 ? (usleep(200'000), group.barrier(kBarrier, &error))
                                               : reduce_floats(group, 20, &error);
     if (other.joinable()) other.join();
-    CHECK(status.code == Code::Closed && contains(error, "rank 3 aborted the group: the user has had enough"), "%s", error.text);
+    CHECK(status.code == Code::Closed && contains(error, "rank 3 has had enough"), "%s", error.text);
     // Each hears in which call of its own it was.
     const char* own = group.rank() == 2 ? "receive from rank 0: rank 3" : "all_reduce (call 1 of the group) at a.ts:9: rank 3";
     if (group.rank() != 0) CHECK(contains(error, own), "%s", error.text);

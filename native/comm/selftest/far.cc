@@ -45,7 +45,7 @@ void run_far(Ranks mode, int32_t size, const std::function<void(Rank&, FarWatch&
   run_ranks(mode, size, options, [&](HostGroup& host) {
     Connection connection(host, timeout_ms);
     if (has_failed_checks()) return;
-    auto watch = std::make_unique<FarWatch>(gloo, connection.member, "far", host.rank(), host.size());
+    auto watch = std::make_unique<FarWatch>(gloo, connection.member, Roster{"far", {}}, host.rank(), host.size());
     FarWatch& far = *watch;
     Rank rank(std::move(watch), devices, timeout_ms);
     body(rank, far, host);
@@ -166,12 +166,12 @@ void absence(Ranks mode) {
     CHECK(rank.sum(2, &error).ok(), "%s", error.text);
     if (host.rank() == 1) {
       usleep(200'000);
-      return kWatchedEngine.abort(rank.member, "enough");
+      return kWatchedEngine.abort(rank.member, "rank 1 gives up");
     }
     CHECK(rank.sum(20, &error).ok(), "%s", error.text);
     Status status;
     CHECK(rank.wait_for_failure(&status, &error) < 2, "it took long");
-    CHECK(contains(error, "all_reduce (call 2 of group \"far\") at a.ts:9: rank 1 aborted the group: enough"), "%s", error.text);
+    CHECK(contains(error, "all_reduce (call 2 of group \"far\") at a.ts:9: rank 1 gives up"), "%s", error.text);
   });
   end_group(mode == Ranks::Threads ? "threads: far devices: ranks that do not come" : "processes: far devices: ranks that do not come");
 }

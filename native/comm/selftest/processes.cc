@@ -283,9 +283,9 @@ void gone_before_joining() {
         // Rank 2 is first or second of the pair.
         const bool comes = world.rank() == 2;
         if (!comes) return void(usleep(600'000));
-        const Origin origin{world.region(), victim == 0 ? std::vector<int32_t>{0, 2} : std::vector<int32_t>{2, 1}};
+        const Origin origin{world.region()};
         SegmentOptions segment{part.c_str(), 5, 2, victim == 0 ? 1 : 0};
-        segment.group = "pair";
+        segment.roster = {"pair", victim == 0 ? std::vector<int32_t>{0, 2} : std::vector<int32_t>{2, 1}};
         segment.origin = &origin;
         Segment region;
         Group group;
@@ -295,7 +295,7 @@ void gone_before_joining() {
         if (status.ok()) status = HostGroup::join(region, segment.rank, &group, &error, origin);
         CHECK(!status.ok() && now_ns() - begin < 2'000'000'000, "it took long");
         CHECK(contains(error, victim == 0 ? "join: rank 0 " : "join: rank 1 ") && contains(error, dies ? "has died (process " : "has left") &&
-                  contains(error, "before it joined"),
+                  contains(error, "before it joined group \"pair\""),
               "%s", error.text);
       });
     }
@@ -304,13 +304,13 @@ void gone_before_joining() {
   Segment world, pair;
   Group first, second, waiting;
   ErrorText error;
-  CHECK(Region::in_process(2, 4096, &world, &error, Use::World, "world").ok() && Region::in_process(2, 4096, &pair, &error, Use::Part, "pair").ok(),
+  CHECK(Region::in_process(2, 4096, &world, &error, Use::World, {"world", {}}).ok() && Region::in_process(2, 4096, &pair, &error, Use::Part, {"pair", {}}).ok(),
         "%s", error.text);
   CHECK(HostGroup::join(world, 0, &first, &error).ok() && HostGroup::join(world, 1, &second, &error).ok(), "%s", error.text);
-  CHECK(HostGroup::join(pair, 0, &waiting, &error, Origin{world, {0, 1}}).ok(), "%s", error.text);
+  CHECK(HostGroup::join(pair, 0, &waiting, &error, Origin{world}).ok(), "%s", error.text);
   second.reset();
   CHECK(!waiting->barrier({"barrier", "c.ts:1"}, &error).ok(), "a barrier of one rank alone");
-  CHECK(contains(error, "barrier (call 1 of group \"pair\") at c.ts:1: rank 1 has left group \"world\" before it joined this group"), "%s", error.text);
+  CHECK(contains(error, "barrier (call 1 of group \"pair\") at c.ts:1: rank 1 has left group \"world\" before it joined group \"pair\""), "%s", error.text);
 }
 
 void no_room() {

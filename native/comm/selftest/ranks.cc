@@ -23,7 +23,7 @@ int64_t group_began = now_ns();
 void run_threads(int32_t size, const Options& options, const Body& body) {
   std::shared_ptr<Region> region;
   ErrorText error;
-  if (!CHECK(Region::in_process(size, options.slot_bytes, &region, &error, options.use).ok(), "%s", error.text)) return;
+  if (!CHECK(Region::in_process(size, options.slot_bytes, &region, &error, options.use, options.roster).ok(), "%s", error.text)) return;
   std::vector<std::thread> threads;
   for (int32_t rank = 0; rank < size; rank++) {
     threads.emplace_back([&, rank] {
@@ -94,7 +94,7 @@ void run_ranks(Ranks mode, int32_t size, const Options& options, const Body& bod
     const int pid = fork();
     if (pid == 0) {
       checks_failed.store(0);
-      run_process({name.c_str(), 7, size, rank, options.slot_bytes, 20'000, options.use}, options, body);
+      run_process({name.c_str(), 7, size, rank, options.slot_bytes, 20'000, options.use, options.roster}, options, body);
       fflush(stdout);
       _exit(has_failed_checks() ? 1 : 0);
     }

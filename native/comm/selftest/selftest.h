@@ -27,6 +27,7 @@ struct Options {
   int64_t slot_bytes = 4096;  // so that chunks are many
   int64_t timeout_ms = 20'000;
   Use use = Use::World;
+  Roster roster = {};
   // Called in the parent while the ranks run; processes only.
   std::function<void(const std::vector<int>& pids)> meanwhile = nullptr;
   uint64_t killed = 0;  // ranks whose end is not an error

@@ -113,6 +113,30 @@ void agreement(Ranks mode) {
   end_group(label(mode, "watched devices: calls that agree"));
 }
 
+// The ranks 7, 5 and 6 of the world.
+void numbers(Ranks mode) {
+  Options options;
+  options.roster = {"turned", {7, 5, 6}};
+  run_watched(mode, 3, [](Rank& rank, HostGroup& host) {
+    ErrorText error;
+    const bool odd = host.rank() == 2;
+    Status status = odd ? rank.broadcast(2, &error) : rank.sum(12, &error);
+    if (status.ok()) CHECK(rank.wait_for_failure(&status, &error) < 5, "rank %d heard nothing", host.rank());
+    for (const char* part : {"(call 1 of group \"turned\")", "broadcast of 8 bytes from rank 7 at b.ts:3"})
+      CHECK(contains(error, part), "%s", error.text);
+    CHECK(contains(error, "rank 6 called") || contains(error, "rank 6 broadcast") || (odd && contains(error, "this rank broadcast")), "%s", error.text);
+  }, 20'000, options);
+  run_watched(mode, 3, [](Rank& rank, HostGroup& host) {
+    ErrorText error;
+    CHECK(rank.broadcast(2, &error).ok(), "%s", error.text);
+    if (host.rank() == 0) return rank.leave();
+    Status status = rank.sum(12, &error);
+    CHECK(!status.ok() || rank.wait_for_failure(&status, &error) < 2, "it took long");
+    CHECK(contains(error, "rank 7 has left the group, its last call was broadcast of 8 bytes from rank 7 at"), "%s", error.text);
+  }, 20'000, options);
+  end_group(label(mode, "watched devices: ranks by their numbers in the world"));
+}
+
 void absence(Ranks mode) {
   run_watched(mode, 3, [](Rank& rank, HostGroup& host) {
     ErrorText error;
@@ -158,10 +182,10 @@ void aborts(Ranks mode) {
     ErrorText error;
     Status status = kOk;
     if (host.rank() != 3) status = rank.sum(20, &error);
-    CHECK(status.ok() || contains(error, "aborted"), "%s", error.text);
-    if (host.rank() == 3) kWatchedEngine.abort(rank.member, "the user has had enough");
+    CHECK(status.ok() || contains(error, "had enough"), "%s", error.text);
+    if (host.rank() == 3) kWatchedEngine.abort(rank.member, "rank 3 has had enough");
     if (status.ok()) CHECK(rank.wait_for_failure(&status, &error) < 2, "it took long");
-    CHECK(status.code == Code::Closed && contains(error, "rank 3 aborted the group: the user has had enough"), "%s", error.text);
+    CHECK(status.code == Code::Closed && contains(error, "rank 3 has had enough"), "%s", error.text);
   });
   // The call that waits is named.
   run_watched(mode, 2, [](Rank& rank, HostGroup& host) {
@@ -171,10 +195,10 @@ void aborts(Ranks mode) {
     if (host.rank() == 0) {
       CHECK(rank.sum(20, &error).ok(), "%s", error.text);
       CHECK(rank.wait_for_failure(&status, &error) < 2, "it took long");
-      CHECK(contains(error, "all_reduce (call 2 of the group) at a.ts:9: rank 1 aborted the group: enough"), "%s", error.text);
+      CHECK(contains(error, "all_reduce (call 2 of the group) at a.ts:9: rank 1 gives up"), "%s", error.text);
     } else {
       usleep(200'000);
-      kWatchedEngine.abort(rank.member, "enough");
+      kWatchedEngine.abort(rank.member, "rank 1 gives up");
     }
   });
   // What is done stays done when another rank gives up afterwards.
@@ -182,17 +206,17 @@ void aborts(Ranks mode) {
     ErrorText error;
     CHECK(rank.sum(2, &error).ok(), "%s", error.text);
     usleep(100'000);
-    if (host.rank() == 1) kWatchedEngine.abort(rank.member, "later");
+    if (host.rank() == 1) kWatchedEngine.abort(rank.member, "rank 1 gives up");
     usleep(300'000);
     if (host.rank() == 0) {
       CHECK(kWatchedEngine.failure(rank.member, &error).ok(), "a result that was there is lost: %s", error.text);
-      CHECK(!rank.sum(2, &error).ok() && contains(error, "has failed before: rank 1 aborted the group: later"), "%s", error.text);
+      CHECK(!rank.sum(2, &error).ok() && contains(error, "has failed before: rank 1 gives up"), "%s", error.text);
     }
   });
   run_watched(mode, 2, [](Rank& rank, HostGroup&) {  // a device that fails
     ErrorText error;
     Status status = rank.sum(2, &error, DType::Bool);
-    CHECK(!status.ok() && contains(error, "broken"), "%s", error.text);
+    CHECK(!status.ok() && contains(error, "on rank ") && contains(error, "broken"), "%s", error.text);
   });
   end_group(label(mode, "watched devices: abort"));
 }
@@ -226,6 +250,7 @@ void killed() {
 void test_watch(Ranks mode) {
   differences(mode);
   agreement(mode);
+  numbers(mode);
   absence(mode);
   aborts(mode);
   if (mode == Ranks::Processes) killed();

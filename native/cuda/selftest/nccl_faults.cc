@@ -191,7 +191,7 @@ void abort_in_flight(Rank& rank) {
   }
   ErrorText error;
   const Status status = rank.backend.comm->failure(rank.group, &error);
-  check(status.code == Code::Closed && contains(error, "aborted the group: "), rank.rank, "after abort: code %d, %s",
+  check(status.code == Code::Closed && contains(error, "no more of it"), rank.rank, "after abort: code %d, %s",
         static_cast<int>(status.code), error.text);
   expect_ended(rank);
 }

@@ -1,6 +1,6 @@
 /** What ranks that are processes do in tests: a scenario by name. What they saw is written to a file each. */
 import assert from 'node:assert/strict';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -28,6 +28,11 @@ const [scenario, folder] = process.argv.slice(2) as [string, string];
 
 function report(seen: unknown): void {
   writeFileSync(path.join(folder, `rank-${getRank()}.json`), JSON.stringify(seen));
+}
+
+/** Until that rank has said what it saw. */
+async function waitForReport(rank: number): Promise<void> {
+  while (!existsSync(path.join(folder, `rank-${rank}.json`))) await sleep(20);
 }
 
 /** The text of the error that the call ends with. */
@@ -148,6 +153,22 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
     );
     process.exitCode = 1;
   },
+  /** The same among the ranks 2 and 1, which are places 0 and 1 of their group. */
+  async killedInPart(rank) {
+    const group = newGroup([2, 1]);
+    if (rank === 0) return sleep(1_000); // the one that was killed is to be the first that ends
+    const t = ones([4]);
+    allReduce(t, { group });
+    await t.read();
+    if (rank === 1) {
+      await sleep(100);
+      process.kill(process.pid, 'SIGKILL');
+    }
+    allReduce(t, { group });
+    const error = await t.read().catch((reason: unknown) => reason as CollectiveError);
+    report({ message: (error as Error).message, details: (error as CollectiveError).details });
+    process.exitCode = 1;
+  },
   /** Rank 1 dies before it comes to the groups that rank 0 and rank 2 are already waiting in. */
   async gone(rank) {
     const groups = [newGroup([0, 1]), newGroup([1, 2])];
@@ -167,7 +188,7 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
   /** Rank 1 comes to no call of the group that rank 0 waits in. */
   async absent(rank) {
     const groups = [newGroup([0, 1]), newGroup([1, 0])];
-    if (rank === 1) return sleep(1_500);
+    if (rank === 1) return waitForReport(0);
     const seen = [];
     for (const group of groups) {
       const t = ones([4]);
@@ -176,6 +197,17 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
       seen.push({ message: (error as Error).message, details: (error as CollectiveError).details });
     }
     report(seen);
+  },
+  /** Rank 1, which comes later, makes the group of other ranks. */
+  async differentGroups(rank) {
+    if (rank === 1) await sleep(300);
+    const heard = await failing(() => {
+      const t = ones([4]);
+      allReduce(t, { group: newGroup(rank === 1 ? [1, 2] : [0, 1]) });
+      return t.read();
+    });
+    report(heard);
+    await sleep(1_000);
   },
   /** Nobody asks a Work that has failed. */
   async unheard(rank) {

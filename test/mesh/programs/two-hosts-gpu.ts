@@ -8,13 +8,17 @@ import {
   allReduce,
   DeviceMesh,
   type DTensor,
+  destroyProcessGroup,
   distributeTensor,
   getRank,
   getWorldSize,
   initDeviceMesh,
   initProcessGroup,
+  newGroup,
+  type ProcessGroup,
   Replicate,
   Shard,
+  worldGroup,
 } from '../../../lib/distributed.js';
 import { arange, float32, full, type Tensor } from '../../../lib/index.js';
 
@@ -26,14 +30,18 @@ const report = (seen: unknown): void => writeFileSync(path.join(folder, `rank-${
 /** Sums the tensor of all ranks, reads it, and reports the error that this ends with. */
 async function reportSum(t: Tensor): Promise<void> {
   const begin = Date.now();
-  let message = 'no error';
-  try {
-    allReduce(t);
-    await t.read();
-  } catch (error) {
-    message = (error as Error).message;
-  }
+  const message = await failing(t, worldGroup());
   report({ message, ms: Date.now() - begin });
+}
+
+async function failing(t: Tensor, group: ProcessGroup): Promise<string> {
+  try {
+    allReduce(t, { group });
+    await t.read();
+    return 'no error';
+  } catch (error) {
+    return (error as Error).message;
+  }
 }
 
 /** Small and large sums, also between the hosts and in each, a gather in another order, and a product of sharded matrices. */
@@ -67,6 +75,18 @@ const scenarios: Readonly<Record<string, (rank: number) => unknown>> = {
   computes: (rank) => computes(rank, getWorldSize()),
   /** Rank 1 has another shape. */
   shapes: (rank) => reportSum(filled(rank === 1 ? 5 : 4)),
+  /** The same, and rank 0 leaves instead, in groups of which rank 1 is the first. */
+  async turned(rank) {
+    const [shapes, left] = [newGroup([1, 0]), newGroup([1, 0])];
+    const heard = [await failing(filled(rank === 1 ? 5 : 4), shapes)];
+    const first = filled(2);
+    allReduce(first, { group: left });
+    await first.read();
+    if (rank === 0) destroyProcessGroup(left);
+    else heard.push(await failing(filled(4), left));
+    report({ message: heard.join('\n'), ms: 0 });
+    await sleep(1_000);
+  },
   async killed(rank) {
     process.on('SIGTERM', () => {}); // what the ranks hear of each other, not what the other node tells this one
     if (rank === 1) await sleep(300);

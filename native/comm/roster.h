@@ -1,0 +1,19 @@
+// What errors call a group and its ranks. Everything else knows a rank by its place in the group; a program by its number in the world.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shardwise::comm {
+
+struct Roster {
+  std::string name;            // in the program; or "", as of a group that has none
+  std::vector<int32_t> ranks;  // of the world, by their places; empty: those of a group that is its own world
+
+  // The number that is told of a place.
+  int32_t rank_at(int32_t place) const {
+    return place >= 0 && place < static_cast<int32_t>(ranks.size()) ? ranks[static_cast<size_t>(place)] : place;
+  }
+};
+
+}  // namespace shardwise::comm
