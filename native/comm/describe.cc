@@ -33,6 +33,13 @@ std::vector<Run> runs_of(std::vector<int32_t> ranks) {
   return runs;
 }
 
+// `2 float32`, or `8 bytes`
+std::string words_of(int64_t bytes, int64_t dtype) {
+  if (dtype < 0) return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
+  const auto type = static_cast<DType>(dtype);
+  return std::to_string(bytes / item_size(type)) + " " + dtype_name(type);
+}
+
 // `1-15,20`
 std::string list_of_ranks(const std::vector<int32_t>& ranks) {
   std::string list;
@@ -70,12 +77,9 @@ void describe_place(Text& text, const Site& site) {
 
 void describe(Text& text, const Roster& group, const Note& note) {
   const Fingerprint& print = note.print;
-  const long long amount = note.amount;
   text.add("%s", note.site.name);
-  if (print.dtype >= 0)
-    text.add(" of %lld %s", amount, dtype_name(static_cast<DType>(print.dtype)));
-  else if (print.kind != Kind::Barrier)
-    text.add(" of %lld byte%s", amount, amount == 1 ? "" : "s");
+  if (print.reduce >= 0) text.add(" of %lld %s", static_cast<long long>(note.amount), dtype_name(static_cast<DType>(print.dtype)));
+  else if (print.kind != Kind::Barrier) text.add(" of %s", words_of(note.amount, print.dtype).c_str());
   if (print.reduce >= 0) text.add(" (%s)", reduce_name(static_cast<Reduce>(print.reduce)));
   const bool from_root = print.kind == Kind::Broadcast || print.kind == Kind::Scatter;
   if (print.root >= 0) text.add(" %s rank %d", from_root ? "from" : "to", group.rank_at(print.root));
@@ -152,11 +156,11 @@ void describe_unexpected(Text& text, const Roster& group, const Note& mine, int3
   facts.add_to(text);
 }
 
-void describe_misfit(Text& text, const Roster& group, int32_t from, int64_t sent, const Site& sender, int32_t to, int64_t expected,
+void describe_misfit(Text& text, const Roster& group, int32_t from, const Load& sent, const Site& sender, int32_t to, const Load& expected,
                      const Site& receiver) {
-  text.add("rank %d sent %lld bytes to rank %d", group.rank_at(from), static_cast<long long>(sent), group.rank_at(to));
+  text.add("rank %d sent %s to rank %d", group.rank_at(from), words_of(sent.bytes, sent.dtype).c_str(), group.rank_at(to));
   describe_place(text, sender);
-  text.add(", which receives %lld", static_cast<long long>(expected));
+  text.add(", which receives %s", words_of(expected.bytes, expected.dtype).c_str());
   describe_place(text, receiver);
   Facts facts(group);
   facts.blame(from, &sender);

@@ -32,8 +32,8 @@ void describe_difference(Text& text, const Roster& group, const Note& mine, int3
 // Of an exchange of all with all, in bytes. The calls of both may be null: not known any more.
 void describe_unexpected(Text& text, const Roster& group, const Note& mine, int32_t own, int32_t from, int64_t sent, const Note* sender,
                          int32_t to, int64_t expected, const Note* receiver);
-// Of a message between two ranks, in bytes.
-void describe_misfit(Text& text, const Roster& group, int32_t from, int64_t sent, const Site& sender, int32_t to, int64_t expected,
+// Of a message between two ranks.
+void describe_misfit(Text& text, const Roster& group, int32_t from, const Load& sent, const Site& sender, int32_t to, const Load& expected,
                      const Site& receiver);
 
 // Ranks of the world in words: `rank 3`, `ranks 1 to 15 and 20`.

@@ -14,7 +14,7 @@ struct Bytes {
 
 Status run(void* member, const CollectiveCall& call) {
   HostGroup& group = *static_cast<HostGroup*>(member);
-  const CallSite site{call.name, call.where, call.about};
+  const CallSite site = site_of(call);
   const int64_t item = item_size(call.dtype), bytes = call.count * item;
   ErrorText* error = call.error;
   switch (call.kind) {

@@ -139,12 +139,19 @@ struct alignas(kAlign) RankBlock {
   int64_t sends[kMaxRanks], receives[kMaxRanks];
 };
 
+// What a message holds; the dtype is -1 where nobody has said it.
+struct Load {
+  int64_t bytes;
+  int64_t dtype;
+  bool operator==(const Load& other) const { return bytes == other.bytes && dtype == other.dtype; }
+};
+
 // From one rank to another: a ring of pieces.
 struct alignas(kAlign) Channel {
   Counter written;
   alignas(kAlign) Counter taken;
   struct Label {
-    int64_t bytes;  // of the whole message, with its first piece
+    Load load;  // of the whole message, with its first piece
     Site site;
   } labels[kChannelPieces];
 };

@@ -37,7 +37,7 @@ bool reduces(Collective kind) {
 Note collective_of(const Call& call, const CallSite& site, int32_t size, uint64_t number) {
   Note note = {};
   note.site = site_of(site);
-  note.print = {call.kind, call.dtype, call.reduce, call.root, call.amount, 0, hash(note.site.name, strlen(note.site.name)), 0, number};
+  note.print = {call.kind, call.dtype < 0 ? site.dtype : call.dtype, call.reduce, call.root, call.amount, 0, hash(note.site.name, strlen(note.site.name)), 0, number};
   add_about(site.about, note);
   note.peer = -1;
   note.amount = call.amount;
@@ -58,7 +58,7 @@ Note collective_of(const Call& call, const CallSite& site, int32_t size, uint64_
 Note message_of(Kind kind, int64_t bytes, int32_t peer, const CallSite& site) {
   Note note = {};
   note.site = site_of(site);
-  note.print = {kind, -1, -1, -1, bytes, 0, hash(note.site.name, strlen(note.site.name)), 0, 0};
+  note.print = {kind, site.dtype, -1, -1, bytes, 0, hash(note.site.name, strlen(note.site.name)), 0, 0};
   note.amount = bytes;
   note.peer = peer;
   return note;
@@ -75,6 +75,10 @@ Site site_of(const CallSite& call) {
   copy_text(call.name, site.name, sizeof site.name);
   copy_text(call.where, site.where, sizeof site.where);
   return site;
+}
+
+CallSite site_of(const CollectiveCall& call) {
+  return {call.name, call.where, call.about, call.kind == Collective::Barrier ? -1 : static_cast<int32_t>(call.dtype)};
 }
 
 Kind kind_of(Collective kind) { return static_cast<Kind>(static_cast<int32_t>(kind) + 1); }
@@ -102,7 +106,7 @@ Status note_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site
 }
 
 Note note_of(const CollectiveCall& call, int32_t size, uint64_t number) {
-  const CallSite site{call.name, call.where, call.about};
+  const CallSite site = site_of(call);
   const Kind kind = kind_of(call.kind);
   const int64_t item = reduces(call.kind) ? 1 : item_size(call.dtype);
   if (is_message(call.kind)) return message_of(kind, call.count * item, call.root, site);

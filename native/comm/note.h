@@ -12,6 +12,7 @@ struct CallSite {
   const char* name;
   const char* where;
   const char* about = nullptr;
+  int32_t dtype = -1;  // of what only moves, and is bytes to who moves it; -1: none
 };
 Site site_of(const CallSite& call);
 
@@ -29,6 +30,9 @@ struct Call {
 Status note_collective(const Call& call, const CallSite& site, int32_t size, uint64_t number, Note* note, ErrorText* error);
 Status note_message(Kind kind, int64_t bytes, int32_t peer, const CallSite& site, int32_t rank, int32_t size, Note* note,
                     ErrorText* error);
+
+// Of a call at the seam, for those that take its parts.
+CallSite site_of(const CollectiveCall& call);
 
 // A call of a device's engine as the host's would note it: what only moves counts in bytes. `number` is that of the collective.
 Note note_of(const CollectiveCall& call, int32_t size, uint64_t number);

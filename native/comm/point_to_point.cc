@@ -22,7 +22,7 @@ Status HostGroup::send(const void* data, int64_t bytes, int32_t to, const CallSi
     const uint32_t number = channel.written.value.load(std::memory_order_relaxed);
     status = wait(channel.taken, number + 1 - kChannelPieces, to, error);
     if (!status.ok()) return status;
-    if (i == 0) channel.labels[number % kChannelPieces] = {bytes, note_.site};
+    if (i == 0) channel.labels[number % kChannelPieces] = {{bytes, site.dtype}, note_.site};
     const int64_t share = std::min(piece, bytes - i * piece);
     if (share > 0)
       memcpy(region_->piece(rank_, to, number), static_cast<const char*>(data) + i * piece, static_cast<size_t>(share));
@@ -42,10 +42,11 @@ Status HostGroup::receive(void* data, int64_t bytes, int32_t from, const CallSit
     status = wait(channel.written, number + 1, from, error);
     if (!status.ok()) return status;
     const Channel::Label& label = channel.labels[number % kChannelPieces];
-    if (i == 0 && label.bytes != bytes) {
+    const Load expected{bytes, site.dtype};
+    if (i == 0 && !(label.load == expected)) {
       ErrorText message;
       Text text(message);
-      describe_misfit(text, roster(), from, label.bytes, label.site, rank_, bytes, note_.site);
+      describe_misfit(text, roster(), from, label.load, label.site, rank_, expected, note_.site);
       return refuse_difference(message, message, error);
     }
     const int64_t share = std::min(piece, bytes - i * piece);

@@ -28,7 +28,7 @@ Status Group::begin(const comm::Note& note, ErrorText* error) {
 
 Status Group::begin_collective(const CollectiveCall& call, const comm::Call& described) {
   comm::Note note;
-  Status status = comm::note_collective(described, {call.name, call.where, call.about}, size_, calls_ + 1, &note, call.error);
+  Status status = comm::note_collective(described, comm::site_of(call), size_, calls_ + 1, &note, call.error);
   if (!status.ok()) return status;
   calls_++;  // one that is refused has its number too
   return begin(note, call.error);
@@ -36,7 +36,7 @@ Status Group::begin_collective(const CollectiveCall& call, const comm::Call& des
 
 Status Group::begin_message(comm::Kind kind, const CollectiveCall& call, int64_t bytes) {
   comm::Note note;
-  const Status status = comm::note_message(kind, bytes, call.root, {call.name, call.where}, rank_, size_, &note, call.error);
+  const Status status = comm::note_message(kind, bytes, call.root, comm::site_of(call), rank_, size_, &note, call.error);
   return status.ok() ? begin(note, call.error) : status;
 }
 

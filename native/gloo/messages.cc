@@ -9,7 +9,7 @@ namespace shardwise::across {
 namespace {
 
 struct Label {
-  int64_t bytes;
+  comm::Load load;
   comm::Site site;
 };
 
@@ -30,7 +30,7 @@ Status Group::send(const CollectiveCall& call) {
     parcels.pop_front();
   }
   const bool is_short = bytes <= kParcelBytes;
-  const Label label{bytes, note_.site};
+  const Label label{{bytes, comm::site_of(call).dtype}, note_.site};
   Parcel& parcel = parcels.emplace_back();
   parcel.data.resize(sizeof label + static_cast<size_t>(is_short ? bytes : 0));
   memcpy(parcel.data.data(), &label, sizeof label);
@@ -59,10 +59,11 @@ Status Group::receive(const CollectiveCall& call) {
   if (!status.ok()) return status;
   Label label;
   memcpy(&label, message, sizeof label);
-  if (label.bytes != bytes) {
+  const comm::Load expected{bytes, comm::site_of(call).dtype};
+  if (!(label.load == expected)) {
     ErrorText text;
     Text misfit(text);
-    comm::describe_misfit(misfit, roster_, from, label.bytes, label.site, rank_, bytes, note_.site);
+    comm::describe_misfit(misfit, roster_, from, label.load, label.site, rank_, expected, note_.site);
     return refuse_difference(text, text, call.error);
   }
   if (bytes <= kParcelBytes) {

@@ -100,7 +100,7 @@ void differing_messages(Ranks mode) {
     }
     ErrorText later;
     status = group.barrier(kBarrier, &later);
-    CHECK(!status.ok() && contains(later, "rank 0 sent 16 bytes to rank 1 at a.ts:3, which receives 8 at b.ts:9"), "later: %s",
+    CHECK(!status.ok() && contains(later, "rank 0 sent 16 bytes to rank 1 at a.ts:3, which receives 8 bytes at b.ts:9"), "later: %s",
           later.text);
   });
   end_group(mode == Ranks::Threads ? "threads: messages that differ" : "processes: messages that differ");

@@ -70,7 +70,7 @@ void differences(Ranks mode) {
     for (int i = 0; i < 100; i++) CHECK(rank.sum(5 + i, &error).ok(), "%s", error.text);
     CHECK((host.rank() == 2 ? rank.broadcast(2, &error) : rank.sum(12, &error)).ok(), "%s", error.text);
     expect_refusal(rank, 101, &error);
-    for (const char* part : {"(call 101 of group \"far\")", "broadcast of 8 bytes from rank 0 at b.ts:3", "all_reduce of 12 float32 (sum) at a.ts:9"})
+    for (const char* part : {"(call 101 of group \"far\")", "broadcast of 2 float32 from rank 0 at b.ts:3", "all_reduce of 12 float32 (sum) at a.ts:9"})
       CHECK(contains(error, part), "rank %d does not hear of %s: %s", host.rank(), part, error.text);
     CHECK(rank.aborted(), "the device of rank %d still waits", host.rank());
     ErrorText later;

@@ -73,7 +73,7 @@ void differences(Ranks mode) {
     call.counts = sizes;
     Status status = rank.run(call, "all_gather", "c.ts:1", &error);
     if (status.ok()) rank.wait_for_failure(&status, &error);
-    CHECK(contains(error, "all_gather of 24 bytes at c.ts:1 with other sizes per rank"), "%s", error.text);
+    CHECK(contains(error, "all_gather of 3 float64 at c.ts:1 with other sizes per rank"), "%s", error.text);
   });
   run_watched(mode, 3, [](Rank& rank, HostGroup& host) {
     ErrorText error;
@@ -151,7 +151,7 @@ void absence(Ranks mode) {
       const double seconds = rank.wait_for_failure(&status, &error);
       CHECK(seconds > 0.25 && seconds < 5, "the timeout of 0.3 s took %.2f s", seconds);
     }
-    const char* part = "all_reduce (call 2 of the group) at a.ts:9: rank 2 has not come, its last call was broadcast of 8 bytes from rank 0 at "
+    const char* part = "all_reduce (call 2 of the group) at a.ts:9: rank 2 has not come, its last call was broadcast of 2 float32 from rank 0 at "
                        "b.ts:3 (call 1) (timeout after 300 ms)";
     CHECK(contains(error, part), "%s", error.text);
   }, 300);
