@@ -1,6 +1,7 @@
 // What each call publishes of itself, and the comparison with what the other ranks called.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "describe.h"
 #include "host_group.h"
@@ -34,18 +35,23 @@ Status HostGroup::begin_message(Kind kind, int64_t bytes, int32_t peer, const Ca
 
 // Notes hold still meanwhile: no rank that sees a difference begins another call, and all see it.
 Status HostGroup::agree(ErrorText* error) {
-  const Fingerprint& mine = own().prints[calls_ % 2];
-  for (int32_t rank = 0; rank < size(); rank++) {
-    if (memcmp(&region_->rank(rank).prints[calls_ % 2], &mine, sizeof mine) == 0) continue;
-    Note other = {};
-    region_->rank(rank).note.read(&other);
-    ErrorText seen_here, for_all;
-    Text here(seen_here), all(for_all);
-    describe_difference(here, roster(), note_, rank_, rank, other, Reader::This);
-    describe_difference(all, roster(), note_, rank_, rank, other, Reader::All);
-    return refuse_difference(seen_here, for_all, error);
-  }
-  return kOk;
+  const auto same = [this](int32_t a, int32_t b) {
+    const auto print_of = [this](int32_t rank) -> const Fingerprint& { return region_->rank(rank).prints[calls_ % 2]; };
+    return memcmp(&print_of(a), &print_of(b), sizeof(Fingerprint)) == 0;
+  };
+  bool agreed = true;
+  for (int32_t rank = 0; agreed && rank < size(); rank++) agreed = same(rank, rank_);
+  if (agreed) return kOk;
+  std::vector<int32_t> ranks(static_cast<size_t>(size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const Difference found = find_difference(ranks, size(), rank_, same);
+  Note other = {};
+  region_->rank(found.first).note.read(&other);
+  ErrorText seen_here, for_all;
+  Text here(seen_here), all(for_all);
+  describe_difference(here, roster(), note_, rank_, found, other, Reader::This);
+  describe_difference(all, roster(), note_, rank_, found, other, Reader::All);
+  return refuse_difference(seen_here, for_all, error);
 }
 
 Status HostGroup::agree_on_exchange(const int64_t* sends, const int64_t* receives, int64_t* longest, ErrorText* error) {

@@ -120,9 +120,9 @@ void describe_refused(Text& text, const Roster& group, const Note& mine, int32_t
   Facts(group, mine, own).add_to(text);
 }
 
-void describe_difference(Text& text, const Roster& group, const Note& mine, int32_t own, int32_t rank, const Note& other, Reader reader) {
+void describe_difference(Text& text, const Roster& group, const Note& mine, int32_t own, const Difference& found, const Note& other, Reader reader) {
   describe_title(text, group, mine);
-  text.add(": rank %d called ", group.rank_at(rank));
+  text.add(": %s called ", words_of_ranks(ranks_at(group, found.callers)).c_str());
   describe(text, group, other);
   reader == Reader::This ? text.add(", this rank ") : text.add(", rank %d ", group.rank_at(own));
   describe(text, group, mine);
@@ -132,7 +132,8 @@ void describe_difference(Text& text, const Roster& group, const Note& mine, int3
   const char* advice = mine.advice[0] != 0 ? mine.advice : other.advice;
   if (mine.print.about != other.print.about && advice[0] != 0) text.add(". %s", advice);
   Facts facts(group, mine, own);
-  facts.blame(rank, &other.site);
+  facts.knows(found.first, other.site);
+  for (const int32_t rank : found.blamed) facts.blame(rank, nullptr);
   facts.add_to(text);
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "../include/text.h"
+#include "difference.h"
 #include "layout.h"
 #include "roster.h"
 
@@ -27,8 +28,8 @@ void describe_refused(Text& text, const Roster& group, const Note& mine, int32_t
 // Who reads a text about the rank that writes it.
 enum class Reader { This, All };
 
-// The next three say it for programs as well. Title and both calls: of `own` rank, and another.
-void describe_difference(Text& text, const Roster& group, const Note& mine, int32_t own, int32_t rank, const Note& other, Reader reader);
+// The next three say it for programs as well. Title and both calls: of `own` rank, and of the first of those that differ.
+void describe_difference(Text& text, const Roster& group, const Note& mine, int32_t own, const Difference& found, const Note& other, Reader reader);
 // Of an exchange of all with all, in bytes. The calls of both may be null: not known any more.
 void describe_unexpected(Text& text, const Roster& group, const Note& mine, int32_t own, int32_t from, int64_t sent, const Note* sender,
                          int32_t to, int64_t expected, const Note* receiver);

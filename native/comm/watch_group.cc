@@ -90,9 +90,14 @@ Status WatchGroup::report_difference(const Note& mine, int32_t rank, ErrorText* 
   ErrorText seen_here, for_all;
   Text here(seen_here), all(for_all);
   Note other;
-  if (find_note(rank, mine.print.call, &other)) {
-    describe_difference(here, roster(), mine, rank_, rank, other, Reader::This);
-    describe_difference(all, roster(), mine, rank_, rank, other, Reader::All);
+  const auto stamp_at = [&](int32_t place) { return region_->watch(place).stamps[mine.print.call % kKeptStamps].load(std::memory_order_acquire); };
+  std::vector<int32_t> come;
+  for (int32_t place = 0; place < size(); place++)
+    if (same_number(stamp_at(place), stamp_of(mine.print))) come.push_back(place);
+  const Difference found = find_difference(come, size(), rank_, [&](int32_t a, int32_t b) { return stamp_at(a) == stamp_at(b); });
+  if (found.first >= 0 && find_note(found.first, mine.print.call, &other)) {
+    describe_difference(here, roster(), mine, rank_, found, other, Reader::This);
+    describe_difference(all, roster(), mine, rank_, found, other, Reader::All);
   } else {
     for (Text* text : {&here, &all}) {
       describe_title(*text, roster(), mine);

@@ -1,5 +1,7 @@
 // Frames: what each rank calls goes to every other one, with the tables of an exchange of all with all and with what is small.
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "../comm/describe.h"
 #include "group.h"
@@ -129,29 +131,32 @@ Status Group::await_frames(ErrorText* error) {
 
 // Who tells of a failure has sent its frame before: a difference from it is told as this rank sees it.
 Status Group::what_differs(Status heard, ErrorText* error) {
-  Status seen;
+  std::vector<int32_t> known{rank_};
   for_peers([&](int32_t other) {
-    if (seen.ok() && peer(other).is_heard && note_in(frame(other)).print.call != 0) seen = compare_with(other, error);
+    if (peer(other).is_heard && note_in(frame(other)).print.call != 0) known.push_back(other);
   });
+  std::sort(known.begin(), known.end());
+  const Status seen = compare_frames(known, error);
   return seen.ok() ? heard : seen;
 }
 
 // All ranks have all frames, so all see a difference.
 Status Group::agree(ErrorText* error) {
-  Status status;
-  for (int32_t other = 0; status.ok() && other < size_; other++) {
-    if (other != rank_) status = compare_with(other, error);
-  }
-  return status;
+  std::vector<int32_t> all(static_cast<size_t>(size_));
+  std::iota(all.begin(), all.end(), 0);
+  return compare_frames(all, error);
 }
 
-Status Group::compare_with(int32_t other, ErrorText* error) {
-  const comm::Note& theirs = note_in(frame(other));
-  if (memcmp(&theirs.print, &note_.print, sizeof theirs.print) == 0) return kOk;
+Status Group::compare_frames(const std::vector<int32_t>& known, ErrorText* error) {
+  const auto print_of = [this](int32_t rank) -> const comm::Fingerprint& { return (rank == rank_ ? note_ : note_in(frame(rank))).print; };
+  const auto same = [&](int32_t a, int32_t b) { return memcmp(&print_of(a), &print_of(b), sizeof(comm::Fingerprint)) == 0; };
+  if (std::all_of(known.begin(), known.end(), [&](int32_t rank) { return same(rank, rank_); })) return kOk;
+  const comm::Difference found = comm::find_difference(known, size_, rank_, same);
+  const comm::Note& theirs = note_in(frame(found.first));
   ErrorText seen_here, for_all;
   Text here(seen_here), all(for_all);
-  comm::describe_difference(here, roster_, note_, rank_, other, theirs, comm::Reader::This);
-  comm::describe_difference(all, roster_, note_, rank_, other, theirs, comm::Reader::All);
+  comm::describe_difference(here, roster_, note_, rank_, found, theirs, comm::Reader::This);
+  comm::describe_difference(all, roster_, note_, rank_, found, theirs, comm::Reader::All);
   return refuse_difference(seen_here, for_all, error);
 }
 

@@ -117,7 +117,8 @@ class Group {
   Status await_frames(ErrorText* error);
   Status agree(ErrorText* error);
   Status what_differs(Status heard, ErrorText* error);
-  Status compare_with(int32_t other, ErrorText* error);
+  // Of the frames that are there: this rank's, and those of the others.
+  Status compare_frames(const std::vector<int32_t>& known, ErrorText* error);
   Status agree_on_exchange(ErrorText* error);
   int64_t frame_bytes() const;
   char* frame(int32_t from) { return peer(from).frames[calls_ % 2].get(); }

@@ -42,7 +42,7 @@ describeOverEngines('ranks that call different things', () => {
   for (const [what, call, most, one] of differences) {
     it(`${what}: every rank is told whose call differs, and where both are`, async () => {
       for (const [rank, message] of (await failures(3, call)).entries()) {
-        assert.match(message, rank === 1 ? /rank [02] called/ : /rank (1|2) called/, `rank ${rank}`);
+        assert.match(message, rank === 1 ? /ranks 0 and 2 called/ : /rank 1 called/, `rank ${rank}`);
         assert.ok(most.test(message) && one.test(message), message);
         assert.equal(message.split(here).length - 1, 2, `both call sites: ${message}`);
       }
@@ -57,7 +57,7 @@ describeOverEngines('ranks that call different things', () => {
       await assert.rejects(x.read(), CollectiveError);
       const y = zeros([4]);
       allReduce(y);
-      await assert.rejects(y.read(), /the group has failed before: .*rank \d called/);
+      await assert.rejects(y.read(), /the group has failed before: .*ranks? \d.* called/);
     });
   });
 

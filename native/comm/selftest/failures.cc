@@ -46,10 +46,10 @@ void differing_calls(Ranks mode) {
       "all_reduce (call 2 of the group): rank 2 called broadcast of 8 bytes from rank 0 at b.ts:3, this rank all_reduce of 12 "
       "float32 "
       "(sum) at a.ts:9",
-      "broadcast (call 2 of the group): rank 0 called all_reduce of 12 float32 (sum) at a.ts:9, this rank broadcast of 8 bytes");
+      "broadcast (call 2 of the group): ranks 0 and 1 called all_reduce of 12 float32 (sum) at a.ts:9, this rank broadcast of 8 bytes");
   check_difference(
       mode, [](HostGroup& g, bool odd, ErrorText* e) { return reduce_floats(g, odd ? 13 : 12, e); },
-      "rank 2 called all_reduce of 13 float32", "rank 0 called all_reduce of 12 float32");
+      "rank 2 called all_reduce of 13 float32", "ranks 0 and 1 called all_reduce of 12 float32");
   check_difference(
       mode, [](HostGroup& g, bool odd, ErrorText* e) { return reduce_floats(g, 12, e, odd ? Reduce::Max : Reduce::Sum); },
       "all_reduce of 12 float32 (max)", "this rank all_reduce of 12 float32 (max)");
@@ -61,7 +61,7 @@ void differing_calls(Ranks mode) {
       "12 int64", "this rank all_reduce of 12 int64");
   check_difference(
       mode, [](HostGroup& g, bool odd, ErrorText* e) { return broadcast_bytes(g, 9, e, odd ? 1 : 0); },
-      "rank 2 called broadcast of 9 bytes from rank 1", "rank 0 called broadcast of 9 bytes from rank 0");
+      "rank 2 called broadcast of 9 bytes from rank 1", "ranks 0 and 1 called broadcast of 9 bytes from rank 0");
   check_difference(
       mode, [](HostGroup& g, bool odd, ErrorText* e) { return reduce_floats(g, odd ? 1'000'000 : 3, e); }, "1000000 float32",
       "1000000 float32");
