@@ -23,7 +23,7 @@ describeOverEngines('ranks with different placements', () => {
     for (const [rank, message] of messages.entries()) {
       assert.match(message, /to redistribute float32\[4, 2\] from \[Shard\(0\)\] to \[Replicate\(\)\] on mesh \(tp: 2\)/);
       assert.match(message, /to redistribute float32\[2, 4\] from \[Shard\(1\)\] to \[Replicate\(\)\] on mesh \(tp: 2\)/);
-      assert.match(message, new RegExp(`rank ${1 - rank} called allGather of 32 bytes at .*${here}`));
+      assert.match(message, new RegExp(`rank ${1 - rank} called allGather of 8 float32 at .*${here}`));
       assert.match(message, /Every rank of a mesh has to hold a tensor in the same placements and redistribute it to the same ones\./);
     }
   });
@@ -69,15 +69,15 @@ describeOverEngines('ranks with different placements', () => {
 
   it('are told what the program called, where it is copies that are distributed', async () => {
     for (const message of await failures((rank, mesh) => distributeTensor(ones(rank === 0 ? [4] : [2, 2]), mesh, [R]).toLocal()))
-      assert.match(message, /^read: distributeTensor \(call 1 .* called distributeTensor of 16 bytes from rank 0/);
+      assert.match(message, /^read: distributeTensor \(call 1 .* called distributeTensor of 4 float32 from rank 0/);
     for (const message of await failures((rank, mesh) => DTensor.fromLocal(ones(rank === 0 ? [4] : [2, 2]), mesh, [R], { runCheck: true }).toLocal()))
-      assert.match(message, /^read: DTensor\.fromLocal \(call 1 .* called DTensor\.fromLocal of 16 bytes from rank 0/);
+      assert.match(message, /^read: DTensor\.fromLocal \(call 1 .* called DTensor\.fromLocal of 4 float32 from rank 0/);
   });
 
   it('are told where a tensor is distributed', async () => {
     const messages = await failures((rank, mesh) => distributeTensor(ones([4, 4]), mesh, [rank === 0 ? S0 : S1]).toLocal());
     for (const message of messages) {
-      assert.match(message, /distributeTensor of 64 bytes from rank 0 at .* of float32\[4, 4\] as \[Shard\(0\)\] on mesh \(tp: 2\)/);
+      assert.match(message, /distributeTensor of 16 float32 from rank 0 at .* of float32\[4, 4\] as \[Shard\(0\)\] on mesh \(tp: 2\)/);
       assert.match(message, /of float32\[4, 4\] as \[Shard\(1\)\]/);
     }
   });

@@ -23,7 +23,7 @@ describeOverEngines('ranks that call different things', () => {
     ['another dtype', (r) => (r === 1 ? called(zeros([2], { dtype: int64 })) : called(zeros([2]))), /of 2 float32/, /of 2 int64/],
     ['another reduction', (r) => (r === 1 ? called(zeros([2]), 'max') : called(zeros([2]), 'sum')), /\(sum\)/, /\(max\)/],
     ['another root', (r) => (r === 1 ? from(zeros([2]), 1) : from(zeros([2]), 0)), /from rank 0/, /from rank 1/],
-    ['another collective', (r) => (r === 1 ? from(zeros([2]), 0) : called(zeros([2]))), /allReduce of 2/, /broadcast of 8/],
+    ['another collective', (r) => (r === 1 ? from(zeros([2]), 0) : called(zeros([2]))), /allReduce of 2/, /broadcast of 2 float32/],
     ['another root of reduce', (r) => (r === 1 ? to(zeros([2]), 1) : to(zeros([2]), 0)), /to rank 0/, /to rank 1/],
   ];
   function called(t: Tensor, op: 'sum' | 'max' = 'sum'): Tensor {
@@ -83,7 +83,7 @@ describeOverEngines('ranks that call different things', () => {
       return (await errorOf(barrier())).message;
     });
     assert.ok(
-      messages.every((text) => /rank 0 sent 8 bytes to rank 1 at .*, which receives 12 at /.test(text)),
+      messages.every((text) => /rank 0 sent 2 float32 to rank 1 at .*, which receives 3 float32 at /.test(text)),
       messages[0],
     );
   });

@@ -52,7 +52,7 @@ describe('GPU ranks of one process that differ', function () {
           });
           for (const message of messages) {
             assert.match(message, new RegExp(`\\(call ${when === 'later' ? 2 : 1} of group "world"\\)`));
-            assert.match(message, /broadcast of 16 bytes from rank 0 at/);
+            assert.match(message, /broadcast of 4 float32 from rank 0 at/);
             assert.match(message, /allReduce of 4 float32 \(sum\) at/);
             assert.ok(message.split(path.basename(here)).length > 2, `both call sites: ${message}`);
           }
@@ -156,10 +156,10 @@ describe('GPU ranks of one process that differ', function () {
           return t;
         });
         for (const message of messages) {
-          assert.match(message, /broadcast of 16 bytes from rank 0 at/);
-          assert.match(message, /(: rank 1 called|rank 1|this rank) broadcast of 16 bytes from rank 1 at/);
+          assert.match(message, /broadcast of 4 float32 from rank 0 at/);
+          assert.match(message, /(: rank 1 called|rank 1|this rank) broadcast of 4 float32 from rank 1 at/);
         }
-        assert.match(messages[0] as string, /rank 1 (called )?broadcast of 16 bytes from rank 1/);
+        assert.match(messages[0] as string, /rank 1 (called )?broadcast of 4 float32 from rank 1/);
       });
     });
 

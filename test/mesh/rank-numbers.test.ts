@@ -50,7 +50,10 @@ describeOverEngines('ranks in errors', () => {
     });
     for (const rank of [1, 3] as const) {
       const { message, details } = seen[rank];
-      assert.match(message, new RegExp(`: rank ${other(rank)} called broadcast of 8 bytes from rank ${other(rank)} at .*, this rank broadcast of 8 bytes from rank ${rank} at`));
+      assert.match(
+        message,
+        new RegExp(`: rank ${other(rank)} called broadcast of 2 float32 from rank ${other(rank)} at .*, this rank broadcast of 2 float32 from rank ${rank} at`),
+      );
       assert.deepEqual(details.ranks, [other(rank)]);
       assert.deepEqual(details.calls?.map((each) => each.rank).sort(numerically), [1, 3]);
     }
@@ -81,7 +84,7 @@ describeOverEngines('ranks in errors', () => {
       return x;
     });
     for (const rank of [1, 3] as const) {
-      assert.match(seen[rank].message, /rank 1 sent 12 bytes to rank 3 at .*, which receives 20 at /);
+      assert.match(seen[rank].message, /rank 1 sent 3 float32 to rank 3 at .*, which receives 5 float32 at /);
       assert.deepEqual([...(seen[rank].details.ranks ?? [])].sort(numerically), [1, 3]);
     }
   });
