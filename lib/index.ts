@@ -30,7 +30,8 @@ export {
 export { type FloatInfo, finfo, type IntInfo, iinfo } from './core/dtype-info.js';
 export * from './core/errors.js';
 export { keep } from './core/keep.js';
-export { defaultGenerator, Generator, getRngState, initialSeed, manualSeed, seed, setRngState } from './core/random.js';
+export type { MeshDrawsState } from './core/mesh-draws.js';
+export { defaultGenerator, Generator, getRngState, initialSeed, manualSeed, type RngState, seed, setRngState } from './core/random.js';
 export { OpenScope, scope } from './core/scope.js';
 export type { Shape } from './core/shape.js';
 export { Storage } from './core/storage.js';

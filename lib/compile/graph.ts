@@ -1,7 +1,7 @@
 /** The graph of a traced function: ops of the op table in execution order. */
 import type { GradMode } from '../autograd/grad-mode.js';
 import type { AnyOp } from '../core/op.js';
-import type { Generator } from '../core/random.js';
+import type { DrawSource } from '../core/random.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 
@@ -29,7 +29,7 @@ export class Node {
   /** The grad mode that the function set for this call; null is that of whoever runs the graph. */
   readonly mode: GradMode | null;
   /** Where a random call draws anew at every run. */
-  readonly generator: Generator | null;
+  readonly generator: DrawSource | null;
 
   constructor(fields: {
     kind: NodeKind;
@@ -41,7 +41,7 @@ export class Node {
     tensor?: Tensor;
     effect?: (...tensors: Tensor[]) => void;
     mode?: GradMode | null;
-    generator?: Generator | null;
+    generator?: DrawSource | null;
   }) {
     this.kind = fields.kind;
     this.name = fields.name;

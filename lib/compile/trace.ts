@@ -23,7 +23,7 @@ function install(tracer: Tracer, watcher: Watcher): () => void {
   recordEffects(tracer);
   moduleWatch.saw = (module) => watcher.saw(module);
   captureWatch.unsupported = (what) => tracer.unsupported(what);
-  captureWatch.draws = (generator) => tracer.draws(generator);
+  captureWatch.draws = (generator, source) => tracer.draws(generator, source);
   captureWatch.readsGrad = (t) => tracer.readsGrad(t);
   return () => {
     swapBackend(backend);

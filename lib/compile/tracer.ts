@@ -4,7 +4,7 @@ import { Node as TapeNode } from '../autograd/node.js';
 import { callSite } from '../core/call-site.js';
 import { CompileError } from '../core/errors.js';
 import type { AnyOp } from '../core/op.js';
-import type { Generator } from '../core/random.js';
+import type { DrawSource, Generator } from '../core/random.js';
 import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 import { clone } from '../ops/copy.js';
@@ -38,8 +38,8 @@ export class Tracer {
   /** By storage, a tensor that shows it. */
   private readonly storages = new Map<Storage, Tensor>();
   private readonly names = new Map<string, number>();
-  private drawn: Generator | null = null;
-  private readonly generators = new Map<Generator, { seed: number; offset: number }>();
+  private drawn: DrawSource | null = null;
+  private readonly generators = new Map<Generator, () => void>();
 
   constructor(watcher: Watcher) {
     this.watcher = watcher;
@@ -88,10 +88,10 @@ export class Tracer {
     throw this.broken;
   }
 
-  /** The next random call draws from this generator, which gets its state back when the capture ends. */
-  draws(generator: Generator): void {
-    if (!this.generators.has(generator)) this.generators.set(generator, generator.getState());
-    this.drawn = generator;
+  /** The next random call draws from this source; its generator gets its state back when the capture ends. */
+  draws(generator: Generator, source: DrawSource): void {
+    if (!this.generators.has(generator)) this.generators.set(generator, generator.remember());
+    this.drawn = source;
   }
 
   /** `.grad` is null in the graph; a gradient that is there would be a constant. */
@@ -108,7 +108,7 @@ export class Tracer {
   /** Undoes what the capture did to real tensors and generators. */
   restore(): void {
     for (const state of this.constantStates) state.restore();
-    for (const [generator, state] of this.generators) generator.setState(state);
+    for (const bringBack of this.generators.values()) bringBack();
   }
 
   /** Forgets that a tensor shows its storage, because it is about to show another one. */

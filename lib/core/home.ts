@@ -29,7 +29,7 @@ export class Home {
   /** By code. */
   readonly devices: Device[] = [];
   defaultDevice: Device | null = null;
-  generator: Generator | null = null;
+  generator: Generator | null;
   /** The index that `cuda` without a number means; asked once, because that may open the driver. */
   findCudaIndex: (() => number) | null = null;
   /** Called before JavaScript waits for a value: throws where the value needs ranks that JavaScript has not run yet. */
@@ -42,8 +42,9 @@ export class Home {
   /** Failures that something of the program has in hand and has not asked for. */
   readonly unheard = new UnheardFailures();
 
-  constructor(label: string | null) {
+  constructor(label: string | null, generator: Generator | null = null) {
     this.label = label;
+    this.generator = generator;
     this.id = label === null ? 0 : ++ranks;
   }
 

@@ -6,6 +6,7 @@ import { cpu, type Device } from './device.js';
 import type { DType } from './dtype.js';
 import { AutogradError, ShapeError } from './errors.js';
 import { memoryRoles } from './memory-roles.js';
+import type { DrawPlace } from './mesh-draws.js';
 import { unexpected } from './options.js';
 import type { Placement } from './placement.js';
 import { outliveScope } from './scope.js';
@@ -42,6 +43,8 @@ export interface Sharding {
   readonly local: Tensor;
   /** Placements and mesh; interned. */
   readonly spec: { readonly id: number; readonly placements: readonly Placement[]; toString(): string };
+  /** Of its ranks: what they draw for it. */
+  readonly draws: DrawPlace;
   /** The whole tensor on this rank, for the caller to dispose of: ranks communicate. */
   full(op: string): Tensor;
   /** Memory for a tensor of the same ranks: held alike if it has the same shape, else replicated. */

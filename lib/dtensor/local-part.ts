@@ -2,6 +2,7 @@
 
 import type { DType } from '../core/dtype.js';
 import { ShardingError } from '../core/errors.js';
+import type { DrawPlace } from '../core/mesh-draws.js';
 import { contiguousStrides, type Shape, sameShape } from '../core/shape.js';
 import { type Sharding, Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
@@ -26,6 +27,10 @@ export class LocalPart implements Sharding {
   constructor(local: Tensor, spec: DTensorSpec) {
     this.local = local;
     this.spec = spec;
+  }
+
+  get draws(): DrawPlace {
+    return (this.spec.mesh as DeviceMesh).draws;
   }
 
   full(op: string): Tensor {

@@ -3,6 +3,7 @@ import { belowDTensor, dispatchOne } from '../core/dispatch.js';
 import { ShardingError } from '../core/errors.js';
 import type { AnyOp } from '../core/op.js';
 import type { Placement } from '../core/placement.js';
+import { drawnTogether } from '../core/random.js';
 import type { Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
 import { empty } from '../ops/factories.js';
@@ -29,7 +30,7 @@ export function madeOn(op: string, mesh: DeviceMesh, placements: readonly Placem
   }
   destination = { op, mesh, placements };
   try {
-    return factory();
+    return drawnTogether(mesh.draws, factory);
   } finally {
     destination = null;
   }

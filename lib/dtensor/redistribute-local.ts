@@ -36,7 +36,8 @@ export function redistributeLocal(local: Tensor, from: DTensorSpec, to: DTensorS
   if (coordinate === null) return local;
   if (steps.length === 0) return local;
   const { text, merged } = carriedOut(steps, from, to);
-  return onPurpose(text, () => {
+  const { last } = mesh.draws;
+  return onPurpose(last === '' ? text : `${last} ${text} Before they draw for it, all of them call manualSeed() with one seed, or none does.`, () => {
     let t = local;
     let spec = from;
     for (const { step, meshDims, names, after } of merged) {

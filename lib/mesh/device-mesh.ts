@@ -3,11 +3,12 @@ import type { Device } from '../core/device.js';
 import { type DeviceType, device as deviceOf } from '../core/device.js';
 import { ArgumentError, DistributedError } from '../core/errors.js';
 import { type Interned, interned } from '../core/interned.js';
+import type { DrawPlace } from '../core/mesh-draws.js';
 import { checkNumber, optionsOf, shown, unexpected } from '../core/options.js';
 import { numelOf } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { checkGroup } from './groups.js';
-import { groupAlong, meshId } from './mesh-groups.js';
+import { drawsOf, groupAlong, meshId } from './mesh-groups.js';
 import { meshDimName } from './mesh-layout.js';
 import { checkPlan, coordinateOf, type MeshPlan, planKey } from './mesh-plan.js';
 import type { ProcessGroup } from './process-group.js';
@@ -51,6 +52,8 @@ class Mesh {
   readonly meshDimNames: readonly string[] | null;
   /** @internal ranks of the world, row-major */
   readonly ranks: readonly number[];
+  /** @internal what its ranks draw together */
+  readonly draws: DrawPlace;
   private readonly context: RankContext;
   private readonly coordinate: readonly number[] | null;
   private readonly groups: (ProcessGroup | undefined)[];
@@ -70,6 +73,7 @@ class Mesh {
     this.shape = Object.freeze([...plan.shape]);
     this.meshDimNames = plan.meshDimNames === null ? null : Object.freeze([...plan.meshDimNames]);
     this.ranks = plan.ranks;
+    this.draws = drawsOf(context, plan.ranks);
     this.context = context;
     this.family = family;
     this.root = root ?? this;

@@ -4,6 +4,7 @@ import type { DeviceType } from '../core/device.js';
 import { ArgumentError } from '../core/errors.js';
 import type { Home } from '../core/home.js';
 import { shown, unexpected } from '../core/options.js';
+import { generatorOf } from '../core/random.js';
 import { writer } from '../eager/submit.js';
 import { type EngineFactory, WORLD } from './engines/engine.js';
 import type { PendingCalls } from './pending-calls.js';
@@ -20,6 +21,8 @@ export interface WorldPlan {
   readonly store: Store | null;
   readonly factory: EngineFactory;
   readonly pending: PendingCalls | null;
+  /** Where draws on meshes start, the same on all ranks; this rank's own state if left out. */
+  readonly random?: { readonly seed: number; readonly offset: number };
   /** As of a group's options. */
   readonly named?: readonly DeviceType[] | null;
   /** Called when the rank leaves its world. */
@@ -40,6 +43,8 @@ export function enterWorld(plan: WorldPlan): RankContext {
       if (writer.addon.streamQuery(stream)) pending.clear(stream);
     };
   }
+  const generator = generatorOf(home);
+  generator.agree(plan.random ?? generator.origin());
   setContext(context);
   return context;
 }

@@ -3,6 +3,7 @@ import { type Device, device, deviceByCode } from '../core/device.js';
 import { ArgumentError, DeviceError, DistributedError } from '../core/errors.js';
 import { currentHome, processHome } from '../core/home.js';
 import { checkNumber, unexpected, withDefaults } from '../core/options.js';
+import { currentGenerator } from '../core/random.js';
 import { writer } from '../eager/submit.js';
 import { chooseEngines, movesCpuTensors, namedDevices, parseBackend } from './engines/choose.js';
 import { ownGpu } from './engines/device-engine.js';
@@ -79,6 +80,7 @@ export async function initProcessGroup(backend?: string, options: InitOptions = 
       store,
       factory: engines.make,
       pending: null,
+      random: agreement.random,
       named: namedDevices(backends),
       leaveEngines: engines.leave,
     });
@@ -174,7 +176,7 @@ async function findWorld(options: ReadOptions, backends: string): Promise<World>
   if (worldSize === 1 && options.store === null) {
     return {
       place: { ...place, localRank: place.localRank ?? 0 },
-      agreement: { hosts: [''], hostNames: [''], pids: [process.pid], run: '', token: 0 },
+      agreement: { hosts: [''], hostNames: [''], pids: [process.pid], run: '', token: 0, random: currentGenerator().origin() },
       store: new HashStore(),
       host: null,
     };

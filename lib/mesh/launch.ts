@@ -29,7 +29,7 @@ export interface LaunchOptions {
   prefixOutput?: boolean;
   /**
    * Of `local` ranks: runs one at a time, in an order drawn from the seed. The same seed gives the same order, so a race that was found can be
-   * found again; ranks that wait for each other for ever are an error at once.
+   * found again; ranks that wait for each other for ever are an error at once. Random numbers begin by it, unless the program has seeded them.
    */
   seed?: number | null;
   /** Of `local` ranks: delays, losses and reorderings, each at a call of a rank. */

@@ -16,6 +16,7 @@ import { LocalStore, LocalTable } from './local-store.js';
 import { PendingCalls } from './pending-calls.js';
 import { findContext, runAsRank } from './rank-context.js';
 import { checkFaults, FaultsOfRank, FreeTurns, type RankFault } from './rank-faults.js';
+import { type RankRandom, rankRandom } from './rank-random.js';
 import { RankSchedule, type RankTurn } from './rank-schedule.js';
 
 /** What a rank runs. */
@@ -25,7 +26,7 @@ export type RankFunction<T> = (rank: number, worldSize: number) => T | Promise<T
 export interface LocalOptions {
   /** How long ranks wait for each other, in milliseconds. */
   readonly timeoutMs: number;
-  /** Runs one rank at a time, in an order drawn from it: the same seed gives the same order, and a deadlock is an error at once. */
+  /** Runs one rank at a time, in an order drawn from it: the same seed gives the same order, and a deadlock is an error at once. Random numbers too, unless the program has seeded them. */
   readonly seed?: number;
   readonly faults?: readonly RankFault[];
   /** What moves the tensors of GPUs; chosen if left out. */
@@ -45,6 +46,7 @@ interface World {
   readonly pending: PendingCalls;
   readonly schedule: RankSchedule | null;
   readonly homes: Home[];
+  readonly random: RankRandom;
   /** Of each rank, if what is between them is as between machines. */
   gloo: readonly GlooWorld[];
   /** By rank: ends every group of it. */
@@ -71,13 +73,15 @@ function checkLocal(worldSize: number, fn: unknown, options: LocalOptions): void
 
 function newWorld(size: number, { seed, onTurn }: LocalOptions): World {
   const pending = new PendingCalls(size);
+  const random = rankRandom(size, seed ?? null);
   return {
     size,
     pending,
     table: new LocalTable(),
     regions: new LocalRegions(size),
     schedule: seed === undefined ? null : new RankSchedule(size, seed, pending, onTurn),
-    homes: Array.from({ length: size }, (_, rank) => new Home(`rank ${rank}`)),
+    homes: random.generators.map((generator, rank) => new Home(`rank ${rank}`, generator)),
+    random,
     gloo: [],
     aborts: [],
     first: null,
@@ -159,7 +163,7 @@ async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, optio
   const here: EngineFactory = (plan, device) => (gloo === undefined || plan.ranks.length === 1 ? memory : gloo.engines())(plan, device);
   const host = Object.assign(here, { announce: memory.announce });
   const factory = withDevices(host, { backend: deviceBackend, ranksHere: size, timeoutMs });
-  const context = enterWorld({ rank, worldSize: size, localRank: rank, home, store, factory, pending, named });
+  const context = enterWorld({ rank, worldSize: size, localRank: rank, home, store, factory, pending, random: world.random.together, named });
   home.findCudaIndex = () => ownGpu(rank);
   const abort = (reason: string, failed: number | null = rank): void => {
     for (const group of context.groups) {

@@ -3,6 +3,7 @@
  * seen first: so meshes that are equal can stand for each other.
  */
 import { createHash } from 'node:crypto';
+import { type DrawPlace, rankRanges } from '../core/mesh-draws.js';
 import { namedGroup } from './groups.js';
 import { type MeshPlan, planKey } from './mesh-plan.js';
 import type { ProcessGroup } from './process-group.js';
@@ -13,6 +14,8 @@ interface Known {
   readonly groups: Map<string, ProcessGroup[]>;
   /** By what equal meshes have in common. */
   readonly ids: Map<string, number>;
+  /** Of meshes of the same ranks, by these. */
+  readonly draws: Map<string, DrawPlace>;
 }
 
 const ofContext = new WeakMap<RankContext, Known>();
@@ -21,7 +24,7 @@ let ids = 0;
 function knownOf(context: RankContext): Known {
   let known = ofContext.get(context);
   if (known === undefined) {
-    known = { groups: new Map(), ids: new Map() };
+    known = { groups: new Map(), ids: new Map(), draws: new Map() };
     ofContext.set(context, known);
   }
   return known;
@@ -52,6 +55,15 @@ export function meshId(context: RankContext, family: string, plan: MeshPlan): nu
     known.set(key, id);
   }
   return id;
+}
+
+/** What these ranks draw together, on whichever meshes. @internal */
+export function drawsOf(context: RankContext, ranks: readonly number[]): DrawPlace {
+  const { draws } = knownOf(context);
+  const name = rankRanges(ranks, context.worldSize);
+  let place = draws.get(name);
+  if (place === undefined) draws.set(name, (place = { ranks: name, last: '' }));
+  return place;
 }
 
 const FEW = 8;

@@ -174,8 +174,8 @@ export class RankSchedule {
   }
 }
 
-/** Numbers from 0 to 1 (mulberry32). */
-function randomFrom(seed: number): () => number {
+/** Numbers from 0 to 1 (mulberry32). @internal */
+export function randomFrom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync, readlinkSync, statSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { ArgumentError, DistributedError, TimeoutError } from '../core/errors.js';
+import { currentGenerator } from '../core/random.js';
 import type { Store } from './stores/index.js';
 
 const OP = 'initProcessGroup';
@@ -18,6 +19,8 @@ interface Member {
   readonly hostName: string;
   readonly pid: number;
   readonly backend: string;
+  /** Where its random numbers stand. */
+  readonly random: { readonly seed: number; readonly offset: number };
 }
 
 /** What all ranks of a world know of each other. @internal */
@@ -30,6 +33,8 @@ export interface Agreement {
   readonly run: string;
   /** The same, as a number. */
   readonly token: number;
+  /** Where draws on meshes start: as rank 0's. */
+  readonly random: Member['random'];
 }
 
 type Outcome = { readonly members: readonly Member[]; readonly run: string; readonly token: number } | { readonly error: string };
@@ -47,7 +52,8 @@ export async function meetRanks(store: Store, place: { rank: number; worldSize: 
     if ('error' in outcome) throw new DistributedError(`${OP}: ${outcome.error}`, { op: OP, ...place });
     failed = false;
     const { members, run, token } = outcome;
-    return { hosts: members.map((m) => m.host), hostNames: members.map((m) => m.hostName), pids: members.map((m) => m.pid), run, token };
+    const { random } = members[0] as Member;
+    return { hosts: members.map((m) => m.host), hostNames: members.map((m) => m.hostName), pids: members.map((m) => m.pid), run, token, random };
   } finally {
     // Who has died by now is missed later.
     if (keeper) await store.wait(['all read'], failed ? LAST_WORDS_MS : Math.max(1, deadline - Date.now())).catch(() => {});
@@ -55,7 +61,7 @@ export async function meetRanks(store: Store, place: { rank: number; worldSize: 
 }
 
 async function exchange(store: Store, { rank, worldSize }: { rank: number; worldSize: number }, backend: string, deadline: number, timeoutMs: number): Promise<Outcome> {
-  await claim(store, { rank, worldSize, host: ownHost(), hostName: hostname(), pid: process.pid, backend });
+  await claim(store, { rank, worldSize, host: ownHost(), hostName: hostname(), pid: process.pid, backend, random: currentGenerator().origin() });
   if ((await store.add('come', 1)) === worldSize) await store.compareSet('outcome', '', JSON.stringify(await settle(store, worldSize)));
   await waitFor(store, 'outcome', { rank, worldSize }, deadline, timeoutMs);
   const outcome = JSON.parse((await store.get('outcome')).toString()) as Outcome;

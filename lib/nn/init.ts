@@ -3,6 +3,7 @@ import { noGrad } from '../autograd/grad-mode.js';
 import { float64 } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
 import { checkNumber, checkOneOf, optionsOf, unexpected } from '../core/options.js';
+import { drawnTogether, drawPlaceOf } from '../core/random.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { alongside, requireTensor } from '../ops/operand.js';
@@ -168,7 +169,8 @@ export function orthogonal_(t: Tensor, options: GainOptions = {}): Tensor {
   return noGrad(() => {
     const rows = t.size(0);
     const columns = rows === 0 ? 0 : t.numel() / rows;
-    const basis = randn([Math.min(rows, columns), Math.max(rows, columns)], { dtype: float64, device: t.device });
+    const size = [Math.min(rows, columns), Math.max(rows, columns)];
+    const basis = drawnTogether(drawPlaceOf(t), () => randn(size, { dtype: float64, device: t.device }));
     for (let i = 0; i < basis.size(0); i++) orthogonalise(basis, i);
     return t.copy_(alongside(t, (rows <= columns ? basis : basis.t()).mul(gain).reshape(t.shape)));
   });

@@ -6,7 +6,7 @@ import { bool, float32, float64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { checkProbability, optionsOf } from '../core/options.js';
-import { currentGenerator } from '../core/random.js';
+import { nextDraw } from '../core/random.js';
 import { broadcastStrides, formatShape, type Shape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { addMethod } from './method.js';
@@ -186,7 +186,7 @@ function attentionOf(query: Tensor, key: Tensor, value: Tensor, options: Attenti
     scale: scale ?? 1 / Math.sqrt(query.shape[query.shape.length - 1] as number),
     causal: Number(isCausal),
     dropout: dropoutP,
-    ...(dropoutP > 0 ? currentGenerator().next() : { seedLow: 0, seedHigh: 0, offset: 0 }),
+    ...(dropoutP > 0 ? nextDraw(undefined, ...four) : { seedLow: 0, seedHigh: 0, offset: 0 }),
   };
   const out = dispatch(attentionOp, [...four, mask], params)[0] as Tensor;
   return query.shape.length === 4 ? out : out.reshape([...query.shape.slice(0, -1), value.shape[value.shape.length - 1] as number]);

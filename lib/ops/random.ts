@@ -13,7 +13,7 @@ import { finfo, iinfo } from '../core/dtype-info.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { checkNumber, checkProbability, optionsOf, shown, unexpected } from '../core/options.js';
-import { currentGenerator, Generator } from '../core/random.js';
+import { drawnTogether, drawPlaceOf, Generator, nextDraw } from '../core/random.js';
 import { broadcastShapes, checkSizes, contiguousStrides, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { emptyBeside, type TensorOptions } from './factories.js';
@@ -82,7 +82,7 @@ function draw(op: Op<Draw>, shape: Shape, dtype: DType, first: number, second: n
   if (op !== integerOp && op !== bernoulliOp && !dtype.isFloatingPoint)
     throw new DtypeError(`${name}: expected a floating point dtype, got ${dtype.name}`, { op: name, dtype: dtype.name });
   const device = into?.device ?? (options.device === undefined ? getDefaultDevice() : deviceOf(options.device));
-  const t = dispatchOne(op, [], { shape: [...shape], dtype, device, first, second, ...(options.generator ?? currentGenerator()).next() }, into);
+  const t = dispatchOne(op, [], { shape: [...shape], dtype, device, first, second, ...nextDraw(options.generator, into) }, into);
   return into === null || into.sharding !== null ? finish(t, options) : t;
 }
 
@@ -124,7 +124,8 @@ export function normal(mean: Tensor | number, std: Tensor | number, size: Shape 
   if (typeof mean === 'number' && typeof std === 'number') return draw(normalOp, size ?? [], options.dtype ?? getDefaultDtype(), mean, std, options, 'normal');
   const [m, s] = [mean, std].map((t) => (t instanceof Tensor ? t.shape : []));
   const like = (mean instanceof Tensor ? mean : std) as Tensor;
-  const noise = randn(broadcastShapes(m as Shape, s as Shape, 'normal'), { ...options, dtype: like.dtype, device: like.device });
+  const shape = broadcastShapes(m as Shape, s as Shape, 'normal');
+  const noise = drawnTogether(drawPlaceOf(like), () => randn(shape, { ...options, dtype: like.dtype, device: like.device }));
   return alongside(like, noise).mul(std).add(mean);
 }
 
@@ -265,7 +266,7 @@ export function multinomial(weights: Tensor, numSamples: number, options: { repl
       .topk(numSamples, -1).indices;
   }
   const sums = weights.float().cumsum(-1);
-  const points = rand([...weights.shape.slice(0, -1), numSamples], { device: weights.device, ...drawOptions });
+  const points = drawnTogether(drawPlaceOf(weights), () => rand([...weights.shape.slice(0, -1), numSamples], { device: weights.device, ...drawOptions }));
   const drawn = alongside(weights, points).mul(sums.narrow(-1, n - 1, 1));
   return sums
     .unsqueeze(-2)
@@ -318,11 +319,11 @@ const dropoutOp: Op<Dropout> = defineOp<Dropout>({
  */
 export function dropout(input: Tensor, p = 0.5, training = true, options: { generator?: Generator } = {}): Tensor {
   requireTensor(input, 'dropout');
-  const { generator = currentGenerator() } = optionsOf('dropout', options, 'generator');
+  const { generator } = optionsOf('dropout', options, 'generator');
   checkProbability('dropout', 'p', p);
   if (!training || p === 0) return input;
   if (p === 1) return input.mul(0);
-  return dispatch(dropoutOp, [input], { probability: p, ...generator.next() })[0] as Tensor;
+  return dispatch(dropoutOp, [input], { probability: p, ...nextDraw(generator, input) })[0] as Tensor;
 }
 
 addMethod('uniform_', function (low = 0, high = 1, options: RandomOptions = {}) {

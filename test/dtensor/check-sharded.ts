@@ -1,7 +1,7 @@
 /** Compares a function on distributed tensors in drawn placements, and its gradients, with the same on one device. */
 import assert from 'node:assert/strict';
 import { type DeviceMesh, initDeviceMesh } from '../../lib/distributed.js';
-import { autograd, manualSeed, type Tensor } from '../../lib/index.js';
+import { autograd, getRngState, manualSeed, seed as seedByChance, setRngState, type Tensor } from '../../lib/index.js';
 import { isVariable } from '../every-op/differentiable.js';
 import { Rng } from '../fuzz/rng.js';
 import { assertWhole, drawSpec, placed } from './placed.js';
@@ -21,11 +21,19 @@ export interface Call {
 
 /** Results and the gradients of the inputs, from gradients of the results. */
 function runWithGradients(call: Call, inputs: readonly Tensor[], cotangent: (like: Tensor, i: number) => Tensor): { outputs: readonly Tensor[]; leaves: Tensor[] } {
-  manualSeed(11);
   const outputs = call.run(inputs);
   const roots = outputs.filter((t) => t.requiresGrad);
   if (roots.length > 0) autograd.backward(roots, roots.map(cotangent));
   return { outputs, leaves: inputs.filter((t) => t.leafRequiresGrad) };
+}
+
+/** Seeds the ranks, or gives each another seed; returns what lets plain tensors draw next what distributed ones do, or these themselves. */
+function startDrawing(isSeeded: boolean): (sharded: boolean) => void {
+  if (isSeeded) return () => void manualSeed(11);
+  seedByChance();
+  const state = getRngState();
+  const { seed, offset } = state.onMeshes as NonNullable<typeof state.onMeshes>;
+  return (sharded) => setRngState(sharded ? state : { seed, offset });
 }
 
 /** A gradient for a result: numbers that have nothing to do with it. */
@@ -45,6 +53,8 @@ function leafOf(t: Tensor): Tensor {
 /** @throws AssertionError where a result or a gradient differs. All ranks call it, with an `rng` in the same state */
 export async function checkSharded(call: Call, mesh: DeviceMesh, rng: Rng, what: string): Promise<void> {
   const plain = call.inputs.map((t) => (t.storage === null ? t : leafOf(t)));
+  const start = startDrawing(rng.chance(0.5));
+  start(false);
   const expected = runWithGradients(call, plain, weight);
   const specs = call.inputs.map((t) => (t.storage === null || (t.ndim === 0 && rng.chance(0.3)) ? null : drawSpec(rng, mesh, t)));
   if (specs.every((spec) => spec === null)) return;
@@ -55,6 +65,7 @@ export async function checkSharded(call: Call, mesh: DeviceMesh, rng: Rng, what:
   });
   const whole = expected.outputs.filter((t) => t.requiresGrad);
   const grads = whole.map((t) => drawSpec(rng, mesh, t));
+  start(true);
   const actual = runWithGradients(call, inputs, (_, i) => placed(weight(whole[i] as Tensor, i), grads[i] as NonNullable<(typeof grads)[number]>));
   assert.equal(actual.outputs.length, expected.outputs.length, text);
   for (const [i, t] of actual.outputs.entries()) await assertWhole(t, expected.outputs[i] as Tensor, `output ${i} of ${text}`);

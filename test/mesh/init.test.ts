@@ -144,7 +144,7 @@ describe('the meeting of ranks', () => {
   });
 
   it('takes no shared memory for ranks on several machines, and says what would do', async () => {
-    const agreement = { hosts: ['a', 'a', 'b'], hostNames: ['node1', 'node1', 'node2'], pids: [1, 2, 3], run: 'x', token: 1 };
+    const agreement = { hosts: ['a', 'a', 'b'], hostNames: ['node1', 'node1', 'node2'], pids: [1, 2, 3], run: 'x', token: 1, random: { seed: 0, offset: 0 } };
     const around = { agreement, rank: 0, store: new HashStore(), host: null, timeoutMs: 1_000 };
     await assert.rejects(
       chooseEngines('initProcessGroup', parseBackend('initProcessGroup', 'shm'), around),

@@ -186,7 +186,7 @@ describe('parallel styles', () => {
       const { weight } = layer;
       assert.deepEqual(
         commCounts(() => parallelizeModule(layer, mesh, SequenceParallel())),
-        {},
+        { broadcast: 2 },
       );
       assert.equal(layer.weight, weight);
       assert.equal(placementsOf(layer.weight), '[Replicate()]');

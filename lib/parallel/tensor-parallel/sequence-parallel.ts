@@ -1,11 +1,11 @@
 /** The style of layers that work on each position by itself: normalisation, dropout. */
 import { checkFlag, checkNumber, optionsOf } from '../../core/options.js';
-import { DTensor, Replicate, Shard } from '../../dtensor/index.js';
+import { DTensor, distributeTensor, Replicate, Shard } from '../../dtensor/index.js';
 import type { nn, Tensor } from '../../index.js';
 import type { DeviceMesh } from '../../mesh/index.js';
 import { afterForward, beforeForward, placeParameter } from './distribute-module.js';
 import { inPlacement, intoLayout, localIf, requireTensor } from './layouts.js';
-import { callable, ParallelStyle } from './parallel-style.js';
+import { callable, ParallelStyle, type StyleOptions } from './parallel-style.js';
 
 /** Options of {@link SequenceParallel}. */
 export interface SequenceParallelOptions {
@@ -31,8 +31,8 @@ class Sequence extends ParallelStyle {
     this.useLocalOutput = useLocalOutput;
   }
 
-  override _apply(module: nn.AnyModule, mesh: DeviceMesh): void {
-    const replicate = (t: Tensor): Tensor => DTensor.fromLocal(t, mesh, [Replicate()]);
+  override _apply(module: nn.AnyModule, mesh: DeviceMesh, options: StyleOptions = {}): void {
+    const replicate = (t: Tensor): Tensor => distributeTensor(t, mesh, [Replicate()], options);
     for (const [path, each] of module.namedModules()) {
       for (const [name] of each.namedParameters('', { recurse: false })) placeParameter({ op: OP, module: each, name }, mesh, Replicate(), replicate);
       for (const [name] of each.namedBuffers(path, { recurse: false })) {
@@ -52,8 +52,8 @@ class Sequence extends ParallelStyle {
 export type SequenceParallel = Sequence;
 
 /**
- * A layer that runs on a part of the sequence on each rank, as LayerNorm, RMSNorm or Dropout can. Its parameters are replicated, as each rank has
- * them: they must have been made equal, with one seed. A plain first argument is taken for the rank's part along `sequenceDim`, parts of
+ * A layer that runs on a part of the sequence on each rank, as LayerNorm, RMSNorm or Dropout can. Its parameters are replicated: the first rank's
+ * values count, unless `srcDataRank` is null. PyTorch leaves each rank its own. A plain first argument is taken for the rank's part along `sequenceDim`, parts of
  * one size on all ranks; a distributed one is brought to `Shard(sequenceDim)`. The result is distributed unless `useLocalOutput` is set.
  *
  * @see PyTorch `torch.distributed.tensor.parallel.SequenceParallel`; Korthikanti et al., arXiv:2205.05198
