@@ -41,7 +41,7 @@ export const viewHistory: { refresh: (view: Tensor) => void } = { refresh: () =>
 export interface Sharding {
   readonly local: Tensor;
   /** Placements and mesh; interned. */
-  readonly spec: { readonly id: number; readonly placements: readonly Placement[]; toString(): string };
+  readonly spec: { readonly id: number; readonly placements: readonly Placement[]; meshInWords(): string; toString(): string };
   /** The whole tensor on this rank, for the caller to dispose of: ranks communicate. */
   full(op: string): Tensor;
   /** Memory for a tensor of the same ranks: held alike if it has the same shape, else replicated. */
