@@ -14,8 +14,11 @@ export interface TurnTaker {
   call(name: string): void;
   /** Tells, later, whether what has been called so far can complete without other ranks' JavaScript. */
   mark(): () => boolean;
-  /** Resolves or rejects as `value` does, if there is one, when it is the rank's turn. Without `isReady`: once what was called before can complete. */
-  wait<T>(what: string, value: Promise<T> | null, isReady?: () => boolean): Promise<T>;
+  /**
+   * Resolves or rejects as `value` does, if there is one, when it is the rank's turn. Without `isReady`: once what was called before can complete;
+   * `'outside'`: when the value has come, which is not up to the ranks.
+   */
+  wait<T>(what: string, value: Promise<T> | null, isReady?: (() => boolean) | 'outside'): Promise<T>;
 }
 
 let ranks = 0;
@@ -39,6 +42,8 @@ export class Home {
   /** Called when a failure of a stream was heard of: what it had been given by then is over. */
   afterFailure: ((stream: number) => void) | null = null;
   turns: TurnTaker | null = null;
+  /** How long it waits for other ranks of its process, in milliseconds; null where there are none. */
+  timeoutMs: number | null = null;
   /** Failures that something of the program has in hand and has not asked for. */
   readonly unheard = new UnheardFailures();
 

@@ -152,6 +152,7 @@ async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, optio
   const factory = withDevices(host, { backend: deviceBackend, ranksHere: size, timeoutMs });
   const context = enterWorld({ rank, worldSize: size, localRank: rank, home, store, factory, pending, named });
   home.findCudaIndex = () => ownGpu(rank);
+  home.timeoutMs = timeoutMs;
   const abort = (reason: string, failed: number | null = rank): void => {
     for (const group of context.groups) {
       if (failed === rank) quietly(() => group.beSeen());

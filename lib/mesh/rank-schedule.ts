@@ -23,6 +23,8 @@ interface Wait {
   readonly where: string;
   readonly value: Promise<unknown> | null;
   readonly isReady: () => boolean;
+  /** Its value comes from elsewhere, or ends by itself. */
+  readonly isOutside: boolean;
   /** Lets the rank's next value come first. */
   yields: boolean;
   isSettled: boolean;
@@ -101,10 +103,22 @@ export class RankSchedule {
     this.delays[rank] = (this.delays[rank] as number) + turns;
   }
 
-  private park<T>(rank: number, what: string, value: Promise<T> | null, isReady: () => boolean, yields: boolean): Promise<T> {
+  private park<T>(rank: number, what: string, value: Promise<T> | null, isReady: (() => boolean) | 'outside', yields: boolean): Promise<T> {
     if (this.over !== null) return Promise.reject(this.over);
     return new Promise<T>((resolve, reject) => {
-      const wait: Wait = { rank, what, where: callSite(), value, isReady, yields, isSettled: false, resume: resolve as (value: unknown) => void, fail: reject };
+      const isOutside = isReady === 'outside';
+      const wait: Wait = {
+        rank,
+        what,
+        where: callSite(),
+        value,
+        isReady: isOutside ? () => wait.isSettled : isReady,
+        isOutside,
+        yields,
+        isSettled: false,
+        resume: resolve as (value: unknown) => void,
+        fail: reject,
+      };
       const settle = (): void => {
         wait.isSettled = true;
       };
@@ -170,10 +184,11 @@ export class RankSchedule {
     }
   }
 
-  /** Calls of groups that have failed never become ready by what ranks call: they fail by themselves, a moment later. */
+  /** Calls of groups that have failed never become ready by what ranks call: they fail by themselves, a moment later. What comes from elsewhere may take longer. */
   private async drawFailed(): Promise<Wait | null> {
-    const settled = this.waits.flat().flatMap(({ value }) => (value === null ? [] : [value.catch(() => {})]));
-    await Promise.race([...settled, sleep(FAILURE_MS)]);
+    const waits = this.waits.flat();
+    const settled = waits.flatMap(({ value }) => (value === null ? [] : [value.catch(() => {})]));
+    await Promise.race(waits.some(({ isOutside }) => isOutside) ? settled : [...settled, sleep(FAILURE_MS)]);
     await sleep(1); // what failed with it
     return this.draw((wait) => wait.value !== null && wait.isSettled);
   }
