@@ -50,6 +50,8 @@ interface World {
   gloo: readonly GlooWorld[];
   /** By rank: ends every group of it. */
   readonly aborts: ((reason: string, failed: number | null) => void)[];
+  /** By rank. */
+  readonly faults: readonly FaultsOfRank[];
   /** The rank that failed before any other. */
   first: { readonly rank: number; readonly error: unknown } | null;
 }
@@ -72,9 +74,9 @@ function checkLocal(worldSize: number, fn: unknown, options: LocalOptions): void
   if (faults !== undefined) checkFaults(OP, faults, worldSize, seed !== undefined);
 }
 
-function newWorld(size: number, { seed, onTurn, timeoutMs }: LocalOptions): World {
+function newWorld(size: number, { seed, onTurn, timeoutMs, faults = [] }: LocalOptions): World {
   const pending = new PendingCalls(size);
-  return {
+  const world: World = {
     size,
     pending,
     table: new LocalTable(),
@@ -83,8 +85,11 @@ function newWorld(size: number, { seed, onTurn, timeoutMs }: LocalOptions): Worl
     homes: Array.from({ length: size }, (_, rank) => new Home(`rank ${rank}`)),
     gloo: [],
     aborts: [],
+    // The others hear of a rank that is lost as of a process that dies: in the groups that they have in common.
+    faults: Array.from({ length: size }, (_, rank) => new FaultsOfRank(rank, faults, () => world.aborts[rank]?.(`rank ${rank} was lost`, rank))),
     first: null,
   };
+  return world;
 }
 
 function connectByGloo({ homes, table, size }: World, timeoutMs: number): Promise<GlooWorld[]> {
@@ -111,7 +116,16 @@ export async function runLocalRanks<T>(worldSize: number, fn: RankFunction<T>, o
   else leaveBehind(world, ends.open, cleared);
   if (ends.why === 'idle') throw neverComes(world, ends.open);
   if (world.first !== null) throw failureOf(world.first, world.schedule, ends.open, graceOf(options));
-  return Promise.all(ranks);
+  const results = await Promise.all(ranks);
+  checkMissed(world.faults.flatMap((each) => each.missed()));
+  return results;
+}
+
+/** @throws DistributedError for faults that nobody came to: a test that asked for them has tested something else */
+function checkMissed(missed: readonly string[]): void {
+  if (missed.length === 0) return;
+  const what = missed.length === 1 ? 'a fault that was asked for never came' : `${missed.length} faults that were asked for never came`;
+  throw new DistributedError(`${OP}: ${what}, and all ranks ended well.\n  ${missed.join('\n  ')}`, { op: OP, missed });
 }
 
 /** How long the other ranks have to end after one has failed. */
@@ -153,16 +167,14 @@ async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, optio
   const context = enterWorld({ rank, worldSize: size, localRank: rank, home, store, factory, pending, named });
   home.findCudaIndex = () => ownGpu(rank);
   home.timeoutMs = timeoutMs;
-  const abort = (reason: string, failed: number | null = rank): void => {
+  world.aborts[rank] = (reason, failed) => {
     for (const group of context.groups) {
       if (failed === rank) quietly(() => group.beSeen());
       const isStranger = failed !== null && !group.ranks.includes(failed);
       group.abort(isStranger ? `${reason} (which is not in this group)` : reason);
     }
   };
-  world.aborts[rank] = abort;
-  // The others hear of a rank that is lost as of a process that dies: in the groups that they have in common.
-  const ownFaults = new FaultsOfRank(rank, faults, () => abort(`rank ${rank} was lost`));
+  const ownFaults = world.faults[rank] as FaultsOfRank;
   home.turns = schedule?.turnsOf(rank, ownFaults) ?? (faults.length > 0 ? new FreeTurns(ownFaults) : null);
   let hasLeft = false;
   const leave = (): void => {
