@@ -3,6 +3,7 @@
  * factories, device names and random numbers, never on the path of an op: ops follow their operands' device.
  */
 import type { Device } from './device.js';
+import { DistributedError } from './errors.js';
 import type { Generator } from './random.js';
 import { UnheardFailures } from './unheard.js';
 
@@ -71,4 +72,20 @@ export function installHomeFinder(finder: (() => Home | undefined) | null): void
 /** @internal */
 export function currentHome(): Home {
   return find === null ? processHome : (find() ?? processHome);
+}
+
+/**
+ * Of what belongs to one rank: it would be that rank's call, in its place and with its tensors, which nobody expects of it.
+ *
+ * @param what - names it, such as `group "world"`
+ * @throws DistributedError if another rank of this process has it, and is running
+ * @internal
+ */
+export function checkOwn(op: string, what: () => string, home: Home): void {
+  const own = currentHome();
+  if (home === own || !home.isRunning) return;
+  throw new DistributedError(
+    `${op}: ${what()} belongs to ${home.label}, and ${own.label ?? 'the main program'} uses it. Ranks that share a process have groups, meshes and tensors of their own: make them inside of the function that each rank runs, and do not keep them in variables outside of it.`,
+    { op, owner: home.label, user: own.label },
+  );
 }
