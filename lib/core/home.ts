@@ -3,6 +3,7 @@
  * factories, device names and random numbers, never on the path of an op: ops follow their operands' device.
  */
 import type { Device } from './device.js';
+import { DistributedError } from './errors.js';
 import type { Generator } from './random.js';
 import { UnheardFailures } from './unheard.js';
 
@@ -14,8 +15,11 @@ export interface TurnTaker {
   call(name: string): void;
   /** Tells, later, whether what has been called so far can complete without other ranks' JavaScript. */
   mark(): () => boolean;
-  /** Resolves or rejects as `value` does, if there is one, when it is the rank's turn. Without `isReady`: once what was called before can complete. */
-  wait<T>(what: string, value: Promise<T> | null, isReady?: () => boolean): Promise<T>;
+  /**
+   * Resolves or rejects as `value` does, if there is one, when it is the rank's turn. Without `isReady`: once what was called before can complete;
+   * `'outside'`: when the value has come, which is not up to the ranks.
+   */
+  wait<T>(what: string, value: Promise<T> | null, isReady?: (() => boolean) | 'outside'): Promise<T>;
 }
 
 let ranks = 0;
@@ -39,6 +43,8 @@ export class Home {
   /** Called when a failure of a stream was heard of: what it had been given by then is over. */
   afterFailure: ((stream: number) => void) | null = null;
   turns: TurnTaker | null = null;
+  /** How long it waits for other ranks of its process, in milliseconds; null where there are none. */
+  timeoutMs: number | null = null;
   /** Failures that something of the program has in hand and has not asked for. */
   readonly unheard = new UnheardFailures();
 
@@ -67,4 +73,20 @@ export function installHomeFinder(finder: (() => Home | undefined) | null): void
 /** @internal */
 export function currentHome(): Home {
   return find === null ? processHome : (find() ?? processHome);
+}
+
+/**
+ * Of what belongs to one rank: it would be that rank's call, in its place and with its tensors, which nobody expects of it.
+ *
+ * @param what - names it, such as `group "world"`
+ * @throws DistributedError if another rank of this process has it, and is running
+ * @internal
+ */
+export function checkOwn(op: string, what: () => string, home: Home): void {
+  const own = currentHome();
+  if (home === own || !home.isRunning) return;
+  throw new DistributedError(
+    `${op}: ${what()} belongs to ${home.label}, and ${own.label ?? 'the main program'} uses it. Ranks that share a process have groups, meshes and tensors of their own: make them inside of the function that each rank runs, and do not keep them in variables outside of it.`,
+    { op, owner: home.label, user: own.label },
+  );
 }

@@ -42,7 +42,7 @@ export const viewHistory: { refresh: (view: Tensor) => void } = { refresh: () =>
 export interface Sharding {
   readonly local: Tensor;
   /** Placements and mesh; interned. */
-  readonly spec: { readonly id: number; readonly placements: readonly Placement[]; toString(): string };
+  readonly spec: { readonly id: number; readonly placements: readonly Placement[]; meshInWords(): string; toString(): string };
   /** Of its ranks: what they draw for it. */
   readonly draws: DrawPlace;
   /** The whole tensor on this rank, for the caller to dispose of: ranks communicate. */

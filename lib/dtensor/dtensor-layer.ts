@@ -4,6 +4,7 @@
  */
 import { belowDTensor } from '../core/dispatch.js';
 import { InPlaceError, ShardingError } from '../core/errors.js';
+import { checkOwn, currentHome } from '../core/home.js';
 import type { AnyOp } from '../core/op.js';
 import { formatShape } from '../core/shape.js';
 import type { ShardedCall } from '../core/sharding-rule.js';
@@ -24,12 +25,14 @@ export function dtensorLayer(op: AnyOp, inputs: readonly Tensor[], params: objec
   let part = into === null ? null : partOf(into);
   for (let i = 0; part === null && i < inputs.length; i++) part = partOf(inputs[i] as Tensor);
   if (part === null) return into === null && isAwaited(inputs) ? makePart(op, params) : belowDTensor(op, inputs, params, into);
+  const { spec, local } = part;
+  if (local.device.home !== currentHome()) checkOwn(op.name, () => `the distributed tensor ${spec}`, local.device.home);
   if (op.compute !== null && op.traits.includes('placement')) return op.compute(inputs, params);
   if (op.traits.includes('collective')) throw collective(op);
   const follows = op.sharding?.follows;
   if (follows !== undefined) return runLists(op, inputs, params, follows);
   try {
-    return runSharded(op, inputs, params, into, part.spec);
+    return runSharded(op, inputs, params, into, spec);
   } catch (error) {
     throw calledAs(error, null);
   }

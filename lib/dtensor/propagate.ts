@@ -11,6 +11,7 @@ import { type Decision, decide } from './decide.js';
 import { outputMetasOf } from './op-call.js';
 import { paramsKey } from './params-key.js';
 import type { DTensorSpec, TensorMeta } from './spec.js';
+import { checkMesh } from './spec-checks.js';
 
 export type { Decision } from './decide.js';
 
@@ -120,6 +121,7 @@ function checkOneMesh(op: AnyOp, specs: readonly (DTensorSpec | null)[], into: D
   const first = all[0];
   const other = all.find((spec) => spec.mesh !== first?.mesh);
   if (first === undefined || other === undefined) return;
+  for (const { mesh } of all) checkMesh(op.name, mesh);
   throw new ShardingError(
     `${op.name}: expected all tensors on one mesh, got one on ${formatMesh(first.mesh)} and one on another ${formatMesh(other.mesh)}. ` +
       'Take fullTensor() of one and distribute it on the mesh of the other.',

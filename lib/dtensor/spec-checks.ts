@@ -1,16 +1,19 @@
 /** Checks of placements and shard orders against a tensor and a mesh. */
 import { DType } from '../core/dtype.js';
 import { IndexError, ShardingError } from '../core/errors.js';
+import { checkOwn } from '../core/home.js';
 import { optionsOf, shown, unexpected } from '../core/options.js';
 import { type Partial, Placement, Shard } from '../core/placement.js';
 import { checkSizes, formatShape } from '../core/shape.js';
 import { formatMesh, type MeshLayout, meshDimName } from '../mesh/mesh-layout.js';
 import type { DTensorSpecOptions, ShardOrder } from './spec.js';
 
-/** @throws ArgumentError for what is not a mesh */
+/** @throws ArgumentError for what is not a mesh, DistributedError for one of another rank of this process */
 export function checkMesh(op: string, mesh: unknown): asserts mesh is MeshLayout {
   const fits = typeof mesh === 'object' && mesh !== null && 'shape' in mesh && Array.isArray(mesh.shape) && 'getCoordinate' in mesh;
   if (!fits) throw unexpected(op, 'mesh', 'a DeviceMesh', mesh);
+  const layout = mesh as unknown as MeshLayout;
+  if (layout.home !== undefined) checkOwn(op, () => `the ${formatMesh(layout)}`, layout.home);
 }
 
 /** @throws ArgumentError unless the options have a tensor's metadata */

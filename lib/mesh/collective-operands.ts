@@ -1,9 +1,9 @@
 /** What goes into collectives and comes out of them: checked, taken to dense memory, and back. */
 import type { CollectiveCall } from '../core/collective.js';
-import { ArgumentError, DeviceError, DtypeError, InPlaceError, ShapeError } from '../core/errors.js';
+import { ArgumentError, DeviceError, DtypeError, InPlaceError, ShapeError, ShardingError } from '../core/errors.js';
 import { checkFlag, checkNumber, optionsOf, shown, unexpected } from '../core/options.js';
 import { formatShape } from '../core/shape.js';
-import { Tensor } from '../core/tensor.js';
+import { type Sharding, Tensor } from '../core/tensor.js';
 import { overlaps, overlapsItself } from '../eager/overlap.js';
 import type { ProcessGroup } from './process-group.js';
 import { Work } from './work.js';
@@ -40,13 +40,22 @@ export function perform(name: string, group: ProcessGroup, call: CollectiveCall,
   return new Work(group.finished((call.output ?? call.input)?.device), outputs);
 }
 
-/** @throws ArgumentError for what is no tensor, DeviceError for one of another rank */
+/** @throws ArgumentError for what is no tensor, ShardingError for a distributed one, DeviceError for one of another rank */
 export function checkTensor(name: string, what: string, t: Tensor, group: ProcessGroup): void {
   if (!(t instanceof Tensor) || t.storage === null) throw unexpected(name, what, 'a tensor', t);
+  if (t.sharding !== null) throw distributedGiven(name, what, t.sharding.spec);
   if (t.device.home === group.home) return;
   throw new DeviceError(
     `${name}: expected ${what} to be on a device of ${group.home.label ?? 'the main program'}, got ${t.device}. Ranks that share a process have memory of their own: give it what this rank has made.`,
     { op: name, group: group.name, device: String(t.device) },
+  );
+}
+
+/** A collective would take the part for the whole, and leave placements behind that do not hold any more. */
+function distributedGiven(name: string, what: string, spec: Sharding['spec']): ShardingError {
+  return new ShardingError(
+    `${name}: expected ${what} to be a plain tensor, got a distributed one: ${spec}. Give toLocal() of it, this rank's own part, or let its placements say what is exchanged: redistribute(…), or fullTensor() for the whole.`,
+    { op: name, placements: spec.placements, mesh: spec.meshInWords() },
   );
 }
 

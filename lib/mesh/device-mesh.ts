@@ -2,6 +2,7 @@
 import type { Device } from '../core/device.js';
 import { type DeviceType, device as deviceOf } from '../core/device.js';
 import { ArgumentError, DistributedError } from '../core/errors.js';
+import type { Home } from '../core/home.js';
 import { type Interned, interned } from '../core/interned.js';
 import type { DrawPlace } from '../core/mesh-draws.js';
 import { checkNumber, optionsOf, shown, unexpected } from '../core/options.js';
@@ -81,6 +82,11 @@ class Mesh {
     this.groups = [...groups];
     this.coordinate = coordinateOf(plan.ranks.indexOf(context.rank), plan.shape);
     if (root === null && groups.length === 0) this.splitWorld();
+  }
+
+  /** Whose view of the ranks it is. @internal */
+  get home(): Home {
+    return this.context.home;
   }
 
   /** Number of dimensions. */

@@ -13,7 +13,7 @@ import { lastFailures } from './last-failures.js';
 import type { ProcessGroup } from './process-group.js';
 import { findContext } from './rank-context.js';
 import { missing, type RankPlace, readMaster, readRankEnvironment } from './rank-environment.js';
-import { type Agreement, checkPlace, meetRanks, storeFailure } from './rendezvous.js';
+import { type Agreement, checkPlace, meetRanks, storeFailure, storeOfRun } from './rendezvous.js';
 import { removeStaleSegments } from './shared-memory.js';
 import { FileStore, HashStore, PrefixStore, Store, TCPStore } from './stores/index.js';
 
@@ -183,10 +183,12 @@ async function findWorld(options: ReadOptions, backends: string): Promise<World>
   }
   const { timeoutMs } = options;
   const [where, base, keeper] = openStore(options, place);
-  const store = new PrefixStore(`shardwise/${process.env['TORCHELASTIC_RESTART_COUNT'] ?? 0}/${times}`, base);
+  const run = storeOfRun(base, process.env['TORCHELASTIC_RESTART_COUNT'] ?? 0);
+  const store = new PrefixStore(String(times), run);
+  const launcher = options.rank === null && hasLauncher() ? run : null;
   store.setTimeout(timeoutMs);
   try {
-    return { place, store, host: base instanceof TCPStore ? base.host : null, agreement: await meetRanks(store, place, backends, timeoutMs, keeper) };
+    return { place, store, host: base instanceof TCPStore ? base.host : null, agreement: await meetRanks(store, place, backends, timeoutMs, { keeper, launcher }) };
   } catch (error) {
     if (stores.delete(where)) await base.close();
     throw storeFailure(error, place, where, timeoutMs);
@@ -197,6 +199,9 @@ function placeOf({ rank, worldSize }: ReadOptions): RankPlace {
   if (rank !== null && worldSize !== null) return { rank, worldSize, localRank: null, ...readMaster(), setBy: 'torchrun and `npx shardwise run`' };
   return readRankEnvironment() ?? { rank: 0, worldSize: 1, localRank: 0, masterAddr: null, masterPort: null, setBy: '' };
 }
+
+/** A launcher of ours keeps the store itself: so a rank may end without taking it along. */
+const hasLauncher = (): boolean => process.env['SHARDWISE_LAUNCHER_STORE'] === '1';
 
 /** The store, where it is, and whether this process keeps it. */
 function openStore({ store, initMethod, timeoutMs }: ReadOptions, { rank, masterAddr, masterPort, setBy }: RankPlace): [where: string, store: Store, keeper: boolean] {
@@ -209,8 +214,7 @@ function openStore({ store, initMethod, timeoutMs }: ReadOptions, { rank, master
   const named = /^tcp:\/\/(.+):(\d+)$/.exec(initMethod ?? '');
   const [host, port] = named === null ? [masterAddr, masterPort] : [(named[1] as string).replace(/^\[(.*)\]$/, '$1'), Number(named[2])];
   if (host === null || port === null) throw missing([host === null ? 'MASTER_ADDR' : '', port === null ? 'MASTER_PORT' : ''].filter(Boolean), setBy);
-  // A launcher of ours keeps the store itself: so a rank may end without taking it along.
-  const isServer = rank === 0 && process.env['SHARDWISE_LAUNCHER_STORE'] !== '1';
+  const isServer = rank === 0 && !hasLauncher();
   return [`${host}:${port}`, opened(`${host}:${port}`, () => new TCPStore(host, port, { isServer, timeoutMs })), isServer];
 }
 

@@ -15,6 +15,7 @@ import { lastFailures } from './last-failures.js';
 import { LocalStore, LocalTable } from './local-store.js';
 import { PendingCalls } from './pending-calls.js';
 import { findContext, runAsRank } from './rank-context.js';
+import { rankEnds } from './rank-ends.js';
 import { checkFaults, FaultsOfRank, FreeTurns, type RankFault } from './rank-faults.js';
 import { type RankRandom, rankRandom } from './rank-random.js';
 import { RankSchedule, type RankTurn } from './rank-schedule.js';
@@ -51,6 +52,8 @@ interface World {
   gloo: readonly GlooWorld[];
   /** By rank: ends every group of it. */
   readonly aborts: ((reason: string, failed: number | null) => void)[];
+  /** By rank. */
+  readonly faults: readonly FaultsOfRank[];
   /** The rank that failed before any other. */
   first: { readonly rank: number; readonly error: unknown } | null;
 }
@@ -59,6 +62,8 @@ interface World {
 const OP = 'launch';
 /** As many as the groups of one host take. */
 const MOST_RANKS = 64;
+/** How long the others have to end after one has failed, unless they wait for each other less long. */
+const GRACE_MS = 5_000;
 /** How long a rank that has failed may take to join groups in which it says so. */
 const JOIN_MS = 100;
 
@@ -71,21 +76,24 @@ function checkLocal(worldSize: number, fn: unknown, options: LocalOptions): void
   if (faults !== undefined) checkFaults(OP, faults, worldSize, seed !== undefined);
 }
 
-function newWorld(size: number, { seed, onTurn }: LocalOptions): World {
+function newWorld(size: number, { seed, onTurn, timeoutMs, faults = [] }: LocalOptions): World {
   const pending = new PendingCalls(size);
   const random = rankRandom(size, seed ?? null);
-  return {
+  const world: World = {
     size,
     pending,
     table: new LocalTable(),
     regions: new LocalRegions(size),
-    schedule: seed === undefined ? null : new RankSchedule(size, seed, pending, onTurn),
+    schedule: seed === undefined ? null : new RankSchedule(size, seed, pending, { timeoutMs, ...(onTurn === undefined ? {} : { onTurn }) }),
     homes: random.generators.map((generator, rank) => new Home(`rank ${rank}`, generator)),
     random,
     gloo: [],
     aborts: [],
+    // The others hear of a rank that is lost as of a process that dies: in the groups that they have in common.
+    faults: Array.from({ length: size }, (_, rank) => new FaultsOfRank(rank, faults, () => world.aborts[rank]?.(`rank ${rank} was lost`, rank))),
     first: null,
   };
+  return world;
 }
 
 function connectByGloo({ homes, table, size }: World, timeoutMs: number): Promise<GlooWorld[]> {
@@ -106,51 +114,49 @@ export async function runLocalRanks<T>(worldSize: number, fn: RankFunction<T>, o
       throw error;
     }
   });
-  const results = await settledOrStuck(world, ranks);
+  const ends = await rankEnds(ranks, () => world.table.ended !== null, graceOf(options));
+  const cleared = Promise.allSettled(ranks).then(() => clearUp(world));
+  if (ends.why === 'ended') await cleared;
+  else leaveBehind(world, ends.open, cleared);
+  if (ends.why === 'idle') throw neverComes(world, ends.open);
+  if (world.first !== null) throw failureOf(world.first, world.schedule, ends.open, graceOf(options));
+  const results = await Promise.all(ranks);
+  checkMissed(world.faults.flatMap((each) => each.missed()));
+  return results;
+}
+
+/** @throws DistributedError for faults that nobody came to: a test that asked for them has tested something else */
+function checkMissed(missed: readonly string[]): void {
+  if (missed.length === 0) return;
+  const what = missed.length === 1 ? 'a fault that was asked for never came' : `${missed.length} faults that were asked for never came`;
+  throw new DistributedError(`${OP}: ${what}, and all ranks ended well.\n  ${missed.join('\n  ')}`, { op: OP, missed });
+}
+
+/** How long the other ranks have to end after one has failed. */
+const graceOf = ({ timeoutMs }: LocalOptions): number => Math.min(timeoutMs, GRACE_MS);
+
+/** Once no rank runs any more: one that was left behind goes on with what it has. */
+function clearUp(world: World): void {
   for (const gloo of world.gloo) gloo.leave();
   for (const home of world.homes) closeStreams(home);
   world.regions.drop();
-  if (world.first !== null) throw failureOf(world.first, world.schedule);
-  return results.map((result) => (result as PromiseFulfilledResult<T>).value);
 }
 
-/**
- * What became of the ranks. A rank may wait for what never comes, a promise that nobody resolves: Node then has nothing left to do and would
- * end without a word, while the ranks that have failed for want of it are heard by nobody.
- *
- * @throws DistributedError naming the ranks that wait, and the failure of another as `cause`
- */
-async function settledOrStuck<T>(world: World, ranks: readonly Promise<T>[]): Promise<PromiseSettledResult<T>[]> {
-  const waiting = new Set(ranks.keys());
-  let failure: unknown;
-  ranks.forEach((run, rank) => {
-    run.catch((error: unknown) => (failure ??= error)).finally(() => waiting.delete(rank));
-  });
-  let onIdle = (): void => {};
-  const stuck = new Promise<never>((_, reject) => {
-    onIdle = () => {
-      const who = `${waiting.size === 1 ? 'rank' : 'ranks'} ${[...waiting].join(', ')}`;
-      const others = failure instanceof Error ? ` Another failed: ${failure.message}` : '';
-      const message = `${OP}: ${who} waited for what never comes: all else is done, and a promise that was awaited is still open.${others}`;
-      endWorld(world, `${who} waited for what never comes`, null);
-      reject(new DistributedError(message, { op: OP, ranks: [...waiting] }, failure === undefined ? {} : { cause: failure }));
-    };
-    if (idleListeners.size === 0) process.on('beforeExit', tellIdle);
-    idleListeners.add(onIdle);
-  });
-  try {
-    return await Promise.race([Promise.allSettled(ranks), stuck]);
-  } finally {
-    idleListeners.delete(onIdle);
-    if (idleListeners.size === 0) process.removeListener('beforeExit', tellIdle);
-  }
+/** The groups that they have are over; what they do from now on, nobody hears of. */
+function leaveBehind(world: World, open: readonly number[], cleared: Promise<void>): void {
+  cleared.catch(() => {});
+  const reason = `${who(open)} did not end`;
+  endWorld(world, reason, null);
+  world.schedule?.end(new DistributedError(`${OP} is over: ${reason}`, { op: OP, ranks: open }));
 }
 
-/** Of all worlds at once: Node warns of many listeners of its own. */
-const idleListeners = new Set<() => void>();
+const who = (ranks: readonly number[]): string => `${ranks.length === 1 ? 'rank' : 'ranks'} ${ranks.join(', ')}`;
 
-function tellIdle(): void {
-  for (const listener of [...idleListeners]) listener();
+/** The error of ranks that wait for a promise which nobody will resolve, and which Node would end without a word. */
+function neverComes({ first }: World, open: readonly number[]): DistributedError {
+  const others = first?.error instanceof Error ? ` Another failed: ${first.error.message}` : '';
+  const message = `${OP}: ${who(open)} waited for what never comes: all else is done, and a promise that was awaited is still open.${others}`;
+  return new DistributedError(message, { op: OP, ranks: open }, first === null ? {} : { cause: first.error });
 }
 
 async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, options: LocalOptions): Promise<T> {
@@ -165,16 +171,15 @@ async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, optio
   const factory = withDevices(host, { backend: deviceBackend, ranksHere: size, timeoutMs });
   const context = enterWorld({ rank, worldSize: size, localRank: rank, home, store, factory, pending, random: world.random.together, named });
   home.findCudaIndex = () => ownGpu(rank);
-  const abort = (reason: string, failed: number | null = rank): void => {
+  home.timeoutMs = timeoutMs;
+  world.aborts[rank] = (reason, failed) => {
     for (const group of context.groups) {
       if (failed === rank) quietly(() => group.beSeen());
       const isStranger = failed !== null && !group.ranks.includes(failed);
       group.abort(isStranger ? `${reason} (which is not in this group)` : reason, failed);
     }
   };
-  world.aborts[rank] = abort;
-  // The others hear of a rank that is lost as of a process that dies: in the groups that they have in common.
-  const ownFaults = new FaultsOfRank(rank, faults, () => abort(`rank ${rank} was lost`));
+  const ownFaults = world.faults[rank] as FaultsOfRank;
   home.turns = schedule?.turnsOf(rank, ownFaults) ?? (faults.length > 0 ? new FreeTurns(ownFaults) : null);
   let hasLeft = false;
   const leave = (): void => {
@@ -232,9 +237,11 @@ function closeStreams(home: Home): void {
   for (const device of home.devices) if (device !== undefined && device.currentStream >= 0) writer.addon.streamDestroy(device.currentStream);
 }
 
-function failureOf({ rank, error }: { rank: number; error: unknown }, schedule: RankSchedule | null): DistributedError {
+function failureOf({ rank, error }: { rank: number; error: unknown }, schedule: RankSchedule | null, open: readonly number[], graceMs: number): DistributedError {
   if (error instanceof DistributedError && error === schedule?.deadlock) return error;
   const text = error instanceof Error ? error.message : String(error);
   const order = schedule === null ? '' : ` (in the order drawn from seed ${schedule.seed})`;
-  return new DistributedError(`rank ${rank} failed${order}: ${text}`, { rank, ...(schedule === null ? {} : { seed: schedule.seed }) }, { cause: error });
+  const behind = open.length === 0 ? '' : `\n  ${who(open)} had not ended ${graceMs} ms later, and ${open.length === 1 ? 'was' : 'were'} left behind`;
+  const details = { rank, ...(schedule === null ? {} : { seed: schedule.seed }), ...(open.length === 0 ? {} : { leftBehind: open }) };
+  return new DistributedError(`rank ${rank} failed${order}: ${text}${behind}`, details, { cause: error });
 }

@@ -36,6 +36,11 @@ export class LocalStore extends Store {
     return this.table.values.apply(command);
   }
 
+  /** Takes its turns itself: what it waits for may end as well. */
+  protected override until(keys: readonly string[], timeoutMs: number | null): Promise<void> {
+    return this.whenSet(keys, timeoutMs ?? this.timeoutMs);
+  }
+
   async whenSet(keys: readonly string[], timeoutMs: number): Promise<void> {
     const { table, home } = this;
     const isThere = (): boolean => table.values.apply({ op: 'check', keys }) === true;

@@ -1,4 +1,5 @@
 /** What sharding has to know of a device mesh: its extent and where this rank stands. */
+import type { Home } from '../core/home.js';
 
 /** A mesh without its communication. */
 export interface MeshLayout {
@@ -7,6 +8,8 @@ export interface MeshLayout {
   /** Ranks along each mesh dim. */
   readonly shape: readonly number[];
   readonly meshDimNames: readonly string[] | null;
+  /** Whose it is; absent where that does not matter. */
+  readonly home?: Home;
   /** Own position along each mesh dim, or null for a rank outside. */
   getCoordinate(): readonly number[] | null;
 }

@@ -4,6 +4,7 @@ import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DistributedError, StoreError, TimeoutError } from '../core/errors.js';
 import { type RankFailure, RankProcesses, type RankProgram, type RankSettings, type Supervision } from './rank-processes.js';
+import { announceEnd, storeOfRun } from './rendezvous.js';
 import { PrefixStore, type Store, TCPStore } from './stores/index.js';
 
 /** @internal */
@@ -51,7 +52,9 @@ export async function runNode(plan: NodePlan): Promise<NodeOutcome> {
     const layout = await meetNodes(new PrefixStore('launcher', store), plan);
     for (let attempt = 0; ; attempt++) {
       const env = { ...plan.env, MASTER_ADDR: plan.masterAddr, MASTER_PORT: String(store.port), SHARDWISE_STORE_SECRET: secret, TORCHELASTIC_RESTART_COUNT: String(attempt) };
-      const outcome = await runAttempt(plan, layout, env, new PrefixStore(`launcher/${attempt}`, store));
+      // Those that wait in initProcessGroup need not wait on; if that cannot be said, they have their timeout.
+      const onEnd = (rank: number): void => void announceEnd(storeOfRun(store, attempt), rank, layout.worldSize).catch(() => {});
+      const outcome = await runAttempt({ ...plan, onEnd }, layout, env, new PrefixStore(`launcher/${attempt}`, store));
       if (outcome === null || attempt >= plan.maxRestarts) return outcome;
     }
   } finally {

@@ -3,7 +3,7 @@ import { callSite } from '../core/call-site.js';
 import { type CollectiveCall, type CollectiveGroup, purpose } from '../core/collective.js';
 import { type Device, type DeviceType, deviceByCode, device as deviceOf } from '../core/device.js';
 import { DistributedError } from '../core/errors.js';
-import type { Home } from '../core/home.js';
+import { checkOwn, type Home } from '../core/home.js';
 import type { Engine, EngineFactory, GroupPlan } from './engines/engine.js';
 import type { PendingCalls } from './pending-calls.js';
 
@@ -80,6 +80,7 @@ export class ProcessGroup implements CollectiveGroup {
 
   /** @internal */
   run(name: string, call: CollectiveCall): void {
+    this.checkOwn(name);
     const where = callSite();
     const engine = this.engineOf(name, (call.input ?? call.output)?.device ?? call.device ?? deviceByCode(0), where);
     this.home.turns?.call(name);
@@ -95,6 +96,11 @@ export class ProcessGroup implements CollectiveGroup {
       throw new DistributedError(message, { op, group: this.name });
     }
     if (this.ended !== null) throw new DistributedError(`${op}: group "${this.name}" has ended: ${this.ended}`, { op, group: this.name });
+  }
+
+  /** @throws DistributedError for the group of another rank of this process @internal */
+  checkOwn(op: string): void {
+    checkOwn(op, () => `group "${this.name}"`, this.home);
   }
 
   /** Where its ranks meet without tensors. @internal */
@@ -178,7 +184,8 @@ export class ProcessGroup implements CollectiveGroup {
     const { output } = call;
     // A GPU has a stream for each group, of which nobody knows here; a message without bytes may be passed over.
     const holdsUp = call.kind === 'recv' && output?.device.type === 'cpu' && output.numel() > 0;
-    const entry = { rank, lane, group, members: ranks, name, where, holdsUp };
+    const inOrder = (call.input ?? output ?? call)?.device?.type === 'cpu';
+    const entry = { rank, lane, group, members: ranks, name, where, inOrder, holdsUp };
     const peer = ranks[call.root ?? 0] as number;
     if (call.kind === 'send') this.pending.enterMessage(entry, rank, peer);
     else if (call.kind === 'recv') this.pending.enterMessage(entry, peer, rank);

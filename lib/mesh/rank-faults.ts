@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { ArgumentError, DistributedError } from '../core/errors.js';
 import type { TurnTaker } from '../core/home.js';
 import { checkNumber, checkOneOf, optionsOf, unexpected } from '../core/options.js';
+import { collectiveNames } from './collective-names.js';
 
 /** A fault of one rank at one place of its program. */
 export interface RankFault {
@@ -30,7 +31,7 @@ export function checkFaults(op: string, faults: readonly RankFault[], worldSize:
     checkOneOf(op, 'the kind of a fault', kind, ['delay', 'lose', 'reorder']);
     if (typeof at === 'object') {
       const { collective, call = 1 } = optionsOf(op, at, 'collective call');
-      if (typeof collective !== 'string') throw unexpected(op, 'the collective of a fault', 'the name of a function', collective);
+      checkOneOf(op, 'the collective of a fault', collective, collectiveNames);
       checkNumber(op, 'the call of a fault', call, { from: 1, whole: true });
       if (kind === 'reorder') throw new ArgumentError(`${op}: a fault reorders waits: expected its place to be the number of one`, { op, fault });
     } else checkNumber(op, 'the place of a fault', at, { from: 0, whole: true });
@@ -49,6 +50,7 @@ export class FaultsOfRank {
   private readonly onLost: () => void;
   private readonly calls = new Map<string, number>();
   private waits = 0;
+  private readonly met = new Set<RankFault>();
   /** Set from then on. */
   lost: DistributedError | null = null;
 
@@ -74,8 +76,20 @@ export class FaultsOfRank {
     return this.found(what, ({ at }) => at === number);
   }
 
+  /** Those whose place the rank never came to, in words. */
+  missed(): string[] {
+    return this.faults
+      .filter((fault) => !this.met.has(fault))
+      .map(({ kind, at }) => {
+        if (typeof at === 'number') return `${kind} of rank ${this.rank} at its wait ${at}: it had ${this.waits}, from 0`;
+        const { collective, call = 1 } = at;
+        return `${kind} of rank ${this.rank} at its call ${call} of ${collective}: it made ${this.calls.get(collective) ?? 0}`;
+      });
+  }
+
   private found(what: string, matches: (fault: RankFault) => boolean): RankFault | undefined {
-    const fault = this.faults.find(matches);
+    const fault = this.faults.find((each) => matches(each) && !this.met.has(each));
+    if (fault !== undefined) this.met.add(fault);
     if (fault?.kind !== 'lose') return fault;
     this.lost = new DistributedError(`${what}: rank ${this.rank} was lost here, by a fault that was asked for`, { op: what, rank: this.rank, fault });
     this.onLost();

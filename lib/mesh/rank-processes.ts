@@ -31,6 +31,8 @@ export interface Supervision {
   readonly settleMs?: number;
   /** How long they have to end by SIGTERM, before they are killed. */
   readonly graceMs?: number;
+  /** A rank has ended without an error. */
+  readonly onEnd?: (rank: number) => void;
   /** Messages of a rank that are not ours. */
   readonly onMessage?: (rank: number, message: unknown, reply: (answer: object) => void) => void;
 }
@@ -141,6 +143,7 @@ export class RankProcesses {
   private exited(rank: Rank, code: number | null, signal: NodeJS.Signals | null): void {
     rank.running = false;
     if (code !== 0) this.failed(rank, code, signal, null);
+    else this.options.onEnd?.(rank.number);
   }
 
   private failed(rank: Rank, exitCode: number | null, signal: NodeJS.Signals | null, message: string | null): void {

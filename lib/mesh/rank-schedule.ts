@@ -23,6 +23,8 @@ interface Wait {
   readonly where: string;
   readonly value: Promise<unknown> | null;
   readonly isReady: () => boolean;
+  /** Its value comes from elsewhere, or ends by itself. */
+  readonly isOutside: boolean;
   /** Lets the rank's next value come first. */
   yields: boolean;
   isSettled: boolean;
@@ -32,6 +34,12 @@ interface Wait {
 
 /** How long calls of groups that have failed may take to fail. */
 const FAILURE_MS = 100;
+
+interface ScheduleOptions {
+  /** How long ranks wait for one that has its turn. */
+  readonly timeoutMs: number;
+  readonly onTurn?: (turn: RankTurn) => void;
+}
 
 /** @internal */
 export class RankSchedule {
@@ -48,10 +56,14 @@ export class RankSchedule {
   private turn = 0;
   private isChoosing = false;
   private isPoked = false;
+  private over: Error | null = null;
+  private readonly timeoutMs: number;
+  private away: NodeJS.Timeout | undefined;
 
-  constructor(worldSize: number, seed: number, pending: PendingCalls, onTurn: (turn: RankTurn) => void = () => {}) {
+  constructor(worldSize: number, seed: number, pending: PendingCalls, { timeoutMs, onTurn = () => {} }: ScheduleOptions) {
     this.seed = seed;
     this.pending = pending;
+    this.timeoutMs = timeoutMs;
     this.onTurn = onTurn;
     this.random = randomFrom(seed);
     this.waits = Array.from({ length: worldSize }, () => []);
@@ -81,13 +93,32 @@ export class RankSchedule {
     this.poke();
   }
 
+  /** Nobody takes turns any more: what a rank waits for, now or later, throws. */
+  end(error: Error): void {
+    this.over = error;
+    for (const list of this.waits) for (const wait of list.splice(0)) wait.fail(error);
+  }
+
   private postpone(rank: number, turns = 0): void {
     this.delays[rank] = (this.delays[rank] as number) + turns;
   }
 
-  private park<T>(rank: number, what: string, value: Promise<T> | null, isReady: () => boolean, yields: boolean): Promise<T> {
+  private park<T>(rank: number, what: string, value: Promise<T> | null, isReady: (() => boolean) | 'outside', yields: boolean): Promise<T> {
+    if (this.over !== null) return Promise.reject(this.over);
     return new Promise<T>((resolve, reject) => {
-      const wait: Wait = { rank, what, where: callSite(), value, isReady, yields, isSettled: false, resume: resolve as (value: unknown) => void, fail: reject };
+      const isOutside = isReady === 'outside';
+      const wait: Wait = {
+        rank,
+        what,
+        where: callSite(),
+        value,
+        isReady: isOutside ? () => wait.isSettled : isReady,
+        isOutside,
+        yields,
+        isSettled: false,
+        resume: resolve as (value: unknown) => void,
+        fail: reject,
+      };
       const settle = (): void => {
         wait.isSettled = true;
       };
@@ -95,6 +126,19 @@ export class RankSchedule {
       (this.waits[rank] as Wait[]).push(wait);
       this.poke();
     });
+  }
+
+  /** The rank that has the turn may never come back from what it waits for, and the others hear of nothing meanwhile. */
+  private endTurn(rank: number): void {
+    const message = `rank ${rank} has had its turn for ${this.timeoutMs} ms, and waits for something else than this library, such as a timer or a promise of its own`;
+    const error = new DistributedError(`${message}. With a seed nobody goes on meanwhile.`, { seed: this.seed, ranks: [rank] });
+    for (const list of this.waits) {
+      for (const wait of list.splice(0)) {
+        // What has failed meanwhile says it better.
+        if (wait.isSettled) Promise.resolve(wait.value).then(() => wait.fail(error), wait.fail);
+        else wait.fail(error);
+      }
+    }
   }
 
   /** Looks who is next once everything that runs now has come to its next wait. */
@@ -116,6 +160,7 @@ export class RankSchedule {
     const running = this.active !== null ? [this.active] : this.turn === 0 ? [...this.waits.keys()] : [];
     if (this.isChoosing || running.some((rank) => !this.isParked(rank))) return;
     this.active = null;
+    clearTimeout(this.away);
     if (this.waits.every((list) => list.length === 0)) return;
     this.isChoosing = true;
     const chosen = this.draw((wait) => wait.isReady()) ?? (await this.drawFailed());
@@ -139,10 +184,11 @@ export class RankSchedule {
     }
   }
 
-  /** Calls of groups that have failed never become ready by what ranks call: they fail by themselves, a moment later. */
+  /** Calls of groups that have failed never become ready by what ranks call: they fail by themselves, a moment later. What comes from elsewhere may take longer. */
   private async drawFailed(): Promise<Wait | null> {
-    const settled = this.waits.flat().flatMap(({ value }) => (value === null ? [] : [value.catch(() => {})]));
-    await Promise.race([...settled, sleep(FAILURE_MS)]);
+    const waits = this.waits.flat();
+    const settled = waits.flatMap(({ value }) => (value === null ? [] : [value.catch(() => {})]));
+    await Promise.race(waits.some(({ isOutside }) => isOutside) ? settled : [...settled, sleep(FAILURE_MS)]);
     await sleep(1); // what failed with it
     return this.draw((wait) => wait.value !== null && wait.isSettled);
   }
@@ -155,6 +201,7 @@ export class RankSchedule {
     list.splice(at, 1);
     for (const passed of list.slice(0, at)) passed.yields = false;
     this.active = wait.rank;
+    this.away = setTimeout(() => this.endTurn(wait.rank), this.timeoutMs).unref();
     this.onTurn({ turn: this.turn++, rank: wait.rank, what: wait.what });
     if (outcome.status === 'fulfilled') wait.resume(outcome.value);
     else wait.fail(outcome.reason);

@@ -4,7 +4,7 @@ import { readFileSync, readlinkSync, statSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { ArgumentError, DistributedError, TimeoutError } from '../core/errors.js';
 import { currentGenerator } from '../core/random.js';
-import type { Store } from './stores/index.js';
+import { PrefixStore, type Store } from './stores/index.js';
 
 const OP = 'initProcessGroup';
 /** For others to read why a world failed, before its store goes. */
@@ -39,16 +39,33 @@ export interface Agreement {
 
 type Outcome = { readonly members: readonly Member[]; readonly run: string; readonly token: number } | { readonly error: string };
 
+/** What a process knows of the store. @internal */
+export interface MeetingPlace {
+  /** Whether it keeps the store: then it stays until all have read. */
+  readonly keeper: boolean;
+  /** Of the run: where a launcher of ours says which ranks have ended. */
+  readonly launcher: Store | null;
+}
+
+/** What ranks of one attempt have in common; the worlds that they make one after another are parts of it, by number. @internal */
+export const storeOfRun = (store: Store, attempt: number | string): Store => new PrefixStore(`shardwise/${attempt}`, store);
+
 /**
- * Meets the other ranks. `keeper`: this process keeps the store, so it stays until all have read.
+ * Meets the other ranks.
  *
  * @throws TimeoutError naming the ranks that did not come, DistributedError where ranks do not fit together
  */
-export async function meetRanks(store: Store, place: { rank: number; worldSize: number }, backend: string, timeoutMs: number, keeper: boolean): Promise<Agreement> {
+export async function meetRanks(
+  store: Store,
+  place: { rank: number; worldSize: number },
+  backend: string,
+  timeoutMs: number,
+  { keeper, launcher }: MeetingPlace,
+): Promise<Agreement> {
   const deadline = Date.now() + timeoutMs;
   let failed = true;
   try {
-    const outcome = await exchange(store, place, backend, deadline, timeoutMs);
+    const outcome = await exchange(store, place, backend, deadline, timeoutMs, launcher);
     if ('error' in outcome) throw new DistributedError(`${OP}: ${outcome.error}`, { op: OP, ...place });
     failed = false;
     const { members, run, token } = outcome;
@@ -60,8 +77,16 @@ export async function meetRanks(store: Store, place: { rank: number; worldSize: 
   }
 }
 
-async function exchange(store: Store, { rank, worldSize }: { rank: number; worldSize: number }, backend: string, deadline: number, timeoutMs: number): Promise<Outcome> {
+async function exchange(
+  store: Store,
+  { rank, worldSize }: { rank: number; worldSize: number },
+  backend: string,
+  deadline: number,
+  timeoutMs: number,
+  launcher: Store | null,
+): Promise<Outcome> {
   await claim(store, { rank, worldSize, host: ownHost(), hostName: hostname(), pid: process.pid, backend, random: currentGenerator().origin() });
+  if (launcher !== null) await missEnded(store, launcher);
   if ((await store.add('come', 1)) === worldSize) await store.compareSet('outcome', '', JSON.stringify(await settle(store, worldSize)));
   await waitFor(store, 'outcome', { rank, worldSize }, deadline, timeoutMs);
   const outcome = JSON.parse((await store.get('outcome')).toString()) as Outcome;
@@ -89,6 +114,31 @@ async function claim(store: Store, own: Member): Promise<void> {
 async function refuse(store: Store, error: string): Promise<never> {
   await store.compareSet('outcome', '', JSON.stringify({ error } satisfies Outcome));
   throw new DistributedError(`${OP}: ${error}`, { op: OP });
+}
+
+/** Ranks that have ended without an error, by the launcher: that the others come too late to know, and those that wait are told of. */
+const ENDED = 'ended';
+const neverComes = (rank: number): string => `rank ${rank} has ended, with exit code 0, before it came here: the others would wait for it in vain. Does every rank call ${OP}?`;
+
+/** Looks whether a rank that has not come has ended before. */
+async function missEnded(store: Store, launcher: Store): Promise<void> {
+  if (!(await launcher.check([ENDED]))) return;
+  for (const rank of String(await launcher.get(ENDED))
+    .trim()
+    .split(' ')
+    .map(Number)) {
+    if (!(await store.check([`member ${rank}`]))) await refuse(store, neverComes(rank));
+  }
+}
+
+/** By the launcher, of a rank that has ended without an error: worlds that it has not come to will never be complete. @internal */
+export async function announceEnd(run: Store, rank: number, worldSize: number): Promise<void> {
+  await run.append(ENDED, `${rank} `); // first: who comes from now on sees it
+  for (let world = 0; ; world++) {
+    const store = new PrefixStore(String(world), run);
+    if (!(await store.check(['world size'])) || Number(await store.get('world size')) !== worldSize) return;
+    if (!(await store.check([`member ${rank}`]))) await store.compareSet('outcome', '', JSON.stringify({ error: neverComes(rank) } satisfies Outcome));
+  }
 }
 
 /** By the last that comes. */

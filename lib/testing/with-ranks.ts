@@ -75,8 +75,9 @@ async function inProcesses({ test }: TestContext, worldSize: number, run: RankFu
 
 /** The rank's own error, for the difference of values that runners show. */
 function ofRank(error: unknown): unknown {
-  const { cause, details } = error as { cause?: unknown; details?: { rank?: unknown } };
+  const { cause, details } = error as { cause?: unknown; details?: { rank?: unknown; leftBehind?: readonly number[] } };
   if (!(cause instanceof Error) || details?.rank === undefined) return error;
-  cause.message = `rank ${details.rank}: ${cause.message}`;
+  const open = details.leftBehind === undefined ? '' : ` (not ended since: rank ${details.leftBehind.join(', ')})`;
+  cause.message = `rank ${details.rank}: ${cause.message}${open}`;
   return cause;
 }

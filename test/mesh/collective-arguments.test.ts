@@ -1,8 +1,22 @@
 /** Arguments of collectives that are none: errors of the library, under the name that was called, before anything is sent. */
 import assert from 'node:assert/strict';
 import * as distributed from '../../lib/distributed.js';
-import { DistributedError, destroyProcessGroup, getRank, getWorldSize, isInitialized, newGroup, type ProcessGroup, worldGroup } from '../../lib/distributed.js';
-import { ArgumentError, arange, DtypeError, InPlaceError, int64, ShapeError, ShardwiseError, type Tensor, zeros } from '../../lib/index.js';
+import {
+  DistributedError,
+  DTensor,
+  destroyProcessGroup,
+  getRank,
+  getWorldSize,
+  initDeviceMesh,
+  isInitialized,
+  newGroup,
+  Partial,
+  type ProcessGroup,
+  Replicate,
+  Shard,
+  worldGroup,
+} from '../../lib/distributed.js';
+import { ArgumentError, arange, DtypeError, InPlaceError, int64, ShapeError, ShardingError, ShardwiseError, type Tensor, zeros } from '../../lib/index.js';
 import { errorOf, onRanks } from './on-ranks.js';
 
 type Call = (...args: never[]) => unknown;
@@ -109,6 +123,33 @@ describe('arguments of collectives', () => {
       ['send', () => [x(), 1, { asyncOp: true }], ArgumentError],
     ];
     for (const [name, args, type] of wrong) assert.ok((await refusal(name, args)) instanceof type, `${name}: expected ${type.name}`);
+  });
+
+  it('that are distributed: what they are, and what to give in their place', async () => {
+    const placements = { 'Shard(0)': Shard(0), 'Replicate()': Replicate(), 'Partial(sum)': Partial() };
+    for (const [text, placement] of Object.entries(placements)) {
+      const t = (): Tensor => DTensor.fromLocal(x(), initDeviceMesh('cpu', [2], { meshDimNames: ['dp'] }), [placement]);
+      const given: [string, () => unknown[]][] = [
+        ...Object.entries(right).flatMap(([name, args]): [string, () => unknown[]][] =>
+          args().flatMap((arg, at): [string, () => unknown[]][] => {
+            if (typeof arg === 'number') return [];
+            const wrong = (): unknown => (Array.isArray(arg) ? [x(), t()] : t());
+            return [[name, () => [...args().map((each, i) => (i === at ? wrong() : each)), rooted(name)]]];
+          }),
+        ),
+        ['gather', () => [x(), { gatherList: [x(), t()] }]],
+        ['scatter', () => [x(), { scatterList: [x(), t()] }]],
+      ];
+      for (const [name, args] of given) {
+        const error = await refusal(name, args);
+        assert.ok(error instanceof ShardingError, `${name} of ${text}: ${error.stack}`);
+        for (const part of ['to be a plain tensor, got a distributed one', `on mesh (dp: 2): [${text}]`, 'toLocal()', 'redistribute(', 'fullTensor()']) {
+          assert.ok(error.message.includes(part), `${name} of ${text}: ${error.message}`);
+        }
+        assert.deepEqual(error.details['placements'], [placement]);
+        assert.equal(error.details['mesh'], 'mesh (dp: 2)');
+      }
+    }
   });
 
   it('that cannot be written: elements that share memory', async () => {

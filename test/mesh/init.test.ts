@@ -120,7 +120,8 @@ describe('initProcessGroup', () => {
 });
 
 describe('the meeting of ranks', () => {
-  const meet = (store: HashStore, rank: number, worldSize: number, backend = 'shm', keeper = false) => meetRanks(store, { rank, worldSize }, backend, 2_000, keeper);
+  const meet = (store: HashStore, rank: number, worldSize: number, backend = 'shm', keeper = false) =>
+    meetRanks(store, { rank, worldSize }, backend, 2_000, { keeper, launcher: null });
   const messages = async (all: Promise<unknown>[]): Promise<string[]> =>
     (await Promise.allSettled(all)).map((result) => (result.status === 'rejected' ? (result.reason as Error).message : 'no error'));
 

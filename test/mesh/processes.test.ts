@@ -17,10 +17,10 @@ const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-ranks-'));
 let runs = 0;
 
 /** A run of a scenario: by whom it is awaited, and what its ranks say they saw. */
-function scenario(name: string, worldSize: number, options: LaunchOptions = {}): { run: () => Promise<void>; seen: <T>(rank: number) => T } {
+function scenario(name: string, worldSize: number, { args = [], ...options }: LaunchOptions = {}): { run: () => Promise<void>; seen: <T>(rank: number) => T } {
   const reports = mkdtempSync(path.join(folder, `${runs++}-`));
   return {
-    run: () => launch(worldSize, program, { args: [name, reports], ...options }),
+    run: () => launch(worldSize, program, { args: [name, reports, ...args], ...options }),
     seen: (rank) => JSON.parse(readFileSync(path.join(reports, `rank-${rank}.json`), 'utf8')),
   };
 }
@@ -102,6 +102,16 @@ function talkBy(backend: string): void {
     for (const rank of [0, 2]) assert.match(seen<string>(rank), gone);
     assert.ok(Date.now() - begin < 15_000);
   });
+
+  for (const worlds of [0, 1]) {
+    it(`hear at once of a rank that has ended well before it came to ${worlds === 0 ? 'any world' : 'the second world'}, whether they wait or come later`, async () => {
+      const { run, seen } = scenario('ends-before', 3, { backend, timeoutMs: 30_000, args: [String(worlds)] });
+      const begin = Date.now();
+      await errorOf(run);
+      assert.ok(Date.now() - begin < 15_000);
+      for (const rank of [0, 2]) assert.match(seen<string>(rank), /^initProcessGroup: rank 1 has ended, with exit code 0, before it came here/);
+    });
+  }
 
   it('are told which call waited in vain for a rank that never comes to the group', async () => {
     const { run, seen } = scenario('absent', 2, { backend, timeoutMs: 2_000 }); // in which they have to find each other first

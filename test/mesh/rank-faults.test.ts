@@ -1,7 +1,9 @@
 /** Faults put into ranks: delays, lost ranks, values in another order; with a seed and without. */
 import assert from 'node:assert/strict';
+import * as distributed from '../../lib/distributed.js';
 import { allReduce, barrier, CollectiveError, DistributedError, newGroup } from '../../lib/distributed.js';
-import { ArgumentError, ones } from '../../lib/index.js';
+import { ArgumentError, ones, type Tensor } from '../../lib/index.js';
+import { collectiveNames } from '../../lib/mesh/collective-names.js';
 import type { RankFault } from '../../lib/mesh/rank-faults.js';
 import type { RankTurn } from '../../lib/mesh/rank-schedule.js';
 import { errorOf, onRanks, valuesOf } from './on-ranks.js';
@@ -140,6 +142,8 @@ describe('faults that are none', () => {
       [{ rank: 0, at: 'allReduce', kind: 'lose' }, true],
       [{ rank: 0, at: { collective: 'allReduce', call: 0 }, kind: 'lose' }, true],
       [{ rank: 0, at: { call: 1 }, kind: 'lose' }, true],
+      [{ rank: 0, at: { collective: 'all_reduce' }, kind: 'lose' }, true],
+      [{ rank: 0, at: { collective: 'toString', call: 2 }, kind: 'lose' }, true],
       [{ rank: 0, at: 0, kind: 'explode' }, true],
       [{ rank: 0, at: 0, kind: 'delay' }, true],
       [{ rank: 0, at: 0, kind: 'delay', ms: 5 }, true],
@@ -155,5 +159,66 @@ describe('faults that are none', () => {
       assert.ok(error instanceof ArgumentError && error.message.startsWith('launch: '), error.stack);
     }
     assert.ok((await errorOf(onRanks(2, async () => 0, { faults: {} as never }))) instanceof ArgumentError);
+  });
+});
+
+describe('faults whose place no rank comes to', () => {
+  for (const seed of [undefined, 3]) {
+    it(`make a run fail that went well, by name: ${seed === undefined ? 'in free order' : 'in an order from a seed'}`, async () => {
+      const faults: RankFault[] = [
+        { rank: 1, kind: 'lose', at: { collective: 'allReduce', call: 4 } },
+        { rank: 0, kind: 'lose', at: { collective: 'broadcast' } },
+        { rank: 0, kind: 'reorder', at: 1 },
+        { rank: 0, kind: 'lose', at: 500 },
+      ];
+      const run = onRanks(2, rounds([]), { faults, ...(seed === undefined ? {} : { seed }) });
+      const error = (await errorOf(run)) as DistributedError;
+      const missed = [
+        'lose of rank 0 at its call 1 of broadcast: it made 0',
+        'lose of rank 0 at its wait 500: it had 4, from 0',
+        'lose of rank 1 at its call 4 of allReduce: it made 3',
+      ];
+      assert.deepEqual(error.details['missed'], missed);
+      assert.equal(error.message, `launch: 3 faults that were asked for never came, and all ranks ended well.\n  ${missed.join('\n  ')}`);
+    });
+  }
+
+  it('say nothing beside what has failed', async () => {
+    const run = onRanks(2, async () => Promise.reject(new Error('boom')), { faults: [{ rank: 1, kind: 'lose', at: 500 }] });
+    await assert.rejects(run, /^DistributedError.*rank \d failed: boom$/);
+  });
+
+  it('may be at any function that makes a collective, by its name', async () => {
+    const x = (): Tensor => ones([2]);
+    const pair = (): Tensor[] => [x(), x()];
+    const calls: Record<(typeof collectiveNames)[number], (rank: number) => unknown> = {
+      allReduce: () => allReduce(x()),
+      reduce: () => distributed.reduce(x(), 0),
+      broadcast: () => distributed.broadcast(x(), 0),
+      allGather: () => distributed.allGather(pair(), x()),
+      allGatherIntoTensor: () => distributed.allGatherIntoTensor(ones([4]), x()),
+      gather: (rank) => distributed.gather(x(), rank === 0 ? { gatherList: pair() } : {}),
+      scatter: (rank) => distributed.scatter(x(), rank === 0 ? { scatterList: pair() } : {}),
+      reduceScatter: () => distributed.reduceScatter(x(), pair()),
+      reduceScatterTensor: () => distributed.reduceScatterTensor(x(), ones([4])),
+      allToAll: () => distributed.allToAll(pair(), pair()),
+      allToAllSingle: () => distributed.allToAllSingle(x(), x()),
+      barrier: () => barrier(),
+      send: (rank) => (rank === 0 ? distributed.send(x(), 1) : distributed.recv(x(), 0)),
+      recv: (rank) => (rank === 0 ? distributed.recv(x(), 1) : distributed.send(x(), 0)),
+      isend: (rank) => (rank === 0 ? distributed.isend(x(), 1) : distributed.irecv(x(), 0)),
+      irecv: (rank) => (rank === 0 ? distributed.irecv(x(), 1) : distributed.isend(x(), 0)),
+      allGatherObject: () => distributed.allGatherObject([0, 0], 1),
+      gatherObject: (rank) => distributed.gatherObject(1, rank === 0 ? { objectGatherList: [0, 0] } : {}),
+      broadcastObjectList: () => distributed.broadcastObjectList([1]),
+      scatterObjectList: (rank) => distributed.scatterObjectList([0], rank === 0 ? { scatterObjectInputList: [1, 2] } : {}),
+      distributeTensor: () => distributed.distributeTensor(x(), distributed.initDeviceMesh('cpu', [2]), [distributed.Shard(0)]),
+      'DTensor.fromLocal': () => distributed.DTensor.fromLocal(x(), distributed.initDeviceMesh('cpu', [2]), [distributed.Replicate()], { runCheck: true }),
+    };
+    assert.deepEqual(Object.keys(calls), [...collectiveNames]);
+    for (const [collective, call] of Object.entries(calls)) {
+      const run = onRanks(2, async (rank) => void (await call(rank)), { faults: [{ rank: 0, kind: 'delay', ms: 1, at: { collective } }] });
+      await assert.doesNotReject(run, collective);
+    }
   });
 });

@@ -19,4 +19,9 @@ export class HashStore extends Store {
   whenSet(keys: readonly string[], timeoutMs: number): Promise<void> {
     return this.table.whenSet(keys, timeoutMs);
   }
+
+  /** @internal */
+  override holds(keys: readonly string[]): boolean {
+    return this.table.apply({ op: 'check', keys }) === true;
+  }
 }

@@ -16,7 +16,7 @@ export class PrefixStore extends Store {
   constructor(prefix: string, store: Store) {
     if (typeof prefix !== 'string') throw unexpected('PrefixStore', 'prefix', 'a string', prefix);
     if (!(store instanceof Store)) throw unexpected('PrefixStore', 'store', 'a store', store);
-    super(store.timeoutMs);
+    super(store.timeout);
     this.prefix = prefix;
     this.underlyingStore = store;
   }
@@ -33,5 +33,10 @@ export class PrefixStore extends Store {
   /** @internal */
   whenSet(keys: readonly string[], timeoutMs: number): Promise<void> {
     return this.underlyingStore.whenSet(keys.map(this.inner), timeoutMs);
+  }
+
+  /** @internal */
+  override holds(keys: readonly string[]): boolean | null {
+    return this.underlyingStore.holds(keys.map(this.inner));
   }
 }

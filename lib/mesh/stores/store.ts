@@ -1,13 +1,15 @@
 /** What ranks find each other with: keys and values that all of them see. */
 import { ArgumentError, StoreError } from '../../core/errors.js';
+import { currentHome } from '../../core/home.js';
 import { checkNumber, unexpected } from '../../core/options.js';
 import type { StoreCommand, StoreReply } from './key-value-table.js';
 
 /** Values are bytes; strings are stored as UTF-8. */
 export type StoreValue = string | Uint8Array;
 
-/** Milliseconds that a store waits for keys and connections unless told otherwise: PyTorch's five minutes. */
-export const DEFAULT_STORE_TIMEOUT_MS = 300_000;
+/** Milliseconds that a store waits for keys and connections unless told otherwise: PyTorch's five minutes, or less where ranks of one process wait less for each other. */
+const DEFAULT_TIMEOUT_MS = 300_000;
+const defaultTimeout = (): number => Math.min(DEFAULT_TIMEOUT_MS, currentHome().timeoutMs ?? DEFAULT_TIMEOUT_MS);
 
 /**
  * Keys and values that all ranks see. Every method is asynchronous: a store may be in another process.
@@ -15,16 +17,17 @@ export const DEFAULT_STORE_TIMEOUT_MS = 300_000;
  * @see PyTorch `torch.distributed.Store`
  */
 export abstract class Store {
-  private timeout: number;
+  /** @internal null unless it was given */
+  timeout: number | null;
 
-  constructor(timeoutMs: number = DEFAULT_STORE_TIMEOUT_MS) {
-    checkNumber(new.target.name, 'timeoutMs', timeoutMs, { from: 0 });
+  constructor(timeoutMs: number | null = null) {
+    if (timeoutMs !== null) checkNumber(new.target.name, 'timeoutMs', timeoutMs, { from: 0 });
     this.timeout = timeoutMs;
   }
 
-  /** How long `get` and `wait` wait for keys, in milliseconds. */
+  /** How long `get` and `wait` wait for keys, in milliseconds. Unless it was given: five minutes, in a `local` rank at most as long as ranks wait for each other. */
   get timeoutMs(): number {
-    return this.timeout;
+    return this.timeout ?? defaultTimeout();
   }
 
   /** Changes {@link Store.timeoutMs}. @throws ArgumentError for a negative number */
@@ -38,6 +41,23 @@ export abstract class Store {
   /** @internal resolves when all keys are there */
   abstract whenSet(keys: readonly string[], timeoutMs: number): Promise<void>;
 
+  /** @internal whether all keys are there; null where other processes may set them */
+  holds(_keys: readonly string[]): boolean | null {
+    return null;
+  }
+
+  /** @internal waits for keys, as a rank of a schedule lets the others go on meanwhile */
+  protected async until(keys: readonly string[], timeoutMs: number | null): Promise<void> {
+    const { turns } = currentHome();
+    const wait = (): Promise<void> => this.whenSet(keys, timeoutMs ?? defaultTimeout());
+    if (turns === null || !turns.ordered) return wait();
+    const what = `store.wait for ${keys.map((key) => `"${key}"`).join(', ')}`;
+    // What ends by itself is no deadlock.
+    if (timeoutMs !== null || this.holds(keys) === null) return turns.wait(what, wait(), 'outside');
+    await turns.wait(what, null, () => this.holds(keys) === true);
+    return wait();
+  }
+
   /** Sets a key, whatever it was. @throws StoreError */
   async set(key: string, value: StoreValue): Promise<void> {
     await this.run({ op: 'set', key: keyOf(key, 'set'), value: bytesOf(value, 'set') });
@@ -45,7 +65,7 @@ export abstract class Store {
 
   /** The value of a key; waits for it. @throws TimeoutError, StoreError */
   async get(key: string): Promise<Buffer> {
-    await this.whenSet([keyOf(key, 'get')], this.timeout);
+    await this.until([keyOf(key, 'get')], this.timeout);
     const value = await this.run({ op: 'get', key });
     if (value === null) throw new StoreError(`get: "${key}" was deleted while it was waited for`, { op: 'get', key });
     return value as Buffer;
@@ -69,9 +89,9 @@ export abstract class Store {
   }
 
   /** Resolves when all keys are there. @throws TimeoutError naming those that are not */
-  async wait(keys: readonly string[], timeoutMs: number = this.timeout): Promise<void> {
-    checkNumber('wait', 'timeoutMs', timeoutMs, { from: 0 });
-    await this.whenSet(keysOf(keys, 'wait'), timeoutMs);
+  async wait(keys: readonly string[], timeoutMs: number | null = this.timeout): Promise<void> {
+    if (timeoutMs !== null) checkNumber('wait', 'timeoutMs', timeoutMs, { from: 0 });
+    await this.until(keysOf(keys, 'wait'), timeoutMs);
   }
 
   /** Whether all keys are there, now. */
@@ -91,7 +111,7 @@ export abstract class Store {
 
   /** The values of several keys; waits for all of them. @throws TimeoutError, StoreError */
   async multiGet(keys: readonly string[]): Promise<Buffer[]> {
-    await this.whenSet(keysOf(keys, 'multiGet'), this.timeout);
+    await this.until(keysOf(keys, 'multiGet'), this.timeout);
     return Promise.all(keys.map((key) => this.get(key)));
   }
 

@@ -6,7 +6,7 @@ import { checkFlag, checkNumber, unexpected, withDefaults } from '../../core/opt
 import { isLoopback, isProof, NONCE_BYTES, newNonce, proof } from './authentication.js';
 import { MessageReader, sendMessage } from './connection.js';
 import { OWN_KEYS, type StoreCommand, type StoreReply } from './key-value-table.js';
-import { DEFAULT_STORE_TIMEOUT_MS, Store } from './store.js';
+import { Store } from './store.js';
 import { decodeReply, encodeRequest, type StoreRequest } from './store-protocol.js';
 import { TCPStoreServer } from './tcp-store-server.js';
 
@@ -23,6 +23,8 @@ export interface TCPStoreOptions {
   /** Shared by all; needed where the host is not this machine alone. By default the environment's SHARDWISE_STORE_SECRET. */
   secret?: string;
 }
+
+type Settings = Required<Omit<TCPStoreOptions, 'timeoutMs'>> & { timeoutMs: number | null };
 
 interface Pending {
   resolve(reply: Buffer): void;
@@ -57,8 +59,8 @@ export class TCPStore extends Store {
    * @throws ArgumentError for a bad port or option, and for a host that others can reach without a secret
    */
   constructor(host: string, port: number, options: TCPStoreOptions = {}) {
-    const defaults = { worldSize: null, isServer: false, timeoutMs: DEFAULT_STORE_TIMEOUT_MS, waitForWorkers: true, secret: process.env['SHARDWISE_STORE_SECRET'] ?? '' };
-    const { worldSize, isServer, timeoutMs, waitForWorkers, secret } = withDefaults<Required<TCPStoreOptions>>('TCPStore', defaults, options);
+    const defaults = { worldSize: null, isServer: false, timeoutMs: null, waitForWorkers: true, secret: process.env['SHARDWISE_STORE_SECRET'] ?? '' };
+    const { worldSize, isServer, timeoutMs, waitForWorkers, secret } = withDefaults<Settings>('TCPStore', defaults, options);
     super(timeoutMs);
     if (typeof host !== 'string' || host === '') throw unexpected('TCPStore', 'host', 'a host name or address', host);
     checkNumber('TCPStore', 'port', port, { from: isServer ? 0 : 1, to: 65535, whole: true });

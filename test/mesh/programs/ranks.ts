@@ -10,6 +10,7 @@ import {
   barrier,
   broadcast,
   type CollectiveError,
+  destroyProcessGroup,
   gather,
   getRank,
   getWorldSize,
@@ -280,5 +281,18 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
   },
 };
 
+if (scenario === 'ends-before') {
+  // Rank 1 ends without an error before it comes to the first or the second world; rank 2 comes only after that.
+  const [rank, worlds] = [Number(process.env['RANK']), Number(process.argv[4])];
+  for (let world = 0; world < worlds; world++) {
+    await initProcessGroup();
+    destroyProcessGroup();
+  }
+  if (rank === 1) process.exit(0);
+  if (rank === 2) await sleep(700);
+  const error = await failing(() => initProcessGroup());
+  writeFileSync(path.join(folder, `rank-${rank}.json`), JSON.stringify(error));
+  process.exit(error === 'no error' ? 0 : 1);
+}
 await initProcessGroup();
 await scenarios[scenario]?.(getRank(), getWorldSize());
