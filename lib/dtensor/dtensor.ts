@@ -9,7 +9,7 @@ import type { DeviceMesh } from '../mesh/device-mesh.js';
 import { broadcastTensor } from '../ops/collectives.js';
 import { cat } from '../ops/join.js';
 import { chunksOf } from './geometry.js';
-import { distributed, partOf } from './local-part.js';
+import { checkPart, distributed, partOf } from './local-part.js';
 import './members.js';
 import { type DTensorSpec, formatPlacements, internSpec, placeSpec, type ShardOrder } from './spec.js';
 import { checkMesh, checkPlacements, checkShardOrder } from './spec-checks.js';
@@ -76,6 +76,7 @@ export class DTensor extends Tensor {
     const spec = internSpec(mesh, chosen, shardOrder, { shape: whole, strides: stride ?? wholeStrides(local, whole), dtype: local.dtype });
     // A rank outside of the mesh holds nothing of the tensor, whatever it has in hand.
     if (mesh.getCoordinate() === null) return fromLocalTensor(local.newEmpty(NOTHING), spec);
+    if (shape !== undefined) checkPart(op, local, spec, WHOLE_SHAPE);
     return fromLocalTensor(local, spec, runCheck ? partsInWords(local, spec, shape === undefined) : null);
   }
 
@@ -99,6 +100,7 @@ export class DTensor extends Tensor {
 }
 
 const NOTHING: Shape = [0];
+const WHOLE_SHAPE = 'shape and stride are those of the whole tensor; leave them out where the parts of all ranks are alike.';
 
 function requirePlain(op: string, local: Tensor): void {
   if (!(local instanceof Tensor) || local.storage === null) throw unexpected(op, 'local', 'a tensor', local);

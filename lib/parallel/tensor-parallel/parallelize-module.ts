@@ -54,8 +54,8 @@ export function parallelizeModule<M extends nn.AnyModule>(module: M, mesh: Devic
     if (before !== undefined) throw twice(op, found, before, style);
     fresh.set(found.module, [found, style]);
   }
-  for (const [each, [, style]] of fresh) {
-    style._apply(each, mesh, { srcDataRank });
+  for (const [each, [{ path }, style]] of fresh) {
+    style._apply(each, mesh, { srcDataRank, path });
     styles.set(each, style);
   }
   return module;
