@@ -272,6 +272,8 @@ class Mesh {
   }
 }
 
+// Messages say what users call it.
+Object.defineProperty(Mesh, 'name', { value: 'DeviceMesh' });
 export type DeviceMesh = Mesh;
 
 /** The mesh there is, or a new one. */
