@@ -5,6 +5,7 @@ import { checkFlag, optionsOf, unexpected } from '../core/options.js';
 import { type Placement, Replicate } from '../core/placement.js';
 import { contiguousStrides, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
+import { getCurrentMesh } from '../mesh/current-mesh.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
 import { broadcastTensor } from '../ops/collectives.js';
 import { cat } from '../ops/join.js';
@@ -58,11 +59,12 @@ export class DTensor extends Tensor {
    * A distributed tensor of which `local` is this rank's part. The parts of all ranks have one size, or `shape` and `stride` say what the
    * whole is. Gradient: the part of the gradient in the same placements; of Partial, the whole gradient.
    *
+   * @param mesh - that of `mesh.run` around the call if left out
    * @param placements - replicated if left out
    * @throws ShardingError, ShapeError if the part is not what the placements say
    * @see PyTorch `torch.distributed.tensor.DTensor.from_local`
    */
-  static fromLocal(local: Tensor, mesh: DeviceMesh, placements?: readonly Placement[], options: FromLocalOptions = {}): Tensor {
+  static fromLocal(local: Tensor, mesh: DeviceMesh = getCurrentMesh('DTensor.fromLocal'), placements?: readonly Placement[], options: FromLocalOptions = {}): Tensor {
     const op = 'DTensor.fromLocal';
     requirePlain(op, local);
     const { runCheck = false, shape, stride, shardOrder = [] } = optionsOf(op, options, 'runCheck shape stride shardOrder');
@@ -156,11 +158,17 @@ export interface DistributeOptions {
  * Makes a distributed tensor of one that every rank has whole: of a leaf, a leaf. The values of the mesh's first rank win. All ranks of the
  * mesh call it.
  *
+ * @param mesh - that of `mesh.run` around the call if left out
  * @param placements - one for each mesh dimension; replicated if left out
  * @throws ShardingError for Partial, or a tensor that is distributed in another way; AutogradError for one that is no leaf
  * @see PyTorch `torch.distributed.tensor.distribute_tensor`
  */
-export function distributeTensor(tensor: Tensor, mesh: DeviceMesh, placements?: readonly Placement[], options: DistributeOptions = {}): Tensor {
+export function distributeTensor(
+  tensor: Tensor,
+  mesh: DeviceMesh = getCurrentMesh('distributeTensor'),
+  placements?: readonly Placement[],
+  options: DistributeOptions = {},
+): Tensor {
   const op = 'distributeTensor';
   if (!(tensor instanceof Tensor) || tensor.storage === null) throw unexpected(op, 'tensor', 'a tensor', tensor);
   const { srcDataRank = 0, shardOrder = [] } = optionsOf(op, options, 'srcDataRank shardOrder');
