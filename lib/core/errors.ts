@@ -33,7 +33,7 @@ export class ShardwiseError extends Error {
   [inspectSymbol](_: number, options: object, inspect: (value: unknown, options: object) => string): string {
     const text = inspect(this, { ...options, customInspect: false });
     if (Object.keys(this.details).length === 0) return text;
-    const details = inspect(this.details, { ...options, depth: 1, breakLength: Number.POSITIVE_INFINITY, compact: true });
+    const details = inspect(this.details, { ...options, depth: 2, maxArrayLength: 8, breakLength: Number.POSITIVE_INFINITY, compact: true });
     return text.replace(/(\s)\}$/, (_end, space: string) => `,${space === '\n' ? '\n  ' : ' '}details: ${details}${space}}`);
   }
 }
