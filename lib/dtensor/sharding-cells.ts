@@ -82,10 +82,10 @@ function placesAlong({ mesh }: DTensorSpec, meshDims: readonly number[]): Place[
   );
 }
 
-/** `dp=0, tp=1`, or `(0, 1)` in a mesh without names; mesh dims that are not in `place` as ranges. */
+/** `dp=0, tp=1`, or `mesh[0, 1]` where mesh dims have no names; mesh dims that are not in `place` as ranges. */
 function label({ mesh }: DTensorSpec, place: Place): string {
   const parts = mesh.shape.map((ranks, meshDim) => String(place[meshDim] ?? (ranks === 1 ? 0 : `0…${ranks - 1}`)));
-  if (mesh.meshDimNames === null) return `(${parts.join(', ')})`;
+  if (mesh.meshDimNames === null) return `mesh[${parts.join(', ')}]`;
   return parts.map((part, meshDim) => `${meshDimName(mesh, meshDim)}=${part}`).join(', ');
 }
 

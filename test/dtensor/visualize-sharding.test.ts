@@ -46,15 +46,27 @@ describe('visualizeSharding', () => {
   );
 
   it(
+    'names positions in a mesh whose dims have no names by their indices',
+    withRanks(4, async () => {
+      const t = distributeTensor(ones([4, 2]), initDeviceMesh('cpu', [2, 2]), [Shard(0), Replicate()]);
+      let text = '';
+      printed(() => {
+        text = visualizeSharding(t);
+      });
+      assert.match(text, /^dim 0 \[0:2\] │ mesh\[0, 0\] \| mesh\[0, 1\] │$/m);
+    }),
+  );
+
+  it(
     'draws SVG, and tensors of any dims along those that are cut',
     withRanks(3, async () => {
       const mesh = initDeviceMesh('cpu', [3]);
       const svg = visualizeSharding(distributeTensor(ones([2, 3, 7]), mesh, [Shard(2)]), { format: 'svg' });
       assert.match(svg, /^<svg xmlns/);
       assert.equal(svg.match(/<rect /g)?.length, 1 + 3);
-      assert.match(svg, />\(2\)</);
+      assert.match(svg, />mesh\[2\]</);
       assert.match(svg, />6:7</);
-      assert.match(visualizeSharding(distributeTensor(ones([]), mesh), { format: 'svg' }), /\(0\) \|/);
+      assert.match(visualizeSharding(distributeTensor(ones([]), mesh), { format: 'svg' }), />mesh\[0\] \|</);
       assert.equal(visualizeSharding(distributeTensor(ones([2]), mesh, [Shard(0)]), { format: 'svg' }).match(/<rect /g)?.length, 1 + 2);
       assert.throws(() => visualizeSharding(ones([2])), /expected a distributed tensor, got a plain one/);
       assert.throws(() => visualizeSharding(distributeTensor(ones([2]), mesh), { format: 'png' as never }), /expected format to be one of 'text', 'svg'/);
@@ -75,11 +87,11 @@ describe('visualizeSharding', () => {
       const terms = drawn(DTensor.fromLocal(ones([4, 2]), mesh, [Partial(), Shard(0)]));
       assert.match(terms, /│ dp=0, tp=0 \+ dp=1, tp=0 │[\s\S]*\na \+ b: terms, which are still to be reduced$/);
       assert.match(drawn(DTensor.fromLocal(ones([2]), mesh, [Partial('max'), Replicate()])), /max\(\(dp=0, tp=0 \| dp=0, tp=1\), \(dp=1, tp=0 \| dp=1, tp=1\)\)/);
-      assert.match(drawn(distributeTensor(ones([2]), flat, [Shard(0)])), /│ \(0\) +│ \(1\) +│\n.*\nwithout a part: \(2\); \(3\) \(2 of 4 ranks\)$/);
+      assert.match(drawn(distributeTensor(ones([2]), flat, [Shard(0)])), /│ mesh\[0\] +│ mesh\[1\] +│\n.*\nwithout a part: mesh\[2\]; mesh\[3\] \(2 of 4 ranks\)$/);
       assert.match(drawn(distributeTensor(ones([1, 1]), mesh, [Shard(0), Shard(1)])), /without a part: dp=1; tp=1 \(3 of 4 ranks\)$/);
       assert.match(drawn(distributeTensor(ones([0, 4]), mesh, [Shard(0), Replicate()])), /without a part: all 4 ranks$/);
       const svg = visualizeSharding(DTensor.fromLocal(ones([2]), flat, [Partial()]), { format: 'svg' });
-      assert.match(svg, />\(0\) \+<.*>\(3\)</);
+      assert.match(svg, />mesh\[0\] \+<.*>mesh\[3\]</);
       assert.match(svg, />a \+ b: terms, which are still to be reduced</);
       assert.equal(rank, mesh.getRank());
     }),
@@ -92,9 +104,9 @@ describe('visualizeSharding', () => {
     it('leaves the middle out, and counts', () => {
       const flat = initDeviceMesh('cpu', [4096]);
       const few = visualizeSharding(distributeTensor(ones([8]), flat, [Shard(0)]));
-      assert.match(few, /│ \(2\) +│ … +│ \(6\) /);
+      assert.match(few, /│ mesh\[2\] +│ … +│ mesh\[6\] /);
       assert.match(few, /… 3 more/);
-      assert.match(few, /\nwithout a part: \(8\) … \(4095\) \(4088 of 4096 ranks\)$/);
+      assert.match(few, /\nwithout a part: mesh\[8\] … mesh\[4095\] \(4088 of 4096 ranks\)$/);
       const square = initDeviceMesh('cpu', [64, 64], { meshDimNames: ['dp', 'tp'] });
       const many = visualizeSharding(distributeTensor(ones([640, 640]), square, [Shard(0), Shard(1)]));
       assert.ok(many.split('\n').length < 24 && many.split('\n').every((line) => line.length < 160), many);
