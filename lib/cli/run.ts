@@ -95,6 +95,7 @@ async function run(script: string, args: readonly string[], options: RunOptions)
       masterAddr: options.masterAddr ?? '127.0.0.1',
       masterPort: options.masterPort ?? (nnodes === 1 ? 0 : DEFAULT_PORT),
       maxRestarts,
+      onRestart: (restart, ended) => console.error(`${OP}: restart ${restart} of ${maxRestarts}, of all ranks, because ${reasonOf(ended)}`),
       joinTimeoutMs: JOIN_TIMEOUT_MS,
       prefixOutput: prefix,
       env: {},
@@ -143,16 +144,19 @@ function loaderOf(file: string): string[] {
   throw new ArgumentError(`${OP}: Node ${process.version} does not run TypeScript, and tsx is not installed for ${file}: npm install --save-dev tsx`, { op: OP, file });
 }
 
+/** `rank 1 (process 4711) ended with exit code 7: …` */
+function reasonOf(outcome: NonNullable<NodeOutcome>): string {
+  if ('far' in outcome) return `${outcome.far.text} on node ${outcome.far.node}`;
+  // What it wrote to stderr is on the screen already.
+  return describeRankFailure(OP, { ...outcome.failure, lastLines: [] }).message.slice(`${OP}: `.length);
+}
+
 /** Says which rank failed. The exit code is that rank's, or 128 and its signal. */
 function report(outcome: NodeOutcome): number {
   if (outcome === null) return 0;
-  if ('far' in outcome) {
-    console.error(`${OP}: ended because ${outcome.far.text} on node ${outcome.far.node}`);
-    return 1;
-  }
+  console.error('far' in outcome ? `${OP}: ended because ${reasonOf(outcome)}` : `${OP}: ${reasonOf(outcome)}`);
+  if ('far' in outcome) return 1;
   const { failure } = outcome;
-  // What it wrote to stderr is on the screen already.
-  console.error(describeRankFailure(OP, { ...failure, lastLines: [] }).message);
   if (failure.signal !== null) return 128 + constants.signals[failure.signal];
   return failure.exitCode ?? 1;
 }

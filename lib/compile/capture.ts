@@ -1,5 +1,6 @@
 /** One capture of a function: its graph, its guard, and how its result is put together again. */
 import { CompileError } from '../core/errors.js';
+import { kindOf } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
 import type { Graph, Value } from './graph.js';
 import { listOf, sameList, Walk } from './state.js';
@@ -66,7 +67,7 @@ function checkResult(result: unknown, tracer: Tracer): void {
   new Walk((item) => {
     if (!(item instanceof Tensor) || !item.isFake) return true;
     if (!found.has(item)) tracer.unsupported('a result was returned inside a Map, a Set or an instance of a class');
-    if (item.constructor !== Tensor) tracer.unsupported(`a ${item.constructor.name} was made`);
+    if (item.constructor !== Tensor) tracer.unsupported(`${kindOf(item)} was made`);
     return true;
   }, false).value(result);
 }

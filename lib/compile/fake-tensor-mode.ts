@@ -8,7 +8,7 @@ import { countWith, FakeMemory } from './fake-memory.js';
 
 function noValue(t: Tensor): never {
   throw new CompileError(
-    `a value of a fake tensor (${t.dtype.name}[${t.shape.join(', ')}]) was read: fake tensors have shapes and no values. Under compile, a decision on a value ends the graph.`,
+    `FakeTensorMode: a value of ${t.dtype.name}[${t.shape.join(', ')}] was read, and fake tensors have shapes and no values. Inside run(), decide on shapes; values are read of real tensors, outside.`,
     { shape: t.shape, dtype: t.dtype.name },
   );
 }
@@ -17,7 +17,7 @@ function noValue(t: Tensor): never {
 export const fakeValues: ValueAccess = {
   fromRaw: (_raw, shape, dtype, device) => fakeTensor({ shape, strides: null, dtype, device }),
   adopt: (_array, shape, dtype) => {
-    throw new CompileError(`an array was adopted under fake tensors (${dtype.name}[${shape.join(', ')}])`);
+    throw new CompileError(`fromBlob: under FakeTensorMode no tensor lies on an array's memory (${dtype.name}[${shape.join(', ')}]). Use tensor(), or make it outside of run().`);
   },
   readSync: noValue,
   read: noValue,

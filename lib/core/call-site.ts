@@ -21,7 +21,7 @@ function framesBelow(caller: (...args: never[]) => unknown, most: number): reado
 }
 
 /** The folder of the library's own code, as frames name it, with the slash at its end. */
-const ownFolder = ((): string => {
+export const ownFolder: string = ((): string => {
   const own = framesBelow(framesBelow, 1)[0]?.getFileName() ?? '';
   return /^.*[\\/](?:lib|dist)[\\/]/.exec(own)?.[0] ?? 'nowhere';
 })();

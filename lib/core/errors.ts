@@ -1,22 +1,40 @@
 /** Error classes of the library: a stable `code`, and the offending values as data in `details`. */
+import { showUserFrames } from './user-stack.js';
+
+const inspectSymbol = Symbol.for('nodejs.util.inspect.custom');
 
 /** Base class of every error that Shardwise throws on purpose. */
 export class ShardwiseError extends Error {
   /** Stable across releases; match on this, not on the text. */
   readonly code: string;
-  /** The values that the message quotes. */
-  readonly details: Readonly<Record<string, unknown>>;
+  /** The values that the message quotes. Not enumerable: an error that nobody catches prints its message and not them as well. */
+  declare readonly details: Readonly<Record<string, unknown>>;
   /** Where in a model it was thrown: the name of the innermost module, as in `namedModules`. */
   declare modulePath: string | undefined;
 
   constructor(code: string, message: string, details: Record<string, unknown> = {}, options?: ErrorOptions) {
     super(message, options);
     this.code = code;
-    this.details = details;
+    Object.defineProperty(this, 'details', { value: details, configurable: true, enumerable: false });
+    showUserFrames(this, new.target as unknown as () => unknown, code !== 'ERR_COLLECTIVE');
   }
 
   override get name(): string {
     return `${this.constructor.name} [${this.code}]`;
+  }
+
+  /** What logs keep of it. */
+  toJSON(): { name: string; code: string; message: string; details: Readonly<Record<string, unknown>> } {
+    const { name, code, message, details } = this;
+    return { name, code, message, details };
+  }
+
+  /** The details in one line, at the end. @internal */
+  [inspectSymbol](_: number, options: object, inspect: (value: unknown, options: object) => string): string {
+    const text = inspect(this, { ...options, customInspect: false });
+    if (Object.keys(this.details).length === 0) return text;
+    const details = inspect(this.details, { ...options, depth: 2, maxArrayLength: 8, breakLength: Number.POSITIVE_INFINITY, compact: true });
+    return text.replace(/(\s)\}$/, (_end, space: string) => `,${space === '\n' ? '\n  ' : ' '}details: ${details}${space}}`);
   }
 }
 

@@ -15,5 +15,7 @@ export function interned<Args extends readonly unknown[], T>(name: string, find:
   }
   Object.defineProperty(callable, 'name', { value: name });
   Object.defineProperty(callable, 'prototype', { value: prototype });
+  // Messages name values by it.
+  Object.defineProperty(prototype, 'constructor', { value: callable, configurable: true });
   return callable as unknown as Interned<Args, T>;
 }

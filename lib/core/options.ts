@@ -42,8 +42,21 @@ function described({ from, to, above, below, whole }: NumberRule): string {
 export function shown(value: unknown): string {
   if (typeof value === 'string') return `'${value}'`;
   if (Array.isArray(value)) return `[${value.map(shown).join(', ')}]`;
-  if (typeof value === 'object' && value !== null) return `a ${value.constructor?.name ?? 'plain object'}`;
-  return typeof value === 'function' ? 'a function' : String(value);
+  return typeof value === 'object' && value !== null ? kindOf(value) : typeof value === 'function' ? functionOf(value) : String(value);
+}
+
+/** `a Tensor`, `an Embedding`, `an object`: what an object is, for messages. */
+export function kindOf(value: object): string {
+  const name = value.constructor?.name ?? '';
+  if (name === '' || name === 'Object') return 'an object';
+  return `${/^[aeio]/i.test(name) ? 'an' : 'a'} ${name}`;
+}
+
+/** The same of what can be called, as modules can: never its source. */
+export function functionOf(value: object): string {
+  if (!/Function$/.test(value.constructor?.name ?? 'Function')) return kindOf(value);
+  const isClass = Function.prototype.toString.call(value).startsWith('class');
+  return isClass ? `the class ${(value as { name?: unknown }).name}` : 'a function';
 }
 
 /** @throws ArgumentError unless `value` is a boolean, or null where that is allowed */

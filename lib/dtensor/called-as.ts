@@ -17,12 +17,11 @@ export function calledAs(error: unknown, decomposed: string | null): unknown {
   if (!(error instanceof ShardwiseError)) return error;
   const outer = outermostComposite() ?? decomposed;
   if (outer === null) return error;
-  const { message, stack } = error;
+  const { message } = error;
   const inner = first.get(error) ?? message;
   if (inner.startsWith(`${outer}:`)) return error;
   first.set(error, inner);
   error.message = `${outer}, in ${inner}`;
-  if (stack !== undefined) error.stack = stack.replace(message, () => error.message);
   return error;
 }
 

@@ -5,11 +5,12 @@ import { checkFlag, optionsOf, unexpected } from '../core/options.js';
 import { type Placement, Replicate } from '../core/placement.js';
 import { contiguousStrides, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
+import { getCurrentMesh } from '../mesh/current-mesh.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
 import { broadcastTensor } from '../ops/collectives.js';
 import { cat } from '../ops/join.js';
 import { chunksOf } from './geometry.js';
-import { distributed, partOf } from './local-part.js';
+import { checkPart, distributed, partOf } from './local-part.js';
 import './members.js';
 import { type DTensorSpec, formatPlacements, internSpec, placeSpec, type ShardOrder } from './spec.js';
 import { checkMesh, checkPlacements, checkShardOrder } from './spec-checks.js';
@@ -58,11 +59,12 @@ export class DTensor extends Tensor {
    * A distributed tensor of which `local` is this rank's part. The parts of all ranks have one size, or `shape` and `stride` say what the
    * whole is. Gradient: the part of the gradient in the same placements; of Partial, the whole gradient.
    *
+   * @param mesh - that of `mesh.run` around the call if left out
    * @param placements - replicated if left out
    * @throws ShardingError, ShapeError if the part is not what the placements say
    * @see PyTorch `torch.distributed.tensor.DTensor.from_local`
    */
-  static fromLocal(local: Tensor, mesh: DeviceMesh, placements?: readonly Placement[], options: FromLocalOptions = {}): Tensor {
+  static fromLocal(local: Tensor, mesh: DeviceMesh = getCurrentMesh('DTensor.fromLocal'), placements?: readonly Placement[], options: FromLocalOptions = {}): Tensor {
     const op = 'DTensor.fromLocal';
     requirePlain(op, local);
     const { runCheck = false, shape, stride, shardOrder = [] } = optionsOf(op, options, 'runCheck shape stride shardOrder');
@@ -76,6 +78,7 @@ export class DTensor extends Tensor {
     const spec = internSpec(mesh, chosen, shardOrder, { shape: whole, strides: stride ?? wholeStrides(local, whole), dtype: local.dtype });
     // A rank outside of the mesh holds nothing of the tensor, whatever it has in hand.
     if (mesh.getCoordinate() === null) return fromLocalTensor(local.newEmpty(NOTHING), spec);
+    if (shape !== undefined) checkPart(op, local, spec, WHOLE_SHAPE);
     return fromLocalTensor(local, spec, runCheck ? partsInWords(local, spec, shape === undefined) : null);
   }
 
@@ -99,6 +102,7 @@ export class DTensor extends Tensor {
 }
 
 const NOTHING: Shape = [0];
+const WHOLE_SHAPE = 'shape and stride are those of the whole tensor; leave them out where the parts of all ranks are alike.';
 
 function requirePlain(op: string, local: Tensor): void {
   if (!(local instanceof Tensor) || local.storage === null) throw unexpected(op, 'local', 'a tensor', local);
@@ -154,11 +158,17 @@ export interface DistributeOptions {
  * Makes a distributed tensor of one that every rank has whole: of a leaf, a leaf. The values of the mesh's first rank win. All ranks of the
  * mesh call it.
  *
+ * @param mesh - that of `mesh.run` around the call if left out
  * @param placements - one for each mesh dimension; replicated if left out
  * @throws ShardingError for Partial, or a tensor that is distributed in another way; AutogradError for one that is no leaf
  * @see PyTorch `torch.distributed.tensor.distribute_tensor`
  */
-export function distributeTensor(tensor: Tensor, mesh: DeviceMesh, placements?: readonly Placement[], options: DistributeOptions = {}): Tensor {
+export function distributeTensor(
+  tensor: Tensor,
+  mesh: DeviceMesh = getCurrentMesh('distributeTensor'),
+  placements?: readonly Placement[],
+  options: DistributeOptions = {},
+): Tensor {
   const op = 'distributeTensor';
   if (!(tensor instanceof Tensor) || tensor.storage === null) throw unexpected(op, 'tensor', 'a tensor', tensor);
   const { srcDataRank = 0, shardOrder = [] } = optionsOf(op, options, 'srcDataRank shardOrder');

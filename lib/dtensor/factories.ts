@@ -8,6 +8,7 @@ import { type Placement, Replicate } from '../core/placement.js';
 import type { Generator } from '../core/random.js';
 import type { Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
+import { getCurrentMesh } from '../mesh/current-mesh.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
 import { arange, empty, full, linspace, ones, type TensorOptions, zeros } from '../ops/factories.js';
 import { type RandomOptions, rand, randint, randn } from '../ops/random.js';
@@ -19,8 +20,8 @@ import { checkMesh } from './spec-checks.js';
  * fit it, or Partial ones; else as those of plain tensors.
  */
 export interface DTensorOptions {
-  /** The ranks that hold the tensor; its device is theirs. */
-  mesh: DeviceMesh;
+  /** The ranks that hold the tensor; its device is theirs. By default that of `mesh.run` around the call. */
+  mesh?: DeviceMesh;
   /** One for each mesh dimension; replicated if left out. */
   placements?: readonly Placement[];
   /** As of the plain factory. */
@@ -36,7 +37,7 @@ export interface DTensorRandomOptions extends DTensorOptions {
 }
 
 function make(op: string, options: DTensorRandomOptions, names: string, factory: (options: RandomOptions) => Tensor): Tensor {
-  const { mesh, placements, ...rest } = optionsOf(op, options, names);
+  const { mesh = getCurrentMesh(op), placements, ...rest } = optionsOf(op, options, names);
   checkMesh(op, mesh);
   return madeOn(op, mesh, placements ?? mesh.shape.map(() => Replicate()), () => factory({ ...rest, device: mesh.device }));
 }

@@ -79,8 +79,3 @@ export function largestLocalShape(spec: DTensorSpec): Shape {
 export function meshCoordinates(mesh: MeshLayout): number[][] {
   return mesh.shape.reduce<number[][]>((starts, ranks) => starts.flatMap((start) => Array.from({ length: ranks }, (_, i) => [...start, i])), [[]]);
 }
-
-/** The pieces of all ranks, row-major by their positions in the mesh. */
-export function allPieces(spec: DTensorSpec): readonly Piece[] {
-  return meshCoordinates(spec.mesh).map((coordinate) => localPiece(spec, coordinate));
-}

@@ -3,7 +3,7 @@
 import type { DType } from '../core/dtype.js';
 import { ShardingError } from '../core/errors.js';
 import type { DrawPlace } from '../core/mesh-draws.js';
-import { contiguousStrides, type Shape, sameShape } from '../core/shape.js';
+import { contiguousStrides, formatShape, type Shape, sameShape } from '../core/shape.js';
 import { type Sharding, Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
 import { localPiece } from './geometry.js';
@@ -74,6 +74,21 @@ export function meshOf(spec: DTensorSpec): DeviceMesh {
   return spec.mesh as DeviceMesh;
 }
 
+/** @throws ShardingError unless the tensor is the piece of this rank; what it says may be right is added to `advice`, which has it for other cases @internal */
+export function checkPart(op: string, local: Tensor, spec: DTensorSpec, advice = 'The shape of a spec is that of the whole tensor.'): void {
+  const { shape } = localPiece(spec, spec.mesh.getCoordinate());
+  if (sameShape(local.shape, shape)) return;
+  const hint = sameShape(local.shape, spec.shape)
+    ? 'That is the whole: a tensor that every rank has whole is cut by distributeTensor(t, mesh, placements), or is [Replicate()].'
+    : advice;
+  throw new ShardingError(`${op}: expected this rank's part of ${spec} to have shape ${formatShape(shape)}, got ${formatShape(local.shape)}. ${hint}`, {
+    op,
+    spec: String(spec),
+    expected: shape,
+    given: local.shape,
+  });
+}
+
 /**
  * A distributed tensor over a fresh local one, whose share in its memory it takes over.
  *
@@ -81,14 +96,7 @@ export function meshOf(spec: DTensorSpec): DeviceMesh {
  * @internal
  */
 export function distributed(local: Tensor, spec: DTensorSpec): Tensor {
-  const piece = localPiece(spec, spec.mesh.getCoordinate());
-  if (!sameShape(local.shape, piece.shape)) {
-    throw new ShardingError(`expected this rank's part of ${spec} to have shape [${piece.shape.join(', ')}], got [${local.shape.join(', ')}]`, {
-      spec: String(spec),
-      expected: piece.shape,
-      given: local.shape,
-    });
-  }
+  checkPart('DTensor', local, spec);
   const { shape, strides, dtype } = spec.tensorMeta;
   const whole = new Tensor(shape, strides, 0, dtype, local.device, local.storage);
   if (local.storage !== null) local.storage.refs--;

@@ -1,4 +1,5 @@
 /** Parts of a tensor as a picture. */
+import { titleOf } from './sharding-grid.js';
 import type { ShownTensor, Span } from './visualize-sharding.js';
 
 const WIDTH = 480;
@@ -10,35 +11,56 @@ const fills = ['#cfe8fc', '#fde6b3', '#e6d3f5', '#d3efd3', '#f9d2d2', '#dcdcdc']
 
 const escaped = (text: string): string => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
 
-interface Scale {
-  readonly start: number;
-  readonly unit: number;
+/** Where spans are drawn: begin and length of each, in pixels. */
+type Scale = readonly { readonly at: number; readonly length: number }[];
+
+/** As long as they are; all alike where some are left out, which would take all the room. */
+function scaleOf(spans: readonly Span[], start: number, length: number): Scale {
+  const weights = spans.map(({ size }) => (spans.some(({ leftOut }) => leftOut > 0) ? 1 : size));
+  const unit =
+    length /
+    Math.max(
+      1,
+      weights.reduce((a, b) => a + b, 0),
+    );
+  let at = start;
+  return weights.map((weight) => {
+    const drawn = { at, length: weight * unit };
+    at += drawn.length;
+    return drawn;
+  });
 }
-const at = ({ start, unit }: Scale, index: number): string => (start + index * unit).toFixed(1);
-const middle = (scale: Scale, { from, size }: Span): string => at(scale, from + size / 2);
+
+const sizeOf = (spans: readonly Span[]): number => Math.max(1, ...spans.map(({ from, size }) => from + size));
+const middle = ({ at, length }: Scale[number]): string => (at + length / 2).toFixed(1);
 
 /** A rectangle for each part, with those who hold it, and the indices along both dims. */
-export function drawSvg({ title, dims, sizes, parts }: ShownTensor): string {
-  const [rows, columns] = [Math.max(1, sizes[0]), Math.max(1, sizes[1])];
+export function drawSvg({ title, dims, rows, columns, cells, notes }: ShownTensor): string {
   const wide = WIDTH - MARGIN.left - MARGIN.right;
-  const high = Math.min(MOST_HEIGHT, Math.max(LEAST_HEIGHT, (wide * rows) / columns));
-  const [x, y]: [Scale, Scale] = [
-    { start: MARGIN.left, unit: wide / columns },
-    { start: MARGIN.top, unit: high / rows },
-  ];
-  const boxes = parts.map(({ row, column, ranks }, i) => {
-    const lines = ranks.map((rank, line) => `<tspan x="${middle(x, column)}" dy="${line === 0 ? (-(ranks.length - 1) * LINE) / 2 : LINE}">${escaped(rank)}</tspan>`);
-    return `<rect x="${at(x, column.from)}" y="${at(y, row.from)}" width="${(column.size * x.unit).toFixed(1)}" height="${(row.size * y.unit).toFixed(1)}" fill="${fills[i % fills.length]}" stroke="#444"/>
-<text x="${middle(x, column)}" y="${middle(y, row)}" text-anchor="middle" dominant-baseline="middle">${lines.join('')}</text>`;
-  });
-  const spans = (of: (part: (typeof parts)[number]) => Span): Span[] => [...new Map(parts.map((part) => [of(part).from, of(part)])).values()];
-  const label = (dim: number | null, { from, size }: Span): string => (dim === null ? '' : `${from}:${from + size}`);
-  const top = spans((part) => part.column).map((span) => `<text x="${middle(x, span)}" y="${MARGIN.top - 6}" text-anchor="middle">${label(dims[1], span)}</text>`);
-  const side = spans((part) => part.row).map((span) => `<text x="${MARGIN.left - 6}" y="${middle(y, span)}" text-anchor="end">${label(dims[0], span)}</text>`);
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${(high + MARGIN.top + MARGIN.bottom).toFixed(0)}" font-family="sans-serif" font-size="11">
+  const high = Math.min(MOST_HEIGHT, Math.max(LEAST_HEIGHT, (wide * sizeOf(rows)) / sizeOf(columns)));
+  const [x, y] = [scaleOf(columns, MARGIN.left, wide), scaleOf(rows, MARGIN.top, high)];
+  const boxes = cells.flatMap((line, row) =>
+    line.map((text, column) => box(x[column] as Scale[number], y[row] as Scale[number], text, fills[(row * columns.length + column) % fills.length] as string)),
+  );
+  const top = columns.map((span, i) => `<text x="${middle(x[i] as Scale[number])}" y="${MARGIN.top - 6}" text-anchor="middle">${indices(dims[1], span)}</text>`);
+  const side = rows.map((span, i) => `<text x="${MARGIN.left - 6}" y="${middle(y[i] as Scale[number])}" text-anchor="end">${indices(dims[0], span)}</text>`);
+  const below = MARGIN.top + high + LINE;
+  const legend = notes.map((note, i) => `<text x="8" y="${(below + i * LINE).toFixed(1)}">${escaped(note)}</text>`);
+  const height = high + MARGIN.top + MARGIN.bottom + notes.length * LINE;
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${height.toFixed(0)}" font-family="sans-serif" font-size="11">
 <rect width="100%" height="100%" fill="white"/>
 <text x="8" y="18" font-weight="bold">${escaped(title)}</text>
-${[...boxes, ...top, ...side].join('\n')}
+${[...boxes, ...top, ...side, ...legend].join('\n')}
 </svg>
 `;
+}
+
+const indices = (dim: number | null, span: Span): string => escaped(titleOf(dim, span).replace(/^dim \d+ \[(.*)\]$/, '$1'));
+
+/** Several holders stand below one another. */
+function box(x: Scale[number], y: Scale[number], text: string, fill: string): string {
+  const names = text.split(/(?<= [|+]) /);
+  const lines = names.map((name, line) => `<tspan x="${middle(x)}" dy="${line === 0 ? (-(names.length - 1) * LINE) / 2 : LINE}">${escaped(name)}</tspan>`);
+  return `<rect x="${x.at.toFixed(1)}" y="${y.at.toFixed(1)}" width="${x.length.toFixed(1)}" height="${y.length.toFixed(1)}" fill="${fill}" stroke="#444"/>
+<text x="${middle(x)}" y="${middle(y)}" text-anchor="middle" dominant-baseline="middle">${lines.join('')}</text>`;
 }

@@ -9,7 +9,7 @@ import { aliasOf, type Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
 import { broadcastTensor } from '../ops/collectives.js';
 import { AsyncCollectiveTensor, asynchronous } from './async-collective-tensor.js';
-import { distributed, type LocalPart, partMethods, partOf } from './local-part.js';
+import { checkPart, distributed, type LocalPart, partMethods, partOf } from './local-part.js';
 import { redistributeLocal } from './redistribute-local.js';
 import { because } from './redistribution.js';
 import { type DTensorSpec, formatPlacements, gradientSpec, internSpec, reducedPlacements, replicateSpec } from './spec.js';
@@ -70,9 +70,9 @@ const toLocalOp: Op<ToLocal> = defineOp<ToLocal>({
   },
   vjp: (ctx, g) => {
     const { from: spec, gradPlacements } = ctx.params;
-    return [
-      dispatchOne(fromLocalOp, [g], { spec: gradPlacements === null ? gradientSpec(spec) : internSpec(spec.mesh, gradPlacements, spec.order, spec.tensorMeta), check: null }),
-    ];
+    const given = gradPlacements === null ? gradientSpec(spec) : internSpec(spec.mesh, gradPlacements, spec.order, spec.tensorMeta);
+    checkPart('toLocal, in backward', g as Tensor, given, 'gradPlacements say how the gradients of all ranks make up that of the whole: Partial() where they are added.');
+    return [dispatchOne(fromLocalOp, [g], { spec: given, check: null })];
   },
   samples: () => [],
 });

@@ -2,9 +2,8 @@
 import { ShardingError } from '../core/errors.js';
 import { checkOneOf, withDefaults } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
-import type { MeshLayout } from '../mesh/mesh-layout.js';
-import { allPieces, meshCoordinates } from './geometry.js';
 import { type LocalPart, partOf } from './local-part.js';
+import { type Cut, cutsAlong, emptyHanded, holders, reductionOf } from './sharding-cells.js';
 import { drawGrid } from './sharding-grid.js';
 import { drawSvg } from './sharding-svg.js';
 import type { DTensorSpec } from './spec.js';
@@ -15,17 +14,11 @@ export interface VisualizeOptions {
   format?: 'text' | 'svg';
 }
 
-/** A part of the tensor along the two dims that are shown, and who holds it. */
-export interface ShownPart {
-  readonly row: Span;
-  readonly column: Span;
-  /** Such as `dp=0, tp=1`, or `mesh[0, 1]` where mesh dims have no names; several where it is in copies. */
-  readonly ranks: readonly string[];
-}
-
+/** Indices of a shown dim: a piece, or a gap where so many pieces are left out. */
 export interface Span {
   readonly from: number;
   readonly size: number;
+  readonly leftOut: number;
 }
 
 /** A tensor as a rectangle: its dims that are cut, of which there are two at most. */
@@ -33,13 +26,21 @@ export interface ShownTensor {
   readonly title: string;
   /** Numbers of the tensor dims; null where there is only one, or none. */
   readonly dims: readonly [row: number | null, column: number | null];
-  readonly sizes: readonly [rows: number, columns: number];
-  readonly parts: readonly ShownPart[];
+  readonly rows: readonly Span[];
+  readonly columns: readonly Span[];
+  /** Who holds it, for each row and column. */
+  readonly cells: readonly (readonly string[])[];
+  /** What the signs in cells mean, and who holds nothing. */
+  readonly notes: readonly string[];
 }
+
+/** More pieces than fit on a screen are left out, in the middle. */
+const MOST = { rows: 8, columns: 6 };
 
 /**
  * Shows which rank holds which part of a distributed tensor, by its positions in the mesh: a table in the terminal, printed by the mesh's first rank, or
- * a picture as SVG. Returns the text. Tensors of more than two dims are shown along the dims that are cut. Nothing is communicated.
+ * a picture as SVG. Returns the text. Tensors of more than two dims are shown along the dims that are cut. Copies stand as `a | b`, terms of Partial as
+ * `a + b`, who has nothing below; of many parts the middle is left out. Nothing is communicated.
  *
  * @throws ShardingError for a plain tensor, or one that is cut along more than two dims; ArgumentError for another format
  * @see PyTorch `torch.distributed.tensor.debug.visualize_sharding`
@@ -59,23 +60,33 @@ export function visualizeSharding(t: Tensor, options: VisualizeOptions = {}): st
 
 function shownTensor(op: string, { spec }: LocalPart): ShownTensor {
   const dims = shownDims(op, spec);
-  const sizes = dims.map((dim) => (dim === null ? 1 : (spec.shape[dim] as number))) as [number, number];
-  const ranks = meshCoordinates(spec.mesh).map((coordinate) => positionIn(spec.mesh, coordinate));
-  const parts = new Map<string, ShownPart & { ranks: string[] }>();
-  allPieces(spec).forEach(({ shape, offsets }, i) => {
-    const [row, column] = dims.map((dim) => (dim === null ? { from: 0, size: 1 } : { from: offsets[dim] as number, size: shape[dim] as number })) as [Span, Span];
-    if (row.size === 0 || column.size === 0) return;
-    const key = `${row.from},${column.from}`;
-    const known = parts.get(key);
-    if (known === undefined) parts.set(key, { row, column, ranks: [ranks[i] as string] });
-    else known.ranks.push(ranks[i] as string);
-  });
-  return { title: String(spec), dims, sizes, parts: [...parts.values()] };
+  const along = dims.map((dim) => cutsAlong(spec, dim)) as [Cut[], Cut[]];
+  const [rows, columns] = along.map((cuts) => cuts.filter(({ size }) => size > 0)) as [Cut[], Cut[]];
+  const [shownRows, shownColumns] = [withoutMiddle(rows, MOST.rows), withoutMiddle(columns, MOST.columns)];
+  const cells = shownRows.map((row) => shownColumns.map((column) => (row.place === null || column.place === null ? '…' : holders(spec, { ...row.place, ...column.place }))));
+  return { title: String(spec), dims, rows: shownRows, columns: shownColumns, cells, notes: notesOn(spec, along) };
 }
 
-function positionIn({ meshDimNames }: MeshLayout, coordinate: readonly number[]): string {
-  if (meshDimNames === null) return `mesh[${coordinate.join(', ')}]`;
-  return coordinate.map((at, meshDim) => `${meshDimNames[meshDim]}=${at}`).join(', ');
+function notesOn(spec: DTensorSpec, along: readonly (readonly Cut[])[]): string[] {
+  const { mesh, placements } = spec;
+  const hasCopies = placements.some((placement, meshDim) => placement.isReplicate() && mesh.shape[meshDim] !== 1);
+  const reduction = reductionOf(spec);
+  const nothing = emptyHanded(spec, along);
+  return [
+    ...(hasCopies ? ['a | b: copies, on each of them'] : []),
+    ...(reduction === null ? [] : [`${reduction === 'sum' ? 'a + b' : `${reduction}(a, b)`}: terms, which are still to be reduced`]),
+    ...(nothing === null ? [] : [`without a part: ${nothing}`]),
+  ];
+}
+
+/** As many as `most`; a gap stands for the others. */
+function withoutMiddle(cuts: readonly Cut[], most: number): (Span & { place: Cut['place'] | null })[] {
+  const shown = cuts.toSorted((a, b) => a.from - b.from).map((cut) => ({ ...cut, leftOut: 0 }));
+  if (shown.length <= most) return shown;
+  const [head, tail] = [shown.slice(0, Math.ceil(most / 2)), shown.slice(shown.length - Math.floor(most / 2) + 1)];
+  const [before, after] = [head.at(-1) as Span, tail[0] as Span];
+  const from = before.from + before.size;
+  return [...head, { from, size: after.from - from, leftOut: shown.length - head.length - tail.length, place: null }, ...tail];
 }
 
 /** The dims that are cut come first; others fill up to two. */

@@ -5,9 +5,10 @@ import { ArgumentError, DistributedError } from '../core/errors.js';
 import type { Home } from '../core/home.js';
 import { type Interned, interned } from '../core/interned.js';
 import type { DrawPlace } from '../core/mesh-draws.js';
-import { checkNumber, optionsOf, shown, unexpected } from '../core/options.js';
+import { checkFunction, checkNumber, optionsOf, shown, unexpected } from '../core/options.js';
 import { numelOf } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
+import { runUnder } from './current-mesh.js';
 import { checkGroup } from './groups.js';
 import { drawsOf, groupAlong, meshId } from './mesh-groups.js';
 import { meshDimName } from './mesh-layout.js';
@@ -218,6 +219,20 @@ class Mesh {
     return other === this || (other instanceof Mesh && planKey(other) === planKey(this));
   }
 
+  /**
+   * Runs `fn`, asynchronous or not, in which functions that take a mesh take this one where they are given none: factories, `distributeTensor`,
+   * `DTensor.fromLocal`, `distributeModule` and `parallelizeModule`. Returns what it returns. The innermost mesh counts.
+   *
+   * @throws ArgumentError for what is no function
+   * @see PyTorch `with mesh:`
+   * @example
+   * const weight = mesh.run(() => dtensorRandn([512, 512], { placements: [Shard(0)] }));
+   */
+  run<T>(fn: () => T): T {
+    checkFunction('DeviceMesh.run', 'fn', fn);
+    return runUnder(this, fn);
+  }
+
   /** The device of this rank's tensors on it. @internal */
   get device(): Device {
     return deviceOf(this.deviceType);
@@ -282,6 +297,8 @@ class Mesh {
   }
 }
 
+// Messages say what users call it.
+Object.defineProperty(Mesh, 'name', { value: 'DeviceMesh' });
 export type DeviceMesh = Mesh;
 
 /** The mesh there is, or a new one. */

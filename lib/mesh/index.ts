@@ -19,6 +19,7 @@ export {
   type SplitOptions,
   scatter,
 } from './collectives.js';
+export { getCurrentMesh } from './current-mesh.js';
 export { DeviceMesh, type DeviceMeshConstructor, type DeviceMeshOptions, type FromGroupOptions, initDeviceMesh } from './device-mesh.js';
 export type { BackendName } from './engines/engine.js';
 export { destroyProcessGroup, getRank, getWorldSize, isInitialized, newGroup, worldGroup } from './groups.js';

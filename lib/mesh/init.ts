@@ -55,7 +55,7 @@ let launched = false;
  * @param backend - `'shm'`, `'gloo'`, or one for each kind of device such as `'cpu:gloo,cuda:nccl'`; chosen for each device if left out. `'fake'`: one
  *   rank of a world of any size without peers, for plans and tests
  * @throws ArgumentError for options and variables that are none, DistributedError for a process that is a rank already, for an environment
- *   with half of a rank's variables and for ranks that do not fit together, TimeoutError naming the ranks that did not come, StoreError
+ *   with half of a rank's variables, for `'nccl'` alone where GPUs or NCCL are missing, and for ranks that do not fit together, TimeoutError naming the ranks that did not come, StoreError
  * @see PyTorch `torch.distributed.init_process_group`
  */
 export async function initProcessGroup(backend?: string, options: InitOptions = {}): Promise<void> {

@@ -31,6 +31,10 @@ export class LocalStore extends Store {
     this.home = home;
   }
 
+  override toString(): string {
+    return 'LocalStore(of ranks in one process)';
+  }
+
   async run(command: StoreCommand): Promise<StoreReply> {
     await this.home.turns?.wait(`store.${command.op}`, null, () => true);
     return this.table.values.apply(command);

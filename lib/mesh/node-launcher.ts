@@ -20,6 +20,8 @@ export interface NodePlan extends Supervision {
   readonly masterPort: number;
   /** How often all ranks are started again after one has failed. */
   readonly maxRestarts: number;
+  /** Told before they are, how often that makes it and why. */
+  readonly onRestart?: (restart: number, outcome: NonNullable<NodeOutcome>) => void;
   /** For the other machines to come. */
   readonly joinTimeoutMs: number;
   /** Beside what this process has. */
@@ -56,6 +58,7 @@ export async function runNode(plan: NodePlan): Promise<NodeOutcome> {
       const onEnd = (rank: number): void => void announceEnd(storeOfRun(store, attempt), rank, layout.worldSize).catch(() => {});
       const outcome = await runAttempt({ ...plan, onEnd }, layout, env, new PrefixStore(`launcher/${attempt}`, store));
       if (outcome === null || attempt >= plan.maxRestarts) return outcome;
+      plan.onRestart?.(attempt + 1, outcome);
     }
   } finally {
     await store.close();

@@ -1,6 +1,7 @@
 /** A collective under way. */
 import { currentHome, type Home } from '../core/home.js';
 import type { Tensor } from '../core/tensor.js';
+import { seenHere } from '../core/user-stack.js';
 
 /**
  * What a collective with `asyncOp: true` returns. Results need no wait: whatever reads them is in order behind the collective, on the
@@ -39,7 +40,11 @@ export class Work {
   async wait(): Promise<void> {
     this.hear();
     const { turns } = currentHome();
-    await (turns === null ? this.done : turns.wait('Work.wait', this.done, this.isReady));
+    try {
+      await (turns === null ? this.done : turns.wait('Work.wait', this.done, this.isReady));
+    } catch (error) {
+      throw seenHere(error);
+    }
   }
 
   /** Whether it is done, or has failed, as far as the event loop has heard. */

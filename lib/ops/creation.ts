@@ -4,7 +4,7 @@ import { type Device, device as deviceOf } from '../core/device.js';
 import type { DType } from '../core/dtype.js';
 import { float32, float64, getDefaultDtype } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { checkNumber, checkSizesOf, optionsOf, unexpected } from '../core/options.js';
+import { checkNumber, checkSizesOf, kindOf, optionsOf, unexpected } from '../core/options.js';
 import { resultType as promotedType } from '../core/promotion.js';
 import { checkSizes, formatShape, numelOf, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
@@ -39,7 +39,7 @@ function unlendable({ buffer }: ArrayBufferView): string | null {
 export function fromBlob(data: ArrayBufferView, size?: Shape): Tensor {
   if (!ArrayBuffer.isView(data)) throw unexpected('fromBlob', 'data', 'a typed array', data);
   const known = data instanceof Float32Array ? float32 : dtypeOfArray(data);
-  if (known === null) throw new ArgumentError(`fromBlob: a ${data.constructor.name} has no matching dtype`, { op: 'fromBlob' });
+  if (known === null) throw new ArgumentError(`fromBlob: ${kindOf(data)} has no matching dtype`, { op: 'fromBlob' });
   const reason = unlendable(data);
   if (reason !== null) throw new ArgumentError(`fromBlob: the ${data.constructor.name} ${reason}; copy it with tensor() while its memory is there`, { op: 'fromBlob' });
   const count = data.byteLength / known.itemsize;

@@ -5,7 +5,7 @@ import { dispatchOne } from '../core/dispatch.js';
 import { bool, type DType, float32, getDefaultDtype, int64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { checkNumber, optionsOf } from '../core/options.js';
+import { checkNumber, kindOf, optionsOf } from '../core/options.js';
 import { checkSizes, isNonOverlappingAndDense, type Shape } from '../core/shape.js';
 import type { ShardingRule } from '../core/sharding-rule.js';
 import { Tensor } from '../core/tensor.js';
@@ -307,7 +307,7 @@ export function tensor(data: NestedArray | ArrayBufferView | Tensor, options: Te
 
 function fromTypedArray(data: ArrayBufferView, options: TensorOptions): Tensor {
   const own = data instanceof Float32Array ? float32 : dtypeOfArray(data);
-  if (own === null) throw new ArgumentError(`tensor: a ${data.constructor.name} has no matching dtype; convert it to Int32Array, BigInt64Array or Float32Array`, { op: 'tensor' });
+  if (own === null) throw new ArgumentError(`tensor: ${kindOf(data)} has no matching dtype; convert it to Int32Array, BigInt64Array or Float32Array`, { op: 'tensor' });
   const device = placed(options, 'tensor');
   const dtype = options.dtype ?? own;
   const values = data as Float32Array;

@@ -2,6 +2,7 @@
 import type { Device } from '../core/device.js';
 import { bool, DType, int64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
+import { functionOf, kindOf } from '../core/options.js';
 import { numberDtype } from '../core/promotion.js';
 import { broadcastShapes } from '../core/shape.js';
 import { Tensor, wrapNumber } from '../core/tensor.js';
@@ -90,6 +91,7 @@ export function alongside(input: Tensor, made: Tensor): Tensor {
 export function describe(value: unknown): string {
   if (value === null || value === undefined) return String(value);
   if (Array.isArray(value)) return `an array of ${value.length}`;
-  if (typeof value === 'object') return `a ${value.constructor?.name ?? 'plain object'}`;
+  if (typeof value === 'object') return kindOf(value);
+  if (typeof value === 'function') return functionOf(value);
   return `${typeof value} ${String(value)}`;
 }

@@ -3,6 +3,7 @@ import { bool } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { formatShape, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
+import { seenHere } from '../core/user-stack.js';
 import { rawArray, type TypedArray, widen } from '../core/values.js';
 import { valueAccess } from './construct.js';
 import { addMethod } from './method.js';
@@ -44,7 +45,11 @@ function toTypedArray(t: Tensor): TypedArray {
 async function read(t: Tensor): Promise<TypedArray> {
   const source = dense(t, 'read');
   const raw = rawArray(t.dtype, t.numel());
-  if (raw.length > 0) await valueAccess().read(source, raw);
+  try {
+    if (raw.length > 0) await valueAccess().read(source, raw);
+  } catch (error) {
+    throw seenHere(error);
+  }
   if (source !== t) source.dispose();
   return decode(raw, t);
 }

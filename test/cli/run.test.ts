@@ -97,6 +97,8 @@ describe('shardwise run', function () {
       );
     const [first, second] = await Promise.all([node(0, '1'), node(1, '2')]);
     assert.deepEqual([first.code, second.code], [0, 0], first.stderr + second.stderr);
+    // Each machine says why: of a rank of its own, or that one of the other has failed.
+    for (const { stderr } of [first, second]) assert.match(stderr, /^shardwise run: restart 1 of 1, of all ranks, because rank \d (?:\(process \d+\) .+|failed on node \d)$/m);
     const seen = [0, 1, 2].map((rank) => JSON.parse(readFileSync(path.join(folder, `rank-${rank}.json`), 'utf8')));
     assert.deepEqual(seen, [
       { sum: [3, 3], size: 3, node: '0', local: '0', restarts: '1' },

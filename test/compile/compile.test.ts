@@ -92,4 +92,12 @@ describe('FakeTensorMode', () => {
   it('reports bad shapes as eager ops do', () => {
     assert.throws(() => new FakeTensorMode().run(() => zeros([2, 3]).matmul(zeros([4, 5]))), /inner sizes differ/);
   });
+
+  it('says of a value that is read what is true there: nothing is compiled', () => {
+    const says = /^FakeTensorMode: a value of float32\[\] was read, and fake tensors have shapes and no values\. Inside run\(\), decide on shapes; /;
+    assert.throws(
+      () => new FakeTensorMode().run(() => zeros([2, 3]).sum().item()),
+      (error) => error instanceof CompileError && says.test(error.message) && !/compile|graph/.test(error.message),
+    );
+  });
 });

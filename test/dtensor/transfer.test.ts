@@ -44,7 +44,19 @@ describe('the gradients of tensors that become distributed and plain again', () 
     const local = t.toLocal({ gradPlacements: [S0] }).narrow(0, 0, 1);
     await assert.rejects(
       async () => local.backward(scaled(local, rank + 1)),
-      (error: Error) => /expected this rank's part of .* to have shape \[1, 2\], got \[4, 2\]/.test(error.message),
+      (error: Error) => /^toLocal, in backward: expected this rank's part of .* to have shape \[1, 2\], got \[4, 2\]\. .*distributeTensor/.test(error.message),
+    );
+  });
+
+  each('fromLocal names itself and what to do where the part is not that of the shape', async (_, mesh) => {
+    const whole = { shape: [WORLD, 3], stride: [3, 1] };
+    assert.throws(
+      () => DTensor.fromLocal(ones([WORLD, 3]), mesh, [S0], whole),
+      (error: Error) => /^DTensor\.fromLocal: expected this rank's part of float32\[4, 3\] .* shape \[1, 3\], got \[4, 3\]\. .*distributeTensor\(t, mesh/.test(error.message),
+    );
+    assert.throws(
+      () => DTensor.fromLocal(ones([2, 3]), mesh, [S0], whole),
+      (error: Error) => /^DTensor\.fromLocal: .*got \[2, 3\]\. shape and stride are those of the whole/.test(error.message),
     );
   });
 

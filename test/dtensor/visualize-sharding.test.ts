@@ -1,7 +1,7 @@
 /** Pictures of distributed tensors. */
 import assert from 'node:assert/strict';
-import { distributeTensor, initDeviceMesh, Replicate, Shard, visualizeSharding } from '../../lib/distributed.js';
-import { ones } from '../../lib/index.js';
+import { DTensor, destroyProcessGroup, distributeTensor, initDeviceMesh, initProcessGroup, Partial, Replicate, Shard, visualizeSharding } from '../../lib/distributed.js';
+import { ones, type Tensor } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 
 /** What was printed in `fn`. */
@@ -66,10 +66,54 @@ describe('visualizeSharding', () => {
       assert.equal(svg.match(/<rect /g)?.length, 1 + 3);
       assert.match(svg, />mesh\[2\]</);
       assert.match(svg, />6:7</);
-      assert.match(visualizeSharding(distributeTensor(ones([]), mesh), { format: 'svg' }), />mesh\[0\]</);
+      assert.match(visualizeSharding(distributeTensor(ones([]), mesh), { format: 'svg' }), />mesh\[0\] \|</);
       assert.equal(visualizeSharding(distributeTensor(ones([2]), mesh, [Shard(0)]), { format: 'svg' }).match(/<rect /g)?.length, 1 + 2);
       assert.throws(() => visualizeSharding(ones([2])), /expected a distributed tensor, got a plain one/);
       assert.throws(() => visualizeSharding(distributeTensor(ones([2]), mesh), { format: 'png' as never }), /expected format to be one of 'text', 'svg'/);
     }),
   );
+
+  it(
+    'tells copies from terms, in words where they are many, and names who has nothing',
+    withRanks(4, async (rank) => {
+      const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
+      const flat = initDeviceMesh('cpu', [4]);
+      const drawn = (t: Tensor): string => {
+        let text = '';
+        printed(() => void (text = visualizeSharding(t)));
+        return text;
+      };
+      assert.match(drawn(distributeTensor(ones([3]), mesh, [Shard(0), Replicate()])), /\na \| b: copies, on each of them$/);
+      const terms = drawn(DTensor.fromLocal(ones([4, 2]), mesh, [Partial(), Shard(0)]));
+      assert.match(terms, /│ dp=0, tp=0 \+ dp=1, tp=0 │[\s\S]*\na \+ b: terms, which are still to be reduced$/);
+      assert.match(drawn(DTensor.fromLocal(ones([2]), mesh, [Partial('max'), Replicate()])), /max\(\(dp=0, tp=0 \| dp=0, tp=1\), \(dp=1, tp=0 \| dp=1, tp=1\)\)/);
+      assert.match(drawn(distributeTensor(ones([2]), flat, [Shard(0)])), /│ mesh\[0\] +│ mesh\[1\] +│\n.*\nwithout a part: mesh\[2\]; mesh\[3\] \(2 of 4 ranks\)$/);
+      assert.match(drawn(distributeTensor(ones([1, 1]), mesh, [Shard(0), Shard(1)])), /without a part: dp=1; tp=1 \(3 of 4 ranks\)$/);
+      assert.match(drawn(distributeTensor(ones([0, 4]), mesh, [Shard(0), Replicate()])), /without a part: all 4 ranks$/);
+      const svg = visualizeSharding(DTensor.fromLocal(ones([2]), flat, [Partial()]), { format: 'svg' });
+      assert.match(svg, />mesh\[0\] \+<.*>mesh\[3\]</);
+      assert.match(svg, />a \+ b: terms, which are still to be reduced</);
+      assert.equal(rank, mesh.getRank());
+    }),
+  );
+
+  describe('in a world of 4,096 ranks', () => {
+    before(() => initProcessGroup('fake', { rank: 1, worldSize: 4096 }));
+    after(() => destroyProcessGroup());
+
+    it('leaves the middle out, and counts', () => {
+      const flat = initDeviceMesh('cpu', [4096]);
+      const few = visualizeSharding(distributeTensor(ones([8]), flat, [Shard(0)]));
+      assert.match(few, /│ mesh\[2\] +│ … +│ mesh\[6\] /);
+      assert.match(few, /… 3 more/);
+      assert.match(few, /\nwithout a part: mesh\[8\] … mesh\[4095\] \(4088 of 4096 ranks\)$/);
+      const square = initDeviceMesh('cpu', [64, 64], { meshDimNames: ['dp', 'tp'] });
+      const many = visualizeSharding(distributeTensor(ones([640, 640]), square, [Shard(0), Shard(1)]));
+      assert.ok(many.split('\n').length < 24 && many.split('\n').every((line) => line.length < 160), many);
+      assert.match(visualizeSharding(distributeTensor(ones([640]), square, [Shard(0), Replicate()])), /│ dp=0, tp=0…63 \(64 copies\) │/);
+      const svg = visualizeSharding(distributeTensor(ones([640, 640]), square, [Shard(0), Shard(1)]), { format: 'svg' });
+      assert.equal(svg.match(/<rect /g)?.length, 1 + 8 * 6);
+      assert.match(svg, />… 57 more</);
+    });
+  });
 });

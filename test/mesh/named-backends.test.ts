@@ -1,7 +1,8 @@
 /** Backends that a program names for some devices only: tensors of others are refused, and do not go another way silently. */
 import assert from 'node:assert/strict';
-import { allReduce, barrier, DistributedError, launch, newGroup } from '../../lib/distributed.js';
-import { ones } from '../../lib/index.js';
+import { allReduce, barrier, DistributedError, destroyProcessGroup, initProcessGroup, isInitialized, launch, newGroup } from '../../lib/distributed.js';
+import { cuda, ones } from '../../lib/index.js';
+import { skipBecause } from '../skip.js';
 
 describe("ranks of launch with the backend 'nccl' alone", () => {
   const refused =
@@ -24,6 +25,18 @@ describe("ranks of launch with the backend 'nccl' alone", () => {
   it('meet on their GPUs in a barrier: where there is none, that is what is said', async () => {
     const message = await launch(1, () => barrier().then(() => '', String), { backend: 'nccl' }).then(([text]) => text as string);
     assert.ok(!/CPU tensors/.test(message), message);
+  });
+
+  it('say at initProcessGroup what is missing, and begin where another backend is named', async function () {
+    if (cuda.isAvailable()) return skipBecause(this, 'this machine has GPUs');
+    const missing =
+      /^initProcessGroup: the backend 'nccl' moves tensors between GPUs, and this machine has none that can be used\. .*'shm' or 'gloo'.*\ndevice "cuda:0" is not available: /;
+    for (const backend of ['nccl', 'cuda:nccl']) {
+      await assert.rejects(initProcessGroup(backend), (error: Error) => error instanceof DistributedError && missing.test(error.message));
+      assert.equal(isInitialized(), false);
+    }
+    await initProcessGroup('cpu:shm,cuda:nccl');
+    destroyProcessGroup();
   });
 
   it('use the CPU where it is named too, or no backend is', async () => {

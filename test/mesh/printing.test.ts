@@ -1,8 +1,12 @@
 /** What groups, works and meshes look like in a terminal, and as JSON. */
 import assert from 'node:assert/strict';
+import { rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import { inspect } from 'node:util';
-import { allReduce, initDeviceMesh, newGroup } from '../../lib/distributed.js';
+import { allReduce, FileStore, HashStore, initDeviceMesh, newGroup, PrefixStore, TCPStore } from '../../lib/distributed.js';
 import { ones } from '../../lib/index.js';
+import { FakeStore } from '../../lib/testing/index.js';
 import { onRanks } from './on-ranks.js';
 
 describe('what is printed of ranks', () => {
@@ -23,6 +27,33 @@ describe('what is printed of ranks', () => {
       return [before, inspect(work)];
     });
     assert.deepEqual(lines[0], ['Work(under way)', 'Work(done)']);
+  });
+
+  it('is a line: of a store, what and where it is', async () => {
+    const hash = new HashStore();
+    await hash.set('a', '1');
+    const file = new FileStore(path.join(tmpdir(), `shardwise-printed-${process.pid}`), 2);
+    await file.add('a', 1);
+    assert.deepEqual(
+      [inspect(hash), inspect({ store: new PrefixStore('mine', hash) }), inspect(file), inspect(new FakeStore())],
+      ['HashStore(1 key)', "{ store: PrefixStore('mine', HashStore(1 key)) }", `FileStore(${file.path}, 2 processes)`, 'FakeStore(0 keys)'],
+    );
+    await file.close();
+    assert.match(String(file), /, closed\)$/);
+    await rm(file.path, { force: true });
+  });
+
+  it('is never the secret of a store', async () => {
+    const server = new TCPStore('127.0.0.1', 0, { isServer: true, worldSize: 2, waitForWorkers: false, secret: 'hunter2' });
+    await server.set('a', '1');
+    const client = new TCPStore('127.0.0.1', server.port, { secret: 'hunter2' });
+    assert.equal(String(await client.get('a')), '1');
+    assert.deepEqual([inspect(server), `${client}`], [`TCPStore(127.0.0.1:${server.port}, server, 2 workers)`, `TCPStore(127.0.0.1:${server.port}, client)`]);
+    for (const depth of [0, 2, 9]) assert.doesNotMatch(inspect(server, { depth, customInspect: false, showHidden: true }), /hunter2/);
+    assert.doesNotMatch(JSON.stringify({ ...server, server: null, connected: null }), /hunter2/);
+    await client.close();
+    await server.close();
+    assert.match(inspect(server), /, closed\)$/);
   });
 
   it('is data of a mesh as JSON', async () => {

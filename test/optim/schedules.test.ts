@@ -67,7 +67,7 @@ describe('options of schedules', () => {
     assert.throws(() => make('SequentialLR', sgd(), two(), { milestones: [1] }), /schedule 0 belongs to another optimizer/);
     assert.throws(() => make('ChainedScheduler', [...two(), new lrScheduler.ConstantLR(sgd())]), /schedule 2 belongs to another optimizer/);
     assert.throws(() => make('ChainedScheduler', [new lrScheduler.ReduceLROnPlateau(o)]), /to be an LRScheduler/);
-    assert.throws(() => make('StepLR', {}, { stepSize: 1 }), /optimizer to be an optimizer, got a Object/);
+    assert.throws(() => make('StepLR', {}, { stepSize: 1 }), /optimizer to be an optimizer, got an object/);
     assert.throws(() => make('ReduceLROnPlateau', o).step(), /metric to be a number, got undefined/);
   });
 

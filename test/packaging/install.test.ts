@@ -8,13 +8,14 @@ import { barePath, bytesBelow, nodeBinary, npm, pack, removeTemporaryFolders, ro
 
 const program = `
 import { createRequire } from 'node:module';
-import { Tensor, tensor } from 'shardwise';
+import { nn, Tensor, tensor } from 'shardwise';
 const required = createRequire(import.meta.url)('shardwise');
 const x = tensor([[1, 2], [3, 4]], { requiresGrad: true });
 const y = x.matmul(x);
+const names = [Tensor, nn.Embedding, nn.Module, nn.TransformerEncoderLayer].map(({ name }) => name).join(' ');
 y.sum().backward();
 const read = Array.from(await y.detach().read());
-console.log(JSON.stringify({ read, gradient: x.grad.tolist(), sameClass: required.Tensor === Tensor }));
+console.log(JSON.stringify({ read, gradient: x.grad.tolist(), names, sameClass: required.Tensor === Tensor }));
 `;
 const consumer =
   "import { tensor, type Tensor } from 'shardwise';\nexport const sum: Tensor = tensor([1, 2]).add(1).sum();\n// @ts-expect-error a string is no tensor\ntensor([1]).matmul('x');\n";
@@ -115,6 +116,7 @@ describe('the packed package', function () {
           [7, 11],
           [9, 13],
         ],
+        names: 'Tensor Embedding Module TransformerEncoderLayer',
         sameClass: true,
       });
     });

@@ -15,7 +15,7 @@ import {
   SequenceParallel,
   Shard,
 } from '../../lib/distributed.js';
-import { float64, int64, manualSeed, nn, randint, randn, ShardingError, type Tensor } from '../../lib/index.js';
+import { float64, int64, manualSeed, nn, ones, randint, randn, ShardingError, type Tensor } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
 import { assertAlike, assertClose, commCounts, placementsOf } from './compare.js';
 
@@ -283,8 +283,24 @@ describe('parallel styles', () => {
           ),
       );
       assert.throws(() => parallelizeModule(new nn.ReLU(), mesh, RowwiseParallel()), /expected Linear or Embedding, got ReLU\.$/);
+      const model = new nn.Sequential(new nn.Linear(4, 6), new nn.ReLU());
+      assert.throws(() => parallelizeModule(model, mesh, { 1: ColwiseParallel() }), /ColwiseParallel: expected Linear or Embedding, got ReLU at "1"\.$/);
       const layer = parallelizeModule(new nn.Linear(2, 2), mesh, ColwiseParallel());
       assert.throws(() => layer('x' as never), /ColwiseParallel: expected the input of Linear to be a tensor, plain or distributed, got string/);
+    }),
+  );
+
+  it(
+    'says at which module an input is not what inputLayouts say, and which would be right',
+    withRanks(2, async () => {
+      const mesh = initDeviceMesh('cpu', [2]);
+      const model = parallelizeModule(new nn.Sequential(new nn.Identity(), new nn.Linear(6, 4)), mesh, { 1: RowwiseParallel() });
+      const whole = /^RowwiseParallel: expected the input of Linear at "1" .* 3 of 6 features, got float32\[1, 6\]\. That is the whole: .*inputLayouts: Replicate\(\)/;
+      assert.throws(
+        () => model(ones([1, 6])),
+        (error) => error instanceof ShardingError && whole.test(error.message),
+      );
+      assert.throws(() => model(ones([1, 5])), /got float32\[1, 5\]\. inputLayouts says what a plain input is: Shard\(-1\) here/);
     }),
   );
 });

@@ -8,7 +8,7 @@ import { ownAddress } from '../network.js';
 import type { Agreement } from '../rendezvous.js';
 import { segmentName } from '../shared-memory.js';
 import type { Store } from '../stores/index.js';
-import { withDevices } from './device-engine.js';
+import { requireNccl, withDevices } from './device-engine.js';
 import type { BackendName, Engine, EngineFactory, Engines, GroupPlan } from './engine.js';
 import { GlooWorld } from './gloo-engine.js';
 import { LocalRegions, localEngines, sharedEngines } from './host-engine.js';
@@ -75,6 +75,8 @@ export interface Surroundings {
 export async function chooseEngines(op: string, backends: Backends, around: Surroundings): Promise<Engines> {
   const { agreement, timeoutMs } = around;
   const { hosts, pids, run, token } = agreement;
+  const ranksHere = Math.max(...hosts.map((host) => hosts.filter((other) => other === host).length)); // all ranks choose alike
+  if (backends.cuda === 'nccl' && backends.cpu === undefined) requireNccl(op, ranksHere);
   const far = hosts.findIndex((host) => host !== hosts[0]);
   if (far >= 0 && backends.cpu !== 'gloo') checkReach(op, backends, agreement, far);
   const gloo = hosts.length > 1 && (backends.cpu === 'gloo' || far >= 0) ? await meetByGloo(op, around, far < 0) : null;
@@ -82,7 +84,6 @@ export async function chooseEngines(op: string, backends: Backends, around: Surr
   const between = gloo === null ? shared : backends.cpu === 'gloo' ? gloo.engines() : nearOrFar(hosts, shared, gloo.engines());
   const alike = (plan: GroupPlan, device: Device): Engine => (plan.ranks.length === 1 ? alone(plan, device, timeoutMs) : between(plan, device));
   const here = Object.assign(alike, { announce: shared.announce });
-  const ranksHere = Math.max(...hosts.map((host) => hosts.filter((other) => other === host).length)); // all ranks choose alike
   return { make: withDevices(here, { backend: backends.cuda ?? null, ranksHere, timeoutMs }), leave: () => gloo?.leave() };
 }
 

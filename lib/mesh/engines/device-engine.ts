@@ -55,20 +55,38 @@ function splits(device: Device, options: DeviceOptions): boolean {
   }
 }
 
+/**
+ * For programs whose tensors nothing else moves: said when the world begins, not by the first call.
+ *
+ * @throws DistributedError naming what is missing: a GPU for each rank of this machine, or NCCL @internal
+ */
+export function requireNccl(op: string, ranksHere: number): void {
+  try {
+    prepareDevice(deviceByCode(1));
+  } catch (error) {
+    const advice = "For CPU tensors name 'shm' or 'gloo', or no backend; `npx shardwise doctor` says what it finds.";
+    throw new DistributedError(`${op}: the backend 'nccl' moves tensors between GPUs, and this machine has none that can be used. ${advice}\n${(error as Error).message}`, { op });
+  }
+  usesNccl({ backend: 'nccl', ranksHere, timeoutMs: 0 }, op);
+}
+
 /** The same ranks, for another device: with memory of their own. */
 function onDevice({ name, ranks, rank, firstCall }: GroupPlan): GroupPlan {
   return { name: `${name}-gpu`, label: name, ranks, rank, ...(firstCall === undefined ? {} : { firstCall }) };
 }
 
-function usesNccl({ backend, ranksHere }: DeviceOptions): boolean {
+function usesNccl({ backend, ranksHere }: DeviceOptions, op = 'nccl'): boolean {
   const gpus = writer.addon.deviceCount('cuda');
   const { found, tried } = nccl();
   const missing = tried.map((t) => `\n  tried ${t.path}: ${t.reason}`).join('');
   if (backend === 'nccl') {
     if (ranksHere > gpus)
-      throw new DistributedError(`nccl: ${ranksHere} ranks share ${gpus} GPUs of this machine, and NCCL needs one for each. Start fewer, or name no backend.`, { ranksHere, gpus });
+      throw new DistributedError(`${op}: ${ranksHere} ranks share ${gpus} GPUs of this machine, and NCCL needs one for each. Start fewer, or name no backend.`, {
+        ranksHere,
+        gpus,
+      });
     if (found === undefined) {
-      throw new DistributedError(`nccl: the library was not found. Install libnccl2 or the Python package nvidia-nccl-cu13, or set SHARDWISE_NCCL_PATH.${missing}`, { tried });
+      throw new DistributedError(`${op}: NCCL was not found. Install libnccl2 or the Python package nvidia-nccl-cu13, or set SHARDWISE_NCCL_PATH.${missing}`, { tried });
     }
     return true;
   }

@@ -50,6 +50,12 @@ export class FileStore extends Store {
     this.file.catch(() => {}); // reported by the first call
   }
 
+  /** `FileStore(/tmp/ranks, 4 processes)` */
+  override toString(): string {
+    const processes = this.worldSize === null ? '' : `, ${this.worldSize} ${this.worldSize === 1 ? 'process' : 'processes'}`;
+    return `FileStore(${this.path}${processes}${this.closed ? ', closed' : ''})`;
+  }
+
   /** @internal */
   run(command: StoreCommand): Promise<StoreReply> {
     const result = this.last.then(() => this.carryOut(command));

@@ -10,6 +10,12 @@ import { Store } from './store.js';
 export class HashStore extends Store {
   private readonly table = new KeyValueTable();
 
+  /** `HashStore(2 keys)` */
+  override toString(): string {
+    const keys = this.table.apply({ op: 'count' });
+    return `${this.constructor.name}(${keys} ${keys === 1 ? 'key' : 'keys'})`;
+  }
+
   /** @internal */
   async run(command: StoreCommand): Promise<StoreReply> {
     return this.table.apply(command);

@@ -21,6 +21,11 @@ export class PrefixStore extends Store {
     this.underlyingStore = store;
   }
 
+  /** `PrefixStore('evaluation', HashStore(2 keys))` */
+  override toString(): string {
+    return `PrefixStore('${this.prefix}', ${this.underlyingStore})`;
+  }
+
   private inner = (key: string): string => `${this.prefix}/${key}`;
 
   /** @internal */

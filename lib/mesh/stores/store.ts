@@ -123,6 +123,16 @@ export abstract class Store {
     await Promise.all(keys.map((key, i) => this.set(key, values[i] as StoreValue)));
   }
 
+  /** What it is, in a line: never its values, which may be secrets. */
+  toString(): string {
+    return this.constructor.name;
+  }
+
+  /** @internal */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return this.toString();
+  }
+
   /** Lets go of connections and files. What others of the store do goes on. */
   async close(): Promise<void> {}
 

@@ -14,11 +14,12 @@ export class TCPStoreServer {
   private readonly table = new KeyValueTable();
   private readonly sockets = new Set<Socket>();
   private readonly server: Server;
-  private readonly secret: string;
+  /** Not of TypeScript alone: nothing that prints objects may show it. */
+  readonly #secret: string;
 
   private constructor(server: Server, secret: string) {
     this.server = server;
-    this.secret = secret;
+    this.#secret = secret;
     server.on('connection', (socket) => this.greet(socket));
     server.unref();
   }
@@ -59,9 +60,9 @@ export class TCPStoreServer {
         reader.push(chunk, (id, body) => {
           if (trusted) return void this.answer(socket, id, body);
           const clientNonce = body.subarray(0, NONCE_BYTES);
-          trusted = isProof(body.subarray(NONCE_BYTES), proof(this.secret, 'client', clientNonce, nonce));
+          trusted = isProof(body.subarray(NONCE_BYTES), proof(this.#secret, 'client', clientNonce, nonce));
           clearTimeout(deadline);
-          if (trusted) sendMessage(socket, id, proof(this.secret, 'server', clientNonce, nonce));
+          if (trusted) sendMessage(socket, id, proof(this.#secret, 'server', clientNonce, nonce));
           else socket.end();
         });
       } catch {

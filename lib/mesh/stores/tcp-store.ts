@@ -44,7 +44,9 @@ const GRACE_MS = 2_000;
 export class TCPStore extends Store {
   readonly host: string;
   readonly isServer: boolean;
-  private readonly secret: string;
+  private readonly worldSize: number | null;
+  /** Not of TypeScript alone: nothing that prints objects may show it. */
+  readonly #secret: string;
   private readonly connected: Promise<Socket>;
   private readonly joined: Promise<void>;
   private readonly pending = new Map<number, Pending>();
@@ -77,15 +79,22 @@ export class TCPStore extends Store {
     this.host = host;
     this.givenPort = port;
     this.isServer = isServer;
-    this.secret = secret;
+    this.worldSize = worldSize;
+    this.#secret = secret;
     this.connected = this.open();
-    this.joined = this.join(worldSize, waitForWorkers);
+    this.joined = this.join(waitForWorkers);
     for (const promise of [this.connected, this.joined]) promise.catch(() => {}); // reported by the first call
   }
 
   /** The port of the server; that which was chosen only after {@link TCPStore.ready}. */
   get port(): number {
     return this.givenPort;
+  }
+
+  /** `TCPStore(127.0.0.1:29500, server, 4 workers)` */
+  override toString(): string {
+    const workers = this.worldSize === null ? '' : `, ${this.worldSize} ${this.worldSize === 1 ? 'worker' : 'workers'}`;
+    return `TCPStore(${this.host}:${this.port}, ${this.isServer ? 'server' : 'client'}${workers}${this.closed ? ', closed' : ''})`;
   }
 
   /** Resolves when the store can be used, on the server when all workers have connected. @throws TimeoutError, StoreError */
@@ -116,7 +125,7 @@ export class TCPStore extends Store {
 
   private async open(): Promise<Socket> {
     if (this.isServer) {
-      this.server = await TCPStoreServer.listen(this.host, this.givenPort, this.secret);
+      this.server = await TCPStoreServer.listen(this.host, this.givenPort, this.#secret);
       this.givenPort = this.server.port;
     }
     const deadline = Date.now() + this.timeoutMs;
@@ -142,8 +151,8 @@ export class TCPStore extends Store {
       const greet = (id: number, body: Buffer): void => {
         if (expected === null) {
           if (id !== 0 || body.length !== NONCE_BYTES) return void socket.destroy(strangeServer(this.host, this.givenPort));
-          expected = proof(this.secret, 'server', nonce, body);
-          sendMessage(socket, 0, Buffer.concat([nonce, proof(this.secret, 'client', nonce, body)]));
+          expected = proof(this.#secret, 'server', nonce, body);
+          sendMessage(socket, 0, Buffer.concat([nonce, proof(this.#secret, 'client', nonce, body)]));
           return;
         }
         if (!isProof(body, expected)) return void socket.destroy(wrongSecret(this.host, this.givenPort));
@@ -173,7 +182,8 @@ export class TCPStore extends Store {
     });
   }
 
-  private async join(worldSize: number | null, waitForWorkers: boolean): Promise<void> {
+  private async join(waitForWorkers: boolean): Promise<void> {
+    const { worldSize } = this;
     await this.connected;
     const deadline = Date.now() + this.timeoutMs;
     const joined = await this.add(WORKERS_KEY, 1);

@@ -4,8 +4,8 @@ import { distributeTensor, type Placement, Replicate, Shard } from '../../dtenso
 import { nn, ShardingError, type Tensor } from '../../index.js';
 import type { DeviceMesh } from '../../mesh/index.js';
 import { afterForward, beforeForward, placeParameter, replicateRest } from './distribute-module.js';
-import { checkPlacement, inPlacement, intoLayout, localIf, requireTensor } from './layouts.js';
-import { callable, ParallelStyle, type StyleOptions } from './parallel-style.js';
+import { checkPlacement, inPlacement, intoLayout, localIf, moduleAt, requireFeatures, requireTensor } from './layouts.js';
+import { type ApplyOptions, callable, ParallelStyle } from './parallel-style.js';
 
 /** Options of {@link ColwiseParallel} and {@link RowwiseParallel}. */
 export interface LinearStyleOptions {
@@ -48,9 +48,10 @@ abstract class LayerStyle extends ParallelStyle {
   /** How a layer of this kind is cut. */
   protected abstract cuts(layer: Layer): Cuts;
 
-  override _apply(module: nn.AnyModule, mesh: DeviceMesh, options: StyleOptions = {}): void {
+  override _apply(module: nn.AnyModule, mesh: DeviceMesh, { path = '', ...options }: ApplyOptions = {}): void {
     const { op } = this;
-    if (!(module instanceof nn.Linear || module instanceof nn.Embedding)) throw unsupported(op, module);
+    const named = moduleAt(module, path);
+    if (!(module instanceof nn.Linear || module instanceof nn.Embedding)) throw unsupported(op, module, named);
     const { parameters, input, given } = this.cuts(module);
     for (const [name, placement] of Object.entries(parameters)) {
       placeParameter({ op, module, name }, mesh, placement, (t) => distributeTensor(t, mesh, [placement], options));
@@ -59,19 +60,20 @@ abstract class LayerStyle extends ParallelStyle {
     const layouts = { given: this.inputLayouts ?? given, desired: input };
     const features = module instanceof nn.Linear ? module.inFeatures : null;
     beforeForward(module, ([first, ...rest]) => {
-      requireTensor(op, `the input of ${module.constructor.name}`, first);
+      requireTensor(op, `the input of ${named}`, first);
+      if (features !== null) requireFeatures({ op, name: named, features }, mesh, layouts.given, first);
       return [intoLayout(first, mesh, layouts, features), ...rest];
     });
     afterForward(module, (output) => localIf(this.useLocalOutput, inPlacement(output as Tensor, this.outputLayouts)));
   }
 }
 
-function unsupported(op: string, module: nn.AnyModule): ShardingError {
+function unsupported(op: string, module: nn.AnyModule, named: string): ShardingError {
   const layers = [...module.namedModules()].filter(([path, each]) => path !== '' && (each instanceof nn.Linear || each instanceof nn.Embedding)).map(([path]) => `"${path}"`);
   const packed = [...module.parameters({ recurse: false })].length > 0 ? ' Its own parameters are not cut by this style: use distributeModule for them.' : '';
   const below =
     layers.length === 0 ? '' : ` Below it there ${layers.length === 1 ? 'is' : 'are'} ${layers.join(', ')}: name ${layers.length === 1 ? 'that' : 'those'} in the plan.`;
-  return new ShardingError(`${op}: expected Linear or Embedding, got ${module.constructor.name}.${below}${packed}`, { op, module: module.constructor.name });
+  return new ShardingError(`${op}: expected Linear or Embedding, got ${named}.${below}${packed}`, { op, module: module.constructor.name });
 }
 
 class Colwise extends LayerStyle {

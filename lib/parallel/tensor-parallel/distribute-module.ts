@@ -2,7 +2,7 @@
 import { checkFunction, optionsOf, unexpected } from '../../core/options.js';
 import { DTensor, distributeTensor, type Placement, Replicate } from '../../dtensor/index.js';
 import { nn, ShardingError, type Tensor } from '../../index.js';
-import type { DeviceMesh } from '../../mesh/index.js';
+import { type DeviceMesh, getCurrentMesh } from '../../mesh/index.js';
 import type { StyleOptions } from './parallel-style.js';
 
 /** Hooks of {@link distributeModule}. */
@@ -22,10 +22,11 @@ export interface DistributeModuleHooks {
  * A parameter stays the same object, so optimizers that have not stepped yet go on with it, and modules that share it go on sharing it;
  * its gradient is dropped.
  *
+ * @param mesh - that of `mesh.run` around the call if left out
  * @throws ArgumentError for what is no module or no function
  * @see PyTorch `torch.distributed.tensor.distribute_module`, which puts new parameters in the place of the old ones
  */
-export function distributeModule<M extends nn.AnyModule>(module: M, mesh: DeviceMesh, hooks: DistributeModuleHooks = {}): M {
+export function distributeModule<M extends nn.AnyModule>(module: M, mesh: DeviceMesh = getCurrentMesh('distributeModule'), hooks: DistributeModuleHooks = {}): M {
   const op = 'distributeModule';
   requireModule(op, module);
   const { partitionFn = null, inputFn = null, outputFn = null } = optionsOf(op, hooks, 'partitionFn inputFn outputFn');

@@ -1,7 +1,7 @@
 /** Tensor parallel training: modules whose parameters the ranks of a mesh share. */
 export { ColwiseParallel, type LinearStyleOptions, RowwiseParallel } from './colwise-rowwise.js';
 export { type DistributeModuleHooks, distributeModule } from './distribute-module.js';
-export { ParallelStyle, type StyleOptions } from './parallel-style.js';
+export { type ApplyOptions, ParallelStyle, type StyleOptions } from './parallel-style.js';
 export { type ParallelizeOptions, type ParallelizePlan, parallelizeModule } from './parallelize-module.js';
 export {
   type PrepareInputOptions,

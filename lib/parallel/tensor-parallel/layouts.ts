@@ -1,7 +1,7 @@
 /** Layouts on the way into and out of modules: plain tensors become distributed ones, distributed ones are held otherwise or taken apart. */
-import { unexpected } from '../../core/options.js';
+import { shown, unexpected } from '../../core/options.js';
 import { DTensor, Placement } from '../../dtensor/index.js';
-import { ArgumentError, type Shape, Tensor } from '../../index.js';
+import { ArgumentError, type nn, type Shape, ShardingError, Tensor } from '../../index.js';
 import type { DeviceMesh } from '../../mesh/index.js';
 
 /** What a tensor is said to be, and what it shall be; null leaves it as it is. */
@@ -31,10 +31,44 @@ export function intoLayout(t: Tensor, mesh: DeviceMesh, { given, desired }: Layo
 }
 
 function wholeOf(t: Tensor, given: Placement, features: number | null): { shape?: Shape; stride?: Shape } {
-  if (features === null || !given.isShard() || (given.dim !== -1 && given.dim !== t.ndim - 1)) return {};
+  if (features === null || !cutsLast(given, t)) return {};
   const shape = [...t.shape.slice(0, -1), features];
   return { shape, stride: stridesOf(shape) };
 }
+
+/** `Linear at "blocks.0.up"`, for messages. */
+export const moduleAt = (module: nn.AnyModule, path: string): string => `${module.constructor.name}${path === '' ? '' : ` at "${path}"`}`;
+
+/** Who takes an input, and how many features it has in all. */
+export interface InputOf {
+  readonly op: string;
+  readonly name: string;
+  readonly features: number;
+}
+
+/** @throws ShardingError for a plain input that has other features than this rank's part, where `given` says that they are cut */
+export function requireFeatures({ op, name, features }: InputOf, mesh: DeviceMesh, given: Placement, t: Tensor): void {
+  const coordinate = mesh.getCoordinate();
+  if (t instanceof DTensor || coordinate === null || !cutsLast(given, t)) return;
+  const most = Math.ceil(features / mesh.size());
+  const own = Math.max(0, Math.min(most, features - (coordinate[0] as number) * most));
+  const last = t.shape.at(-1);
+  if (last === own) return;
+  const hint =
+    last === features
+      ? `That is the whole: say so by ${op}({ inputLayouts: Replicate() }), or give each rank its part, as ColwiseParallel before it does.`
+      : `inputLayouts says what a plain input is: ${given} here.`;
+  throw new ShardingError(
+    `${op}: expected the input of ${name} to be this rank's part along its last dim, ${own} of ${features} features, got ${t.dtype.name}${shown(t.shape)}. ${hint}`,
+    {
+      op,
+      expected: own,
+      given: last,
+    },
+  );
+}
+
+const cutsLast = (given: Placement, t: Tensor): boolean => given.isShard() && (given.dim === -1 || given.dim === t.ndim - 1);
 
 /** The same distributed tensor in another placement on its one mesh dim; itself if it is there. */
 export function inPlacement(t: Tensor, placement: Placement): Tensor {

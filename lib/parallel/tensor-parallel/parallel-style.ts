@@ -8,6 +8,12 @@ export interface StyleOptions {
   srcDataRank?: 0 | null;
 }
 
+/** What a style is told of the module that it is applied to. */
+export interface ApplyOptions extends StyleOptions {
+  /** Where the module is in the one that was given to `parallelizeModule`; empty for that one. For messages. */
+  path?: string;
+}
+
 /**
  * A way to run one module on the ranks of a mesh. Subclasses say what becomes of its parameters, inputs and outputs.
  *
@@ -15,7 +21,7 @@ export interface StyleOptions {
  */
 export abstract class ParallelStyle {
   /** Distributes the module's parameters and hooks it; called once by `parallelizeModule` for each module that the style is given to. */
-  abstract _apply(module: nn.AnyModule, mesh: DeviceMesh, options?: StyleOptions): void;
+  abstract _apply(module: nn.AnyModule, mesh: DeviceMesh, options?: ApplyOptions): void;
 }
 
 /** A class that can be called, too: `ColwiseParallel()` is `new ColwiseParallel()`. */

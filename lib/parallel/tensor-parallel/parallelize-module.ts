@@ -1,7 +1,7 @@
 /** Plans: which module of a model runs in which style. */
 import { optionsOf, unexpected } from '../../core/options.js';
 import { ArgumentError, type nn, ShardingError } from '../../index.js';
-import type { DeviceMesh } from '../../mesh/index.js';
+import { type DeviceMesh, getCurrentMesh } from '../../mesh/index.js';
 import { requireModule } from './distribute-module.js';
 import { ParallelStyle, type StyleOptions } from './parallel-style.js';
 
@@ -34,13 +34,18 @@ const styles = new WeakMap<nn.AnyModule, ParallelStyle>();
  * is a warning that names what there is. Parameters stay the same objects, so an optimizer that was made before goes on with them unless it has
  * stepped: its state then is of the whole. A parameter that several modules share is distributed once; styles that want it in different ways are an error.
  *
- * @param mesh - of one dim, or such a slice: `mesh.get('tp')`
+ * @param mesh - of one dim, or such a slice: `mesh.get('tp')`; if undefined, that of `mesh.run` around the call
  * @throws ShardingError for a mesh of more dims, two styles for one module, or a module that the style does not know
  * @see PyTorch `torch.distributed.tensor.parallel.parallelize_module`
  * @example
  * parallelizeModule(mlp, mesh.get('tp'), { up: ColwiseParallel(), down: RowwiseParallel() });
  */
-export function parallelizeModule<M extends nn.AnyModule>(module: M, mesh: DeviceMesh, plan: ParallelizePlan, options: ParallelizeOptions = {}): M {
+export function parallelizeModule<M extends nn.AnyModule>(
+  module: M,
+  mesh: DeviceMesh | undefined = getCurrentMesh('parallelizeModule'),
+  plan: ParallelizePlan,
+  options: ParallelizeOptions = {},
+): M {
   const op = 'parallelizeModule';
   requireModule(op, module);
   const { srcDataRank = 0 } = optionsOf(op, options, 'srcDataRank');
@@ -54,8 +59,8 @@ export function parallelizeModule<M extends nn.AnyModule>(module: M, mesh: Devic
     if (before !== undefined) throw twice(op, found, before, style);
     fresh.set(found.module, [found, style]);
   }
-  for (const [each, [, style]] of fresh) {
-    style._apply(each, mesh, { srcDataRank });
+  for (const [each, [{ path }, style]] of fresh) {
+    style._apply(each, mesh, { srcDataRank, path });
     styles.set(each, style);
   }
   return module;

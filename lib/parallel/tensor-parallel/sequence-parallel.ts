@@ -4,8 +4,8 @@ import { DTensor, distributeTensor, Replicate, Shard } from '../../dtensor/index
 import type { nn, Tensor } from '../../index.js';
 import type { DeviceMesh } from '../../mesh/index.js';
 import { afterForward, beforeForward, placeParameter } from './distribute-module.js';
-import { inPlacement, intoLayout, localIf, requireTensor } from './layouts.js';
-import { callable, ParallelStyle, type StyleOptions } from './parallel-style.js';
+import { inPlacement, intoLayout, localIf, moduleAt, requireTensor } from './layouts.js';
+import { type ApplyOptions, callable, ParallelStyle } from './parallel-style.js';
 
 /** Options of {@link SequenceParallel}. */
 export interface SequenceParallelOptions {
@@ -31,7 +31,7 @@ class Sequence extends ParallelStyle {
     this.useLocalOutput = useLocalOutput;
   }
 
-  override _apply(module: nn.AnyModule, mesh: DeviceMesh, options: StyleOptions = {}): void {
+  override _apply(module: nn.AnyModule, mesh: DeviceMesh, { path: ownPath = '', ...options }: ApplyOptions = {}): void {
     const replicate = (t: Tensor): Tensor => distributeTensor(t, mesh, [Replicate()], options);
     for (const [path, each] of module.namedModules()) {
       for (const [name] of each.namedParameters('', { recurse: false })) placeParameter({ op: OP, module: each, name }, mesh, Replicate(), replicate);
@@ -42,7 +42,7 @@ class Sequence extends ParallelStyle {
     }
     const cut = Shard(this.sequenceDim);
     beforeForward(module, ([first, ...rest]) => {
-      requireTensor(OP, `the input of ${module.constructor.name}`, first);
+      requireTensor(OP, `the input of ${moduleAt(module, ownPath)}`, first);
       return [inPlacement(intoLayout(first, mesh, { given: cut, desired: null }), cut), ...rest];
     });
     afterForward(module, (output) => localIf(this.useLocalOutput, output as Tensor));

@@ -1,0 +1,73 @@
+/** Stacks of errors: where the program is, not where the library is. */
+import assert from 'node:assert/strict';
+import { inspect } from 'node:util';
+import { Worker } from 'node:worker_threads';
+import { ShardwiseError } from '../../lib/core/errors.js';
+import { nn, ones, ShapeError } from '../../lib/index.js';
+
+function errorOf(fn: () => unknown): ShardwiseError {
+  try {
+    fn();
+  } catch (error) {
+    if (error instanceof ShardwiseError) return error;
+  }
+  assert.fail('threw no error of the library');
+}
+
+const frames = (error: Error): string[] => (error.stack ?? '').split('\n').filter((line) => line.startsWith('    at '));
+
+describe('stacks of errors', () => {
+  function multiply(): unknown {
+    return ones([2, 3]).matmul(ones([2, 3]));
+  }
+
+  it('begin where the program called, and have no frame of the library', () => {
+    const error = errorOf(multiply);
+    assert.match(frames(error)[0] ?? '', /at multiply \(.*user-stack\.test\.ts/);
+    assert.doesNotMatch(frames(error).join('\n'), /[\\/](?:lib|dist)[\\/](?:core|ops|eager)[\\/]/);
+    assert.ok(error.stack?.startsWith(`ShapeError [ERR_SHAPE]: ${error.message}\n`));
+  });
+
+  it('reach the program through any number of modules, and name the module', () => {
+    let model: nn.Linear | nn.Sequential = new nn.Linear(2, 2);
+    for (let i = 0; i < 12; i++) model = new nn.Sequential(model);
+    const error = errorOf(() => model(ones([2, 3])));
+    assert.match(frames(error)[0] ?? '', /user-stack\.test\.ts/);
+    assert.match(error.stack ?? '', /in the module Sequential at (?:0\.){11}0 \(Linear\)\n {4}at /);
+  });
+
+  it('are all of it where that is asked for', () => {
+    process.env['SHARDWISE_FULL_STACK'] = '1';
+    try {
+      assert.match(frames(errorOf(multiply))[0] ?? '', /matmul/);
+    } finally {
+      delete process.env['SHARDWISE_FULL_STACK'];
+    }
+  });
+
+  it('can be replaced, as any', () => {
+    const error = errorOf(multiply);
+    error.stack = 'mine';
+    assert.equal(error.stack, 'mine');
+    assert.deepEqual(Object.keys(error), ['code']);
+  });
+});
+
+describe('printed errors', () => {
+  it('have their details in one line, and none where nobody catches them', () => {
+    const error = errorOf(() => ones([2, 3]).item());
+    assert.match(inspect(error), /\{\n {2}code: 'ERR_SHAPE',\n {2}details: \{ op: 'item', shape: \[ 2, 3 \] \}\n\}$/);
+    assert.match(inspect(error, { customInspect: false }), /\{\n {2}code: 'ERR_SHAPE'\n\}$/);
+    assert.doesNotMatch(inspect(new ShapeError('short')), /details/);
+    const { name, code, message, details } = error;
+    assert.deepEqual(JSON.parse(JSON.stringify(error)), { name, code, message, details });
+  });
+
+  it('pass between threads with message and name', async () => {
+    const worker = new Worker("require('node:worker_threads').parentPort.once('message', (e) => { throw e; })", { eval: true });
+    const heard = new Promise<Error>((resolve) => worker.once('error', resolve));
+    const error = errorOf(() => ones([2, 3]).item());
+    worker.postMessage(error);
+    assert.equal((await heard).message, error.message);
+  });
+});
