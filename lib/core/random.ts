@@ -123,10 +123,15 @@ export class Generator {
     this.onMeshes = new MeshDraws({ seed, offset, draws: {} });
   }
 
-  /** The params of one draw, of the ranks of a mesh if one is given; the counter moves on. @internal */
-  next(place: DrawPlace | null = null): DrawParams {
-    captureWatch.draws?.(this, place === null ? this : { next: () => this.next(place) });
-    if (place === null) return drawParams(this.seedValue, this.used++);
+  /** The params of one draw; the counter moves on. @internal */
+  next(): DrawParams {
+    captureWatch.draws?.(this, this);
+    return drawParams(this.seedValue, this.used++);
+  }
+
+  /** As {@link next}, of the ranks of a mesh. @internal */
+  nextTogether(place: DrawPlace): DrawParams {
+    captureWatch.draws?.(this, { next: () => this.nextTogether(place) });
     this.onMeshes ??= new MeshDraws({ seed: this.seedValue, offset: 0, draws: {} });
     const { seed, offset } = this.onMeshes.next(place);
     this.used++;
@@ -185,7 +190,9 @@ export function drawPlaceOf(...tensors: readonly (Tensor | null)[]): DrawPlace |
 
 /** The next draw, of `generator` or the default one, for an op on these tensors. @internal */
 export function nextDraw(generator: Generator | undefined, ...beside: readonly (Tensor | null)[]): DrawParams {
-  return (generator ?? currentGenerator()).next(drawPlaceOf(...beside) ?? together);
+  const source = generator ?? currentGenerator();
+  const place = drawPlaceOf(...beside) ?? together;
+  return place === null ? source.next() : source.nextTogether(place);
 }
 
 /** Seeds the default generator; the same seed gives the same numbers on the CPU, on CUDA and on any mesh, where all ranks give it. */

@@ -236,7 +236,9 @@ describe('bad arguments', () => {
       if (name !== 'adapt') failures.push(...(await rawErrors(`GradScaler.${name}`, method.bind(scaler), badArguments())));
     }
     const generator = new shardwise.Generator(0);
-    for (const [name, method] of methodsOf(shardwise.Generator.prototype)) failures.push(...(await rawErrors(`Generator.${name}`, method.bind(generator), badArguments())));
+    for (const [name, method] of methodsOf(shardwise.Generator.prototype)) {
+      if (name !== 'agree' && name !== 'nextTogether') failures.push(...(await rawErrors(`Generator.${name}`, method.bind(generator), badArguments())));
+    }
     failures.push(...(await rawErrors('Embedding.fromPretrained', nn.Embedding.fromPretrained as AnyFunction, badArguments())));
     assert.deepEqual(failures, []);
   });
