@@ -18,6 +18,10 @@ export interface Entry {
   /** What the program called, and where. */
   readonly name: string;
   readonly where: string;
+  /** Whether the lane is that of all groups of the rank, as on the CPU: what it calls later comes behind what is there. */
+  readonly inOrder?: boolean;
+  /** Whether the rank has heard of a failure. */
+  readonly hasFailed?: boolean;
   /** Of a message: that the rank's lane stands still until it is there. */
   readonly holdsUp?: boolean;
 }
@@ -29,10 +33,20 @@ interface Receive {
   readonly text: string;
 }
 
+/** Of two collectives, that the rank has called the earlier one first: `later` too, behind it on its lane, or only what comes before. */
+interface Step {
+  readonly earlier: Call;
+  readonly later: Call;
+  readonly rank: number;
+  readonly where: string;
+  readonly isCalled: boolean;
+}
+
 interface Call {
   readonly name: string;
   readonly group: string;
   readonly isMessage: boolean;
+  readonly inOrder: boolean;
   readonly missing: Set<number>;
   /** The lanes that it is in; none once it is done. */
   readonly entered: Map<number, Place>;
@@ -51,11 +65,20 @@ export class PendingCalls {
   private readonly open = new Map<string, Call>();
   private readonly lanes = new Map<number, Call[]>();
   private readonly lanesOf: Set<number>[];
+  /** By rank: the lane of all its groups, once it has called something there. */
+  private readonly ownLanes: (number | undefined)[] = [];
+  /** By rank: the collectives that others have called and this one has not. */
+  private readonly missedBy: number[];
+  /** Calls of a group that has failed wait for nobody, and which ones have is not known here. */
+  private hasFailed = false;
+  /** By group: its collectives that may not be complete. */
+  private readonly inLanes = new Map<string, number>();
   private readonly counts = new Map<string, number>();
   private readonly gone = new Set<string>();
 
   constructor(worldSize: number) {
     this.lanesOf = Array.from({ length: worldSize }, () => new Set());
+    this.missedBy = Array.from({ length: worldSize }, () => 0);
   }
 
   /**
@@ -64,10 +87,12 @@ export class PendingCalls {
    * @throws DistributedError if ranks have called the collectives of several groups in orders that never complete
    */
   enter(entry: Entry): void {
+    this.hasFailed ||= entry.hasFailed === true;
+    if (entry.inOrder === true) this.ownLanes[entry.rank] = entry.lane;
     const call = this.add(entry, entry.group, false);
-    const before = call.entered.get(entry.lane)?.before;
-    // Calls of one group are in order, and what nobody else has called yet stands before nothing.
-    if (before !== undefined && before.group !== call.group && call.entered.size > 1) this.checkOrder(call, before, entry);
+    // Calls of one group are in order, what is done waits for nothing, and what others neither called nor wait for stands before nothing.
+    const mayBeWaitedFor = call.entered.size > 1 || (call.entered.size > 0 && (this.missedBy[entry.rank] as number) > 0);
+    if (mayBeWaitedFor && this.inLanes.size > 1) this.checkOrder(call, entry);
   }
 
   /**
@@ -90,19 +115,35 @@ export class PendingCalls {
     const key = `${channel}#${number}`;
     let call = this.open.get(key);
     if (call === undefined) {
-      call = { name: entry.name, group, isMessage, missing: new Set(members.filter((member) => !this.isGone(member, group))), entered: new Map(), receive: null };
+      const missing = new Set(members.filter((member) => !this.isGone(member, group)));
+      call = { name: entry.name, group, isMessage, inOrder: entry.inOrder === true, missing, entered: new Map(), receive: null };
       this.open.set(key, call);
+      if (!isMessage) for (const member of missing) this.missedBy[member] = (this.missedBy[member] as number) + 1;
     }
-    call.missing.delete(rank);
+    this.comes(call, rank);
     const lane = this.laneOf(rank, entry.lane);
-    const last = lane.at(-1);
-    call.entered.set(entry.lane, { rank, where: entry.where, before: last?.isMessage === true ? last.entered.get(entry.lane)?.before : last });
+    if (call.entered.size === 0) this.count(call, 1);
+    call.entered.set(entry.lane, { rank, where: entry.where, before: lastCollective(lane, entry.lane) });
     lane.push(call);
     if (call.missing.size === 0) {
       this.open.delete(key);
       this.settle(call);
     }
     return call;
+  }
+
+  private count({ isMessage, group }: Call, change: number): void {
+    if (isMessage) return;
+    const count = (this.inLanes.get(group) ?? 0) + change;
+    if (count === 0) this.inLanes.delete(group);
+    else this.inLanes.set(group, count);
+  }
+
+  /** The rank is missed no longer. @returns whether it was */
+  private comes(call: Call, rank: number): boolean {
+    const was = call.missing.delete(rank);
+    if (was && !call.isMessage) this.missedBy[rank] = (this.missedBy[rank] as number) - 1;
+    return was;
   }
 
   private laneOf(rank: number, id: number): Call[] {
@@ -122,6 +163,7 @@ export class PendingCalls {
       const lanes = [...call.entered.keys()].map((id) => this.lanes.get(id) as Call[]);
       if (lanes.length === 0 || call.missing.size > 0 || lanes.some((lane) => lane[0] !== call)) continue;
       call.entered.clear();
+      this.count(call, -1);
       for (const lane of lanes) {
         lane.shift();
         if (lane.length > 0) next.push(lane[0] as Call);
@@ -137,7 +179,7 @@ export class PendingCalls {
   leave(rank: number, group?: string): void {
     this.gone.add(group === undefined ? String(rank) : `${rank}:${group}`);
     for (const [key, call] of [...this.open]) {
-      if ((group !== undefined && call.group !== group) || !call.missing.delete(rank) || call.missing.size > 0) continue;
+      if ((group !== undefined && call.group !== group) || !this.comes(call, rank) || call.missing.size > 0) continue;
       this.open.delete(key);
       this.settle(call);
     }
@@ -146,7 +188,10 @@ export class PendingCalls {
   /** All that the lane was given is over: a failure was heard of, behind which everything is skipped. */
   clear(lane: number): void {
     const calls = this.lanes.get(lane)?.splice(0) ?? [];
-    for (const call of calls) call.entered.delete(lane);
+    for (const call of calls) {
+      call.entered.delete(lane);
+      if (call.entered.size === 0) this.count(call, -1);
+    }
     for (const call of calls) this.settle(call);
   }
 
@@ -200,26 +245,38 @@ export class PendingCalls {
     });
   }
 
-  /** Looks for a way from the call back to itself, over what stands before it on any lane. Messages may overtake: they are left out. */
-  private checkOrder(call: Call, before: Call, { rank, name, where }: Entry): void {
-    const reachedFrom = new Map<Call, { later: Call; place: Place } | null>([[before, null]]);
-    const next = [before];
-    for (let later = next.pop(); later !== undefined; later = next.pop()) {
-      for (const place of later.entered.values()) {
-        if (place.before === undefined || reachedFrom.has(place.before)) continue;
-        reachedFrom.set(place.before, { later, place });
-        next.push(place.before);
-      }
+  /** Looks for a way from the call back to itself, over what stands before it on any lane, or will. Messages may overtake: they are left out. */
+  private checkOrder(call: Call, { rank, name, where }: Entry): void {
+    const reachedBy = new Map<Call, Step>();
+    const next = [call];
+    const reach = (later: Call, earlier: Call | undefined, { rank, where }: Pick<Place, 'rank' | 'where'>, isCalled: boolean): void => {
+      if (earlier === undefined || reachedBy.has(earlier)) return;
+      reachedBy.set(earlier, { earlier, later, rank, where, isCalled });
+      next.push(earlier);
+    };
+    for (let later = next.pop(); later !== undefined && !reachedBy.has(call); later = next.pop()) {
+      for (const place of later.entered.values()) reach(later, place.before, place, true);
+      if (later.inOrder && !this.hasFailed) for (const absent of later.missing) this.reachLast(absent, (earlier, place) => reach(later as Call, earlier, place, false));
     }
+    let step = reachedBy.get(call);
+    if (step === undefined) return;
     let said = '';
-    for (let step = reachedFrom.get(call); step; step = reachedFrom.get(step.later)) {
-      said += `, and rank ${step.place.rank} called that before ${textOf(step.later)} (${step.place.where})`;
-    }
-    if (said === '') return;
+    for (; step.later !== call; step = reachedBy.get(step.later) as Step) said += clauseOf(step, rank);
+    // The last step is the first that was taken: maybe what the rank itself has before its call.
+    const isBehind = step.isCalled && step.rank === rank;
+    const after = isBehind ? ` after ${textOf(step.earlier)}` : '';
     throw new DistributedError(
-      `${name}: this call can never complete. Rank ${rank} calls ${textOf(call)} after ${textOf(before)} (${where})${said}. Ranks that have several groups in common call their collectives in one order.`,
+      `${name}: this call can never complete. Rank ${rank} calls ${textOf(call)}${after} (${where})${said}${isBehind ? '' : clauseOf(step, rank)}. Ranks that have several groups in common call their collectives in one order.`,
       { op: name, rank, group: call.group },
     );
+  }
+
+  /** What the rank calls next comes behind its last collective. */
+  private reachLast(rank: number, reach: (earlier: Call, place: Place) => void): void {
+    const id = this.ownLanes[rank];
+    const last = id === undefined ? undefined : lastCollective(this.lanes.get(id), id);
+    const place = last?.entered.get(id as number);
+    if (last !== undefined && place !== undefined) reach(last, place);
   }
 
   /** Looks for a way from the receive back to itself, over those that its sender has before it. Sends may be done before they are received: they hold nothing up. */
@@ -250,6 +307,18 @@ export class PendingCalls {
     const lane = lanes.find((each) => each.includes(call)) ?? [];
     return lane.slice(0, lane.indexOf(call)).filter(isOwn);
   }
+}
+
+/** Said of `earlier`, behind what it was named in. */
+function clauseOf({ later, rank, where, isCalled }: Step, caller: number): string {
+  if (rank === caller && !isCalled) return ` before ${textOf(later)}`;
+  return `, and rank ${rank} called that before ${isCalled ? '' : 'it comes to '}${textOf(later)} (${where})`;
+}
+
+/** The last one of a lane; what stands before a message is known. */
+function lastCollective(lane: readonly Call[] | undefined, id: number): Call | undefined {
+  const last = lane?.at(-1);
+  return last?.isMessage === true ? last.entered.get(id)?.before : last;
 }
 
 const textOf = (call: Call): string => `the ${call.name} of group "${call.group}"`;

@@ -43,7 +43,7 @@ class Naive {
   }
 }
 
-const entry = (rank: number, group: string, members: readonly number[], where = ''): Entry => ({ rank, lane: 10 + rank, group, members, name: 'allReduce', where });
+const entry = (rank: number, group: string, members: readonly number[], where = ''): Entry => ({ rank, lane: 10 + rank, group, members, name: 'allReduce', where, inOrder: true });
 
 /** @returns false where the order of calls can never complete */
 function apply(step: Step, pending: PendingCalls, naive: Naive): boolean {
@@ -135,6 +135,38 @@ describe('PendingCalls', () => {
     );
   });
 
+  it('refuses an order that never completes before all who wait for each call stand still', () => {
+    const program = fc.array(fc.constantFrom(...Object.keys(groups)), { maxLength: 12 });
+    fc.assert(
+      fc.property(program, fc.array(rank, { maxLength: 80 }), fc.array(fc.tuple(fc.nat(), rank), { maxLength: 3 }), (names, turns, swaps) => {
+        const lists = Array.from({ length: WORLD }, (_, r) => names.filter((name) => groups[name]?.includes(r)));
+        for (const [place, r] of swaps) {
+          const list = lists[r] as string[];
+          const at = place % Math.max(1, list.length - 1);
+          if (list.length > 1) [list[at], list[at + 1]] = [list[at + 1] as string, list[at] as string];
+        }
+        const [pending, naive] = [new PendingCalls(WORLD), new Naive()];
+        const left = lists.map((list) => [...list]);
+        const canGoOn = (r: number): boolean => (left[r] as string[]).length > 0 && pending.isClear(r);
+        for (let turn = 0; left.some((_, r) => canGoOn(r)); turn++) {
+          const wanted = turns[turn % Math.max(1, turns.length)] ?? 0;
+          const r = canGoOn(wanted) ? wanted : left.findIndex((_, each) => canGoOn(each));
+          const group = (left[r] as string[]).shift() as string;
+          if (apply({ kind: 'call', rank: r, group }, pending, naive)) continue;
+          // Whatever is called from now on, these never complete.
+          for (const [other, list] of left.entries()) for (const name of list) naive.add(other, name, groups[name] as number[]);
+          assert.ok([0, 1, 2, 3].some((each) => !naive.isClear(each)));
+          return;
+        }
+        assert.ok(
+          left.every((list) => list.length === 0),
+          'they stand still, and nobody was told',
+        );
+      }),
+      { numRuns: 500 },
+    );
+  });
+
   it('refuses messages just where receives wait for each other in a circle, if sends wait for nothing', () => {
     const message = fc.tuple(rank, rank).filter(([from, to]) => from !== to);
     const swaps = fc.array(fc.tuple(rank, fc.nat()), { maxLength: 6 });
@@ -170,12 +202,42 @@ describe('PendingCalls', () => {
     pending.enter(entry(0, 'a', [0, 1], 'x.ts:1'));
     pending.enter(entry(0, 'b', [0, 1], 'x.ts:2'));
     assert.equal(pending.describe(0), 'the allReduce of group "a" that came before rank 1 has not called yet');
-    pending.enter(entry(1, 'b', [0, 1], 'y.ts:1'));
-    assert.equal(pending.describe(1), 'the allReduce of group "b" that came before waits for other calls');
     assert.throws(
-      () => pending.enter(entry(1, 'a', [0, 1], 'y.ts:2')),
+      () => pending.enter(entry(1, 'b', [0, 1], 'y.ts:1')),
+      /Rank 1 calls the allReduce of group "b" \(y\.ts:1\) before the allReduce of group "a", and rank 0 called that before the allReduce of group "b" \(x\.ts:2\)/,
+    );
+    assert.equal(pending.describe(1), 'the allReduce of group "b" that came before waits for other calls');
+  });
+
+  it('says so of lanes of one group each only once both have called both', () => {
+    const pending = new PendingCalls(2);
+    const loose = (rank: number, group: string, where: string): void => pending.enter({ ...entry(rank, group, [0, 1], where), inOrder: false });
+    loose(0, 'a', 'x.ts:1');
+    loose(0, 'b', 'x.ts:2');
+    loose(1, 'b', 'y.ts:1');
+    assert.throws(
+      () => loose(1, 'a', 'y.ts:2'),
       /Rank 1 calls the allReduce of group "a" after the allReduce of group "b" \(y\.ts:2\), and rank 0 called that before the allReduce of group "b" \(x\.ts:2\)/,
     );
+  });
+
+  it('says where two ranks stand that each wait for the other before they call more', () => {
+    const pending = new PendingCalls(3);
+    pending.enter(entry(0, 'b', [0, 1], 'x.ts:1'));
+    pending.enter(entry(2, 'c', [1, 2], 'z.ts:1'));
+    assert.throws(
+      () => pending.enter(entry(1, 'a', [0, 1], 'y.ts:1')),
+      /Rank 1 calls the allReduce of group "a" \(y\.ts:1\) before the allReduce of group "b", and rank 0 called that before it comes to the allReduce of group "a" \(x\.ts:1\)\. /,
+    );
+  });
+
+  it('does not say so once a rank has heard of a failure: calls of its group may wait for nobody', () => {
+    const pending = new PendingCalls(2);
+    pending.enter({ ...entry(0, 'b', [0, 1]), hasFailed: true });
+    pending.enter(entry(1, 'a', [0, 1]));
+    pending.clear(10);
+    pending.enter(entry(0, 'a', [0, 1]));
+    assert.ok(pending.isClear(0) && pending.isClear(1));
   });
 
   it('forgets a lane whose work is over, and ranks that left a group', () => {
@@ -186,9 +248,9 @@ describe('PendingCalls', () => {
     pending.clear(99);
     pending.enter(entry(2, 'all', [0, 1, 2]));
     assert.deepEqual([pending.isClear(1), pending.isClear(2)], [true, true]);
+    pending.leave(0, 'pair');
     pending.enter(entry(0, 'all', [0, 1, 2]));
     pending.enter(entry(1, 'pair', [0, 1]));
-    pending.leave(0, 'pair');
     assert.deepEqual([pending.isClear(0), pending.isClear(1)], [false, true]);
     pending.leave(1);
     pending.leave(2, 'all');
