@@ -20,6 +20,11 @@ export class UnheardFailures {
   /** What was heard of, and how much had begun by then: all of it that fails for the same reason is known to fail. */
   private readonly heard = new Map<string, number>();
 
+  /** Whether anything has failed so far, heard of or not. */
+  get any(): boolean {
+    return this.heard.size > 0 || this.open.size > 0;
+  }
+
   /** Something begins that may fail. @returns its number */
   begin(): number {
     return ++this.begun;

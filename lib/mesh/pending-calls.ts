@@ -20,6 +20,8 @@ export interface Entry {
   readonly where: string;
   /** Whether the lane is that of all groups of the rank, as on the CPU: what it calls later comes behind what is there. */
   readonly inOrder?: boolean;
+  /** Whether the rank has heard of a failure. */
+  readonly hasFailed?: boolean;
   /** Of a message: that the rank's lane stands still until it is there. */
   readonly holdsUp?: boolean;
 }
@@ -67,6 +69,8 @@ export class PendingCalls {
   private readonly ownLanes: (number | undefined)[] = [];
   /** By rank: the collectives that others have called and this one has not. */
   private readonly missedBy: number[];
+  /** Calls of a group that has failed wait for nobody, and which ones have is not known here. */
+  private hasFailed = false;
   /** By group: its collectives that may not be complete. */
   private readonly inLanes = new Map<string, number>();
   private readonly counts = new Map<string, number>();
@@ -83,6 +87,7 @@ export class PendingCalls {
    * @throws DistributedError if ranks have called the collectives of several groups in orders that never complete
    */
   enter(entry: Entry): void {
+    this.hasFailed ||= entry.hasFailed === true;
     if (entry.inOrder === true) this.ownLanes[entry.rank] = entry.lane;
     const call = this.add(entry, entry.group, false);
     // Calls of one group are in order, what is done waits for nothing, and what others neither called nor wait for stands before nothing.
@@ -251,7 +256,7 @@ export class PendingCalls {
     };
     for (let later = next.pop(); later !== undefined && !reachedBy.has(call); later = next.pop()) {
       for (const place of later.entered.values()) reach(later, place.before, place, true);
-      if (later.inOrder) for (const absent of later.missing) this.reachLast(absent, (earlier, place) => reach(later as Call, earlier, place, false));
+      if (later.inOrder && !this.hasFailed) for (const absent of later.missing) this.reachLast(absent, (earlier, place) => reach(later as Call, earlier, place, false));
     }
     let step = reachedBy.get(call);
     if (step === undefined) return;

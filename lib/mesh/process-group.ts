@@ -185,7 +185,7 @@ export class ProcessGroup implements CollectiveGroup {
     // A GPU has a stream for each group, of which nobody knows here; a message without bytes may be passed over.
     const holdsUp = call.kind === 'recv' && output?.device.type === 'cpu' && output.numel() > 0;
     const inOrder = (call.input ?? output ?? call)?.device?.type === 'cpu';
-    const entry = { rank, lane, group, members: ranks, name, where, inOrder, holdsUp };
+    const entry = { rank, lane, group, members: ranks, name, where, inOrder, hasFailed: this.home.unheard.any, holdsUp };
     const peer = ranks[call.root ?? 0] as number;
     if (call.kind === 'send') this.pending.enterMessage(entry, rank, peer);
     else if (call.kind === 'recv') this.pending.enterMessage(entry, peer, rank);

@@ -35,7 +35,9 @@ class Watched {
       give_up(*call.error);
       return status;
     }
+    launching_.store(true);
     status = engine_->run(member_, call);
+    launching_.store(false);
     if (status.ok()) launched_.fetch_add(1, std::memory_order_release);
     // What the engine cannot do it cannot on any rank.
     if (status.ok() || status.code == Code::Unsupported) return status;
@@ -90,8 +92,8 @@ class Watched {
     look_at_engine(false);
     if (told_) return;
     CommRecord oldest;
-    // A call that connects waits in the engine, and was not launched.
-    const bool doubts = !trusts_results(), waits = in_flight(&oldest), lost = waits && !group_->failed() && group_->has_lost();
+    const bool waits = in_flight(&oldest) || launching_.load();  // one that connects to the others does not return
+    const bool doubts = !trusts_results(), lost = waits && !group_->failed() && group_->has_lost();
     if (!lost && !doubts && !(waits && group_->failed())) {
       looks_in_vain_ = 0;
       return;
@@ -278,6 +280,7 @@ class Watched {
   uint64_t waited_for_ = 0;
   // Calls of the engine, and those of them that were seen to be done while the group was well.
   std::atomic<uint64_t> launched_{0};
+  std::atomic<bool> launching_{false};  // one of them
   uint64_t trusted_ = 0;
 };
 

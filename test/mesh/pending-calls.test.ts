@@ -231,6 +231,15 @@ describe('PendingCalls', () => {
     );
   });
 
+  it('does not say so once a rank has heard of a failure: calls of its group may wait for nobody', () => {
+    const pending = new PendingCalls(2);
+    pending.enter({ ...entry(0, 'b', [0, 1]), hasFailed: true });
+    pending.enter(entry(1, 'a', [0, 1]));
+    pending.clear(10);
+    pending.enter(entry(0, 'a', [0, 1]));
+    assert.ok(pending.isClear(0) && pending.isClear(1));
+  });
+
   it('forgets a lane whose work is over, and ranks that left a group', () => {
     const pending = new PendingCalls(3);
     for (const r of [0, 1]) pending.enter(entry(r, 'all', [0, 1, 2]));

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { allReduce, barrier, CollectiveError, type DistributedError, newGroup, type ProcessGroup } from '../../lib/distributed.js';
 import { ones } from '../../lib/index.js';
 import { withRanks } from '../../lib/testing/index.js';
-import { describeOverEngines, isOverGloo, onRanks } from './on-ranks.js';
+import { describeOverEngines, errorOf, onRanks } from './on-ranks.js';
 
 function cannotBeLeft(group: ProcessGroup): ProcessGroup {
   group.leave = () => {

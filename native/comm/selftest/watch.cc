@@ -122,7 +122,7 @@ void numbers(Ranks mode) {
     const bool odd = host.rank() == 2;
     Status status = odd ? rank.broadcast(2, &error) : rank.sum(12, &error);
     if (status.ok()) CHECK(rank.wait_for_failure(&status, &error) < 5, "rank %d heard nothing", host.rank());
-    for (const char* part : {"(call 1 of group \"turned\")", "broadcast of 8 bytes from rank 7 at b.ts:3"})
+    for (const char* part : {"(call 1 of group \"turned\")", "broadcast of 2 float32 from rank 7 at b.ts:3"})
       CHECK(contains(error, part), "%s", error.text);
     CHECK(contains(error, "rank 6 called") || contains(error, "rank 6 broadcast") || (odd && contains(error, "this rank broadcast")), "%s", error.text);
   }, 20'000, options);
@@ -132,7 +132,7 @@ void numbers(Ranks mode) {
     if (host.rank() == 0) return rank.leave();
     Status status = rank.sum(12, &error);
     CHECK(!status.ok() || rank.wait_for_failure(&status, &error) < 2, "it took long");
-    CHECK(contains(error, "rank 7 has left the group, its last call was broadcast of 8 bytes from rank 7 at"), "%s", error.text);
+    CHECK(contains(error, "rank 7 has left the group, its last call was broadcast of 2 float32 from rank 7 at"), "%s", error.text);
   }, 20'000, options);
   end_group(label(mode, "watched devices: ranks by their numbers in the world"));
 }
