@@ -10,7 +10,7 @@ import { numelOf } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { runUnder } from './current-mesh.js';
 import { checkGroup } from './groups.js';
-import { drawsOf, groupAlong, meshId } from './mesh-groups.js';
+import { checkGroups, drawsOf, groupAlong, meshId } from './mesh-groups.js';
 import { meshDimName } from './mesh-layout.js';
 import { checkPlan, coordinateOf, type MeshPlan, planKey } from './mesh-plan.js';
 import type { ProcessGroup } from './process-group.js';
@@ -347,15 +347,6 @@ function fromGroup(group: ProcessGroup | readonly ProcessGroup[], deviceType: De
   checkGroups(op, plan, context.rank, groups);
   const names = groups.map(({ name }) => name).join();
   return meshOnce(context, plan, () => ({ family: `of(${names}).`, root: null, rootDims: eachItself(shape), groups }), `|${names}`);
-}
-
-/** @throws ArgumentError unless each group has the ranks of its dimension */
-function checkGroups(op: string, { ranks, shape }: MeshPlan, rank: number, groups: readonly ProcessGroup[]): void {
-  const coordinate = coordinateOf(ranks.indexOf(rank), shape);
-  const expected = shape.map((_, dim) => (coordinate === null ? null : sliceThrough(ranks, shape, [dim], coordinate).join(', ')));
-  const given = groups.map((group) => group.ranks.join(', '));
-  if (given.length === expected.length && expected.every((list, dim) => list === null || list === given[dim])) return;
-  throw new ArgumentError(`${op}: expected ${shape.length} groups, of the ranks [${expected.join('], [')}], got groups of [${given.join('], [')}]`, { op, expected, given });
 }
 
 /** What makes meshes; see {@link DeviceMesh}. */

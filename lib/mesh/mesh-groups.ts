@@ -3,11 +3,13 @@
  * seen first: so meshes that are equal can stand for each other.
  */
 import { createHash } from 'node:crypto';
+import { ArgumentError } from '../core/errors.js';
 import { type DrawPlace, rankRanges } from '../core/mesh-draws.js';
 import { namedGroup } from './groups.js';
-import { type MeshPlan, planKey } from './mesh-plan.js';
+import { coordinateOf, type MeshPlan, planKey } from './mesh-plan.js';
 import type { ProcessGroup } from './process-group.js';
 import type { RankContext } from './rank-context.js';
+import { sliceThrough } from './rank-grid.js';
 
 interface Known {
   /** By name; the last of each is the one that has not ended. */
@@ -74,4 +76,13 @@ function textOf(ranks: readonly number[]): string {
   const [first, second, last] = [ranks[0] as number, ranks[1] as number, ranks.at(-1) as number];
   if (ranks.every((rank, i) => rank === first + i * (second - first))) return `${first}-${last}:${second - first}`;
   return createHash('sha256').update(ranks.join()).digest('hex').slice(0, 16);
+}
+
+/** @throws ArgumentError unless each group has the ranks of its dimension */
+export function checkGroups(op: string, { ranks, shape }: MeshPlan, rank: number, groups: readonly ProcessGroup[]): void {
+  const coordinate = coordinateOf(ranks.indexOf(rank), shape);
+  const expected = shape.map((_, dim) => (coordinate === null ? null : sliceThrough(ranks, shape, [dim], coordinate).join(', ')));
+  const given = groups.map((group) => group.ranks.join(', '));
+  if (given.length === expected.length && expected.every((list, dim) => list === null || list === given[dim])) return;
+  throw new ArgumentError(`${op}: expected ${shape.length} groups, of the ranks [${expected.join('], [')}], got groups of [${given.join('], [')}]`, { op, expected, given });
 }
