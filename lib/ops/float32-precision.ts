@@ -1,6 +1,5 @@
 /** How exactly products of float32 matrices are computed on GPUs. */
-import { ArgumentError } from '../core/errors.js';
-import { shown } from '../core/options.js';
+import { checkOneOf } from '../core/options.js';
 
 /**
  * - `'highest'`: in float32, on the CUDA cores. The default.
@@ -25,14 +24,7 @@ let code = 0;
  * @example setFloat32MatmulPrecision('high')
  */
 export function setFloat32MatmulPrecision(next: Float32MatmulPrecision): void {
-  if (!Object.hasOwn(codes, next)) {
-    const expected = Object.keys(codes);
-    throw new ArgumentError(`setFloat32MatmulPrecision: expected ${expected.map((name) => `'${name}'`).join(', ')}, got ${shown(next)}`, {
-      op: 'setFloat32MatmulPrecision',
-      expected,
-      given: next,
-    });
-  }
+  checkOneOf('setFloat32MatmulPrecision', 'precision', next, Object.keys(codes));
   precision = next;
   code = codes[next];
 }

@@ -136,7 +136,7 @@ describe('ranks of which one never ends, in a process that has other things to d
     ]);
     assert.equal(seen[0], 2);
     assert.match(String(seen[1]), /group "world" has ended: rank 0 failed: boom/);
-    assert.match(String(seen[2]), /rank 0 has left group "world" before it joined this group/);
+    assert.match(String(seen[2]), /rank 0 has left group "world" before it joined group "group0"/);
   });
 
   it('are no reason to end the others when one was lost on purpose', async () => {

@@ -13,10 +13,11 @@ describe('the precision of float32 products', () => {
   });
 
   it('is refused by names that are none, and stays', () => {
-    for (const name of ['hi', '', 'toString', null, undefined, 2]) {
+    for (const name of ['hi', '', 'toString', null, undefined, 2, {}, Symbol('high')]) {
       assert.throws(
         () => setFloat32MatmulPrecision(name as never),
-        (error: Error) => error instanceof ArgumentError && /setFloat32MatmulPrecision: expected 'highest', 'high', 'medium', 'tf32x3', got /.test(error.message),
+        (error: Error) =>
+          error instanceof ArgumentError && /setFloat32MatmulPrecision: expected precision to be one of 'highest', 'high', 'medium', 'tf32x3', got /.test(error.message),
       );
     }
     assert.equal(getFloat32MatmulPrecision(), 'highest');
