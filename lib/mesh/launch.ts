@@ -109,6 +109,12 @@ async function counted<T>(run: (call: number) => Promise<T>): Promise<T> {
   if (own !== null && !/^\d+$/.test(own)) {
     throw new DistributedError(`${OP}: this process runs one test of withRanks, so calls of launch that make processes belong into tests of their own`, { op: OP });
   }
+  if (own === null && process.env['SHARDWISE_LAUNCHER_PID'] === String(process.ppid)) {
+    throw new DistributedError(
+      `${OP}: this process is rank ${process.env['RANK']} of a launch already, and ranks launch no ranks: each would launch more, without end. Launch from a program of its own, or use mode 'local'.`,
+      { op: OP },
+    );
+  }
   if (own !== null && own !== String(call)) return (await earlierOutcome(call)) as T;
   try {
     const value = await run(call);
@@ -174,7 +180,8 @@ function mainProgram(): RankProgram {
   return { nodeArgs: nodeArguments(), file, args };
 }
 
-/** Node's own arguments, but for debuggers' ports, which one process has. */
-export function nodeArguments(): string[] {
-  return process.execArgv.filter((arg) => !/^--inspect\b/.test(arg));
+/** Node's own arguments, but for debuggers' ports, which one process has, and a program that is no file, which each rank would run again. */
+export function nodeArguments(given: readonly string[] = process.execArgv): string[] {
+  const isProgram = (arg: string | undefined): boolean => /^(-e|-p|-pe|--eval|--print)$/.test(arg ?? '');
+  return given.filter((arg, i) => !isProgram(arg) && !isProgram(given[i - 1]) && !/^(--(inspect|eval=|print=|input-type|interactive)|-i$)/.test(arg));
 }

@@ -107,6 +107,7 @@ async function runAttempt(plan: NodePlan, { firstRank, worldSize }: Layout, env:
       LOCAL_WORLD_SIZE: String(ranksHere),
       GROUP_RANK: String(nodeRank),
       SHARDWISE_LAUNCHER_STORE: '1',
+      SHARDWISE_LAUNCHER_PID: String(process.pid),
       // Together the ranks have as many threads as the machine has processors.
       SHARDWISE_NUM_THREADS: process.env['SHARDWISE_NUM_THREADS'] ?? String(Math.max(1, Math.floor(availableParallelism() / ranksHere))),
     },

@@ -1,7 +1,9 @@
 /** `launch` and `withRanks`: functions as ranks of this process and of processes of their own. */
 import assert from 'node:assert/strict';
+import path from 'node:path';
 import { allReduce, DistributedError, destroyProcessGroup, getRank, getWorldSize, initProcessGroup, isAvailable, isInitialized, launch } from '../../lib/distributed.js';
 import { ArgumentError, full, ones } from '../../lib/index.js';
+import { nodeArguments } from '../../lib/mesh/launch.js';
 import { withRanks } from '../../lib/testing/index.js';
 import { runProgram } from '../run-program.js';
 
@@ -22,6 +24,16 @@ describe('launch', function () {
     );
     assert.equal(isInitialized(), false);
     assert.equal(isAvailable(), true);
+  });
+
+  it('ends a program that launches itself at its first rank, which would launch more without end', async () => {
+    const program = new URL(`./programs/launches-itself${path.extname(import.meta.url)}`, import.meta.url);
+    await assert.rejects(launch(1, program, { prefixOutput: false, timeoutMs: 20_000 }), /this process is rank 0 of a launch already, and ranks launch no ranks/);
+  });
+
+  it("gives ranks Node's arguments, but no program in them and no port", () => {
+    const given = ['--import', 'tsx', '-e', 'launch(2, file)', '--inspect=9229', '--input-type=module', '--eval=1', '--max-old-space-size=900', '-p', '1', '--enable-source-maps'];
+    assert.deepEqual(nodeArguments(given), ['--import', 'tsx', '--max-old-space-size=900', '--enable-source-maps']);
   });
 
   it('fails with the error of the rank that failed first', async () => {
