@@ -172,7 +172,7 @@ function planOf(worldSize: number, program: RankProgram, { env, timeoutMs, backe
 /** This process's own program. @throws DistributedError where there is no file to run again */
 function mainProgram(): RankProgram {
   const [, file, ...args] = process.argv;
-  if (file === undefined || process.execArgv.some((arg) => /^(-e|-p|--eval|--print)\b/.test(arg))) {
+  if (file === undefined || process.execArgv.some((arg) => PROGRAM_FLAG.test(arg))) {
     throw new DistributedError(`${OP}: in mode 'process' each rank runs the main file of the program again, and there is none. Put the program into a file, or use mode 'local'.`, {
       op: OP,
     });
@@ -180,8 +180,11 @@ function mainProgram(): RankProgram {
   return { nodeArgs: nodeArguments(), file, args };
 }
 
+/** Of a program that is no file. */
+const PROGRAM_FLAG = /^(-e|-p|-pe|--eval|--print)(=|$)/;
+
 /** Node's own arguments, but for debuggers' ports, which one process has, and a program that is no file, which each rank would run again. */
 export function nodeArguments(given: readonly string[] = process.execArgv): string[] {
-  const isProgram = (arg: string | undefined): boolean => /^(-e|-p|-pe|--eval|--print)$/.test(arg ?? '');
-  return given.filter((arg, i) => !isProgram(arg) && !isProgram(given[i - 1]) && !/^(--(inspect|eval=|print=|input-type|interactive)|-i$)/.test(arg));
+  const isText = (i: number): boolean => PROGRAM_FLAG.test(given[i - 1] ?? '') && !given[i - 1]?.includes('=');
+  return given.filter((arg, i) => !PROGRAM_FLAG.test(arg) && !isText(i) && !/^(--(inspect|input-type|interactive)|-i$)/.test(arg));
 }
