@@ -211,9 +211,8 @@ class Watched {
   // Of so many calls, at least so many are done.
   uint64_t count_done(uint64_t launched) {
     CommRecord records[kRecent];
-    const int32_t kept = engine_->recent(member_, records, kRecent);
-    int32_t done = 0;
-    while (done < kept && records[done].state == CommState::Complete) done++;
+    int32_t kept = 0;
+    const int32_t done = first_open(records, &kept);
     const auto open = static_cast<uint64_t>(kept - done);
     return (done == 0 && kept == kRecent) || open > launched ? 0 : launched - open;
   }
@@ -231,13 +230,17 @@ class Watched {
     *oldest = {};
     if (!engine_->recent) return true;
     CommRecord records[kRecent];
-    const int32_t kept = engine_->recent(member_, records, kRecent);
-    for (int32_t i = 0; i < kept; i++) {
-      if (records[i].state == CommState::Complete) continue;
-      *oldest = records[i];
-      return true;
-    }
-    return false;
+    int32_t kept = 0;
+    const int32_t first = first_open(records, &kept);
+    if (first < kept) *oldest = records[first];
+    return first < kept;
+  }
+
+  // Which of the engine's last calls is the first that is not done; how many of them are kept if all are.
+  int32_t first_open(CommRecord (&records)[kRecent], int32_t* kept) {
+    *kept = engine_->recent(member_, records, kRecent);
+    const auto is_open = [](const CommRecord& record) { return record.state != CommState::Complete; };
+    return static_cast<int32_t>(std::find_if(records, records + *kept, is_open) - records);
   }
 
   static Note note_of(const CommRecord& record) {

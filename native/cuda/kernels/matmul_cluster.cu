@@ -18,9 +18,9 @@
 #include <cmath>
 
 #include "../primitives/wgmma.cuh"
-#include "../tensor_map.h"
 #include "matmul_config.h"
 #include "matmul_finish.cuh"
+#include "matmul_launch.cuh"
 
 namespace shardwise::cuda {
 namespace {
@@ -181,11 +181,7 @@ bool launch(const MatmulProblem& p, int32_t parts, Stream& stream) {
   args.tiles_n = static_cast<int32_t>(ceil_div(p.n, C::BN));
   args.parts = parts;
   if (args.k_blocks < parts) return false;
-  TensorMapShape a, b;
-  a.data = p.a.data, a.width = p.k, a.height = p.m, a.row_stride = p.a.row_stride;
-  a.depth = p.batch > 1 && p.a.batch_stride != 0 ? p.batch : 1, a.depth_stride = p.a.batch_stride;
-  b.data = p.b.data, b.width = p.k, b.height = p.n, b.row_stride = p.b.column_stride;
-  b.depth = p.batch > 1 && p.b.batch_stride != 0 ? p.batch : 1, b.depth_stride = p.b.batch_stride;
+  const TensorMapShape a = operand_shape(p, p.a, p.k, p.m, false), b = operand_shape(p, p.b, p.k, p.n, true);
   args.batched_a = a.depth > 1;
   args.batched_b = b.depth > 1;
   constexpr bool kBf16 = std::is_same<typename C::T, bfloat16_t>::value;
@@ -193,21 +189,9 @@ bool launch(const MatmulProblem& p, int32_t parts, Stream& stream) {
   if (!tensor_map_fits(a) || !tensor_map_fits(b) || !make_tensor_map(a, 64, C::BM, kBf16, &map_a) ||
       !make_tensor_map(b, 64, C::BN, kBf16, &map_b))
     return false;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(args.tiles_n * p.batch * parts));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = C::kSharedBytes;
-  config.stream = stream.handle;
-  cudaLaunchAttribute attributes[2];
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = static_cast<unsigned>(parts);
-  attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
-  config.attrs = attributes;
-  config.numAttrs = 2;
   allow_shared(&cluster_kernel<C>, C::kSharedBytes);
-  cudaLaunchKernelEx(&config, &cluster_kernel<C>, map_a, map_b, p, args);
+  const LaunchShape shape{args.tiles_n * p.batch * parts, kThreads, C::kSharedBytes, parts};
+  launch_overlapped(&cluster_kernel<C>, shape, stream.handle, map_a, map_b, p, args);
   return true;
 }
 

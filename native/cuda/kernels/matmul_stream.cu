@@ -19,8 +19,8 @@
 // each run.
 #include "../primitives/hopper.cuh"
 #include "../primitives/mma.cuh"
-#include "../tensor_map.h"
 #include "matmul_finish.cuh"
+#include "matmul_launch.cuh"
 
 namespace shardwise::cuda {
 namespace {
@@ -164,11 +164,7 @@ bool launch(const MatmulProblem& p, int rows, Stream& stream) {
   const int possible = (kSharedLimit - parts_bytes<Eights>(rows)) / stage_bytes<Eights, Boxes>(rows);
   if (possible < 2) return false;
   args.stages = possible < kMaxStages ? possible : kMaxStages;
-  TensorMapShape a, b;
-  a.data = p.a.data, a.width = p.k, a.height = p.m, a.row_stride = p.a.row_stride;
-  a.depth = p.batch > 1 && p.a.batch_stride != 0 ? p.batch : 1, a.depth_stride = p.a.batch_stride;
-  b.data = p.b.data, b.width = p.k, b.height = p.n, b.row_stride = p.b.column_stride;
-  b.depth = p.batch > 1 && p.b.batch_stride != 0 ? p.batch : 1, b.depth_stride = p.b.batch_stride;
+  const TensorMapShape a = operand_shape(p, p.a, p.k, p.m, false), b = operand_shape(p, p.b, p.k, p.n, true);
   args.batched_a = a.depth > 1;
   args.batched_b = b.depth > 1;
   constexpr bool kBf16 = std::is_same<T, bfloat16_t>::value;
@@ -177,18 +173,9 @@ bool launch(const MatmulProblem& p, int rows, Stream& stream) {
       !make_tensor_map(b, 64, rows, kBf16, &map_b))
     return false;
   const size_t shared = static_cast<size_t>(args.stages * stage_bytes<Eights, Boxes>(rows) + parts_bytes<Eights>(rows));
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(args.tiles < sms ? args.tiles : sms));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = shared;
-  config.stream = stream.handle;
-  cudaLaunchAttribute attribute;
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
   allow_shared(&stream_kernel<T, Eights, Boxes>, kSharedLimit);
-  cudaLaunchKernelEx(&config, &stream_kernel<T, Eights, Boxes>, map_a, map_b, p, args);
+  const LaunchShape shape{args.tiles < sms ? args.tiles : sms, kThreads, shared, 0};
+  launch_overlapped(&stream_kernel<T, Eights, Boxes>, shape, stream.handle, map_a, map_b, p, args);
   return true;
 }
 

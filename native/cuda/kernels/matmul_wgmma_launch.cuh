@@ -2,7 +2,7 @@
 #pragma once
 #include <atomic>
 
-#include "../tensor_map.h"
+#include "matmul_launch.cuh"
 #include "matmul_wgmma.cuh"
 #include "matmul_wgmma.h"
 
@@ -11,20 +11,10 @@ namespace shardwise::cuda {
 // False if the copy engine cannot take an operand. a: [m, k], b: [k, n] as the tile says, y has contiguous rows.
 template <class C>
 bool wgmma_launch(const MatmulProblem& p, const WgmmaUse& use, Stream& stream, float4* partial) {
-  const auto shape = [&](const MatrixView& v, int64_t width, int64_t height, bool across) {
-    TensorMapShape s;
-    s.data = v.data;
-    s.width = width;
-    s.height = height;
-    s.row_stride = across ? v.column_stride : v.row_stride;
-    s.depth = p.batch > 1 && v.batch_stride != 0 ? p.batch : 1;
-    s.depth_stride = v.batch_stride;
-    return s;
-  };
   constexpr bool kBf16 = std::is_same<typename C::T, bfloat16_t>::value;
-  const TensorMapShape a = C::kMajorA ? shape(p.a, p.m, p.k, true) : shape(p.a, p.k, p.m, false);
-  const TensorMapShape b = C::kMajorB ? shape(p.b, p.n, p.k, false) : shape(p.b, p.k, p.n, true);
-  const TensorMapShape y = shape(p.y, p.n, p.m, false);
+  const TensorMapShape a = C::kMajorA ? operand_shape(p, p.a, p.m, p.k, true) : operand_shape(p, p.a, p.k, p.m, false);
+  const TensorMapShape b = C::kMajorB ? operand_shape(p, p.b, p.n, p.k, false) : operand_shape(p, p.b, p.k, p.n, true);
+  const TensorMapShape y = operand_shape(p, p.y, p.n, p.m, false);
   // Seen: the copy engine writes whole 16 bytes at the end of a row, also those of them that lie outside.
   const bool direct = !tensor_map_fits(y) || p.n % 8 != 0 || (p.batch > 1 && y.depth == 1);
   CUtensorMap map_a, map_b, map_y;
@@ -60,26 +50,15 @@ bool wgmma_launch(const MatmulProblem& p, const WgmmaUse& use, Stream& stream, f
   const int32_t clusters = stream.facts->num_sms / C::kSharers;
   if (use.split > 1 && (C::kPingPong || args.k_blocks < use.split || args.work / use.split * C::kSharers > Stream::kArrived))
     return false;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>((args.work < clusters ? args.work : clusters) * C::kSharers));
-  config.blockDim = dim3(kWgmmaThreads);
-  config.dynamicSmemBytes = C::kSharedBytes;
-  config.stream = stream.handle;
-  cudaLaunchAttribute attributes[2];
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = C::kSharers;
-  attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
-  config.attrs = attributes;
-  config.numAttrs = C::kSharers > 1 ? 2 : 1;
   static std::atomic<uint64_t> allowed{0};  // a bit per device
   const uint64_t bit = uint64_t(1) << (stream.device & 63);
   if (!(allowed.load(std::memory_order_relaxed) & bit)) {
     cudaFuncSetAttribute(wgmma_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, C::kSharedBytes);
     allowed.fetch_or(bit, std::memory_order_relaxed);
   }
-  cudaLaunchKernelEx(&config, wgmma_kernel<C>, map_a, map_b, map_y, args);
+  const LaunchShape shape{(args.work < clusters ? args.work : clusters) * C::kSharers, kWgmmaThreads, C::kSharedBytes,
+                          C::kSharers > 1 ? C::kSharers : 0};
+  launch_overlapped(wgmma_kernel<C>, shape, stream.handle, map_a, map_b, map_y, args);
   return true;
 }
 
