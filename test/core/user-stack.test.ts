@@ -23,7 +23,7 @@ describe('stacks of errors', () => {
 
   it('begin where the program called, and have no frame of the library', () => {
     const error = errorOf(multiply);
-    assert.match(frames(error)[0] ?? '', /at multiply \(.*user-stack\.test\.ts/);
+    assert.match(frames(error)[0] ?? '', /at multiply \(.*user-stack\.test\.[jt]s/);
     assert.doesNotMatch(frames(error).join('\n'), /[\\/](?:lib|dist)[\\/](?:core|ops|eager)[\\/]/);
     assert.ok(error.stack?.startsWith(`ShapeError [ERR_SHAPE]: ${error.message}\n`));
   });
@@ -32,7 +32,7 @@ describe('stacks of errors', () => {
     let model: nn.Linear | nn.Sequential = new nn.Linear(2, 2);
     for (let i = 0; i < 12; i++) model = new nn.Sequential(model);
     const error = errorOf(() => model(ones([2, 3])));
-    assert.match(frames(error)[0] ?? '', /user-stack\.test\.ts/);
+    assert.match(frames(error)[0] ?? '', /user-stack\.test\.[jt]s/);
     assert.match(error.stack ?? '', /in the module Sequential at (?:0\.){11}0 \(Linear\)\n {4}at /);
   });
 
