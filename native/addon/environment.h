@@ -130,6 +130,8 @@ struct Environment {
 
  private:
   void lose_results(Stream& stream, const Failure& failure);
+  // A failure that came from there is told once, whoever meets it.
+  void note_told(const Stream& origin);
 };
 
 // The process's devices. Device code 0 is the CPU, 1 + n is cuda:n.

@@ -304,6 +304,7 @@ Status Environment::check_groups(int64_t home, ErrorText* error) {
     if (failure.status.ok()) continue;
     failure.first = 1;
     lose_results(*member->stream, failure);
+    note_told(*member->stream);
     worst = Status{Code::Peer};
     *error = failure.text;
   }

@@ -80,6 +80,11 @@ struct Member {
     failed = !status.ok();
     return status;
   }
+  // The failure has been told another way.
+  void note_told() {
+    ErrorText ignored;
+    failure(&ignored);
+  }
   // On one thread at a time: its stream's, as it joins and leaves there. That of a group of devices runs the calls of its meeting too, once
   // it has taken it over, and leaves it.
   Status run(const CollectiveCall& call) {

@@ -407,16 +407,34 @@ void Stream::inherit_failure(Stream& other, uint64_t sequence) {
     if (!other.failed() || other.failure_.first > sequence) return;
     seen = other.failure_;
   }
-  set_error(seen.status.code, seen.text.text);
+  fail_with(seen);
+}
+
+bool Stream::take(const Stream& origin, Failure* failure) {
+  std::lock_guard<std::mutex> lock(failure_mutex_);
+  const bool has_it = failed() && failure_.origin == &origin;
+  if (!has_it && this != &origin) return false;
+  if (has_it) *failure = failure_;
+  skip_until_.store(submitted_);
+  failed_.store(false, std::memory_order_release);
+  verify(submitted_);
+  return has_it;
+}
+
+void Stream::set_error(Code code, const char* text) {
+  Failure failure;
+  failure.status = Status{code};
+  snprintf(failure.text.text, sizeof failure.text.text, "%s", text);
+  failure.origin = this;
+  fail_with(failure);
 }
 
 // A GPU tells of a failure some time after it: everything since it was last known to be well may be wrong.
-void Stream::set_error(Code code, const char* text) {
+void Stream::fail_with(const Failure& failure) {
   std::lock_guard<std::mutex> lock(failure_mutex_);
   const uint64_t current = completed_.load(std::memory_order_relaxed) + 1;
   if (failed_.load() || current <= skip_until_.load()) return;  // the first failure is the cause
-  failure_.status = Status{code};
-  snprintf(failure_.text.text, sizeof failure_.text.text, "%s", text);
+  failure_ = failure;
   failure_.first = backend_->asynchronous ? verified() + 1 : current;
   failed_.store(true, std::memory_order_release);
 }

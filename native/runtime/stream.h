@@ -33,11 +33,14 @@ struct Event {
   void wait_recorded(uint64_t count);
 };
 
-// The first failure since the last look, and the first command whose results it took with it.
+class Stream;
+
+// The first failure since the last look, the first command whose results it took with it, and the stream where it happened.
 struct Failure {
   Status status;
   ErrorText text;
   uint64_t first = 0;
+  const Stream* origin = nullptr;
 };
 
 class Stream {
@@ -77,6 +80,9 @@ class Stream {
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   // On the native thread: what `other` was given up to there failed, so what is computed from it here would be wrong.
   void inherit_failure(Stream& other, uint64_t sequence);
+  // On the JavaScript thread, without waiting: takes a failure that came from `origin` and has been told. What was submitted so far stays
+  // skipped, and there nothing more is told of it. False: this stream has none of it.
+  bool take(const Stream& origin, Failure* failure);
   // On the native thread: whether the current command is to be skipped, and why.
   bool skips(Failed* why);
   // On the JavaScript thread: until the device is done. Takes the failure if there is one.
@@ -154,6 +160,7 @@ class Stream {
   std::atomic<uint64_t> verified_{0};
   std::mutex failure_mutex_;
   Failure failure_;
+  void fail_with(const Failure& failure);
 };
 
 // `index_select(float32[10, 4], int64[3])`: what a failure is reported with.
