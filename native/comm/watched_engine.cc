@@ -18,6 +18,9 @@ namespace {
 constexpr int64_t kLookMs = 50;
 // A call that is done may be known as in flight until the engine looks: it counts as hanging when it is still there so many looks later.
 constexpr int32_t kLooksToHang = 2;
+// A device may hear before the hosts do that a rank is gone, and does not know which: so long the hosts may take.
+constexpr int32_t kLooksForLost = 6;
+constexpr int64_t kPollMs = 5;
 constexpr int32_t kRecent = 32;
 // A result that is there was there on the other ranks' devices too, or soon will be: so what they called is under way. Who reads it
 // waits so long to know that it agrees, once for each call, and JavaScript with it.
@@ -131,6 +134,7 @@ class Watched {
     if (status.ok()) return;
     CommRecord oldest;
     const bool waits = in_flight(&oldest);
+    if (waits && status.code != Code::Peer && !explain_by_lost(oldest, at_once)) return;
     if (status.code != Code::Peer || !waits) {
       fail_for_engine(status.code, seen);  // of a group that has failed it changes nothing: what this rank waits in is said all the same
     } else {
@@ -139,6 +143,15 @@ class Watched {
       report_timeout(oldest);
     }
     tell(oldest);
+  }
+
+  // False while the hosts may still find which rank has made the device fail.
+  bool explain_by_lost(const CommRecord& oldest, bool at_once) {
+    for (int64_t left = at_once ? kReadMs : kPollMs; left > 0 && !group_->failed(); left -= kPollMs) {
+      if (group_->has_lost()) report_lost(oldest);
+      else if (at_once) usleep(kPollMs * 1000);
+    }
+    return group_->failed() || at_once || ++looks_for_lost_ > kLooksForLost;
   }
 
   // The engine does not know which rank of the world this is.
@@ -279,7 +292,7 @@ class Watched {
   int64_t end_device_at_ns_ = 0;
   Status told_status_;
   ErrorText told_text_;
-  int32_t looks_in_vain_ = 0;
+  int32_t looks_in_vain_ = 0, looks_for_lost_ = 0;
   uint64_t waited_for_ = 0;
   // Calls of the engine, and those of them that were seen to be done while the group was well.
   std::atomic<uint64_t> launched_{0};

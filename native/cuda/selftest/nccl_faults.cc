@@ -178,7 +178,8 @@ void busy_before(Rank& rank) {
 
 void abort_in_flight(Rank& rank) {
   expect_sum(rank, rank.group, 1, rank.size, "all come");
-  if (rank.rank == rank.size - 1) {
+  const bool is_last = rank.rank == rank.size - 1;
+  if (is_last) {
     usleep(2'000'000);
     rank.backend.comm->abort(rank.group, "the end");
   } else {
@@ -191,7 +192,7 @@ void abort_in_flight(Rank& rank) {
   }
   ErrorText error;
   const Status status = rank.backend.comm->failure(rank.group, &error);
-  check(status.code == Code::Closed && contains(error, "no more of it"), rank.rank, "after abort: code %d, %s",
+  check(status.code == Code::Closed && contains(error, is_last ? "the end" : "no more of it"), rank.rank, "after abort: code %d, %s",
         static_cast<int>(status.code), error.text);
   expect_ended(rank);
 }
