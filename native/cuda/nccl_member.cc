@@ -154,6 +154,7 @@ void Member::fail_group(const std::unique_lock<std::mutex>&, Code code, const ch
 
 void Member::end_calls(const std::unique_lock<std::mutex>& held) {
   ending = true;
+  if (peers) peers->stop();
   if (!inside) retire(held, true);
 }
 
@@ -177,9 +178,14 @@ void Member::retire(const std::unique_lock<std::mutex>&, bool abort) {
   Comm last = comm;
   comm = nullptr;
   if (!last) return;
+  if (abort && peers) {
+    peers->stop();
+    peers.release();  // see ~Peers
+  }
   retiring++;
-  const bool started = start_detached([self = shared_from_this(), last, abort] {
+  const bool started = start_detached([self = shared_from_this(), kept = std::move(peers), last, abort]() mutable {
     if (use_device(self->device, nullptr).ok()) abort ? self->api.abort(last) : self->api.destroy(last);
+    kept.reset();
     self->retiring--;
   });
   if (!started) retiring--;  // no thread to be had: it stays as it is
@@ -219,6 +225,7 @@ void Member::close() {
 }
 
 Member::~Member() {
+  peers.release();  // of a device that is lost
   if (!use_device(device, nullptr).ok()) return;
   for (const Flight& flight : flights) {
     cudaEventDestroy(flight.before);

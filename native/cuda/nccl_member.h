@@ -12,6 +12,7 @@
 #include "devices.h"
 #include "nccl.h"
 #include "nccl_api.h"
+#include "nccl_peers.h"
 
 namespace shardwise::cuda::nccl {
 
@@ -34,6 +35,7 @@ struct Member : std::enable_shared_from_this<Member> {
 
   // nccl_run.cc
   Status run(const CollectiveCall& call);
+  Peers* meet_peers(cudaStream_t stream, Result* result, cudaError_t* cuda);
 
   // nccl_member.cc
   Status begin(const CollectiveCall& call, cudaStream_t stream);
@@ -61,6 +63,8 @@ struct Member : std::enable_shared_from_this<Member> {
   std::mutex mutex;
   Comm comm;  // null once it is retired
   bool inside = false;
+  bool has_met = false;          // of its peers, whether there are any; the stream's thread asks
+  std::unique_ptr<Peers> peers;  // written with the mutex held
   std::atomic<int32_t> retiring{0};
   Status cause;
   ErrorText cause_text;

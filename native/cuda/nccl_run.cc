@@ -194,7 +194,7 @@ Status not_launched(Member& member, Result result, cudaError_t cuda, ErrorText* 
   if (result != kSuccess)
     describe_result(message, member.api, result);
   else
-    message.add(": cudaMemcpyAsync: %s (CUDA error %d)", cudaGetErrorString(cuda), static_cast<int>(cuda));
+    message.add(": it was not launched: %s (CUDA error %d)", cudaGetErrorString(cuda), static_cast<int>(cuda));
   member.fail_group(lock, Code::Device, text.text);
   return fail(error, Code::Device, "%s", text.text);
 }
@@ -212,6 +212,19 @@ Status prepare_barriers(int32_t device, ErrorText* error) {
   return kOk;
 }
 
+// Null where there are none, or where it fails.
+Peers* Member::meet_peers(cudaStream_t stream, Result* result, cudaError_t* cuda) {
+  if (has_met) return peers.get();
+  Peers::Meeting met = Peers::meet(*this, stream);
+  *result = met.result;
+  *cuda = met.cuda;
+  std::lock_guard<std::mutex> lock(mutex);
+  has_met = met.result == kSuccess && met.cuda == cudaSuccess;
+  if (failed.load()) met.peers.release();  // see ~Peers
+  else peers = std::move(met.peers);
+  return peers.get();
+}
+
 Status Member::run(const CollectiveCall& call) {
   const cudaStream_t stream = static_cast<Stream*>(call.stream)->handle;
   Status status = use_device(device, call.error);
@@ -223,9 +236,11 @@ Status Member::run(const CollectiveCall& call) {
   }
   status = begin(call, stream);
   if (!status.ok()) return status;
-  Result result;
-  cudaError_t cuda;
-  {
+  Result result = kSuccess;
+  cudaError_t cuda = cudaSuccess;
+  if (Peers* near = is_for_peers(call, size) ? meet_peers(stream, &result, &cuda) : nullptr) {
+    cuda = near->all_reduce(call, stream);
+  } else if (result == kSuccess && cuda == cudaSuccess) {
     Turn turn(*this);
     if (!turn.comm) return failure(call.error);
     Launch launch(*this, turn.comm, call, stream);

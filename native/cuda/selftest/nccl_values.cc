@@ -1,5 +1,6 @@
 // Every collective in every dtype, equal, uneven and empty counts, against values computed here.
 #include <algorithm>
+#include <memory>
 
 #include "nccl_selftest.h"
 
@@ -56,6 +57,27 @@ void all_reduce(Rank& rank, DType dtype, Reduce reduce, int64_t count, bool in_p
   const std::string label = words(in_place ? "all_reduce in place" : "all_reduce", reduce, count);
   if (!made(rank, call, is_refused(dtype, reduce), label)) return;
   out.expect(label, [&](int64_t i) { return reduced(dtype, reduce, rank.size, i); }, slack(dtype, reduce));
+}
+
+// Calls of all sizes in a row, by each way they can go, on parts that begin anywhere: what one has left must not be taken for the next.
+void many_sums(Rank& rank) {
+  constexpr int32_t kCalls = 400;
+  constexpr int64_t kMost = 70'000;
+  Buffer all(rank, DType::Float32, kMost);
+  std::vector<std::unique_ptr<Buffer>> results;
+  std::vector<int64_t> counts;
+  all.write([&](int64_t i) { return value_of(DType::Float32, Reduce::Sum, rank.rank, i); });
+  for (int32_t n = 0; n < kCalls; n++) {
+    const int64_t begin = n % 5, count = n % 3 == 0 ? 1 + n % 7 : 1 + n * 7919 % (kMost - begin);
+    counts.push_back(count);
+    results.push_back(std::make_unique<Buffer>(rank, DType::Float32, count));
+    CollectiveCall call = call_of(Collective::AllReduce, DType::Float32, all.at(begin), results.back()->at(0), "all_reduce");
+    call.count = count;
+    if (!made(rank, call, false, "all_reduce in a row")) return;
+  }
+  for (int32_t n = 0; n < kCalls; n++)
+    results[static_cast<size_t>(n)]->expect(words("all_reduce in a row", Reduce::Sum, counts[static_cast<size_t>(n)]),
+                                            [&](int64_t i) { return reduced(DType::Float32, Reduce::Sum, rank.size, i + n % 5); });
 }
 
 void reduce_to(Rank& rank, DType dtype, Reduce reduce, int64_t count, int32_t root) {
@@ -213,9 +235,11 @@ void test_values(const Backend& backend, int32_t size) {
   };
   test("all_reduce", [&](Rank& rank) {
     each([&](DType dtype, Reduce reduce) {
-      for (const int64_t count : {0, 1, 7, 1000, 300'001}) all_reduce(rank, dtype, reduce, count, count % 2 != 0);
+      // 32'768 and one more: where 8 bytes an element, and 256 KiB, end what goes from GPU to GPU
+      for (const int64_t count : {0, 1, 7, 1000, 32'768, 32'769, 262'144, 300'001}) all_reduce(rank, dtype, reduce, count, count % 2 != 0);
     });
   });
+  test("all_reduce, one behind the other", many_sums);
   test("reduce", [&](Rank& rank) {
     each([&](DType dtype, Reduce reduce) {
       for (int32_t root = 0; root < rank.size; root++) reduce_to(rank, dtype, reduce, 1003, root);

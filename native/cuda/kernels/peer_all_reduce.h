@@ -1,0 +1,34 @@
+// Sums of small tensors of GPUs that can write to each other's memory, in one kernel on each (peer_all_reduce.cu).
+#pragma once
+#include <cuda_runtime.h>
+
+#include "../../include/collective.h"
+
+namespace shardwise::cuda {
+
+constexpr int32_t kMostPeers = 8;
+// Where the copies to all ranks begin to take longer than a ring that sums as it goes.
+constexpr int64_t kMostPeerBytes = 256 << 10;
+
+// A mailbox: for each of two calls in turn, and each rank, as many packets as a call may have.
+constexpr int64_t kPacketBytes = 16, kPacketData = 8;
+constexpr int64_t kPeerPackets = kMostPeerBytes / kPacketData;
+constexpr int64_t mailbox_bytes(int32_t size) { return 2 * size * kPeerPackets * kPacketBytes; }
+
+struct PeerCall {
+  char* mailboxes[kMostPeers];  // of all ranks, where this GPU sees them
+  const int32_t* stop;          // of the host: not 0 once the group has failed
+  int32_t rank, size;
+  uint32_t number;              // of the call; never 0, and with each call another one
+  const void* in;
+  void* out;
+  int64_t count;
+  DType dtype;
+  Reduce reduce;
+};
+
+// Whether the kernel can do it; of what all ranks have in common alone.
+bool is_for_peers(const CollectiveCall& call, int32_t size);
+cudaError_t peer_all_reduce(const PeerCall& call, cudaStream_t stream);
+
+}  // namespace shardwise::cuda
