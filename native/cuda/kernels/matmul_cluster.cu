@@ -190,8 +190,8 @@ bool launch(const MatmulProblem& p, int32_t parts, Stream& stream) {
       !make_tensor_map(b, 64, C::BN, kBf16, &map_b))
     return false;
   allow_shared(&cluster_kernel<C>, C::kSharedBytes);
-  const LaunchShape shape{args.tiles_n * p.batch * parts, kThreads, C::kSharedBytes, parts};
-  launch_overlapped(&cluster_kernel<C>, shape, stream.handle, map_a, map_b, p, args);
+  const LaunchShape shape{blocks_of(args.tiles_n * p.batch * parts), kThreads, C::kSharedBytes, parts};
+  launch_overlapped(&cluster_kernel<C>, shape, stream, map_a, map_b, p, args);
   return true;
 }
 

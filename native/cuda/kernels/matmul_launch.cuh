@@ -1,5 +1,6 @@
 // What the launches of matmul's sm_90 kernels have in common.
 #pragma once
+#include "../primitives/overlap.cuh"
 #include "../tensor_map.h"
 #include "matmul.h"
 
@@ -15,32 +16,6 @@ inline TensorMapShape operand_shape(const MatmulProblem& p, const MatrixView& v,
   s.depth = p.batch > 1 && v.batch_stride != 0 ? p.batch : 1;
   s.depth_stride = v.batch_stride;
   return s;
-}
-
-struct LaunchShape {
-  int64_t blocks;
-  int threads;
-  size_t shared;
-  int cluster;  // blocks; 0: none
-};
-
-// Starts a kernel while the one before it ends: it waits for that itself.
-template <class... Params, class... Args>
-void launch_overlapped(void (*kernel)(Params...), const LaunchShape& shape, cudaStream_t stream, Args&&... args) {
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
-  config.blockDim = dim3(static_cast<unsigned>(shape.threads));
-  config.dynamicSmemBytes = shape.shared;
-  config.stream = stream;
-  cudaLaunchAttribute attributes[2];
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = static_cast<unsigned>(shape.cluster);
-  attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
-  config.attrs = attributes;
-  config.numAttrs = shape.cluster > 0 ? 2 : 1;
-  cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
 }
 
 }  // namespace shardwise::cuda

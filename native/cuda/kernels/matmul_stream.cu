@@ -174,8 +174,8 @@ bool launch(const MatmulProblem& p, int rows, Stream& stream) {
     return false;
   const size_t shared = static_cast<size_t>(args.stages * stage_bytes<Eights, Boxes>(rows) + parts_bytes<Eights>(rows));
   allow_shared(&stream_kernel<T, Eights, Boxes>, kSharedLimit);
-  const LaunchShape shape{args.tiles < sms ? args.tiles : sms, kThreads, shared, 0};
-  launch_overlapped(&stream_kernel<T, Eights, Boxes>, shape, stream.handle, map_a, map_b, p, args);
+  const LaunchShape shape{blocks_of(args.tiles < sms ? args.tiles : sms), kThreads, shared};
+  launch_overlapped(&stream_kernel<T, Eights, Boxes>, shape, stream, map_a, map_b, p, args);
   return true;
 }
 

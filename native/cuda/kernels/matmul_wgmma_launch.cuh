@@ -56,9 +56,9 @@ bool wgmma_launch(const MatmulProblem& p, const WgmmaUse& use, Stream& stream, f
     cudaFuncSetAttribute(wgmma_kernel<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, C::kSharedBytes);
     allowed.fetch_or(bit, std::memory_order_relaxed);
   }
-  const LaunchShape shape{(args.work < clusters ? args.work : clusters) * C::kSharers, kWgmmaThreads, C::kSharedBytes,
+  const LaunchShape shape{blocks_of((args.work < clusters ? args.work : clusters) * C::kSharers), kWgmmaThreads, C::kSharedBytes,
                           C::kSharers > 1 ? C::kSharers : 0};
-  launch_overlapped(wgmma_kernel<C>, shape, stream.handle, map_a, map_b, map_y, args);
+  launch_overlapped(wgmma_kernel<C>, shape, stream, map_a, map_b, map_y, args);
   return true;
 }
 

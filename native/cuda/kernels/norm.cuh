@@ -67,18 +67,6 @@ struct NormBackward {
 int64_t norm_backward_ring_parts(const KernelCall& call, const NormBackward& b);
 void norm_backward_ring(const KernelCall& call, const NormBackward& b);
 
-// Lets the next kernel of the stream start before this one ends, where it was launched so; it must wait before it reads.
-__device__ __forceinline__ void launch_dependents() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void wait_for_dependency() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 // w or b of elements [first, first + V); `absent` where there is none.
 template <class T, int V, class C, class Index>
 __device__ __forceinline__ void load_norm_vector(const NormVector& v, Index first, Index n, C absent, C (&out)[V]) {

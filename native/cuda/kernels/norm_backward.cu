@@ -12,6 +12,7 @@
 // columns  per row, gw and gb by 32 columns x a slice of the rows per block.
 // Numerics: float32 sums (float64 for float64) in a fixed order, no atomics; one rounding at the end.
 #include "../primitives/async_copy.cuh"
+#include "../primitives/overlap.cuh"
 #include "norm.cuh"
 
 namespace shardwise::cuda {
@@ -214,7 +215,8 @@ __global__ void __launch_bounds__(32 * kSlices)
   if (!to) return;
   const int64_t column = int64_t(blockIdx.x) * 32 + threadIdx.x;
   C total = C(0);
-  wait_for_dependency();
+  let_next_kernel_start();
+  wait_for_kernels_before();
   if (column < n)
 #pragma unroll 8
     for (int i = threadIdx.y; i < count; i += kSlices) total += partials[(int64_t(i) * 2 + blockIdx.y) * n + column];
@@ -248,17 +250,8 @@ Status norm_backward(const KernelCall& call, const TensorView& g, const TensorVi
     norm_backward_ring(call, ring);
     if (sums) {
       // Its blocks start as those of the first kernel end, and wait for the last of them: that hides most of a launch.
-      cudaLaunchConfig_t config = {};
-      config.gridDim = dim3(ceil_div(n, 32), 2);
-      config.blockDim = dim3(32, kSlices);
-      config.stream = stream.handle;
-      cudaLaunchAttribute attribute = {};
-      attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-      attribute.val.programmaticStreamSerializationAllowed = 1;
-      config.attrs = &attribute;
-      config.numAttrs = stream.facts->major >= 9 ? 1 : 0;
-      cudaLaunchKernelEx(&config, norm_partials<float>, static_cast<const float*>(ring.partials), static_cast<int32_t>(parts), n,
-                         gw, gb, sum_dtype);
+      const LaunchShape shape{dim3(static_cast<unsigned>(ceil_div(n, 32)), 2), dim3(32, kSlices)};
+      launch_overlapped(norm_partials<float>, shape, stream, ring.partials, static_cast<int32_t>(parts), n, gw, gb, sum_dtype);
     }
     return launched(call);
   }

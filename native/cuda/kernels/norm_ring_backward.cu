@@ -18,6 +18,7 @@
 //   neighbouring rows for a block instead of strided ones                                      222.3   63.5   234.1   no clear gain
 // What is left of 8192 x 4096: gx alone takes 57.8 of 64.4 us, 51 of them at the rate of 32768 rows; of 8192 x 16384 220 of 236:
 // the rest is the partial sums and the second kernel. With `more`, rms norm of bf16 16384 x 4096: 134.5 us (94 %).
+#include "../primitives/overlap.cuh"
 #include "../primitives/packed.cuh"
 #include "../primitives/row_ring.cuh"
 #include "norm.cuh"
@@ -42,6 +43,7 @@ __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, 
   constexpr bool kBlock = kBlockThreads != 0, kHold = kChunks < 4 || !kBlock;
   extern __shared__ uint4 staged[];
   __shared__ float shared[2][2][32];
+  wait_for_kernels_before();
   const Ring<kChunks, kAdds> ring{staged};
   const RingPlace place(lanes);
   float gw[kChunks][V], gb[kChunks][V];
@@ -133,7 +135,7 @@ __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, 
   }
   copy_async_wait<0>();
   if (!partials) return;
-  launch_dependents();
+  let_next_kernel_start();
 
   const int32_t n = vectors * V;
   float* out = partials + static_cast<int64_t>(blockIdx.x) * 2 * n;
@@ -233,8 +235,9 @@ void norm_backward_ring(const KernelCall& call, const NormBackward& b) {
   const RingPlan plan = plan_of(b);
   with_kernel(b, plan, [&](auto* kernel, int64_t bytes) {
     const int64_t blocks = ring_blocks(kernel, plan, bytes, b.rows, blocks_per_sm(plan), *stream_of(call).facts);
-    kernel<<<static_cast<unsigned>(blocks), plan.threads, bytes, stream_of(call).handle>>>(
-        static_cast<const uint4*>(b.g), static_cast<const uint4*>(b.x), static_cast<const uint4*>(b.more),
+    const LaunchShape shape{blocks_of(blocks), static_cast<unsigned>(plan.threads), static_cast<size_t>(bytes)};
+    launch_overlapped(
+        kernel, shape, stream_of(call), static_cast<const uint4*>(b.g), static_cast<const uint4*>(b.x), static_cast<const uint4*>(b.more),
         static_cast<const float*>(b.mean), static_cast<const float*>(b.rstd), static_cast<const uint4*>(b.w.data),
         static_cast<uint4*>(b.gx), b.partials, b.rows, static_cast<int32_t>(b.n / (16 / item_size(b.dtype))), plan.lanes);
   });

@@ -18,8 +18,9 @@
 //   direct, two vectors a thread                                                            143.6   39.4
 //   the same with w and b loaded before the barrier: too many registers                     168.4   46.0
 //   direct, four vectors a thread                                                           132.3   37.3   (95 and 85 % of copy)
-// With a residual, rms norm of 16384 x 4096: 136.1 (93 %; a sum and a norm 168). float32 512 x 768: 3.9 (PyTorch in a graph 3.9).
-// ring at 8192 x 16384: 139.6 (91 %); direct at 16384 x 768: 14.7 (81 %), 65536 x 256: 19.3 (ring of warps: 25.5).
+//   the same, started while the kernel before ends (overlap.cuh)                                    35.9   (88 %)
+// With a residual, rms norm of 16384 x 4096: 135 (93 %; a sum and a norm 168). float32 512 x 768: 3.9 (PyTorch in a graph 3.9).
+// ring at 8192 x 16384: 139.6 (91 %); direct at 16384 x 768: 13.6 (87 %; 14.7 without the overlap), 65536 x 256: 19.3 (ring of warps: 25.5).
 #include "../primitives/packed.cuh"
 #include "../primitives/row_direct.cuh"
 #include "norm.cuh"
@@ -36,6 +37,8 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
   constexpr int V = kVec16<T>;
   __shared__ float3 shared[32];
   const DirectPlace place(kBlock, lanes);
+  let_next_kernel_start();
+  wait_for_kernels_before();
   const bool active = kBlock || place.row < rows;
   uint4 raw[kChunks];
   load_row(x + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, raw);

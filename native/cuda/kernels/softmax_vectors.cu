@@ -29,6 +29,8 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
   constexpr int V = kVec16<T>;
   __shared__ float2 shared[32];
   const DirectPlace place(kBlock, lanes);
+  let_next_kernel_start();
+  wait_for_kernels_before();
   const bool active = kBlock || place.row < rows;
   uint4 raw[kChunks];
   load_row(x + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, raw);
@@ -83,6 +85,8 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
   constexpr int V = kVec16<T>;
   __shared__ float shared[32];
   const DirectPlace place(kBlock, lanes);
+  let_next_kernel_start();
+  wait_for_kernels_before();
   const bool active = kBlock || place.row < rows;
   uint4 graw[kChunks], yraw[kChunks];
   load_row(g + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, graw);

@@ -132,10 +132,6 @@ __device__ __forceinline__ float4 load_from_cluster(uint32_t address, uint32_t r
   return v;
 }
 
-// Programmatic dependent launch: wait until what the kernels before have written is there; let the next kernel start already.
-__device__ __forceinline__ void wait_for_kernels_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-__device__ __forceinline__ void let_next_kernel_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-
 template <int Registers>
 __device__ __forceinline__ void registers_up() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));

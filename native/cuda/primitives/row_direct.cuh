@@ -7,6 +7,7 @@
 #pragma once
 #include <type_traits>
 
+#include "overlap.cuh"
 #include "row_ring.cuh"
 
 namespace shardwise::cuda {
@@ -94,16 +95,17 @@ inline void with_direct_shape(const RingPlan& plan, F&& body) {
 }
 
 // The choice for rows of `vectors` vectors: a team for each row while its registers hold it, else persistent blocks with two
-// vectors a thread. direct(chunks, block) is a kernel of `args` and the lanes of a team, `ring` one of `args` that has
-// `ring_bytes` of shared memory a thread. False: the rows are too long, or a block does not fit.
+// vectors a thread. direct(chunks, block) is a kernel of `args` and the lanes of a team that waits for the kernels before it
+// (overlap.cuh), `ring` one of `args` that has `ring_bytes` of shared memory a thread. False: the rows are too long, or a block
+// does not fit.
 template <class Direct, class RingKernel, class... Args>
 inline bool launch_direct_or_ring(const Stream& stream, int64_t rows, int64_t vectors, Direct&& direct, RingKernel* ring,
                                   int64_t ring_bytes, Args... args) {
   const RingPlan plan = plan_direct(vectors);
   if (plan.lanes > 0) {
-    const unsigned blocks = static_cast<unsigned>(ceil_div(rows, plan.teams()));
+    const dim3 blocks = blocks_of(ceil_div(rows, plan.teams()));
     with_direct_shape(plan, [&](auto chunks, auto block) {
-      direct(chunks, block)<<<blocks, plan.threads, 0, stream.handle>>>(args..., plan.lanes);
+      launch_overlapped(direct(chunks, block), {blocks, static_cast<unsigned>(plan.threads)}, stream, args..., plan.lanes);
     });
     return true;
   }

@@ -1,0 +1,51 @@
+// Kernels that start while the one before them in the stream ends (programmatic dependent launch, sm_90 and newer): its launch, and the
+// last blocks of the other, cost nothing then. Such a kernel waits before it touches global memory; which kernels let the next one start
+// is up to each of them, and for one that is launched plainly it changes nothing.
+#pragma once
+#include "../stream.h"
+
+namespace shardwise::cuda {
+
+// Until what all kernels before have written is there.
+__device__ __forceinline__ void wait_for_kernels_before() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Once all blocks have said so, or ended.
+__device__ __forceinline__ void let_next_kernel_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+struct LaunchShape {
+  dim3 blocks, threads;
+  size_t shared = 0;
+  int cluster = 0;  // blocks; 0: none
+};
+
+inline dim3 blocks_of(int64_t count) { return dim3(static_cast<unsigned>(count)); }
+
+template <class... Params, class... Args>
+void launch_overlapped(void (*kernel)(Params...), const LaunchShape& shape, const Stream& stream, Args&&... args) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = shape.blocks;
+  config.blockDim = shape.threads;
+  config.dynamicSmemBytes = shape.shared;
+  config.stream = stream.handle;
+  cudaLaunchAttribute attributes[2] = {};
+  if (stream.facts->major >= 9) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.cluster > 0) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+    attributes[config.numAttrs++].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  }
+  config.attrs = attributes;
+  cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
+}
+
+}  // namespace shardwise::cuda
