@@ -3,7 +3,7 @@ import { callSite } from '../core/call-site.js';
 import { type CollectiveCall, type CollectiveGroup, purpose } from '../core/collective.js';
 import { type Device, type DeviceType, deviceByCode, device as deviceOf } from '../core/device.js';
 import { DistributedError } from '../core/errors.js';
-import { checkOwn, type Home } from '../core/home.js';
+import { type Home, isAnothers, usedByAnother } from '../core/home.js';
 import type { Engine, EngineFactory, GroupPlan } from './engines/engine.js';
 import type { PendingCalls } from './pending-calls.js';
 
@@ -100,7 +100,7 @@ export class ProcessGroup implements CollectiveGroup {
 
   /** @throws DistributedError for the group of another rank of this process @internal */
   checkOwn(op: string): void {
-    checkOwn(op, () => `group "${this.name}"`, this.home);
+    if (isAnothers(this.home)) throw usedByAnother(op, `group "${this.name}"`, this.home);
   }
 
   /** Where its ranks meet without tensors. @internal */
