@@ -78,10 +78,9 @@ export class ProcessGroup implements CollectiveGroup {
     return this.rank % this.ranks.length;
   }
 
-  /** @internal */
-  run(name: string, call: CollectiveCall): void {
+  /** @param where - the {@link callSite}, from who knows it: the shorter the stack, the sooner it is found @internal */
+  run(name: string, call: CollectiveCall, where = callSite()): void {
     this.checkOwn(name);
-    const where = callSite();
     const engine = this.engineOf(name, (call.input ?? call.output)?.device ?? call.device ?? deviceByCode(0), where);
     this.home.turns?.call(name);
     engine.run(name, call, where, purpose.text); // throws for what cannot be called: then nothing was
