@@ -1,28 +1,33 @@
 /** Where user code is: for errors about what it did. */
 import { findSourceMap } from 'node:module';
 
-/** User code mostly stands close; what is deeper is looked at again. Each frame costs a quarter of a microsecond. */
-const FEW_FRAMES = 14;
+/** Each frame costs a fifth of a microsecond, so mostly as many are asked for as the last places took, and never more than a few. */
+const FEW_FRAMES = 24;
 const MOST_FRAMES = 60;
+const PLACES_LOOKED_BACK = 64;
 
 type Frame = NodeJS.CallSite;
 
-/** The innermost frames as objects: far cheaper than their text. */
-function framesBelow(caller: (...args: never[]) => unknown, most: number): readonly Frame[] {
-  const [limit, prepare] = [Error.stackTraceLimit, Error.prepareStackTrace];
+const asTheyAre = (_: Error, frames: readonly Frame[]): readonly Frame[] => frames;
+
+/** The innermost frames outside of `below`, as objects: far cheaper than their text. */
+function innermostFrames(most: number, below: (...args: never[]) => unknown): readonly Frame[] {
+  const limit = Error.stackTraceLimit;
+  const prepare = Error.prepareStackTrace;
   Error.stackTraceLimit = most;
-  Error.prepareStackTrace = (_, frames) => frames;
-  const holder: { stack?: readonly Frame[] } = {};
-  Error.captureStackTrace(holder, caller);
-  const frames = holder.stack ?? [];
+  Error.prepareStackTrace = asTheyAre;
+  // Without a prototype: any other object is turned into another form first.
+  const holder: { stack?: readonly Frame[] } = Object.create(null);
+  Error.captureStackTrace(holder, below);
+  const frames = holder.stack;
   Error.stackTraceLimit = limit;
   Error.prepareStackTrace = prepare;
-  return frames;
+  return frames ?? [];
 }
 
 /** The folder of the library's own code, as frames name it, with the slash at its end. */
 export const ownFolder: string = ((): string => {
-  const own = framesBelow(framesBelow, 1)[0]?.getFileName() ?? '';
+  const own = innermostFrames(1, innermostFrames)[0]?.getFileName() ?? '';
   return /^.*[\\/](?:lib|dist)[\\/]/.exec(own)?.[0] ?? 'nowhere';
 })();
 
@@ -31,24 +36,44 @@ const texts = new Map<string, Map<number, string>>();
 /** Of the call that is under way, where it was looked up already. */
 const known: { site: string | null } = { site: null };
 
-/** The innermost stack frame outside of the library, such as `forward (model.ts:12:5)`; empty if there is none. */
-export function callSite(): string {
-  return known.site ?? findSite(FEW_FRAMES) ?? findSite(MOST_FRAMES) ?? '';
+/** As many frames as the deepest of the last places took. */
+let usual = FEW_FRAMES;
+let deepest = 0;
+let found = 0;
+
+/**
+ * The innermost stack frame outside of the library, such as `forward (model.ts:12:5)`; empty if there is none.
+ *
+ * @param below - a function of the library that is being called, such as the one that the program has: only frames outside of it are looked at
+ */
+export function callSite(below: (...args: never[]) => unknown = callSite): string {
+  return known.site ?? siteAmong(innermostFrames(usual, below), usual) ?? siteAmong(innermostFrames(MOST_FRAMES, below), MOST_FRAMES) ?? '';
 }
 
-function findSite(most: number): string | null {
-  for (const frame of framesBelow(callSite, most)) {
+/** Null if there may be more frames than the `most` that were asked for. */
+function siteAmong(frames: readonly Frame[], most: number): string | null {
+  for (let i = 0; i < frames.length; i++) {
+    const frame = frames[i] as Frame;
     const file = frame.getFileName();
     if (file === null || file === undefined || file.startsWith(ownFolder) || file.startsWith('node:')) continue;
+    noteDepth(i + 1);
     return textOf(frame, file);
   }
-  return null;
+  return frames.length < most ? '' : null;
+}
+
+function noteDepth(frames: number): void {
+  if (frames > deepest) deepest = Math.min(frames, FEW_FRAMES);
+  if (++found < PLACES_LOOKED_BACK && deepest <= usual) return;
+  usual = deepest;
+  found = 0;
+  deepest = 0;
 }
 
 /** Names of the library's functions between the program and here, the outermost first. Takes its time: for errors. */
 export function calledFunctions(): string[] {
   const names: string[] = [];
-  for (const frame of framesBelow(calledFunctions, MOST_FRAMES)) {
+  for (const frame of innermostFrames(MOST_FRAMES, calledFunctions)) {
     const file = frame.getFileName();
     if (file === null || file === undefined || file.startsWith('node:')) continue;
     if (!file.startsWith(ownFolder)) break;
@@ -60,7 +85,7 @@ export function calledFunctions(): string[] {
 /** Runs `fn`, in which every {@link callSite} is the one of this call: it is found while the stack is short. */
 export function atCallSite<T>(fn: () => T): T {
   const before = known.site;
-  known.site ??= callSite();
+  known.site ??= callSite(atCallSite);
   try {
     return fn();
   } finally {

@@ -47,6 +47,6 @@ export interface CollectiveGroup {
   readonly size: number;
   /** Which of them this is. */
   readonly rank: number;
-  /** Gives the call to the group's engine and returns; results are there in the order of the device. `name` is what the program called. */
-  run(name: string, call: CollectiveCall): void;
+  /** Gives the call to the group's engine and returns; results are there in the order of the device. `name` is what the program called, `where` its place. */
+  run(name: string, call: CollectiveCall, where?: string): void;
 }

@@ -76,17 +76,18 @@ export function currentHome(): Home {
 }
 
 /**
- * Of what belongs to one rank: it would be that rank's call, in its place and with its tensors, which nobody expects of it.
- *
- * @param what - names it, such as `group "world"`
- * @throws DistributedError if another rank of this process has it, and is running
- * @internal
+ * Whether it is another rank of this process, which is running: a use of what belongs to it would be its call, in its place and with its
+ * tensors, which nobody expects of it. @internal
  */
-export function checkOwn(op: string, what: () => string, home: Home): void {
+export function isAnothers(home: Home): boolean {
+  return home !== currentHome() && home.isRunning;
+}
+
+/** Where {@link isAnothers}; `what` names it, such as `group "world"`. @internal */
+export function usedByAnother(op: string, what: string, home: Home): DistributedError {
   const own = currentHome();
-  if (home === own || !home.isRunning) return;
-  throw new DistributedError(
-    `${op}: ${what()} belongs to ${home.label}, and ${own.label ?? 'the main program'} uses it. Ranks that share a process have groups, meshes and tensors of their own: make them inside of the function that each rank runs, and do not keep them in variables outside of it.`,
+  return new DistributedError(
+    `${op}: ${what} belongs to ${home.label}, and ${own.label ?? 'the main program'} uses it. Ranks that share a process have groups, meshes and tensors of their own: make them inside of the function that each rank runs, and do not keep them in variables outside of it.`,
     { op, owner: home.label, user: own.label },
   );
 }

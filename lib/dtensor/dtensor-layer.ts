@@ -4,7 +4,7 @@
  */
 import { belowDTensor } from '../core/dispatch.js';
 import { InPlaceError, ShardingError } from '../core/errors.js';
-import { checkOwn, currentHome } from '../core/home.js';
+import { isAnothers, usedByAnother } from '../core/home.js';
 import type { AnyOp } from '../core/op.js';
 import { formatShape } from '../core/shape.js';
 import type { ShardedCall } from '../core/sharding-rule.js';
@@ -26,7 +26,7 @@ export function dtensorLayer(op: AnyOp, inputs: readonly Tensor[], params: objec
   for (let i = 0; part === null && i < inputs.length; i++) part = partOf(inputs[i] as Tensor);
   if (part === null) return into === null && isAwaited(inputs) ? makePart(op, params) : belowDTensor(op, inputs, params, into);
   const { spec, local } = part;
-  if (local.device.home !== currentHome()) checkOwn(op.name, () => `the distributed tensor ${spec}`, local.device.home);
+  if (isAnothers(local.device.home)) throw usedByAnother(op.name, `the distributed tensor ${spec}`, local.device.home);
   if (op.compute !== null && op.traits.includes('placement')) return op.compute(inputs, params);
   if (op.traits.includes('collective')) throw collective(op);
   const follows = op.sharding?.follows;

@@ -1,7 +1,7 @@
 /** Checks of placements and shard orders against a tensor and a mesh. */
 import { DType } from '../core/dtype.js';
 import { IndexError, ShardingError } from '../core/errors.js';
-import { checkOwn } from '../core/home.js';
+import { isAnothers, usedByAnother } from '../core/home.js';
 import { optionsOf, shown, unexpected } from '../core/options.js';
 import { type Partial, Placement, Shard } from '../core/placement.js';
 import { checkSizes, formatShape } from '../core/shape.js';
@@ -13,7 +13,7 @@ export function checkMesh(op: string, mesh: unknown): asserts mesh is MeshLayout
   const fits = typeof mesh === 'object' && mesh !== null && 'shape' in mesh && Array.isArray(mesh.shape) && 'getCoordinate' in mesh;
   if (!fits) throw unexpected(op, 'mesh', 'a DeviceMesh', mesh);
   const layout = mesh as unknown as MeshLayout;
-  if (layout.home !== undefined) checkOwn(op, () => `the ${formatMesh(layout)}`, layout.home);
+  if (layout.home !== undefined && isAnothers(layout.home)) throw usedByAnother(op, `the ${formatMesh(layout)}`, layout.home);
 }
 
 /** @throws ArgumentError unless the options have a tensor's metadata */

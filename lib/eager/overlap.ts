@@ -6,7 +6,8 @@ import type { Tensor } from '../core/tensor.js';
 
 /** Whether one memory location surely holds two elements of the tensor: after `expand`, or `unfold` by less than the size. */
 export function overlapsItself(t: Tensor): boolean {
-  let [count, span] = [1, 1];
+  let count = 1;
+  let span = 1;
   for (let i = 0; i < t.shape.length; i++) {
     const size = t.shape[i] as number;
     if (size === 0) return false;

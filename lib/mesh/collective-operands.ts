@@ -24,16 +24,24 @@ export interface Sync {
   asyncOp?: false;
 }
 
-/** Options as they were given, to take apart; `names` are those of the collective beside `group` and `asyncOp`. */
-export function collectiveOptions<T extends CollectiveOptions & { asyncOp?: boolean }>(name: string, options: T, names = ''): T {
-  const { asyncOp } = optionsOf(name, options, `${names}group asyncOp`);
+/** Options as they were given, to take apart; `names` are all that the collective has. */
+export function collectiveOptions<T extends CollectiveOptions & { asyncOp?: boolean }>(name: string, options: T, names = 'group asyncOp'): T {
+  const { asyncOp } = optionsOf(name, options, names);
   if (asyncOp !== undefined) checkFlag(name, 'asyncOp', asyncOp);
   return options;
 }
 
-/** A call with what goes into it and comes out of it taken to dense memory, and back. */
-export function perform(name: string, group: ProcessGroup, call: CollectiveCall, options: { asyncOp?: boolean }, outputs: readonly Tensor[], after?: () => void): Work | undefined {
-  group.run(name, call);
+/** A call with what goes into it and comes out of it taken to dense memory, and back; `where` the program called it. */
+export function perform(
+  name: string,
+  where: string,
+  group: ProcessGroup,
+  call: CollectiveCall,
+  options: { asyncOp?: boolean },
+  outputs: readonly Tensor[],
+  after?: () => void,
+): Work | undefined {
+  group.run(name, call, where);
   after?.();
   for (const t of outputs) t.bumpVersion();
   if (options.asyncOp !== true) return undefined;
@@ -70,8 +78,12 @@ export function dense(name: string, what: string, t: Tensor, group: ProcessGroup
 export function denseOutput(name: string, what: string, t: Tensor, group: ProcessGroup): [Tensor, (() => void) | undefined] {
   const memory = dense(name, what, t, group);
   checkWritable(name, what, t);
-  if (t.isContiguous()) return [memory, undefined];
-  return [memory, () => (t.requiresGrad ? t.detach() : t).copy_(memory)];
+  return [memory, t.isContiguous() ? undefined : copyingBack(t, memory)];
+}
+
+/** Apart, so that only those that need it have a closure. */
+function copyingBack(t: Tensor, memory: Tensor): () => void {
+  return () => (t.requiresGrad ? t.detach() : t).copy_(memory);
 }
 
 /** @throws InPlaceError for a tensor whose elements share memory */

@@ -4,6 +4,7 @@
  *
  * @see PyTorch `torch.distributed`
  */
+import { callSite } from '../core/call-site.js';
 import type { CollectiveCall } from '../core/collective.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { checkIntegers, checkOneOf, optionsOf, shown } from '../core/options.js';
@@ -43,7 +44,7 @@ export interface ReduceOptions extends CollectiveOptions {
 type Options = ReduceOptions & { asyncOp?: boolean };
 
 function reduceOptions(name: string, options: Options): Options {
-  const { op } = collectiveOptions(name, options, 'op ');
+  const { op } = collectiveOptions(name, options, 'op group asyncOp');
   if (op !== undefined) checkOneOf(name, 'op', op, reduceOpNames);
   return options;
 }
@@ -63,7 +64,7 @@ export function allReduce(tensor: Tensor, options: Options = {}): Work | undefin
   const { op = 'sum', group: given } = reduceOptions('allReduce', options);
   const group = memberOf('allReduce', given);
   const [memory, after] = denseOutput('allReduce', 'the tensor', tensor, group);
-  return perform('allReduce', group, { kind: 'allReduce', input: memory, output: memory, reduceOp: op }, options, [tensor], after);
+  return perform('allReduce', callSite(allReduce), group, { kind: 'allReduce', input: memory, output: memory, reduceOp: op }, options, [tensor], after);
 }
 
 /**
@@ -78,7 +79,15 @@ export function reduce(tensor: Tensor, dst: number, options: Options = {}): Work
   const { op = 'sum', group: given } = reduceOptions('reduce', options);
   const group = memberOf('reduce', given);
   const [memory, after] = denseOutput('reduce', 'the tensor', tensor, group);
-  return perform('reduce', group, { kind: 'reduce', input: memory, output: memory, reduceOp: op, root: placeOf('reduce', 'dst', dst, group) }, options, [tensor], after);
+  return perform(
+    'reduce',
+    callSite(reduce),
+    group,
+    { kind: 'reduce', input: memory, output: memory, reduceOp: op, root: placeOf('reduce', 'dst', dst, group) },
+    options,
+    [tensor],
+    after,
+  );
 }
 
 /**
@@ -93,7 +102,15 @@ export function broadcast(tensor: Tensor, src: number, options: Options = {}): W
   const { group: given } = collectiveOptions('broadcast', options);
   const group = memberOf('broadcast', given);
   const [memory, after] = denseOutput('broadcast', 'the tensor', tensor, group);
-  return perform('broadcast', group, { kind: 'broadcast', input: memory, output: memory, root: placeOf('broadcast', 'src', src, group) }, options, [tensor], after);
+  return perform(
+    'broadcast',
+    callSite(broadcast),
+    group,
+    { kind: 'broadcast', input: memory, output: memory, root: placeOf('broadcast', 'src', src, group) },
+    options,
+    [tensor],
+    after,
+  );
 }
 
 /**
@@ -115,7 +132,7 @@ export function allGather(tensors: readonly Tensor[], tensor: Tensor, options: O
   }
   const counts = sizes(tensors);
   const whole = input.newEmpty([counts.reduce((a, b) => a + b, 0)]);
-  return perform('allGather', group, { kind: 'allGather', input, output: whole, counts }, options, tensors, () => spread(whole, tensors));
+  return perform('allGather', callSite(allGather), group, { kind: 'allGather', input, output: whole, counts }, options, tensors, () => spread(whole, tensors));
 }
 
 /**
@@ -136,6 +153,7 @@ export function allGatherIntoTensor(output: Tensor, input: Tensor, options: Opti
   const own = from.storage === memory.storage && from.storageOffset === memory.storageOffset + group.place * from.numel(); // its place already
   return perform(
     name,
+    callSite(allGatherIntoTensor),
     group,
     { kind: 'allGather', input: own ? from : apartFrom(memory, from), output: memory, counts: equalParts(memory.numel(), group.size) },
     options,
@@ -159,7 +177,7 @@ export function reduceScatter(output: Tensor, inputs: readonly Tensor[], options
   checkNumel('reduceScatter', 'an output', output, (inputs[group.place] as Tensor).numel(), 'as the input for this rank');
   const input = joined('reduceScatter', 'inputs', inputs, group);
   checkSame('reduceScatter', 'an output', output, input);
-  return perform('reduceScatter', group, { kind: 'reduceScatter', input, output: memory, reduceOp: op, counts: sizes(inputs) }, options, [output], after);
+  return perform('reduceScatter', callSite(reduceScatter), group, { kind: 'reduceScatter', input, output: memory, reduceOp: op, counts: sizes(inputs) }, options, [output], after);
 }
 
 /**
@@ -180,6 +198,7 @@ export function reduceScatterTensor(output: Tensor, input: Tensor, options: Opti
   checkNumel(name, 'an input', from, output.numel() * group.size, `${group.size} times the output`);
   return perform(
     name,
+    callSite(reduceScatterTensor),
     group,
     { kind: 'reduceScatter', input: apartFrom(memory, from), output: memory, reduceOp: op, counts: equalParts(from.numel(), group.size) },
     options,
@@ -206,7 +225,9 @@ export function allToAll(outputs: readonly Tensor[], inputs: readonly Tensor[], 
   }
   const counts = sizes(outputs);
   const whole = input.newEmpty([counts.reduce((a, b) => a + b, 0)]);
-  return perform('allToAll', group, { kind: 'allToAll', input, output: whole, counts, sendCounts: sizes(inputs) }, options, outputs, () => spread(whole, outputs));
+  return perform('allToAll', callSite(allToAll), group, { kind: 'allToAll', input, output: whole, counts, sendCounts: sizes(inputs) }, options, outputs, () =>
+    spread(whole, outputs),
+  );
 }
 
 /** How dim 0 is cut; in equal parts if left out. */
@@ -227,7 +248,7 @@ export function allToAllSingle(output: Tensor, input: Tensor, options: SplitOpti
 export function allToAllSingle(output: Tensor, input: Tensor, options?: SplitOptions & Sync): void;
 export function allToAllSingle(output: Tensor, input: Tensor, options: SplitOptions & { asyncOp?: boolean } = {}): Work | undefined {
   const name = 'allToAllSingle';
-  const { inputSplitSizes, outputSplitSizes, group: given } = collectiveOptions(name, options, 'inputSplitSizes outputSplitSizes ');
+  const { inputSplitSizes, outputSplitSizes, group: given } = collectiveOptions(name, options, 'inputSplitSizes outputSplitSizes group asyncOp');
   const group = memberOf(name, given);
   const from = dense(name, 'the input', input, group);
   const [memory, after] = denseOutput(name, 'the output', output, group);
@@ -239,7 +260,7 @@ export function allToAllSingle(output: Tensor, input: Tensor, options: SplitOpti
     sendCounts: partsOf(name, 'inputSplitSizes', from, inputSplitSizes, group),
     counts: partsOf(name, 'outputSplitSizes', memory, outputSplitSizes, group),
   };
-  return perform(name, group, call, options, [output], after);
+  return perform(name, callSite(allToAllSingle), group, call, options, [output], after);
 }
 
 function partsOf(name: string, what: string, t: Tensor, rows: readonly number[] | undefined, group: ProcessGroup): number[] {
@@ -272,7 +293,7 @@ export interface GatherOptions extends CollectiveOptions {
 export function gather(tensor: Tensor, options: GatherOptions & Async): Work;
 export function gather(tensor: Tensor, options?: GatherOptions & Sync): void;
 export function gather(tensor: Tensor, options: GatherOptions & { asyncOp?: boolean } = {}): Work | undefined {
-  const { gatherList, dst = 0, group: given } = collectiveOptions('gather', options, 'gatherList dst ');
+  const { gatherList, dst = 0, group: given } = collectiveOptions('gather', options, 'gatherList dst group asyncOp');
   const group = memberOf('gather', given);
   const root = placeOf('gather', 'dst', dst, group);
   const input = dense('gather', 'the tensor', tensor, group);
@@ -282,7 +303,7 @@ export function gather(tensor: Tensor, options: GatherOptions & { asyncOp?: bool
   const counts = equalParts(input.numel() * group.size, group.size);
   const whole = list === null ? null : input.newEmpty([input.numel() * group.size]);
   const after = whole === null ? undefined : () => spread(whole, list as readonly Tensor[]);
-  return perform('gather', group, { kind: 'gather', input, output: whole, root, counts }, options, list ?? [], after);
+  return perform('gather', callSite(gather), group, { kind: 'gather', input, output: whole, root, counts }, options, list ?? [], after);
 }
 
 /** Of `scatter`: what is given out; on rank `src` only. */
@@ -301,7 +322,7 @@ export interface ScatterOptions extends CollectiveOptions {
 export function scatter(tensor: Tensor, options: ScatterOptions & Async): Work;
 export function scatter(tensor: Tensor, options?: ScatterOptions & Sync): void;
 export function scatter(tensor: Tensor, options: ScatterOptions & { asyncOp?: boolean } = {}): Work | undefined {
-  const { scatterList, src = 0, group: given } = collectiveOptions('scatter', options, 'scatterList src ');
+  const { scatterList, src = 0, group: given } = collectiveOptions('scatter', options, 'scatterList src group asyncOp');
   const group = memberOf('scatter', given);
   const root = placeOf('scatter', 'src', src, group);
   const [memory, after] = denseOutput('scatter', 'the tensor', tensor, group);
@@ -309,7 +330,7 @@ export function scatter(tensor: Tensor, options: ScatterOptions & { asyncOp?: bo
   if (list !== null) checkAlike('scatter', 'scatterList', list, tensor);
   const input = list === null ? null : joined('scatter', 'scatterList', list, group);
   const counts = equalParts(memory.numel() * group.size, group.size);
-  return perform('scatter', group, { kind: 'scatter', input, output: memory, root, counts }, options, [tensor], after);
+  return perform('scatter', callSite(scatter), group, { kind: 'scatter', input, output: memory, root, counts }, options, [tensor], after);
 }
 
 function rootList(name: string, what: string, list: readonly Tensor[] | undefined, root: number, group: ProcessGroup): readonly Tensor[] | null {
@@ -325,7 +346,7 @@ function rootList(name: string, what: string, list: readonly Tensor[] | undefine
 export async function barrier(options: CollectiveOptions = {}): Promise<void> {
   const group = memberOf('barrier', optionsOf('barrier', options, 'group').group);
   const device = group.meetingDevice;
-  group.run('barrier', { kind: 'barrier', input: null, output: null, device });
+  group.run('barrier', { kind: 'barrier', input: null, output: null, device }, callSite(barrier));
   const { turns } = group.home;
   await (turns === null ? group.finished(device) : turns.wait('barrier', group.finished(device)));
 }

@@ -155,7 +155,7 @@ export function checkGroup(op: string, group: ProcessGroup): ProcessGroup {
 /** The group that a collective is called on. @throws DistributedError without a process group, and for a rank that is no member */
 export function memberOf(op: string, group: ProcessGroup | undefined): ProcessGroup {
   const chosen = group === undefined ? contextOf(op).world : checkGroup(op, group);
-  chosen.checkOwn(op);
+  if (group !== undefined) chosen.checkOwn(op);
   chosen.checkOpen(op);
   return chosen;
 }

@@ -1,4 +1,5 @@
 /** Messages between two ranks: in the order in which they are sent. */
+import { callSite } from '../core/call-site.js';
 import { ArgumentError } from '../core/errors.js';
 import { optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
@@ -10,9 +11,9 @@ function message(name: string, kind: 'send' | 'recv', tensor: Tensor, peer: numb
   const group = memberOf(name, optionsOf(name, options, 'group').group);
   const root = placeOf(name, kind === 'send' ? 'dst' : 'src', peer, group);
   if (root === group.rank) throw new ArgumentError(`${name}: rank ${peer} cannot exchange messages with itself`, { op: name, given: peer });
-  if (kind === 'send') return perform(name, group, { kind, input: dense(name, 'the tensor', tensor, group), output: null, root }, { asyncOp }, []);
+  if (kind === 'send') return perform(name, callSite(message), group, { kind, input: dense(name, 'the tensor', tensor, group), output: null, root }, { asyncOp }, []);
   const [memory, after] = denseOutput(name, 'the tensor', tensor, group);
-  return perform(name, group, { kind, input: null, output: memory, root }, { asyncOp }, [tensor], after);
+  return perform(name, callSite(message), group, { kind, input: null, output: memory, root }, { asyncOp }, [tensor], after);
 }
 
 /** Sends to rank `dst` of the world, which receives it with {@link recv}. @see PyTorch `torch.distributed.send` */

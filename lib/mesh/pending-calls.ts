@@ -60,9 +60,17 @@ interface Place {
   readonly before: Call | undefined;
 }
 
+/** The collectives of a group, or the messages of one direction: each rank's come in one order. */
+interface Channel {
+  /** By rank: how many it has called. */
+  readonly counts: (number | undefined)[];
+  /** By number: those that somebody has yet to call. */
+  readonly open: Map<number, Call>;
+}
+
 /** @internal */
 export class PendingCalls {
-  private readonly open = new Map<string, Call>();
+  private readonly channels = new Map<string, Channel>();
   private readonly lanes = new Map<number, Call[]>();
   private readonly lanesOf: Set<number>[];
   /** By rank: the lane of all its groups, once it has called something there. */
@@ -73,8 +81,9 @@ export class PendingCalls {
   private hasFailed = false;
   /** By group: its collectives that may not be complete. */
   private readonly inLanes = new Map<string, number>();
-  private readonly counts = new Map<string, number>();
-  private readonly gone = new Set<string>();
+  /** Ranks that have left everything, and by group those that have left it. */
+  private readonly gone = new Set<number>();
+  private readonly goneFrom = new Map<string, Set<number>>();
 
   constructor(worldSize: number) {
     this.lanesOf = Array.from({ length: worldSize }, () => new Set());
@@ -108,17 +117,14 @@ export class PendingCalls {
   }
 
   private add(entry: Entry, channel: string, isMessage: boolean): Call {
-    const { rank, group, members } = entry;
-    const counted = `${channel}:${rank}`;
-    const number = this.counts.get(counted) ?? 0;
-    this.counts.set(counted, number + 1);
-    const key = `${channel}#${number}`;
-    let call = this.open.get(key);
+    const { rank } = entry;
+    const { counts, open } = this.channelOf(channel);
+    const number = counts[rank] ?? 0;
+    counts[rank] = number + 1;
+    let call = open.get(number);
     if (call === undefined) {
-      const missing = new Set(members.filter((member) => !this.isGone(member, group)));
-      call = { name: entry.name, group, isMessage, inOrder: entry.inOrder === true, missing, entered: new Map(), receive: null };
-      this.open.set(key, call);
-      if (!isMessage) for (const member of missing) this.missedBy[member] = (this.missedBy[member] as number) + 1;
+      call = this.begin(entry, isMessage);
+      open.set(number, call);
     }
     this.comes(call, rank);
     const lane = this.laneOf(rank, entry.lane);
@@ -126,10 +132,30 @@ export class PendingCalls {
     call.entered.set(entry.lane, { rank, where: entry.where, before: lastCollective(lane, entry.lane) });
     lane.push(call);
     if (call.missing.size === 0) {
-      this.open.delete(key);
+      open.delete(number);
       this.settle(call);
     }
     return call;
+  }
+
+  private channelOf(name: string): Channel {
+    let channel = this.channels.get(name);
+    if (channel === undefined) {
+      channel = { counts: [], open: new Map() };
+      this.channels.set(name, channel);
+    }
+    return channel;
+  }
+
+  private begin({ name, group, members, inOrder }: Entry, isMessage: boolean): Call {
+    const missing = new Set<number>();
+    const left = this.goneFrom.get(group);
+    for (const member of members) {
+      if (this.gone.has(member) || left?.has(member) === true) continue;
+      missing.add(member);
+      if (!isMessage) this.missedBy[member] = (this.missedBy[member] as number) + 1;
+    }
+    return { name, group, isMessage, inOrder: inOrder === true, missing, entered: new Map(), receive: null };
   }
 
   private count({ isMessage, group }: Call, change: number): void {
@@ -160,28 +186,34 @@ export class PendingCalls {
   private settle(first: Call): void {
     const next = [first];
     for (let call = next.pop(); call !== undefined; call = next.pop()) {
-      const lanes = [...call.entered.keys()].map((id) => this.lanes.get(id) as Call[]);
-      if (lanes.length === 0 || call.missing.size > 0 || lanes.some((lane) => lane[0] !== call)) continue;
-      call.entered.clear();
+      if (!this.standsFirst(call)) continue;
       this.count(call, -1);
-      for (const lane of lanes) {
+      for (const id of call.entered.keys()) {
+        const lane = this.lanes.get(id) as Call[];
         lane.shift();
         if (lane.length > 0) next.push(lane[0] as Call);
       }
+      call.entered.clear();
     }
   }
 
-  private isGone(rank: number, group: string): boolean {
-    return this.gone.has(String(rank)) || this.gone.has(`${rank}:${group}`);
+  /** Whether all have called it, and nothing stands before it. */
+  private standsFirst(call: Call): boolean {
+    if (call.missing.size > 0 || call.entered.size === 0) return false;
+    for (const id of call.entered.keys()) if (this.lanes.get(id)?.[0] !== call) return false;
+    return true;
   }
 
   /** The rank has left the group, or without one all of them. Calls that it is missed in fail by themselves: nobody waits for them here. */
   leave(rank: number, group?: string): void {
-    this.gone.add(group === undefined ? String(rank) : `${rank}:${group}`);
-    for (const [key, call] of [...this.open]) {
-      if ((group !== undefined && call.group !== group) || !this.comes(call, rank) || call.missing.size > 0) continue;
-      this.open.delete(key);
-      this.settle(call);
+    if (group === undefined) this.gone.add(rank);
+    else this.goneFrom.set(group, (this.goneFrom.get(group) ?? new Set()).add(rank));
+    for (const { open } of this.channels.values()) {
+      for (const [number, call] of open) {
+        if ((group !== undefined && call.group !== group) || !this.comes(call, rank) || call.missing.size > 0) continue;
+        open.delete(number);
+        this.settle(call);
+      }
     }
   }
 

@@ -3,7 +3,7 @@ import { callSite } from '../core/call-site.js';
 import { type CollectiveCall, type CollectiveGroup, purpose } from '../core/collective.js';
 import { type Device, type DeviceType, deviceByCode, device as deviceOf } from '../core/device.js';
 import { DistributedError } from '../core/errors.js';
-import { checkOwn, type Home } from '../core/home.js';
+import { type Home, isAnothers, usedByAnother } from '../core/home.js';
 import type { Engine, EngineFactory, GroupPlan } from './engines/engine.js';
 import type { PendingCalls } from './pending-calls.js';
 
@@ -78,10 +78,9 @@ export class ProcessGroup implements CollectiveGroup {
     return this.rank % this.ranks.length;
   }
 
-  /** @internal */
-  run(name: string, call: CollectiveCall): void {
+  /** @param where - the {@link callSite}, from who knows it: the shorter the stack, the sooner it is found @internal */
+  run(name: string, call: CollectiveCall, where = callSite()): void {
     this.checkOwn(name);
-    const where = callSite();
     const engine = this.engineOf(name, (call.input ?? call.output)?.device ?? call.device ?? deviceByCode(0), where);
     this.home.turns?.call(name);
     engine.run(name, call, where, purpose.text); // throws for what cannot be called: then nothing was
@@ -100,7 +99,7 @@ export class ProcessGroup implements CollectiveGroup {
 
   /** @throws DistributedError for the group of another rank of this process @internal */
   checkOwn(op: string): void {
-    checkOwn(op, () => `group "${this.name}"`, this.home);
+    if (isAnothers(this.home)) throw usedByAnother(op, `group "${this.name}"`, this.home);
   }
 
   /** Where its ranks meet without tensors. @internal */

@@ -207,10 +207,12 @@ export interface Addon {
   glooLeave(world: number, stream: number): void;
   /**
    * Enqueues the call in words[0 .. numWords): member, kind, reduction, dtype, root, count, input handle, its first byte, output handle,
-   * its first byte, number of counts, 0; then the counts. `name` and `where` are for errors: what the program called, and where. `about`: what
-   * the ranks must have in common beside the call, in words; a line of advice may follow.
+   * its first byte, number of counts, three numbers of texts; then the counts. The texts: what the program called, and where, for errors; and
+   * what the ranks must have in common beside the call, in words, which a line of advice may follow.
    */
-  collective(numWords: number, name: string, where: string, about?: string): void;
+  collective(numWords: number): void;
+  /** What a number from 1 to 4095 stands for in the calls to come, on this thread. 0 is the empty text. */
+  setText(number: number, text: string): void;
   /** Its present and later calls fail with the reason, on all ranks. `place`: in the group, of the rank that gives up, mostly its own. */
   abortGroup(member: number, reason: string, place: number): void;
   /** Once its calls are done. */

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "../runtime/storage_table.h"
+#include "texts.h"
 #include "values.h"
 
 // In cpu/backend.cc.
@@ -92,6 +93,7 @@ struct Environment {
   std::unordered_map<int64_t, std::shared_ptr<comm::Region>> regions;  // that groups of ranks of this process share
   std::unordered_map<int64_t, std::shared_ptr<GlooWorld>> worlds;      // that groups of ranks of several machines are made over
   int64_t next_member = 1;
+  TextTable texts;
   std::shared_ptr<Gate> gate;
   int64_t pinned_pool = -1;             // in the allocator of pinned memory; opened on first use
   int pending_completions = 0;

@@ -15,7 +15,7 @@ namespace shardwise {
 
 namespace {
 
-constexpr int64_t kCallWords = 12;
+constexpr int64_t kCallWords = 14;
 
 // The group of `size` ranks of the world that words[0 .. size) are.
 comm::Roster read_roster(Environment& state, std::string name, int64_t size) {
@@ -129,14 +129,24 @@ napi_value join_shared(napi_env env, napi_callback_info info) {
 
 // A call with what it points to.
 struct OwnedCall {
+  std::shared_ptr<Member> member;
   CollectiveCall call{};
   std::vector<int64_t> counts;  // then those that are sent
-  std::string name, where, about;
+  SharedText name, where, about;
 };
 
+// setText(number, text)
+napi_value set_text(napi_env env, napi_callback_info info) {
+  int64_t args[2];
+  napi_value raw[2] = {};
+  if (!read_integers(env, info, 2, args, raw, 1 << 1)) return nullptr;
+  if (!is_string(env, raw[1]) || !state_of(env).texts.set(args[0], string_argument(env, raw[1]))) return throw_error(env, Code::Invalid, "malformed text");
+  return nullptr;
+}
+
 // Words: member, kind, reduction, dtype, root, count, input handle, its first byte, output handle, its first byte, number of counts,
-// 0; then the counts.
-Status read_call(Environment& state, int64_t words, Member** member, OwnedCall& owned, ErrorText* error) {
+// the numbers of name, where and about; then the counts.
+Status read_call(Environment& state, int64_t words, OwnedCall& owned, ErrorText* error) {
   int64_t w[kCallWords];
   for (int64_t i = 0; i < kCallWords; i++) {
     w[i] = i < words ? to_integer(state.words[i]) : INT64_MIN;
@@ -144,8 +154,8 @@ Status read_call(Environment& state, int64_t words, Member** member, OwnedCall& 
   }
   const auto found = state.members.find(w[0]);
   if (found == state.members.end()) return fail(error, Code::Closed, "this rank has left the group");
-  Member& group = *found->second;
-  *member = &group;
+  owned.member = found->second;
+  const Member& group = *owned.member;
   if (w[1] < 0 || w[1] >= kNumCollectives || w[2] < 0 || w[2] >= kNumReduces || w[3] < 0 || w[3] >= kNumDTypes || w[5] < 0 || w[5] > int64_t{1} << 48)
     return fail(error, Code::Invalid, "malformed collective");
   CollectiveCall& call = owned.call;
@@ -155,8 +165,13 @@ Status read_call(Environment& state, int64_t words, Member** member, OwnedCall& 
   call.root = static_cast<int32_t>(w[4]);
   call.count = w[5];
   if ((has_root(call.kind) || is_message(call.kind)) && (w[4] < 0 || w[4] >= group.size)) return fail(error, Code::Invalid, "root %lld is not of a group of %d", static_cast<long long>(w[4]), group.size);
+  owned.name = state.texts.find(w[11]);
+  owned.where = state.texts.find(w[12]);
+  owned.about = state.texts.find(w[13]);
+  if (!owned.name || !owned.where || !owned.about) return fail(error, Code::Invalid, "malformed collective: a text");
   const int64_t expected = !has_counts(call.kind) ? 0 : call.kind == Collective::AllToAll ? 2 * group.size : group.size;
   if (w[10] != expected || words != kCallWords + expected) return fail(error, Code::Invalid, "malformed collective: counts");
+  owned.counts.reserve(expected);
   for (int64_t i = 0; i < expected; i++) {
     const int64_t count = to_integer(state.words[kCallWords + i]);
     if (count < 0 || count > int64_t{1} << 44) return fail(error, Code::Invalid, "malformed collective: a count");
@@ -168,7 +183,7 @@ Status read_call(Environment& state, int64_t words, Member** member, OwnedCall& 
 }
 
 // The memory of an operand, with its bounds checked; `elements` 0 may have none.
-Status operand(Environment& state, Member& member, const CollectiveCall& call, const double* words, int64_t elements, StorageEntry** entry, char** data, ErrorText* error) {
+Status operand(Environment& state, const Member& member, const CollectiveCall& call, const double* words, int64_t elements, StorageEntry** entry, char** data, ErrorText* error) {
   *entry = nullptr;
   *data = nullptr;
   const int64_t handle = to_integer(words[0]), offset = to_integer(words[1]), bytes = elements * item_size(call.dtype);
@@ -186,53 +201,50 @@ Status operand(Environment& state, Member& member, const CollectiveCall& call, c
   return kOk;
 }
 
-void run_call(Member& member, Stream& s, OwnedCall& owned) {
+void run_call(Stream& s, OwnedCall& owned) {
+  Member& member = *owned.member;
   Failed why;
   if (s.skips(&why)) {
     // What it would have contributed was not computed: the others must not wait for it.
-    member.abort(("a rank failed before " + owned.name + ": " + why.text.text).c_str());
+    member.abort(("a rank failed before " + *owned.name + ": " + why.text.text).c_str());
     return;
   }
   ErrorText text;
   owned.call.error = &text;
   owned.call.stream = s.native();
-  owned.call.name = owned.name.c_str();
-  owned.call.where = owned.where.c_str();
-  owned.call.about = owned.about.c_str();
+  owned.call.name = owned.name->c_str();
+  owned.call.where = owned.where->c_str();
+  owned.call.about = owned.about->c_str();
   const Status status = member.run(owned.call);
   if (!status.ok()) s.set_error(status.code == Code::Unsupported || status.code == Code::OutOfMemory ? status.code : Code::Peer, text.text);
 }
 
-// collective(words, name, where, about)
+// collective(words)
 napi_value collective(napi_env env, napi_callback_info info) {
-  int64_t args[4];
-  napi_value raw[4] = {};
-  if (!read_integers(env, info, 4, args, raw, 1 << 1 | 1 << 2 | 1 << 3)) return nullptr;
-  if (args[0] > kWordBytes / 8) return throw_error(env, Code::Invalid, "malformed collective: bad length");
+  int64_t words;
+  if (!read_integers(env, info, 1, &words)) return nullptr;
+  if (words > kWordBytes / 8) return throw_error(env, Code::Invalid, "malformed collective: bad length");
   Environment& state = state_of(env);
-  auto owned = std::make_shared<OwnedCall>();
-  Member* group = nullptr;
+  auto owned = std::make_unique<OwnedCall>();
   ErrorText error;
-  Status status = read_call(state, args[0], &group, *owned, &error);
+  Status status = read_call(state, words, *owned, &error);
   StorageEntry *in = nullptr, *out = nullptr;
   char *from = nullptr, *to = nullptr;
   if (status.ok()) {
-    const CollectiveExtent extent = extent_of(owned->call, group->rank, group->size);
-    status = operand(state, *group, owned->call, state.words + 6, extent.in, &in, &from, &error);
-    if (status.ok()) status = operand(state, *group, owned->call, state.words + 8, extent.out, &out, &to, &error);
+    const Member& group = *owned->member;
+    const CollectiveExtent extent = extent_of(owned->call, group.rank, group.size);
+    status = operand(state, group, owned->call, state.words + 6, extent.in, &in, &from, &error);
+    if (status.ok()) status = operand(state, group, owned->call, state.words + 8, extent.out, &out, &to, &error);
     if (status.ok() && in) status = check_value(*in, &error);
   }
   if (!status.ok()) return throw_error(env, status.code, error.text);
   owned->call.in = from;
   owned->call.out = to;
-  owned->name = string_argument(env, raw[1]);
-  owned->where = string_argument(env, raw[2]);
-  if (is_string(env, raw[3])) owned->about = string_argument(env, raw[3]);
-  Stream& stream = *group->stream;
+  Stream& stream = *owned->member->stream;
   if (in) state.touch(*in, stream);
   if (out) state.touch(*out, stream);
-  auto member = state.members[to_integer(state.words[0])];
-  stream.enqueue([member, owned](Stream& s) { run_call(*member, s, *owned); });
+  // A plain pointer needs no memory in the function, which runs once.
+  stream.enqueue([call = owned.release()](Stream& s) { run_call(s, *std::unique_ptr<OwnedCall>(call)); });
   if (in) in->last_sequence = stream.submitted();
   if (out) {
     out->last_sequence = stream.submitted();
@@ -325,6 +337,7 @@ void export_groups(napi_env env, napi_value exports) {
   export_function(env, exports, "announceGroup", announce_group);
   export_function(env, exports, "joinLocal", join_local);
   export_function(env, exports, "joinShared", join_shared);
+  export_function(env, exports, "setText", set_text);
   export_function(env, exports, "collective", collective);
   export_function(env, exports, "abortGroup", abort_group);
   export_function(env, exports, "leaveGroup", leave_group);

@@ -6,10 +6,12 @@ import { reduceOpNames } from '../../core/placement.js';
 import { FAKE_HANDLE, type Storage } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
 import { nativeCall, translate, writer } from '../../eager/submit.js';
+import { TextNumbers } from '../../native/text-numbers.js';
 import type { BackendName, Engine } from './engine.js';
 
-const HEADER_WORDS = 12;
+const HEADER_WORDS = 14;
 let shared: Float64Array | undefined;
+let texts: TextNumbers | undefined;
 
 /** The memory shared with the addon. @internal */
 export function words(): Float64Array {
@@ -71,10 +73,10 @@ export class NativeEngine implements Engine {
     if (counts !== undefined) for (let i = 0; i < counts.length; i++) list[at++] = counts[i] as number;
     if (sendCounts !== undefined) for (let i = 0; i < sendCounts.length; i++) list[at++] = sendCounts[i] as number;
     list[10] = at - HEADER_WORDS;
-    list[11] = 0;
+    texts ??= new TextNumbers(writer.addon);
+    texts.write(list, 11, name, where, about);
     try {
-      if (about === '') writer.addon.collective(at, name, where);
-      else writer.addon.collective(at, name, where, about);
+      writer.addon.collective(at);
     } catch (error) {
       throw translate(error, name, tensor === null ? [] : [tensor]);
     }

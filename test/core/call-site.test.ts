@@ -1,0 +1,68 @@
+/** Where user code is, as errors name it. */
+import assert from 'node:assert/strict';
+import { atCallSite, callSite } from '../../lib/core/call-site.js';
+import { noGrad } from '../../lib/index.js';
+
+/** The place of a call with so many frames of the library between. */
+function below(frames: number): string {
+  let fn: () => string = callSite;
+  for (let i = 0; i < frames; i++) fn = noGrad.bind(null, fn) as () => string;
+  return fn();
+}
+
+function caller(): string {
+  return callee();
+}
+
+function callee(): string {
+  return callSite(caller);
+}
+
+describe('the place of a call', () => {
+  it('is the innermost function of the program, however deep the library is below it', () => {
+    const depths = Array.from({ length: 400 }, (_, i) => (i < 200 ? i % 3 : (i * 7) % 25));
+    const places = new Set(depths.map(below));
+    assert.equal(places.size, 1);
+    assert.match([...places][0] as string, /^below \(.*[\\/]call-site\.test\.[jt]s:\d+:\d+\)$/);
+  });
+
+  it('is that of each caller, deep and shallow ones by turns', () => {
+    const shallow = (): string => below(0);
+    for (let i = 0; i < 300; i++) {
+      assert.match(i % 7 === 0 ? below(20) : shallow(), /^below /);
+      assert.match(callSite(), /call-site\.test\.[jt]s/);
+      assert.doesNotMatch(callSite(), /^below /);
+    }
+  });
+
+  it('is unknown behind more frames than are looked at', () => assert.equal(below(80), ''));
+
+  it('is outside of a function that is given', () => {
+    function program(): string {
+      return caller();
+    }
+    assert.match(program(), /^program /);
+  });
+
+  it('stays that of the outermost call while one is under way', () => {
+    function program(): string {
+      return atCallSite(() => atCallSite(() => below(3)));
+    }
+    assert.match(program(), /^program /);
+    assert.match(below(3), /^below /);
+  });
+
+  it('is found without a change to how errors show their stacks', () => {
+    const { stackTraceLimit, prepareStackTrace } = Error;
+    try {
+      Error.stackTraceLimit = 3;
+      Error.prepareStackTrace = () => 'mine';
+      assert.match(below(2), /^below /);
+      assert.equal(Error.stackTraceLimit, 3);
+      assert.equal(new Error().stack, 'mine');
+    } finally {
+      Error.stackTraceLimit = stackTraceLimit;
+      Error.prepareStackTrace = prepareStackTrace;
+    }
+  });
+});
