@@ -4,13 +4,15 @@
 // loss      one read: a block for a row, running maximum and sum per thread, eight vectors in flight.
 // gradient  one read and one write from lse: blocks of 1024 vectors, four in flight a thread.
 // both      loss and gradient from one read and one write: a cluster of up to 8 blocks keeps a row in its shared memory
-//           (row_sum.cuh), three blocks on a multiprocessor. 4 bytes for a bf16 logit, against 6 of loss and gradient apart and
+//           (row_sum.cuh), three blocks on a multiprocessor; clusters of several blocks stay, and fetch the next row into each
+//           place that they have used. 4 bytes for a bf16 logit, against 6 of loss and gradient apart and
 //           14 of a float32 copy of the logits.
 // Some 10 instructions for an element, two of them exponentials in `both`.
 // Numerics: float32; loss and lse are float32, the gradient is rounded once. Fixed order of summation, no atomics.
 // Measured on one H200, bf16 8192 x 128256, microseconds: loss 815 (cross_entropy.cu) and 471 (this, 4.46 TB/s of reads alone);
-// gradient 1574 and 1034 (96 % of copy); loss, then gradient 2442 and 1512; both at once 1220 (81 %). Of `both`: waiting for the whole
-// slice 1245; 8 blocks a row with 34 KB each 1300; 256 threads a block 1220; persistent clusters with one block a multiprocessor
+// gradient 1574 and 1034 (96 % of copy); loss, then gradient 2442 and 1512; both at once 1217 (81 %). Of `both`: blocks that end with their
+// row 1248, waiting for the whole slice 1270 (8192 x 32000, a block a row: 262, and 285 where they stay); clusters that stay with 256
+// threads a block 1228, 320 1240, 448 1582; with 8 blocks of 192 or 256 threads 1304 to 1660; one block a multiprocessor
 // and three rows on their way: 1485 with the exponentials held in registers through the exchange, 1594 and 1651 (1024 and 512
 // threads) with the second part of a row behind the first part of the next. Three small blocks overlap better than one large.
 #include "../primitives/row_sum.cuh"
@@ -21,7 +23,6 @@ namespace {
 
 constexpr int kInFlight = 8, kLossThreads = 256;              // loss
 constexpr int kGradientInFlight = 4, kGradientThreads = 256;  // gradient
-constexpr int kSliceThreads = 512;                            // both
 constexpr int64_t kSlice = 66 * 1024;                         // bytes of a row in a block: three blocks on a multiprocessor
 
 struct Targets {
@@ -130,36 +131,42 @@ __global__ void __launch_bounds__(kGradientThreads, 5)
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(kSliceThreads, 3)
-    both_rows(const uint4* x, int64_t row_vectors, int32_t vectors, const RowFactor<float> factors,
+template <class T, bool kStays>
+__global__ void __launch_bounds__(slice_threads(kStays), 3)
+    both_rows(const uint4* x, int64_t row_vectors, int64_t rows, int32_t vectors, const RowFactor<float> factors,
               const __grid_constant__ Targets targets, float* loss, float* lse, uint4* gx, int32_t cluster) {
   constexpr int V = kVec16<T>;
   extern __shared__ uint4 staged[];
   __shared__ RunningSumScratch shared;
-  const int64_t index = blockIdx.x / cluster;
-  const int32_t rank = static_cast<int32_t>(blockIdx.x - index * cluster);
-  const RowSlice<kSliceThreads> slice(vectors, cluster, rank);
-  const uint4* row = x + index * row_vectors;
-  slice.fetch(staged, row);
-  const bool speaks = rank == 0 && threadIdx.x == 0;
-  const int64_t t = targets.of(index, speaks);
-  const float picked = speaks && t >= 0 ? to_compute<float>(reinterpret_cast<const T*>(row)[t]) : 0.0f;
-  const float scale = factors.of(index), hit = t < 0 ? 0.0f : scale * targets.weight(t);
-  RunningSum<T> total;
-  slice.as_they_arrive([&](int32_t v) {
-    float values[V];
-    unpack<T>(staged[v], values);
-    total.add(values);
-  });
-  total = merge_all(total, cluster, shared);
-  if (speaks) finish_loss(total, picked, t, index, targets, scale, loss, lse);
-  const RowExponential<T> exponential(total.maximum);
-  const float factor = hit / total.sum;
-  uint4* to = gx + index * vectors + slice.begin;
-#pragma unroll 2
-  for (int32_t v = threadIdx.x; v < slice.own; v += kSliceThreads)
-    __stcs(to + v, t < 0 ? make_uint4(0, 0, 0, 0) : gradient_of<T>(staged[v], exponential, factor, hit, v + slice.begin, t));
+  const ClusterRows places(cluster);
+  const RowSlice<slice_threads(kStays)> slice(vectors, cluster, places.rank);
+  const bool speaks = places.rank == 0 && threadIdx.x == 0;
+  slice.fetch(staged, x + places.first * row_vectors);
+  int64_t index = places.first;
+  do {
+    const uint4* row = x + index * row_vectors;
+    const int64_t t = targets.of(index, speaks);
+    const float picked = speaks && t >= 0 ? to_compute<float>(reinterpret_cast<const T*>(row)[t]) : 0.0f;
+    const float scale = factors.of(index), hit = t < 0 ? 0.0f : scale * targets.weight(t);
+    RunningSum<T> total;
+    slice.as_they_arrive([&](int32_t v) {
+      float values[V];
+      unpack<T>(staged[v], values);
+      total.add(values);
+    });
+    if (kStays && index != places.first) cluster_wait();  // until all have read what merge_all left
+    total = merge_all(total, cluster, shared);
+    if (speaks) finish_loss(total, picked, t, index, targets, scale, loss, lse);
+    const RowExponential<T> exponential(total.maximum);
+    const float factor = hit / total.sum;
+    uint4* to = gx + index * vectors + slice.begin;
+    const auto put = [&](int32_t v) {
+      __stcs(to + v, t < 0 ? make_uint4(0, 0, 0, 0) : gradient_of<T>(staged[v], exponential, factor, hit, v + slice.begin, t));
+    };
+    if constexpr (kStays) slice.use_and_refill(staged, index + places.step < rows ? row + places.step * row_vectors : nullptr, put);
+    else slice.use(put);
+    index += places.step;
+  } while (kStays && index < rows);
   if (cluster > 1) cluster_wait();
 }
 
@@ -221,10 +228,13 @@ bool cross_entropy_both_rows(const KernelCall& call, const CrossEntropyRows& r) 
   if (cluster == 0 || rows * cluster >= (int64_t(1) << 31)) return false;
   return dispatch_packed(r.x->dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
-    launch_slices(both_rows<T>, rows, vectors, cluster, kSliceThreads, stream_of(call).handle,
-                  static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, static_cast<int32_t>(vectors),
-                  RowFactor<float>(r), targets_of(call, r), const_cast<float*>(floats(r.loss)), const_cast<float*>(floats(r.lse)),
-                  static_cast<uint4*>(r.gx->data), cluster);
+    with_stay(cluster, [&](auto stays) {
+      launch_slices<stays.value>(both_rows<T, stays.value>, rows, vectors, cluster, stream_of(call),
+                                 static_cast<const uint4*>(r.x->data), r.x->strides[0] / kVec16<T>, rows,
+                                 static_cast<int32_t>(vectors), RowFactor<float>(r), targets_of(call, r),
+                                 const_cast<float*>(floats(r.loss)), const_cast<float*>(floats(r.lse)),
+                                 static_cast<uint4*>(r.gx->data), cluster);
+    });
   });
 }
 

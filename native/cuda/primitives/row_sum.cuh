@@ -2,6 +2,7 @@
 // their shared memory. Used where rows are whole 16-byte vectors.
 #pragma once
 #include <cmath>
+#include <type_traits>
 
 #include "../stream.h"
 #include "async_copy.cuh"
@@ -170,6 +171,36 @@ struct RowSlice {
       for (; v < own; v += kThreads) body(v);
     }
   }
+  // The last body(v) of a row.
+  template <class F>
+  __device__ __forceinline__ void use(F&& body) const {
+#pragma unroll 2
+    for (int32_t v = threadIdx.x; v < own; v += kThreads) body(v);
+  }
+  // The same; behind it, the place takes its vector of row `next` (null: none), grouped as in fetch.
+  template <class F>
+  __device__ __forceinline__ void use_and_refill(uint4* staged, const uint4* next, F&& body) const {
+    const auto use = [&](int32_t v) {
+      body(v);
+      if (next) copy_async(staged + v, next + begin + v);
+    };
+    int32_t v = threadIdx.x;
+#pragma unroll
+    for (int k = 0; k < kGroups - 1; k++, v += kThreads) {
+      if (v < own) use(v);
+      copy_async_commit();
+    }
+    for (; v < own; v += kThreads) use(v);
+    copy_async_commit();
+  }
+};
+
+// The rows of the clusters of a persistent grid, one after the other.
+struct ClusterRows {
+  int64_t first, step;
+  int32_t rank;
+  __device__ __forceinline__ explicit ClusterRows(int32_t cluster)
+      : first(blockIdx.x / cluster), step(gridDim.x / cluster), rank(static_cast<int32_t>(blockIdx.x % cluster)) {}
 };
 
 // The blocks for a row of `vectors` vectors: the fewest whose slices are at most `wanted` bytes, so that several fit on a
@@ -182,24 +213,63 @@ inline int32_t slice_cluster(int64_t vectors, int64_t wanted, const DeviceFacts&
   return ceil_div(vectors, cluster) * 16 + 2048 <= facts.max_shared_per_block ? cluster : 0;
 }
 
-// Starts `kernel` with a cluster of blocks for each row and a slice of the row, `vectors` in all, in the shared memory of each.
-template <class... Params, class... Args>
-inline void launch_slices(void (*kernel)(Params...), int64_t rows, int64_t vectors, int32_t cluster, int threads,
-                          cudaStream_t stream, Args... args) {
+// How many clusters of a kernel run at once. The driver is asked once per thread, kernel, configuration and device.
+inline int64_t clusters_at_once(const void* kernel, const cudaLaunchConfig_t& config, int32_t cluster, const DeviceFacts& facts) {
+  struct Known {
+    const void* kernel;
+    int device;
+    int32_t cluster;
+    size_t bytes;
+    int count;
+  };
+  static thread_local Known known[32] = {};
+  int device = 0;
+  cudaGetDevice(&device);
+  Known& slot = known[((reinterpret_cast<uintptr_t>(kernel) >> 4) + static_cast<size_t>(cluster)) % 32];
+  if (slot.kernel == kernel && slot.device == device && slot.cluster == cluster && slot.bytes == config.dynamicSmemBytes)
+    return slot.count;
+  int count = 0;
+  if (cudaOccupancyMaxActiveClusters(&count, kernel, &config) != cudaSuccess || count < 1) {
+    cudaGetLastError();  // more clusters than run at once are still right
+    count = facts.num_sms;
+  }
+  slot = {kernel, device, cluster, config.dynamicSmemBytes, count};
+  return count;
+}
+
+// Threads of a block: those of clusters that stay need more registers.
+constexpr int slice_threads(bool stays) { return stays ? 384 : 512; }
+
+// body(stays): clusters of several blocks stay, since each start waits for all of them; single blocks are faster with a row each.
+template <class F>
+inline void with_stay(int32_t cluster, F&& body) {
+  if (cluster > 1) return body(std::true_type{});
+  body(std::false_type{});
+}
+
+// Starts `kernel` with a cluster of blocks for each row and a slice of the row, `vectors` in all, in the shared memory of each;
+// where they stay, as many clusters as run at once, which walk over the rows.
+template <bool kStays, class... Params, class... Args>
+inline void launch_slices(void (*kernel)(Params...), int64_t rows, int64_t vectors, int32_t cluster, const Stream& stream,
+                          Args... args) {
   const size_t bytes = static_cast<size_t>(ceil_div(vectors, cluster)) * 16;
   allow_shared(kernel, bytes, true);
   if (cluster > 8) cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(rows * cluster));
-  config.blockDim = dim3(threads);
+  config.blockDim = dim3(slice_threads(kStays));
   config.dynamicSmemBytes = bytes;
-  config.stream = stream;
+  config.stream = stream.handle;
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeClusterDimension;
   attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
   attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
   config.attrs = &attribute;
   config.numAttrs = cluster > 1 ? 1 : 0;
+  if (kStays) {
+    const int64_t most = clusters_at_once(reinterpret_cast<const void*>(kernel), config, cluster, *stream.facts);
+    if (rows > most) config.gridDim = dim3(static_cast<unsigned>(most * cluster));
+  }
   cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
 }
 
