@@ -30,7 +30,7 @@ Kernels of one GPU beside PyTorch ${report.torch} on the same machine in the sam
 - PyTorch's figure is ${report.modes.includes('compile') ? 'that of its best mode, eager or `torch.compile`' : 'that of its eager mode (this run left `torch.compile` out)'}, with short kernels replayed from a CUDA graph; ours are eager calls.
 - Before anything is timed, a sample of our results is compared with float64.
 - The limit is what the machine does in the same run: the rate of a copy of 1 GiB for what moves memory, the best matmul of either side for what multiplies.
-  Clock (the lowest seen) and power (the highest) stand beside matmuls, because these are limited by power.
+  ${report.rows.some(({ mhz }) => mhz !== undefined) ? 'Clock (the lowest seen) and power (the highest) stand beside matmuls, because these are limited by power.' : 'Matmuls are limited by power; clock and power were not read in this run.'}
 - Operands are random numbers; small weights take turns so that none is found in the L2 cache.
 
 ${printed(report)}

@@ -60,7 +60,8 @@ export class Meter {
   private samples: { mhz: number; watts: number }[] = [];
 
   constructor() {
-    this.child = spawn('nvidia-smi', ['-i', '0', '--query-gpu=clocks.sm,power.draw', '--format=csv,noheader,nounits', '-lms', '20'], { stdio: ['ignore', 'pipe', 'ignore'] });
+    const device = process.env['CUDA_VISIBLE_DEVICES']?.split(',')[0] || '0'; // the one that is measured
+    this.child = spawn('nvidia-smi', ['-i', device, '--query-gpu=clocks.sm,power.draw', '--format=csv,noheader,nounits', '-lms', '20'], { stdio: ['ignore', 'pipe', 'ignore'] });
     this.child.on('error', () => {}); // then there are no samples
     this.child.stdout?.on('data', (text) => {
       for (const line of String(text).trim().split('\n')) {
