@@ -1,11 +1,11 @@
 #include "nccl_peers.h"
 
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <random>
 #include <string>
 
 #include "nccl_member.h"
@@ -40,8 +40,8 @@ uint64_t this_host() {
 // A number of the process may come again in another container.
 uint64_t this_process() {
   static const uint64_t drawn = [] {
-    std::random_device random;
-    return uint64_t{random()} << 32 | random();
+    uint64_t value = 0;
+    return getrandom(&value, sizeof value, 0) == sizeof value ? value : static_cast<uint64_t>(getpid());
   }();
   return drawn;
 }
