@@ -44,13 +44,13 @@ let found = 0;
 /**
  * The innermost stack frame outside of the library, such as `forward (model.ts:12:5)`; empty if there is none.
  *
- * @param below - a function of the library that is being called, such as the one that the program has: only frames outside of it are looked at
+ * @param below - a function of the library that is being called, such as the one that the program has: only frames outside of it are looked at, if there is a call of it
  */
 export function callSite(below: (...args: never[]) => unknown = callSite): string {
-  return known.site ?? siteAmong(innermostFrames(usual, below), usual) ?? siteAmong(innermostFrames(MOST_FRAMES, below), MOST_FRAMES) ?? '';
+  return known.site ?? siteAmong(innermostFrames(usual, below), usual) ?? siteAmong(innermostFrames(MOST_FRAMES, callSite), MOST_FRAMES) ?? '';
 }
 
-/** Null if there may be more frames than the `most` that were asked for. */
+/** Null if there may be more frames than the `most` that were asked for, or none because the function that they lie outside of was not called. */
 function siteAmong(frames: readonly Frame[], most: number): string | null {
   for (let i = 0; i < frames.length; i++) {
     const frame = frames[i] as Frame;
@@ -59,7 +59,7 @@ function siteAmong(frames: readonly Frame[], most: number): string | null {
     noteDepth(i + 1);
     return textOf(frame, file);
   }
-  return frames.length < most ? '' : null;
+  return frames.length > 0 && frames.length < most ? '' : null;
 }
 
 function noteDepth(frames: number): void {
@@ -82,10 +82,14 @@ export function calledFunctions(): string[] {
   return names;
 }
 
-/** Runs `fn`, in which every {@link callSite} is the one of this call: it is found while the stack is short. */
-export function atCallSite<T>(fn: () => T): T {
+/**
+ * Runs `fn`, in which every {@link callSite} is the one of this call: it is found while the stack is short.
+ *
+ * @param below - see {@link callSite}
+ */
+export function atCallSite<T>(fn: () => T, below: (...args: never[]) => unknown = atCallSite): T {
   const before = known.site;
-  known.site ??= callSite(atCallSite);
+  known.site ??= callSite(below);
   try {
     return fn();
   } finally {

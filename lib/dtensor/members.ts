@@ -1,4 +1,5 @@
 /** What distributed tensors have beside what all tensors have. */
+import { atCallSite } from '../core/call-site.js';
 import { ShardingError } from '../core/errors.js';
 import { checkFlag, optionsOf } from '../core/options.js';
 import type { Placement } from '../core/placement.js';
@@ -37,7 +38,7 @@ function redistribute(t: Tensor, mesh: DeviceMesh | readonly Placement[] | undef
     });
   }
   const wanted = wantedSpec(spec, placements, shardOrder);
-  const moved = toSpec(t, wanted);
+  const moved = wanted === spec ? toSpec(t, wanted) : atCallSite(() => toSpec(t, wanted), redistribute);
   if (asyncOp === true && wanted !== spec) asynchronous(requirePart('redistribute', moved).local);
   return moved;
 }

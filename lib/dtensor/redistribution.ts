@@ -1,5 +1,6 @@
 /** What is said about redistributions: why they happen, whether they may, and what was asked for. */
 import { atCallSite } from '../core/call-site.js';
+import { dispatchOne } from '../core/dispatch.js';
 import { ShardingError } from '../core/errors.js';
 import { checkFlag } from '../core/options.js';
 import type { DTensorSpec } from './spec.js';
@@ -12,7 +13,7 @@ export function because<T>(text: () => string, fn: () => T): T {
   const before = cause.text;
   cause.text = before ?? text;
   try {
-    return atCallSite(fn);
+    return atCallSite(fn, dispatchOne); // most happen in an op
   } finally {
     cause.text = before;
   }

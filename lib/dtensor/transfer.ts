@@ -39,6 +39,7 @@ const redistributeOp: Op<ToSpec> = defineOp<ToSpec>({
   meta: ([t], { spec }) => metaOf(t as Tensor, spec),
   compute: ([t], { spec, from, backward }) => {
     const { local } = requirePart('redistribute', t as Tensor);
+    if (from === spec) return [distributed(aliasOf(local), spec)];
     const text = (): string => `redistribute from ${formatPlacements(from.placements)} to ${formatPlacements(spec.placements)}`;
     const moved = because(text, () => redistributeLocal(local, from, spec, { partialFromReplicate: backward }));
     return [distributed(moved === local ? aliasOf(local) : moved, spec)];
