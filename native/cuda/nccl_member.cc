@@ -180,12 +180,14 @@ void Member::retire(const std::unique_lock<std::mutex>&, bool abort) {
   if (!last) return;
   if (abort && peers) {
     peers->stop();
-    peers.release();  // see ~Peers
+    peers.release();  // a call may be about to use them
   }
   retiring++;
   const bool started = start_detached([self = shared_from_this(), kept = std::move(peers), last, abort]() mutable {
-    if (use_device(self->device, nullptr).ok()) abort ? self->api.abort(last) : self->api.destroy(last);
-    kept.reset();
+    if (use_device(self->device, nullptr).ok()) {
+      abort ? self->api.abort(last) : self->api.destroy(last);
+      if (kept) Peers::leave(std::move(kept));
+    }
     self->retiring--;
   });
   if (!started) retiring--;  // no thread to be had: it stays as it is
@@ -225,7 +227,6 @@ void Member::close() {
 }
 
 Member::~Member() {
-  peers.release();  // of a device that is lost
   if (!use_device(device, nullptr).ok()) return;
   for (const Flight& flight : flights) {
     cudaEventDestroy(flight.before);

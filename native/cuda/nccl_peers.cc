@@ -3,10 +3,13 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "nccl_member.h"
 
@@ -72,20 +75,66 @@ struct Peers::Card {
   cudaIpcMemHandle_t handle;
 };
 
+struct Peers::Words {
+  Card cards[kMostPeers];
+  int32_t agreed;   // 1 from the meeting on
+  int32_t stopped;  // on the device: see PeerCall
+};
+
 struct Peers::Board {
   int32_t stop;
-  int32_t agreed;
-  Card cards[kMostPeers];
+  Words words;
+  int32_t left[kMostPeers];
 };
+
+// ---- memory -----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::mutex memory_mutex;
+
+// Lists of the process that live as long as it.
+template <class T>
+std::vector<T>& kept() {
+  static auto* created = new std::vector<T>;
+  return *created;
+}
+
+}  // namespace
+
+Peers::Memory Peers::spare(int32_t device, int32_t size) {
+  std::lock_guard<std::mutex> lock(memory_mutex);
+  auto& spares = kept<Memory>();
+  const auto found = std::find_if(spares.begin(), spares.end(), [&](const Memory& m) { return m.device == device && m.size == size; });
+  if (found == spares.end()) return {device, size};
+  const Memory memory = *found;
+  spares.erase(found);
+  return memory;
+}
+
+void Peers::give_back(const Memory& memory) {
+  std::lock_guard<std::mutex> lock(memory_mutex);
+  if (memory.mailbox) kept<Memory>().push_back(memory);
+}
+
+cudaError_t Peers::allocate(Memory* memory) {
+  cudaError_t code = cudaHostAlloc(reinterpret_cast<void**>(&memory->board), sizeof(Board), cudaHostAllocPortable | cudaHostAllocMapped);
+  if (code == cudaSuccess) code = cudaMalloc(reinterpret_cast<void**>(&memory->words), sizeof(Words));
+  if (code == cudaSuccess) code = load_peer_all_reduce();
+  if (code == cudaSuccess && cudaMalloc(reinterpret_cast<void**>(&memory->mailbox), static_cast<size_t>(mailbox_bytes(memory->size))) != cudaSuccess)
+    memory->mailbox = nullptr;  // the others are on their way to the meeting: they hear of it there
+  cudaGetLastError();
+  return code;
+}
+
+// ---- the meeting ------------------------------------------------------------------------------------------------------
 
 Peers::Meeting Peers::meet(Member& member, cudaStream_t stream) {
   Meeting meeting;
   std::unique_ptr<Peers> peers(new Peers(member.rank, member.size));
   meeting.cuda = peers->prepare(stream);
   if (meeting.cuda != cudaSuccess) return meeting;
-  Board& board = *peers->board_;
-  const size_t bytes = sizeof(Card) * static_cast<size_t>(member.size);
-  char* agreed = peers->cards_ + sizeof board.cards;
+  Words &board = peers->own_.board->words, &words = *peers->own_.words;
   // One call of NCCL, with what goes before it and behind it; then what it brought is there.
   const auto exchange = [&](void* in, const void* from, size_t own, void* out, const void* result, size_t whole, auto call) {
     meeting.cuda = cudaMemcpyAsync(in, from, own, cudaMemcpyHostToDevice, stream);
@@ -102,53 +151,49 @@ Peers::Meeting Peers::meet(Member& member, cudaStream_t stream) {
     return meeting.cuda == cudaSuccess;
   };
   peers->write_card();
-  char* own = peers->cards_ + sizeof(Card) * static_cast<size_t>(member.rank);
-  const bool met = exchange(own, board.cards + member.rank, sizeof(Card), board.cards, peers->cards_, bytes, [&](Comm comm) {
-    return member.api.all_gather(own, peers->cards_, sizeof(Card), kInt8, comm, stream);
+  Card* own = words.cards + member.rank;
+  const size_t all = sizeof(Card) * static_cast<size_t>(member.size), one = sizeof board.agreed;
+  const bool met = exchange(own, board.cards + member.rank, sizeof(Card), board.cards, words.cards, all, [&](Comm comm) {
+    return member.api.all_gather(own, words.cards, sizeof(Card), kInt8, comm, stream);
   });
-  if (!met) {
-    peers.release();  // see ~Peers
-    return meeting;
-  }
+  if (!met) return meeting;
   board.agreed = peers->open() ? 1 : 0;
   // Behind the mailboxes' zeros: who has the answer may write into those of all.
-  const bool decided = exchange(agreed, &board.agreed, sizeof board.agreed, &board.agreed, agreed, sizeof board.agreed, [&](Comm comm) {
-    return member.api.all_reduce(agreed, agreed, 1, kInt32, kMin, comm, stream);
+  const bool decided = exchange(&words.agreed, &board.agreed, one, &board.agreed, &words.agreed, one, [&](Comm comm) {
+    return member.api.all_reduce(&words.agreed, &words.agreed, 1, kInt32, kMin, comm, stream);
   });
-  if (!decided) peers.release();
-  else if (board.agreed != 0) meeting.peers = std::move(peers);
+  if (decided && board.agreed != 0) meeting.peers = std::move(peers);
+  else if (decided) give_back(peers->own_);  // nobody writes
   return meeting;
 }
 
-// A rank without memory for a mailbox says so: the others are on their way to the meeting.
 cudaError_t Peers::prepare(cudaStream_t stream) {
-  cudaError_t code = cudaHostAlloc(reinterpret_cast<void**>(&board_), sizeof(Board), cudaHostAllocPortable | cudaHostAllocMapped);
-  if (code == cudaSuccess) code = cudaMalloc(reinterpret_cast<void**>(&cards_), sizeof board_->cards + sizeof board_->agreed);
+  int32_t device = 0;
+  cudaError_t code = cudaGetDevice(&device);
+  if (code == cudaSuccess) own_ = spare(device, size_);
+  if (code == cudaSuccess && !own_.mailbox) code = allocate(&own_);
   if (code != cudaSuccess) return code;
-  *board_ = {};
-  char*& mailbox = mailboxes_[rank_];
-  const auto bytes = static_cast<size_t>(mailbox_bytes(size_));
-  if (cudaMalloc(reinterpret_cast<void**>(&mailbox), bytes) != cudaSuccess) {
-    cudaGetLastError();
-    mailbox = nullptr;
-    return cudaSuccess;
-  }
-  return cudaMemsetAsync(mailbox, 0, bytes, stream);
+  *own_.board = {};
+  mailboxes_[rank_] = own_.mailbox;
+  code = cudaMemsetAsync(own_.words, 0, sizeof(Words), stream);
+  if (code == cudaSuccess && own_.mailbox) code = cudaMemsetAsync(own_.mailbox, 0, static_cast<size_t>(mailbox_bytes(size_)), stream);
+  return code;
 }
 
 void Peers::write_card() {
-  Card& card = board_->cards[rank_];
+  Card& card = own_.board->words.cards[rank_];
   card.host = this_host();
   card.process = this_process();
-  card.mailbox = mailboxes_[rank_];
-  cudaGetDevice(&card.device);
+  card.mailbox = own_.mailbox;
+  card.device = own_.device;
   card.is_good = card.mailbox && is_wanted() && cudaIpcGetMemHandle(&card.handle, card.mailbox) == cudaSuccess;
   cudaGetLastError();
 }
 
 bool Peers::can_open() const {
+  const Card* cards = own_.board->words.cards;
   for (int32_t r = 0; r < size_; r++)
-    if (!board_->cards[r].is_good || board_->cards[r].host != board_->cards[rank_].host) return false;
+    if (!cards[r].is_good || cards[r].host != cards[rank_].host) return false;
   return true;
 }
 
@@ -162,10 +207,10 @@ bool Peers::open() {
   return true;
 }
 
+// Memory that another process gave to an earlier group is still open here: CUDA knows it again.
 cudaError_t Peers::open_one(int32_t rank) {
-  const Card& card = board_->cards[rank];
-  is_foreign_[rank] = card.process != this_process();
-  if (is_foreign_[rank])
+  const Card& card = own_.board->words.cards[rank];
+  if (card.process != this_process())
     return cudaIpcOpenMemHandle(reinterpret_cast<void**>(&mailboxes_[rank]), card.handle, cudaIpcMemLazyEnablePeerAccess);
   const cudaError_t code = cudaDeviceEnablePeerAccess(card.device, 0);
   cudaGetLastError();
@@ -173,23 +218,16 @@ cudaError_t Peers::open_one(int32_t rank) {
   return code == cudaErrorPeerAccessAlreadyEnabled ? cudaSuccess : code;
 }
 
-Peers::~Peers() {
-  for (int32_t r = 0; r < size_; r++)
-    if (is_foreign_[r] && mailboxes_[r]) cudaIpcCloseMemHandle(mailboxes_[r]);
-  cudaFree(mailboxes_[rank_]);
-  cudaFree(cards_);
-  if (board_) cudaFreeHost(board_);
-  cudaGetLastError();
-}
+// ---- calls and the end ------------------------------------------------------------------------------------------------
 
 cudaError_t Peers::all_reduce(const CollectiveCall& call, cudaStream_t stream) {
-  if (++calls_ == 0) calls_ = 2;  // 0 is what an empty mailbox has; the turns go on
   PeerCall all = {};
   memcpy(all.mailboxes, mailboxes_, sizeof all.mailboxes);
-  all.stop = &board_->stop;
+  all.stop = &own_.board->stop;
+  all.stopped = &own_.words->stopped;
   all.rank = rank_;
   all.size = size_;
-  all.number = calls_;
+  all.number = ++calls_;
   all.in = call.in;
   all.out = call.out;
   all.count = call.count;
@@ -198,6 +236,42 @@ cudaError_t Peers::all_reduce(const CollectiveCall& call, cudaStream_t stream) {
   return peer_all_reduce(all, stream);
 }
 
-void Peers::stop() { __atomic_store_n(&board_->stop, 1, __ATOMIC_RELEASE); }
+void Peers::stop() { __atomic_store_n(&own_.board->stop, 1, __ATOMIC_RELEASE); }
+
+// What ranks of this process have left behind before is looked through too: nobody waits for the last one.
+void Peers::leave(std::unique_ptr<Peers> own) {
+  const int32_t device = own->own_.device;
+  cudaStream_t stream = nullptr;
+  if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess) return (void)cudaGetLastError();
+  const bool is_told = own->say_left(stream) == cudaSuccess;
+  std::vector<Memory> free;
+  {
+    std::lock_guard<std::mutex> lock(memory_mutex);
+    auto& behind = kept<std::unique_ptr<Peers>>();
+    if (is_told) behind.push_back(std::move(own));
+    for (auto& each : behind) {
+      if (each->own_.device != device || !each->all_have_left(stream)) continue;
+      free.push_back(each->own_);
+      each.reset();
+    }
+    behind.erase(std::remove(behind.begin(), behind.end(), nullptr), behind.end());
+  }
+  for (const Memory& memory : free) give_back(memory);
+  cudaStreamDestroy(stream);
+  cudaGetLastError();
+}
+
+cudaError_t Peers::say_left(cudaStream_t stream) {
+  cudaError_t code = cudaSuccess;
+  for (int32_t r = 0; r < size_ && code == cudaSuccess; r++)
+    code = cudaMemcpyAsync(mailboxes_[r] + mail_bytes(size_) + 4 * rank_, &own_.words->agreed, 4, cudaMemcpyDeviceToDevice, stream);
+  return code == cudaSuccess ? cudaStreamSynchronize(stream) : code;
+}
+
+bool Peers::all_have_left(cudaStream_t stream) {
+  int32_t* left = own_.board->left;
+  if (cudaMemcpyAsync(left, own_.mailbox + mail_bytes(size_), sizeof own_.board->left, cudaMemcpyDeviceToHost, stream) != cudaSuccess) return false;
+  return cudaStreamSynchronize(stream) == cudaSuccess && std::count(left, left + size_, 1) == size_;
+}
 
 }  // namespace shardwise::cuda::nccl

@@ -20,29 +20,45 @@ class Peers {
   };
   // In one call of all ranks, whose stream it is.
   static Meeting meet(Member& member, cudaStream_t stream);
-  // Once no rank uses them any more. Those of a group that has failed are never given back: another rank may still write to them.
-  ~Peers();
+  // This rank's calls are done. It tells the others, and keeps its mailbox until all have left: one may still make a call, which waits in vain
+  // but writes. Without this, as where a group has failed, the mailbox is never used again.
+  static void leave(std::unique_ptr<Peers> own);
 
+  // False after so many calls that numbers would come again.
+  bool has_numbers() const { return calls_ != UINT32_MAX; }
   cudaError_t all_reduce(const CollectiveCall& call, cudaStream_t stream);
   // From any thread: calls under way end as they stand, and later ones.
   void stop();
 
  private:
   struct Card;
+  struct Words;
   struct Board;
+  // What a rank needs of its own. Given back to the process and not to CUDA, which would wait for all kernels of the device, and with it who
+  // launches: a kernel may wait for that very launch on another rank.
+  struct Memory {
+    int32_t device = 0, size = 0;
+    Board* board = nullptr;  // pinned memory of the host
+    Words* words = nullptr;  // the board's on the device
+    char* mailbox = nullptr;
+  };
+  static Memory spare(int32_t device, int32_t size);
+  static void give_back(const Memory& memory);
+  static cudaError_t allocate(Memory* memory);
+
   Peers(int32_t rank, int32_t size) : rank_(rank), size_(size) {}
   cudaError_t prepare(cudaStream_t stream);
   void write_card();
   bool can_open() const;
   bool open();
   cudaError_t open_one(int32_t rank);
+  cudaError_t say_left(cudaStream_t stream);
+  bool all_have_left(cudaStream_t stream);
 
   const int32_t rank_, size_;
   uint32_t calls_ = 0;
-  Board* board_ = nullptr;          // pinned memory of the host
-  char* cards_ = nullptr;           // the board's, on the device
+  Memory own_;
   char* mailboxes_[kMostPeers] = {};
-  bool is_foreign_[kMostPeers] = {};  // of another process
 };
 
 }  // namespace shardwise::cuda::nccl

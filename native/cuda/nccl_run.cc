@@ -214,14 +214,16 @@ Status prepare_barriers(int32_t device, ErrorText* error) {
 
 // Null where there are none, or where it fails.
 Peers* Member::meet_peers(cudaStream_t stream, Result* result, cudaError_t* cuda) {
-  if (has_met) return peers.get();
+  if (has_met) {
+    std::lock_guard<std::mutex> lock(mutex);
+    return peers && peers->has_numbers() ? peers.get() : nullptr;
+  }
   Peers::Meeting met = Peers::meet(*this, stream);
   *result = met.result;
   *cuda = met.cuda;
   std::lock_guard<std::mutex> lock(mutex);
   has_met = met.result == kSuccess && met.cuda == cudaSuccess;
-  if (failed.load()) met.peers.release();  // see ~Peers
-  else peers = std::move(met.peers);
+  if (!failed.load()) peers = std::move(met.peers);
   return peers.get();
 }
 

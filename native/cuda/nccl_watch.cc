@@ -14,7 +14,7 @@ namespace shardwise::cuda::nccl {
 namespace {
 
 // A group that has failed is left to its keeper for a while, and then to who is still in a call of NCCL.
-constexpr int64_t kLookMs = 50, kKeeperMs = 500, kStuckMs = 1000;
+constexpr int64_t kLookMs = 50, kKeeperMs = 2000, kStuckMs = 2500;
 
 struct Watch {
   std::mutex mutex;

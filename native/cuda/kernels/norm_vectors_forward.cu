@@ -98,8 +98,8 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
     if (v >= vectors) break;
     unpack<T>(raw[c], values);
     float scale[V], shift[V];
-    unpack<T>(w ? __ldg(w + v) : packed_splat<T>(1), scale);
-    unpack<T>(b ? __ldg(b + v) : packed_splat<T>(0), shift);
+    unpack<T>(w ? w[v] : packed_splat<T>(1), scale);
+    unpack<T>(b ? b[v] : packed_splat<T>(0), shift);
 #pragma unroll
     for (int i = 0; i < V; i++) values[i] = (values[i] - mean) * rstd * scale[i] + shift[i];
     __stcs(y + place.row * vectors + v, pack<T>(values));

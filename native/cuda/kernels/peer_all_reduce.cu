@@ -6,7 +6,8 @@
 // for each packet of each rank, twice: the calls take turns. When a rank writes into a place for the second time, all others have done the
 // call between, and so have read what was there before.
 // Bytes: 2 (n - 1) of the tensor's out and as many in, at each rank. Numerics: float32 sums of float16 and bfloat16, rounded once, as on the
-// CPU. Who waits for a rank that does not come looks at the host's word whether the group has failed; then what it writes is undefined.
+// CPU. Who waits for a rank that does not come looks at the host's word whether the group has failed; then what it writes is undefined, and its
+// later calls send nothing, as their inputs may come of that.
 // Source: the low-latency protocol of NCCL (arXiv:2507.04786); one-shot all-reduce of TensorRT-LLM and PyTorch's symmetric memory.
 #include "peer_all_reduce.h"
 
@@ -84,9 +85,11 @@ __global__ void __launch_bounds__(kThreads) peer_all_reduce_kernel(const __grid_
   const auto place = [&](int32_t owner, int32_t sender, int64_t p) {
     return call.mailboxes[owner] + ((turn + sender) * kPeerPackets + p) * kPacketBytes;
   };
+  const bool has_stopped = *const_cast<const volatile int32_t*>(call.stopped) != 0;
   for (int64_t p = int64_t(blockIdx.x) * kThreads + threadIdx.x; p * items < call.count; p += int64_t(gridDim.x) * kThreads) {
     const int64_t left = call.count - p * items;
     const Packet<T> own = load_packet(static_cast<const T*>(call.in) + p * items, left, aligned);
+    if (has_stopped) return;
     for (int32_t step = 1; step < size; step++) {
       const int32_t other = rank + step < size ? rank + step : rank + step - size;
       send(place(other, rank, p), own.words, call.number);
@@ -94,7 +97,10 @@ __global__ void __launch_bounds__(kThreads) peer_all_reduce_kernel(const __grid_
     C sum[items];
     for (int32_t r = 0; r < size; r++) {
       Packet<T> part = own;
-      if (r != rank && !receive(place(rank, r, p), call.number, call.stop, &part.words)) return;
+      if (r != rank && !receive(place(rank, r, p), call.number, call.stop, &part.words)) {
+        *const_cast<volatile int32_t*>(call.stopped) = 1;
+        return;
+      }
 #pragma unroll
       for (int i = 0; i < items; i++) {
         const C value = to_compute<C>(part.at[i]);
@@ -121,6 +127,19 @@ cudaError_t launch(const PeerCall& call, Reduce reduce, cudaStream_t stream) {
 bool is_for_peers(const CollectiveCall& call, int32_t size) {
   return call.kind == Collective::AllReduce && size > 1 && size <= kMostPeers && call.count > 0 && call.dtype != DType::Int16 &&
          call.count <= kMostPeerBytes / item_size(call.dtype);
+}
+
+cudaError_t load_peer_all_reduce() {
+  const void* kernels[] = {reinterpret_cast<const void*>(peer_all_reduce_kernel<float>),      reinterpret_cast<const void*>(peer_all_reduce_kernel<double>),
+                           reinterpret_cast<const void*>(peer_all_reduce_kernel<half_t>),     reinterpret_cast<const void*>(peer_all_reduce_kernel<bfloat16_t>),
+                           reinterpret_cast<const void*>(peer_all_reduce_kernel<int64_t>),    reinterpret_cast<const void*>(peer_all_reduce_kernel<int32_t>),
+                           reinterpret_cast<const void*>(peer_all_reduce_kernel<int8_t>),     reinterpret_cast<const void*>(peer_all_reduce_kernel<uint8_t>)};
+  cudaFuncAttributes ignored;
+  for (const void* kernel : kernels) {
+    const cudaError_t code = cudaFuncGetAttributes(&ignored, kernel);
+    if (code != cudaSuccess) return code;
+  }
+  return cudaSuccess;
 }
 
 cudaError_t peer_all_reduce(const PeerCall& call, cudaStream_t stream) {
