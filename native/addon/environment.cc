@@ -255,19 +255,19 @@ Status Environment::synchronize(Stream& stream, ErrorText* error) {
   const Status status = stream.synchronize(&failure);
   if (status.ok()) return stream.backend()->asynchronous ? check_others(stream, error) : kOk;
   lose_results(stream, failure);
-  note_told(*failure.origin);
+  note_told(failure, stream.home());
   *error = failure.text;
   return status;
 }
 
-// Other streams may have met it too, and a group's own gives up when its device is ended, after all have been told.
-void Environment::note_told(const Stream& origin) {
+// Streams of other ranks that share the process keep it: those are told by theirs.
+void Environment::note_told(const Failure& failure, int64_t home) {
   for (auto& each : streams) {
     Failure same;
-    if (each->take(origin, &same)) lose_results(*each, same);
+    if (each->home() == home && each->take(failure, &same)) lose_results(*each, same);
   }
   for (auto& [id, member] : members)
-    if (member->stream == &origin) member->note_told();
+    if (member->stream == failure.origin && member->stream->home() == home) member->note_told();
 }
 
 // A GPU tells of a bad index on the stream where it happened, while what was computed from it may be read on another. Streams of ranks that

@@ -132,8 +132,8 @@ struct Environment {
 
  private:
   void lose_results(Stream& stream, const Failure& failure);
-  // A failure that came from there is told once, whoever meets it.
-  void note_told(const Stream& origin);
+  // A failure is told once to a rank, whichever of its streams meet it.
+  void note_told(const Failure& failure, int64_t home);
 };
 
 // The process's devices. Device code 0 is the CPU, 1 + n is cuda:n.

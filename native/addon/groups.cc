@@ -315,8 +315,10 @@ Status Environment::check_groups(int64_t home, ErrorText* error) {
     failure.status = member->failure(&failure.text);
     if (failure.status.ok()) continue;
     failure.first = 1;
+    failure.origin = member->stream;
     lose_results(*member->stream, failure);
-    note_told(*member->stream);
+    note_told(failure, home);
+    member->stream->give_up(failure);
     worst = Status{Code::Peer};
     *error = failure.text;
   }

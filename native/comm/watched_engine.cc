@@ -19,7 +19,7 @@ constexpr int64_t kLookMs = 50;
 // A call that is done may be known as in flight until the engine looks: it counts as hanging when it is still there so many looks later.
 constexpr int32_t kLooksToHang = 2;
 // A device may hear before the hosts do that a rank is gone, and does not know which: so long the hosts may take.
-constexpr int32_t kLooksForLost = 6;
+constexpr int32_t kLooksForLost = 4;
 constexpr int64_t kPollMs = 5;
 constexpr int32_t kRecent = 32;
 // A result that is there was there on the other ranks' devices too, or soon will be: so what they called is under way. Who reads it

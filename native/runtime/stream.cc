@@ -39,6 +39,11 @@ enum class Kind : int32_t { Kernel, Function, Wrap, Jump };
 constexpr int64_t kLarge = 1 << 15;  // elements; below, a command is over before another is looked at
 constexpr int32_t kMostTogether = 8;
 
+uint64_t next_failure() {
+  static std::atomic<uint64_t> numbers{0};
+  return ++numbers;
+}
+
 // A kernel reads a whole parameter struct; the words that were not given are 0.
 void give_all_params(KernelCall& call, double (&params)[kMinParams]) {
   if (call.num_params >= kMinParams) return;
@@ -380,11 +385,18 @@ Status Stream::synchronize(Failure* failure) {
     return kOk;
   }
   std::lock_guard<std::mutex> lock(failure_mutex_);
+  take_failure();
+  *failure = taken_;
+  return taken_.status;
+}
+
+// With the mutex held.
+void Stream::take_failure() {
+  taken_ = failure_;
+  taken_.last = submitted_;
   skip_until_.store(submitted_);
   failed_.store(false, std::memory_order_release);
   verify(submitted_);
-  *failure = failure_;
-  return failure_.status;
 }
 
 void Stream::verify(uint64_t sequence) {
@@ -399,26 +411,34 @@ bool Stream::skips(Failed* why) {
   return true;
 }
 
+// Also of one that JavaScript has been told of meanwhile: its commands were skipped all the same.
 void Stream::inherit_failure(Stream& other, uint64_t sequence) {
-  if (!other.failed()) return;
+  if (!other.failed() && sequence > other.skip_until_.load(std::memory_order_relaxed)) return;
   Failure seen;
   {
     std::lock_guard<std::mutex> lock(other.failure_mutex_);
-    if (!other.failed() || other.failure_.first > sequence) return;
-    seen = other.failure_;
+    if (other.failed() && other.failure_.first <= sequence) seen = other.failure_;
+    else if (other.taken_.first <= sequence && sequence <= other.taken_.last) seen = other.taken_;
   }
-  fail_with(seen);
+  if (seen.number != 0) fail_with(seen);
 }
 
-bool Stream::take(const Stream& origin, Failure* failure) {
+bool Stream::take(const Failure& told, Failure* failure) {
+  if (!failed()) return false;
   std::lock_guard<std::mutex> lock(failure_mutex_);
-  const bool has_it = failed() && failure_.origin == &origin;
-  if (!has_it && this != &origin) return false;
-  if (has_it) *failure = failure_;
+  const bool same = told.number != 0 ? failure_.number == told.number : failure_.origin == told.origin;
+  if (!same) return false;
+  take_failure();
+  *failure = taken_;
+  return true;
+}
+
+void Stream::give_up(const Failure& told) {
+  std::lock_guard<std::mutex> lock(failure_mutex_);
+  taken_ = told;
+  taken_.number = next_failure();
+  taken_.last = submitted_;
   skip_until_.store(submitted_);
-  failed_.store(false, std::memory_order_release);
-  verify(submitted_);
-  return has_it;
 }
 
 void Stream::set_error(Code code, const char* text) {
@@ -426,6 +446,7 @@ void Stream::set_error(Code code, const char* text) {
   failure.status = Status{code};
   snprintf(failure.text.text, sizeof failure.text.text, "%s", text);
   failure.origin = this;
+  failure.number = next_failure();
   fail_with(failure);
 }
 

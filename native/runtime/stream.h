@@ -35,12 +35,13 @@ struct Event {
 
 class Stream;
 
-// The first failure since the last look, the first command whose results it took with it, and the stream where it happened.
+// The first failure since the last look, the commands of a stream whose results it took with it, and where it happened.
 struct Failure {
   Status status;
   ErrorText text;
-  uint64_t first = 0;
+  uint64_t first = 0, last = 0;  // the last one is known once it is taken
   const Stream* origin = nullptr;
+  uint64_t number = 0;           // other streams have the same one of it; 0: it is known by its origin
 };
 
 class Stream {
@@ -80,9 +81,10 @@ class Stream {
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   // On the native thread: what `other` was given up to there failed, so what is computed from it here would be wrong.
   void inherit_failure(Stream& other, uint64_t sequence);
-  // On the JavaScript thread, without waiting: takes a failure that came from `origin` and has been told. What was submitted so far stays
-  // skipped, and there nothing more is told of it. False: this stream has none of it.
-  bool take(const Stream& origin, Failure* failure);
+  // On the JavaScript thread, without waiting: takes a failure that has been told, if it is here too. False: it is not.
+  bool take(const Failure& told, Failure* failure);
+  // What was submitted so far is worth nothing, which has been told: it is skipped, and so is what waits for it.
+  void give_up(const Failure& told);
   // On the native thread: whether the current command is to be skipped, and why.
   bool skips(Failed* why);
   // On the JavaScript thread: until the device is done. Takes the failure if there is one.
@@ -159,8 +161,9 @@ class Stream {
   std::atomic<uint64_t> skip_until_{0};
   std::atomic<uint64_t> verified_{0};
   std::mutex failure_mutex_;
-  Failure failure_;
+  Failure failure_, taken_;
   void fail_with(const Failure& failure);
+  void take_failure();
 };
 
 // `index_select(float32[10, 4], int64[3])`: what a failure is reported with.
