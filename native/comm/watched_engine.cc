@@ -21,6 +21,8 @@ constexpr int32_t kLooksToHang = 2;
 // A device may hear before the hosts do that a rank is gone, and does not know which: so long the hosts may take.
 constexpr int32_t kLooksForLost = 4;
 constexpr int64_t kPollMs = 5;
+// How long one that leaves waits for ranks that have not come to its last call: as long as a device's engine waits for its end.
+constexpr int64_t kLeaveMs = 10'000;
 constexpr int32_t kRecent = 32;
 // A result that is there was there on the other ranks' devices too, or soon will be: so what they called is under way. Who reads it
 // waits so long to know that it agrees, once for each call, and JavaScript with it.
@@ -77,6 +79,7 @@ class Watched {
   // Nobody looks any more.
   void end() {
     group_->leave();
+    wait_for_calls();
     if (group_->failed()) {
       std::lock_guard<std::mutex> lock(mutex_);
       ErrorText why;
@@ -143,6 +146,25 @@ class Watched {
       report_timeout(oldest);
     }
     tell(oldest);
+  }
+
+  // Calls that others have not come to are given up for all, and not on this rank alone: what it has sent already would seem well to them.
+  void wait_for_calls() {
+    CommRecord oldest;
+    const int64_t most = std::min(kLeaveMs, timeout_ms_.load());
+    for (int64_t left = engine_->recent ? most : 0; left > 0 && !group_->failed(); left -= kPollMs) {
+      if (!in_flight(&oldest)) return;
+      usleep(kPollMs * 1000);
+    }
+    if (!engine_->recent || group_->failed() || !in_flight(&oldest)) return;
+    ErrorText message;
+    Text text(message);
+    describe_title(text, group_->roster(), note_of(oldest));
+    describe_place(text, note_of(oldest).site);
+    text.add(": rank %d has left the group, and the others have not all come to this call within %lld ms", group_->roster().rank_at(group_->rank()),
+             static_cast<long long>(most));
+    Facts(group_->roster(), note_of(oldest), group_->rank()).add_to(text);
+    group_->fail_group(Code::Peer, message.text);
   }
 
   // False while the hosts may still find which rank has made the device fail.

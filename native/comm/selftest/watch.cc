@@ -137,6 +137,21 @@ void numbers(Ranks mode) {
   end_group(label(mode, "watched devices: ranks by their numbers in the world"));
 }
 
+// What it has sent for the second call is not to be taken by those that come to it later.
+void early_leave(Ranks mode) {
+  run_watched(mode, 2, [](Rank& rank, HostGroup& host) {
+    ErrorText error;
+    CHECK(rank.sum(12, &error).ok(), "%s", error.text);
+    if (host.rank() == 1) usleep(800'000);
+    Status status = rank.sum(12, &error);
+    if (host.rank() == 0) return rank.leave();
+    if (status.ok()) rank.wait_for_failure(&status, &error);
+    CHECK(contains(error, "rank 0 has left the group, and the others have not all come to this call within 200 ms"), "%s", error.text);
+    CHECK(contains(error, "(call 2 of the group) at a.ts:9"), "%s", error.text);
+  }, 200);
+  end_group(label(mode, "watched devices: a rank that leaves early"));
+}
+
 void absence(Ranks mode) {
   run_watched(mode, 3, [](Rank& rank, HostGroup& host) {
     ErrorText error;
@@ -251,6 +266,7 @@ void test_watch(Ranks mode) {
   differences(mode);
   agreement(mode);
   numbers(mode);
+  early_leave(mode);
   absence(mode);
   aborts(mode);
   if (mode == Ranks::Processes) killed();
