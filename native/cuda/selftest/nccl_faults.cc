@@ -83,6 +83,19 @@ void split_without_last(Rank& rank) {
   rank.backend.comm->destroy(part);
 }
 
+// Groups that come and go have each other's mailboxes, in which nothing of the last one may count.
+void split_again(Rank& rank) {
+  for (int turn = 0; turn < 6; turn++) {
+    void* again = nullptr;
+    ErrorText error;
+    const Status status = rank.backend.comm_split(rank.group, 0, rank.rank, 20'000, &again, &error);
+    if (!check(status.ok(), rank.rank, "comm_split, again: %s", error.text)) return;
+    for (int i = 0; i < 20; i++) expect_sum(rank, again, rank.rank + 100 * turn + i, rank.size * (100.0 * turn + i + (rank.size - 1) / 2.0), "sum in a group made again");
+    rank.synchronize();
+    rank.backend.comm->destroy(again);
+  }
+}
+
 // ---- a record of calls ------------------------------------------------------------------------------------------------
 
 void remember(Rank& rank) {
@@ -215,6 +228,7 @@ void test_splits(const Backend& backend, int32_t size) {
   run_ranks(backend, size, 60'000, [](Rank& rank) {
     split_by_parity(rank);
     split_without_last(rank);
+    split_again(rank);
   });
   end_test("splits");
 }
