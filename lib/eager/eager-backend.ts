@@ -1,5 +1,5 @@
 /** The eager backend: the bottom layer that runs ops now. Shape rule, output tensors, command words, one native call. */
-import { cpu, type Device } from '../core/device.js';
+import { cpu, type Device, toOneDevice } from '../core/device.js';
 import { DeviceError, DtypeError, InPlaceError, ShapeError } from '../core/errors.js';
 import { currentHome, processHome } from '../core/home.js';
 import type { AnyOp, OutputMeta } from '../core/op.js';
@@ -114,6 +114,16 @@ function checkHomes(from: Device, to: Device): void {
   throw new DeviceError(`copy: ${what}. ${advice}`, { op: 'copy', device: String(strange) });
 }
 
+/** Of an operand on another device, which an op may take as an index or a number: those of another rank, or from around the ranks, none may. */
+function checkHome(op: AnyOp, operand: Tensor, device: Device): void {
+  if (operand.storage === null || operand.device.home === device.home) return;
+  const given = `${operand.dtype}${formatShape(operand.shape)} on ${operand.device}`;
+  throw new DeviceError(`${op.name}: expected tensors on one device, ${device}, got ${given}. ${toOneDevice(device, operand.device)}`, {
+    op: op.name,
+    device: String(operand.device),
+  });
+}
+
 function allocateOutput(meta: OutputMeta): Tensor {
   const storage = new Storage(meta.device, numelOf(meta.shape) * meta.dtype.itemsize);
   return new Tensor(meta.shape, meta.strides ?? contiguousStrides(meta.shape), 0, meta.dtype, meta.device, storage);
@@ -123,6 +133,7 @@ function launch(op: AnyOp, inputs: readonly Tensor[], outputs: readonly Tensor[]
   let kernel = kernelIds[op.id];
   if (kernel === undefined) kernel = kernelIds[op.id] = writer.kernelId(op);
   const device = outputs.length > 0 ? (outputs[0] as Tensor).device : firstDevice(inputs);
+  for (let i = 0; i < inputs.length; i++) if ((inputs[i] as Tensor).device !== device) checkHome(op, inputs[i] as Tensor, device);
   writer.words.begin(op.name);
   if (op.lower !== null) op.lower(writer.words, inputs, outputs, params);
   else lowerAsIs(op, inputs, outputs, params as Record<string, number>);

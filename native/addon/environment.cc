@@ -234,6 +234,7 @@ void Environment::touch(StorageEntry& entry, Stream& stream) {
     if (!known) entry.other_streams.push_back(&stream);
   }
   entry.last_stream = &stream;
+  entry.last_sequence = stream.submitted();  // not a number of the stream before, which this one may never come to
 }
 
 Status Environment::check_adopted(const StorageEntry& entry, ErrorText* error) {

@@ -1,7 +1,7 @@
 /** Tensors of another rank, or of the program around the ranks: errors say whose they are and what can be done. */
 import assert from 'node:assert/strict';
 import { allReduce, barrier } from '../../lib/distributed.js';
-import { cat, DeviceError, ones, type Tensor } from '../../lib/index.js';
+import { addmm, cat, crossEntropy, DeviceError, embedding, int64, layerNorm, ones, type Tensor, zeros } from '../../lib/index.js';
 import { onRanks } from './on-ranks.js';
 
 function refused(call: () => unknown, expected: string): void {
@@ -40,6 +40,34 @@ describe('a tensor of another rank of the process', () => {
 });
 
 describe('a tensor of the program around the ranks', () => {
+  it('is refused by whatever op takes it beside own ones', async () => {
+    const [values, index] = [ones([4, 4]), zeros([4, 4], { dtype: int64 })];
+    const row = index.select(0, 0);
+    await onRanks(1, () => {
+      const own = ones([4, 4]);
+      const calls: Record<string, () => Tensor> = {
+        gather: () => own.gather(0, index),
+        scatter: () => own.scatter(0, index, own),
+        index_select: () => own.indexSelect(0, row),
+        embedding: () => embedding(row, own),
+        cross_entropy: () => crossEntropy(own, row),
+        layer_norm: () => layerNorm(own, [4], values.select(0, 0)),
+        addmm: () => addmm(values, own, own),
+      };
+      for (const call of Object.values(calls)) refused(call, "on cpu of the main program. It was made outside of the ranks: take a copy of it with .to('cpu').");
+    });
+  });
+
+  it('is where it was for the program afterwards, whatever ranks have read of it', async () => {
+    const index = zeros([6, 1], { dtype: int64 });
+    for (let i = 0; i < 50; i++) ones([1 << 16]).sum(); // work that is under way when the next op is called
+    index.add_(1);
+    await index.read();
+    const [copied] = await onRanks(1, async () => (await ones([6, 10]).gather(1, index.to('cpu')).read()).length);
+    assert.equal(copied, 6);
+    assert.deepEqual([...(await index.add(1).read())], [2n, 2n, 2n, 2n, 2n, 2n]);
+  });
+
   it('is copied in, and nothing is written into it', async () => {
     const given = ones([2]);
     await onRanks(2, () => {

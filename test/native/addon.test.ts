@@ -1,6 +1,7 @@
 /** The raw addon refuses what does not fit: it answers with an error code, whatever JavaScript hands it. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { addon } from '../../lib/runtime.js';
 import { type Command, encode, IMMEDIATE, type Operand, recordCommands } from '../fuzz/commands.js';
 
@@ -120,6 +121,22 @@ describe('the addon', () => {
       process.on('exit', () => console.log(seen.join()));`;
     const { stdout, stderr } = spawnSync(process.execPath, ['-e', script], { encoding: 'utf8' });
     assert.equal(stdout.trim(), 'first,second', stderr);
+  });
+
+  it('goes on with memory that another stream has used at once, however few commands that one has had', async () => {
+    const other = addon.streamCreate(0, 0, 0);
+    const handle = storage(32);
+    const add = (to: number, cost: number): void => {
+      words.set([addon.kernelNames.indexOf('add'), to, 2, 1, 2, 0, cost, handle, 0, 0, 1, 8, 1, -1, 1, 0, handle, 0, 0, 1, 8, 1, 0, 1]);
+      addon.submit(24);
+    };
+    for (let i = 0; i < 50; i++) add(stream, 1e9);
+    addon.synchronize(stream);
+    add(other, 1); // so little that it runs here
+    add(stream, 1e9);
+    const done = new Promise<string>((resolve) => addon.whenDone(stream, (error) => resolve(error === null ? 'done' : String(error))));
+    assert.equal(await Promise.race([done, sleep(5000, 'waits')]), 'done');
+    addon.release(handle);
   });
 
   it('keeps memory that several streams used until the last of them is done', () => {
