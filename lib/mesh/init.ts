@@ -95,6 +95,7 @@ export async function initProcessGroup(backend?: string, options: InitOptions = 
 
 /** No peers: rank and world size have to be given, nobody is met. */
 function enterFake({ rank, worldSize, store }: ReadOptions): void {
+  checkPlace(rank ?? 0, worldSize ?? 1);
   enterFakeWorld({ rank: rank ?? 0, worldSize: worldSize ?? 1, store });
 }
 

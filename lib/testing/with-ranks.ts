@@ -3,6 +3,7 @@ import { ArgumentError } from '../core/errors.js';
 import { checkFunction, checkNumber, checkOneOf, withDefaults } from '../core/options.js';
 import { launch, launchFunction, nodeArguments } from '../mesh/launch.js';
 import type { RankFunction } from '../mesh/local-ranks.js';
+import type { RankFault } from '../mesh/rank-faults.js';
 
 /** Options of {@link withRanks}. */
 export interface RanksOptions {
@@ -12,6 +13,10 @@ export interface RanksOptions {
   backend?: string;
   /** How long ranks wait for each other. 20 seconds by default: a test that hangs should say so. */
   timeoutMs?: number;
+  /** Of `local` ranks: the order in which they take turns, as for `launch`, so that a race found once comes again. */
+  seed?: number | null;
+  /** Of `local` ranks: what goes wrong, as for `launch`. */
+  faults?: readonly RankFault[] | null;
 }
 
 /** What mocha gives a test as `this`. */
@@ -44,8 +49,12 @@ const MARGIN_MS = 10_000;
 export function withRanks(worldSize: number, fn: RankFunction<unknown>, options: RanksOptions = {}): TestFunction {
   checkNumber(OP, 'worldSize', worldSize, { from: 1, whole: true });
   checkFunction(OP, 'fn', fn);
-  const settings = withDefaults<Required<RanksOptions>>(OP, { mode: 'local', backend: 'shm', timeoutMs: 20_000 }, options);
+  const settings = withDefaults<Required<RanksOptions>>(OP, { mode: 'local', backend: 'shm', timeoutMs: 20_000, seed: null, faults: null }, options);
   checkOneOf(OP, 'mode', settings.mode, ['local', 'process']);
+  const { seed, faults } = settings;
+  if (settings.mode === 'process' && (seed !== null || faults !== null)) {
+    throw new ArgumentError(`${OP}: seed and faults are for local ranks, whose order this process decides`, { op: OP, mode: settings.mode });
+  }
   return async function test() {
     const { backend, timeoutMs, mode } = settings;
     this?.timeout?.(timeoutMs + MARGIN_MS);
@@ -54,7 +63,7 @@ export function withRanks(worldSize: number, fn: RankFunction<unknown>, options:
       return null;
     };
     try {
-      if (mode === 'local') await launch(worldSize, run, { backend, timeoutMs });
+      if (mode === 'local') await launch(worldSize, run, { backend, timeoutMs, seed, faults });
       else await inProcesses(this ?? {}, worldSize, run, { backend, timeoutMs });
     } catch (error) {
       throw ofRank(error);

@@ -16,6 +16,7 @@ import {
   gather,
   getRank,
   getWorldSize,
+  initProcessGroup,
   isInitialized,
   newGroup,
   recv,
@@ -37,6 +38,11 @@ const list = (t: Tensor): unknown => t.tolist();
 
 describe('a fake world', () => {
   afterEach(() => destroyProcessGroup());
+
+  it('has ranks of its own only', async () => {
+    for (const rank of [4, 5000, -1]) await assert.rejects(initProcessGroup('fake', { rank, worldSize: 4 }), /expected a rank from 0 to 3/);
+    assert.equal(isInitialized(), false);
+  });
 
   it('has any size and waits for nobody', async () => {
     enter(1, 3);

@@ -1,7 +1,7 @@
 /** `launch` and `withRanks`: functions as ranks of this process and of processes of their own. */
 import assert from 'node:assert/strict';
 import path from 'node:path';
-import { allReduce, DistributedError, destroyProcessGroup, getRank, getWorldSize, initProcessGroup, isAvailable, isInitialized, launch } from '../../lib/distributed.js';
+import { allReduce, barrier, DistributedError, destroyProcessGroup, getRank, getWorldSize, initProcessGroup, isAvailable, isInitialized, launch } from '../../lib/distributed.js';
 import { ArgumentError, full, ones } from '../../lib/index.js';
 import { nodeArguments } from '../../lib/mesh/launch.js';
 import { withRanks } from '../../lib/testing/index.js';
@@ -163,6 +163,26 @@ describe('withRanks', () => {
       { timeoutMs: 100 },
     );
     await assert.rejects(test.call(undefined), /rank 0: .*rank 1 has not joined/);
+  });
+
+  it('replays an order and what went wrong', async () => {
+    const orderOf = async (seed: number): Promise<string> => {
+      const order: number[] = [];
+      const turns = async (rank: number): Promise<void> => {
+        for (let i = 0; i < 4; i++) {
+          await barrier();
+          order.push(rank);
+        }
+      };
+      await withRanks(3, turns, { seed }).call(undefined);
+      return order.join('');
+    };
+    const orders = await Promise.all([7, 7, 8, 9, 10].map(orderOf));
+    assert.equal(orders[0], orders[1]);
+    assert.ok(new Set(orders).size > 1, orders.join(' '));
+    const lost = withRanks(2, () => barrier(), { faults: [{ rank: 1, at: { collective: 'barrier' }, kind: 'lose' }] });
+    await assert.rejects(lost.call(undefined), /rank 1 was lost here, by a fault that was asked for/);
+    for (const options of [{ seed: 1 }, { faults: [] }]) assert.throws(() => withRanks(2, () => 0, { mode: 'process', ...options }), /seed and faults are for local ranks/);
   });
 
   it('refuses options that are none', () => {
