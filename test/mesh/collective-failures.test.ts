@@ -316,7 +316,7 @@ describeOverEngines('waiting among ranks that share a process', () => {
         for (const read of [() => x.tolist(), () => x.sum().item(), () => x.toTypedArray()]) {
           assert.throws(read, (error: DistributedError) => {
             assert.ok(error instanceof DistributedError);
-            return /the allReduce of group "world" that came before rank (1, 2 have|2 has) not called yet\. Use `await t\.read\(\)`/.test(error.message);
+            return /the allReduce of group "world" that came before (ranks 1, 2 have|rank 2 has) not called yet\. Use `await t\.read\(\)`/.test(error.message);
           });
         }
       } else assert.deepEqual(x.tolist(), [3, 3]);
