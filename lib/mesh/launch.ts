@@ -10,8 +10,9 @@ import { type LocalOptions, type RankFunction, runLocalRanks } from './local-ran
 import { type NodePlan, runNode } from './node-launcher.js';
 import { findContext } from './rank-context.js';
 import type { RankFault } from './rank-faults.js';
-import { earlierOutcome, type FunctionReport, launchedCall, type Outcome, runLaunchedFunction, thrownBy } from './rank-function.js';
+import { earlierOutcome, type FunctionReport, launchedCall, type Outcome, runLaunchedFunction, type SentOutcome, thrownBy } from './rank-function.js';
 import { describeRankFailure, type RankProgram } from './rank-processes.js';
+import { sentError } from './sent-error.js';
 
 /** Options of {@link launch}. */
 export interface LaunchOptions {
@@ -133,6 +134,11 @@ async function runFile(worldSize: number, file: string | URL, settings: Settings
   if (outcome !== null && 'failure' in outcome) throw describeRankFailure(OP, outcome.failure);
 }
 
+function sentOutcome(outcome: Outcome | undefined): SentOutcome | null {
+  if (outcome === undefined) return null;
+  return 'error' in outcome ? { error: sentError(outcome.error) } : outcome;
+}
+
 /** As ranks in processes that run `program`, which comes to this call and knows it by `key`. @internal */
 export async function launchFunction<T>(
   key: string,
@@ -149,7 +155,7 @@ export async function launchFunction<T>(
     onMessage(rank, message, reply) {
       const { shardwise } = message as FunctionReport;
       if (shardwise === 'result' || shardwise === 'thrown') reports[rank] = message as FunctionReport;
-      if (shardwise === 'outcomes?') reply({ shardwise: 'outcomes', outcomes: outcomes.map((each) => each ?? null) });
+      if (shardwise === 'outcomes?') reply({ shardwise: 'outcomes', outcomes: outcomes.map(sentOutcome) });
     },
   });
   if (outcome !== null && 'failure' in outcome) throw describeRankFailure(OP, outcome.failure, thrownBy(reports[outcome.failure.rank]));

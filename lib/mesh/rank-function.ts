@@ -1,31 +1,25 @@
 /** The side of `launch` in a process that it made for a function: run it, and tell what came of it. */
-import { ArgumentError, DistributedError, ShardwiseError } from '../core/errors.js';
+import { ArgumentError, DistributedError } from '../core/errors.js';
 import { processHome } from '../core/home.js';
 import { Tensor } from '../core/tensor.js';
 import { initProcessGroup, setLaunched } from './init.js';
 import { lastFailures } from './last-failures.js';
 import type { RankFunction } from './local-ranks.js';
 import { contextOf } from './rank-context.js';
+import { plainError, receivedError, type SentError, sentError } from './sent-error.js';
 
 const OP = 'launch';
 
 /** What came of a call of `launch`. */
 export type Outcome = { readonly value: unknown } | { readonly error: unknown };
+/** The same on its way to another process. */
+export type SentOutcome = { readonly value: unknown } | { readonly error: SentError };
 
 /** What a rank tells its launcher. */
 export type FunctionReport =
   | { readonly shardwise: 'result'; readonly value: unknown }
   | { readonly shardwise: 'thrown'; readonly error: SentError }
   | { readonly shardwise: 'outcomes?' };
-
-/** An error on its way between processes, which keep neither its class nor what it has beside text. */
-interface SentError {
-  readonly name: string;
-  readonly message: string;
-  readonly stack: string | undefined;
-  readonly code: unknown;
-  readonly details: unknown;
-}
 
 const ownCall = process.env['SHARDWISE_LAUNCH_CALL'] ?? null;
 // Not for processes that this one starts.
@@ -49,7 +43,7 @@ export async function runLaunchedFunction<T>(fn: RankFunction<T>): Promise<never
   } catch (error) {
     const sent = sentError(error);
     process.send?.({ shardwise: 'failed', at: performance.timeOrigin + performance.now(), message: sent.message });
-    await tell({ shardwise: 'thrown', error: sent }).catch(() => tell({ shardwise: 'thrown', error: { ...sent, details: undefined } }));
+    await tell({ shardwise: 'thrown', error: sent }).catch(() => tell({ shardwise: 'thrown', error: plainError(sent) }));
     process.exit(process.exitCode === undefined || process.exitCode === 0 ? 1 : process.exitCode);
   }
   process.exit();
@@ -57,12 +51,12 @@ export async function runLaunchedFunction<T>(fn: RankFunction<T>): Promise<never
 
 /** What came of a call of `launch` in the process that made this one, before it made this one. */
 export async function earlierOutcome(call: number): Promise<unknown> {
-  const outcomes = await new Promise<(Outcome | null)[]>((resolve) => {
+  const outcomes = await new Promise<(SentOutcome | null)[]>((resolve) => {
     process.on('message', function receive(message: { shardwise?: unknown; outcomes?: unknown }) {
       if (message.shardwise !== 'outcomes') return;
       process.removeListener('message', receive);
       process.channel?.unref();
-      resolve(message.outcomes as (Outcome | null)[]);
+      resolve(message.outcomes as (SentOutcome | null)[]);
     });
     process.channel?.ref();
     process.send?.({ shardwise: 'outcomes?' });
@@ -70,30 +64,14 @@ export async function earlierOutcome(call: number): Promise<unknown> {
   const outcome = outcomes[call];
   // Under way at the same time as the call that this process is a rank of: it is not waited for here.
   if (outcome === undefined || outcome === null) return new Promise(() => {});
-  if ('error' in outcome) throw outcome.error;
+  if ('error' in outcome) throw receivedError(outcome.error);
   return outcome.value;
 }
 
 /** What a rank's function has thrown; undefined where it has not come that far. */
 export function thrownBy(report: FunctionReport | undefined): unknown {
   if (report?.shardwise !== 'thrown') return undefined;
-  const { name, message, stack, code, details } = report.error;
-  const error = new Error(message);
-  Object.defineProperty(error, 'name', { value: name, configurable: true });
-  Object.defineProperty(error, 'stack', { value: stack, configurable: true });
-  return Object.assign(error, code === undefined ? {} : { code }, details === undefined ? {} : { details });
-}
-
-function sentError(error: unknown): SentError {
-  if (!(error instanceof Error)) return { name: 'Error', message: String(error), stack: undefined, code: undefined, details: undefined };
-  const { code } = error as { code?: unknown };
-  return {
-    name: error.name,
-    message: error.message,
-    stack: error.stack,
-    code: typeof code === 'string' ? code : undefined,
-    details: error instanceof ShardwiseError ? error.details : undefined,
-  };
+  return receivedError(report.error);
 }
 
 function tell(report: FunctionReport): Promise<void> {

@@ -67,6 +67,13 @@ describe('launch', function () {
     assert.deepEqual(second, [3, 4]);
   });
 
+  it('gives ranks the errors of calls before as they were: class, details and causes', async () => {
+    const [first, ...ranks] = await runProgram<unknown[][]>('mesh/programs/launches', 'failed');
+    assert.deepEqual(first?.slice(0, 3), [true, 1, true]);
+    assert.ok(Object.keys(first?.[3] as object).length > 0, JSON.stringify(first));
+    assert.deepEqual(ranks, [first, first]);
+  });
+
   it('brings the error of a process back, with its name, code and stack', async () => {
     const { message, cause } = await runProgram<{ message: string; cause: Record<string, string> }>('mesh/programs/launches', 'fails');
     assert.match(message, /^launch: rank 1 \(process \d+\) ended with exit code 1: too far$/);

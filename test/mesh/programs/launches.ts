@@ -1,6 +1,6 @@
 /** Launches functions as processes, twice, the second with what the first gave; prints all results. Also ranks that fail, unread or not, and that wait for ever. */
-import { allReduce, getRank, initProcessGroup, launch } from '../../../lib/distributed.js';
-import { full } from '../../../lib/index.js';
+import { allReduce, DistributedError, getRank, initProcessGroup, launch } from '../../../lib/distributed.js';
+import { full, ones, ShapeError } from '../../../lib/index.js';
 
 async function sumOf(rank: number): Promise<{ rank: number; sum: Float32Array; known: Map<string, bigint> }> {
   await initProcessGroup(); // as a program for both modes would: all is set up
@@ -14,6 +14,17 @@ if (scenario === 'twice') {
   const first = await launch(2, sumOf, { mode: 'process' });
   const second = await launch(2, async (rank) => ((first[rank] as (typeof first)[0]).sum[0] as number) + rank, { mode: 'process' });
   process.stdout.write(JSON.stringify({ first: first.map(({ rank, sum, known }) => [rank, [...sum], String(known.get('rank'))]), second }));
+} else if (scenario === 'failed') {
+  const caught = await launch(
+    2,
+    (rank) => {
+      if (rank === 1) ones([2]).add(ones([3]));
+    },
+    { mode: 'process' },
+  ).catch((error: unknown) => error);
+  const { cause, details } = caught as DistributedError;
+  const seen = [caught instanceof DistributedError, details['rank'], cause instanceof ShapeError, (cause as ShapeError).details];
+  process.stdout.write(JSON.stringify([seen, ...(await launch(2, () => seen, { mode: 'process' }))]));
 } else if (scenario === 'stuck') {
   const waits = async (rank: number): Promise<void> => {
     if (rank === 1) await new Promise(() => {});
