@@ -139,12 +139,15 @@ Status HostGroup::report_lost(uint64_t ranks, ErrorText* error) {
 
 Status HostGroup::time_out(uint64_t ranks, int64_t waited_ms, ErrorText* error) {
   Missing missing;
+  ErrorText not_joined;
+  const char* name = roster().name.c_str();
+  Text(not_joined).add(name[0] != 0 ? "has not joined group \"%s\"" : "has not joined the group", name);
   for (int32_t rank = 0; rank < size(); rank++) {
     if (!contains(ranks, rank)) continue;
     RankBlock& block = region_->rank(rank);
     const bool joined = block.presence.load(std::memory_order_acquire) != Presence::Absent;
     if (joined) missing.add(rank, "has not come", block.note, block.in_call.load(std::memory_order_acquire) != 0);
-    else missing.add(rank, "has not joined the group");
+    else missing.add(rank, not_joined.text);
   }
   ErrorText limit;
   Text(limit).add(" (timeout after %lld ms)", static_cast<long long>(waited_ms));

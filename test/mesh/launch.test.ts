@@ -100,7 +100,7 @@ describe('launch', function () {
     assert.match(alone.message, /^launch: rank 1 waited for what never comes/);
     assert.deepEqual([alone.cause, alone.next], [null, [0, 1]]);
     const missed = await runProgram<Stuck>('mesh/programs/launches', 'stuck', 'missed');
-    assert.match(missed.message, /^launch: rank 1 waited .* Another failed: .*rank 1 has not joined the group \(timeout after 3\d\d ms\)/s);
+    assert.match(missed.message, /^launch: rank 1 waited .* Another failed: .*rank 1 has not joined group "world" \(timeout after 3\d\d ms\)/s);
     assert.match(missed.cause as string, /timeout/);
     assert.deepEqual(missed.next, [0, 1]);
   });

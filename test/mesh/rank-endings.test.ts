@@ -104,7 +104,7 @@ describe('ranks of which one never ends, in a process that has other things to d
   it('end when one has waited for them in a collective, also in an order from a seed', async () => {
     const waits = async (rank: number): Promise<unknown> => (rank === 1 ? never() : rounds());
     const free = await errorOf(onRanks(2, waits, { timeoutMs: 200 }));
-    assert.match(free.message, /^rank 0 failed: .*rank 1 has not joined the group \(timeout.*\n {2}rank 1 had not ended 200 ms later/s);
+    assert.match(free.message, /^rank 0 failed: .*rank 1 has not joined group "world" \(timeout.*\n {2}rank 1 had not ended 200 ms later/s);
     for (const seed of [1, 2, 3, 4]) {
       const { message } = await errorOf(onRanks(2, waits, { timeoutMs: 200, seed }));
       assert.match(message, /^rank 0 failed \(in the order drawn from seed \d\): .*(rank 1 has not joined|rank 1 has had its turn for 200 ms).*\n {2}rank 1 had not ended/s);
