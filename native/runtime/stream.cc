@@ -39,11 +39,6 @@ enum class Kind : int32_t { Kernel, Function, Wrap, Jump };
 constexpr int64_t kLarge = 1 << 15;  // elements; below, a command is over before another is looked at
 constexpr int32_t kMostTogether = 8;
 
-uint64_t next_failure() {
-  static std::atomic<uint64_t> numbers{0};
-  return ++numbers;
-}
-
 // A kernel reads a whole parameter struct; the words that were not given are 0.
 void give_all_params(KernelCall& call, double (&params)[kMinParams]) {
   if (call.num_params >= kMinParams) return;
@@ -371,93 +366,6 @@ void Stream::wait(uint64_t sequence) {
     done_.wait(lock, [&] { return completed() >= sequence; });
   }
   waiters_.fetch_sub(1);
-}
-
-Status Stream::synchronize(Failure* failure) {
-  wait(submitted_);
-  if (backend_->asynchronous && native_) {
-    ErrorText text;
-    const Status status = backend_->stream_synchronize(native_, &text);
-    if (!status.ok()) set_error(status.code, text.text);
-  }
-  if (!failed()) {
-    verify(submitted_);
-    return kOk;
-  }
-  std::lock_guard<std::mutex> lock(failure_mutex_);
-  take_failure();
-  *failure = taken_;
-  return taken_.status;
-}
-
-// With the mutex held.
-void Stream::take_failure() {
-  taken_ = failure_;
-  taken_.last = submitted_;
-  skip_until_.store(submitted_);
-  failed_.store(false, std::memory_order_release);
-  verify(submitted_);
-}
-
-void Stream::verify(uint64_t sequence) {
-  if (sequence > verified()) verified_.store(sequence, std::memory_order_relaxed);
-}
-
-bool Stream::skips(Failed* why) {
-  const uint64_t current = completed_.load(std::memory_order_relaxed) + 1;
-  if (!failed() && current > skip_until_.load(std::memory_order_relaxed)) return false;
-  std::lock_guard<std::mutex> lock(failure_mutex_);
-  if (why) *why = {failure_.status, failure_.text};
-  return true;
-}
-
-// Also of one that JavaScript has been told of meanwhile: its commands were skipped all the same.
-void Stream::inherit_failure(Stream& other, uint64_t sequence) {
-  if (!other.failed() && sequence > other.skip_until_.load(std::memory_order_relaxed)) return;
-  Failure seen;
-  {
-    std::lock_guard<std::mutex> lock(other.failure_mutex_);
-    if (other.failed() && other.failure_.first <= sequence) seen = other.failure_;
-    else if (other.taken_.first <= sequence && sequence <= other.taken_.last) seen = other.taken_;
-  }
-  if (seen.number != 0) fail_with(seen);
-}
-
-bool Stream::take(const Failure& told, Failure* failure) {
-  if (!failed()) return false;
-  std::lock_guard<std::mutex> lock(failure_mutex_);
-  const bool same = told.number != 0 ? failure_.number == told.number : failure_.origin == told.origin;
-  if (!same) return false;
-  take_failure();
-  *failure = taken_;
-  return true;
-}
-
-void Stream::give_up(const Failure& told) {
-  std::lock_guard<std::mutex> lock(failure_mutex_);
-  taken_ = told;
-  taken_.number = next_failure();
-  taken_.last = submitted_;
-  skip_until_.store(submitted_);
-}
-
-void Stream::set_error(Code code, const char* text) {
-  Failure failure;
-  failure.status = Status{code};
-  snprintf(failure.text.text, sizeof failure.text.text, "%s", text);
-  failure.origin = this;
-  failure.number = next_failure();
-  fail_with(failure);
-}
-
-// A GPU tells of a failure some time after it: everything since it was last known to be well may be wrong.
-void Stream::fail_with(const Failure& failure) {
-  std::lock_guard<std::mutex> lock(failure_mutex_);
-  const uint64_t current = completed_.load(std::memory_order_relaxed) + 1;
-  if (failed_.load() || current <= skip_until_.load()) return;  // the first failure is the cause
-  failure_ = failure;
-  failure_.first = backend_->asynchronous ? verified() + 1 : current;
-  failed_.store(true, std::memory_order_release);
 }
 
 void describe_call(const KernelCall& call, const Backend& backend, char* out, int64_t size) {
