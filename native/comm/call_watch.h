@@ -8,6 +8,9 @@
 
 namespace shardwise::comm {
 
+// How long one that leaves waits for ranks that have not come to its last call: as long as a device's engine waits for its end.
+constexpr int64_t kLeaveMs = 10'000;
+
 class CallWatch {
  public:
   virtual ~CallWatch() = default;

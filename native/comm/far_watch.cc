@@ -7,13 +7,6 @@
 #include "note.h"
 
 namespace shardwise::comm {
-namespace {
-
-// How long one that leaves waits for ranks that have not come to its last call: as long as a device's engine waits for its end.
-constexpr int64_t kLeaveMs = 10'000;
-
-}  // namespace
-
 FarWatch::FarWatch(const GlooEngine* engine, void* member, Roster roster, int32_t rank, int32_t size)
     : engine_(engine), member_(member), roster_(std::move(roster)), rank_(rank), size_(size) {
   try {

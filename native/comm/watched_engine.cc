@@ -21,8 +21,6 @@ constexpr int32_t kLooksToHang = 2;
 // A device may hear before the hosts do that a rank is gone, and does not know which: so long the hosts may take.
 constexpr int32_t kLooksForLost = 4;
 constexpr int64_t kPollMs = 5;
-// How long one that leaves waits for ranks that have not come to its last call: as long as a device's engine waits for its end.
-constexpr int64_t kLeaveMs = 10'000;
 constexpr int32_t kRecent = 32;
 // A result that is there was there on the other ranks' devices too, or soon will be: so what they called is under way. Who reads it
 // waits so long to know that it agrees, once for each call, and JavaScript with it.

@@ -122,6 +122,14 @@ cudaError_t launch(const PeerCall& call, Reduce reduce, cudaStream_t stream) {
   return cudaPeekAtLastError();
 }
 
+template <class... T>
+cudaError_t load() {
+  cudaFuncAttributes ignored;
+  cudaError_t code = cudaSuccess;
+  ((code = code == cudaSuccess ? cudaFuncGetAttributes(&ignored, peer_all_reduce_kernel<T>) : code), ...);
+  return code;
+}
+
 }  // namespace
 
 bool is_for_peers(const CollectiveCall& call, int32_t size) {
@@ -129,18 +137,7 @@ bool is_for_peers(const CollectiveCall& call, int32_t size) {
          call.count <= kMostPeerBytes / item_size(call.dtype);
 }
 
-cudaError_t load_peer_all_reduce() {
-  const void* kernels[] = {reinterpret_cast<const void*>(peer_all_reduce_kernel<float>),      reinterpret_cast<const void*>(peer_all_reduce_kernel<double>),
-                           reinterpret_cast<const void*>(peer_all_reduce_kernel<half_t>),     reinterpret_cast<const void*>(peer_all_reduce_kernel<bfloat16_t>),
-                           reinterpret_cast<const void*>(peer_all_reduce_kernel<int64_t>),    reinterpret_cast<const void*>(peer_all_reduce_kernel<int32_t>),
-                           reinterpret_cast<const void*>(peer_all_reduce_kernel<int8_t>),     reinterpret_cast<const void*>(peer_all_reduce_kernel<uint8_t>)};
-  cudaFuncAttributes ignored;
-  for (const void* kernel : kernels) {
-    const cudaError_t code = cudaFuncGetAttributes(&ignored, kernel);
-    if (code != cudaSuccess) return code;
-  }
-  return cudaSuccess;
-}
+cudaError_t load_peer_all_reduce() { return load<float, double, half_t, bfloat16_t, int64_t, int32_t, int8_t, uint8_t>(); }
 
 cudaError_t peer_all_reduce(const PeerCall& call, cudaStream_t stream) {
   switch (call.dtype) {
