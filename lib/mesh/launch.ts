@@ -82,8 +82,7 @@ function readOptions(worldSize: number, fnOrFile: unknown, options: LaunchOption
   checkOneOf(OP, 'mode', mode, ['local', 'process']);
   if (isFile && mode === 'local') throw new ArgumentError(`${OP}: files run as processes; for ranks of this process give a function`, { op: OP, argument: 'mode', value: mode });
   parseBackend(OP, read.backend ?? undefined);
-  if (mode === 'process' && (read.seed !== null || read.faults !== null))
-    throw new ArgumentError(`${OP}: seed and faults are for local ranks, whose order this process decides`, { op: OP, mode });
+  checkReplay(OP, { ...read, mode });
   checkNumber(OP, 'timeoutMs', read.timeoutMs, { from: 1, to: LONGEST_TIMEOUT_MS, whole: true });
   checkFlag(OP, 'prefixOutput', read.prefixOutput);
   if (!Array.isArray(read.args) || read.args.some((arg) => typeof arg !== 'string')) throw unexpected(OP, 'args', 'a list of strings', read.args);
@@ -91,6 +90,12 @@ function readOptions(worldSize: number, fnOrFile: unknown, options: LaunchOption
     throw unexpected(OP, 'env', 'an object of strings', read.env);
   }
   return { ...read, mode };
+}
+
+/** @throws ArgumentError for what only `local` ranks can repeat @internal */
+export function checkReplay(op: string, { mode, seed, faults }: Pick<Settings, 'seed' | 'faults'> & { readonly mode: string }): void {
+  if (mode !== 'process' || (seed === null && faults === null)) return;
+  throw new ArgumentError(`${op}: seed and faults are for local ranks, whose order this process decides`, { op, mode });
 }
 
 function localOptions({ timeoutMs, seed, faults, backend }: Settings): LocalOptions {

@@ -1,7 +1,7 @@
 /** Tests of several ranks, for mocha and its like. */
 import { ArgumentError } from '../core/errors.js';
 import { checkFunction, checkNumber, checkOneOf, withDefaults } from '../core/options.js';
-import { launch, launchFunction, nodeArguments } from '../mesh/launch.js';
+import { checkReplay, launch, launchFunction, nodeArguments } from '../mesh/launch.js';
 import type { RankFunction } from '../mesh/local-ranks.js';
 import type { RankFault } from '../mesh/rank-faults.js';
 
@@ -51,12 +51,9 @@ export function withRanks(worldSize: number, fn: RankFunction<unknown>, options:
   checkFunction(OP, 'fn', fn);
   const settings = withDefaults<Required<RanksOptions>>(OP, { mode: 'local', backend: 'shm', timeoutMs: 20_000, seed: null, faults: null }, options);
   checkOneOf(OP, 'mode', settings.mode, ['local', 'process']);
-  const { seed, faults } = settings;
-  if (settings.mode === 'process' && (seed !== null || faults !== null)) {
-    throw new ArgumentError(`${OP}: seed and faults are for local ranks, whose order this process decides`, { op: OP, mode: settings.mode });
-  }
+  checkReplay(OP, settings);
   return async function test() {
-    const { backend, timeoutMs, mode } = settings;
+    const { backend, timeoutMs, mode, seed, faults } = settings;
     this?.timeout?.(timeoutMs + MARGIN_MS);
     const run = async (rank: number, size: number): Promise<null> => {
       await fn(rank, size); // what a test returns, nobody reads
