@@ -1,5 +1,6 @@
 /**
  * Collectives and distributed tensors between ranks that are processes: latency, bus bandwidth, host time. The same rows as peer_collectives.py.
+ * `us` is a call of a long batch, whichever of host and device is slower; `deviceUs` the device's share, its calls queued behind large ones; `hostUs` the host's.
  * usage: collectives.ts [cpu|cuda] [ranks]
  */
 import { fileURLToPath } from 'node:url';
@@ -27,13 +28,16 @@ interface Row {
   name: string;
   us: number;
   hostUs: number;
+  /** Of calls that the host has made before the device begins; of GPUs. */
+  deviceUs?: number | undefined;
   /** What crosses the slowest link, in GB/s; see nccl-tests. */
   busGBps?: number;
 }
 
-function print(row: Row): void {
-  if (getRank() === 0)
-    console.log(JSON.stringify({ ...row, us: +row.us.toFixed(2), hostUs: +row.hostUs.toFixed(2), ...(row.busGBps ? { busGBps: +row.busGBps.toFixed(1) } : {}) }));
+function print({ name, us, hostUs, deviceUs, busGBps }: Row): void {
+  if (getRank() !== 0) return;
+  const rounded = { name, us: +us.toFixed(2), hostUs: +hostUs.toFixed(2), deviceUs: deviceUs && +deviceUs.toFixed(2), busGBps: busGBps && +busGBps.toFixed(1) };
+  console.log(JSON.stringify(rounded));
 }
 
 /** Behind all that was called before, on every rank. */
@@ -71,20 +75,49 @@ async function timesOf(work: () => void, calls: number, warmUp = calls < 500 ? 2
   return totals.sort((a, b) => a.us - b.us)[2] as { us: number; hostUs: number };
 }
 
+/** Fewer calls than {@link timesOf} makes: the host has to be done with them while the sums before them are on their way. */
+const CALLS_BEHIND = 200;
+
+/** Microseconds a call on the device alone: behind sums of 1 GiB, some milliseconds each. */
+async function deviceTimeOf(work: () => void): Promise<number> {
+  const large = ones([2 ** 29], { dtype: bfloat16, device });
+  const times: number[] = [];
+  for (let round = 0; round < 5; round++) {
+    await barrier();
+    const [before, after] = [new cuda.Event({ enableTiming: true }), new cuda.Event({ enableTiming: true })];
+    const last = noGrad(() => {
+      repeat(() => void allReduce(large, { op: 'max' }), 3);
+      const done = large.narrow(0, 0, 1).add(0); // this stream waits for what it reads
+      before.record();
+      repeat(work, CALLS_BEHIND);
+      done.dispose();
+      return settled();
+    });
+    after.record();
+    await last.read();
+    times.push((before.elapsedTime(after) * 1e3) / (CALLS_BEHIND + 1));
+  }
+  return times.sort((x, y) => x - y)[2] as number;
+}
+
+async function allTimesOf(work: () => void, bytes: number): Promise<Omit<Row, 'name'>> {
+  const times = await timesOf(work, bytes >= 2 ** 24 ? 20 : 500);
+  return device === 'cuda' && bytes <= 2 ** 22 ? { ...times, deviceUs: await deviceTimeOf(work) } : times;
+}
+
 async function collectives(world: number): Promise<void> {
   const most = device === 'cuda' ? 2 ** 30 : 2 ** 26;
-  for (const bytes of [8, 2 ** 16, 2 ** 20, 2 ** 24, 2 ** 28, 2 ** 30]) {
+  for (const bytes of [8, 2 ** 14, 2 ** 16, 2 ** 18, 2 ** 20, 2 ** 22, 2 ** 24, 2 ** 28, 2 ** 30]) {
     if (bytes > most) continue;
-    const calls = bytes >= 2 ** 24 ? 20 : 500;
     const whole = ones([bytes / 2], { dtype: bfloat16, device });
     const bus = (us: number, factor: number): number => ((bytes / us) * factor * (world - 1)) / world / 1e3;
-    const reduce = await timesOf(() => allReduce(whole), calls);
+    const reduce = await allTimesOf(() => allReduce(whole), bytes);
     print({ name: `all-reduce ${bytes} B, ${world} ranks`, ...reduce, busGBps: bus(reduce.us, 2) });
     if (bytes < 2 ** 16) continue;
     const part = ones([bytes / 2 / world], { dtype: bfloat16, device });
-    const gather = await timesOf(() => allGatherIntoTensor(whole, part), calls);
+    const gather = await allTimesOf(() => allGatherIntoTensor(whole, part), bytes);
     print({ name: `all-gather ${bytes} B, ${world} ranks`, ...gather, busGBps: bus(gather.us, 1) });
-    const scatter = await timesOf(() => reduceScatterTensor(part, whole), calls);
+    const scatter = await allTimesOf(() => reduceScatterTensor(part, whole), bytes);
     print({ name: `reduce-scatter ${bytes} B, ${world} ranks`, ...scatter, busGBps: bus(scatter.us, 1) });
   }
 }

@@ -2,28 +2,46 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { type CollectivesReport, printedCollectives } from '../gpus-table.js';
 import { printed, type Report } from './table.js';
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..');
 const results = path.join(root, 'bench', 'results');
 const page = path.join(root, 'docs', 'performance.md');
 
-function newest(): { file: string; report: Report } {
+/** The last of the files whose names end so. */
+function newest<T>(ending: string): { file: string; report: T } | null {
   const file = readdirSync(results)
-    .filter((name) => name.endsWith('-kernels.json'))
+    .filter((name) => name.endsWith(ending))
     .sort()
     .at(-1);
-  if (file === undefined) throw new Error('bench/results has no figures of kernels: run npm run bench:gpu -- --write on a machine with a GPU');
-  return { file, report: JSON.parse(readFileSync(path.join(results, file), 'utf8')) as Report };
+  return file === undefined ? null : { file, report: JSON.parse(readFileSync(path.join(results, file), 'utf8')) as T };
+}
+
+function collectives(ranks: number): string {
+  const found = newest<CollectivesReport>(`-${ranks}x-nvidia-h200-collectives.json`);
+  if (found === null) return '';
+  const { machine, date, commit, torch } = found.report;
+  return `
+### ${ranks} GPUs
+
+${machine}, PyTorch ${torch}, ${date}, at ${commit} (bench/results/${found.file}).
+
+${printedCollectives(found.report)}
+`;
 }
 
 function text(): string {
-  const { file, report } = newest();
+  const kernels = newest<Report>('-kernels.json');
+  if (kernels === null) throw new Error('bench/results has no figures of kernels: run npm run bench:gpu -- --write on a machine with a GPU');
+  const { file, report } = kernels;
   return `<!-- Written by \`npm run bench:report\` from bench/results/${file}. Do not edit. -->
 
 # Performance
 
-Kernels of one GPU beside PyTorch ${report.torch} on the same machine in the same run: ${report.gpu}, ${report.machine}, ${report.date}, at ${report.commit}.
+## One GPU
+
+Kernels beside PyTorch ${report.torch} on the same machine in the same run: ${report.gpu}, ${report.machine}, ${report.date}, at ${report.commit}.
 \`npm run bench:gpu\` makes such a table, whole or of some groups (\`npm run bench:gpu -- norms softmax --write\`), and needs a GPU and a Python with torch.
 
 - Both sides are measured in turns, ${report.pairs} times each; a figure is the median, the ratio that of the pairs, with the least and the largest behind it.
@@ -34,7 +52,15 @@ Kernels of one GPU beside PyTorch ${report.torch} on the same machine in the sam
 - Operands are random numbers; small weights take turns so that none is found in the L2 cache.
 
 ${printed(report)}
-`;
+
+## Several GPUs
+
+Collectives, distributed tensors and products beside them, ranks with a GPU each: \`npm run bench:gpus\` on a machine with several GPUs.
+
+- The first column is a call of a long batch, whichever of host and device is slower; then the host's share alone, and the device's (ours: calls queued behind large
+  ones; PyTorch's: replays of a graph).
+- Bus bandwidth is what crosses each link, as NCCL's tests count it; the limit is the 370 GB/s that NVLink was seen to carry.
+${[2, 4, 8].map(collectives).join('')}`;
 }
 
 const isCheck = process.argv.includes('--check');

@@ -1,0 +1,120 @@
+/**
+ * What a profiler (Nsight Compute) says of the kernels of our side: bandwidth, occupancy, and what their warps wait for. For rows that stay
+ * short of their goal.
+ *
+ *   npm run bench:profile -- [groups or parts of names …] [--write]
+ */
+import { spawnSync } from 'node:child_process';
+import os from 'node:os';
+import { fileURLToPath } from 'node:url';
+import { Command } from 'commander';
+import { parse } from 'csv-parse/sync';
+import { cuda, scope, setFloat32MatmulPrecision, type Tensor, triu, zeros } from '../../lib/index.js';
+import { commit, keep } from '../figures.js';
+import { type Row, rows } from './rows.js';
+import { prepare } from './work.js';
+
+/** A kernel whose name no row has: what is profiled stands between two of them. */
+const mark = (square: Tensor): void => void triu(square);
+const MARK = /tri_words/;
+const SECTIONS = ['SpeedOfLight', 'MemoryWorkloadAnalysis', 'Occupancy', 'LaunchStats', 'WarpStateStats', 'SchedulerStats'];
+
+/** One kernel of a call: a share is of what the hardware can do, 0 to 100. */
+export interface Profile {
+  readonly kernel: string;
+  readonly us: number;
+  readonly memory: number;
+  readonly compute: number;
+  readonly occupancy: number;
+  readonly registers: number;
+  readonly blocks: number;
+  readonly threads: number;
+  /** Of the cycles between two instructions of a warp, what they went to; the largest first. */
+  readonly stalls: Readonly<Record<string, number>>;
+}
+
+type Line = Readonly<Record<string, string>>;
+
+const number = (line: Line, metric: string): number => Number((line[metric] ?? 'NaN').replaceAll(',', ''));
+
+function stallsOf(line: Line): Record<string, number> {
+  const seen = Object.keys(line).flatMap((metric) => {
+    const name = /^smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio$/.exec(metric)?.[1];
+    return name === undefined || name.endsWith('_not_issued') ? [] : [[name, number(line, metric)] as const];
+  });
+  const all = seen.reduce((sum, [, cycles]) => sum + cycles, 0);
+  const largest = seen.toSorted((a, b) => b[1] - a[1]).slice(0, 3);
+  return Object.fromEntries(largest.map(([name, cycles]) => [name, +((100 * cycles) / all).toFixed(0)]));
+}
+
+/** Of a nanosecond, microsecond or millisecond. */
+const MICROSECONDS: Readonly<Record<string, number>> = { ns: 1e-3, us: 1, usecond: 1, nsecond: 1e-3, ms: 1e3, msecond: 1e3 };
+
+function profileOf(line: Line, units: Line): Profile {
+  const of = (metric: string): number => +number(line, metric).toFixed(1);
+  return {
+    kernel: /(\w+)(<|\(|$)/.exec((line['Kernel Name'] ?? '').replace(/^void /, '').replaceAll(/\w+::|\(anonymous namespace\)::/g, ''))?.[1] ?? 'unknown',
+    us: +(number(line, 'gpu__time_duration.sum') * (MICROSECONDS[units['gpu__time_duration.sum'] ?? ''] ?? Number.NaN)).toFixed(1),
+    memory: of('gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed'),
+    compute: of('sm__throughput.avg.pct_of_peak_sustained_elapsed'),
+    occupancy: of('sm__warps_active.avg.pct_of_peak_sustained_active'),
+    registers: of('launch__registers_per_thread'),
+    blocks: of('launch__grid_size'),
+    threads: of('launch__block_size'),
+    stalls: stallsOf(line),
+  };
+}
+
+/** The kernels between the marks. The second line of the table has units. */
+function profiles(csv: string): Profile[] {
+  const [units = {}, ...lines] = parse(csv, { columns: true, relaxColumnCount: true, skipEmptyLines: true }) as Line[];
+  const marks = lines.flatMap((line, i) => (MARK.test(line['Kernel Name'] ?? '') ? [i] : []));
+  return lines.slice((marks.at(-2) ?? -1) + 1, marks.at(-1)).map((line) => profileOf(line, units));
+}
+
+function profile(index: number): Profile[] {
+  const command = ['--csv', '--page', 'raw', '--clock-control', 'none', ...SECTIONS.flatMap((section) => ['--section', section])];
+  const program = [process.execPath, ...process.execArgv, fileURLToPath(import.meta.url), '--one', String(index)];
+  const { stdout, stderr, status } = spawnSync('ncu', [...command, ...program], { encoding: 'utf8', maxBuffer: 2 ** 28 });
+  const start = stdout?.indexOf('"ID"') ?? -1;
+  if (status !== 0 || start < 0) throw new Error(`ncu failed: ${[stdout, stderr].join('\n').trim().split('\n').slice(-5).join('\n')}`);
+  return profiles(stdout.slice(start));
+}
+
+/** In the process that is profiled: a call to warm up, and one between marks. */
+function callOnce({ job }: Row): void {
+  setFloat32MatmulPrecision(job.precision ?? 'highest');
+  const work = prepare(job);
+  const square = zeros([2, 2], { device: 'cuda' });
+  scope(() => void work.call(0));
+  mark(square);
+  scope(() => void work.call(1));
+  mark(square);
+  cuda.synchronize();
+}
+
+function profileRows(chosen: readonly string[], write: boolean): void {
+  const seen: Record<string, Profile[]> = {};
+  for (const [index, row] of rows.entries()) {
+    if (row.job.host || (chosen.length > 0 && !chosen.some((text) => row.group === text || row.name.includes(text)))) continue;
+    seen[row.name] = profile(index);
+    console.log(row.name);
+    console.table(seen[row.name]?.map(({ stalls, ...rest }) => ({ ...rest, stalls: JSON.stringify(stalls) })));
+  }
+  const gpu = cuda.getDeviceProperties().name;
+  const date = new Date().toISOString().slice(0, 10);
+  if (write) keep(gpu, 'profiles', { gpu, machine: `${os.cpus()[0]?.model.trim()}`, date, commit: commit(), rows: seen });
+}
+
+function main(): void {
+  const program = new Command('bench:profile')
+    .argument('[rows...]', 'groups as of bench:gpu, or parts of the names of rows; all that are timed on the device if left out')
+    .option('--one <index>', 'what the profiled process does', Number)
+    .option('--write', 'keep the figures in bench/results', false)
+    .parse();
+  const { one, write } = program.opts<{ one?: number; write: boolean }>();
+  if (one === undefined) profileRows(program.args, write);
+  else callOnce(rows[one] as Row);
+}
+
+main();

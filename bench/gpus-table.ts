@@ -1,0 +1,60 @@
+/** What several GPUs were measured at, as a table: ours, PyTorch's, bandwidth where it is what counts. */
+
+/** Microseconds a call: of a long batch, of the host, of the device; bus bandwidth. */
+export interface Times {
+  us: number;
+  hostUs?: number;
+  deviceUs?: number;
+  busGBps?: number;
+}
+
+export interface Compared {
+  readonly name: string;
+  readonly ours: Times | null;
+  readonly torch: Times | null;
+  /** Median of the pairs' ratios, ours / PyTorch's. */
+  readonly ratio?: number;
+}
+
+export interface CollectivesReport {
+  readonly machine: string;
+  readonly date: string;
+  readonly commit: string;
+  readonly rounds: number;
+  readonly torch: string;
+  readonly rows: readonly Compared[];
+}
+
+/** What NVLink carries between the GPUs of one machine, as seen: the limit of bus bandwidth. */
+const LINK_GBPS = 370;
+
+const us = (value: number | undefined): string => (value === undefined ? '' : value.toFixed(value < 100 ? 1 : 0));
+const beside = (a: number | undefined, b: number | undefined): string => (a === undefined && b === undefined ? '' : `${us(a) || '-'} / ${us(b) || '-'}`);
+
+function line({ name, ours, torch, ratio }: Compared): string[] {
+  const { hostUs, deviceUs, busGBps } = ours ?? {};
+  const isLarge = busGBps !== undefined && busGBps > LINK_GBPS / 10;
+  const rate = isLarge ? `${busGBps.toFixed(0)} GB/s, ${((100 * busGBps) / LINK_GBPS).toFixed(0)} %` : '';
+  return [
+    name.replace(/ (\d+) B/, (_, bytes: string) => ` of ${sizeOf(Number(bytes))}`),
+    us(ours?.us),
+    us(torch?.us),
+    ratio?.toFixed(2) ?? '',
+    beside(hostUs, torch?.hostUs),
+    beside(deviceUs, torch?.deviceUs),
+    rate,
+  ];
+}
+
+function sizeOf(bytes: number): string {
+  if (bytes >= 2 ** 30) return `${bytes / 2 ** 30} GiB`;
+  if (bytes >= 2 ** 20) return `${bytes / 2 ** 20} MiB`;
+  return bytes >= 2 ** 10 ? `${bytes / 2 ** 10} KiB` : `${bytes} B`;
+}
+
+/** As Markdown, one line a row. */
+export function printedCollectives(report: CollectivesReport): string {
+  const head = ['row', 'ours, us', 'PyTorch, us', 'ours / PyTorch', 'host, ours / PyTorch', 'device, ours / PyTorch', 'bus bandwidth, of the limit'];
+  const table = [head, ['---', ...Array(head.length - 1).fill('--:')], ...report.rows.map(line)];
+  return table.map((cells) => `| ${cells.join(' | ')} |`).join('\n');
+}
