@@ -12,8 +12,10 @@ export function programArguments(name: string): string[] {
   return [...loader, path.join(path.dirname(here), `${name}${path.extname(here)}`)];
 }
 
-/** What the program prints, a line of JSON. */
+const MOST_MS = 120_000;
+
+/** What the program prints, a line of JSON. One that hangs is ended. */
 export async function runProgram<T>(name: string, ...args: string[]): Promise<T> {
-  const { stdout } = await promisify(execFile)(process.execPath, [...programArguments(name), ...args]);
+  const { stdout } = await promisify(execFile)(process.execPath, [...programArguments(name), ...args], { timeout: MOST_MS, killSignal: 'SIGKILL' });
   return JSON.parse(stdout) as T;
 }

@@ -168,7 +168,7 @@ async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, optio
   const memory = localEngines(regions, timeoutMs);
   const here: EngineFactory = (plan, device) => (gloo === undefined || plan.ranks.length === 1 ? memory : gloo.engines())(plan, device);
   const host = Object.assign(here, { announce: memory.announce });
-  const factory = withDevices(host, { backend: deviceBackend, ranksHere: size, timeoutMs });
+  const factory = withDevices(host, { backend: deviceBackend, ranksHere: size, sharesProcess: size > 1, timeoutMs });
   const context = enterWorld({ rank, worldSize: size, localRank: rank, home, store, factory, pending, random: world.random.together, named });
   home.findCudaIndex = () => ownGpu(rank);
   home.timeoutMs = timeoutMs;

@@ -164,9 +164,9 @@ export interface Addon {
   ): number;
   /**
    * The ranks of a group of hosts as a group of devices, one each: by the device's own engine. What they call is compared between the hosts.
-   * The new member takes the other's place, which leaves with it.
+   * The new member takes the other's place, which leaves with it. `sharesProcess`, 0 or 1: others of the ranks are in this process.
    */
-  joinDevices(hostMember: number, stream: number, timeoutMs: number): number;
+  joinDevices(hostMember: number, stream: number, timeoutMs: number, sharesProcess: number): number;
   /**
    * Cuts a group of devices into several: each of its ranks calls it, with a group of the hosts of its part, which the part takes as
    * {@link joinDevices} does, and with a color that no other part has; or with 0, for none, and returns 0. `where` is for errors.

@@ -174,18 +174,21 @@ const Backend* device_backend(napi_env env, Stream* stream) {
   return nullptr;
 }
 
-// joinDevices(host member, stream, timeoutMs): the same ranks, for memory of the stream's device. It leaves with the new member.
+// joinDevices(host member, stream, timeoutMs, sharesProcess): the same ranks, for memory of the stream's device. It leaves with the new member.
 napi_value join_devices(napi_env env, napi_callback_info info) {
-  int64_t args[3];
-  if (!read_integers(env, info, 3, args)) return nullptr;
+  int64_t args[4];
+  if (!read_integers(env, info, 4, args)) return nullptr;
   auto host = member_argument(env, args[0]);
   if (!host) return nullptr;
   const Backend* backend = device_backend(env, state_of(env).stream(args[1]));
   if (!backend) return nullptr;
   auto exchange = std::make_shared<IdExchange>();
   host->stream->enqueue([host, exchange, backend](Stream& s) { exchange->run(*host, s, *backend); });
-  return new_device_member(env, args[0], args[1], args[2], backend, [exchange, backend](Member& member, Stream& s, void** made, ErrorText* error) {
+  const bool shares_process = args[3] != 0;
+  return new_device_member(env, args[0], args[1], args[2], backend, [exchange, backend, shares_process](Member& member, Stream& s, void** made, ErrorText* error) {
     const Status known = exchange->done.get_future().get();
+    const Status ready = known.ok() && shares_process ? backend->comm_prepare(s.device(), error) : kOk;
+    if (!ready.ok()) return ready;
     if (known.ok()) return backend->comm_create(s.device(), exchange->bytes + 1, member.rank, member.size, member.timeout_ms, made, error);
     *error = exchange->error;
     return known;

@@ -165,7 +165,7 @@ constexpr Backend kBackend = {
     stream_query,    stream_synchronize, nullptr,      stream_on_complete, event_create, event_destroy,
     event_record,    event_wait,     event_synchronize, event_query,
     event_elapsed_ms, look_at,       launch,       launch_together, copy,
-    nullptr,         nullptr,        nullptr,      nullptr, nullptr,
+    nullptr,         nullptr,        nullptr,      nullptr, nullptr, nullptr,
 };
 
 }  // namespace

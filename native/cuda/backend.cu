@@ -10,6 +10,7 @@
 #include "cublaslt.h"
 #include "devices.h"
 #include "kernels/matmul_table.h"
+#include "load_kernels.h"
 #include "nccl.h"
 #include "stream.h"
 
@@ -299,7 +300,7 @@ extern "C" __attribute__((visibility("default"))) const shardwise::Backend* shar
       stream_create, stream_destroy, stream_query, stream_synchronize, stream_failure, stream_on_complete,
       event_create, event_destroy, event_record, event_wait, event_synchronize, event_query, event_elapsed_ms,
       look_at, launch, nullptr, copy,
-      nccl::engine(), nccl::comm_id, nccl::comm_create, nccl::comm_split, &tuning,
+      nccl::engine(), load_kernels, nccl::comm_id, nccl::comm_create, nccl::comm_split, &tuning,
       // clang-format on
   };
   return &backend;

@@ -6,7 +6,7 @@
 
 namespace shardwise {
 
-constexpr uint32_t kBackendAbi = 8;
+constexpr uint32_t kBackendAbi = 9;
 constexpr int32_t kCommIdBytes = 128;
 
 struct DeviceInfo {
@@ -91,8 +91,10 @@ struct Backend {
   // Collectives between memory of these devices; null where an engine of their own has to be made for them (the CPU's, native/comm).
   // comm_id: a new group's name, which one rank makes and all others are told; up to kCommIdBytes. comm_create waits for all of them:
   // on the native thread of the group's stream. comm_split: a group of some of the ranks of another, called by all of that one's; those
-  // with color < 0 get none.
+  // with color < 0 get none. comm_prepare goes before the others where ranks share a process: nothing that one of them launches afterwards waits
+  // for a device of another one.
   const CommEngine* comm;
+  Status (*comm_prepare)(int32_t device, ErrorText* error);
   Status (*comm_id)(char* out, ErrorText* error);
   Status (*comm_create)(int32_t device, const char* id, int32_t rank, int32_t size, int64_t timeout_ms, void** out, ErrorText* error);
   Status (*comm_split)(void* parent, int32_t color, int32_t rank, int64_t timeout_ms, void** out, ErrorText* error);

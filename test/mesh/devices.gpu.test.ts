@@ -17,6 +17,7 @@ import {
 } from '../../lib/distributed.js';
 import { cuda, full, manualSeed, randn, type Tensor, tensor } from '../../lib/index.js';
 import { runLocalRanks } from '../../lib/mesh/local-ranks.js';
+import { runProgram } from '../run-program.js';
 import { skipBecause, skipWithoutCuda } from '../skip.js';
 
 const options = { timeoutMs: 30_000 };
@@ -167,6 +168,13 @@ describe('collectives of GPU tensors', () => {
         options,
       );
     }
+  });
+
+  // CUDA loads a kernel with its first launch, and waits for all GPUs of the process meanwhile.
+  it('do not wait for a rank of the same process that waits to launch a kernel for the first time', async function () {
+    if (cuda.deviceCount() < 2) skipBecause(this, 'fewer than 2 GPUs');
+    const seen = await runProgram<number[][]>('mesh/programs/first-launches');
+    for (const sums of seen) for (const sum of sums) assert.ok(Math.abs(sum - 1) < 1e-3, String(sums));
   });
 
   it('fail on all ranks when one does not come', async () => {

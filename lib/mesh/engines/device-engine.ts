@@ -31,6 +31,8 @@ export interface DeviceOptions {
   readonly backend: BackendName | null;
   /** Ranks that share the GPUs of this machine. */
   readonly ranksHere: number;
+  /** Ranks of one process: what the first launch of a kernel waits for on all its GPUs has to be done before. */
+  readonly sharesProcess?: boolean;
   readonly timeoutMs: number;
 }
 
@@ -39,7 +41,7 @@ export function withDevices(host: EngineFactory, options: DeviceOptions): Engine
   const make = (plan: GroupPlan, device: Device): Engine => {
     if (device.type === 'cpu') return host(plan, device);
     prepareDevice(device);
-    return usesNccl(options) ? NcclEngine.join({ host, device, timeoutMs: options.timeoutMs }, plan) : host(onDevice(plan), device);
+    return usesNccl(options) ? NcclEngine.join({ host, device, timeoutMs: options.timeoutMs, sharesProcess: options.sharesProcess === true }, plan) : host(onDevice(plan), device);
   };
   const { announce } = host;
   return Object.assign(make, { splits: (device: Device) => splits(device, options), ...(announce === undefined ? {} : { announce }) });
@@ -111,6 +113,7 @@ interface NcclOptions {
   readonly host: EngineFactory;
   readonly device: Device;
   readonly timeoutMs: number;
+  readonly sharesProcess: boolean;
 }
 
 /** The ranks find each other through a group of their hosts, and see there what the others call. It is the new member's from then on. */
@@ -123,7 +126,7 @@ class NcclEngine extends NativeEngine {
   }
 
   static join(around: NcclOptions, plan: GroupPlan): NcclEngine {
-    return NcclEngine.meet(around, plan, (meeting, stream) => writer.addon.joinDevices(meeting, stream, around.timeoutMs));
+    return NcclEngine.meet(around, plan, (meeting, stream) => writer.addon.joinDevices(meeting, stream, around.timeoutMs, Number(around.sharesProcess)));
   }
 
   split(part: GroupPlan | null, color: number, where: string): Engine | null {

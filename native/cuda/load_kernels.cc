@@ -1,0 +1,55 @@
+#include "load_kernels.h"
+
+#include <mutex>
+#include <vector>
+
+#include "cublaslt.h"
+#include "devices.h"
+
+namespace shardwise::cuda {
+namespace {
+
+constexpr int32_t kMaxDevices = 64;
+
+// What stands for a kernel on the host. The first one comes before any constructor of this file has run.
+std::vector<const char*>& kernels() {
+  static auto* list = new std::vector<const char*>;
+  return *list;
+}
+
+}  // namespace
+
+Status load_kernels(int32_t device, ErrorText* error) {
+  static std::mutex mutex;
+  static bool loaded[kMaxDevices] = {};
+  std::lock_guard<std::mutex> lock(mutex);
+  lt::allow(false);
+  if (loaded[device]) return kOk;
+  const Status status = use_device(device, error);
+  if (!status.ok()) return status;
+  for (const char* kernel : kernels()) {
+    cudaFuncAttributes ignored;
+    const cudaError_t code = cudaFuncGetAttributes(&ignored, kernel);
+    if (code == cudaErrorInvalidDeviceFunction || code == cudaErrorNoKernelImageForDevice) {
+      cudaGetLastError();  // of another architecture
+      continue;
+    }
+    SW_TRY(error, code);
+  }
+  loaded[device] = true;
+  return kOk;
+}
+
+}  // namespace shardwise::cuda
+
+// The compiler registers each kernel with the runtime when the library is opened. The linker leads those calls through here (--wrap), which is
+// the only list of all kernels that there is.
+extern "C" {
+void __real___cudaRegisterFunction(void** library, const char* kernel, char* name, const char* device_name, int limit, uint3* thread, uint3* block,
+                                   dim3* threads, dim3* blocks, int* warp);
+void __wrap___cudaRegisterFunction(void** library, const char* kernel, char* name, const char* device_name, int limit, uint3* thread, uint3* block,
+                                   dim3* threads, dim3* blocks, int* warp) {
+  shardwise::cuda::kernels().push_back(kernel);
+  __real___cudaRegisterFunction(library, kernel, name, device_name, limit, thread, block, threads, blocks, warp);
+}
+}
