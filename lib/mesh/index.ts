@@ -1,4 +1,5 @@
 /** What is public of meshes: process groups, collectives, stores, launching. */
+
 export type { Async, CollectiveOptions, Sync } from './collective-operands.js';
 export {
   allGather,
@@ -21,7 +22,8 @@ export {
 } from './collectives.js';
 export { getCurrentMesh } from './current-mesh.js';
 export { DeviceMesh, type DeviceMeshConstructor, type DeviceMeshOptions, type FromGroupOptions, initDeviceMesh } from './device-mesh.js';
-export type { BackendName } from './engines/engine.js';
+export type { BackendName, BackendText } from './engines/engine.js';
+export { getBackend, getGlobalRank, getGroupRank, getProcessGroupRanks } from './group-queries.js';
 export { destroyProcessGroup, getRank, getWorldSize, isInitialized, newGroup, worldGroup } from './groups.js';
 export { type InitOptions, initProcessGroup, isAvailable } from './init.js';
 export { type LaunchOptions, launch } from './launch.js';

@@ -162,12 +162,12 @@ function neverComes({ first }: World, open: readonly number[]): DistributedError
 async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, options: LocalOptions): Promise<T> {
   const { size, table, pending, regions, schedule } = world;
   const home = world.homes[rank] as Home;
-  const { timeoutMs, faults = [], deviceBackend = null, named = null } = options;
+  const { timeoutMs, faults = [], hostBackend, deviceBackend = null, named = null } = options;
   const store = new LocalStore(table, home, timeoutMs);
   const gloo = world.gloo[rank];
   const memory = localEngines(regions, timeoutMs);
   const here: EngineFactory = (plan, device) => (gloo === undefined || plan.ranks.length === 1 ? memory : gloo.engines())(plan, device);
-  const host = Object.assign(here, { announce: memory.announce });
+  const host = Object.assign(here, { announce: memory.announce, backendFor: () => (hostBackend === 'gloo' ? hostBackend : 'shm') });
   const factory = withDevices(host, { backend: deviceBackend, ranksHere: size, sharesProcess: size > 1, timeoutMs });
   const context = enterWorld({ rank, worldSize: size, localRank: rank, home, store, factory, pending, random: world.random.together, named });
   home.findCudaIndex = () => ownGpu(rank);

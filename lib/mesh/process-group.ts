@@ -4,7 +4,7 @@ import { type CollectiveCall, type CollectiveGroup, purpose } from '../core/coll
 import { type Device, type DeviceType, deviceByCode, device as deviceOf } from '../core/device.js';
 import { DistributedError } from '../core/errors.js';
 import { type Home, isAnothers, usedByAnother } from '../core/home.js';
-import type { Engine, EngineFactory, GroupPlan } from './engines/engine.js';
+import type { BackendName, Engine, EngineFactory, GroupPlan } from './engines/engine.js';
 import type { PendingCalls } from './pending-calls.js';
 
 /** What was called, for those that count it: {@link watchCollectives}. @internal */
@@ -17,6 +17,8 @@ export interface CollectiveRecord {
 
 /** As many are written out; of more, how many there are. */
 const SHOWN_RANKS = 16;
+
+const deviceTypes: readonly DeviceType[] = ['cpu', 'cuda'];
 
 const watchers = new Set<(record: CollectiveRecord) => void>();
 
@@ -100,6 +102,16 @@ export class ProcessGroup implements CollectiveGroup {
   /** @throws DistributedError for the group of another rank of this process @internal */
   checkOwn(op: string): void {
     if (isAnothers(this.home)) throw usedByAnother(op, `group "${this.name}"`, this.home);
+  }
+
+  /** What moves its tensors, by the kind of their device: what the program has named, else of all that are there. @internal */
+  backends(): Partial<Record<DeviceType, BackendName>> {
+    const found: Partial<Record<DeviceType, BackendName>> = {};
+    for (const type of this.named ?? deviceTypes) {
+      const name = this.factory.backendFor?.(this, type) ?? null;
+      if (name !== null) found[type] = name;
+    }
+    return found;
   }
 
   /** Where its ranks meet without tensors. @internal */

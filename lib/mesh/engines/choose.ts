@@ -9,7 +9,7 @@ import type { Agreement } from '../rendezvous.js';
 import { segmentName } from '../shared-memory.js';
 import type { Store } from '../stores/index.js';
 import { requireNccl, withDevices } from './device-engine.js';
-import type { BackendName, Engine, EngineFactory, Engines, GroupPlan } from './engine.js';
+import type { BackendName, BackendText, Engine, EngineFactory, Engines, GroupPlan } from './engine.js';
 import { GlooWorld } from './gloo-engine.js';
 import { LocalRegions, localEngines, sharedEngines } from './host-engine.js';
 
@@ -52,6 +52,12 @@ function unknown(op: string, backend: unknown): ArgumentError {
   );
 }
 
+/** As {@link parseBackend} reads it. @internal */
+export function backendText({ cpu, cuda }: Backends): BackendText {
+  if (cpu === undefined || cuda === undefined || cpu === cuda) return (cpu ?? cuda) as BackendName;
+  return `cpu:${cpu},cuda:${cuda}`;
+}
+
 /** The devices that the program has named backends for; null for none at all. @internal */
 export function namedDevices(backends: Backends): readonly DeviceType[] | null {
   const named = deviceTypes.filter((type) => backends[type] !== undefined);
@@ -83,7 +89,8 @@ export async function chooseEngines(op: string, backends: Backends, around: Surr
   const shared = sharedEngines((plan) => segmentName(pids[plan.ranks[0] as number] as number, run, plan.name), token, timeoutMs);
   const between = gloo === null ? shared : backends.cpu === 'gloo' ? gloo.engines() : nearOrFar(hosts, shared, gloo.engines());
   const alike = (plan: GroupPlan, device: Device): Engine => (plan.ranks.length === 1 ? alone(plan, device, timeoutMs) : between(plan, device));
-  const here = Object.assign(alike, { announce: shared.announce });
+  const backendFor = (plan: GroupPlan): BackendName => backends.cpu ?? (isNear(hosts, plan) ? 'shm' : 'gloo');
+  const here = Object.assign(alike, { announce: shared.announce, backendFor });
   return { make: withDevices(here, { backend: backends.cuda ?? null, ranksHere, timeoutMs }), leave: () => gloo?.leave() };
 }
 
@@ -104,9 +111,11 @@ async function meetByGloo(op: string, { agreement, rank, store, host, timeoutMs 
   return GlooWorld.open({ op, store, rank, worldSize: agreement.hosts.length, address, timeoutMs });
 }
 
+const isNear = (hosts: readonly string[], { ranks }: GroupPlan): boolean => ranks.every((rank) => hosts[rank] === hosts[ranks[0] as number]);
+
 /** Ranks that share memory use it. */
 function nearOrFar(hosts: readonly string[], near: EngineFactory, far: EngineFactory): EngineFactory {
-  return (plan, device) => (plan.ranks.every((rank) => hosts[rank] === hosts[plan.ranks[0] as number]) ? near : far)(plan, device);
+  return (plan, device) => (isNear(hosts, plan) ? near : far)(plan, device);
 }
 
 /** A group of one rank needs no shared memory. */

@@ -1,5 +1,5 @@
 /** Collectives of GPU tensors: by NCCL where it is there and each rank has a GPU of its own, else through the memory of the hosts. */
-import { type Device, deviceByCode } from '../../core/device.js';
+import { type Device, type DeviceType, deviceByCode } from '../../core/device.js';
 import { DistributedError } from '../../core/errors.js';
 import { nativeCall, newStream, prepareDevice, writer } from '../../eager/submit.js';
 import { findLibrary, type LibrarySearch, libraryNamed } from '../../native/libraries.js';
@@ -44,7 +44,22 @@ export function withDevices(host: EngineFactory, options: DeviceOptions): Engine
     return usesNccl(options) ? NcclEngine.join({ host, device, timeoutMs: options.timeoutMs, sharesProcess: options.sharesProcess === true }, plan) : host(onDevice(plan), device);
   };
   const { announce } = host;
-  return Object.assign(make, { splits: (device: Device) => splits(device, options), ...(announce === undefined ? {} : { announce }) });
+  const backendFor = (plan: GroupPlan, type: DeviceType): BackendName | null => {
+    const own = type === 'cpu' ? 'host' : gpuBackend(options);
+    return own === 'host' ? (host.backendFor?.(plan, type) ?? null) : own;
+  };
+  return Object.assign(make, { splits: (device: Device) => splits(device, options), backendFor, ...(announce === undefined ? {} : { announce }) });
+}
+
+/** `'host'`: by the memory of the hosts; null where no GPU can be used. */
+function gpuBackend(options: DeviceOptions): 'nccl' | 'host' | null {
+  if (options.backend !== null) return options.backend === 'nccl' ? 'nccl' : 'host'; // what was named is known without the driver
+  try {
+    prepareDevice(deviceByCode(1));
+    return usesNccl(options) ? 'nccl' : 'host';
+  } catch {
+    return null;
+  }
 }
 
 function splits(device: Device, options: DeviceOptions): boolean {

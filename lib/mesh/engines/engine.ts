@@ -1,9 +1,12 @@
 /** What carries out the collectives of a group on one kind of device. */
 import type { CollectiveCall } from '../../core/collective.js';
-import type { Device } from '../../core/device.js';
+import type { Device, DeviceType } from '../../core/device.js';
 
 /** `shm`: memory of one host. `nccl`: NVIDIA GPUs. `gloo`: CPU tensors across hosts. `fake`: nothing is sent. */
 export type BackendName = 'shm' | 'nccl' | 'gloo' | 'fake';
+
+/** A backend, or one for each kind of device: `'cpu:shm,cuda:nccl'`. */
+export type BackendText = BackendName | `cpu:${BackendName},cuda:${BackendName}`;
 
 /** One rank's membership in a group, by one engine. @internal */
 export interface Engine {
@@ -68,6 +71,8 @@ export interface EngineFactory {
    * the later of the two throws.
    */
   announce?(group: MadeGroup, where: string): void;
+  /** Optional. What the engine of a group is for such devices; null for what this machine has not. Makes none. */
+  backendFor?(plan: GroupPlan, type: DeviceType): BackendName | null;
 }
 
 /** The engines of a rank. @internal */

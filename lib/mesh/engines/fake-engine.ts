@@ -8,7 +8,7 @@ import type { CollectiveCall } from '../../core/collective.js';
 import { memoryRoles } from '../../core/memory-roles.js';
 import { FAKE_HANDLE } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
-import type { Engine, EngineFactory } from './engine.js';
+import type { Engine, EngineFactory, GroupPlan } from './engine.js';
 
 class FakeEngine implements Engine {
   readonly name = 'fake';
@@ -70,4 +70,4 @@ function copyWhole(output: Tensor, input: Tensor): void {
 }
 
 /** @internal */
-export const fakeEngines: EngineFactory = ({ rank, ranks }) => new FakeEngine(rank % ranks.length);
+export const fakeEngines: EngineFactory = Object.assign(({ rank, ranks }: GroupPlan) => new FakeEngine(rank % ranks.length), { backendFor: () => 'fake' as const });
