@@ -1,5 +1,6 @@
 /** What is public of meshes: process groups, collectives, stores, launching. */
 
+export { batchIsendIrecv, P2POp } from './batched-messages.js';
 export type { Async, CollectiveOptions, Sync } from './collective-operands.js';
 export {
   allGather,

@@ -5,15 +5,31 @@ import { optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { type CollectiveOptions, dense, denseOutput, perform, placeOf } from './collective-operands.js';
 import { memberOf } from './groups.js';
+import type { ProcessGroup } from './process-group.js';
 import type { Work } from './work.js';
 
-function message(name: string, kind: 'send' | 'recv', tensor: Tensor, peer: number, options: CollectiveOptions, asyncOp: boolean): Work | undefined {
+/** @param where - the program's line @internal */
+export function message(
+  name: string,
+  kind: 'send' | 'recv',
+  tensor: Tensor,
+  peer: number,
+  options: CollectiveOptions,
+  asyncOp: boolean,
+  where = callSite(message),
+): Work | undefined {
   const group = memberOf(name, optionsOf(name, options, 'group').group);
-  const root = placeOf(name, kind === 'send' ? 'dst' : 'src', peer, group);
-  if (root === group.rank) throw new ArgumentError(`${name}: rank ${peer} cannot exchange messages with itself`, { op: name, given: peer });
-  if (kind === 'send') return perform(name, callSite(message), group, { kind, input: dense(name, 'the tensor', tensor, group), output: null, root }, { asyncOp }, []);
+  const root = placeOfPeer(name, kind === 'send' ? 'dst' : 'src', peer, group);
+  if (kind === 'send') return perform(name, where, group, { kind, input: dense(name, 'the tensor', tensor, group), output: null, root }, { asyncOp }, []);
   const [memory, after] = denseOutput(name, 'the tensor', tensor, group);
-  return perform(name, callSite(message), group, { kind, input: null, output: memory, root }, { asyncOp }, [tensor], after);
+  return perform(name, where, group, { kind, input: null, output: memory, root }, { asyncOp }, [tensor], after);
+}
+
+/** @throws ArgumentError for a rank that is not of the group, and for this one @internal */
+export function placeOfPeer(name: string, what: string, peer: number, group: ProcessGroup): number {
+  const place = placeOf(name, what, peer, group);
+  if (place === group.rank) throw new ArgumentError(`${name}: rank ${peer} cannot exchange messages with itself`, { op: name, given: peer });
+  return place;
 }
 
 /** Sends to rank `dst` of the world, which receives it with {@link recv}. @see PyTorch `torch.distributed.send` */

@@ -23,9 +23,10 @@ const losses = list(`
   gumbelSoftmax normalize pad groupNorm batchNorm`);
 const distributed = list(`
   initProcessGroup destroyProcessGroup isInitialized isAvailable newGroup worldGroup getRank getWorldSize launch
+  getBackend getGlobalRank getGroupRank getProcessGroupRanks
   TCPStore FileStore HashStore PrefixStore
   allReduce broadcast allGather allGatherIntoTensor reduceScatter reduceScatterTensor allToAll allToAllSingle gather scatter reduce
-  send recv isend irecv barrier
+  send recv isend irecv batchIsendIrecv P2POp barrier
   DeviceMesh initDeviceMesh getCurrentMesh DTensor DTensorSpec distributeTensor Shard Replicate Partial explicitRedistribution CommDebugMode visualizeSharding
   parallelizeModule distributeModule ColwiseParallel RowwiseParallel SequenceParallel PrepareModuleInput PrepareModuleOutput
   PrepareModuleInputOutput ParallelStyle lossParallel`);
