@@ -21,6 +21,8 @@ export interface CollectiveCall {
   readonly counts?: readonly number[];
   /** Of allToAll: what goes to each rank. */
   readonly sendCounts?: readonly number[];
+  /** What errors say of it where ranks differ, as {@link purpose}, which stands in its place where there is one. */
+  readonly about?: string;
 }
 
 /**
@@ -38,6 +40,18 @@ export function onPurpose<T>(text: string, fn: () => T): T {
   } finally {
     purpose.text = before;
   }
+}
+
+/** A text about one or two numbers, made anew only where they change: most calls are like the one before. @internal */
+export function remembered(make: (first: number, second: number) => string): (first: number, second?: number) => string {
+  let [last, lastSecond, text] = [-1, -1, ''];
+  return (first, second = 0) => {
+    if (first === last && second === lastSecond) return text;
+    last = first;
+    lastSecond = second;
+    text = make(first, second);
+    return text;
+  };
 }
 
 /** A group of ranks, one of which this is. @internal */

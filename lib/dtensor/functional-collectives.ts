@@ -5,7 +5,7 @@
  * @see PyTorch `torch.distributed._functional_collectives`
  */
 import { ShapeError } from '../core/errors.js';
-import { checkOneOf, shown } from '../core/options.js';
+import { checkIntegers, checkOneOf, optionsOf, shown } from '../core/options.js';
 import { type ReduceOpName, reduceOpNames } from '../core/placement.js';
 import { formatShape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
@@ -32,11 +32,37 @@ function allReduce(input: Tensor, reduceOp: ReduceOpName, group?: CollectiveRank
   return asynchronous(allReduceTensor(input, reduceOp, groupOf('functional.allReduce', group)));
 }
 
-/** The inputs of all ranks, which have one shape, one behind the other along `gatherDim`. Gradient: the sum of all ranks' for this part. */
-function allGatherTensor(input: Tensor, gatherDim: number, group?: CollectiveRanks): Tensor {
-  const ranks = groupOf('functional.allGatherTensor', group);
-  const dim = wrapDim(gatherDim, input.dim(), 'functional.allGatherTensor');
-  return asynchronous(alongRows(input, dim, (rows) => allGatherRows(rows, equal(rows.size(0), ranks.size), ranks)));
+/** Options of {@link functional | functional.allGatherTensor}. */
+export interface GatherTensorOptions {
+  /** Of each rank, in the order of the group: how long its input is along the gathered dim, which may be 0. All as long as this one's if left out. */
+  sizes?: readonly number[];
+}
+
+/**
+ * The inputs of all ranks one behind the other along `gatherDim`. Shapes: the same on all ranks, but along `gatherDim` where `sizes` says so: no
+ * rank asks the others, so that the call waits for nobody. Any dtype. Gradient: the sum of all ranks' for this part.
+ *
+ * @throws ArgumentError, DistributedError, IndexError; ShapeError for sizes that are not one for each rank, or not this rank's own. What ranks give
+ *   differently is a CollectiveError when the value is read
+ * @see PyTorch `torch.distributed._functional_collectives.all_gather_tensor`, which takes equal parts only
+ */
+function allGatherTensor(input: Tensor, gatherDim: number, group?: CollectiveRanks, options: GatherTensorOptions = {}): Tensor {
+  const op = 'functional.allGatherTensor';
+  const { sizes: given } = optionsOf(op, options, 'sizes');
+  const ranks = groupOf(op, group);
+  const dim = wrapDim(gatherDim, input.dim(), op);
+  const sizes = given === undefined ? equal(input.size(dim), ranks.size) : checkedSizes(op, given, input, dim, ranks);
+  return asynchronous(alongRows(input, dim, (rows) => allGatherRows(rows, sizes, ranks)));
+}
+
+/** A list of their own, which backward reads later. */
+function checkedSizes(op: string, sizes: readonly number[], input: Tensor, dim: number, { size, place, name }: ProcessGroup): readonly number[] {
+  checkIntegers(op, 'sizes', sizes);
+  if (sizes.length !== size || sizes.some((each) => each < 0))
+    throw new ShapeError(`${op}: expected sizes to be ${size} sizes, one for each rank of group "${name}", got ${shown(sizes)}`, { op, given: sizes, ranks: size });
+  if (sizes[place] === input.size(dim)) return [...sizes];
+  const message = `${op}: expected the input to have ${sizes[place]} along dim ${dim}, as sizes[${place}] says, got shape ${formatShape(input.shape)}`;
+  throw new ShapeError(message, { op, shape: input.shape, expected: sizes[place] });
 }
 
 /** This rank's part, of equal ones along `scatterDim`, of the reduction of all inputs. @throws ShapeError for a size that does not divide */

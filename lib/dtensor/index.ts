@@ -21,7 +21,7 @@ export {
   dtensorRandn,
   dtensorZeros,
 } from './factories.js';
-export { type CollectiveRanks, functional } from './functional-collectives.js';
+export { type CollectiveRanks, functional, type GatherTensorOptions } from './functional-collectives.js';
 export { lossParallel } from './loss-parallel.js';
 export type { RedistributeOptions, ToLocalOptions } from './members.js';
 export { explicitRedistribution } from './redistribution.js';

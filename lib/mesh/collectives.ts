@@ -5,7 +5,7 @@
  * @see PyTorch `torch.distributed`
  */
 import { callSite } from '../core/call-site.js';
-import type { CollectiveCall } from '../core/collective.js';
+import { type CollectiveCall, remembered } from '../core/collective.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { checkIntegers, checkOneOf, optionsOf, shown } from '../core/options.js';
 import { type ReduceOpName, reduceOpNames } from '../core/placement.js';
@@ -277,6 +277,14 @@ function partsOf(name: string, what: string, t: Tensor, rows: readonly number[] 
   return rows.map((count) => (total === 0 ? 0 : (count * t.numel()) / total));
 }
 
+/** Of gather and scatter, whose sums over all ranks are nothing that the program gave. */
+const gathersOwn = remembered(
+  (count) => `(${count} of them its own)\nAll ranks give gather as much: allGather takes different sizes, and so do isend and irecv, in a batch of batchIsendIrecv.`,
+);
+const scattersEach = remembered(
+  (count) => `(${count} for each rank)\nAll ranks get as much from scatter: allToAll takes different sizes, and so do isend and irecv, in a batch of batchIsendIrecv.`,
+);
+
 /** Of `gather`: where the values go; on rank `dst` only. */
 export interface GatherOptions extends CollectiveOptions {
   gatherList?: readonly Tensor[];
@@ -303,7 +311,8 @@ export function gather(tensor: Tensor, options: GatherOptions & { asyncOp?: bool
   const counts = equalParts(input.numel() * group.size, group.size);
   const whole = list === null ? null : input.newEmpty([input.numel() * group.size]);
   const after = whole === null ? undefined : () => spread(whole, list as readonly Tensor[]);
-  return perform('gather', callSite(gather), group, { kind: 'gather', input, output: whole, root, counts }, options, list ?? [], after);
+  const call: CollectiveCall = { kind: 'gather', input, output: whole, root, counts, about: gathersOwn(input.numel()) };
+  return perform('gather', callSite(gather), group, call, options, list ?? [], after);
 }
 
 /** Of `scatter`: what is given out; on rank `src` only. */
@@ -330,7 +339,8 @@ export function scatter(tensor: Tensor, options: ScatterOptions & { asyncOp?: bo
   if (list !== null) checkAlike('scatter', 'scatterList', list, tensor);
   const input = list === null ? null : joined('scatter', 'scatterList', list, group);
   const counts = equalParts(memory.numel() * group.size, group.size);
-  return perform('scatter', callSite(scatter), group, { kind: 'scatter', input, output: memory, root, counts }, options, [tensor], after);
+  const call: CollectiveCall = { kind: 'scatter', input, output: memory, root, counts, about: scattersEach(memory.numel()) };
+  return perform('scatter', callSite(scatter), group, call, options, [tensor], after);
 }
 
 function rootList(name: string, what: string, list: readonly Tensor[] | undefined, root: number, group: ProcessGroup): readonly Tensor[] | null {

@@ -85,7 +85,7 @@ export class ProcessGroup implements CollectiveGroup {
     this.checkOwn(name);
     const engine = this.engineOf(name, (call.input ?? call.output)?.device ?? call.device ?? deviceByCode(0), where);
     this.home.turns?.call(name);
-    engine.run(name, call, where, purpose.text); // throws for what cannot be called: then nothing was
+    engine.run(name, call, where, purpose.text || (call.about ?? '')); // throws for what cannot be called: then nothing was
     this.enter(name, call, engine.lane, where);
     if (watchers.size > 0) for (const watcher of watchers) watcher({ name, group: this, call, where });
   }

@@ -4,7 +4,7 @@
  *
  * @see PyTorch `torch.distributed._functional_collectives`
  */
-import type { CollectiveCall, CollectiveGroup } from '../core/collective.js';
+import { type CollectiveCall, type CollectiveGroup, remembered } from '../core/collective.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op, type OutputMeta } from '../core/op.js';
@@ -53,6 +53,17 @@ function checkLinear(op: string, reduceOp: ReduceOpName): void {
   if (reduceOp !== 'sum' && reduceOp !== 'avg') throw new ArgumentError(`${op}: only 'sum' and 'avg' have a gradient, not '${reduceOp}'`, { op, reduceOp });
 }
 
+const isEven = (rows: readonly number[]): boolean => {
+  for (const count of rows) if (count !== rows[0]) return false;
+  return true;
+};
+
+/** Of an all-gather of equal parts, since only its own is what the program gave. */
+const ownPart = remembered(
+  (count, rows) =>
+    `(${count} of them its own, ${rows} along the gathered dim)\nWhere parts differ along the gathered dim, give functional.allGatherTensor the sizes of all ranks, { sizes }; along other dims they are the same.`,
+);
+
 /** Runs a call from dense memory into a new tensor. */
 function into(name: string, { group }: InGroup, input: Tensor, shape: Shape, call: Omit<CollectiveCall, 'input' | 'output'>): Tensor[] {
   const output = input.newEmpty(shape);
@@ -85,8 +96,9 @@ const allGatherOp: Op<InGroup & Rows> = defineOp<InGroup & Rows>({
     return metaOf(t as Tensor, withRows(t as Tensor, sum(rows)));
   },
   compute: ([t], params) => {
-    const input = t as Tensor;
-    return into('allGather', params, input, withRows(input, sum(params.rows)), { kind: 'allGather', counts: elements(params.rows, rowSize(input)) });
+    const [input, { rows }] = [t as Tensor, params];
+    const about = isEven(rows) ? ownPart(input.numel(), input.shape[0]) : '';
+    return into('allGather', params, input, withRows(input, sum(rows)), { kind: 'allGather', counts: elements(rows, rowSize(input)), about });
   },
   vjp: (ctx, g) => [dispatchOne(reduceScatterOp, [g], { ...ctx.params, reduceOp: 'sum' })],
   samples: () => [{ inputs: [sampleTensor([3, 4])], params: { group: solo, rows: [3] } }],
