@@ -105,11 +105,14 @@ export function writeBytes(t: Tensor, source: ArrayBufferView): void {
   allocatingCall(() => writer.addon.write(storage.handle, t.storageOffset * t.dtype.itemsize, source, streamOf(t.device)), 'write', t.device);
 }
 
-/** Reads a dense tensor's bytes; blocks until they are there. */
+/** A tensor without elements may begin anywhere, behind the end of its storage too. */
+const firstByte = (t: Tensor): number => (t.numel() === 0 ? 0 : t.storageOffset * t.dtype.itemsize);
+
+/** Reads a dense tensor's bytes, of which there may be none; blocks until they are there. */
 export function readBytesSync(t: Tensor, destination: ArrayBufferView): void {
   const storage = t.liveStorage('read');
   t.device.home.beforeWaiting?.('read');
-  const read = (): void => writer.addon.readSync(storage.handle, t.storageOffset * t.dtype.itemsize, destination, streamOf(t.device));
+  const read = (): void => writer.addon.readSync(storage.handle, firstByte(t), destination, streamOf(t.device));
   nativeCall(() => hearing(t.device, read), 'read', [t]);
 }
 
@@ -139,7 +142,7 @@ function readWhenDone(t: Tensor, storage: Storage, destination: ArrayBufferView)
       reject(translate(error, 'read', [t]));
     };
     try {
-      writer.addon.readAsync(storage.handle, t.storageOffset * t.dtype.itemsize, destination, stream, done);
+      writer.addon.readAsync(storage.handle, firstByte(t), destination, stream, done);
     } catch (error) {
       release();
       reject(translate(error, 'read', [t]));

@@ -33,11 +33,14 @@ function decode(raw: TypedArray | Uint16Array, t: Tensor): TypedArray {
   return raw instanceof Uint16Array ? widen(raw, t.dtype) : raw;
 }
 
+/** Also where it has no elements: reading it waits for what should have written it, and tells if that has failed. A fake tensor has nothing behind it. */
+const hasMemory = (t: Tensor): boolean => t.numel() > 0 || !t.isFake;
+
 /** The elements as a typed array, row-major; float16 and bfloat16 widened to float32, int64 as BigInt64Array. Blocks. */
 function toTypedArray(t: Tensor): TypedArray {
   const source = dense(t, 'toTypedArray');
   const raw = rawArray(t.dtype, t.numel());
-  if (raw.length > 0) valueAccess().readSync(source, raw);
+  if (hasMemory(source)) valueAccess().readSync(source, raw);
   if (source !== t) source.dispose();
   return decode(raw, t);
 }
@@ -46,7 +49,7 @@ async function read(t: Tensor): Promise<TypedArray> {
   const source = dense(t, 'read');
   const raw = rawArray(t.dtype, t.numel());
   try {
-    if (raw.length > 0) await valueAccess().read(source, raw);
+    if (hasMemory(source)) await valueAccess().read(source, raw);
   } catch (error) {
     throw seenHere(error);
   }
