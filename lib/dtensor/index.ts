@@ -25,6 +25,6 @@ export { type CollectiveRanks, functional, type GatherTensorOptions } from './fu
 export { lossParallel } from './loss-parallel.js';
 export type { RedistributeOptions, ToLocalOptions } from './members.js';
 export { explicitRedistribution } from './redistribution.js';
-export { DTensorSpec, type DTensorSpecOptions, type ShardOrder, type TensorMeta } from './spec.js';
+export { DTensorSpec, type DTensorSpecOptions, type ShardOrder, TensorMeta } from './spec.js';
 export type { UnevenOptions } from './uneven.js';
 export { type VisualizeOptions, visualizeSharding } from './visualize-sharding.js';

@@ -1,12 +1,12 @@
 /** Checks of placements and shard orders against a tensor and a mesh. */
-import { DType } from '../core/dtype.js';
 import { IndexError, ShardingError } from '../core/errors.js';
 import { isAnothers, usedByAnother } from '../core/home.js';
 import { optionsOf, shown, unexpected } from '../core/options.js';
 import { type Partial, Placement, Shard } from '../core/placement.js';
-import { checkSizes, formatShape } from '../core/shape.js';
+import { formatShape } from '../core/shape.js';
 import { formatMesh, type MeshLayout, meshDimName } from '../mesh/mesh-layout.js';
 import type { DTensorSpecOptions, ShardOrder } from './spec.js';
+import { checkParts, WholeMeta } from './tensor-meta.js';
 
 /** @throws ArgumentError for what is not a mesh, DistributedError for one of another rank of this process */
 export function checkMesh(op: string, mesh: unknown): asserts mesh is MeshLayout {
@@ -19,12 +19,9 @@ export function checkMesh(op: string, mesh: unknown): asserts mesh is MeshLayout
 /** @throws ArgumentError unless the options have a tensor's metadata */
 export function checkTensorMeta(op: string, options: DTensorSpecOptions): DTensorSpecOptions {
   const { tensorMeta } = optionsOf(op, options, 'tensorMeta shardOrder');
-  const expected = 'an object of shape, strides and dtype, all of the whole tensor';
+  const expected = 'an object of shape, strides and dtype, all of the whole tensor, or TensorMeta(shape, stride, dtype)';
   if (typeof tensorMeta !== 'object' || tensorMeta === null) throw unexpected(op, 'tensorMeta', expected, tensorMeta);
-  const { shape, strides, dtype } = tensorMeta;
-  checkSizes(shape, op);
-  if (!(dtype instanceof DType)) throw unexpected(op, 'tensorMeta.dtype', 'a dtype such as float32', dtype);
-  if (!Array.isArray(strides) || strides.length !== shape.length) throw unexpected(op, 'tensorMeta.strides', `${shape.length} strides, one for each dim`, strides);
+  if (!(tensorMeta instanceof WholeMeta)) checkParts(op, tensorMeta, { strides: 'tensorMeta.strides', dtype: 'tensorMeta.dtype' });
   return options;
 }
 

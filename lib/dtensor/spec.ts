@@ -10,20 +10,16 @@ import { type Placement, Replicate } from '../core/placement.js';
 import { formatShape, type Shape } from '../core/shape.js';
 import { formatMesh, type MeshLayout, meshDimName } from '../mesh/mesh-layout.js';
 import { checkMesh, checkPlacements, checkShardOrder, checkTensorMeta } from './spec-checks.js';
+import { frozen, type TensorMeta, WholeMeta } from './tensor-meta.js';
 
-/** What the whole tensor is, whichever rank asks. */
-export interface TensorMeta {
-  readonly shape: Shape;
-  /** In elements. */
-  readonly strides: Shape;
-  readonly dtype: DType;
-}
+export { TensorMeta } from './tensor-meta.js';
 
 /** For each tensor dim, the mesh dims that cut it, in the order in which they do. */
 export type ShardOrder = readonly (readonly number[])[];
 
 /** Options of {@link DTensorSpec}. */
 export interface DTensorSpecOptions {
+  /** Of the whole tensor: `TensorMeta(shape, stride, dtype)`, or an object of shape, strides and dtype. */
   tensorMeta: TensorMeta;
   /**
    * For each tensor dim, the mesh dims that cut it, in the order in which they do; by default the lower ones first. FSDP over tensor
@@ -40,13 +36,13 @@ class Spec {
   readonly placements: readonly Placement[];
   /** For each tensor dim, the mesh dims that cut it, outermost cut first. */
   readonly order: ShardOrder;
-  readonly tensorMeta: TensorMeta;
+  readonly tensorMeta: WholeMeta;
   /** @internal what it was last asked to become, and what that is: programs ask for the same again and again */
   asked: { readonly placements: readonly Placement[]; readonly spec: DTensorSpec } | null = null;
   /** @internal see {@link gradientSpec} */
   gradient: DTensorSpec | null = null;
 
-  constructor(id: number, mesh: MeshLayout, placements: readonly Placement[], order: ShardOrder, tensorMeta: TensorMeta) {
+  constructor(id: number, mesh: MeshLayout, placements: readonly Placement[], order: ShardOrder, tensorMeta: WholeMeta) {
     this.id = id;
     this.mesh = mesh;
     this.placements = placements;
@@ -171,15 +167,11 @@ export function internSpec(mesh: MeshLayout, placements: readonly Placement[], o
   const table = tableOf(mesh);
   let spec = table.specs.get(key);
   if (spec === undefined) {
-    const tensorMeta = Object.freeze({ shape: frozen(meta.shape), strides: frozen(meta.strides), dtype: meta.dtype });
+    const tensorMeta = meta instanceof WholeMeta ? meta : new WholeMeta(meta.shape, meta.strides, meta.dtype);
     spec = new Spec(nextId++, table.mesh, frozen(placements), Object.freeze(cuts.map(frozen)), tensorMeta);
     table.specs.set(key, spec);
   }
   return spec;
-}
-
-function frozen<T>(values: readonly T[]): readonly T[] {
-  return Object.isFrozen(values) ? values : Object.freeze(values.slice());
 }
 
 /** Cuts among one rank change nothing, so they stand first, and specs that differ only in their place are one. */

@@ -27,7 +27,7 @@ const distributed = list(`
   TCPStore FileStore HashStore PrefixStore
   allReduce broadcast allGather allGatherIntoTensor reduceScatter reduceScatterTensor allToAll allToAllSingle gather scatter reduce
   send recv isend irecv batchIsendIrecv P2POp barrier
-  DeviceMesh initDeviceMesh getCurrentMesh DTensor DTensorSpec distributeTensor Shard Replicate Partial explicitRedistribution CommDebugMode visualizeSharding
+  DeviceMesh initDeviceMesh getCurrentMesh DTensor DTensorSpec TensorMeta distributeTensor Shard Replicate Partial explicitRedistribution CommDebugMode visualizeSharding
   parallelizeModule distributeModule ColwiseParallel RowwiseParallel SequenceParallel PrepareModuleInput PrepareModuleOutput
   PrepareModuleInputOutput ParallelStyle lossParallel`);
 const switches = list(`noGrad enableGrad inferenceMode isGradEnabled isInferenceModeEnabled setGradEnabled scope keep compile graphBreak`);

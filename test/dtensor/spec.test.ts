@@ -1,10 +1,11 @@
 /** Specs of distributed tensors: equal ones are one object, and wrong ones say what is wrong. */
 import assert from 'node:assert/strict';
+import { inspect } from 'node:util';
 import { describe, it } from 'mocha';
 import { bfloat16 } from '../../lib/core/dtype.js';
 import { ArgumentError, IndexError, ShardingError } from '../../lib/core/errors.js';
 import { Partial, type Placement, Replicate, Shard } from '../../lib/core/placement.js';
-import { DTensorSpec, gradientSpec, placeSpec, replicateSpec } from '../../lib/dtensor/spec.js';
+import { DTensorSpec, gradientSpec, placeSpec, replicateSpec, TensorMeta } from '../../lib/dtensor/spec.js';
 import { fakeMesh, metaOf, specOf } from './fake-mesh.js';
 
 const mesh = fakeMesh([2, 4], ['dp', 'tp']);
@@ -69,6 +70,45 @@ describe('a spec', () => {
     assert.deepEqual(placeSpec(spec, [Shard(0), Shard(0), Replicate()]).order, [[0, 1]]);
     assert.deepEqual(gradientSpec(specOf(cube, [16], [Partial(), Shard(0), Shard(0)], [[2, 1]])).order, [[2, 1]]);
     assert.ok(replicateSpec(spec).isReplicated());
+  });
+});
+
+describe('TensorMeta', () => {
+  const meta = TensorMeta([16, 10], [10, 1], bfloat16);
+
+  it('is made with and without new, for a spec as a plain object is, and is what a spec has', () => {
+    const spec = DTensorSpec(mesh, [Shard(0), Replicate()], { tensorMeta: meta });
+    assert.equal(DTensorSpec(mesh, [Shard(0), Replicate()], { tensorMeta: { shape: [16, 10], strides: [10, 1], dtype: bfloat16 } }), spec);
+    assert.deepEqual(new TensorMeta([16, 10], [10, 1], bfloat16), meta);
+    for (const each of [meta, spec.tensorMeta, specOf(mesh, [4], [Shard(0), Replicate()]).tensorMeta]) assert.ok(each instanceof TensorMeta);
+    assert.deepEqual([spec.tensorMeta.shape, spec.tensorMeta.stride, spec.tensorMeta.strides, spec.tensorMeta.dtype], [[16, 10], [10, 1], [10, 1], bfloat16]);
+  });
+
+  it('cannot be changed, also by who keeps the lists', () => {
+    const shape = [2];
+    const made = TensorMeta(shape, [1], bfloat16);
+    shape.push(3);
+    assert.deepEqual(made.shape, [2]);
+    assert.ok([made, made.shape, made.stride].every(Object.isFrozen));
+  });
+
+  it('reads in a line', () => {
+    assert.equal(inspect(meta), 'TensorMeta(bfloat16[16, 10], strides [10, 1])');
+  });
+
+  it('is refused where it is none', () => {
+    const refused = (args: unknown[], text: RegExp): void =>
+      assert.throws(
+        () => TensorMeta(...(args as [number[], number[], typeof bfloat16])),
+        (error: Error) => error instanceof ArgumentError && text.test(error.message),
+      );
+    refused([3, [1], bfloat16], /^TensorMeta: expected a shape such as \[2, 3\], got 3/);
+    refused([[-1], [1], bfloat16], /^TensorMeta: sizes must be non-negative integers/);
+    for (const stride of [[1], [1, 2, 3], [1, -1]]) refused([[2, 3], stride, bfloat16], /^TensorMeta: expected stride to be 2 strides, one for each dim, got \[/);
+    for (const stride of [undefined, 3, ['a', 1]]) refused([[2, 3], stride, bfloat16], /^TensorMeta: expected stride to be an array of whole numbers, got /);
+    refused([[2], [1], 'float32'], /^TensorMeta: expected dtype to be a dtype such as float32, got 'float32'/);
+    const strange = { shape: [2, 3], strides: [1, 'a'], dtype: bfloat16 };
+    assert.throws(() => DTensorSpec(mesh, [Shard(0), Replicate()], { tensorMeta: strange as never }), /^ArgumentError.*DTensorSpec: expected tensorMeta\.strides to be an array/);
   });
 });
 
