@@ -1,4 +1,4 @@
-/** Errors name what the program called: a function that is made of other ops, or an op that runs as its decomposition. */
+/** Errors, and what is said of collectives, name what the program called: a function that is made of other ops, or an op that runs as its decomposition. */
 import { calledFunctions } from '../core/call-site.js';
 import { ShardwiseError } from '../core/errors.js';
 import { allComposites } from '../ops/composite.js';
@@ -15,7 +15,7 @@ const first = new WeakMap<ShardwiseError, string>();
  */
 export function calledAs(error: unknown, decomposed: string | null): unknown {
   if (!(error instanceof ShardwiseError)) return error;
-  const outer = outermostComposite() ?? decomposed;
+  const outer = calledName(decomposed);
   if (outer === null) return error;
   const { message } = error;
   const inner = first.get(error) ?? message;
@@ -23,6 +23,15 @@ export function calledAs(error: unknown, decomposed: string | null): unknown {
   first.set(error, inner);
   error.message = `${outer}, in ${inner}`;
   return error;
+}
+
+/**
+ * What the program called, by its name: the function made of other ops that is running, or else the op whose decomposition is, if any.
+ *
+ * @internal
+ */
+export function calledName(decomposed: string | null): string | null {
+  return outermostComposite() ?? decomposed;
 }
 
 function outermostComposite(): string | null {

@@ -7,7 +7,7 @@ import { numelOf } from '../core/shape.js';
 import { type CollectiveRecord, watchCollectives } from '../mesh/process-group.js';
 import { findContext } from '../mesh/rank-context.js';
 import { trafficOf } from '../mesh/traffic.js';
-import { cause } from './redistribution.js';
+import { cause, causeInWords } from './redistribution.js';
 import { formatTable } from './table.js';
 
 /** Calls, and the bytes that this rank sends and receives for them. */
@@ -46,7 +46,10 @@ export interface CommEvent {
   readonly sentBytes: number;
   /** What it receives then. */
   readonly receivedBytes: number;
-  /** Why an op or a redistribution needed it; null for collectives that the program calls itself. */
+  /**
+   * Why an op or a redistribution needed it, after the function or op that the program called, if that consists of others: `'softmax, in div: input 1 from …'`.
+   * Null for collectives that the program calls itself.
+   */
   readonly cause: string | null;
   /**
    * The innermost module whose work it is, by its path in the outermost one; the class of that if it is the one. Null outside of modules, and in the
@@ -200,7 +203,7 @@ function eventOf({ name, group, call, where }: CollectiveRecord): CommEvent {
     bytes: payloadOf(call),
     sentBytes: sent,
     receivedBytes: received,
-    cause: cause.text === null ? null : cause.text(),
+    cause: causeInWords(),
     modulePath: modulePath(moduleTrace.calls),
     phase: moduleTrace.backward ? 'backward' : 'forward',
     where,

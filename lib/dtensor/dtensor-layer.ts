@@ -16,7 +16,7 @@ import { distributed, type LocalPart, partOf } from './local-part.js';
 import { isAwaited, makePart } from './making.js';
 import { type Decision, propagate } from './propagate.js';
 import { moveInput } from './redistribute-local.js';
-import { because, checkImplicit, warnReplicated } from './redistribution.js';
+import { checkImplicit, decomposing, warnReplicated } from './redistribution.js';
 import { type DTensorSpec, formatPlacements, replicatedSpec } from './spec.js';
 
 type Specs = readonly (DTensorSpec | null)[];
@@ -109,10 +109,7 @@ function describe(t: Tensor): string {
 /** Runs on the whole tensors in ops that have rules. */
 function decomposed(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
   const plain = inputs.map((t) => (t.requiresGrad ? t.detach() : t));
-  const outputs = because(
-    () => op.name,
-    () => decompose(op, plain, params),
-  );
+  const outputs = decomposing(op.name, () => decompose(op, plain, params));
   if (into === null) return [...outputs];
   into.copy_(outputs[0] as Tensor);
   return [into];

@@ -2,11 +2,31 @@
 import { atCallSite } from '../core/call-site.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { ShardingError } from '../core/errors.js';
+import { moduleTrace } from '../core/module-trace.js';
 import { checkFlag } from '../core/options.js';
+import { calledName } from './called-as.js';
 import type { DTensorSpec } from './spec.js';
 
 /** Why ranks communicate at the moment; for those that count collectives. @internal */
-export const cause: { text: (() => string) | null; meshDim: string | null } = { text: null, meshDim: null };
+export const cause: { called: string | null; text: (() => string) | null; meshDim: string | null } = { called: null, text: null, meshDim: null };
+
+/** In words, after what the program called, if that is something else. Takes its time. @internal */
+export function causeInWords(): string | null {
+  if (cause.text === null) return cause.called;
+  const [text, called] = [cause.text(), cause.called ?? calledName(null)];
+  return called === null || text.startsWith(`${called}:`) ? text : `${called}, in ${text}`;
+}
+
+/** Runs the decomposition of an op; of those in one another the outermost is what was called. Who asks is told later, when functions inside are running too. @internal */
+export function decomposing<T>(op: string, fn: () => T): T {
+  const before = cause.called;
+  cause.called = before ?? (moduleTrace.asking > 0 ? calledName(op) : op);
+  try {
+    return atCallSite(fn, dispatchOne);
+  } finally {
+    cause.called = before;
+  }
+}
 
 /** Runs `fn` with what it communicates for at hand; written out only for who asks. @internal */
 export function because<T>(text: () => string, fn: () => T): T {

@@ -57,22 +57,53 @@ describe('CommDebugMode', () => {
     withRanks(2, async () => {
       const mesh = meshOf(2);
       const t = distributeTensor(ones([4, 4]), mesh, [Shard(0)]);
+      const ofTerms = DTensor.fromLocal(ones([4, 4]), mesh, [Partial()]);
       const comm = new CommDebugMode();
       comm.run(function reads() {
         t.fullTensor();
-        t.softmax(0);
+        for (let i = 0; i < 2; i++) t.add(ofTerms);
         t.redistribute([Replicate()]);
         allReduce(ones([2]));
       });
-      const causes = comm.events.map((event) => event.cause);
-      assert.deepEqual([causes[0], causes.at(-2), causes.at(-1)], ['redistribute from [Shard(0)] to [Replicate()]', 'redistribute from [Shard(0)] to [Replicate()]', null]);
-      assert.match(causes[1] as string, /^softmax/);
+      const [redistribute, add] = ['redistribute from [Shard(0)] to [Replicate()]', 'add: input 1 from [Partial(sum)] to [Shard(0)]'];
+      assert.deepEqual(
+        comm.events.map((event) => event.cause),
+        [redistribute, add, add, redistribute, null],
+      );
       assert.equal(comm.events.at(-1)?.name, 'allReduce');
       for (const { where } of comm.events) assert.match(where, /^reads \(.*comm-debug-mode\.test\.[jt]s:\d+:\d+\)$/);
       assert.match(String(comm), /^collective +calls +bytes +sent +along +phase +module +cause +where\n/);
-      // The two reductions of the softmax are one line.
+      // The two reductions for the sums are one line.
       assert.equal(String(comm).split('\n').length, comm.getTotalCounts());
-      assert.match(String(comm), /\nallReduce +2 +32 +32 +tp +forward +softmax/);
+      assert.match(String(comm), /\nreduceScatter +2 +128 +64 +tp +forward +add: input 1/);
+    }),
+  );
+
+  it(
+    'says why in the name that the program called: a function of other ops, or an op that runs as its decomposition',
+    withRanks(2, async () => {
+      const mesh = meshOf(2);
+      const t = distributeTensor(ones([4, 4]), mesh, [Shard(0)]);
+      const terms = DTensor.fromLocal(ones([4, 4]), mesh, [Partial()]);
+      const causesOf = (call: () => unknown): (string | null)[] => {
+        const comm = new CommDebugMode();
+        comm.run(call);
+        return comm.events.map((event) => event.cause);
+      };
+      assert.deepEqual(
+        causesOf(() => t.softmax(0)),
+        ['softmax, in sub: input 1 from [Partial(max)] to [Replicate()]', 'softmax, in div: input 1 from [Partial(sum)] to [Replicate()]'],
+      );
+      // Which is made of logsumexp in turn, and that of others.
+      for (const cause of causesOf(() => t.logSoftmax(0))) assert.match(cause as string, /^logSoftmax, in \w+: input \d from /);
+      assert.deepEqual(
+        causesOf(() => terms.logit()),
+        ['logit, in log: input 0 from [Partial(sum)] to [Replicate()]', 'logit, in log1p: input 0 from [Partial(sum)] to [Replicate()]'],
+      );
+      assert.deepEqual(
+        causesOf(() => new nn.Softmin(0)(t)),
+        causesOf(() => t.neg().softmax(0)),
+      );
     }),
   );
 
