@@ -179,12 +179,6 @@ function missingMeta(): never {
   throw new ShardwiseError('ERR_OP', 'this op has neither a shape rule nor a view rule');
 }
 
-/** What an op computes, by its decomposition. @throws ShardwiseError for one that has none. @internal */
-export function decomposed<P>(op: Op<P>, inputs: readonly Tensor[], params: P): readonly Tensor[] {
-  if (op.decompose === null) throw new ShardwiseError('ERR_OP', `${op.name} has no decomposition`);
-  return op.decompose(inputs, params);
-}
-
 /** All entries, in order of definition. */
 export function allOps(): readonly AnyOp[] {
   return table;

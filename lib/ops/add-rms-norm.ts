@@ -1,9 +1,10 @@
 /** A residual connection and the RMS norm behind it in one pass: what a transformer block begins with. */
 import { autocastOperands } from '../core/autocast.js';
+import { decomposed } from '../core/decompose.js';
 import { dispatch } from '../core/dispatch.js';
 import { float64, promoteTypes } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
-import { decomposed, defineOp, type Op } from '../core/op.js';
+import { defineOp, type Op } from '../core/op.js';
 import { checkNumber } from '../core/options.js';
 import { checkSizes, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';

@@ -1,6 +1,7 @@
 /** Scaled dot product attention: fused, the score matrix is never written. */
 
 import { autocastOperands } from '../core/autocast.js';
+import { reduced } from '../core/decompose.js';
 import { dispatch } from '../core/dispatch.js';
 import { bool, float32, float64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
@@ -91,6 +92,7 @@ function attentionWeights(q: Tensor, k: Tensor, mask: Tensor, scale: number, cau
   const hidden = Number.NEGATIVE_INFINITY;
   if (mask.storage !== null) scores = mask.dtype === bool ? where(mask, scores, hidden) : scores.add(mask);
   if (causal) scores = where(q.detach().newOnes(scores.shape.slice(-2), { dtype: bool }).tril(), scores, hidden);
+  scores = reduced(scores);
   const largest = scores.detach().amax(-1, { keepdim: true }).clamp({ min: -3e38 });
   const e = scores.sub(largest).exp();
   return e.div(e.sum(-1, { keepdim: true }).clamp({ min: 1e-38 }));

@@ -1,11 +1,12 @@
 /** Losses: crossEntropy (fused), nllLoss, mseLoss, l1Loss, binaryCrossEntropyWithLogits. */
 
 import { autocastOperands } from '../core/autocast.js';
+import { decomposed, reduced } from '../core/decompose.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { bool, type DType, float16, float32, float64, int64, promoteTypes } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { gradState } from '../core/grad-state.js';
-import { decomposed, defineOp, type Op, type OutputMeta } from '../core/op.js';
+import { defineOp, type Op, type OutputMeta } from '../core/op.js';
 import { checkProbability, optionsOf, shown } from '../core/options.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
@@ -13,7 +14,7 @@ import { softplus } from './activation.js';
 import { oneHot } from './indexing.js';
 import { stack } from './join.js';
 import { requireNumbers, requirePair, requireTensor } from './operand.js';
-import { parallelOperands, reduced } from './parallel-loss.js';
+import { parallelOperands } from './parallel-loss.js';
 import { sampleTensor } from './samples.js';
 import { scaleRows } from './scale-rows.js';
 import { crossEntropyBackwardRule, crossEntropyRule, crossEntropyWithGradientRule } from './sharding/rows.js';

@@ -11,6 +11,7 @@ import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { normalisationBackwardRule, normalisationRule, outerDims } from './sharding/rows.js';
+import { varMean } from './variance.js';
 
 export interface NormParams {
   /** Elements of the normalised dims. */
@@ -72,7 +73,7 @@ const layerNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
   vjp: 'not-differentiable',
   decompose: ([g, x, , , weight], params) => {
     const [dy, input] = [rowsOf(g as Tensor, params.width), rowsOf(x as Tensor, params.width)];
-    const [variance, mean] = [input.var(1, { correction: 0, keepdim: true }), input.mean(1, { keepdim: true })];
+    const [variance, mean] = varMean(input, 1, { correction: 0, keepdim: true });
     const rstd = variance.add(params.eps).rsqrt();
     const normal = input.sub(mean).mul(rstd);
     const scaled = isAbsent(weight as Tensor) ? dy : dy.mul((weight as Tensor).reshape(-1));
@@ -119,8 +120,8 @@ const layerNormOp: Op<NormParams> = defineOp<NormParams>({
   decompose: ([x, weight, bias], params) => {
     const { width, eps } = params;
     const rows = rowsOf(x as Tensor, width);
-    const mean = rows.mean(1, { keepdim: true });
-    const rstd = rows.var(1, { correction: 0, keepdim: true }).add(eps).rsqrt();
+    const [variance, mean] = varMean(rows, 1, { correction: 0, keepdim: true });
+    const rstd = variance.add(eps).rsqrt();
     const normal = rows.sub(mean).mul(rstd);
     const scaled = isAbsent(weight as Tensor) ? normal : normal.mul((weight as Tensor).reshape(-1));
     const shifted = isAbsent(bias as Tensor) ? scaled : scaled.add((bias as Tensor).reshape(-1));

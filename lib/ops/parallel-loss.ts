@@ -7,11 +7,6 @@ import { lossMode } from '../core/loss-mode.js';
 import { formatShape } from '../core/shape.js';
 import { aliasOf, type Tensor } from '../core/tensor.js';
 
-/** The tensor with terms of a reduction reduced: once, for all that read it. @internal */
-export function reduced(t: Tensor): Tensor {
-  return t.sharding === null ? t : t.sharding.reduced(t);
-}
-
 /** Operands of cross entropy beside the logits. @internal */
 export interface LossOperands {
   readonly target: Tensor;

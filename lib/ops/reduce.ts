@@ -7,6 +7,7 @@
 
 import type { AutocastPolicy } from '../core/autocast.js';
 import type { CommandWriter } from '../core/command.js';
+import { reduced } from '../core/decompose.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { bool, type DType, int64, uint8 } from '../core/dtype.js';
 import { IndexError } from '../core/errors.js';
@@ -201,7 +202,7 @@ const logsumexpOp = defineReduction(
 /** The largest element is taken off first, unless it is infinite: that would leave NaN. */
 function logsumexpByParts(x: Tensor, { dims, keepdim }: Reduction): Tensor {
   if (dims.some((d) => x.shape[d] === 0)) return x.sum(dims, { keepdim }).log();
-  const largest = x.amax(dims, { keepdim: true });
+  const largest = reduced(x.amax(dims, { keepdim: true }));
   const shift = largest.maskedFill(largest.isinf(), 0);
   const logs = x.sub(shift).exp().sum(dims, { keepdim: true }).log().add(shift);
   return keepdim ? logs : logs.squeeze(dims);

@@ -1,4 +1,5 @@
 /** Second moments over dims: var, std, varMean. */
+import { reduced } from '../core/decompose.js';
 import { dispatch } from '../core/dispatch.js';
 import { defineOp, type Op } from '../core/op.js';
 import { wrapDims } from '../core/shape.js';
@@ -43,7 +44,7 @@ const varMeanOp: Op<Variance> = defineOp<Variance>({
   decompose: ([x], { dims, keepdim, correction }) => {
     const input = x as Tensor;
     const count = dims.reduce((n, d) => n * (input.shape[d] as number), 1);
-    const mean = input.mean(dims, { keepdim: true });
+    const mean = reduced(input.mean(dims, { keepdim: true }));
     const variance = input
       .sub(mean)
       .square()
@@ -89,8 +90,9 @@ export function std(input: Tensor, dim: Dims | VarianceOptions = null, options: 
 }
 
 /** The root of a variance. Its slope is infinite at 0; the gradient there is 0. @internal */
-export function deviation(squared: Tensor): Tensor {
-  if (!squared.requiresGrad) return squared.sqrt();
+export function deviation(variance: Tensor): Tensor {
+  if (!variance.requiresGrad) return variance.sqrt();
+  const squared = reduced(variance);
   const constant = squared.eq(0);
   return where(constant, 0, where(constant, 1, squared).sqrt());
 }

@@ -1,4 +1,5 @@
 /** The p-norm over dims. */
+import { reduced } from '../core/decompose.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { defineOp, type Op } from '../core/op.js';
 import { unexpected } from '../core/options.js';
@@ -48,11 +49,12 @@ function normByParts(x: Tensor, { dims, keepdim, order }: Norm): Tensor {
     .pow(1 / order);
 }
 
-function normGradient(g: Tensor, x: Tensor, norm: Tensor, params: Norm): Tensor {
+function normGradient(g: Tensor, input: Tensor, norm: Tensor, params: Norm): Tensor {
   const { order } = params;
+  if (order === 0) return input.zerosLike();
+  const x = reduced(input);
   const spread = restore(g, x.shape, params);
   const whole = restore(norm, x.shape, params);
-  if (order === 0) return x.zerosLike();
   if (order === 1) return spread.mul(x.sign());
   if (order === 2) return where(whole.eq(0), 0, spread.mul(x.div(whole)));
   if (!Number.isFinite(order)) {
