@@ -1,4 +1,5 @@
 /** The top layer of the dispatcher: records a node for every op whose inputs require gradients. */
+import { decomposed } from '../core/decompose.js';
 import { belowAutograd } from '../core/dispatch.js';
 import { InPlaceError } from '../core/errors.js';
 import type { AnyOp } from '../core/op.js';
@@ -13,7 +14,7 @@ export function autogradLayer(op: AnyOp, inputs: readonly Tensor[], params: obje
   const records = op.vjp !== null && isGradEnabled() && someRequireGrad(inputs);
   if (op.mutates !== null) return mutateInputs(op, inputs, params);
   // A backward op has no rule of its own for a second derivative: it is recorded as the ops it consists of.
-  if (op.vjp === null && op.decompose !== null && isGradEnabled() && someRequireGrad(inputs)) return [...op.decompose(inputs, params)];
+  if (op.vjp === null && op.decompose !== null && isGradEnabled() && someRequireGrad(inputs)) return [...decomposed(op, inputs, params)];
   const outputs = belowAutograd(op, inputs, params, null);
   if (op.view !== null) linkView(op, inputs[0] as Tensor, outputs[0] as Tensor);
   if (records) record(op, inputs, outputs, params);

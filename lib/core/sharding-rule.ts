@@ -75,6 +75,11 @@ export interface ShardingRule<P> {
    * may communicate, as a variance over a sharded dim.
    */
   decomposes?: boolean;
+  /**
+   * Inputs that the decomposition reads more than once, other than linearly. It gets those reduced that are in terms: each op that reads them would reduce
+   * them again.
+   */
+  readonly reducedFirst?: readonly number[];
   /** In the place of strategies; see {@link FollowRule}. */
   readonly follows?: FollowRule<P>;
 }

@@ -5,12 +5,12 @@ import type { LocalRun } from '../core/sharding-rule.js';
 import type { AnyStrategy, OpCall } from './op-call.js';
 import { type OperandSpecs, operandSpecs } from './operand-specs.js';
 import { planRedistribute } from './redistribute-plan.js';
-import type { DTensorSpec } from './spec.js';
+import { type DTensorSpec, placeSpec, reducedPlacements } from './spec.js';
 import { chooseStrategies, replicateAll, runOf } from './strategies.js';
 
 /** How a call runs on the ranks of a mesh. */
 export interface Decision {
-  /** What each input must become before the ranks run their part; null for numbers. */
+  /** What each input must become before the ranks run their part, or the op its decomposition; null for numbers. */
   readonly inputs: readonly (DTensorSpec | null)[];
   /** Of the results; none where the op runs as its decomposition, which decides for itself. In place, the first is what was given. */
   readonly outputs: readonly DTensorSpec[];
@@ -78,8 +78,15 @@ function movesShards({ specs }: OpCall, { inputs }: OperandSpecs): boolean {
   });
 }
 
-function decomposed({ specs, into }: OpCall): Decision {
-  return { inputs: [...specs], outputs: into === null ? [] : [into], strategies: [], run: null, needsRedistribute: false, fallback: 'decompose' };
+/** Inputs stay as they are cut; terms that the decomposition would have to reduce again and again are reduced before it. */
+function decomposed({ op, specs, into }: OpCall): Decision {
+  const first = op.sharding?.reducedFirst ?? [];
+  const inputs = specs.map((spec, i) => (spec !== null && first.includes(i) ? placeSpec(spec, reducedPlacements(spec.placements), spec.order) : spec));
+  return { inputs, outputs: into === null ? [] : [into], strategies: [], run: null, needsRedistribute: differ(specs, inputs), fallback: 'decompose' };
+}
+
+function differ(given: OpCall['specs'], needed: OpCall['specs']): boolean {
+  return given.some((spec, i) => spec !== needed[i]);
 }
 
 function decision(call: OpCall, strategies: readonly AnyStrategy[], { inputs, outputs }: OperandSpecs, fallback: Decision['fallback']): Decision {
@@ -89,7 +96,7 @@ function decision(call: OpCall, strategies: readonly AnyStrategy[], { inputs, ou
     outputs,
     strategies,
     run: run === 'several' ? null : run,
-    needsRedistribute: inputs.some((spec, i) => spec !== call.specs[i]),
+    needsRedistribute: differ(call.specs, inputs),
     fallback,
   };
 }

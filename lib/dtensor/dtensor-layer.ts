@@ -2,6 +2,7 @@
  * The middle layer of the dispatcher: an op on distributed tensors becomes an op on the part that each rank holds, after inputs were
  * redistributed where the op's sharding rule asks for that. Below it there are plain tensors and collectives only.
  */
+import { decomposed } from '../core/decompose.js';
 import { belowDTensor } from '../core/dispatch.js';
 import { InPlaceError, ShardingError } from '../core/errors.js';
 import { isAnothers, usedByAnother } from '../core/home.js';
@@ -44,8 +45,8 @@ function runSharded(op: AnyOp, inputs: readonly Tensor[], params: object, into: 
   if (into !== null && target === null) throw mixed(op, inputs, into);
   if (target !== null) checkIsView(op, target);
   const decision = propagate(op, inputs, specs, params, target === null ? null : target.spec);
-  if (decision.fallback === 'decompose') return decomposed(op, inputs, params, into);
   if (decision.needsRedistribute) checkImplicit(op.name, specs, decision.inputs);
+  if (decision.fallback === 'decompose') return runDecomposed(op, inputs, params, into);
   if (decision.fallback === 'replicate') warnReplicated(op.name);
   const locals = localInputs(op, inputs, specs, decision);
   const outputs = runLocal(op, inputs, locals, params, target, decision, found);
@@ -107,7 +108,7 @@ function describe(t: Tensor): string {
 }
 
 /** Runs on the whole tensors in ops that have rules. */
-function decomposed(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
+function runDecomposed(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
   const plain = inputs.map((t) => (t.requiresGrad ? t.detach() : t));
   const outputs = decomposing(op.name, () => decompose(op, plain, params));
   if (into === null) return [...outputs];
@@ -117,7 +118,7 @@ function decomposed(op: AnyOp, inputs: readonly Tensor[], params: object, into: 
 
 function decompose(op: AnyOp, plain: readonly Tensor[], params: object): readonly Tensor[] {
   try {
-    return (op.decompose as NonNullable<AnyOp['decompose']>)(plain, params);
+    return decomposed(op, plain, params);
   } catch (error) {
     throw calledAs(error, op.name);
   }

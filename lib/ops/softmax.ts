@@ -60,7 +60,7 @@ const logSoftmaxBackward: Op<OneDim> = defineOp<OneDim>({
 
 const softmaxOp: Op<OneDim> = defineOp<OneDim>({
   name: 'softmax',
-  sharding: alongDimRule({ decomposes: true }),
+  sharding: alongDimRule({ decomposes: true, reducedFirst: [0] }),
   autocast: 'float32 on cuda',
   doc: 'exp(x) over its sum along a dim.',
   meta: sameMeta,
@@ -78,7 +78,7 @@ const softmaxOp: Op<OneDim> = defineOp<OneDim>({
 
 const logSoftmaxOp: Op<OneDim> = defineOp<OneDim>({
   name: 'logSoftmax',
-  sharding: alongDimRule({ decomposes: true }),
+  sharding: alongDimRule({ decomposes: true, reducedFirst: [0] }),
   autocast: 'float32 on cuda',
   doc: 'log of softmax along a dim.',
   meta: sameMeta,

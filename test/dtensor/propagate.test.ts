@@ -207,6 +207,12 @@ describe('an op that has no strategy', () => {
     assert.equal(decisionOf(variance, [specOf(mesh, [8, 8], [S1])]).fallback, 'none');
     assert.deepEqual(texts(decisionOf(variance, [specOf(mesh, [8, 8], [P])]).inputs), ['[Replicate()]']);
   });
+
+  it('gives a decomposition reduced what that reads more than once, and leaves cuts', () => {
+    const decision = decisionOf(variance, [specOf(grid, [8, 8], [S0, P])]);
+    assert.deepEqual([decision.fallback, decision.needsRedistribute, texts(decision.inputs)], ['decompose', true, ['[Shard(0), Replicate()]']]);
+    assert.equal(decisionOf(withDecomposition, [specOf(grid, [8, 8], [S0, P])]).needsRedistribute, false);
+  });
 });
 
 describe('what was decided', () => {

@@ -93,7 +93,7 @@ export const variance = toyOp({
   name: 'variance',
   shape: ([x]) => [(x as Tensor).shape.slice(1)],
   decompose: (inputs) => inputs,
-  sharding: { strategies: ([x]) => (x as Tensor).shape.slice(1).map((_, dim) => way([Shard(dim + 1)], Shard(dim))), decomposes: true },
+  sharding: { strategies: ([x]) => (x as Tensor).shape.slice(1).map((_, dim) => way([Shard(dim + 1)], Shard(dim))), decomposes: true, reducedFirst: [0] },
 });
 
 export const lookUpRows: NonNullable<Strategy<object>['run']> = (inputs) => inputs;

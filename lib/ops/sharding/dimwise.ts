@@ -15,10 +15,12 @@ interface Dimwise {
   /** The input in which it is linear, in int64 if it is of integers; none by default. */
   linear?: number;
   decomposes?: boolean;
+  /** See {@link ShardingRule}. */
+  reducedFirst?: readonly number[];
 }
 
 /** The rule of an op that works along `dim`. @internal */
-export function alongDimRule<P extends { dim: number }>({ outputs = 1, linear, decomposes = false }: Dimwise = {}): ShardingRule<P> {
+export function alongDimRule<P extends { dim: number }>({ outputs = 1, linear, decomposes = false, reducedFirst = [] }: Dimwise = {}): ShardingRule<P> {
   return {
     strategies: (inputs, { dim }) => {
       const { shape, dtype } = inputs[0] as Tensor;
@@ -26,5 +28,6 @@ export function alongDimRule<P extends { dim: number }>({ outputs = 1, linear, d
       return [...sameDimWays<P>(shape.length, [dim], inputs.length, outputs), ...terms];
     },
     decomposes,
+    reducedFirst,
   };
 }

@@ -9,12 +9,14 @@ import { anyReduction, broadcastPlace, isNumber, linearReductions, termWays, way
 
 /** The rule that follows from how the op computes; `dtypeOf` gives the dtype of the result. @internal */
 export function pointwiseRule<P>(name: string, spec: PointwiseSpec, dtypeOf: (inputs: readonly Tensor[]) => DType): ShardingRule<P> {
+  const linear = (spec.linear ?? []).flat();
   return {
     strategies: (inputs) => [
       ...cutWays<P>(name, inputs),
       ...(spec.linear ?? []).flatMap((together) => linearWays<P>(inputs, together, dtypeOf(inputs))),
       ...(spec.extreme === undefined ? [] : extremeWays<P>(inputs, spec.extreme)),
     ],
+    reducedFirst: [0, 1, 2].filter((i) => !linear.includes(i)), // where it is decomposed for a second derivative
   };
 }
 

@@ -19,7 +19,7 @@ function reducedWays<P extends Reduction>({ dims }: P, reduction: ReduceOpName, 
 
 /** For reductions that a rank cannot do in parts; with `decomposes`, their decomposition can. @internal */
 export function keptDimsRule<P extends Reduction>(outputs: number, decomposes: boolean): ShardingRule<P> {
-  return { strategies: ([x], params) => keptWays(x as Tensor, params, outputs), decomposes };
+  return { strategies: ([x], params) => keptWays(x as Tensor, params, outputs), decomposes, reducedFirst: [0] };
 }
 
 /** Sums. The result may be wider. @internal */

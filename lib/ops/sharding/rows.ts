@@ -28,6 +28,7 @@ export function normalisationRule<P extends Normalised>(outputs: number, rows: r
       return Array.from({ length: outer }, (_, dim) => way(placed(inputs.length, rows, dim), Array<Place>(outputs).fill(dim)));
     },
     decomposes: true,
+    reducedFirst: rows.length === 1 ? rows : [], // two are added first
   };
 }
 
@@ -52,6 +53,7 @@ export function normalisationBackwardRule<P extends Normalised>(outputs: number,
       return [...cut, ...termWays<P>(inputs.length, linear.filter(present), outputs, linearReductions(dtype, dtype))];
     },
     decomposes: true,
+    reducedFirst: [1],
   };
 }
 
@@ -61,11 +63,11 @@ interface CrossEntropy {
 }
 
 /** Cross entropy of logits [rows, classes]; with the classes cut it decomposes into a softmax that communicates. @internal */
-export const crossEntropyRule: ShardingRule<CrossEntropy> = { strategies: () => [way([0, 0, null], [0, 0])], decomposes: true };
+export const crossEntropyRule: ShardingRule<CrossEntropy> = { strategies: () => [way([0, 0, null], [0, 0])], decomposes: true, reducedFirst: [0, 1, 2] };
 
 /** With a scale behind the weight, and the gradient of the logits as a third output. @internal */
 export function crossEntropyWithGradientRule<P>(): ShardingRule<P> {
-  return { strategies: () => [way([0, 0, null, null], [0, 0, 0])], decomposes: true };
+  return { strategies: () => [way([0, 0, null, null], [0, 0, 0])], decomposes: true, reducedFirst: [0, 1, 2] };
 }
 
 /** Rows times a number for each: linear in the rows. @internal */
