@@ -6,6 +6,7 @@
  * for a bigint that no double equals. Names with an underscore write into the tensor; their errors are those of `add_`.
  */
 
+import { reduced } from '../core/decompose.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
@@ -68,8 +69,9 @@ const trueDivOp: Op<None> = definePointwise<None>('div', 2, {
   linear: [[0]],
   saves: { inputs: (needs) => (needs(1) ? [0, 1] : [1]) },
   vjp: (ctx, g) => {
-    const quotient = g.div(ctx.input(1));
-    return [ctx.needs(0) ? quotient : null, ctx.needs(1) ? quotient.mul(ctx.input(0)).div(ctx.input(1)).neg() : null];
+    const divisor = reduced(ctx.input(1));
+    const quotient = g.div(divisor);
+    return [ctx.needs(0) ? quotient : null, ctx.needs(1) ? quotient.mul(ctx.input(0)).div(divisor).neg() : null];
   },
   samples: binarySamples(NO_PARAMS as None, {}, { low: 0.5, high: 3 }),
 });
@@ -117,8 +119,8 @@ const powOp: Op<None> = definePointwise<None>('pow', 2, {
   },
   saves: { inputs: [0, 1], outputs: [0] },
   vjp: (ctx, g) => {
-    const base = ctx.input(0);
-    const exponent = ctx.input(1);
+    const exponent = reduced(ctx.input(1));
+    const base = exponent.storage === null ? ctx.input(0) : reduced(ctx.input(0));
     return [ctx.needs(0) ? powBaseGradient(g, base, exponent) : null, ctx.needs(1) ? powExponentGradient(g, base, exponent, ctx.output(0)) : null];
   },
   samples: binarySamples(NO_PARAMS as None, { low: 0.3, high: 3 }),
@@ -156,7 +158,7 @@ function extremum(name: 'maximum' | 'minimum', expression: string, doc: string):
     extreme: name === 'maximum' ? 'max' : 'min',
     saves: savesBoth,
     vjp: (ctx, g) => {
-      const [a, b] = [ctx.input(0), ctx.input(1)];
+      const [a, b] = [reduced(ctx.input(0)), reduced(ctx.input(1))];
       const half = where(eqOf(a, b), g.div(2), g);
       const loses = name === 'maximum' ? ltOf : gtOf;
       return [ctx.needs(0) ? where(loses(a, b), 0, half) : null, ctx.needs(1) ? where(loses(b, a), 0, half) : null];
@@ -177,7 +179,7 @@ const atan2Op: Op<None> = definePointwise<None>('atan2', 2, {
   expression: 'm::atan2(x, y)',
   saves: savesBoth,
   vjp: (ctx, g) => {
-    const [y, x] = [ctx.input(0).to(g.dtype), ctx.input(1).to(g.dtype)]; // squares of integers would leave their range
+    const [y, x] = [reduced(ctx.input(0)).to(g.dtype), reduced(ctx.input(1)).to(g.dtype)]; // squares of integers would leave their range
     const perNorm = g.div(add(mul(x, x), mul(y, y)));
     return [ctx.needs(0) ? perNorm.mul(x) : null, ctx.needs(1) ? perNorm.mul(y).neg() : null];
   },

@@ -150,9 +150,10 @@ const meanOp = defineReduction('mean', 'reduce_mean', 'Mean over dims.', same, m
 const prodOp = defineReduction('prod', 'reduce_prod', 'Product over dims.', widened, prodRule, (ctx, g) => [prodGradient(g, ctx.input(0), ctx.params)], { inputs: [0] }, 'float32');
 
 /** d prod / dx_i is the product of the others: of those before it and those after it, since a division would fail at zeros. */
-function prodGradient(g: Tensor, x: Tensor, params: Reduction): Tensor {
+function prodGradient(g: Tensor, input: Tensor, params: Reduction): Tensor {
   const { dims } = params;
-  if (x.numel() === 0) return x.zerosLike();
+  if (input.numel() === 0) return input.zerosLike();
+  const x = reduced(input);
   const order = [...x.shape.keys()].filter((i) => !dims.includes(i)).concat(dims);
   const moved = x.permute(order);
   const rows = moved.reshape([-1, dims.reduce((n, d) => n * (x.shape[d] as number), 1)]);
@@ -174,7 +175,7 @@ function productOfOthers(rows: Tensor): Tensor {
 
 /** The gradient goes to all elements that equal the extremum, in equal parts. */
 const extremumRule: Rule = (ctx, g) => {
-  const x = ctx.input(0);
+  const x = reduced(ctx.input(0));
   const extremum = restore(ctx.output(0), x.shape, ctx.params);
   const hits = x.eq(extremum).logicalOr(x.isnan().logicalAnd(extremum.isnan())).to(g.dtype); // a NaN is the extremum
   const share = hits.div(hits.sum(ctx.params.dims, { keepdim: true }));

@@ -1,5 +1,6 @@
 /** Combining values that share a place: scatterReduce, and its gradients. */
 
+import { reduced } from '../core/decompose.js';
 import { type DType, int64 } from '../core/dtype.js';
 import { boundOf } from '../core/dtype-info.js';
 import { AutogradError } from '../core/errors.js';
@@ -32,7 +33,7 @@ scatterReduceOp.op = defineOp<Scatter>({
 /** The product of the others; a division serves where no factor is 0. */
 function productGradients(ctx: VjpContext<Scatter>, g: Tensor): (Tensor | null)[] {
   const { dim } = ctx.params;
-  const [input, index, source, result] = [ctx.input(0), ctx.input(1), ctx.input(2), ctx.output(0)];
+  const [input, index, source, result] = [reduced(ctx.input(0)), ctx.input(1), reduced(ctx.input(2)), ctx.output(0)];
   const ofSources = scatter(input.newOnes(input.shape), dim, index, source, { reduce: 'multiply' });
   const isZero = source.eq(0);
   const zeros = gather(scatter(input.zerosLike(), dim, index, isZero.to(input.dtype), { reduce: 'add' }).add(input.eq(0)), dim, index);

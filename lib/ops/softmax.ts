@@ -3,6 +3,7 @@
  * no tensor, dim or options object (PyTorch's positional dtype is an option).
  */
 
+import { reduced } from '../core/decompose.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { type DType, int64 } from '../core/dtype.js';
 import { DtypeError } from '../core/errors.js';
@@ -114,7 +115,8 @@ const cumprodOp: Op<OneDim> = defineOp<OneDim>({
   vjp: (ctx, g) => {
     const { dim } = ctx.params;
     if (ctx.inputShape(0).length === 0) return [g];
-    return [ctx.createsGraph() ? cumprodGradientOfAnyOrder(g, ctx.input(0), dim) : cumprodGradient(g, ctx.input(0), ctx.output(0), dim)];
+    const x = reduced(ctx.input(0));
+    return [ctx.createsGraph() ? cumprodGradientOfAnyOrder(g, x, dim) : cumprodGradient(g, x, ctx.output(0), dim)];
   },
   samples: () => [{ inputs: [sampleTensor([3, 5], { low: 0.5, high: 2 })], params: { dim: 1 } }],
 });

@@ -3,6 +3,7 @@
  * tensors on two devices, ArgumentError for what is no tensor (or number, where one may be).
  */
 
+import { reduced } from '../core/decompose.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { bool, type DType } from '../core/dtype.js';
 import { iinfo } from '../core/dtype-info.js';
@@ -114,7 +115,7 @@ const clampOp: Op<Bounds> = definePointwise<Bounds>('clamp', 1, {
   kernelParams: ['min', 'max'],
   saves: { inputs: [0] },
   vjp: (ctx, g) => {
-    const x = ctx.input(0);
+    const x = reduced(ctx.input(0));
     return [where(x.ge(ctx.params.min).logicalAnd(x.le(ctx.params.max)), g, 0)];
   },
   samples: unarySamples({ min: -0.5, max: 0.8 }),
@@ -213,8 +214,9 @@ const addcdivOp: Op<Value> = definePointwise<Value>('addcdiv', 3, {
   kernelParams: ['value'],
   saves: { inputs: [1, 2] },
   vjp: (ctx, g) => {
-    const scaled = g.mul(ctx.params.value).div(ctx.input(2));
-    return [g, ctx.needs(1) ? scaled : null, ctx.needs(2) ? scaled.mul(ctx.input(1)).div(ctx.input(2)).neg() : null];
+    const divisor = reduced(ctx.input(2));
+    const scaled = g.mul(ctx.params.value).div(divisor);
+    return [g, ctx.needs(1) ? scaled : null, ctx.needs(2) ? scaled.mul(ctx.input(1)).div(divisor).neg() : null];
   },
   samples: ternarySamples({ value: 0.5 }),
 });
@@ -225,7 +227,7 @@ const lerpOp: Op<None> = definePointwise<None>('lerp', 3, {
   linear: [[0, 1]],
   saves: { inputs: [0, 1, 2] },
   vjp: (ctx, g) => {
-    const weight = ctx.input(2);
+    const weight = reduced(ctx.input(2));
     return [ctx.needs(0) ? g.sub(g.mul(weight)) : null, ctx.needs(1) ? g.mul(weight) : null, ctx.needs(2) ? g.mul(ctx.input(1).sub(ctx.input(0))) : null];
   },
   samples: ternarySamples(NO_PARAMS as None),
