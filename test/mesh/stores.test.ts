@@ -199,6 +199,12 @@ describe('TCPStore', () => {
     assert.equal(await server.add('count', 0), 60);
   });
 
+  it('lets a process end that waits for a key behind its program', async () => {
+    const begin = Date.now();
+    assert.deepEqual(await runProgram('mesh/programs/quiet-store'), ['v', false]);
+    assert.ok(Date.now() - begin < 30_000);
+  });
+
   it('is ready when all workers have connected, and says how many came in time', async () => {
     const server = opened(new TCPStore('127.0.0.1', 0, { isServer: true, worldSize: 2, timeoutMs: 5_000 }));
     while (server.port === 0) await sleep(1);

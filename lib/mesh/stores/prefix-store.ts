@@ -41,6 +41,12 @@ export class PrefixStore extends Store {
   }
 
   /** @internal */
+  override quietly(): Store | null {
+    const quiet = this.underlyingStore.quietly();
+    return quiet === null ? null : new PrefixStore(this.prefix, quiet);
+  }
+
+  /** @internal */
   override holds(keys: readonly string[]): boolean | null {
     return this.underlyingStore.holds(keys.map(this.inner));
   }

@@ -46,6 +46,11 @@ export abstract class Store {
     return null;
   }
 
+  /** @internal the same store for what happens behind the program: whose calls do not keep the process alive. Null where there is no such thing */
+  quietly(): Store | null {
+    return null;
+  }
+
   /** @internal waits for keys, as a rank of a schedule lets the others go on meanwhile */
   protected async until(keys: readonly string[], timeoutMs: number | null): Promise<void> {
     const { turns } = currentHome();

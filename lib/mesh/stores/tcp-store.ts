@@ -27,6 +27,7 @@ export interface TCPStoreOptions {
 type Settings = Required<Omit<TCPStoreOptions, 'timeoutMs'>> & { timeoutMs: number | null };
 
 interface Pending {
+  readonly isQuiet: boolean;
   resolve(reply: Buffer): void;
   reject(error: Error): void;
 }
@@ -110,7 +111,12 @@ export class TCPStore extends Store {
 
   /** @internal */
   async whenSet(keys: readonly string[], timeoutMs: number): Promise<void> {
-    await this.ask({ op: 'wait', keys, timeoutMs: Math.ceil(timeoutMs) }, timeoutMs + GRACE_MS);
+    await this.ask(waitFor(keys, timeoutMs), timeoutMs + GRACE_MS);
+  }
+
+  /** @internal */
+  override quietly(): Store {
+    return new QuietStore(this);
   }
 
   /** Ends the connection and, on the server, all connections. Calls under way fail. */
@@ -200,7 +206,8 @@ export class TCPStore extends Store {
     });
   }
 
-  private async ask(request: StoreRequest, timeoutMs: number): Promise<Buffer> {
+  /** @internal `isQuiet`: the process may end meanwhile */
+  async ask(request: StoreRequest, timeoutMs: number, isQuiet = false): Promise<Buffer> {
     const socket = await this.connected;
     if (this.lost !== null) throw this.lost;
     this.lastId = (this.lastId + 1) % 2 ** 32;
@@ -210,8 +217,10 @@ export class TCPStore extends Store {
         this.settle(id, socket);
         reject(new TimeoutError(`TCPStore: ${this.host}:${this.port} did not answer "${request.op}" within ${timeoutMs} ms`, { op: request.op, timeoutMs }));
       }, timeoutMs);
+      if (isQuiet) timer.unref();
       const done = (): void => clearTimeout(timer);
       this.pending.set(id, {
+        isQuiet,
         resolve: (reply) => {
           done();
           resolve(reply);
@@ -221,7 +230,7 @@ export class TCPStore extends Store {
           reject(error);
         },
       });
-      socket.ref();
+      if (!isQuiet) socket.ref();
       sendMessage(socket, id, encodeRequest(request));
     });
   }
@@ -229,8 +238,13 @@ export class TCPStore extends Store {
   private settle(id: number, socket: Socket): Pending | undefined {
     const waiting = this.pending.get(id);
     this.pending.delete(id);
-    if (this.pending.size === 0) socket.unref();
+    if (!this.isAwaited()) socket.unref();
     return waiting;
+  }
+
+  private isAwaited(): boolean {
+    for (const { isQuiet } of this.pending.values()) if (!isQuiet) return true;
+    return false;
   }
 
   private receive(id: number, body: Buffer, socket: Socket): void {
@@ -251,6 +265,26 @@ export class TCPStore extends Store {
     for (const each of waiting) each.reject(this.lost);
   }
 }
+
+/** What {@link TCPStore.quietly} gives. */
+class QuietStore extends Store {
+  private readonly store: TCPStore;
+
+  constructor(store: TCPStore) {
+    super(store.timeout);
+    this.store = store;
+  }
+
+  async run(command: StoreCommand): Promise<StoreReply> {
+    return decodeReply(await this.store.ask(command, this.timeoutMs, true));
+  }
+
+  async whenSet(keys: readonly string[], timeoutMs: number): Promise<void> {
+    await this.store.ask(waitFor(keys, timeoutMs), timeoutMs + GRACE_MS, true);
+  }
+}
+
+const waitFor = (keys: readonly string[], timeoutMs: number): StoreRequest => ({ op: 'wait', keys, timeoutMs: Math.ceil(timeoutMs) });
 
 function unreachable(host: string, port: number, timeoutMs: number, cause: Error): TimeoutError {
   return new TimeoutError(
