@@ -32,6 +32,15 @@ function readReport(text: string): Report {
   return { group, sequence: Number(sequence), op, ranks: readRanks(ranks), calls };
 }
 
+/** What programs read of ranks and calls, as native code passes it on behind the words of a reason. @internal */
+export function factsOf({ ranks, calls }: Pick<CollectiveDetails, 'ranks' | 'calls'>): string {
+  const ofNoCall = ['', 0, ''];
+  return REPORT + [...ofNoCall, ranks.join(), ...calls.flatMap(({ rank, op, where }) => [rank, op, where])].join(FIELD);
+}
+
+/** A text without them. @internal */
+export const wordsOf = (text: string): string => text.split(REPORT, 1)[0] as string;
+
 /** Null where nothing was said. `op` is what the caller knows of it. @internal */
 export function collectiveDetails(facts: string | undefined, op: string): CollectiveDetails | null {
   if (facts === undefined) return null;

@@ -128,24 +128,28 @@ export function readBytes(t: Tensor, destination: ArrayBufferView): Promise<void
 function readWhenDone(t: Tensor, storage: Storage, destination: ArrayBufferView): Promise<void> {
   const stream = streamOf(t.device);
   return new Promise<void>((resolve, reject) => {
+    const { home } = t.device;
+    const end = home.waiting(resolve, (error) => {
+      home.unheard.hear(error);
+      reject(error);
+    });
     const release = (): void => {
       if (storage.handle !== 0) storage.unhold();
     };
     const done = (error: Error | null): void => {
       release();
       if (error === null) {
-        resolve();
+        end(null);
         return;
       }
-      t.device.home.afterFailure?.(stream);
-      t.device.home.unheard.hear(error);
-      reject(translate(error, 'read', [t]));
+      home.afterFailure?.(stream);
+      end(translate(error, 'read', [t]));
     };
     try {
       writer.addon.readAsync(storage.handle, firstByte(t), destination, stream, done);
     } catch (error) {
       release();
-      reject(translate(error, 'read', [t]));
+      end(translate(error, 'read', [t]));
     }
   });
 }

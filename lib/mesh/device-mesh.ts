@@ -7,27 +7,16 @@ import { type Interned, interned } from '../core/interned.js';
 import type { DrawPlace } from '../core/mesh-draws.js';
 import { checkFunction, checkNumber, optionsOf, shown, unexpected } from '../core/options.js';
 import { numelOf } from '../core/shape.js';
-import { Tensor } from '../core/tensor.js';
+import type { Tensor } from '../core/tensor.js';
 import { runUnder } from './current-mesh.js';
 import { checkGroup } from './groups.js';
-import { checkGroups, drawsOf, groupAlong, meshId } from './mesh-groups.js';
+import type { Difference, Making } from './makings.js';
+import { announceMesh, checkGroups, drawsOf, groupAlong, meshId } from './mesh-groups.js';
 import { meshDimName } from './mesh-layout.js';
-import { checkPlan, coordinateOf, type MeshPlan, planKey } from './mesh-plan.js';
+import { checkPlan, coordinateOf, type DeviceMeshOptions, type FromGroupOptions, type MeshPlan, planKey, textOf } from './mesh-plan.js';
 import type { ProcessGroup } from './process-group.js';
 import { contextOf, type RankContext } from './rank-context.js';
-import { flattenNested, type NestedRanks, nestRanks, sliceThrough } from './rank-grid.js';
-
-/** Options of meshes. */
-export interface DeviceMeshOptions {
-  /** A name for each dimension, by which it is found. */
-  meshDimNames?: readonly string[];
-}
-
-/** Options of `DeviceMesh.fromGroup`. */
-export interface FromGroupOptions extends DeviceMeshOptions {
-  /** The ranks of the whole mesh; needed for several groups, one for each dimension. */
-  mesh?: NestedRanks | Tensor;
-}
+import { flattenNested, type NestedRanks, nestedOf, nestRanks, sliceThrough } from './rank-grid.js';
 
 /** Where a mesh comes from. */
 interface Origin {
@@ -39,6 +28,8 @@ interface Origin {
   readonly rootDims: readonly (readonly number[])[];
   /** Groups that there are already. */
   readonly groups: readonly ProcessGroup[];
+  /** The call that made it, if others are to make it alike. */
+  readonly making?: Making | null;
 }
 
 /** Those that are no slices, of each rank; ranks that share a process have each their own, at other coordinates. */
@@ -68,8 +59,11 @@ class Mesh {
   private readonly flattened = new Map<string, Mesh>();
   /** Of the root: its slices, by the names of their dimensions. Which ranks they have is up to this rank's coordinate. */
   private readonly slices = new Map<string, Mesh>();
+  private readonly making: Making | null;
+  /** Of the root. */
+  private difference: Difference | null = null;
 
-  constructor(plan: MeshPlan, context: RankContext, { family, root, rootDims, groups }: Origin) {
+  constructor(plan: MeshPlan, context: RankContext, { family, root, rootDims, groups, making = null }: Origin) {
     this.id = meshId(context, family, plan);
     this.deviceType = plan.deviceType;
     this.shape = Object.freeze([...plan.shape]);
@@ -81,6 +75,7 @@ class Mesh {
     this.root = root ?? this;
     this.rootDims = rootDims;
     this.groups = [...groups];
+    this.making = making;
     this.coordinate = coordinateOf(plan.ranks.indexOf(context.rank), plan.shape);
     if (root === null && groups.length === 0) this.splitWorld();
   }
@@ -240,8 +235,7 @@ class Mesh {
 
   /** Such as `DeviceMesh(cpu, dp: 2, tp: 4)`. */
   toString(): string {
-    const dims = this.shape.map((size, dim) => (this.meshDimNames === null ? String(size) : `${this.meshDimNames[dim]}: ${size}`));
-    return `DeviceMesh(${this.deviceType}, ${dims.join(', ')})`;
+    return textOf(this);
   }
 
   /** @internal */
@@ -264,7 +258,17 @@ class Mesh {
 
   private makeGroup(dims: readonly number[]): ProcessGroup {
     const ranks = sliceThrough(this.ranks, this.shape, dims, this.inside('getGroup'));
-    return groupAlong(this.context, this.family, dims.map((dim) => meshDimName(this, dim)).join('_'), ranks);
+    const group = groupAlong(this.context, this.family, dims.map((dim) => meshDimName(this, dim)).join('_'), ranks);
+    group.making ??= this.root.making;
+    if (this.root.difference !== null) group.fail(this.root.difference);
+    return group;
+  }
+
+  /** Other ranks have made another mesh in its place: its groups fail, also those that are made from now on. @internal */
+  fail(difference: Difference): void {
+    this.difference = difference;
+    const groups = [this, ...this.flattened.values()].flatMap((mesh) => [...mesh.groups, ...mesh.across.values()]);
+    for (const group of groups) group?.fail(difference);
   }
 
   private inside(op: string): readonly number[] {
@@ -302,7 +306,7 @@ Object.defineProperty(Mesh, 'name', { value: 'DeviceMesh' });
 export type DeviceMesh = Mesh;
 
 /** The mesh there is, or a new one. */
-function meshOnce(context: RankContext, plan: MeshPlan, origin: () => Origin, more = ''): Mesh {
+function meshOnce(context: RankContext, plan: MeshPlan, make: () => Mesh, more = ''): Mesh {
   let known = ofContext.get(context);
   if (known === undefined) {
     known = new Map();
@@ -311,7 +315,7 @@ function meshOnce(context: RankContext, plan: MeshPlan, origin: () => Origin, mo
   const key = planKey(plan) + more;
   let found = known.get(key);
   if (found === undefined) {
-    found = new Mesh(plan, context, origin());
+    found = make();
     known.set(key, found);
   }
   return found;
@@ -322,11 +326,12 @@ const eachItself = (shape: readonly number[]): number[][] => shape.map((_, dim) 
 function meshFrom(op: string, plan: MeshPlan): Mesh {
   const context = contextOf(op);
   checkPlan(op, plan, context.worldSize);
-  return meshOnce(context, plan, () => ({ family: '', root: null, rootDims: eachItself(plan.shape), groups: [] }));
-}
-
-function nestedOf(ranks: NestedRanks | Tensor): NestedRanks {
-  return ranks instanceof Tensor ? (ranks.tolist() as NestedRanks) : ranks;
+  return meshOnce(context, plan, () => {
+    let mesh: Mesh | null = null;
+    const making = announceMesh(context, op, plan, (difference) => mesh?.fail(difference));
+    mesh = new Mesh(plan, context, { family: '', root: null, rootDims: eachItself(plan.shape), groups: [], making });
+    return mesh;
+  });
 }
 
 function makeMesh(deviceType: DeviceType, ranks: NestedRanks | Tensor, options: DeviceMeshOptions = {}): Mesh {
@@ -346,7 +351,7 @@ function fromGroup(group: ProcessGroup | readonly ProcessGroup[], deviceType: De
   checkPlan(op, plan, context.worldSize);
   checkGroups(op, plan, context.rank, groups);
   const names = groups.map(({ name }) => name).join();
-  return meshOnce(context, plan, () => ({ family: `of(${names}).`, root: null, rootDims: eachItself(shape), groups }), `|${names}`);
+  return meshOnce(context, plan, () => new Mesh(plan, context, { family: `of(${names}).`, root: null, rootDims: eachItself(shape), groups }), `|${names}`);
 }
 
 /** What makes meshes; see {@link DeviceMesh}. */
@@ -362,10 +367,12 @@ export interface DeviceMeshConstructor extends Interned<[deviceType: DeviceType,
 
 /**
  * A grid of ranks, of any dimension: `DeviceMesh('cpu', [[0, 1], [2, 3]], { meshDimNames: ['dp', 'tp'] })`, with or without `new`. All ranks
- * of the world make the same meshes in the same order, those outside too. Making one again gives the same object.
+ * of the world make the same meshes in the same order, those outside too: where one makes another mesh of the same ranks, both are told. Making
+ * one again gives the same object.
  *
  * @param ranks - nested arrays of ranks of the world, all of one size at each level; or a list, for one dimension; or a tensor
- * @throws ArgumentError for ranks that are not of the world or come twice, DistributedError without a process group
+ * @throws ArgumentError for ranks that are not of the world or come twice, DistributedError without a process group, CollectiveError
+ *   where another rank is known to make another mesh of the same ranks
  * @see PyTorch `torch.distributed.device_mesh.DeviceMesh`
  */
 export const DeviceMesh: DeviceMeshConstructor = Object.assign(interned('DeviceMesh', makeMesh, Mesh.prototype), { fromGroup });
@@ -373,7 +380,7 @@ export const DeviceMesh: DeviceMeshConstructor = Object.assign(interned('DeviceM
 /**
  * A mesh of the first ranks of the world, row-major: `initDeviceMesh('cuda', [2, 4], { meshDimNames: ['dp', 'tp'] })`.
  *
- * @throws ArgumentError for sizes that need more ranks than there are, DistributedError without a process group
+ * @throws ArgumentError for sizes that need more ranks than there are, DistributedError without a process group, CollectiveError as `DeviceMesh`
  * @see PyTorch `torch.distributed.device_mesh.init_device_mesh`
  */
 export function initDeviceMesh(deviceType: DeviceType, shape: readonly number[], options: DeviceMeshOptions = {}): DeviceMesh {

@@ -7,9 +7,12 @@ import { shown, unexpected } from '../core/options.js';
 import { generatorOf } from '../core/random.js';
 import { writer } from '../eager/submit.js';
 import { type EngineFactory, WORLD } from './engines/engine.js';
+import { type Difference, type Making, type MakingBoard, titleOf } from './makings.js';
 import type { PendingCalls } from './pending-calls.js';
 import { ProcessGroup } from './process-group.js';
 import { contextOf, findContext, type RankContext, setContext } from './rank-context.js';
+import { shownRanks } from './rank-grid.js';
+import { withStandings } from './standings.js';
 import type { Store } from './stores/index.js';
 
 /** What a rank knows when it begins. @internal */
@@ -23,6 +26,7 @@ export interface WorldPlan {
   readonly pending: PendingCalls | null;
   /** Where draws on meshes start, the same on all ranks; this rank's own state if left out. */
   readonly random?: { readonly seed: number; readonly offset: number };
+  readonly board?: MakingBoard | null;
   /** As of a group's options. */
   readonly named?: readonly DeviceType[] | null;
   /** Called when the rank leaves its world. */
@@ -31,10 +35,12 @@ export interface WorldPlan {
 
 /** Sets the present rank's world up. @internal */
 export function enterWorld(plan: WorldPlan): RankContext {
-  const { rank, worldSize, localRank, home, store, factory, pending, named = null, leaveEngines = () => {} } = plan;
+  const { rank, worldSize, localRank, home, store, factory, pending, board = null, named = null, leaveEngines = () => {} } = plan;
   const ranks = Array.from({ length: worldSize }, (_, i) => i);
   const world = new ProcessGroup({ name: WORLD, ranks, rank }, plan);
-  const context: RankContext = { rank, worldSize, localRank, home, store, pending, factory, named, world, groups: new Set([world]), made: 0, leaveEngines };
+  const counts = { made: 0, makings: 0 };
+  const context: RankContext = { rank, worldSize, localRank, home, store, pending, factory, board, named, world, groups: new Set([world]), ...counts, leaveEngines };
+  if (board !== null) home.explain = (error) => withStandings(context, error);
   if (pending !== null) {
     home.beforeWaiting = (op) => pending.check(rank, op);
     home.mustNotWait = () => !pending.isClear(rank);
@@ -66,11 +72,13 @@ export function destroyProcessGroup(group?: ProcessGroup): void {
     leaveGroups(context.groups);
   } finally {
     context.leaveEngines();
+    context.board?.leave();
     context.pending?.leave(context.rank);
     context.home.beforeWaiting = null;
     context.home.mustNotWait = null;
     context.home.afterFailure = null;
     context.home.findCudaIndex = null;
+    context.home.explain = null;
     setContext(null);
   }
 }
@@ -113,7 +121,7 @@ export function worldGroup(): ProcessGroup {
 
 /**
  * A group of some ranks of the world. Every rank of the world calls it, members or not, and all make their groups in one order: nothing
- * is sent for it. Ranks that share memory, as all do without gloo, see of each other whether they make it of the same ones.
+ * is waited for. They see of each other whether they make it of the same ones: in one memory at once, through their store a little later.
  *
  * @param ranks - ranks of the world, each once; all of them if left out
  * @throws ArgumentError for ranks that are not of the world, DistributedError without a process group, CollectiveError where another rank has
@@ -124,8 +132,26 @@ export function newGroup(ranks?: readonly number[]): ProcessGroup {
   const context = contextOf('newGroup');
   const members = ranks === undefined ? context.world.ranks : [...checkRanks(ranks, context.worldSize)];
   const name = `group${context.made++}`;
-  context.factory.announce?.({ rank: context.rank, number: context.made, name, ranks: members }, callSite());
-  return ranks === undefined ? namedGroup(context, name, members, context.world.rank) : namedGroup(context, name, members);
+  let group: ProcessGroup | null = null;
+  const making = announced(context, name, members, (difference) => group?.fail(difference));
+  group = ranks === undefined ? namedGroup(context, name, members, context.world.rank) : namedGroup(context, name, members);
+  group.making = making;
+  return group;
+}
+
+/** @throws CollectiveError where another rank is known to have made it of other ranks */
+function announced(context: RankContext, name: string, ranks: readonly number[], fail: (difference: Difference) => void): Making | null {
+  const { rank, board, factory } = context;
+  const number = ++context.makings;
+  if (board === null && factory.announce === undefined) return null;
+  const [op, where, list] = ['newGroup', callSite(), shownRanks(ranks)];
+  const what = `group "${name}" of the ranks ${list}`;
+  const rule = 'All ranks make their groups of the same ranks, in one order, also those that they are not in';
+  const making: Making = { rank, number, op, where, group: name, what, short: `of ${list}`, place: name, key: ranks.join(), rule };
+  board?.record(making);
+  factory.announce?.({ rank, number: context.made, name, ranks, title: titleOf(making), where, making: number });
+  board?.announce(making, fail);
+  return making;
 }
 
 /** A group by a name that its members agree on and no other group has. @internal */

@@ -22,13 +22,14 @@ export {
   scatter,
 } from './collectives.js';
 export { getCurrentMesh } from './current-mesh.js';
-export { DeviceMesh, type DeviceMeshConstructor, type DeviceMeshOptions, type FromGroupOptions, initDeviceMesh } from './device-mesh.js';
+export { DeviceMesh, type DeviceMeshConstructor, initDeviceMesh } from './device-mesh.js';
 export type { BackendName, BackendText } from './engines/engine.js';
 export { getBackend, getGlobalRank, getGroupRank, getProcessGroupRanks } from './group-queries.js';
 export { destroyProcessGroup, getRank, getWorldSize, isInitialized, newGroup, worldGroup } from './groups.js';
 export { type InitOptions, initProcessGroup, isAvailable } from './init.js';
 export { type LaunchOptions, launch } from './launch.js';
 export type { RankFunction } from './local-ranks.js';
+export type { DeviceMeshOptions, FromGroupOptions } from './mesh-plan.js';
 export { irecv, isend, recv, send } from './messages.js';
 export {
   allGatherObject,

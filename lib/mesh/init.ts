@@ -15,6 +15,7 @@ import { findContext } from './rank-context.js';
 import { missing, type RankPlace, readMaster, readRankEnvironment } from './rank-environment.js';
 import { type Agreement, checkPlace, meetRanks, storeFailure, storeOfRun } from './rendezvous.js';
 import { removeStaleSegments } from './shared-memory.js';
+import { StoreBoard } from './store-board.js';
 import { FileStore, HashStore, PrefixStore, Store, TCPStore } from './stores/index.js';
 
 const OP = 'initProcessGroup';
@@ -80,6 +81,7 @@ export async function initProcessGroup(backend?: string, options: InitOptions = 
       store,
       factory: engines.make,
       pending: null,
+      board: worldSize === 1 ? null : StoreBoard.over(store, processHome),
       random: agreement.random,
       named: namedDevices(backends),
       leaveEngines: engines.leave,

@@ -12,6 +12,7 @@ import { LocalRegions, localEngines } from './engines/host-engine.js';
 import { streamDone } from './engines/native-engine.js';
 import { destroyProcessGroup, enterWorld, leaveGroups } from './groups.js';
 import { lastFailures } from './last-failures.js';
+import { LocalBoard } from './local-board.js';
 import { LocalStore, LocalTable } from './local-store.js';
 import { PendingCalls } from './pending-calls.js';
 import { findContext, runAsRank } from './rank-context.js';
@@ -45,6 +46,7 @@ interface World {
   readonly table: LocalTable;
   readonly regions: LocalRegions;
   readonly pending: PendingCalls;
+  readonly board: LocalBoard;
   readonly schedule: RankSchedule | null;
   readonly homes: Home[];
   readonly random: RankRandom;
@@ -82,6 +84,7 @@ function newWorld(size: number, { seed, onTurn, timeoutMs, faults = [] }: LocalO
   const world: World = {
     size,
     pending,
+    board: new LocalBoard(size, pending),
     table: new LocalTable(),
     regions: new LocalRegions(size),
     schedule: seed === undefined ? null : new RankSchedule(size, seed, pending, { timeoutMs, ...(onTurn === undefined ? {} : { onTurn }) }),
@@ -167,9 +170,9 @@ async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, optio
   const gloo = world.gloo[rank];
   const memory = localEngines(regions, timeoutMs);
   const here: EngineFactory = (plan, device) => (gloo === undefined || plan.ranks.length === 1 ? memory : gloo.engines())(plan, device);
-  const host = Object.assign(here, { announce: memory.announce, backendFor: () => (hostBackend === 'gloo' ? hostBackend : 'shm') });
+  const host = Object.assign(here, { backendFor: () => (hostBackend === 'gloo' ? hostBackend : 'shm') });
   const factory = withDevices(host, { backend: deviceBackend, ranksHere: size, sharesProcess: size > 1, timeoutMs });
-  const context = enterWorld({ rank, worldSize: size, localRank: rank, home, store, factory, pending, random: world.random.together, named });
+  const context = enterWorld({ rank, worldSize: size, localRank: rank, home, store, factory, pending, board: world.board, random: world.random.together, named });
   home.findCudaIndex = () => ownGpu(rank);
   home.timeoutMs = timeoutMs;
   world.aborts[rank] = (reason, failed) => {

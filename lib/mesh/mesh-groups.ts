@@ -3,19 +3,24 @@
  * seen first: so meshes that are equal can stand for each other.
  */
 import { createHash } from 'node:crypto';
+import { callSite } from '../core/call-site.js';
 import { ArgumentError } from '../core/errors.js';
 import { type DrawPlace, rankRanges } from '../core/mesh-draws.js';
+import { WORLD } from './engines/engine.js';
 import { namedGroup } from './groups.js';
-import { coordinateOf, type MeshPlan, planKey } from './mesh-plan.js';
+import type { Difference, Making } from './makings.js';
+import { coordinateOf, type MeshPlan, planKey, textOf } from './mesh-plan.js';
 import type { ProcessGroup } from './process-group.js';
 import type { RankContext } from './rank-context.js';
-import { sliceThrough } from './rank-grid.js';
+import { shownRanks, sliceThrough } from './rank-grid.js';
 
 interface Known {
   /** By name; the last of each is the one that has not ended. */
   readonly groups: Map<string, ProcessGroup[]>;
   /** By what equal meshes have in common. */
   readonly ids: Map<string, number>;
+  /** How many meshes were made of the same ranks, by these. */
+  readonly meshes: Map<string, number>;
   /** Of meshes of the same ranks, by these. */
   readonly draws: Map<string, DrawPlace>;
 }
@@ -26,7 +31,7 @@ let ids = 0;
 function knownOf(context: RankContext): Known {
   let known = ofContext.get(context);
   if (known === undefined) {
-    known = { groups: new Map(), ids: new Map(), draws: new Map() };
+    known = { groups: new Map(), ids: new Map(), meshes: new Map(), draws: new Map() };
     ofContext.set(context, known);
   }
   return known;
@@ -36,7 +41,7 @@ function knownOf(context: RankContext): Known {
 export function groupAlong(context: RankContext, family: string, meshDim: string, ranks: readonly number[]): ProcessGroup {
   const { world } = context;
   if (ranks.length === world.size && ranks.every((rank, i) => rank === i)) return world;
-  const name = `${family}${/^\d/.test(meshDim) ? 'dim' : ''}${meshDim}[${textOf(ranks)}]`;
+  const name = `${family}${/^\d/.test(meshDim) ? 'dim' : ''}${meshDim}[${rankText(ranks)}]`;
   const { groups } = knownOf(context);
   const made = groups.get(name) ?? [];
   const last = made.at(-1);
@@ -45,6 +50,29 @@ export function groupAlong(context: RankContext, family: string, meshDim: string
   group.meshDim = meshDim;
   groups.set(name, [...made, group]);
   return group;
+}
+
+/**
+ * Tells the other ranks of a new mesh, which all ranks of it make; null where nobody looks. `fail` is called where another one is found to have
+ * made another.
+ *
+ * @throws CollectiveError where that is known already
+ * @internal
+ */
+export function announceMesh(context: RankContext, op: string, plan: MeshPlan, fail: (difference: Difference) => void): Making | null {
+  const { rank, board } = context;
+  const number = ++context.makings;
+  if (board === null) return null;
+  const { meshes } = knownOf(context);
+  const ranks = rankRanges(plan.ranks, context.worldSize);
+  const before = meshes.get(ranks) ?? 0;
+  meshes.set(ranks, before + 1);
+  const what = `${textOf(plan)} of the ranks ${shownRanks(plan.ranks, plan.shape)}`;
+  const rule = 'All ranks make the same meshes, of one shape and with the same names; those of the same ranks in one order';
+  const making: Making = { rank, number, op, where: callSite(), group: WORLD, what, short: what, place: `mesh ${before} of ${ranks}`, key: planKey(plan), rule };
+  board.record(making);
+  board.announce(making, fail);
+  return making;
 }
 
 /** One number for all meshes of a rank that are equal and have the same groups. @internal */
@@ -71,7 +99,7 @@ export function drawsOf(context: RankContext, ranks: readonly number[]): DrawPla
 const FEW = 8;
 
 /** `3,1`; of many `0-60:4` for 0, 4, … 60, or without a rule a number that only they have. */
-function textOf(ranks: readonly number[]): string {
+function rankText(ranks: readonly number[]): string {
   if (ranks.length <= FEW) return ranks.join();
   const [first, second, last] = [ranks[0] as number, ranks[1] as number, ranks.at(-1) as number];
   if (ranks.every((rank, i) => rank === first + i * (second - first))) return `${first}-${last}:${second - first}`;

@@ -2,7 +2,20 @@
 import type { DeviceType } from '../core/device.js';
 import { ArgumentError } from '../core/errors.js';
 import { checkNumber, checkOneOf, shown } from '../core/options.js';
-import { nestRanks } from './rank-grid.js';
+import type { Tensor } from '../core/tensor.js';
+import { type NestedRanks, nestRanks } from './rank-grid.js';
+
+/** Options of meshes. */
+export interface DeviceMeshOptions {
+  /** A name for each dimension, by which it is found. */
+  meshDimNames?: readonly string[];
+}
+
+/** Options of `DeviceMesh.fromGroup`. */
+export interface FromGroupOptions extends DeviceMeshOptions {
+  /** The ranks of the whole mesh; needed for several groups, one for each dimension. */
+  mesh?: NestedRanks | Tensor;
+}
 
 /** Equal plans make the same mesh, to a rank. @internal */
 export interface MeshPlan {
@@ -16,6 +29,12 @@ export interface MeshPlan {
 /** A text that only equal plans share. @internal */
 export function planKey({ deviceType, ranks, shape, meshDimNames }: MeshPlan): string {
   return `${deviceType}|${shape.join('x')}|${meshDimNames?.join() ?? ''}|${ranks.join()}`;
+}
+
+/** Such as `DeviceMesh(cpu, dp: 2, tp: 4)`. @internal */
+export function textOf({ deviceType, shape, meshDimNames }: MeshPlan): string {
+  const dims = shape.map((size, dim) => (meshDimNames === null ? String(size) : `${meshDimNames[dim]}: ${size}`));
+  return `DeviceMesh(${deviceType}, ${dims.join(', ')})`;
 }
 
 /** @throws ArgumentError for ranks that the world has not, or that come twice, and for names that do not fit @internal */

@@ -84,6 +84,8 @@ export class PendingCalls {
   /** Ranks that have left everything, and by group those that have left it. */
   private readonly gone = new Set<number>();
   private readonly goneFrom = new Map<string, Set<number>>();
+  /** By rank: its last call. */
+  private readonly last: (Entry | undefined)[] = [];
 
   constructor(worldSize: number) {
     this.lanesOf = Array.from({ length: worldSize }, () => new Set());
@@ -118,6 +120,7 @@ export class PendingCalls {
 
   private add(entry: Entry, channel: string, isMessage: boolean): Call {
     const { rank } = entry;
+    this.last[rank] = entry;
     const { counts, open } = this.channelOf(channel);
     const number = counts[rank] ?? 0;
     counts[rank] = number + 1;
@@ -225,6 +228,11 @@ export class PendingCalls {
       if (call.entered.size === 0) this.count(call, -1);
     }
     for (const call of calls) this.settle(call);
+  }
+
+  /** What the rank called last; null if it has called nothing. */
+  lastOf(rank: number): Entry | null {
+    return this.last[rank] ?? null;
   }
 
   /** Whether everything that the rank has called can complete without JavaScript. */

@@ -2,9 +2,11 @@
 import { callSite } from '../core/call-site.js';
 import { type CollectiveCall, type CollectiveGroup, purpose } from '../core/collective.js';
 import { type Device, type DeviceType, deviceByCode, device as deviceOf } from '../core/device.js';
-import { DistributedError } from '../core/errors.js';
+import { CollectiveError, DistributedError } from '../core/errors.js';
 import { type Home, isAnothers, usedByAnother } from '../core/home.js';
+import { wordsOf } from '../eager/collective-failure.js';
 import type { BackendName, Engine, EngineFactory, GroupPlan } from './engines/engine.js';
+import type { Difference, Making } from './makings.js';
 import type { PendingCalls } from './pending-calls.js';
 
 /** What was called, for those that count it: {@link watchCollectives}. @internal */
@@ -56,6 +58,9 @@ export class ProcessGroup implements CollectiveGroup {
   private readonly named: readonly DeviceType[] | null;
   private readonly engines: (Engine | undefined)[] = [];
   private ended: string | null = null;
+  private difference: Difference | null = null;
+  /** @internal the call that made it; null for the world */
+  making: Making | null = null;
   /** @internal the mesh dimension that it was made for, by name or number */
   meshDim: string | null = null;
 
@@ -95,6 +100,10 @@ export class ProcessGroup implements CollectiveGroup {
     if (this.rank < 0) {
       const message = `${op}: ${this.home.label ?? 'this rank'} is no member of group "${this.name}" (ranks ${this.ranks.join(', ')}). Only members call its collectives.`;
       throw new DistributedError(message, { op, group: this.name });
+    }
+    if (this.difference !== null) {
+      const { message, details } = this.difference.error;
+      throw new CollectiveError(`${op}: group "${this.name}" has failed before: ${message}`, { ...details, op, group: this.name });
     }
     if (this.ended !== null) throw new DistributedError(`${op}: group "${this.name}" has ended: ${this.ended}`, { op, group: this.name });
   }
@@ -167,9 +176,15 @@ export class ProcessGroup implements CollectiveGroup {
 
   /** @param rank - who gives up, of the world, if it is another one of the group: it may not come to say so itself @internal */
   abort(reason: string, rank: number | null = null): void {
-    this.ended ??= reason;
+    this.ended ??= wordsOf(reason);
     const place = rank === null ? -1 : this.ranks.indexOf(rank);
     for (const engine of this.engines) engine?.abort(reason, place < 0 ? this.rank : place);
+  }
+
+  /** Ranks have made it, or the mesh that it is of, in different ways. @internal */
+  fail(difference: Difference): void {
+    this.difference ??= difference;
+    this.abort(difference.reason, difference.rank);
   }
 
   /** @internal */

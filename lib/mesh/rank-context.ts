@@ -4,6 +4,7 @@ import type { DeviceType } from '../core/device.js';
 import { DistributedError } from '../core/errors.js';
 import { type Home, installHomeFinder } from '../core/home.js';
 import type { EngineFactory } from './engines/engine.js';
+import type { MakingBoard } from './makings.js';
 import type { PendingCalls } from './pending-calls.js';
 import type { ProcessGroup } from './process-group.js';
 import type { Store } from './stores/index.js';
@@ -21,8 +22,12 @@ export interface RankContext {
   readonly named: readonly DeviceType[] | null;
   readonly world: ProcessGroup;
   readonly groups: Set<ProcessGroup>;
-  /** Counts the groups that were made: all ranks make all of them, in one order. */
+  /** Counts those of `newGroup`: all ranks make all of them, in one order. */
   made: number;
+  /** Counts the calls that make groups, those of meshes too. */
+  makings: number;
+  /** Where ranks see what the others make; null where nobody looks. */
+  readonly board: MakingBoard | null;
   /** When the rank leaves its world. */
   readonly leaveEngines: () => void;
 }

@@ -1,10 +1,16 @@
 /** Ranks in nested arrays, and slices of the grid. */
 import { ArgumentError } from '../core/errors.js';
-import { unexpected } from '../core/options.js';
+import { shown, unexpected } from '../core/options.js';
 import { contiguousStrides } from '../core/shape.js';
+import { Tensor } from '../core/tensor.js';
 
 /** Ranks, nested to any depth. */
 export type NestedRanks = readonly (number | NestedRanks)[];
+
+/** @internal */
+export function nestedOf(ranks: NestedRanks | Tensor): NestedRanks {
+  return ranks instanceof Tensor ? (ranks.tolist() as NestedRanks) : ranks;
+}
 
 /** The ranks row-major, and the sizes of the levels. @throws ArgumentError where parts of a level differ in size @internal */
 export function flattenNested(op: string, ranks: NestedRanks): { flat: number[]; shape: number[] } {
@@ -24,6 +30,15 @@ export function nestRanks(flat: readonly number[], shape: readonly number[]): Ne
   if (shape.length <= 1) return flat;
   const size = flat.length / (shape[0] as number);
   return Array.from({ length: shape[0] as number }, (_, i) => nestRanks(flat.slice(i * size, (i + 1) * size), shape.slice(1)));
+}
+
+/** So many ranks are written out. */
+const SHOWN_RANKS = 64;
+
+/** The ranks in words, `[[0, 1], [2, 3]]`; of many the first ones. @internal */
+export function shownRanks(flat: readonly number[], shape: readonly number[] = [flat.length]): string {
+  if (flat.length <= SHOWN_RANKS) return shown(nestRanks(flat, shape));
+  return `[${flat.slice(0, SHOWN_RANKS / 4).join(', ')}, … (${flat.length})]`;
 }
 
 /** The ranks that differ from `coordinate` along `dims` only, with these as dimensions, in their order. @internal */

@@ -123,6 +123,39 @@ function talkBy(backend: string): void {
     }
   });
 
+  it('hear at once of meshes that they make differently, with both', async () => {
+    const { run, seen } = scenario('differentMeshes', 4, { backend, timeoutMs: 20_000 });
+    await errorOf(run);
+    for (const rank of [1, 3]) {
+      const { ms, message, details } = seen<{ ms: number; message: string; details: CollectiveDetails }>(rank);
+      const [own, other] = [
+        /DeviceMesh\(cpu, a: 2, b: 2\) of the ranks \[\[0, 1\], \[2, 3\]\] at .*ranks\.[jt]s:\d+/,
+        /DeviceMesh\(cpu, dp: 2, tp: 2\) of the ranks .* at .*ranks\.[jt]s:\d+/,
+      ];
+      assert.ok(own.test(message) && other.test(message) && /initDeviceMesh \(group-making call 1 of group "world"\)/.test(message), message);
+      assert.ok(details.calls.filter(({ op, where }) => op === 'initDeviceMesh' && where !== '').length > 0);
+      assert.ok(ms < 5_000, `after ${ms} ms`);
+    }
+  });
+
+  it('are told where those stand that have not come to a group', async () => {
+    const { run, seen } = scenario('notJoined', 3, { backend, timeoutMs: 3_000 });
+    await run();
+    const [made, other] = seen<{ message: string; details: CollectiveDetails }[]>(0) as [{ message: string; details: CollectiveDetails }, { message: string }];
+    assert.match(
+      made.message,
+      /this rank made group "group0" .* by newGroup \(group-making call 1 of group "world"\) at .*ranks.*; rank 1 has made it as well, by newGroup \(group-making call 1\) at .*ranks/,
+    );
+    assert.deepEqual(
+      made.details.calls.map(({ rank, op }) => [rank, op]),
+      [
+        [0, 'allReduce'],
+        [1, 'newGroup'],
+      ],
+    );
+    assert.match(other.message, /this rank made group "group1" .* \(group-making call 2 of group "world"\) at .*; rank 2 has made no group/);
+  });
+
   it('end with the failure of a Work that nobody has asked', async () => {
     const error = await errorOf(scenario('unheard', 2, { backend }).run);
     assert.match(error.message, /^launch: rank \d \(process \d+\) ended with exit code 1: .*rank \d called allReduce of/);
@@ -144,7 +177,7 @@ describe('ranks that are processes', function () {
     const { run, seen } = scenario('differentGroups', 3, { timeoutMs: 20_000 });
     await run();
     assert.match(seen<string>(0), /: rank 1 has made it of the ranks \[1, 2\] at .*ranks\.[jt]s:\d+.*, and rank 0 of \[0, 1\] at .*ranks/);
-    assert.match(seen<string>(1), /newGroup: rank 0 has made group "group0" of the ranks \[0, 1\] at .*, this rank of \[1, 2\] at /);
+    assert.match(seen<string>(1), /newGroup \(group-making call 1 of group "world"\): rank 0 has made group "group0" of the ranks \[0, 1\] at .*, this rank of \[1, 2\] at /);
   });
 
   it('take little of /dev/shm for their groups', async () => {

@@ -46,7 +46,10 @@ describeOverEngines('a failure that no rank has heard of when all have returned'
 
   it('also of groups that ranks have made of different ranks', async () => {
     const error = await errorOf(onRanks(2, (rank) => void newGroup([rank])));
-    assert.match(error.message, /newGroup: rank 0 has made group "group0" of the ranks \[0\] at .*All ranks make their groups of the same ranks, in one order/);
+    assert.match(
+      error.message,
+      /newGroup \(group-making call 1 of group "world"\): rank 0 has made group "group0" of the ranks \[0\] at .*All ranks make their groups of the same ranks, in one order/,
+    );
   });
 
   it('but not where a rank has heard of it and went on', async () => {

@@ -59,6 +59,11 @@ export interface MadeGroup {
   readonly number: number;
   readonly name: string;
   readonly ranks: readonly number[];
+  /** How errors begin, and the call that makes it. */
+  readonly title: string;
+  readonly where: string;
+  /** Counts the rank's calls that make groups or meshes. */
+  readonly making: number;
 }
 
 /** Makes the engine of a group for a device; called by every member, at its first call there. @internal */
@@ -66,11 +71,8 @@ export interface EngineFactory {
   (plan: GroupPlan, device: Device): Engine;
   /** Optional. Whether the engines for the device can be split, and are worth being made for it before they are called. */
   splits?(device: Device): boolean;
-  /**
-   * Optional. Tells the other ranks of a group that this one makes at `where`, without waiting. Where a rank has made that one of other ranks,
-   * the later of the two throws.
-   */
-  announce?(group: MadeGroup, where: string): void;
+  /** Optional. Tells the other ranks of a group that this one makes, without waiting. Where a rank has made that one of other ranks, the later of the two throws. */
+  announce?(group: MadeGroup): void;
   /** Optional. What the engine of a group is for such devices; null for what this machine has not. Makes none. */
   backendFor?(plan: GroupPlan, type: DeviceType): BackendName | null;
 }

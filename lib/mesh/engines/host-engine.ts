@@ -2,6 +2,7 @@
  * The `shm` engine: tensors between ranks of one host, in the memory of one process or in shared memory of several. Those of a GPU go
  * through it as well, where nothing better is there.
  */
+import { CollectiveError } from '../../core/errors.js';
 import { nativeCall, streamOf, writer } from '../../eager/submit.js';
 import { type EngineFactory, type GroupPlan, labelOf, type MadeGroup, NO_CALL, WORLD } from './engine.js';
 import { NativeEngine, writeRanks } from './native-engine.js';
@@ -29,13 +30,9 @@ export class LocalRegions {
 
   /** Of the group that all ranks are in; 0 for itself, and where there is none. */
   worldOf(plan: GroupPlan): number {
-    return plan.name === WORLD ? 0 : this.world();
-  }
-
-  /** 0 where there is none. */
-  world(): number {
+    if (plan.name === WORLD || this.worldSize === 0) return 0;
     const ranks = Array.from({ length: this.worldSize }, (_, rank) => rank);
-    return ranks.length === 0 ? 0 : this.find(WORLD, ranks, 0, WORLD);
+    return this.find(WORLD, ranks, 0, WORLD);
   }
 
   private find(name: string, ranks: readonly number[], use: number, label: string): number {
@@ -55,23 +52,26 @@ export class LocalRegions {
   }
 }
 
-/** `world`: the region or the member of the group of all ranks; 0 where there is none. */
-function announce(world: number, { rank, number, name, ranks }: MadeGroup, where: string): void {
+/** `world`: the member of the group of all ranks; 0 where there is none. */
+function announce(world: number, { rank, number, name, ranks, title, where, making }: MadeGroup): void {
   if (world === 0) return;
   writeRanks(ranks);
-  nativeCall(() => writer.addon.announceGroup(world, rank, number, ranks.length, name, where), 'newGroup');
+  try {
+    nativeCall(() => writer.addon.announceGroup(world, rank, number, ranks.length, name, where), title);
+  } catch (error) {
+    throw error instanceof CollectiveError ? new CollectiveError(error.message, { ...error.details, sequence: making }) : error;
+  }
 }
 
 /** For ranks that share this process. @internal */
 export function localEngines(regions: LocalRegions, timeoutMs: number): EngineFactory {
-  const make: EngineFactory = (plan, device) => {
+  return (plan, device) => {
     const stream = streamOf(device);
     const [region, world] = [regions.join(plan), regions.worldOf(plan)];
     writeRanks(plan.ranks);
     const join = (): number => writer.addon.joinLocal(region, plan.rank, plan.ranks.length, stream, timeoutMs, world);
     return new NativeEngine('shm', nativeCall(join, 'newGroup'), stream);
   };
-  return Object.assign(make, { announce: (group: MadeGroup, where: string) => announce(regions.world(), group, where) });
 }
 
 /** For ranks that are processes of one host. `token` tells runs apart that use one name. @internal */
@@ -87,5 +87,5 @@ export function sharedEngines(nameOf: (plan: GroupPlan) => string, token: number
     if (plan.name === WORLD) world = member;
     return new NativeEngine('shm', member, stream);
   };
-  return Object.assign(make, { announce: (group: MadeGroup, where: string) => announce(world, group, where) });
+  return Object.assign(make, { announce: (group: MadeGroup) => announce(world, group) });
 }

@@ -5,6 +5,7 @@ import { currentHome } from '../../core/home.js';
 import { reduceOpNames } from '../../core/placement.js';
 import { FAKE_HANDLE, type Storage } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
+import { wordsOf } from '../../eager/collective-failure.js';
 import { nativeCall, translate, writer } from '../../eager/submit.js';
 import { TextNumbers } from '../../native/text-numbers.js';
 import type { BackendName, Engine } from './engine.js';
@@ -22,7 +23,12 @@ export function words(): Float64Array {
 /** Resolves when all that the stream was given so far is done. @internal */
 export function streamDone(stream: number, op: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    nativeCall(() => writer.addon.whenDone(stream, (error) => (error === null ? resolve() : reject(translate(error, op, [])))), op);
+    const end = currentHome().waiting(resolve, reject);
+    try {
+      nativeCall(() => writer.addon.whenDone(stream, (error) => end(error === null ? null : translate(error, op, []))), op);
+    } catch (error) {
+      end(error);
+    }
   });
 }
 
@@ -92,7 +98,7 @@ export class NativeEngine implements Engine {
   }
 
   abort(reason: string, place: number): void {
-    if (this.left || this.declines(reason, place)) return;
+    if (this.left || this.declines(wordsOf(reason), place)) return;
     writer.addon.abortGroup(this.member, reason, place);
   }
 

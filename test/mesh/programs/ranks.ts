@@ -14,6 +14,7 @@ import {
   gather,
   getRank,
   getWorldSize,
+  initDeviceMesh,
   initProcessGroup,
   newGroup,
   type ProcessGroup,
@@ -209,6 +210,35 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
     });
     report(heard);
     await sleep(1_000);
+  },
+  /** Rank 1 makes another mesh: it and rank 3 wait for each other, each in a group that the other one has not. */
+  async differentMeshes(rank) {
+    const begin = Date.now();
+    const names = rank === 1 ? ['a', 'b'] : ['dp', 'tp'];
+    const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: names });
+    const t = ones([4]);
+    allReduce(t, { group: mesh.getGroup(0) });
+    if (rank % 2 === 0) return waitForReport(1).then(() => waitForReport(3));
+    const error = await t.read().catch((reason: unknown) => reason as CollectiveError);
+    report({ ms: Date.now() - begin, message: (error as Error).message, details: (error as CollectiveError).details });
+    await waitForReport(4 - rank);
+    process.exit(1); // what it waits for in native code does not end
+  },
+  /** Rank 1 makes a group that rank 0 makes after another one, and calls nothing of it; rank 2 makes none. */
+  async notJoined(rank) {
+    if (rank > 0) {
+      if (rank === 1) newGroup([0, 1]);
+      return waitForReport(0);
+    }
+    const groups = [newGroup([0, 1]), newGroup([0, 2])];
+    const seen = [];
+    for (const group of groups) {
+      const t = ones([4]);
+      allReduce(t, { group });
+      const error = await t.read().catch((reason: unknown) => reason as CollectiveError);
+      seen.push({ message: (error as Error).message, details: (error as CollectiveError).details });
+    }
+    report(seen);
   },
   /** Nobody asks a Work that has failed. */
   async unheard(rank) {
