@@ -16,8 +16,11 @@
 //   this, w from L1 for long rows, the second kernel started after the first                   222.8   67.2   264.7
 //   this, w in shared memory, the second kernel's start overlapped                             216.9   64.4   237.5   (87, 74, 80 %)
 //   neighbouring rows for a block instead of strided ones                                      222.3   63.5   234.1   no clear gain
-// What is left of 8192 x 4096: gx alone takes 57.8 of 64.4 us, 51 of them at the rate of 32768 rows; of 8192 x 16384 220 of 236:
-// the rest is the partial sums and the second kernel. With `more`, rms norm of bf16 16384 x 4096: 134.5 us (94 %).
+//   the sums of clusters of two blocks, half as many partial rows                              213     63     231     (89, 76, 82 %)
+//   of clusters of four: some find no place until others end                                   367     115
+// What is left of 8192 x 4096: gx alone takes 57.8 us, 51 of them at the rate of 32768 rows; of 8192 x 16384 220: the rest is the partial sums
+// and the second kernel. Single batches of 8192 x 4096 take up to 126 us: see docs/STATUS.md. With `more`, rms norm of bf16 16384 x 4096: 134.5 us (94 %).
+#include "../primitives/hopper.cuh"
 #include "../primitives/overlap.cuh"
 #include "../primitives/packed.cuh"
 #include "../primitives/row_ring.cuh"
@@ -31,6 +34,31 @@ constexpr int stages_of(int chunks) { return chunks == 4 ? 3 : 4; }
 
 template <int kChunks, bool kAdds>
 using Ring = RowRing<kAdds ? 3 : 2, kChunks, stages_of(kChunks)>;
+
+__device__ __forceinline__ int32_t blocks_of_cluster() {
+#if SW_SM90A
+  return cluster_size();
+#else
+  return 1;
+#endif
+}
+
+// Blocks of a cluster have `count` sums each, at the same place in their shared memory: the totals, each block a part of them, in the order
+// of the blocks.
+__device__ __forceinline__ void add_up_cluster(const float* sums, float* out, int32_t count, int32_t members) {
+#if SW_SM90A
+  cluster_sync();
+  for (int32_t i = (cluster_rank() * blockDim.x + threadIdx.x) * 4; i < count; i += members * blockDim.x * 4) {
+    float4 total = load_from_cluster(shared_address(sums + i), 0);
+    for (int32_t r = 1; r < members; r++) {
+      const float4 part = load_from_cluster(shared_address(sums + i), r);
+      total = make_float4(total.x + part.x, total.y + part.y, total.z + part.z, total.w + part.w);
+    }
+    *reinterpret_cast<float4*>(out + i) = total;
+  }
+  cluster_sync();  // others may still read
+#endif
+}
 
 // kBlockThreads 0: teams are warps or parts of warps. kAdds: `more` is added to gx.
 template <class T, bool kAdds, int kChunks, int kBlockThreads>
@@ -137,8 +165,8 @@ __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, 
   if (!partials) return;
   let_next_kernel_start();
 
-  const int32_t n = vectors * V;
-  float* out = partials + static_cast<int64_t>(blockIdx.x) * 2 * n;
+  const int32_t n = vectors * V, members = kBlock ? blocks_of_cluster() : 1;
+  float* out = partials + static_cast<int64_t>(blockIdx.x / members) * 2 * n;
   auto put = [&](float* to, const float (&values)[kChunks][V]) {
 #pragma unroll
     for (int c = 0; c < kChunks; c++) {
@@ -150,9 +178,15 @@ __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, 
               make_float4(values[c][i], values[c][i + 1], values[c][i + 2], values[c][i + 3]);
     }
   };
-  if constexpr (kBlock) {
+  if (kBlock && members == 1) {
     put(out, gw);
     put(out + n, gb);
+  } else if constexpr (kBlock) {
+    float* sums = reinterpret_cast<float*>(staged);  // [gw, gb][n], of this block
+    __syncthreads();
+    put(sums, gw);
+    put(sums + n, gb);
+    add_up_cluster(sums, out, 2 * n, members);
   } else {
     for (int mask = lanes; mask < 32; mask <<= 1)
 #pragma unroll
@@ -219,14 +253,22 @@ void with_kernel(const NormBackward& b, const RingPlan& plan, F&& body) {
 
 int64_t blocks_per_sm(const RingPlan& plan) { return plan.block ? 512 / plan.threads : plan.chunks > 2 ? 2 : 3; }
 
+// Blocks of a cluster: of two multiprocessors, which are always found together. Clusters of four leave multiprocessors without a block, and the
+// blocks that did not fit run when all others are done: twice the time.
+int32_t members_of(const RingPlan& plan, int64_t blocks, const DeviceFacts& facts) {
+  return is_sm90(facts) && plan.block && blocks % 2 == 0 ? 2 : 1;
+}
+
 }  // namespace
 
 int64_t norm_backward_ring_parts(const KernelCall& call, const NormBackward& b) {
   const RingPlan plan = plan_of(b);
+  const DeviceFacts& facts = *stream_of(call).facts;
   int64_t parts = 0;
   if (plan.lanes > 0 && b.rows > 0)
     with_kernel(b, plan, [&](auto* kernel, int64_t bytes) {
-      parts = ring_blocks(kernel, plan, bytes, b.rows, blocks_per_sm(plan), *stream_of(call).facts);
+      const int64_t blocks = ring_blocks(kernel, plan, bytes, b.rows, blocks_per_sm(plan), facts);
+      parts = blocks / members_of(plan, blocks, facts);
     });
   return parts;
 }
@@ -234,8 +276,10 @@ int64_t norm_backward_ring_parts(const KernelCall& call, const NormBackward& b) 
 void norm_backward_ring(const KernelCall& call, const NormBackward& b) {
   const RingPlan plan = plan_of(b);
   with_kernel(b, plan, [&](auto* kernel, int64_t bytes) {
-    const int64_t blocks = ring_blocks(kernel, plan, bytes, b.rows, blocks_per_sm(plan), *stream_of(call).facts);
-    const LaunchShape shape{blocks_of(blocks), static_cast<unsigned>(plan.threads), static_cast<size_t>(bytes)};
+    const DeviceFacts& facts = *stream_of(call).facts;
+    const int64_t blocks = ring_blocks(kernel, plan, bytes, b.rows, blocks_per_sm(plan), facts);
+    const int32_t members = members_of(plan, blocks, facts);
+    const LaunchShape shape{blocks_of(blocks), static_cast<unsigned>(plan.threads), static_cast<size_t>(bytes), members > 1 ? members : 0};
     launch_overlapped(
         kernel, shape, stream_of(call), static_cast<const uint4*>(b.g), static_cast<const uint4*>(b.x), static_cast<const uint4*>(b.more),
         static_cast<const float*>(b.mean), static_cast<const float*>(b.rstd), static_cast<const uint4*>(b.w.data),

@@ -20,7 +20,7 @@
 //   direct, four vectors a thread                                                           132.3   37.3   (95 and 85 % of copy)
 //   the same, started while the kernel before ends (overlap.cuh)                                    35.9   (88 %)
 // With a residual, rms norm of 16384 x 4096: 135 (93 %; a sum and a norm 168). float32 512 x 768: 3.9 (PyTorch in a graph 3.9).
-// ring at 8192 x 16384: 139.6 (91 %); direct at 16384 x 768: 13.6 (87 %; 14.7 without the overlap), 65536 x 256: 19.3 (ring of warps: 25.5).
+// ring at 8192 x 16384: 139.6 (91 %); direct at 16384 x 768: 13.6 (87 %; 14.7 without the overlap; 14.4 with loads and stores that L2 may keep), 65536 x 256: 19.3 (ring of warps: 25.5).
 #include "../primitives/packed.cuh"
 #include "../primitives/row_direct.cuh"
 #include "norm.cuh"
