@@ -33,6 +33,15 @@ export interface Profile {
   readonly stalls: Readonly<Record<string, number>>;
 }
 
+/** Of some rows, by name. */
+export interface Profiles {
+  readonly gpu: string;
+  readonly machine: string;
+  readonly date: string;
+  readonly commit: string;
+  readonly rows: Readonly<Record<string, readonly Profile[]>>;
+}
+
 type Line = Readonly<Record<string, string>>;
 
 const number = (line: Line, metric: string): number => Number((line[metric] ?? 'NaN').replaceAll(',', ''));

@@ -3,7 +3,9 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type CollectivesReport, printedCollectives } from '../gpus-table.js';
-import { printed, type Report } from './table.js';
+import { noteOf } from './notes.js';
+import type { Profile, Profiles } from './profile.js';
+import { printed, type Report, shortRows } from './table.js';
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..');
 const results = path.join(root, 'bench', 'results');
@@ -31,6 +33,22 @@ ${printedCollectives(found.report)}
 `;
 }
 
+/** What takes the time of a row. */
+function profileText(kernels: readonly Profile[] = []): string {
+  const longest = kernels.toSorted((a, b) => b.us - a.us)[0];
+  if (longest === undefined) return '';
+  const { kernel, us, memory, compute, occupancy, stalls } = longest;
+  const waits = Object.entries(stalls).map(([name, share]) => `${name.replaceAll('_', ' ')} ${share} %`);
+  const others = kernels.length > 1 ? `, one of ${kernels.length} kernels` : '';
+  return `\`${kernel.slice(0, 32)}\` ${us} us${others}: memory ${memory.toFixed(0)} %, compute ${compute.toFixed(0)} %, occupancy ${occupancy.toFixed(0)} %; ${waits.join(', ')}`;
+}
+
+function shortRowsText(report: Report): string {
+  const found = newest<Profiles>('-profiles.json');
+  const lines = shortRows(report).map((name) => `| ${name} | ${profileText(found?.report.rows[name])} | ${noteOf(name)} |`);
+  return ['| row | profile | why, and what was tried |', '| --- | --- | --- |', ...lines].join('\n');
+}
+
 function text(): string {
   const kernels = newest<Report>('-kernels.json');
   if (kernels === null) throw new Error('bench/results has no figures of kernels: run npm run bench:gpu -- --write on a machine with a GPU');
@@ -52,6 +70,12 @@ Kernels beside PyTorch ${report.torch} on the same machine in the same run: ${re
 - Operands are random numbers; small weights take turns so that none is found in the L2 cache.
 
 ${printed(report)}
+
+### Rows that stay short of their goal
+
+By Nsight Compute (\`npm run bench:profile\`): the longest kernel of a row alone, with cold caches; shares are of what the hardware can do; then what its warps wait for most.
+
+${shortRowsText(report)}
 
 ## Several GPUs
 

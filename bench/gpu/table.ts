@@ -77,6 +77,12 @@ const rate = ({ row, ours }: Measured): string => {
 
 const us = (value: number | undefined): string => (value === undefined ? '' : value.toFixed(value < 100 ? 1 : 0));
 
+/** The rows that have not reached their goals. */
+export function shortRows({ rows }: Report): string[] {
+  const ceilings = ceilingsOf(rows);
+  return rows.filter((measured) => reached(measured, shareOf(measured, ceilings)) === false).map(({ row }) => row.name);
+}
+
 /** As Markdown, one line a row. */
 export function printed(report: Report): string {
   const ceilings = ceilingsOf(report.rows);
