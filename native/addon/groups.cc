@@ -89,7 +89,7 @@ napi_value join_local(napi_env env, napi_callback_info info) {
   auto region = found->second;
   if (region->size() != args[2]) return throw_error(env, Code::Invalid, "other ranks have made this group of another number of ranks. All ranks make their groups of the same ranks, in one order");
   const auto world = state.regions.find(args[5]);
-  const comm::Origin origin{world == state.regions.end() ? nullptr : world->second};
+  const comm::Origin origin{world == state.regions.end() ? nullptr : world->second, {}};
   if (!fits(region->roster(), origin)) return throw_error(env, Code::Invalid, "a rank is not of the world");
   return new_member(env, args[3], args[1], region->roster(), args[4], {},
                     [region, origin](Member& member, Stream& s, ErrorText* error) { return join_host(member, s, region, origin, error); });
@@ -110,7 +110,14 @@ napi_value join_shared(napi_env env, napi_callback_info info) {
   const std::shared_ptr<Member> world = known == state.members.end() ? nullptr : known->second;
   const FirstCall first{string_argument(env, raw[9]), string_argument(env, raw[10])};
   return new_member(env, args[2], args[0], read_roster(state, string_argument(env, raw[8]), args[1]), args[3], first, [=](Member& member, Stream& s, ErrorText* error) {
-    const comm::Origin origin{world ? world->shared() : nullptr};
+    const auto has_given_up = [&member](ErrorText* why) {
+      ErrorText reason;
+      if (!member.is_aborted(&reason)) return false;
+      Text text(*why);
+      text.add("group \"%s\": ", member.roster.name.c_str()).add_text(reason.text);
+      return true;
+    };
+    const comm::Origin origin{world ? world->shared() : nullptr, has_given_up};
     if (!fits(member.roster, origin)) return fail(error, Code::Invalid, "a rank is not of the world");
     comm::SegmentOptions options;
     options.name = name.c_str();

@@ -18,6 +18,7 @@ Status HostGroup::join(std::shared_ptr<Region> region, int32_t rank, std::unique
   out->reset(new HostGroup(std::move(region), rank, std::move(origin)));
   if (!(*out)->region_->shared()) return kOk;
   const Status complete = (*out)->wait_for_all(error);
+  (*out)->origin_.has_given_up = nullptr;
   if (!complete.ok()) out->reset();
   return complete;
 }

@@ -36,6 +36,7 @@ Status HostGroup::wait_for_all(ErrorText* error) {
     const uint32_t seen = joined.value.load(std::memory_order_seq_cst);
     if (seen == all) return kOk;
     if (failed()) return failure(error);
+    if (origin_.has_given_up && origin_.has_given_up(error)) return Status{Code::Peer};
     const uint64_t lost = find_lost(others);
     if (lost != 0 && joined.value.load(std::memory_order_seq_cst) != all) return report_lost(lost, error);
     const int64_t left = patience.left();

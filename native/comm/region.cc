@@ -146,6 +146,7 @@ Status Region::attach(const SegmentOptions& options, std::shared_ptr<Region>* ou
       Text(gone).add("join: rank %d %s", first, why.text);
       return without_maker(options, gone.text, error);
     }
+    if (options.origin && options.origin->has_given_up && options.origin->has_given_up(error)) return Status{Code::Peer};
     usleep(static_cast<useconds_t>(pause_us));
   }
   struct stat status = {};

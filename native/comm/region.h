@@ -1,6 +1,7 @@
 // The memory of a group: blocks of the ranks, slots that their data goes through, channels between two ranks.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -14,6 +15,8 @@ namespace shardwise::comm {
 // nor will who has made that of other ranks.
 struct Origin {
   std::shared_ptr<class Region> region;  // null: none
+  // Asked while this rank waits for others to join: whether it has given up, and why. Empty: it has not.
+  std::function<bool(ErrorText* why)> has_given_up;
 
   // Whether the rank at a place of the group will not join it, as one at `own` sees there; then why, in words that begin with "has".
   bool keeps_away(const Roster& group, int32_t place, int32_t own, ErrorText* why) const;

@@ -125,7 +125,9 @@ function talkBy(backend: string): void {
 
   it('hear at once of meshes that they make differently, with both', async () => {
     const { run, seen } = scenario('differentMeshes', 4, { backend, timeoutMs: 20_000 });
+    const begin = Date.now();
     await errorOf(run);
+    assert.ok(Date.now() - begin < 15_000, 'they end by themselves');
     for (const rank of [1, 3]) {
       const { ms, message, details } = seen<{ ms: number; message: string; details: CollectiveDetails }>(rank);
       const [own, other] = [
