@@ -3,8 +3,11 @@ import { spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 
+/** Of an even number of values, the mean of the two in the middle. */
 export function median(values: readonly number[]): number {
-  return [...values].sort((a, b) => a - b)[values.length >> 1] as number;
+  const sorted = [...values].sort((a, b) => a - b);
+  const [low, high] = [sorted[(sorted.length - 1) >> 1], sorted[sorted.length >> 1]] as [number, number];
+  return (low + high) / 2;
 }
 
 /** A Python with torch: the one of the environment variable PYTHON, or the first on the path that has it. */

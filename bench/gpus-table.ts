@@ -14,6 +14,8 @@ export interface Compared {
   readonly torch: Times | null;
   /** Median of the pairs' ratios, ours / PyTorch's. */
   readonly ratio?: number;
+  readonly least?: number;
+  readonly largest?: number;
 }
 
 export interface CollectivesReport {
@@ -31,7 +33,7 @@ const LINK_GBPS = 370;
 const us = (value: number | undefined): string => (value === undefined ? '' : value.toFixed(value < 100 ? 1 : 0));
 const beside = (a: number | undefined, b: number | undefined): string => (a === undefined && b === undefined ? '' : `${us(a) || '-'} / ${us(b) || '-'}`);
 
-function line({ name, ours, torch, ratio }: Compared): string[] {
+function line({ name, ours, torch, ratio, least, largest }: Compared): string[] {
   const { hostUs, deviceUs, busGBps } = ours ?? {};
   const isLarge = busGBps !== undefined && busGBps > LINK_GBPS / 10;
   const rate = isLarge ? `${busGBps.toFixed(0)} GB/s, ${((100 * busGBps) / LINK_GBPS).toFixed(0)} %` : '';
@@ -39,7 +41,7 @@ function line({ name, ours, torch, ratio }: Compared): string[] {
     name.replace(/ (\d+) B/, (_, bytes: string) => ` of ${sizeOf(Number(bytes))}`),
     us(ours?.us),
     us(torch?.us),
-    ratio?.toFixed(2) ?? '',
+    ratio === undefined ? '' : `${ratio.toFixed(2)}${least === undefined ? '' : ` (${least.toFixed(2)} to ${largest?.toFixed(2)})`}`,
     beside(hostUs, torch?.hostUs),
     beside(deviceUs, torch?.deviceUs),
     rate,

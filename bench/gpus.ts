@@ -26,7 +26,7 @@ const MEASURES = ['us', 'hostUs', 'deviceUs', 'busGBps'] as const;
 function rowsOf(command: string, args: readonly string[]): Row[] {
   const { status, stdout, stderr, error } = spawnSync(command, args, { encoding: 'utf8', maxBuffer: 2 ** 26 });
   for (const line of stdout?.split('\n') ?? []) if (/^rank 0: /.test(line)) console.error(line); // what a peer leaves out
-  if (status !== 0) console.error(`${[command, ...args].join(' ')} failed: ${error?.message ?? stderr.trim().split('\n').slice(-3).join('\n')}`);
+  if (status !== 0) throw new Error(`${[command, ...args].join(' ')} failed: ${error?.message ?? stderr.trim().split('\n').slice(-3).join('\n')}`);
   const lines = stdout?.split('\n').filter((line) => line.startsWith('{"name"')) ?? [];
   return lines.map((line) => JSON.parse(line) as Row);
 }
@@ -50,7 +50,7 @@ function medians(rounds: readonly Round[], name: string): Times | null {
     const seen = rows.map((row) => row[measure]).filter((value) => value !== undefined);
     return seen.length === 0 ? [] : [[measure, median(seen)] as const];
   });
-  return { us: 0, ...Object.fromEntries(values) };
+  return { us: Number.NaN, ...Object.fromEntries(values) };
 }
 
 /** Of each pair of runs, ours to theirs. */

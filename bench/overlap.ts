@@ -57,7 +57,8 @@ async function gatheredAndScattered(world: number, rows: number): Promise<void> 
 /** The product of Llama's first feed-forward layer while the weights of the next block come: 436 MB. */
 async function productBesideGather(world: number): Promise<void> {
   const [x, w] = [random(8192, SIDE), random(SIDE, 14336)];
-  const [part, whole] = [random(218_000_000 / world), random(218_000_000)];
+  const share = Math.floor(218_000_000 / world);
+  const [part, whole] = [random(share), random(share * world)];
   const alone = (begin: () => void, end: () => void): void => {
     x.matmul(w);
     begin();

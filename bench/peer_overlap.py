@@ -70,7 +70,8 @@ def gathered_and_scattered(rows):
 
 def product_beside_gather():
     x, w = random(8192, SIDE), random(SIDE, 14336)
-    part, whole = random(218_000_000 // world), random(218_000_000)
+    share = 218_000_000 // world
+    part, whole = random(share), random(share * world)
 
     def alone(begin, end):
         torch.mm(x, w)

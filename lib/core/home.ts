@@ -45,9 +45,8 @@ export class Home {
   turns: TurnTaker | null = null;
   /** Called with a failure before the program gets it: what other ranks have to say of it comes later, if anything does. */
   explain: ((error: unknown) => Promise<unknown> | null) | null = null;
-  /** Those that wait for a stream. */
-  private readonly waits = new Set<(error: Error) => void>();
-  private gaveUp = false;
+  /** The same where JavaScript waits: what is known here. */
+  explainAtOnce: ((error: unknown) => void) | null = null;
   /** How long it waits for other ranks of its process, in milliseconds; null where there are none. */
   timeoutMs: number | null = null;
   /** Failures that something of the program has in hand and has not asked for. */
@@ -59,29 +58,14 @@ export class Home {
     this.id = label === null ? 0 : ++ranks;
   }
 
-  /** A wait that a failure may end before its stream does: its end, to be called once with what it failed with, or null. */
+  /** How a wait for a stream ends: called with what it failed with, or null. */
   waiting(resolve: () => void, reject: (error: unknown) => void): (error: unknown) => void {
-    const { waits } = this;
-    const end = (error: unknown): void => {
-      if (!waits.delete(end)) return;
+    return (error) => {
       const explained = error === null ? null : (this.explain?.(error) ?? null);
       if (error === null) resolve();
       else if (explained === null) reject(error);
       else explained.then(reject, reject);
     };
-    waits.add(end);
-    return end;
-  }
-
-  /** Whether a wait was ended before its stream was done, which may stand still for long. */
-  get hasGivenUp(): boolean {
-    return this.gaveUp;
-  }
-
-  /** Ends all waits: what they wait for will not come. */
-  giveUpWaiting(error: Error): void {
-    this.gaveUp ||= this.waits.size > 0;
-    for (const end of this.waits) end(error);
   }
 
   /** Whether it is one of several ranks in a process, and has not come to its end. */

@@ -2,7 +2,7 @@
 import { type Device, deviceByCode, device as deviceOf } from '../core/device.js';
 import { ArgumentError, DeviceError, FreedError } from '../core/errors.js';
 import { checkFlag, checkFunction, checkNumber, optionsOf, unexpected } from '../core/options.js';
-import { hearing } from '../eager/memory.js';
+import { waitingCall } from '../eager/memory.js';
 import { nativeCall, newStream, streamOf, translate, writer } from '../eager/submit.js';
 import type { NativeDeviceInfo, NativeMemoryStats, NativeSegment } from '../native/addon.js';
 import { type CudaStatus, cudaStatus } from './status.js';
@@ -82,7 +82,7 @@ export function emptyCache(): void {
 export function synchronize(which?: CudaDevice): void {
   const found = cudaDevice(which);
   found.home.beforeWaiting?.('synchronize');
-  nativeCall(() => hearing(found, () => writer.addon.synchronize(streamOf(found))), 'synchronize', [], found);
+  waitingCall(() => writer.addon.synchronize(streamOf(found)), 'synchronize', found);
 }
 
 // Each stream has a native thread, and each event an object of the device: those that were not disposed go with the garbage.
@@ -127,7 +127,7 @@ export class Stream {
   /** Blocks until everything given to the stream is done. @throws KernelError */
   synchronize(): void {
     this.device.home.beforeWaiting?.('Stream.synchronize');
-    nativeCall(() => hearing(this.device, () => writer.addon.synchronize(this.id)), 'Stream.synchronize', [], this.device);
+    waitingCall(() => writer.addon.synchronize(this.id), 'Stream.synchronize', this.device);
   }
 
   /** Resolves when everything given to the stream is done. @throws KernelError */

@@ -113,7 +113,7 @@ export function readBytesSync(t: Tensor, destination: ArrayBufferView): void {
   const storage = t.liveStorage('read');
   t.device.home.beforeWaiting?.('read');
   const read = (): void => writer.addon.readSync(storage.handle, firstByte(t), destination, streamOf(t.device));
-  nativeCall(() => hearing(t.device, read), 'read', [t]);
+  waitingCall(read, 'read', t.device, [t]);
 }
 
 /** Reads a dense tensor's bytes without blocking the event loop. */
@@ -154,12 +154,22 @@ function readWhenDone(t: Tensor, storage: Storage, destination: ArrayBufferView)
   });
 }
 
-/** A wait that throws tells of what else has failed for the same reason. @internal */
-export function hearing<T>({ home }: Device, wait: () => T): T {
+/** A wait that throws tells of what else has failed for the same reason. */
+function hearing<T>({ home }: Device, wait: () => T): T {
   try {
     return wait();
   } catch (error) {
     home.unheard.hear(error);
+    throw error;
+  }
+}
+
+/** A call that JavaScript waits in. @internal */
+export function waitingCall<T>(wait: () => T, op: string, device: Device, operands: readonly Tensor[] = []): T {
+  try {
+    return nativeCall(() => hearing(device, wait), op, operands, device);
+  } catch (error) {
+    device.home.explainAtOnce?.(error);
     throw error;
   }
 }
@@ -169,5 +179,5 @@ export function readElement(t: Tensor): number | bigint {
   const storage = t.liveStorage('item');
   t.device.home.beforeWaiting?.('item');
   const read = (): number | bigint => writer.addon.readScalar(storage.handle, t.storageOffset * t.dtype.itemsize, t.dtype.code, streamOf(t.device));
-  return nativeCall(() => hearing(t.device, read), 'item', [t]);
+  return waitingCall(read, 'item', t.device, [t]);
 }

@@ -11,7 +11,7 @@ import type { Tensor } from '../core/tensor.js';
 import { runUnder } from './current-mesh.js';
 import { checkGroup } from './groups.js';
 import type { Difference, Making } from './makings.js';
-import { announceMesh, checkGroups, drawsOf, groupAlong, meshId } from './mesh-groups.js';
+import { announceMesh, checkGroups, drawsOf, failOwn, groupAlong, meshId } from './mesh-groups.js';
 import { meshDimName } from './mesh-layout.js';
 import { checkPlan, coordinateOf, type DeviceMeshOptions, type FromGroupOptions, type MeshPlan, planKey, textOf } from './mesh-plan.js';
 import type { ProcessGroup } from './process-group.js';
@@ -258,17 +258,15 @@ class Mesh {
 
   private makeGroup(dims: readonly number[]): ProcessGroup {
     const ranks = sliceThrough(this.ranks, this.shape, dims, this.inside('getGroup'));
-    const group = groupAlong(this.context, this.family, dims.map((dim) => meshDimName(this, dim)).join('_'), ranks);
-    group.making ??= this.root.making;
-    if (this.root.difference !== null) group.fail(this.root.difference);
+    const group = groupAlong(this.context, this.family, dims.map((dim) => meshDimName(this, dim)).join('_'), ranks, this.root.making);
+    if (this.root.difference !== null) failOwn(this.root.making, group, this.root.difference);
     return group;
   }
 
   /** Other ranks have made another mesh in its place: its groups fail, also those that are made from now on. @internal */
   fail(difference: Difference): void {
     this.difference = difference;
-    const groups = [this, ...this.flattened.values()].flatMap((mesh) => [...mesh.groups, ...mesh.across.values()]);
-    for (const group of groups) group?.fail(difference);
+    for (const mesh of [this, ...this.flattened.values()]) for (const group of [...mesh.groups, ...mesh.across.values()]) if (group) failOwn(this.root.making, group, difference);
   }
 
   private inside(op: string): readonly number[] {

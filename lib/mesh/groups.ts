@@ -12,7 +12,7 @@ import type { PendingCalls } from './pending-calls.js';
 import { ProcessGroup } from './process-group.js';
 import { contextOf, findContext, type RankContext, setContext } from './rank-context.js';
 import { shownRanks } from './rank-grid.js';
-import { withStandings } from './standings.js';
+import { addOwnMaking, withStandings } from './standings.js';
 import type { Store } from './stores/index.js';
 
 /** What a rank knows when it begins. @internal */
@@ -40,7 +40,10 @@ export function enterWorld(plan: WorldPlan): RankContext {
   const world = new ProcessGroup({ name: WORLD, ranks, rank }, plan);
   const counts = { made: 0, makings: 0 };
   const context: RankContext = { rank, worldSize, localRank, home, store, pending, factory, board, named, world, groups: new Set([world]), ...counts, leaveEngines };
-  if (board !== null) home.explain = (error) => withStandings(context, error);
+  if (board !== null) {
+    home.explain = (error) => withStandings(context, error);
+    home.explainAtOnce = (error) => addOwnMaking(context, error);
+  }
   if (pending !== null) {
     home.beforeWaiting = (op) => pending.check(rank, op);
     home.mustNotWait = () => !pending.isClear(rank);

@@ -81,7 +81,7 @@ export async function initProcessGroup(backend?: string, options: InitOptions = 
       store,
       factory: engines.make,
       pending: null,
-      board: worldSize === 1 ? null : StoreBoard.over(store, processHome),
+      board: worldSize === 1 ? null : StoreBoard.over(store),
       random: agreement.random,
       named: namedDevices(backends),
       leaveEngines: engines.leave,

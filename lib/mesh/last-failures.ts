@@ -4,13 +4,13 @@ import { streamDone } from './engines/native-engine.js';
 
 /**
  * What a rank has called on the CPU is done when it ends. GPUs are not asked: the stream of a group still has a failure that was heard of on
- * another one. Of calls that others cannot complete any more the program has heard.
+ * another one.
  *
  * @throws the failure of what nobody has read or asked for
  * @internal
  */
 export async function lastFailures(home: Home, op: string): Promise<void> {
   const stream = home.devices[0]?.currentStream ?? -1;
-  if (stream >= 0 && !home.hasGivenUp) await streamDone(stream, op);
+  if (stream >= 0) await streamDone(stream, op);
   home.unheard.check();
 }

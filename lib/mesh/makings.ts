@@ -44,8 +44,8 @@ export interface MakingBoard {
    * @throws CollectiveError where another rank is known to have made something else in its place
    */
   announce(making: Making, fail: (difference: Difference) => void): void;
-  /** What is found of makings that others may have made differently; null where none is looked at. */
-  differenceFound(): Promise<Difference | null> | null;
+  /** What is found of the making in a place, or of any (null), that others may have made differently; null where none is looked at. */
+  differenceFound(place: string | null): Promise<Difference | null> | null;
   /** Where another rank stands; null where that cannot be known. */
   standingOf(rank: number): Standing | Promise<Standing | null> | null;
   /** The rank has left its world. */

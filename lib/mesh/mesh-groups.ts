@@ -37,8 +37,8 @@ function knownOf(context: RankContext): Known {
   return known;
 }
 
-/** The group of these ranks, of which this one is. `family` tells meshes apart that were made of groups. @internal */
-export function groupAlong(context: RankContext, family: string, meshDim: string, ranks: readonly number[]): ProcessGroup {
+/** The group of these ranks, of which this one is. `family` tells meshes apart that were made of groups; `making` is that of the mesh. @internal */
+export function groupAlong(context: RankContext, family: string, meshDim: string, ranks: readonly number[], making: Making | null): ProcessGroup {
   const { world } = context;
   if (ranks.length === world.size && ranks.every((rank, i) => rank === i)) return world;
   const name = `${family}${/^\d/.test(meshDim) ? 'dim' : ''}${meshDim}[${rankText(ranks)}]`;
@@ -48,8 +48,14 @@ export function groupAlong(context: RankContext, family: string, meshDim: string
   if (last !== undefined && context.groups.has(last)) return last;
   const group = namedGroup(context, made.length === 0 ? name : `${name}.${made.length}`, ranks);
   group.meshDim = meshDim;
+  group.making = making;
   groups.set(name, [...made, group]);
   return group;
+}
+
+/** A group of a mesh that others make differently fails; not one that another mesh has made, which all ranks may have made alike, nor that of all ranks. @internal */
+export function failOwn(making: Making | null, group: ProcessGroup, difference: Difference): void {
+  if (making !== null && group.making === making) group.fail(difference);
 }
 
 /**

@@ -9,26 +9,49 @@ const ANSWER_MS = 500;
 /** Of so many ranks it is told where they stand. */
 const TOLD_RANKS = 4;
 
+/** An error of a group that has never been complete. */
+interface Missed {
+  readonly error: CollectiveError;
+  /** What made the group; null for that of all ranks. */
+  readonly making: Making | null;
+  /** The ranks that have not come and have not said where they are. */
+  readonly silent: readonly number[];
+}
+
+function missedIn(context: RankContext, error: unknown): Missed | null {
+  if (!(error instanceof CollectiveError) || isDifference(error)) return null;
+  const { group, sequence = 0, ranks = [], calls = [] } = error.details;
+  const silent = ranks.filter((rank) => rank !== context.rank && !calls.some((call) => call.rank === rank && call.where !== ''));
+  // Behind its first call a group is complete.
+  if (silent.length === 0 || (group !== WORLD && sequence > 1)) return null;
+  const making = group === WORLD ? null : ([...context.groups].findLast((each) => each.name === group)?.making ?? null);
+  return { error, making, silent };
+}
+
 /**
  * The error of a collective, with what is known of groups and meshes that are not made alike, and of ranks that are missed in a group which
  * they may never have made; null where there is nothing to add.
  *
  * @internal
  */
-export function withStandings(context: RankContext, error: unknown): Promise<unknown> | null {
+export function withStandings(context: RankContext, failure: unknown): Promise<unknown> | null {
   const { board } = context;
-  if (board === null || !(error instanceof CollectiveError) || isDifference(error)) return null;
-  const { group, sequence = 0, ranks = [], calls = [] } = error.details;
-  // Behind its first call a group is complete.
-  const making = group === WORLD || sequence > 1 ? null : ([...context.groups].findLast((each) => each.name === group)?.making ?? null);
-  const silent = ranks.filter((rank) => rank !== context.rank && !calls.some((call) => call.rank === rank && call.where !== ''));
-  const difference = board.differenceFound();
-  if (difference === null && (making === null || silent.length === 0)) return null;
+  const missed = board === null ? null : missedIn(context, failure);
+  if (board === null || missed === null) return null;
+  const { error, making, silent } = missed;
+  const difference = board.differenceFound(making?.place ?? null);
+  if (difference === null && making === null) return null;
   return inTime(async () => {
     const found = await difference;
     if (found !== null) addDifference(error, found);
     else if (making !== null) addStandings(error, making, await Promise.all(silent.slice(0, TOLD_RANKS).map((rank) => standingOf(board, rank))));
   }).then(() => error);
+}
+
+/** As {@link withStandings}, where nobody can be asked: what this rank has made. @internal */
+export function addOwnMaking(context: RankContext, failure: unknown): void {
+  const missed = missedIn(context, failure);
+  if (missed?.making) addStandings(missed.error, missed.making, []);
 }
 
 /** What it says is said already. */

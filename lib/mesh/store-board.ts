@@ -1,37 +1,37 @@
 /** What ranks that are processes make, as the others hear of it through their store: nobody waits for that, nor stays alive for it. */
-import type { Home } from '../core/home.js';
 import { type Difference, differenceOf, KEPT_MAKINGS, type Making, type MakingBoard, type Standing } from './makings.js';
 import { PrefixStore, type Store } from './stores/index.js';
 
-/** Of the two that were found to differ first. */
-const DIFFERENCE = 'difference';
+/** Where the two are that were found to differ as the n-th. */
+const differenceKey = (n: number): string => `difference ${n}`;
 /** As long as a program may run. */
 const FOR_EVER_MS = 2_000_000_000;
 /** Makings whose groups still hear of a difference: it is found within milliseconds. */
 const OPEN_MAKINGS = 256;
 
+type Pair = readonly [first: Making, second: Making];
+
 /** @internal */
 export class StoreBoard implements MakingBoard {
   private readonly store: Store;
-  private readonly home: Home;
   private readonly made: Making[] = [];
   /** By place. */
   private readonly open = new Map<string, { readonly making: Making; readonly fail: (difference: Difference) => void }>();
-  private found: readonly [Making, Making] | null = null;
-  /** What comparisons of this rank's makings have found, or will if they are under way. */
-  private comparing: Promise<Difference | null> | null = null;
+  /** All that were found to differ, by place. */
+  private readonly found = new Map<string, Pair>();
+  /** What comparisons of this rank's makings have found, or will if they are under way, by place. */
+  private readonly comparisons = new Map<string, Promise<Difference | null>>();
   private isListening = false;
   private hasLeft = false;
 
-  private constructor(store: Store, home: Home) {
+  private constructor(store: Store) {
     this.store = store;
-    this.home = home;
   }
 
   /** Null for a store that cannot wait behind the program. */
-  static over(store: Store, home: Home): StoreBoard | null {
+  static over(store: Store): StoreBoard | null {
     const quiet = store.quietly();
-    return quiet === null ? null : new StoreBoard(new PrefixStore('made', quiet), home);
+    return quiet === null ? null : new StoreBoard(new PrefixStore('made', quiet));
   }
 
   record(making: Making): void {
@@ -41,20 +41,23 @@ export class StoreBoard implements MakingBoard {
   }
 
   announce(making: Making, fail: (difference: Difference) => void): void {
-    const comparing = Promise.all([this.comparing, this.compare(making).catch(() => null)]).then(([before, now]) => before ?? now);
-    this.comparing = comparing;
+    const { place } = making;
+    const comparing = this.compare(making).catch(() => null);
+    this.comparisons.set(place, comparing);
     void comparing.then((difference) => {
-      if (difference === null && this.comparing === comparing) this.comparing = null;
+      if (difference === null) this.comparisons.delete(place);
     });
     if (!this.isListening) this.listen().catch(() => {});
-    const other = this.found === null ? null : this.otherThan(making, this.found);
+    const other = this.otherThan(making);
     if (other !== null) throw differenceOf(making, other).error;
-    this.open.set(making.place, { making, fail });
+    this.open.set(place, { making, fail });
     if (this.open.size > OPEN_MAKINGS) this.open.delete(this.open.keys().next().value as string);
   }
 
-  differenceFound(): Promise<Difference | null> | null {
-    return this.comparing;
+  differenceFound(place: string | null): Promise<Difference | null> | null {
+    if (place !== null) return this.comparisons.get(place) ?? null;
+    if (this.comparisons.size === 0) return null;
+    return Promise.all(this.comparisons.values()).then((all) => all.find((each) => each !== null) ?? null);
   }
 
   async standingOf(rank: number): Promise<Standing | null> {
@@ -72,27 +75,35 @@ export class StoreBoard implements MakingBoard {
   private async compare(making: Making): Promise<Difference | null> {
     const first = JSON.parse(String(await this.store.compareSet(making.place, '', JSON.stringify(making)))) as Making;
     if (first.key === making.key) return null;
-    await this.store.compareSet(DIFFERENCE, '', JSON.stringify([first, making]));
+    await this.tell(JSON.stringify([first, making]));
     return differenceOf(making, first);
+  }
+
+  /** In the first place that is free. */
+  private async tell(pair: string): Promise<void> {
+    for (let n = 0; String(await this.store.compareSet(differenceKey(n), '', pair)) !== pair; n++);
   }
 
   private async listen(): Promise<void> {
     this.isListening = true;
-    await this.store.wait([DIFFERENCE], FOR_EVER_MS);
-    this.found = JSON.parse(String(await this.store.get(DIFFERENCE))) as [Making, Making];
-    if (this.hasLeft) return;
-    const own = this.open.get(this.found[0].place);
-    const other = own === undefined ? null : this.otherThan(own.making, this.found);
-    if (own === undefined || other === null) return;
-    const difference = differenceOf(own.making, other);
-    own.fail(difference);
-    // A stream that waits for others to join a group hears nothing: who waits for it does.
-    this.home.giveUpWaiting(difference.error);
+    for (let n = 0; !this.hasLeft; n++) {
+      await this.store.wait([differenceKey(n)], FOR_EVER_MS);
+      const pair = JSON.parse(String(await this.store.get(differenceKey(n)))) as Pair;
+      if (!this.hasLeft) this.hear(pair);
+    }
   }
 
-  private otherThan({ place, key }: Making, [first, second]: readonly [Making, Making]): Making | null {
-    if (first.place !== place) return null;
-    return first.key === key ? second : first;
+  private hear(pair: Pair): void {
+    const { place } = pair[0];
+    if (!this.found.has(place)) this.found.set(place, pair);
+    const own = this.open.get(place);
+    const other = own === undefined ? null : this.otherThan(own.making);
+    if (own !== undefined && other !== null) own.fail(differenceOf(own.making, other));
+  }
+
+  private otherThan({ place, key }: Making): Making | null {
+    const [first, second] = this.found.get(place) ?? [];
+    return (first?.key === key ? second : first) ?? null;
   }
 }
 

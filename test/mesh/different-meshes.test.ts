@@ -83,6 +83,28 @@ describeOverEngines('meshes that ranks make differently', () => {
     }
   });
 
+  it('do not end groups that another mesh has as well, nor that of all ranks', async () => {
+    await onRanks(4, async (rank) => {
+      const sum = async (group?: ReturnType<DeviceMesh['getGroup']>): Promise<number> => {
+        const t = ones([1]);
+        allReduce(t, group === undefined ? {} : { group });
+        return t.itemAsync();
+      };
+      const mesh = named('dp', 'tp');
+      assert.equal(await sum(mesh.getGroup('tp')), 2);
+      if (rank === 1) {
+        await sleep(50);
+        assert.throws(() => initDeviceMesh('cpu', [4]), /has made DeviceMesh\(cpu, pp: 1, dp: 2, tp: 2\)/);
+      } else {
+        const other = initDeviceMesh('cpu', [1, 2, 2], { meshDimNames: ['pp', 'dp', 'tp'] });
+        assert.equal(other.getGroup('tp'), mesh.getGroup('tp'));
+        await sleep(100);
+      }
+      assert.equal(await sum(mesh.getGroup('tp')), 2);
+      assert.equal(await sum(), 4);
+    });
+  });
+
   it('concern no other mesh and group', async () => {
     await onRanks(3, async (rank) => {
       const before = DeviceMesh('cpu', [0, 2], { meshDimNames: ['pp'] });

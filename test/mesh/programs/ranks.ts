@@ -218,11 +218,38 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
     const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: names });
     const t = ones([4]);
     allReduce(t, { group: mesh.getGroup(0) });
+    const error = await t.read().catch((reason: unknown) => reason as CollectiveError); // of ranks 0 and 2 it may be done before
     if (rank % 2 === 0) return waitForReport(1).then(() => waitForReport(3));
-    const error = await t.read().catch((reason: unknown) => reason as CollectiveError);
-    report({ ms: Date.now() - begin, message: (error as Error).message, details: (error as CollectiveError).details });
+    const after = ones([1]).add(1).item(); // nothing of this rank waits any more for its groups to come together
+    report({ ms: Date.now() - begin, message: (error as Error).message, details: (error as CollectiveError).details, after });
     await waitForReport(4 - rank);
-    process.exitCode = 1; // and no longer waits for its groups to come together
+    destroyProcessGroup();
+  },
+  /** Rank 1 makes two meshes differently. */
+  async twoDifferentMeshes(rank) {
+    const heard: string[] = [];
+    for (const names of ['ab', 'cd'].map((text) => [...text])) {
+      const told = failing(async () => {
+        const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: rank === 1 ? names.toReversed() : names });
+        for (;;) {
+          const t = ones([1]);
+          allReduce(t, { group: mesh.getGroup(0) });
+          await t.read();
+          await sleep(10);
+        }
+      });
+      heard.push(await told);
+    }
+    report(heard);
+    for (const other of [0, 1, 2, 3]) await waitForReport(other);
+  },
+  /** Nothing but a blocking read waits for rank 1, which makes no group. */
+  async blocking(rank) {
+    if (rank === 1) return waitForReport(0);
+    const group = newGroup([0, 1]);
+    const t = ones([1]);
+    allReduce(t, { group });
+    report(await failing(async () => t.item()));
   },
   /** Rank 1 makes a group that rank 0 makes after another one, and calls nothing of it; rank 2 makes none. */
   async notJoined(rank) {
