@@ -11,6 +11,7 @@ const entry = (name: string): string => pathToFileURL(path.join(dist, `${name}.j
 const { launch, allReduce } = (await import(entry('distributed'))) as typeof import('../lib/distributed.js');
 const { ones } = (await import(entry('index'))) as typeof import('../lib/index.js');
 
+process.execArgv = []; // else the loader of TypeScript is timed with each rank
 const RANKS = 4;
 const REPEATS = 7;
 const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-bench-'));

@@ -115,7 +115,7 @@ function checkReceives(ops: readonly P2POp[]): void {
   });
 }
 
-const sharesMemory = (a: P2POp, b: P2POp): boolean => a.tensor.numel() > 0 && overlaps(a.tensor, b.tensor);
+const sharesMemory = (a: P2POp, b: P2POp): boolean => a.tensor.storage === b.tensor.storage && a.tensor.numel() > 0 && overlaps(a.tensor, b.tensor);
 
 /** What is sent is not what another message of the batch brings. */
 function ownMemory(op: P2POp, ops: readonly P2POp[]): Tensor {

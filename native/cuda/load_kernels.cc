@@ -23,6 +23,7 @@ Status load_kernels(int32_t device, ErrorText* error) {
   static std::mutex mutex;
   static bool loaded[kMaxDevices] = {};
   std::lock_guard<std::mutex> lock(mutex);
+  if (device < 0 || device >= kMaxDevices) return fail(error, Code::Unsupported, "GPUs of number %d and more are not for ranks of one process", kMaxDevices);
   lt::allow(false);
   if (loaded[device]) return kOk;
   const Status status = use_device(device, error);
