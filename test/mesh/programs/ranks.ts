@@ -47,6 +47,18 @@ async function failing(call: () => unknown): Promise<string> {
   }
 }
 
+/** What a rank hears that calls each of the groups. */
+async function heardOf(groups: readonly ProcessGroup[]): Promise<unknown[]> {
+  const seen = [];
+  for (const group of groups) {
+    const t = ones([4]);
+    allReduce(t, { group });
+    const error = await t.read().catch((reason: unknown) => reason as CollectiveError);
+    seen.push({ message: (error as Error).message, details: (error as CollectiveError).details });
+  }
+  return seen;
+}
+
 const values = (list: readonly Tensor[]): number[][] => list.map((t) => t.tolist() as number[]);
 
 /** Every collective once, where ranks have different sizes and some have nothing. */
@@ -191,14 +203,7 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
   async absent(rank) {
     const groups = [newGroup([0, 1]), newGroup([1, 0])];
     if (rank === 1) return waitForReport(0);
-    const seen = [];
-    for (const group of groups) {
-      const t = ones([4]);
-      allReduce(t, { group });
-      const error = await t.read().catch((reason: unknown) => reason as CollectiveError);
-      seen.push({ message: (error as Error).message, details: (error as CollectiveError).details });
-    }
-    report(seen);
+    report(await heardOf(groups));
   },
   /** Rank 1, which comes later, makes the group of other ranks. */
   async differentGroups(rank) {
@@ -257,15 +262,7 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
       if (rank === 1) newGroup([0, 1]);
       return waitForReport(0);
     }
-    const groups = [newGroup([0, 1]), newGroup([0, 2])];
-    const seen = [];
-    for (const group of groups) {
-      const t = ones([4]);
-      allReduce(t, { group });
-      const error = await t.read().catch((reason: unknown) => reason as CollectiveError);
-      seen.push({ message: (error as Error).message, details: (error as CollectiveError).details });
-    }
-    report(seen);
+    report(await heardOf([newGroup([0, 1]), newGroup([0, 2])]));
   },
   /** Nobody asks a Work that has failed. */
   async unheard(rank) {
