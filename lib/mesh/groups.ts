@@ -7,7 +7,7 @@ import { shown, unexpected } from '../core/options.js';
 import { generatorOf } from '../core/random.js';
 import { writer } from '../eager/submit.js';
 import { type EngineFactory, WORLD } from './engines/engine.js';
-import { type Difference, type Making, type MakingBoard, titleOf } from './makings.js';
+import { type Difference, type Making, type MakingBoard, shortKey, titleOf } from './makings.js';
 import type { PendingCalls } from './pending-calls.js';
 import { ProcessGroup } from './process-group.js';
 import { contextOf, findContext, type RankContext, setContext } from './rank-context.js';
@@ -150,7 +150,7 @@ function announced(context: RankContext, name: string, ranks: readonly number[],
   const [op, where, list] = ['newGroup', callSite(), shownRanks(ranks)];
   const what = `group "${name}" of the ranks ${list}`;
   const rule = 'All ranks make their groups of the same ranks, in one order, also those that they are not in';
-  const making: Making = { rank, number, op, where, group: name, what, short: `of ${list}`, place: name, key: ranks.join(), rule };
+  const making: Making = { rank, number, op, where, group: name, what, short: `of ${list}`, place: name, key: shortKey(ranks.join()), rule };
   board?.record(making);
   factory.announce?.({ rank, number: context.made, name, ranks, title: titleOf(making), where, making: number });
   board?.announce(making, fail);

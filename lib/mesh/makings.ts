@@ -1,4 +1,5 @@
 /** What all ranks of a world make alike, its groups and meshes: each such call as a record, and what ranks hear that have made different ones. */
+import { createHash } from 'node:crypto';
 import { type CollectiveDetails, CollectiveError } from '../core/errors.js';
 import { factsOf } from '../eager/collective-failure.js';
 import { WORLD } from './engines/engine.js';
@@ -62,6 +63,9 @@ export interface Standing {
 
 /** So many makings of a rank are kept. @internal */
 export const KEPT_MAKINGS = 16;
+
+/** Of a text, or of one as long as a list of thousands of ranks a number that only it has: each rank sends it. @internal */
+export const shortKey = (text: string): string => (text.length <= 64 ? text : createHash('sha256').update(text).digest('hex').slice(0, 32));
 
 /** What errors name the number of a making by. @internal */
 export const GROUP_MAKING = 'group-making call';

@@ -8,7 +8,7 @@ import { ArgumentError } from '../core/errors.js';
 import { type DrawPlace, rankRanges } from '../core/mesh-draws.js';
 import { WORLD } from './engines/engine.js';
 import { namedGroup } from './groups.js';
-import type { Difference, Making } from './makings.js';
+import { type Difference, type Making, shortKey } from './makings.js';
 import { coordinateOf, type MeshPlan, planKey, textOf } from './mesh-plan.js';
 import type { ProcessGroup } from './process-group.js';
 import type { RankContext } from './rank-context.js';
@@ -75,7 +75,7 @@ export function announceMesh(context: RankContext, op: string, plan: MeshPlan, f
   meshes.set(ranks, before + 1);
   const what = `${textOf(plan)} of the ranks ${shownRanks(plan.ranks, plan.shape)}`;
   const rule = 'All ranks make the same meshes, of one shape and with the same names; those of the same ranks in one order';
-  const making: Making = { rank, number, op, where: callSite(), group: WORLD, what, short: what, place: `mesh ${before} of ${ranks}`, key: planKey(plan), rule };
+  const making: Making = { rank, number, op, where: callSite(), group: WORLD, what, short: what, place: `mesh ${before} of ${ranks}`, key: shortKey(planKey(plan)), rule };
   board.record(making);
   board.announce(making, fail);
   return making;
