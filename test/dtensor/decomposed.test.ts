@@ -56,6 +56,11 @@ async function checkCall(call: TermsCall, mesh: DeviceMesh, requiresGrad: boolea
   if (op.vjp === null || !requiresGrad) return;
   comm.reset();
   const roots = outputs.filter((t) => t.requiresGrad);
+  assert.equal(
+    roots.length > 0,
+    inputs.some((t) => t.requiresGrad),
+    `backward of ${what} begins somewhere`,
+  );
   const ones = roots.map((t) => placed(t.detach().newOnes(t.shape).fullTensor(), specOf(mesh, t, [R, R])));
   comm.run(() => autograd.backward(roots, ones));
   assert.ok(reductions(comm, meshDim) <= 1, `backward of ${what}\n${comm}`);
