@@ -1,7 +1,7 @@
 // Self-test of collectives between GPUs: ranks are threads of this process with a GPU each; needs a built cuda-backend.so and libnccl.
 //
-//   g++ -std=c++20 -O2 -pthread native/cuda/selftest/nccl_*.cc -ldl -o /tmp/nccl_selftest   (or: --target nccl_selftest)
-//   /tmp/nccl_selftest build/Release/cuda-backend.so [ranks=N] [values] [splits] [faults] [time] [absent]
+//   cmake --build build/cmake --target nccl_selftest
+//   build/selftest/nccl_selftest build/Release/cuda-backend.so [ranks=N] [values] [splits] [faults] [time] [absent]
 //
 // Without names: values, splits and faults. `absent` needs no GPU: what the error says where there is no NCCL. Prints PASS or FAIL for
 // each test; exits with 0 if all passed.

@@ -1,9 +1,9 @@
 // Self-test of the element-wise, reduction, sorting, indexing and optimizer kernels of the CUDA backend, against references on
 // the host. Prints PASS or FAIL per kernel; exits with 1 on a failure.
 //
-//   sh native/cuda/selftest/build_a.sh /tmp/selftest_a && /tmp/selftest_a [pointwise|memory|reductions|sorting|indexing|steps]
-//   /tmp/selftest_a huge    tensors of more than 2^31 elements (16 GB)
-//   /tmp/selftest_a time    bandwidth of the kernels that matter most
+//   cmake --build build/cmake --target selftest_a, then build/selftest/selftest_a [pointwise|memory|reductions|sorting|indexing|steps]
+//   selftest_a huge    tensors of more than 2^31 elements (16 GB)
+//   selftest_a time    bandwidth of the kernels that matter most
 //
 // Needs no other kernels: names of generated/kernel_table.def that are not linked stay null.
 #include "harness.h"

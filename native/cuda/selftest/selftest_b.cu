@@ -1,9 +1,7 @@
 // Self test of matmul, softmax, norms, cross entropy and attention on a GPU machine: every kernel against float64 on the CPU,
 // then timings with bandwidth or TFLOP/s. Prints PASS or FAIL per group; exits with 0 if all passed.
 //
-// Build (from native/cuda; all kernels, because kernel_table.cu names them all) and run:
-//   nvcc -std=c++17 -O3 --threads=0 -gencode arch=compute_90a,code=sm_90a -o /tmp/selftest_b
-//     backend.cu devices.cu kernel_table.cu kernels/*.cu cublaslt.cc tensor_map.cc selftest/selftest_b*.cu -ldl && /tmp/selftest_b
+// Build and run: cmake --build build/cmake --target selftest_b, then build/selftest/selftest_b
 // Arguments: `quick` for small shapes only, `wide` for long rows only, `sparse` for a few rows of each kind (for compute-sanitizer),
 // `time` for timings only (`time rows`: of row kernels), and any of softmax norms entropy sums matmul wgmma attention.
 #include "selftest_b.h"
