@@ -3,8 +3,8 @@ import { isGradEnabled } from '../autograd/grad-mode.js';
 import { type AutocastPolicy, setOperandConverter } from '../core/autocast.js';
 import type { DeviceType } from '../core/device.js';
 import { bfloat16, DType, float16, float32, float64, promoteTypes } from '../core/dtype.js';
-import { ArgumentError, DtypeError } from '../core/errors.js';
-import { checkFunction, checkOneOf, optionsOf, shown } from '../core/options.js';
+import { DtypeError } from '../core/errors.js';
+import { checkFunction, checkOneOf, checkSynchronous, optionsOf, shown } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { CastCache } from './cast-cache.js';
 
@@ -78,7 +78,7 @@ export function autocast<T>(options: AutocastOptions, fn: () => T): T {
   depth++;
   try {
     const result = fn();
-    if (result instanceof Promise) throw new ArgumentError('autocast: expected a synchronous function, the region would end before its first await');
+    checkSynchronous('autocast', result, 'the region would end at its first await');
     return result;
   } finally {
     depth--;

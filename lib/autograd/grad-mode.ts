@@ -1,7 +1,6 @@
 /** Whether operations are recorded: changed by functions that restore it. */
-import { ArgumentError } from '../core/errors.js';
 import { gradState } from '../core/grad-state.js';
-import { checkFlag, checkFunction } from '../core/options.js';
+import { checkFlag, checkFunction, checkSynchronous } from '../core/options.js';
 
 let inference = false;
 
@@ -56,9 +55,7 @@ function withMode<T>(op: string, value: boolean, infer: boolean, fn: () => T): T
     gradState.recording = before;
     inference = beforeInference;
   }
-  if (result instanceof Promise) {
-    throw new ArgumentError('noGrad, enableGrad and inferenceMode take synchronous functions: the mode would end before the first await');
-  }
+  checkSynchronous('noGrad, enableGrad and inferenceMode', result, 'the mode would end at its first await');
   return result;
 }
 

@@ -1,6 +1,7 @@
 /** FakeTensorMode: runs a program on shapes alone, for models that are larger than the machine. */
 import { type Layer, swapBackend } from '../core/dispatch.js';
-import { ArgumentError, CompileError } from '../core/errors.js';
+import { CompileError } from '../core/errors.js';
+import { checkSynchronous } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { installValueAccess, type ValueAccess } from '../ops/construct.js';
 import { fakeLike, fakeTensor, runFake } from './fake-backend.js';
@@ -61,7 +62,7 @@ export class FakeTensorMode {
       installValueAccess(values);
       countWith(counting);
     }
-    if (result instanceof Promise) throw new ArgumentError('FakeTensorMode.run takes a synchronous function');
+    checkSynchronous('FakeTensorMode.run', result, 'the mode would end at its first await');
     return result;
   }
 

@@ -47,6 +47,8 @@ export class Home {
   explain: ((error: unknown) => Promise<unknown> | null) | null = null;
   /** The same where JavaScript waits: what is known here. */
   explainAtOnce: ((error: unknown) => void) | null = null;
+  /** Words of errors that the program has had for calls which fail once more behind them. */
+  readonly told: string[] = [];
   /** How long it waits for other ranks of its process, in milliseconds; null where there are none. */
   timeoutMs: number | null = null;
   /** Failures that something of the program has in hand and has not asked for. */

@@ -89,6 +89,13 @@ export function checkFunction(op: string, name: string, value: unknown): void {
   if (typeof value !== 'function') throw unexpected(op, name, 'a function', value);
 }
 
+/** Of what a program's function has returned, which runs under something that ends with it. @throws ArgumentError for a promise, which fails unheard */
+export function checkSynchronous(op: string, result: unknown, why: string): void {
+  if (!(result instanceof Promise)) return;
+  result.catch(() => {}); // the error below comes first
+  throw new ArgumentError(`${op}: expected a synchronous function, got one that returns a promise: ${why}`, { op });
+}
+
 /** What can be iterated over, as an array. @throws ArgumentError for what cannot, and for a string */
 export function listOf<T>(op: string, name: string, expected: string, value: Iterable<T>): T[] {
   if (typeof value !== 'object' || value === null || typeof value[Symbol.iterator] !== 'function') throw unexpected(op, name, expected, value);

@@ -1,5 +1,6 @@
 /** Scopes free what was made inside and not returned: the deterministic way to manage memory. */
 import { ArgumentError } from './errors.js';
+import { checkSynchronous } from './options.js';
 import { releaseAll, type Storage } from './storage.js';
 
 /** A region whose storages are freed at its end. @internal */
@@ -135,9 +136,7 @@ export function scope<T>(fn?: () => T): T | OpenScope {
   let kept: KeptStorages | null = null;
   try {
     const result = fn();
-    if (result instanceof Promise) {
-      throw new ArgumentError('scope: expected a synchronous function, got one that returns a promise. Await outside the scope, or use `using`.');
-    }
+    checkSynchronous('scope', result, 'await outside the scope, or use `using`');
     if (result !== undefined && result !== null && typeof result === 'object') {
       kept = new Map();
       findStorages(result, kept);

@@ -1,7 +1,7 @@
 /** The `cuda` namespace: whether there is a GPU and why not, memory, streams and events. */
 import { type Device, deviceByCode, device as deviceOf } from '../core/device.js';
-import { ArgumentError, DeviceError, FreedError } from '../core/errors.js';
-import { checkFlag, checkFunction, checkNumber, optionsOf, unexpected } from '../core/options.js';
+import { DeviceError, FreedError } from '../core/errors.js';
+import { checkFlag, checkFunction, checkNumber, checkSynchronous, optionsOf, unexpected } from '../core/options.js';
 import { waitingCall } from '../eager/memory.js';
 import { nativeCall, newStream, streamOf, translate, writer } from '../eager/submit.js';
 import type { NativeDeviceInfo, NativeMemoryStats, NativeSegment } from '../native/addon.js';
@@ -242,8 +242,6 @@ export function stream<T>(s: Stream, fn: () => T): T {
   } finally {
     s.device.currentStream = before;
   }
-  if (result instanceof Promise) {
-    throw new ArgumentError('cuda.stream: expected a synchronous function, got one that returns a promise: it would leave the stream at its first await', { op: 'cuda.stream' });
-  }
+  checkSynchronous('cuda.stream', result, 'it would leave the stream at its first await');
   return result;
 }

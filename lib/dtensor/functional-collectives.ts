@@ -92,7 +92,7 @@ function allToAllSingle(input: Tensor, outputSplitSizes: readonly number[] | nul
   return asynchronous(allToAllRows(input, inputSplitSizes ?? even, outputSplitSizes ?? even, ranks));
 }
 
-/** The input of rank `src` of the world, on every rank. */
+/** The input of rank `src` of the world, on every rank. Gradient: there the sum of all ranks' gradients, 0 elsewhere. */
 function broadcast(input: Tensor, src: number, group?: CollectiveRanks): Tensor {
   const ranks = groupOf('functional.broadcast', group);
   return asynchronous(broadcastTensor(input, placeOf('functional.broadcast', 'src', src, ranks), ranks));

@@ -1,7 +1,6 @@
 /** Losses of logits whose classes the ranks share. */
-import { ArgumentError } from '../core/errors.js';
 import { lossMode } from '../core/loss-mode.js';
-import { checkFlag, checkFunction } from '../core/options.js';
+import { checkFlag, checkFunction, checkSynchronous } from '../core/options.js';
 
 /**
  * Inside `fn`, cross entropy takes logits that are cut along their classes beside plain targets and weights, which each rank has whole, and refuses what
@@ -26,8 +25,6 @@ export function lossParallel<T>(fn: () => T, enabled = true): T {
   } finally {
     lossMode.parallel = before;
   }
-  if (result instanceof Promise) {
-    throw new ArgumentError('lossParallel: expected a synchronous function, got one that returns a promise: the mode would end at its first await', { op: 'lossParallel' });
-  }
+  checkSynchronous('lossParallel', result, 'the mode would end at its first await');
   return result;
 }

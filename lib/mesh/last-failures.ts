@@ -11,6 +11,10 @@ import { streamDone } from './engines/native-engine.js';
  */
 export async function lastFailures(home: Home, op: string): Promise<void> {
   const stream = home.devices[0]?.currentStream ?? -1;
-  if (stream >= 0) await streamDone(stream, op);
+  const isTold = (error: unknown): boolean => home.told.some((words) => (error as Error).message.includes(words));
+  if (stream >= 0)
+    await streamDone(stream, op).catch((error: unknown) => {
+      if (!isTold(error)) throw error;
+    });
   home.unheard.check();
 }

@@ -91,8 +91,20 @@ export class ProcessGroup implements CollectiveGroup {
     const engine = this.engineOf(name, (call.input ?? call.output)?.device ?? call.device ?? deviceByCode(0), where);
     this.home.turns?.call(name);
     engine.run(name, call, where, purpose.text || (call.about ?? '')); // throws for what cannot be called: then nothing was
-    this.enter(name, call, engine.lane, where);
+    try {
+      this.enter(name, call, engine.lane, where);
+    } catch (error) {
+      this.giveUp(error as Error, engine);
+      throw error;
+    }
     if (watchers.size > 0) for (const watcher of watchers) watcher({ name, group: this, call, where });
+  }
+
+  /** Of a call that is under way and can never complete: all ranks hear of it, this one has. */
+  private giveUp({ message }: Error, engine: Engine): void {
+    this.home.told.push(message);
+    this.abort(message);
+    engine.finished().catch(() => {});
   }
 
   /** @throws DistributedError if it has ended, or this rank is no member @internal */

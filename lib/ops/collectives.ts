@@ -160,7 +160,11 @@ const broadcastOp: Op<InGroup & { root: number; called: string }> = defineOp<InG
   kernel: null,
   meta: ([t]) => metaOf(t as Tensor, (t as Tensor).shape),
   compute: ([t], params) => into(params.called, params, t as Tensor, (t as Tensor).shape, { kind: 'broadcast', root: params.root }),
-  vjp: 'not-differentiable',
+  vjp: (ctx, g) => {
+    const { group, root } = ctx.params;
+    const total = dispatchOne(allReduceOp, [g], { group, reduceOp: 'sum' });
+    return [group.rank === root ? total : total.zerosLike()];
+  },
   samples: () => [{ inputs: [sampleTensor([3, 4])], params: { group: solo, root: 0, called: 'broadcast' } }],
 });
 
@@ -189,7 +193,7 @@ export function allToAllRows(input: Tensor, inputRows: readonly number[], output
   return dispatchOne(allToAllOp, [input], { group, inputRows, outputRows });
 }
 
-/** The input of the group's rank `root`, on every rank. `called` is what the program called, for errors. */
+/** The input of the group's rank `root`, on every rank. Gradient: there the sum of all ranks' gradients, 0 elsewhere. `called` is what the program called, for errors. */
 export function broadcastTensor(input: Tensor, root: number, group: CollectiveGroup, called = 'broadcast'): Tensor {
   return dispatchOne(broadcastOp, [input], { group, root, called });
 }

@@ -41,6 +41,20 @@ describe('functional collectives', () => {
   );
 
   it(
+    'broadcast, and bring the gradients of all back to the one that was sent',
+    withRanks(3, async (rank) => {
+      const x = matrix(rank).requiresGrad_();
+      const sent = functional.broadcast(x.mul(2), 1);
+      assert.deepEqual(await list(sent.detach()), await list(matrix(1).mul(2)));
+      sent
+        .mul(rank + 1)
+        .sum()
+        .backward();
+      assert.deepEqual(await list(x.grad as Tensor), Array(8).fill(rank === 1 ? 12 : 0));
+    }),
+  );
+
+  it(
     'gather along any dim, and scatter the gradients',
     withRanks(2, async (rank) => {
       const mesh = initDeviceMesh('cpu', [2]);

@@ -1,5 +1,6 @@
 /** Ranks of one process that receive from each other before they send: it is said at once, not after the timeout. */
 import assert from 'node:assert/strict';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { barrier, DistributedError, irecv, isend, recv, send } from '../../lib/distributed.js';
 import { ones, zeros } from '../../lib/index.js';
 import { describeOverEngines, errorOf, onRanks } from './on-ranks.js';
@@ -24,6 +25,35 @@ describeOverEngines('ranks that receive before they send', () => {
     assert.ok(Date.now() - begin < 5000);
     assert.ok(error.cause instanceof DistributedError);
     assert.match(error.message, new RegExp(`^rank 1 failed: recv: this call can never complete: ${waits(1, 0)}.*${waits(0, 1)}.*let one of them send first`));
+  });
+
+  it('all hear of it, and go on if they catch it', async () => {
+    const begin = Date.now();
+    const heard = await onRanks(
+      2,
+      async (rank) => {
+        await barrier(); // over gloo a rank that has not joined yet says less
+        const x = zeros([2]);
+        const error = await errorOf(
+          (async () => {
+            recv(x, 1 - rank);
+            await x.read();
+          })(),
+        );
+        await sleep(50); // what was called before the failure is heard of is skipped
+        return [error.message, [...(await ones([2]).add(rank).read())]];
+      },
+      { timeoutMs: 60_000 },
+    );
+    assert.deepEqual(
+      heard.map(([, values]) => values),
+      [
+        [1, 1],
+        [2, 2],
+      ],
+    );
+    for (const [message] of heard) assert.match(message as string, new RegExp(`this call can never complete: ${waits(1, 0)}.*${waits(0, 1)}`));
+    assert.ok(Date.now() - begin < 5000);
   });
 
   it('hear of a circle of three, also where sends are called behind the receives', async () => {
