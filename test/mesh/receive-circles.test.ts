@@ -52,7 +52,7 @@ describeOverEngines('ranks that receive before they send', () => {
         [2, 2],
       ],
     );
-    for (const [message] of heard) assert.match(message as string, new RegExp(`this call can never complete: ${waits(1, 0)}.*${waits(0, 1)}`));
+    for (const [message] of heard) assert.match(message as string, new RegExp(`this call can never complete: (.*${waits(1, 0)}|.*${waits(0, 1)}){2}`));
     assert.ok(Date.now() - begin < 5000);
   });
 
