@@ -53,9 +53,14 @@ export function groupAlong(context: RankContext, family: string, meshDim: string
   return group;
 }
 
-/** A group of a mesh that others make differently fails; not one that another mesh has made, which all ranks may have made alike, nor that of all ranks. @internal */
+/**
+ * A group of a mesh that others make differently fails; not one that another mesh has made, which all ranks may have made alike. That of all ranks
+ * does, where it is the mesh's along a dim: calls for different dims would meet in it.
+ *
+ * @internal
+ */
 export function failOwn(making: Making | null, group: ProcessGroup, difference: Difference): void {
-  if (making !== null && group.making === making) group.fail(difference);
+  if (making !== null && (group.making === making || group.name === WORLD)) group.fail(difference);
 }
 
 /**

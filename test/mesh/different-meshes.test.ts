@@ -83,7 +83,24 @@ describeOverEngines('meshes that ranks make differently', () => {
     }
   });
 
-  it('do not end groups that another mesh has as well, nor that of all ranks', async () => {
+  it('end the group of all ranks where it is theirs along a dim: calls for different dims would meet in it', async () => {
+    const told = await onRanks(4, async (rank) => {
+      const [shape, wait] = rank < 2 ? [[1, 4], 0] : [[4, 1], 50];
+      return errorOf(
+        (async () => {
+          await sleep(wait);
+          const mesh = initDeviceMesh('cpu', shape, { meshDimNames: ['dp', 'tp'] });
+          await sleep(100);
+          const t = ones([1]);
+          allReduce(t, { group: mesh.getGroup('tp') });
+          await t.read();
+        })(),
+      );
+    });
+    for (const error of told) assert.match(error.message, /has made DeviceMesh\(cpu, dp: [14], tp: [14]\)/);
+  });
+
+  it('do not end groups that another mesh has as well, nor else that of all ranks', async () => {
     await onRanks(4, async (rank) => {
       const sum = async (group?: ReturnType<DeviceMesh['getGroup']>): Promise<number> => {
         const t = ones([1]);
