@@ -3,7 +3,7 @@
 import { autocastOperands } from '../core/autocast.js';
 import { int64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
-import { optionsOf } from '../core/options.js';
+import { checkOneOf, optionsOf } from '../core/options.js';
 import { broadcastShapes, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
@@ -79,6 +79,7 @@ export interface KlDivOptions {
  */
 export function klDiv(input: Tensor, target: Tensor, options: KlDivOptions = {}): Tensor {
   const { reduction = 'mean', logTarget = false } = optionsOf('klDiv', options, 'reduction logTarget');
+  checkOneOf('klDiv', 'reduction', reduction, ['none', 'mean', 'sum', 'batchmean']);
   checkPair('klDiv', input, target, reduction === 'batchmean' ? 'sum' : reduction);
   const [x, y] = autocastOperands('float32', [input, target] as const);
   const losses = logTarget ? y.exp().mul(y.sub(x)) : y.xlogy(y).sub(y.mul(x));
