@@ -2,7 +2,7 @@
  * The tensor: metadata in JavaScript, bytes in a {@link Storage}. Methods that compute are added by the files of lib/ops
  * through declaration merging, so "go to definition" lands on the op.
  */
-import { cpu, type Device } from './device.js';
+import { cpu, type Device, toOneDevice } from './device.js';
 import type { DType } from './dtype.js';
 import { AutogradError, ShapeError } from './errors.js';
 import { memoryRoles } from './memory-roles.js';
@@ -336,7 +336,7 @@ export function setGrad(tensor: Tensor, value: Tensor | null): void {
     if ((value.sharding === null) !== (tensor.sharding === null)) throw gradientOfAnotherKind(tensor, value);
     if (!sameShape(value.shape, tensor.shape) || value.dtype !== tensor.dtype || value.device !== tensor.device) {
       throw new AutogradError(
-        `grad: expected ${tensor.dtype.name}[${tensor.shape.join(', ')}] on ${tensor.device}, got ${value.dtype.name}[${value.shape.join(', ')}] on ${value.device}`,
+        `grad: expected ${tensor.dtype.name}[${tensor.shape.join(', ')}] on ${tensor.device}, got ${value.dtype.name}[${value.shape.join(', ')}] on ${value.device}${tensor.device === value.device ? '' : `. ${toOneDevice(value.device, tensor.device)}`}`,
       );
     }
     // It lives as long as the memory of its tensor: that of one in a scope ends with it.

@@ -58,6 +58,12 @@ describe('a tensor of the program around the ranks', () => {
     });
   });
 
+  it('gets no gradient from a rank', async () => {
+    const given = ones([2], { requiresGrad: true });
+    const told = "grad: expected float32[2] on cpu of the main program, got float32[2] on cpu. It was made outside of the ranks: take a copy of it with .to('cpu').";
+    await onRanks(2, () => assert.throws(() => given.mul(2).sum().backward(), { message: told }));
+  });
+
   it('is where it was for the program afterwards, whatever ranks have read of it', async () => {
     const index = zeros([6, 1], { dtype: int64 });
     for (let i = 0; i < 50; i++) ones([1 << 16]).sum(); // work that is under way when the next op is called
