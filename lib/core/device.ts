@@ -4,6 +4,8 @@ import { currentHome, type Home, processHome } from './home.js';
 import { checkNumber, checkOneOf, shown } from './options.js';
 
 export type DeviceType = 'cpu' | 'cuda';
+/** @internal */
+export const deviceTypes: readonly DeviceType[] = ['cpu', 'cuda'];
 export type DeviceName = 'cpu' | 'cuda' | `cuda:${number}`;
 
 /** A place where tensors live. Instances are interned, so `===` compares them; ranks that share a process have each their own. */
@@ -19,7 +21,7 @@ export class Device {
 
   /** @internal */
   constructor(type: DeviceType, index: number, home: Home = processHome) {
-    checkOneOf('Device', 'type', type, ['cpu', 'cuda']);
+    checkOneOf('Device', 'type', type, deviceTypes);
     checkNumber('Device', 'index', index, { from: 0, to: 999, whole: true });
     this.type = type;
     this.index = index;

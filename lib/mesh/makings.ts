@@ -64,8 +64,11 @@ export interface Standing {
 /** So many makings of a rank are kept. @internal */
 export const KEPT_MAKINGS = 16;
 
-/** Of a text, or of one as long as a list of thousands of ranks a number that only it has: each rank sends it. @internal */
-export const shortKey = (text: string): string => (text.length <= 64 ? text : createHash('sha256').update(text).digest('hex').slice(0, 32));
+/** A number that only the text has. @internal */
+export const digest = (text: string): string => createHash('sha256').update(text).digest('hex');
+
+/** Of a text, or of one as long as a list of thousands of ranks its number: each rank sends it. @internal */
+export const shortKey = (text: string): string => (text.length <= 64 ? text : digest(text).slice(0, 32));
 
 /** What errors name the number of a making by. @internal */
 export const GROUP_MAKING = 'group-making call';

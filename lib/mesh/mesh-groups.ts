@@ -2,13 +2,12 @@
  * The groups along the dimensions of meshes. A name and a list of ranks are one group, whichever meshes have it and whichever a rank has
  * seen first: so meshes that are equal can stand for each other.
  */
-import { createHash } from 'node:crypto';
 import { callSite } from '../core/call-site.js';
 import { ArgumentError } from '../core/errors.js';
 import { type DrawPlace, rankRanges } from '../core/mesh-draws.js';
 import { WORLD } from './engines/engine.js';
 import { namedGroup } from './groups.js';
-import { type Difference, type Making, shortKey } from './makings.js';
+import { type Difference, digest, type Making, shortKey } from './makings.js';
 import { coordinateOf, type MeshPlan, planKey, textOf } from './mesh-plan.js';
 import type { ProcessGroup } from './process-group.js';
 import type { RankContext } from './rank-context.js';
@@ -114,7 +113,7 @@ function rankText(ranks: readonly number[]): string {
   if (ranks.length <= FEW) return ranks.join();
   const [first, second, last] = [ranks[0] as number, ranks[1] as number, ranks.at(-1) as number];
   if (ranks.every((rank, i) => rank === first + i * (second - first))) return `${first}-${last}:${second - first}`;
-  return createHash('sha256').update(ranks.join()).digest('hex').slice(0, 16);
+  return digest(ranks.join()).slice(0, 16);
 }
 
 /** @throws ArgumentError unless each group has the ranks of its dimension */

@@ -1,5 +1,5 @@
 /** What a mesh is made from, and what is wrong with it. */
-import type { DeviceType } from '../core/device.js';
+import { type DeviceType, deviceTypes } from '../core/device.js';
 import { ArgumentError } from '../core/errors.js';
 import { checkNumber, checkOneOf, shown } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
@@ -39,7 +39,7 @@ export function textOf({ deviceType, shape, meshDimNames }: MeshPlan): string {
 
 /** @throws ArgumentError for ranks that the world has not, or that come twice, and for names that do not fit @internal */
 export function checkPlan(op: string, plan: MeshPlan, worldSize: number): void {
-  checkOneOf(op, 'deviceType', plan.deviceType, ['cpu', 'cuda']);
+  checkOneOf(op, 'deviceType', plan.deviceType, deviceTypes);
   checkNames(op, plan);
   for (const rank of plan.ranks) checkNumber(op, 'each rank', rank, { from: 0, to: worldSize - 1, whole: true });
   if (new Set(plan.ranks).size !== plan.ranks.length) throw new ArgumentError(`${op}: expected each rank once, got ${shown(nestRanks(plan.ranks, plan.shape))}`, { op });

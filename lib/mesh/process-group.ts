@@ -1,7 +1,7 @@
 /** Groups of ranks, and the collectives that they are given. */
 import { callSite } from '../core/call-site.js';
 import { type CollectiveCall, type CollectiveGroup, purpose } from '../core/collective.js';
-import { type Device, type DeviceType, deviceByCode, device as deviceOf } from '../core/device.js';
+import { type Device, type DeviceType, deviceByCode, device as deviceOf, deviceTypes } from '../core/device.js';
 import { CollectiveError, DistributedError } from '../core/errors.js';
 import { type Home, isAnothers, usedByAnother } from '../core/home.js';
 import { wordsOf } from '../eager/collective-failure.js';
@@ -19,8 +19,6 @@ export interface CollectiveRecord {
 
 /** As many are written out; of more, how many there are. */
 const SHOWN_RANKS = 16;
-
-const deviceTypes: readonly DeviceType[] = ['cpu', 'cuda'];
 
 const watchers = new Set<(record: CollectiveRecord) => void>();
 

@@ -8,8 +8,6 @@ namespace shardwise::cuda {
 
 namespace {
 
-constexpr int kMaxDevices = 64;
-
 struct Devices {
   int32_t count = 0;
   char reason[256] = {0};  // why there are none

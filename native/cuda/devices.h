@@ -4,6 +4,9 @@
 
 namespace shardwise::cuda {
 
+// Further ones are not seen.
+constexpr int32_t kMaxDevices = 64;
+
 int32_t device_count();
 // free_bytes is -1 as long as this process has not used the device: asking would create a context on it.
 Status device_info(int32_t device, DeviceInfo* info, ErrorText* error);

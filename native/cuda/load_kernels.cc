@@ -9,8 +9,6 @@
 namespace shardwise::cuda {
 namespace {
 
-constexpr int32_t kMaxDevices = 64;
-
 // What stands for a kernel on the host. The first one comes before any constructor of this file has run.
 std::vector<const char*>& kernels() {
   static auto* list = new std::vector<const char*>;
@@ -23,11 +21,10 @@ Status load_kernels(int32_t device, ErrorText* error) {
   static std::mutex mutex;
   static bool loaded[kMaxDevices] = {};
   std::lock_guard<std::mutex> lock(mutex);
-  if (device < 0 || device >= kMaxDevices) return fail(error, Code::Unsupported, "GPUs of number %d and more are not for ranks of one process", kMaxDevices);
-  lt::allow(false);
-  if (loaded[device]) return kOk;
   const Status status = use_device(device, error);
   if (!status.ok()) return status;
+  lt::allow(false);
+  if (loaded[device]) return kOk;
   for (const char* kernel : kernels()) {
     cudaFuncAttributes ignored;
     const cudaError_t code = cudaFuncGetAttributes(&ignored, kernel);

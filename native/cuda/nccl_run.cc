@@ -6,8 +6,6 @@
 namespace shardwise::cuda::nccl {
 namespace {
 
-constexpr int32_t kMaxDevices = 64;
-
 // What Barrier reduces: one byte of each device. Barriers at the same time may share it, since all write the same value.
 char* barrier_bytes[kMaxDevices];
 std::mutex barrier_mutex;

@@ -1,5 +1,5 @@
 /** Which engine moves the tensors of which device: by the backend that the program names, and by where the ranks are. */
-import type { Device, DeviceType } from '../../core/device.js';
+import { type Device, type DeviceType, deviceTypes } from '../../core/device.js';
 import { ArgumentError, DistributedError } from '../../core/errors.js';
 import { shown } from '../../core/options.js';
 import { writer } from '../../eager/submit.js';
@@ -14,7 +14,6 @@ import { GlooWorld } from './gloo-engine.js';
 import { LocalRegions, localEngines, sharedEngines } from './host-engine.js';
 
 const names: readonly BackendName[] = ['shm', 'nccl', 'gloo', 'fake'];
-const deviceTypes: readonly DeviceType[] = ['cpu', 'cuda'];
 /** What a backend that is named alone is for. */
 const devicesOf: Readonly<Record<BackendName, readonly DeviceType[]>> = { shm: deviceTypes, gloo: ['cpu'], nccl: ['cuda'], fake: deviceTypes };
 

@@ -22,7 +22,6 @@
 namespace shardwise::cuda {
 namespace {
 
-constexpr int kMaxDevices = 64;
 constexpr double kNear = 0.25;  // the sum of the logarithms (base 2) of the ratios of sizes
 
 struct Entry {
