@@ -60,14 +60,11 @@ export class Home {
     this.id = label === null ? 0 : ++ranks;
   }
 
-  /** How a wait for a stream ends: called with what it failed with, or null. */
-  waiting(resolve: () => void, reject: (error: unknown) => void): (error: unknown) => void {
-    return (error) => {
-      const explained = error === null ? null : (this.explain?.(error) ?? null);
-      if (error === null) resolve();
-      else if (explained === null) reject(error);
-      else explained.then(reject, reject);
-    };
+  /** Ends a wait with its failure, once that is explained. */
+  reject(error: unknown, reject: (error: unknown) => void): void {
+    const explained = this.explain?.(error) ?? null;
+    if (explained === null) reject(error);
+    else explained.then(reject, reject);
   }
 
   /** Whether it is one of several ranks in a process, and has not come to its end. */

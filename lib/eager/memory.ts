@@ -129,27 +129,28 @@ function readWhenDone(t: Tensor, storage: Storage, destination: ArrayBufferView)
   const stream = streamOf(t.device);
   return new Promise<void>((resolve, reject) => {
     const { home } = t.device;
-    const end = home.waiting(resolve, (error) => {
-      home.unheard.hear(error);
-      reject(error);
-    });
+    const fail = (error: unknown): void =>
+      home.reject(translate(error, 'read', [t]), (explained) => {
+        home.unheard.hear(explained);
+        reject(explained);
+      });
     const release = (): void => {
       if (storage.handle !== 0) storage.unhold();
     };
     const done = (error: Error | null): void => {
       release();
       if (error === null) {
-        end(null);
+        resolve();
         return;
       }
       home.afterFailure?.(stream);
-      end(translate(error, 'read', [t]));
+      fail(error);
     };
     try {
       writer.addon.readAsync(storage.handle, firstByte(t), destination, stream, done);
     } catch (error) {
       release();
-      end(translate(error, 'read', [t]));
+      fail(error);
     }
   });
 }

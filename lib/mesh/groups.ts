@@ -82,6 +82,7 @@ export function destroyProcessGroup(group?: ProcessGroup): void {
     context.home.afterFailure = null;
     context.home.findCudaIndex = null;
     context.home.explain = null;
+    context.home.explainAtOnce = null;
     setContext(null);
   }
 }

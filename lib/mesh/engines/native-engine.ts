@@ -23,11 +23,11 @@ export function words(): Float64Array {
 /** Resolves when all that the stream was given so far is done. @internal */
 export function streamDone(stream: number, op: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    const end = currentHome().waiting(resolve, reject);
+    const home = currentHome();
     try {
-      nativeCall(() => writer.addon.whenDone(stream, (error) => end(error === null ? null : translate(error, op, []))), op);
+      nativeCall(() => writer.addon.whenDone(stream, (error) => (error === null ? resolve() : home.reject(translate(error, op, []), reject))), op);
     } catch (error) {
-      end(error);
+      home.reject(error, reject);
     }
   });
 }
