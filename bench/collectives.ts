@@ -20,6 +20,7 @@ import {
   Shard,
 } from '../lib/distributed.js';
 import { bfloat16, cuda, noGrad, ones, scope, type Tensor } from '../lib/index.js';
+import { median } from './figures.js';
 
 const device = (process.argv[2] ?? 'cpu') as 'cpu' | 'cuda';
 const ranks = Number(process.argv[3] ?? (device === 'cuda' ? cuda.deviceCount() : 4));
@@ -97,7 +98,7 @@ async function deviceTimeOf(work: () => void): Promise<number> {
     await last.read();
     times.push((before.elapsedTime(after) * 1e3) / (CALLS_BEHIND + 1));
   }
-  return times.sort((x, y) => x - y)[2] as number;
+  return median(times);
 }
 
 async function allTimesOf(work: () => void, bytes: number): Promise<Omit<Row, 'name'>> {

@@ -10,11 +10,24 @@ export function median(values: readonly number[]): number {
   return (low + high) / 2;
 }
 
-/** A Python with torch: the one of the environment variable PYTHON, or the first on the path that has it. */
+let found: string | null | undefined;
+
+/** A Python with torch: the one of the environment variable PYTHON, or the first on the path that has it. Asked once: the import takes seconds. */
 export function python(): string | null {
+  if (found !== undefined) return found;
   const candidates = [process.env['PYTHON'], 'python3', '/usr/bin/python3'].filter((each) => each !== undefined);
-  return candidates.find((each) => spawnSync(each, ['-c', 'import torch']).status === 0) ?? null;
+  found = candidates.find((each) => spawnSync(each, ['-c', 'import torch']).status === 0) ?? null;
+  return found;
 }
+
+/** Of its torch. */
+export function torchVersion(): string {
+  const { stdout } = spawnSync(python() ?? 'python3', ['-c', 'import torch; print(torch.__version__)'], { encoding: 'utf8' });
+  return stdout?.trim() ?? '';
+}
+
+/** Such as 2026-11-21. */
+export const today = (): string => new Date().toISOString().slice(0, 10);
 
 /** The commit that is measured; where there is no checkout, what the variable COMMIT says. */
 export function commit(): string {
@@ -25,8 +38,7 @@ export function commit(): string {
 /** In the checkout, not beside the compiled programs; by machine, of which there may be several on one day. */
 export function keep(machine: string, subject: string, figures: object): void {
   const folder = process.env['BENCH_RESULTS'] ?? path.join(process.cwd(), 'bench', 'results');
-  const date = new Date().toISOString().slice(0, 10);
-  const file = path.join(folder, `${date}-${machine.replace(/\W+/g, '-').toLowerCase()}-${subject}.json`);
+  const file = path.join(folder, `${today()}-${machine.replace(/\W+/g, '-').toLowerCase()}-${subject}.json`);
   mkdirSync(folder, { recursive: true });
   writeFileSync(file, `${JSON.stringify(figures, null, 2)}\n`);
   console.log(`kept in ${path.relative(process.cwd(), file)}`);

@@ -9,7 +9,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
 import { cuda } from '../lib/index.js';
-import { commit, keep, median, python } from './figures.js';
+import { commit, keep, median, python, today, torchVersion } from './figures.js';
 import { type CollectivesReport, type Compared, printedCollectives, type Times } from './gpus-table.js';
 
 /** A line of a program. */
@@ -74,8 +74,8 @@ function main(): void {
   const names = new Set([...a, ...b].flatMap((round) => [...round.keys()]));
   const rows: Compared[] = [...names].map((name) => ({ name, ours: medians(a, name), torch: medians(b, name), ...ratios(a, b, name) }));
   const device = cuda.getDeviceProperties().name;
-  const torch = spawnSync(python() ?? 'python3', ['-c', 'import torch; print(torch.__version__)'], { encoding: 'utf8' }).stdout?.trim();
-  const date = new Date().toISOString().slice(0, 10);
+  const torch = torchVersion();
+  const date = today();
   const report: CollectivesReport = { machine: `${ranks} x ${device}; ranks are processes`, date, commit: commit(), rounds, torch, rows };
   console.log(printedCollectives(report));
   if (write) keep(`${ranks}x ${device}`, 'collectives', report);

@@ -5,6 +5,7 @@
 import { existsSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { bytesBelow, npm, pack, removeTemporaryFolders, root, temporaryFolder } from '../test/packaging/package.js';
+import { today } from './figures.js';
 import { print, type Row } from './measure.js';
 
 const peers = ['onnxruntime-node', '@tensorflow/tfjs-node'];
@@ -27,7 +28,7 @@ const rows: Row[] = [
 ];
 for (const row of rows) print(row);
 if (process.argv.includes('--write')) {
-  const date = new Date().toISOString().slice(0, 10);
+  const date = today();
   writeFileSync(path.join(root, 'bench', 'results', `${date}-installed-size.json`), `${JSON.stringify({ date, rows }, null, 2)}\n`);
 }
 removeTemporaryFolders();

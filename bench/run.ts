@@ -9,7 +9,7 @@ import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Command } from 'commander';
 import { cuda } from '../lib/index.js';
-import { commit, keep, median, python } from './figures.js';
+import { commit, keep, median, python, today, torchVersion } from './figures.js';
 import type { Row } from './measure.js';
 
 const here = fileURLToPath(import.meta.url);
@@ -95,9 +95,9 @@ function store(device: string, rounds: number, results: ReadonlyMap<string, Read
   const usable = os.availableParallelism(); // fewer under taskset
   const processors = usable < all ? `${usable}-of-${all}` : String(all);
   const machine = `${os.cpus()[0]?.model ?? 'unknown'}, ${processors} threads, Node ${process.version}${gpu}`;
-  const torch = spawnSync(python() ?? 'python3', ['-c', 'import torch; print(torch.__version__)'], { encoding: 'utf8' }).stdout?.trim();
+  const torch = torchVersion();
   const rows = Object.fromEntries([...results].map(([by, list]) => [by, [...list.values()]]));
-  const date = new Date().toISOString().slice(0, 10);
+  const date = today();
   keep(device === 'cuda' ? cuda.getDeviceProperties().name : `${processors}-cores`, device, { machine, date, commit: commit(), rounds, torch, rows });
 }
 

@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
 import { parse } from 'csv-parse/sync';
 import { cuda, scope, setFloat32MatmulPrecision, type Tensor, triu, zeros } from '../../lib/index.js';
-import { commit, keep } from '../figures.js';
+import { commit, keep, today } from '../figures.js';
 import { type Row, rows } from './rows.js';
 import { prepare } from './work.js';
 
@@ -111,7 +111,7 @@ function profileRows(chosen: readonly string[], write: boolean): void {
     console.table(seen[row.name]?.map(({ stalls, ...rest }) => ({ ...rest, stalls: JSON.stringify(stalls) })));
   }
   const gpu = cuda.getDeviceProperties().name;
-  const date = new Date().toISOString().slice(0, 10);
+  const date = today();
   if (write) keep(gpu, 'profiles', { gpu, machine: `${os.cpus()[0]?.model.trim()}`, date, commit: commit(), rows: seen });
 }
 

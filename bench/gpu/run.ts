@@ -6,7 +6,7 @@
  */
 import os from 'node:os';
 import { Command } from 'commander';
-import { commit, keep, median, python } from '../figures.js';
+import { commit, keep, median, python, today } from '../figures.js';
 import { copyRow, type Row, rows } from './rows.js';
 import { Meter, ourSide, type PeerMode, type Side, torchSide } from './sides.js';
 import { type Measured, printed, type Report } from './table.js';
@@ -91,7 +91,7 @@ async function main(): Promise<void> {
   for (const each of [ours, torch, meter]) each?.end();
   const machine = `${os.cpus()[0]?.model.trim()}, ${os.cpus().length} threads, Node ${process.version}`;
   const report: Report = {
-    date: new Date().toISOString().slice(0, 10),
+    date: today(),
     machine,
     gpu,
     torch: version,
