@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { FreedError, keep, memory, nn, ones, optim, rand, scope, type Tensor, zeros } from '../../lib/index.js';
+import { autograd, FreedError, keep, memory, nn, ones, optim, rand, scope, type Tensor, zeros } from '../../lib/index.js';
 import { runProgram } from '../run-program.js';
 import { assertFlat } from './flat-memory.js';
 
@@ -94,6 +94,20 @@ describe('scope', () => {
     const module = new nn.Identity();
     scope(() => module.registerBuffer('steps', zeros([2])));
     assert.deepEqual(module.getBuffer('steps').tolist(), [0, 0]);
+  });
+
+  it('frees the gradients that autograd.grad returned inside, and keeps those that it returns', () => {
+    const x = ones([1000]).requiresGrad_();
+    const gradientOf = (): Tensor => autograd.grad(x.mul(x).sum(), [x])[0] as Tensor;
+    memory.collect();
+    const before = allocated();
+    scope(() => void gradientOf());
+    assert.equal(allocated(), before);
+    const kept = scope(() => scope(gradientOf));
+    assert.deepEqual(kept.tolist(), Array(1000).fill(2));
+    assert.equal(allocated() - before, 4032);
+    kept.dispose();
+    assert.equal(allocated(), before);
   });
 
   it('lets keep() take a tensor out', () => {
