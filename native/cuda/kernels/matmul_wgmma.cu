@@ -5,7 +5,8 @@
 // shared memory, swizzled by 128 bytes; the other two multiply with wgmma m64nNk16 straight from there and hold the float32 sums in
 // registers, which the producer has given up to them (setmaxnreg). Full and empty stages are told by mbarriers with parity waits.
 // Clusters of two blocks, neighbours along m, each load half of their common tile of b and multicast it. The grid is persistent: a
-// block goes from tile to tile in groups of 8 tile rows, so that the panels in use stay in L2. Sums leave by stmatrix into swizzled
+// block goes from tile to tile in groups of 8 tile rows, so that the panels in use stay in L2; many tiles are taken from a counter
+// (matmul_wgmma_work.cuh). Sums leave by stmatrix into swizzled
 // buffers and from there by the copy engine, which also cuts off what lies outside of y. An operand contiguous along m or n is
 // taken as it lies, by the MN-major form of wgmma's descriptors; nothing is transposed in memory.
 //   two consumers, one tile   each has 64 rows of it; the second keeps a step behind, so that it multiplies while the first stores
@@ -35,6 +36,8 @@
 //                      1.18; in clusters of four with sums through distributed shared memory 2.1: only 30 such clusters fit
 //   768x768x16384 TN   128x192 in 5 parts 0.99, 128x256 in 7 parts 1.05, when each part waited for all and added up its share
 //   128x4096x4096 NT   128x128 in 2 parts 22.3 us, one 22.7 (library 15.0): the block that joins the parts reads them alone
+//   8192x14336x4096 NT beside an all-gather that holds 64 multiprocessors for 650 us: tiles dealt out beforehand 1947 us, taken from a
+//                      counter 1602 (alone 1238 both); where the collective holds 24 or 16, 1499 and 1420
 //   lost everywhere: 64x256 ping-pong, 256x128 and 256x192, clusters along n with short rows of tiles, lag 2 over lag 1; the first
 //                    stages asked of L2 before the kernels before are done (0.2 to 3 us more a product)
 #include "matmul_wgmma.h"

@@ -1,58 +1,10 @@
 // The kernel of matmul_wgmma.cu (its header tells the whole story) as a template.
 #pragma once
-#include "../primitives/wgmma.cuh"
 #include "../primitives/mma.cuh"
-#include "matmul.h"
+#include "../primitives/wgmma.cuh"
+#include "matmul_wgmma_work.cuh"
 
 namespace shardwise::cuda {
-
-// One block: a producer warpgroup (one thread of it works) and two consumer warpgroups.
-constexpr int kWgmmaThreads = 384;
-
-// Tile: BM x BN of y a block. ClusterM (ClusterN) = 2: two blocks, neighbours along m (n), share the tiles of b (a). PingPong:
-// each consumer has tiles of its own, in turn; else both halves of one. Stages of shared memory along k; Buffers of 64 x 64 for
-// the output of each consumer.
-template <class Element, bool MnMajorA, bool MnMajorB, int TileM, int TileN, int SharersM, int SharersN, bool InTurn,
-          int NumStages, int NumBuffers>
-struct WgmmaTile {
-  using T = Element;
-  static constexpr bool kMajorA = MnMajorA, kMajorB = MnMajorB, kPingPong = InTurn;
-  static constexpr int BM = TileM, BN = TileN, kClusterM = SharersM, kClusterN = SharersN, kSharers = kClusterM * kClusterN;
-  static constexpr int kStages = NumStages, kBuffers = NumBuffers;
-  static constexpr int MI = BM / (kPingPong ? 64 : 128);    // 64-row products of one consumer
-  static constexpr int kPerRow = (BN + 63) / 64;            // output chunks of 64 columns; the last may overlap the one before
-  static constexpr int kChunks = MI * kPerRow;              // of a consumer's part
-  static constexpr int kPieces = MI * BN / 8;               // of 4 accumulators of a thread
-  static constexpr int kBytesA = BM * 128;
-  static constexpr int kBytesB = (kMajorB ? (BN + 63) / 64 * 64 : BN) * 128;
-  static constexpr int kStageBytes = kBytesA + kBytesB;
-  static constexpr int kChunkBytes = 64 * 128;
-  static constexpr int kOutput = kStages * kStageBytes;     // offset of the output buffers
-  static constexpr int kBarriers = kOutput + 2 * kBuffers * kChunkBytes;
-  static constexpr int kFlag = kBarriers + (2 * kStages + 2) * 8;
-  static constexpr int kSharedBytes = kFlag + 16;
-  // 65536 registers in all; the producer makes do with 24 where the accumulators need every one.
-  static constexpr bool kTight = MI * BN / 2 > 192;
-  static constexpr int kProducerRegisters = kTight ? 24 : 40, kConsumerRegisters = kTight ? 240 : 232;
-  static constexpr int kReleases = (kPingPong ? 4 : 8) * kSharers;  // warps that free a stage
-  static_assert(kSharers <= 2, "clusters of more lose");
-  static_assert(kChunks % kBuffers == 0 && kSharedBytes <= 232448, "buffers are used in turn; what a block may have");
-  static_assert(kStageBytes % 1024 == 0, "swizzled tiles start at multiples of 1024 bytes");
-};
-
-struct WgmmaArgs {
-  int32_t m, n, k_blocks;                    // k in steps of 64
-  int32_t tiles_m, tiles_n, work;            // of clusters; all tiles times `split`
-  int32_t split;                             // parts of k, each a cluster's work
-  int32_t group;                             // tile rows that are visited together
-  int32_t lag;                               // steps along k that the second consumer of a tile keeps behind the first
-  int32_t batched_a, batched_b;              // 0: all batches read the same
-  float alpha, beta;
-  MatrixView c, y;
-  bool direct;                               // y is not for the copy engine
-  float4* partial;                           // of a split: the accumulators of each tile and part
-  int32_t* arrived;                          // and how many parts have written theirs; zeros between kernels
-};
 
 #if SW_SM90A
 
@@ -81,11 +33,16 @@ struct WgmmaPlace {
 template <class C>
 __device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensorMap* map_a, const CUtensorMap* map_b,
                                               uint32_t shared, uint32_t full, uint32_t empty) {
-  const uint32_t rank = C::kSharers > 1 ? cluster_rank() : 0;
+  const uint32_t rank = C::kSharers > 1 ? cluster_rank() : 0, works = shared + C::kWorks;
+  const WgmmaWork<C> mine(p);
+  WgmmaTaker<C> taker(p);
   int32_t stage = 0;
   uint32_t phase = 0;
-  for (int32_t work = blockIdx.x / C::kSharers; work < p.work; work += gridDim.x / C::kSharers) {
+  for (int32_t at = mine.first;; at += mine.stride) {
+    const int32_t work = work_of(p, works, at);
+    if (work >= p.work) break;
     const WgmmaPlace place(p, work);
+    taker.announce(p, works, at);
     const int32_t row = (place.row * C::kClusterM + (C::kClusterM > 1 ? rank : 0)) * C::BM;
     const int32_t column = (place.column * C::kClusterN + (C::kClusterN > 1 ? rank : 0)) * C::BN;
     const int32_t za = place.batch * p.batched_a, zb = place.batch * p.batched_b;
@@ -127,6 +84,7 @@ __device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensor
       if (++stage == C::kStages) stage = 0, phase ^= 1;
     }
   }
+  taker.finish(p);
 }
 
 // Of one chunk of 64 rows: adds beta c, and writes it with ordinary stores if `direct`. `row` and `column` are those of the
@@ -236,12 +194,10 @@ __device__ __forceinline__ void wgmma_join(const WgmmaArgs& p, const float (&sum
     const bool last = atomicAdd(p.arrived + slot, 1) == p.split - 1;
     if (last) atomicExch(p.arrived + slot, 0);
     __threadfence();
-    asm volatile("st.shared.u32 [%0], %1;" ::"r"(flag), "r"(uint32_t(last)) : "memory");
+    store_shared(flag, last);
   }
   sync_threads_of(3, 256);
-  uint32_t last;
-  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(last) : "r"(flag) : "memory");
-  if (!last) return;
+  if (!load_shared(flag)) return;
 #pragma unroll 4
   for (int i = 0; i < C::kPieces; i++) {
     float4 total = __ldcg(tile + i * 128);
@@ -298,16 +254,18 @@ __device__ __forceinline__ void wgmma_consume(const WgmmaArgs& p, const CUtensor
     phase ^= at / C::kStages & 1;
     stage = at % C::kStages;
   };
-  const int32_t stride = gridDim.x / C::kSharers;
-  int32_t work = blockIdx.x / C::kSharers;
+  const WgmmaWork<C> mine(p);
+  int32_t at = mine.first;
   if constexpr (C::kPingPong) {  // no split
-    if (consumer == 1) work += stride, skip(p.k_blocks);
+    if (consumer == 1) at += mine.stride, skip(p.k_blocks);
   }
-  for (; work < p.work; work += C::kPingPong ? 2 * stride : stride) {
+  for (;; at += C::kAhead * mine.stride) {
+    const int32_t work = warp_uniform(work_of(p, shared + C::kWorks, at));
+    if (work >= p.work) break;
     const WgmmaPlace place(p, work);
     const int32_t k_blocks = C::kPingPong ? p.k_blocks : place.k_blocks;
     if constexpr (C::kPingPong) {  // until the other has seen its last stage arrive: before, a phase could be mistaken
-      if (consumer == 1 || work >= 2 * stride) barrier_wait(turn + consumer * 8, my_turn), my_turn ^= 1;
+      if (consumer == 1 || at >= 2 * mine.stride) barrier_wait(turn + consumer * 8, my_turn), my_turn ^= 1;
     }
     if constexpr (!C::kPingPong) {
       if (consumer == 1 && p.lag > 0) barrier_wait(turn + 8, my_turn), my_turn ^= 1;
@@ -375,6 +333,8 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
     }
     barrier_init(turn, 1);
     barrier_init(turn + 8, 1);
+#pragma unroll
+    for (int i = 0; i < 2; i++) barrier_init(passed_barrier(shared + C::kWorks, i), 1);
     barrier_init_fence();
   }
   if constexpr (C::kSharers > 1)
@@ -384,6 +344,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
 
   let_next_kernel_start();
   wait_for_kernels_before();
+  if (p.taken) take_first_work<C>(p, shared + C::kWorks);
 
   if (threadIdx.x < 128) {
     registers_down<C::kProducerRegisters>();

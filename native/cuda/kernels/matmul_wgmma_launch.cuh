@@ -8,6 +8,9 @@
 
 namespace shardwise::cuda {
 
+// Pieces of work for each cluster, from which on they are taken from a counter (matmul_wgmma_work.cuh).
+constexpr int32_t kTakenWaves = 3;
+
 // False if the copy engine cannot take an operand. a: [m, k], b: [k, n] as the tile says, y has contiguous rows.
 template <class C>
 bool wgmma_launch(const MatmulProblem& p, const WgmmaUse& use, Stream& stream, float4* partial) {
@@ -48,6 +51,11 @@ bool wgmma_launch(const MatmulProblem& p, const WgmmaUse& use, Stream& stream, f
   args.partial = partial;
   args.arrived = stream.arrived;
   const int32_t clusters = stream.facts->num_sms / C::kSharers;
+  // Few pieces are dealt out: the first would wait for the counter's memory.
+  if (use.split == 1 && args.k_blocks >= C::kStages && args.work >= kTakenWaves * clusters) {
+    args.taken = stream.arrived;
+    args.finished = stream.arrived + 1;
+  }
   if (use.split > 1 && (C::kPingPong || args.k_blocks < use.split || args.work / use.split * C::kSharers > Stream::kArrived))
     return false;
   static std::atomic<uint64_t> allowed{0};  // a bit per device

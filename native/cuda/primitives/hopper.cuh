@@ -137,6 +137,23 @@ __device__ __forceinline__ float4 load_from_cluster(uint32_t address, uint32_t r
   return v;
 }
 
+// A word to block `rank`, whose barrier at the same place as here counts its 4 bytes when they are there.
+__device__ __forceinline__ void store_in_cluster(uint32_t address, uint32_t barrier, uint32_t value, uint32_t rank) {
+  asm volatile(
+      "{\n .reg .b32 to, counts;\n mapa.shared::cluster.u32 to, %0, %3;\n mapa.shared::cluster.u32 counts, %1, %3;\n"
+      " st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [to], %2, [counts];\n}" ::"r"(address),
+      "r"(barrier), "r"(value), "r"(rank)
+      : "memory");
+}
+__device__ __forceinline__ uint32_t load_shared(uint32_t address) {
+  uint32_t value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_shared(uint32_t address, uint32_t value) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+
 template <int Registers>
 __device__ __forceinline__ void registers_up() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));

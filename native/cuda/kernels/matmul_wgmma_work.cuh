@@ -1,0 +1,87 @@
+// Which piece of work a cluster of matmul_wgmma.cuh computes next: its pieces have numbers 0, 1, ... and are dealt out beforehand, or, where
+// there are many, taken from a counter. Then clusters that start late, because a collective holds their multiprocessors, leave theirs to
+// the others; and who computes a piece does not change its bits. The producer takes as many pieces ahead as there are consumers that
+// work on different ones, so that nobody waits for the counter's memory.
+#pragma once
+#include "../primitives/hopper.cuh"
+#include "matmul_wgmma_args.cuh"
+
+namespace shardwise::cuda {
+
+#if SW_SM90A
+
+__device__ __forceinline__ uint32_t work_slot(uint32_t works, int32_t at) { return works + (at & (kWorkSlots - 1)) * 4; }
+__device__ __forceinline__ uint32_t passed_barrier(uint32_t works, int32_t at) { return works + kWorkSlots * 4 + (at & 1) * 8; }
+
+// Pieces of this cluster: of the numbers first, first + stride ... all are its own.
+template <class C>
+struct WgmmaWork {
+  int32_t first, stride;
+  __device__ __forceinline__ explicit WgmmaWork(const WgmmaArgs& p)
+      : first(p.taken ? 0 : blockIdx.x / C::kSharers), stride(p.taken ? 1 : gridDim.x / C::kSharers) {}
+};
+
+// For a thread; it is `p.work` or more where there is none.
+__device__ __forceinline__ int32_t work_of(const WgmmaArgs& p, uint32_t works, int32_t at) {
+  return p.taken ? static_cast<int32_t>(load_shared(work_slot(works, at))) : at;
+}
+
+template <class C>
+__device__ __forceinline__ void put_work(uint32_t works, int32_t at, int32_t work) {
+  store_shared(work_slot(works, at), static_cast<uint32_t>(work));
+  if constexpr (C::kSharers > 1) store_in_cluster(work_slot(works, at), passed_barrier(works, at), static_cast<uint32_t>(work), 1);
+}
+
+// By all threads, before any work.
+template <class C>
+__device__ __forceinline__ void take_first_work(const WgmmaArgs& p, uint32_t works) {
+  const uint32_t rank = C::kSharers > 1 ? cluster_rank() : 0;
+  if (threadIdx.x == 0) {
+    if (rank == 0) {
+      const int32_t first = atomicAdd(p.taken, C::kAhead);
+#pragma unroll
+      for (int i = 0; i < C::kAhead; i++) put_work<C>(works, i, first + i);
+    } else {
+#pragma unroll
+      for (int i = 0; i < C::kAhead; i++) barrier_expect(passed_barrier(works, i), 4);
+#pragma unroll
+      for (int i = 0; i < C::kAhead; i++) barrier_wait(passed_barrier(works, i), 0);
+    }
+  }
+  __syncthreads();
+}
+
+// The producer's: what is taken for later. Each of its pieces begins with `announce`, before any of its stages is full.
+template <class C>
+struct WgmmaTaker {
+  int32_t pending = 0;  // the piece after those that are announced, on its way here
+  bool leads;
+
+  __device__ __forceinline__ explicit WgmmaTaker(const WgmmaArgs& p) : leads(C::kSharers == 1 || cluster_rank() == 0) {
+    if (p.taken && leads) pending = atomicAdd(p.taken, 1);
+  }
+  // A slot is written again 8 pieces later, when all have read it: the producer is ahead by the stages, which are at most two pieces.
+  __device__ __forceinline__ void announce(const WgmmaArgs& p, uint32_t works, int32_t at) {
+    if (!p.taken) return;
+    const int32_t next = at + C::kAhead;
+    if (leads) {
+      put_work<C>(works, next, pending);
+      pending = atomicAdd(p.taken, 1);
+    } else {
+      barrier_expect(passed_barrier(works, next), 4);
+      barrier_wait(passed_barrier(works, next), next >> 1 & 1);
+    }
+  }
+  // The last cluster leaves zeros behind.
+  __device__ __forceinline__ void finish(const WgmmaArgs& p) const {
+    if (!p.taken || !leads) return;
+    __threadfence();
+    if (atomicAdd(p.finished, 1) != static_cast<int32_t>(gridDim.x / C::kSharers) - 1) return;
+    atomicExch(p.taken, 0);
+    atomicExch(p.finished, 0);
+  }
+};
+
+#endif
+
+}  // namespace shardwise::cuda
