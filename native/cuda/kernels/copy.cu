@@ -10,6 +10,7 @@
 // even.
 #include "../primitives/dtype.cuh"
 #include "../primitives/offsets.cuh"
+#include "../primitives/overlap.cuh"
 #include "../primitives/vector.cuh"
 #include "../stream.h"
 #include "transpose.cuh"
@@ -42,6 +43,7 @@ __device__ __forceinline__ void thread_indices(int64_t count, int64_t (&linear)[
 
 template <class Word>
 __global__ void __launch_bounds__(kThreads) move_words(const __grid_constant__ MoveArgs args) {
+  begin_behind_others();
   int64_t linear[kPerThread];
   bool valid[kPerThread];
   thread_indices(args.count, linear, valid);
@@ -57,6 +59,7 @@ __global__ void __launch_bounds__(kThreads) move_words(const __grid_constant__ M
 
 template <class C>
 __global__ void __launch_bounds__(kThreads) convert_any(const __grid_constant__ MoveArgs args) {
+  begin_behind_others();
   int64_t linear[kPerThread];
   bool valid[kPerThread];
   thread_indices(args.count, linear, valid);
@@ -74,6 +77,7 @@ __global__ void __launch_bounds__(kThreads) convert_any(const __grid_constant__ 
 
 template <class To, class From>
 __global__ void __launch_bounds__(kThreads) convert_vectors(const __grid_constant__ MoveArgs args) {
+  begin_behind_others();
   const int64_t group = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (group >= args.count) return;
   const Offsets<2> at = args.offsets.get(group);
@@ -191,19 +195,19 @@ void launch_convert_vectors(const KernelCall& call, Dims<2> dims, MoveArgs& args
   dims.strides[0][inner] = dims.strides[1][inner] = kGroup;
   args.count = dims.numel();
   args.offsets = dims.calculator<kMaxDims>();
-  const unsigned blocks = static_cast<unsigned>(ceil_div(args.count, kThreads));
-  const cudaStream_t stream = stream_of(call).handle;
+  const LaunchShape shape{blocks_of(ceil_div(args.count, kThreads)), kThreads};
+  const Stream& stream = stream_of(call);
   const auto to = [&](auto from_tag) {
     using From = tag_t<decltype(from_tag)>;
     switch (args.y_dtype) {
       case DType::Float32:
-        if constexpr (!std::is_same_v<From, float>) convert_vectors<float, From><<<blocks, kThreads, 0, stream>>>(args);
+        if constexpr (!std::is_same_v<From, float>) launch_overlapped(convert_vectors<float, From>, shape, stream, args);
         break;
       case DType::Float16:
-        if constexpr (!std::is_same_v<From, half_t>) convert_vectors<half_t, From><<<blocks, kThreads, 0, stream>>>(args);
+        if constexpr (!std::is_same_v<From, half_t>) launch_overlapped(convert_vectors<half_t, From>, shape, stream, args);
         break;
       default:
-        if constexpr (!std::is_same_v<From, bfloat16_t>) convert_vectors<bfloat16_t, From><<<blocks, kThreads, 0, stream>>>(args);
+        if constexpr (!std::is_same_v<From, bfloat16_t>) launch_overlapped(convert_vectors<bfloat16_t, From>, shape, stream, args);
     }
   };
   if (args.x_dtype == DType::Float32)
@@ -219,7 +223,7 @@ void launch_convert_vectors(const KernelCall& call, Dims<2> dims, MoveArgs& args
 Status copy(const KernelCall& call) {
   const TensorView &x = call.input(0), &y = call.output(0);
   if (y.numel == 0) return kOk;
-  const cudaStream_t stream = stream_of(call).handle;
+  const Stream& stream = stream_of(call);
   Dims<2> dims = dims_of<2>({&y, &x});
   dims.sort_by_stride();
   dims.collapse();
@@ -236,19 +240,19 @@ Status copy(const KernelCall& call) {
     }
     args.count = y.numel;
     args.offsets = dims.calculator<kMaxDims>();
-    const unsigned blocks = static_cast<unsigned>(ceil_div(args.count, kThreads * kPerThread));
+    const LaunchShape shape{blocks_of(ceil_div(args.count, kThreads * kPerThread)), kThreads};
     if (!is_floating(x.dtype))
-      convert_any<int64_t><<<blocks, kThreads, 0, stream>>>(args);
+      launch_overlapped(convert_any<int64_t>, shape, stream, args);
     else if (x.dtype == DType::Float64)
-      convert_any<double><<<blocks, kThreads, 0, stream>>>(args);
+      launch_overlapped(convert_any<double>, shape, stream, args);
     else
-      convert_any<float><<<blocks, kThreads, 0, stream>>>(args);
+      launch_overlapped(convert_any<float>, shape, stream, args);
     return launched(call);
   }
 
   const int64_t item = item_size(y.dtype);
   if (dims.ndim == 0 || (dims.ndim == 1 && dims.strides[0][0] == 1 && dims.strides[1][0] == 1)) {
-    if (x.data != y.data) SW_CUDA(cudaMemcpyAsync(y.data, x.data, y.numel * item, cudaMemcpyDeviceToDevice, stream));
+    if (x.data != y.data) SW_CUDA(cudaMemcpyAsync(y.data, x.data, y.numel * item, cudaMemcpyDeviceToDevice, stream.handle));
     return kOk;
   }
   const int32_t row_dim = transposed_dim(dims);
@@ -261,8 +265,7 @@ Status copy(const KernelCall& call) {
   args.count = dims.numel();
   args.offsets = dims.calculator<kMaxDims>();
   dispatch_word(word, [&](auto tag) {
-    const unsigned blocks = static_cast<unsigned>(ceil_div(args.count, kThreads * kPerThread));
-    move_words<tag_t<decltype(tag)>><<<blocks, kThreads, 0, stream>>>(args);
+    launch_overlapped(move_words<tag_t<decltype(tag)>>, {blocks_of(ceil_div(args.count, kThreads * kPerThread)), kThreads}, stream, args);
   });
   return launched(call);
 }

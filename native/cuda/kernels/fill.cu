@@ -7,6 +7,7 @@
 #include "../../generated/op_params.h"
 #include "../primitives/dtype.cuh"
 #include "../primitives/offsets.cuh"
+#include "../primitives/overlap.cuh"
 #include "../primitives/vector.cuh"
 #include "../stream.h"
 
@@ -31,6 +32,7 @@ struct FillArgs {
 
 template <class Word>
 __global__ void __launch_bounds__(kThreads) fill_words(const __grid_constant__ FillArgs args) {
+  begin_behind_others();
   const Word word = *reinterpret_cast<const Word*>(&args.pattern);
 #pragma unroll
   for (int u = 0; u < kPerThread; u++) {
@@ -148,14 +150,14 @@ Status fill(const KernelCall& call) {
   args.count = dims.numel();
   args.y = y.data;
   args.offsets = dims.calculator<kMaxDims>();
-  const cudaStream_t stream = stream_of(call).handle;
-  const unsigned blocks = blocks_for(args.count);
+  const Stream& stream = stream_of(call);
+  const LaunchShape shape{dim3(blocks_for(args.count)), kThreads};
   switch (word) {
-    case 16: fill_words<uint4><<<blocks, kThreads, 0, stream>>>(args); break;
-    case 8: fill_words<uint64_t><<<blocks, kThreads, 0, stream>>>(args); break;
-    case 4: fill_words<uint32_t><<<blocks, kThreads, 0, stream>>>(args); break;
-    case 2: fill_words<uint16_t><<<blocks, kThreads, 0, stream>>>(args); break;
-    default: fill_words<uint8_t><<<blocks, kThreads, 0, stream>>>(args); break;
+    case 16: launch_overlapped(fill_words<uint4>, shape, stream, args); break;
+    case 8: launch_overlapped(fill_words<uint64_t>, shape, stream, args); break;
+    case 4: launch_overlapped(fill_words<uint32_t>, shape, stream, args); break;
+    case 2: launch_overlapped(fill_words<uint16_t>, shape, stream, args); break;
+    default: launch_overlapped(fill_words<uint8_t>, shape, stream, args); break;
   }
   return launched(call);
 }

@@ -217,7 +217,7 @@ lt::Outcome run(const MatmulProblem& p, MatmulConfig* config, Stream& stream, co
     case MatmulKernel::Tf32x3:
       return matmul_tf32x3(p, stream, call, status);
     case MatmulKernel::FewRows:
-      return done(matmul_few_rows(p, stream.handle));
+      return done(matmul_few_rows(p, stream));
     case MatmulKernel::Stream:
       return done(matmul_stream(p, stream));
     case MatmulKernel::Cluster:

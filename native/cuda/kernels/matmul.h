@@ -53,7 +53,7 @@ void matmul_tensor_core(const MatmulProblem& p, cudaStream_t stream);           
 // Floating dtypes, a few elements with a short k. False if it does not apply.
 bool matmul_small(const MatmulProblem& p, cudaStream_t stream);
 // A few rows times a matrix whose columns are contiguous along k: reads b once at memory speed. False if it does not apply.
-bool matmul_few_rows(const MatmulProblem& p, cudaStream_t stream);
+bool matmul_few_rows(const MatmulProblem& p, const Stream& stream);
 
 // sm_90 only, float16 and bfloat16 (matmul_wgmma.cu, matmul_stream.cu, matmul_cluster.cu). False if they do not apply.
 struct MatmulConfig;

@@ -128,7 +128,7 @@ void launch_strided(const KernelCall& call, const Kernels& kernels, void (*kerne
       args.inputs[k] = element(x.data, x.dtype, start[k + 1]);
   }
   const int64_t blocks = ceil_div(numel, kThreads * kStridedElements);
-  kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call).handle>>>(args);
+  launch_overlapped(kernel, {blocks_of(blocks), kThreads}, stream_of(call), args);
 }
 
 template <class C>
@@ -168,7 +168,7 @@ VectorKernel vector_kernel(const Kernels& kernels, DType dtype) {
 
 void launch_vector(const KernelCall& call, VectorKernel kernel, const VectorArgs& args) {
   const int64_t blocks = ceil_div(args.numel, kThreads * kVectorElements);
-  kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(call).handle>>>(args);
+  launch_overlapped(kernel, {blocks_of(blocks), kThreads}, stream_of(call), args);
 }
 
 // The common case, without the layout of dims: every operand is one aligned run of memory in the same order, or a number. Most of

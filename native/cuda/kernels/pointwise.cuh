@@ -13,6 +13,7 @@
 #include "../math.cuh"
 #include "../primitives/dtype.cuh"
 #include "../primitives/offsets.cuh"
+#include "../primitives/overlap.cuh"
 #include "../primitives/vector.cuh"
 #include "../stream.h"
 
@@ -98,6 +99,7 @@ __device__ __forceinline__ void convert(const VectorArgs& args, int operand, con
 // T: element type of the operands, R: of the output (T or bool).
 template <class Op, int Arity, class T, class R>
 __global__ void __launch_bounds__(kThreads) vector(const __grid_constant__ VectorArgs args) {
+  begin_behind_others();
   const int64_t group = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (group * kVectorElements >= args.numel) return;
   Offsets<kMaxInputs + 1> at;
@@ -127,6 +129,7 @@ __global__ void __launch_bounds__(kThreads) vector(const __grid_constant__ Vecto
 // Also takes the last elements of a long contiguous operand, those that fill no group of `vector`.
 template <class Op, int Arity, class C, bool Bool>
 __global__ void __launch_bounds__(kThreads) strided(const __grid_constant__ StridedArgs<C> args) {
+  begin_behind_others();
   const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads * kStridedElements) + threadIdx.x;
   int64_t linear[kStridedElements];
   bool valid[kStridedElements];

@@ -17,6 +17,7 @@
 #include "../../generated/op_params.h"
 #include "../primitives/dtype.cuh"
 #include "../primitives/offsets.cuh"
+#include "../primitives/overlap.cuh"
 #include "../primitives/reduce.cuh"
 #include "../primitives/vector.cuh"
 #include "../stream.h"
@@ -97,6 +98,7 @@ __device__ __forceinline__ RowPlace place_row(const Args& args) {
 
 template <class Op, class T>
 __global__ void __launch_bounds__(kThreads) rows_vector(const __grid_constant__ Args args, const Op op) {
+  begin_behind_others();
   using C = typename Op::Value;
   constexpr int V = kVec16<T>;
   const RowPlace p = place_row(args);
@@ -139,6 +141,7 @@ __global__ void __launch_bounds__(kThreads) rows_vector(const __grid_constant__ 
 
 template <class Op>
 __global__ void __launch_bounds__(kThreads) rows_any(const __grid_constant__ Args args, const Op op) {
+  begin_behind_others();
   using C = typename Op::Value;
   const RowPlace p = place_row(args);
   auto a = op.identity();
@@ -195,6 +198,7 @@ __device__ __forceinline__ void finish_columns(const Args& args, const Op& op, i
 // T = void: any dtype, one output per thread.
 template <class Op, class T>
 __global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Args args, const Op op) {
+  begin_behind_others();
   using C = typename Op::Value;
   constexpr bool any = std::is_void_v<T>;
   using E = std::conditional_t<any, C, T>;
@@ -258,6 +262,7 @@ __global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Args
 
 template <class Op>
 __global__ void __launch_bounds__(kThreads) join_partials(const __grid_constant__ Args args, const Op op) {
+  begin_behind_others();
   using A = typename Op::Accumulator;
   const int64_t output = static_cast<int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
   if (output >= args.outer) return;
@@ -280,12 +285,12 @@ struct Plan {
 void make_plan(const KernelCall& call, int32_t reduced_ndim, bool keep_order, Plan* plan);
 
 template <class Op, class T>
-void launch_vector(const Plan& plan, const Op& op, cudaStream_t stream) {
+void launch_vector(const Plan& plan, const Op& op, const Stream& stream) {
   const dim3 grid(plan.blocks, static_cast<unsigned>(plan.args.splits));
   if (plan.columns)
-    columns<Op, T><<<grid, kThreads, kThreads * kVec16<T> * sizeof(typename Op::Accumulator), stream>>>(plan.args, op);
+    launch_overlapped(columns<Op, T>, {grid, kThreads, kThreads * kVec16<T> * sizeof(typename Op::Accumulator)}, stream, plan.args, op);
   else
-    rows_vector<Op, T><<<grid, kThreads, 0, stream>>>(plan.args, op);
+    launch_overlapped(rows_vector<Op, T>, {grid, kThreads}, stream, plan.args, op);
 }
 
 template <class Op>
@@ -304,22 +309,21 @@ Status launch_reduce(const KernelCall& call, Plan& plan, const Op& op) {
     if (plan.vector) {
       started = true;
       switch (plan.args.x_dtype) {
-        case DType::Float32: launch_vector<Op, float>(plan, op, stream.handle); break;
-        case DType::Float16: launch_vector<Op, half_t>(plan, op, stream.handle); break;
-        default: launch_vector<Op, bfloat16_t>(plan, op, stream.handle); break;
+        case DType::Float32: launch_vector<Op, float>(plan, op, stream); break;
+        case DType::Float16: launch_vector<Op, half_t>(plan, op, stream); break;
+        default: launch_vector<Op, bfloat16_t>(plan, op, stream); break;
       }
     }
   }
   if (!started) {
     const dim3 grid(plan.blocks, static_cast<unsigned>(plan.args.splits));
     if (plan.columns)
-      columns<Op, void><<<grid, kThreads, kThreads * sizeof(A), stream.handle>>>(plan.args, op);
+      launch_overlapped(columns<Op, void>, {grid, kThreads, kThreads * sizeof(A)}, stream, plan.args, op);
     else
-      rows_any<Op><<<grid, kThreads, 0, stream.handle>>>(plan.args, op);
+      launch_overlapped(rows_any<Op>, {grid, kThreads}, stream, plan.args, op);
   }
   if (plan.args.splits > 1) {
-    const unsigned blocks = static_cast<unsigned>(ceil_div(plan.args.outer, kThreads / 32));
-    join_partials<Op><<<blocks, kThreads, 0, stream.handle>>>(plan.args, op);
+    launch_overlapped(join_partials<Op>, {blocks_of(ceil_div(plan.args.outer, kThreads / 32)), kThreads}, stream, plan.args, op);
   }
   return launched(call);
 }

@@ -12,6 +12,7 @@
 #include "../stream.h"
 #include "group.cuh"
 #include "offsets.cuh"
+#include "overlap.cuh"
 
 namespace shardwise::cuda::multi {
 
@@ -63,6 +64,7 @@ __device__ __forceinline__ bool writes(uint32_t present, int r) {
 template <class Update>
 __global__ void __launch_bounds__(kThreads)
     update_dense(const __grid_constant__ Table<Update::kRoles> table, const Update update) {
+  begin_behind_others();
   using C = typename Update::Value;
   constexpr int R = Update::kRoles;
   const Entry<R>& entry = table.entries[find_entry(table, static_cast<int32_t>(blockIdx.x))];
@@ -111,6 +113,7 @@ struct StridedGroup {
 template <class Update>
 __global__ void __launch_bounds__(kThreads)
     update_strided(const __grid_constant__ StridedGroup<Update::kRoles> group, const Update update) {
+  begin_behind_others();
   using C = typename Update::Value;
   constexpr int R = Update::kRoles;
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -154,7 +157,7 @@ void launch_strided(const KernelCall& call, const TensorView* const (&views)[Upd
   dims.sort_by_stride();
   dims.collapse();
   group.offsets = dims.template calculator<kMaxDims>();
-  update_strided<<<static_cast<unsigned>(ceil_div(group.numel, kThreads)), kThreads, 0, stream_of(call).handle>>>(group, update);
+  launch_overlapped(update_strided<Update>, {blocks_of(ceil_div(group.numel, kThreads)), kThreads}, stream_of(call), group, update);
 }
 
 // Adds a dense group to the table. The caller has checked that the dtypes are the table's and that there is room.
@@ -195,7 +198,7 @@ void start_table(Table<R>& table, const TensorView* const (&views)[R]) {
 template <template <class> class Update, class Make>
 Status for_each_group(const KernelCall& call, int32_t count, uint32_t required, Make&& make) {
   constexpr int R = Update<float>::kRoles;
-  const cudaStream_t stream = stream_of(call).handle;
+  const Stream& stream = stream_of(call);
   Table<R> table;
   const auto with_update = [&](bool wide, auto&& body) {
     if (wide)
@@ -207,7 +210,7 @@ Status for_each_group(const KernelCall& call, int32_t count, uint32_t required, 
   const auto flush = [&] {
     if (table.count > 0 && table.chunks > 0)
       with_update(table_wide, [&](auto update) {
-        update_dense<<<static_cast<unsigned>(table.chunks), kThreads, 0, stream>>>(table, update);
+        launch_overlapped(update_dense<decltype(update)>, {blocks_of(table.chunks), kThreads}, stream, table, update);
       });
     table.count = table.chunks = 0;
   };

@@ -13,11 +13,24 @@ __device__ __forceinline__ void wait_for_kernels_before() {
 #endif
 }
 
+// Has L2 fetch whole 16-byte words from a multiple of 16. Nothing is read, so it may be asked for before the kernels that write it are done.
+__device__ __forceinline__ void prefetch_to_l2(const void* from, uint32_t bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+#endif
+}
+
 // Once all blocks have said so, or ended.
 __device__ __forceinline__ void let_next_kernel_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
+}
+
+// For kernels that have nothing to do before they touch memory.
+__device__ __forceinline__ void begin_behind_others() {
+  let_next_kernel_start();
+  wait_for_kernels_before();
 }
 
 struct LaunchShape {
