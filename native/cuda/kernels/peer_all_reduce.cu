@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kThreads) peer_all_reduce_kernel(const __grid_
   const int32_t rank = call.rank, size = call.size;
   const int64_t turn = (call.number & 1) * size;
   const auto place = [&](int32_t owner, int32_t sender, int64_t p) {
-    return call.mailboxes[owner] + ((turn + sender) * kPeerPackets + p) * kPacketBytes;
+    return call.mailboxes[owner] + ((turn + sender) * kMostPackets + p) * kPacketBytes;
   };
   const bool has_stopped = was_stopped(call);
   for (int64_t p = int64_t(blockIdx.x) * kThreads + threadIdx.x; p * items < call.count; p += int64_t(gridDim.x) * kThreads) {
@@ -94,13 +94,15 @@ bool is_for_peers(const CollectiveCall& call, int32_t size) {
 }
 
 cudaError_t load_peer_all_reduce() {
-  return load_summed_types([](auto tag) {
+  const cudaError_t code = load_summed_types([](auto tag) {
     cudaFuncAttributes ignored;
     return cudaFuncGetAttributes(&ignored, peer_all_reduce_kernel<tag_t<decltype(tag)>>);
   });
+  return code == cudaSuccess ? load_peer_all_reduce_lines() : code;
 }
 
 cudaError_t peer_all_reduce(const PeerCall& call, cudaStream_t stream) {
+  if (needs_lines(call.count, call.dtype)) return peer_all_reduce_lines(call, stream);
   return with_summed_type(call, [&](auto tag, Reduce reduce) { return launch<tag_t<decltype(tag)>>(call, reduce, stream); });
 }
 

@@ -1,4 +1,4 @@
-// What all-reduces between GPUs can have in common (peer_all_reduce.cu): parts of a tensor in registers, their
+// What the all-reduces between GPUs have in common (peer_all_reduce.cu, peer_all_reduce_lines.cu): parts of a tensor in registers, their
 // sums in the order of the ranks, and how a call ends whose group has failed.
 #pragma once
 #include <type_traits>
@@ -119,5 +119,10 @@ cudaError_t load_summed_types(Load load) {
   next(TypeTag<int64_t>{}, TypeTag<int32_t>{}, TypeTag<int8_t>{}, TypeTag<uint8_t>{});
   return code;
 }
+
+// ---- peer_all_reduce_lines.cu -----------------------------------------------------------------------------------------
+
+cudaError_t peer_all_reduce_lines(const PeerCall& call, cudaStream_t stream);
+cudaError_t load_peer_all_reduce_lines();
 
 }  // namespace shardwise::cuda
