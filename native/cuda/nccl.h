@@ -4,7 +4,7 @@
 //   nccl_api       NCCL's binary interface, finding the library
 //   nccl_create    ids, groups, groups of groups
 //   nccl_run       one call of the program -> NCCL's calls
-//   nccl_peers     small all-reduces through the memory of all ranks' GPUs, without NCCL
+//   nccl_peers     all-reduces of up to some MiB through the memory of all ranks' GPUs, without NCCL
 //   nccl_member    a rank's state: calls in flight, the first failure, the end
 //   nccl_watch     the thread that looks at calls in flight
 //   nccl_describe  calls in words

@@ -16,6 +16,9 @@
 namespace shardwise::cuda::nccl {
 namespace {
 
+// What all ranks can send to all others.
+enum Reach : int32_t { kNothing = 0, kPackets = 1, kLines = 2 };
+
 bool is_wanted() {
   const char *refused = getenv("NCCL_P2P_DISABLE"), *asked = getenv("SHARDWISE_PEER_MEMORY");
   return (!refused || atoi(refused) == 0) && (!asked || strcmp(asked, "0") != 0);
@@ -49,6 +52,16 @@ uint64_t this_process() {
   return drawn;
 }
 
+// A line arrives in order over NVLink, as NCCL takes for granted too; of the links between GPUs only that has all atomics. False where this
+// process does not see the other GPU.
+bool has_nvlink(int32_t device, const char* other) {
+  int32_t peer = -1, has_atomics = 0;
+  cudaError_t code = cudaDeviceGetByPCIBusId(&peer, other);
+  if (code == cudaSuccess) code = cudaDeviceGetP2PAttribute(&has_atomics, cudaDevP2PAttrNativeAtomicSupported, device, peer);
+  cudaGetLastError();
+  return code == cudaSuccess && has_atomics != 0;
+}
+
 // Of what the stream was given, unless the group fails before.
 cudaError_t wait_for(Member& member, cudaStream_t stream) {
   cudaEvent_t done = nullptr;
@@ -72,12 +85,13 @@ struct Peers::Card {
   char* mailbox;  // in its process
   int32_t device;
   int32_t is_good;
+  char bus[24];  // where its GPU is, by PCI
   cudaIpcMemHandle_t handle;
 };
 
 struct Peers::Words {
   Card cards[kMostPeers];
-  int32_t agreed;   // 1 from the meeting on
+  int32_t agreed;   // what of Reach; not 0 from the meeting on
   int32_t stopped;  // on the device: see PeerCall
 };
 
@@ -157,12 +171,13 @@ Peers::Meeting Peers::meet(Member& member, cudaStream_t stream) {
     return member.api.all_gather(own, words.cards, sizeof(Card), kInt8, comm, stream);
   });
   if (!met) return meeting;
-  board.agreed = peers->open() ? 1 : 0;
+  board.agreed = peers->open();
   // Behind the mailboxes' zeros: who has the answer may write into those of all.
   const bool decided = exchange(&words.agreed, &board.agreed, one, &board.agreed, &words.agreed, one, [&](Comm comm) {
     return member.api.all_reduce(&words.agreed, &words.agreed, 1, kInt32, kMin, comm, stream);
   });
-  if (decided && board.agreed != 0) meeting.peers = std::move(peers);
+  peers->has_lines_ = board.agreed == kLines;
+  if (decided && board.agreed != kNothing) meeting.peers = std::move(peers);
   else if (decided) give_back(peers->own_);  // nobody writes
   return meeting;
 }
@@ -186,6 +201,7 @@ void Peers::write_card() {
   card.process = this_process();
   card.mailbox = own_.mailbox;
   card.device = own_.device;
+  cudaDeviceGetPCIBusId(card.bus, sizeof card.bus, own_.device);
   card.is_good = card.mailbox && is_wanted() && cudaIpcGetMemHandle(&card.handle, card.mailbox) == cudaSuccess;
   cudaGetLastError();
 }
@@ -197,14 +213,18 @@ bool Peers::can_open() const {
   return true;
 }
 
-bool Peers::open() {
-  if (!can_open()) return false;
+int32_t Peers::open() {
+  if (!can_open()) return kNothing;
+  Reach reach = kLines;
   for (int32_t r = 0; r < size_; r++) {
-    if (r == rank_ || open_one(r) == cudaSuccess) continue;
-    cudaGetLastError();
-    return false;
+    if (r == rank_) continue;
+    if (open_one(r) != cudaSuccess) {
+      cudaGetLastError();
+      return kNothing;
+    }
+    if (!has_nvlink(own_.device, own_.board->words.cards[r].bus)) reach = kPackets;
   }
-  return true;
+  return reach;
 }
 
 // Memory that another process gave to an earlier group is still open here: CUDA knows it again.
@@ -271,7 +291,7 @@ cudaError_t Peers::say_left(cudaStream_t stream) {
 bool Peers::all_have_left(cudaStream_t stream) {
   int32_t* left = own_.board->left;
   if (cudaMemcpyAsync(left, own_.mailbox + mail_bytes(size_), sizeof own_.board->left, cudaMemcpyDeviceToHost, stream) != cudaSuccess) return false;
-  return cudaStreamSynchronize(stream) == cudaSuccess && std::count(left, left + size_, 1) == size_;
+  return cudaStreamSynchronize(stream) == cudaSuccess && std::count(left, left + size_, 0) == 0;
 }
 
 }  // namespace shardwise::cuda::nccl

@@ -1,5 +1,5 @@
-// The GPUs of a group whose ranks can write to each other's memory: mailboxes for small all-reduces (kernels/peer_all_reduce.cu), which
-// NCCL takes several times as long for.
+// The GPUs of a group whose ranks can write to each other's memory: mailboxes for all-reduces of up to some MiB (kernels/peer_all_reduce.h),
+// which NCCL takes longer for.
 #pragma once
 #include <memory>
 
@@ -24,8 +24,9 @@ class Peers {
   // but writes. Without this, as where a group has failed, the mailbox is never used again.
   static void leave(std::unique_ptr<Peers> own);
 
-  // False after so many calls that numbers would come again.
-  bool has_numbers() const { return calls_ != UINT32_MAX; }
+  // Of a call that is_for_peers; as on all ranks. False where it is larger than what the links are good for, and after so many calls that
+  // numbers would come again.
+  bool can_do(const CollectiveCall& call) const { return calls_ != UINT32_MAX && (has_lines_ || !needs_lines(call.count, call.dtype)); }
   cudaError_t all_reduce(const CollectiveCall& call, cudaStream_t stream);
   // From any thread: calls under way end as they stand, and later ones.
   void stop();
@@ -50,13 +51,14 @@ class Peers {
   cudaError_t prepare(cudaStream_t stream);
   void write_card();
   bool can_open() const;
-  bool open();
+  int32_t open();
   cudaError_t open_one(int32_t rank);
   cudaError_t say_left(cudaStream_t stream);
   bool all_have_left(cudaStream_t stream);
 
   const int32_t rank_, size_;
   uint32_t calls_ = 0;
+  bool has_lines_ = false;
   Memory own_;
   char* mailboxes_[kMostPeers] = {};
 };

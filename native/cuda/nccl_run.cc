@@ -214,7 +214,7 @@ Status prepare_barriers(int32_t device, ErrorText* error) {
 Peers* Member::meet_peers(cudaStream_t stream, Result* result, cudaError_t* cuda) {
   if (has_met) {
     std::lock_guard<std::mutex> lock(mutex);
-    return peers && peers->has_numbers() ? peers.get() : nullptr;
+    return peers.get();
   }
   Peers::Meeting met = Peers::meet(*this, stream);
   *result = met.result;
@@ -238,7 +238,8 @@ Status Member::run(const CollectiveCall& call) {
   if (!status.ok()) return status;
   Result result = kSuccess;
   cudaError_t cuda = cudaSuccess;
-  if (Peers* near = is_for_peers(call, size) ? meet_peers(stream, &result, &cuda) : nullptr) {
+  Peers* near = is_for_peers(call, size) ? meet_peers(stream, &result, &cuda) : nullptr;
+  if (near && near->can_do(call)) {
     cuda = near->all_reduce(call, stream);
   } else if (result == kSuccess && cuda == cudaSuccess) {
     Turn turn(*this);

@@ -16,8 +16,11 @@ CollectiveCall sum_of(Buffer& buffer, const char* name) {
   return call;
 }
 
-void expect_sum(Rank& rank, void* group, double own, double wanted, const char* name) {
-  Buffer buffer(rank, DType::Float32, 1000);
+// Of float32, each of which goes another way: from GPU to GPU by packets and by lines, and through NCCL.
+constexpr int64_t kFew = 1000, kMany = 100'000, kMost = 5'000'000;
+
+void expect_sum(Rank& rank, void* group, double own, double wanted, const char* name, int64_t count = kFew) {
+  Buffer buffer(rank, DType::Float32, count);
   buffer.write([&](int64_t) { return own; });
   ErrorText error;
   if (check(rank.run_in(group, sum_of(buffer, name), &error).ok(), rank.rank, "%s: %s", name, error.text))
@@ -90,7 +93,10 @@ void split_again(Rank& rank) {
     ErrorText error;
     const Status status = rank.backend.comm_split(rank.group, 0, rank.rank, 20'000, &again, &error);
     if (!check(status.ok(), rank.rank, "comm_split, again: %s", error.text)) return;
-    for (int i = 0; i < 20; i++) expect_sum(rank, again, rank.rank + 100 * turn + i, rank.size * (100.0 * turn + i + (rank.size - 1) / 2.0), "sum in a group made again");
+    for (int i = 0; i < 20; i++) {
+      const double own = rank.rank + 100 * turn + i, wanted = rank.size * (100.0 * turn + i + (rank.size - 1) / 2.0);
+      expect_sum(rank, again, own, wanted, "sum in a group made again", i % 3 == 0 ? kMany : kFew);
+    }
     rank.synchronize();
     rank.backend.comm->destroy(again);
   }
@@ -122,13 +128,14 @@ void remember(Rank& rank) {
 
 // ---- timeouts ---------------------------------------------------------------------------------------------------------
 
-void last_does_not_come(Rank& rank) {
+void last_does_not_come(Rank& rank, int64_t count) {
   expect_sum(rank, rank.group, 1, rank.size, "all come");
   if (rank.rank == rank.size - 1) {
     usleep(6'000'000);
     return;
   }
-  Buffer buffer(rank, DType::Float32, 1 << 20);
+  Buffer buffer(rank, DType::Float32, count);
+  const std::string size = std::to_string(count) + " float32";
   ErrorText error;
   const double start = seconds();
   Status status = rank.run(sum_of(buffer, "grad_sync"), &error);
@@ -137,7 +144,7 @@ void last_does_not_come(Rank& rank) {
   const double waited = launched ? wait_for_failure(rank, 10, &status, &error) : 0;
   const double after = seconds() - start;
   check(waited >= 0 && after > 1.9 && after < 4, rank.rank, "failed after %.2f s, expected 2: %s", after, error.text);
-  for (const char* part : {"grad_sync", "call 2 of the group", "1048576 float32", "selftest.ts:1:1", "timeout after 2000 ms"})
+  for (const char* part : {"grad_sync", "call 2 of the group", size.c_str(), "selftest.ts:1:1", "timeout after 2000 ms"})
     check(contains(error, part), rank.rank, "the text does not say \"%s\": %s", part, error.text);
   if (rank.rank == 0) printf("  %s\n", error.text);
   expect_ended(rank);
@@ -189,14 +196,14 @@ void busy_before(Rank& rank) {
 
 // ---- abort and destroy ------------------------------------------------------------------------------------------------
 
-void abort_in_flight(Rank& rank) {
+void abort_in_flight(Rank& rank, int64_t count) {
   expect_sum(rank, rank.group, 1, rank.size, "all come");
   const bool is_last = rank.rank == rank.size - 1;
   if (is_last) {
     usleep(2'000'000);
     rank.backend.comm->abort(rank.group, "the end");
   } else {
-    Buffer buffer(rank, DType::Float32, 1000);
+    Buffer buffer(rank, DType::Float32, count);
     ErrorText error;
     check(rank.run(sum_of(buffer, "sum"), &error).ok(), rank.rank, "sum: %s", error.text);
     usleep(500'000);
@@ -211,10 +218,10 @@ void abort_in_flight(Rank& rank) {
 }
 
 // run_ranks destroys the group, with a call in flight that cannot be done.
-void destroy_in_flight(Rank& rank) {
+void destroy_in_flight(Rank& rank, int64_t count) {
   expect_sum(rank, rank.group, 1, rank.size, "all come");
   if (rank.rank == rank.size - 1) return;
-  Buffer buffer(rank, DType::Float32, 1000);
+  Buffer buffer(rank, DType::Float32, count);
   ErrorText error;
   check(rank.run(sum_of(buffer, "sum"), &error).ok(), rank.rank, "sum: %s", error.text);
   rank.backend.comm->destroy(rank.group);
@@ -241,12 +248,15 @@ void test_faults(const Backend& backend, int32_t size) {
   if (size < 2) return;
   join_without_last(backend, size);
   end_test("a rank does not join");
-  run_ranks(backend, size, 2000, last_does_not_come);
-  end_test("a rank does not come");
-  run_ranks(backend, size, 60'000, abort_in_flight);
-  end_test("abort");
-  run_ranks(backend, size, 60'000, destroy_in_flight);
-  end_test("destroy with a call in flight");
+  const auto each_way = [&](int64_t timeout_ms, void (*body)(Rank&, int64_t), const char* name) {
+    for (const int64_t count : {kFew, kMany, kMost}) {
+      run_ranks(backend, size, timeout_ms, [&](Rank& rank) { body(rank, count); });
+      end_test((std::string(name) + ", " + std::to_string(count) + " elements").c_str());
+    }
+  };
+  each_way(2000, last_does_not_come, "a rank does not come");
+  each_way(60'000, abort_in_flight, "abort");
+  each_way(60'000, destroy_in_flight, "destroy with a call in flight");
 }
 
 void test_absence(const Backend& backend) {

@@ -1,5 +1,5 @@
-// How long collectives take: small all-reduces (per call on the device and on the host), and bus bandwidth of large ones, counted as
-// nccl-tests does: bytes of the whole / time * 2 (n - 1) / n for all-reduce, * (n - 1) / n for the others.
+// How long collectives take: all-reduces of up to 16 MiB (per call on the device and on the host), and bus bandwidth of large ones, counted
+// as nccl-tests does: bytes of the whole / time * 2 (n - 1) / n for all-reduce, * (n - 1) / n for the others.
 #include <algorithm>
 
 #include "nccl_selftest.h"
@@ -43,7 +43,7 @@ Times time_calls(Rank& rank, const CollectiveCall& call, int repeats) {
 
 void time_latency(Rank& rank) {
   if (rank.rank == 0) printf("\nall_reduce, float32      device us   host us\n");
-  for (int64_t bytes = 8; bytes <= int64_t{4} << 20; bytes *= bytes < 4096 ? 8 : 4) {
+  for (int64_t bytes = 8; bytes <= int64_t{16} << 20; bytes *= bytes < 4096 ? 8 : bytes < int64_t{256} << 10 ? 4 : 2) {
     Buffer in(rank, DType::Float32, bytes / 4), out(rank, DType::Float32, bytes / 4);
     CollectiveCall call = call_of(Collective::AllReduce, DType::Float32, in.at(0), out.at(0), "all_reduce");
     call.count = bytes / 4;

@@ -60,24 +60,31 @@ void all_reduce(Rank& rank, DType dtype, Reduce reduce, int64_t count, bool in_p
 }
 
 // Calls of all sizes in a row, by each way they can go, on parts that begin anywhere: what one has left must not be taken for the next.
-void many_sums(Rank& rank) {
-  constexpr int32_t kCalls = 400;
-  constexpr int64_t kMost = 70'000;
-  Buffer all(rank, DType::Float32, kMost);
-  std::vector<std::unique_ptr<Buffer>> results;
-  std::vector<int64_t> counts;
-  all.write([&](int64_t i) { return value_of(DType::Float32, Reduce::Sum, rank.rank, i); });
+void many_sums(Rank& rank, DType dtype) {
+  constexpr int32_t kCalls = 200;
+  constexpr int64_t kMostBytes = int64_t{9} << 20;
+  struct Part {
+    int64_t from, to, count;
+    std::unique_ptr<Buffer> result;
+  };
+  Buffer all(rank, dtype, kMostBytes / item_size(dtype) + 8);
+  all.write([&](int64_t i) { return value_of(dtype, Reduce::Sum, rank.rank, i); });
+  std::vector<Part> parts;
   for (int32_t n = 0; n < kCalls; n++) {
-    const int64_t begin = n % 5, count = n % 3 == 0 ? 1 + n % 7 : 1 + n * 7919 % (kMost - begin);
-    counts.push_back(count);
-    results.push_back(std::make_unique<Buffer>(rank, DType::Float32, count));
-    CollectiveCall call = call_of(Collective::AllReduce, DType::Float32, all.at(begin), results.back()->at(0), "all_reduce");
-    call.count = count;
+    const int64_t most = n % 20 == 0 ? kMostBytes : n % 3 == 0 ? 40 : n % 3 == 1 ? 300 << 10 : 1500 << 10;
+    Part part = {n % 4 < 2 ? 0 : n % 5, n % 4 < 2 ? 0 : n % 7, 1 + (n + 1) * 104'729 % most / item_size(dtype), nullptr};
+    part.result = std::make_unique<Buffer>(rank, dtype, part.to + part.count);
+    parts.push_back(std::move(part));
+  }
+  for (const Part& part : parts) {
+    CollectiveCall call = call_of(Collective::AllReduce, dtype, all.at(part.from), part.result->at(part.to), "all_reduce");
+    call.count = part.count;
     if (!made(rank, call, false, "all_reduce in a row")) return;
   }
-  for (int32_t n = 0; n < kCalls; n++)
-    results[static_cast<size_t>(n)]->expect(words("all_reduce in a row", Reduce::Sum, counts[static_cast<size_t>(n)]),
-                                            [&](int64_t i) { return reduced(DType::Float32, Reduce::Sum, rank.size, i + n % 5); });
+  for (const Part& part : parts)
+    part.result->expect(words("all_reduce in a row", Reduce::Sum, part.count), [&](int64_t i) {
+      return i < part.to ? 1 : reduced(dtype, Reduce::Sum, rank.size, i - part.to + part.from);  // 1: as it was made
+    });
 }
 
 void reduce_to(Rank& rank, DType dtype, Reduce reduce, int64_t count, int32_t root) {
@@ -235,11 +242,20 @@ void test_values(const Backend& backend, int32_t size) {
   };
   test("all_reduce", [&](Rank& rank) {
     each([&](DType dtype, Reduce reduce) {
-      // 32'768 and one more: where 8 bytes an element, and 256 KiB, end what goes from GPU to GPU
+      // from 256 KiB on, 32'768 of 8 bytes, by lines from GPU to GPU
       for (const int64_t count : {0, 1, 7, 1000, 32'768, 32'769, 262'144, 300'001}) all_reduce(rank, dtype, reduce, count, count % 2 != 0);
     });
   });
-  test("all_reduce, one behind the other", many_sums);
+  test("all_reduce, where its ways end", [&](Rank& rank) {
+    for (const DType dtype : kAll)
+      for (const int64_t kib : {256, 1024, 4096, 8192}) {
+        if (kib > 1024 && dtype != DType::Float64 && dtype != DType::BFloat16) continue;
+        for (const int64_t more : {-1, 0, 1}) all_reduce(rank, dtype, Reduce::Sum, (kib << 10) / item_size(dtype) + more, more == 1);
+      }
+  });
+  test("all_reduce, one behind the other", [](Rank& rank) {
+    for (const DType dtype : {DType::Float32, DType::BFloat16, DType::Int8}) many_sums(rank, dtype);
+  });
   test("reduce", [&](Rank& rank) {
     each([&](DType dtype, Reduce reduce) {
       for (int32_t root = 0; root < rank.size; root++) reduce_to(rank, dtype, reduce, 1003, root);
