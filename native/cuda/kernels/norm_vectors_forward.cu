@@ -5,7 +5,8 @@
 // With a residual, x is the sum of two operands, rounded, which is written beside y: two reads and two writes.
 // direct  rows of up to 1024 vectors (row_direct.cuh): a part of a warp for each up to 128, else a block with four vectors a
 // thread.
-//         Warps find their mean and squared deviations by shuffles; a block joins those of its warps through one barrier.
+//         Rows of warps are asked of L2 while the kernel before ends. Warps find their mean and squared deviations by shuffles; a
+//         block joins those of its warps through one barrier.
 // ring    longer rows, up to 2048 vectors: persistent blocks (row_ring.cuh) with two vectors a thread. w and b stay packed in
 //         registers for all rows of a block; the next three rows are on their way by cp.async.
 // Bytes: each of x and y once (with a residual: of it and the sum too). Some 11 instructions for an element (conversion, sum,
@@ -20,7 +21,8 @@
 //   direct, four vectors a thread                                                           132.3   37.3   (95 and 85 % of copy)
 //   the same, started while the kernel before ends (overlap.cuh)                                    35.9   (88 %)
 // With a residual, rms norm of 16384 x 4096: 135 (93 %; a sum and a norm 168). float32 512 x 768: 3.9 (PyTorch in a graph 3.9).
-// ring at 8192 x 16384: 139.6 (91 %); direct at 16384 x 768: 13.6 (87 %; 14.7 without the overlap; 14.4 with loads and stores that L2 may keep), 65536 x 256: 19.3 (ring of warps: 25.5).
+// ring at 8192 x 16384: 139.6 (91 %); direct at 16384 x 768: 13.1 (91 %; 13.85 where nothing is asked of L2 before, 14.7 without the overlap,
+// 14.4 with loads and stores that L2 may keep), 65536 x 256: 19.3 (ring of warps: 25.5). Asked of L2 by blocks of a row, too: 8192 x 4096 36.2.
 #include "../primitives/packed.cuh"
 #include "../primitives/row_direct.cuh"
 #include "norm.cuh"
@@ -38,6 +40,7 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
   __shared__ float3 shared[32];
   const DirectPlace place(kBlock, lanes);
   let_next_kernel_start();
+  if (!kBlock && place.slot == 0 && place.row < rows) prefetch_to_l2(x + place.row * vectors, vectors * 16);
   wait_for_kernels_before();
   const bool active = kBlock || place.row < rows;
   uint4 raw[kChunks];

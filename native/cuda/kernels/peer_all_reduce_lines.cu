@@ -14,6 +14,8 @@
 // index, which have sent before they wait, in blocks that start in order: so blocks that have no place yet stop nobody.
 // Bytes: 2 (n - 1) / n of the tensor's * 128 / 120 out and as many in, at each rank. Numerics: float32 sums of
 // float16 and bfloat16, rounded once, as on the CPU. A group that fails ends it as it does the kernel of packets (peer_all_reduce.cu).
+// Times on two H200s, float32, one call behind the other, NCCL and two shots through PyTorch's symmetric memory beside them: 512 KiB 7.4 us,
+// 1 MiB 7.6 (13.0, 10.0), 2 MiB 11.6, 4 MiB 17.9 (31.6, 19.7); NCCL takes 44.5 for 8 MiB.
 // Source: the protocol LL128 of NCCL (arXiv:2507.04786), two-shot all-reduce of TensorRT-LLM and PyTorch's symmetric memory.
 #include <algorithm>
 
