@@ -12,6 +12,8 @@
 // 4096 11.9 (13.8), 16 x 4096 x 14336 31.7 (33.0, 3.7 TB/s); 16 x 14336 x 4096 32.7 (31.1), where a block has many columns. Tried:
 // fragments loaded from memory into registers, without shared memory 12.8, 15.7, -, 38.9; stages of 128 along k 11.6, 12.5, 33.1,
 // 33.0; half the shared memory, so that the next kernel's block fits beside, 12.4, 13.7, 34.5, 34.4.
+// Fragments from memory into mma.sync by small blocks of 8 columns, whose warps divide k, with 256 bytes of each column asked of L2 before
+// their turn: 16 x 4096 x 4096 12.6 to 13.0, 16 x 14336 x 4096 38.0 (cuBLAS 31.2).
 // One after the other on a stream, the first 16 x 4096 x 4096: without programmatic launch 13.85, with it 12.22, and with the first step (32 KiB an SM)
 // asked of L2 while the kernel before ends 12.01. More does not help: two steps 12.22, three 12.9, all 16.3, by the copy engine or by prefetch
 // instructions alike; two blocks of 16 columns an SM 12.06 to 16. 4.26 TB/s of what is added, so 4 us are start and end, not bytes.
