@@ -84,8 +84,8 @@ Collectives, distributed tensors and products beside them, ranks with a GPU each
 - The first column is a call of a long batch, whichever of host and device is slower; then the host's share alone, and the device's (ours: calls queued behind large
   ones; PyTorch's: replays of a graph).
 - Bus bandwidth is what crosses each link, as NCCL's tests count it; the limit is the 370 GB/s that NVLink was seen to carry.
-- A product beside an all-gather is slower than PyTorch's, whose all-gather takes longer: NCCL holds 64 multiprocessors for ours, some 24 for PyTorch's. Tiles are taken from
-  a counter, so none waits for those; dealt out beforehand, the same product took 1,947 us.
+- A product beside an all-gather is slower than PyTorch's, whose all-gather is slower: NCCL holds 64 multiprocessors for ours, some 24 for PyTorch's. Tiles are taken from
+  a counter, so none waits for those 64; dealt out beforehand, the same product took 1,947 us.
   Gathered operands and scattered sums are not fused with their products.
 ${[2, 4, 8].map(collectives).join('')}`;
 }
