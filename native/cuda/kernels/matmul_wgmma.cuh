@@ -334,7 +334,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
     barrier_init(turn, 1);
     barrier_init(turn + 8, 1);
 #pragma unroll
-    for (int i = 0; i < 2; i++) barrier_init(passed_barrier(shared + C::kWorks, i), 1);
+    for (int i = 0; i < kWorkSlots; i++) barrier_init(passed_barrier(shared + C::kWorks, i), 1);
     barrier_init_fence();
   }
   if constexpr (C::kSharers > 1)

@@ -34,9 +34,10 @@ struct WgmmaEntry {
   int64_t (*partial_bytes)(const MatmulProblem&, int32_t split);
 };
 
-// For tests: tile >= 0 computes everything that fits with this tile, and split >= 1 with this many parts where they fit.
+// For tests: tile >= 0 computes everything that fits with this tile, and split >= 1 with this many parts where they fit; from `waves` pieces
+// for each cluster on they are taken from a counter.
 struct WgmmaForced {
-  int tile = -1, split = 0;
+  int tile = -1, split = 0, waves = -1;
   int taken = 0, joined = 0;  // products computed so far, and those of them in parts
 };
 WgmmaForced& wgmma_forced();

@@ -7,8 +7,8 @@ namespace shardwise::cuda {
 
 // One block: a producer warpgroup (one thread of it works) and two consumer warpgroups.
 constexpr int kWgmmaThreads = 384;
-// In shared memory: the numbers of the last pieces of work, and barriers of what the first block of a cluster passes on to the second.
-constexpr int kWorkSlots = 8, kWorkBytes = kWorkSlots * 4 + 2 * 8;
+// In shared memory: the last pieces of work by their numbers, and for each a barrier of what the first block of a cluster passes on to the second.
+constexpr int kWorkSlots = 8, kWorkBytes = kWorkSlots * (4 + 8);
 
 // Tile: BM x BN of y a block. ClusterM (ClusterN) = 2: two blocks, neighbours along m (n), share the tiles of b (a). PingPong:
 // each consumer has tiles of its own, in turn; else both halves of one. Stages of shared memory along k; Buffers of 64 x 64 for

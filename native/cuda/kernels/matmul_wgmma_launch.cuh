@@ -40,7 +40,8 @@ bool wgmma_launch(const MatmulProblem& p, const WgmmaUse& use, Stream& stream, f
   args.split = use.split;
   args.work = static_cast<int32_t>(p.batch * args.tiles_m * args.tiles_n * use.split);
   args.group = use.group < args.tiles_m ? use.group : args.tiles_m;
-  args.lag = use.lag < C::kStages ? use.lag : C::kStages - 1;
+  // Of a shorter k the first consumer may be a tile ahead, and its signals be taken for one.
+  args.lag = args.k_blocks / use.split < C::kStages ? 0 : use.lag < C::kStages ? use.lag : C::kStages - 1;
   args.batched_a = a.depth > 1;
   args.batched_b = b.depth > 1;
   args.alpha = static_cast<float>(p.alpha);
@@ -52,7 +53,8 @@ bool wgmma_launch(const MatmulProblem& p, const WgmmaUse& use, Stream& stream, f
   args.arrived = stream.arrived;
   const int32_t clusters = stream.facts->num_sms / C::kSharers;
   // Few pieces are dealt out: the first would wait for the counter's memory.
-  if (use.split == 1 && args.k_blocks >= C::kStages && args.work >= kTakenWaves * clusters) {
+  const int32_t waves = wgmma_forced().waves < 0 ? kTakenWaves : wgmma_forced().waves;
+  if (use.split == 1 && args.k_blocks >= C::kStages && args.work >= waves * clusters) {
     args.taken = stream.arrived;
     args.finished = stream.arrived + 1;
   }

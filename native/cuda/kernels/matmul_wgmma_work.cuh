@@ -11,7 +11,12 @@ namespace shardwise::cuda {
 #if SW_SM90A
 
 __device__ __forceinline__ uint32_t work_slot(uint32_t works, int32_t at) { return works + (at & (kWorkSlots - 1)) * 4; }
-__device__ __forceinline__ uint32_t passed_barrier(uint32_t works, int32_t at) { return works + kWorkSlots * 4 + (at & 1) * 8; }
+// Its phase ends when the piece is there, eight pieces later the next: the first block is never that far ahead of the second.
+__device__ __forceinline__ uint32_t passed_barrier(uint32_t works, int32_t at) { return works + kWorkSlots * 4 + (at & (kWorkSlots - 1)) * 8; }
+__device__ __forceinline__ void wait_passed(uint32_t works, int32_t at) {
+  barrier_expect(passed_barrier(works, at), 4);
+  barrier_wait(passed_barrier(works, at), at / kWorkSlots & 1);
+}
 
 // Pieces of this cluster: of the numbers first, first + stride ... all are its own.
 template <class C>
@@ -43,9 +48,7 @@ __device__ __forceinline__ void take_first_work(const WgmmaArgs& p, uint32_t wor
       for (int i = 0; i < C::kAhead; i++) put_work<C>(works, i, first + i);
     } else {
 #pragma unroll
-      for (int i = 0; i < C::kAhead; i++) barrier_expect(passed_barrier(works, i), 4);
-#pragma unroll
-      for (int i = 0; i < C::kAhead; i++) barrier_wait(passed_barrier(works, i), 0);
+      for (int i = 0; i < C::kAhead; i++) wait_passed(works, i);
     }
   }
   __syncthreads();
@@ -68,8 +71,7 @@ struct WgmmaTaker {
       put_work<C>(works, next, pending);
       pending = atomicAdd(p.taken, 1);
     } else {
-      barrier_expect(passed_barrier(works, next), 4);
-      barrier_wait(passed_barrier(works, next), next >> 1 & 1);
+      wait_passed(works, next);
     }
   }
   // The last cluster leaves zeros behind.

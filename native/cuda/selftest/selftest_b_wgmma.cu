@@ -88,6 +88,20 @@ void tiles(DType dtype, int tile, int split) {
   if (split > 1 && wgmma_forced().joined == joined) problem("no product was computed in parts");
 }
 
+// Pieces of work from a counter, fewer than clusters and several for each; of every length of k about that of the ring of stages, where the
+// producer is the furthest ahead.
+void from_counter(DType dtype, int tile) {
+  wgmma_forced().tile = tile;
+  wgmma_forced().waves = 0;
+  const int before = wgmma_forced().taken;
+  for (const int64_t k : {256, 257, 320, 384, 385, 768})
+    for (const Sizes& s : {Sizes{67, 127}, Sizes{2311, 2999}})
+      check({dtype, 1, s[0], s[1], k, Lie::Rows, k == 320 ? Lie::Rows : Lie::Columns, Lie::Rows, 0, 1, 1}, 2000);
+  check({dtype, 3, 700, 1500, 384, Lie::Columns, Lie::Rows, Lie::Rows, 0, 1, 1}, 2000);
+  if (wgmma_forced().taken == before) problem("no product was computed by the kernel");
+  wgmma_forced().waves = -1;
+}
+
 void few_rows(DType dtype) {
   for (const int64_t m : {2, 5, 8, 9, 16, 17, 31, 32, 33, 64, 100, 128})
     for (const Sizes& s : {Sizes{33, 136}, Sizes{500, 1000}, Sizes{7001, 264}, Sizes{15000, 72}}) {
@@ -130,6 +144,7 @@ void test_wgmma() {
     for (int tile = -1; tile < kNumWgmmaTiles; tile++) {
       if (dtype == DType::Float16 && tile > 2) continue;
       tiles(dtype, tile, 1);
+      if (tile >= 0) from_counter(dtype, tile);
       if (tile >= 0 && !kWgmmaTiles[tile].ping_pong) tiles(dtype, tile, 3);
     }
     wgmma_forced().tile = -1;
