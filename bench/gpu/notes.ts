@@ -20,7 +20,9 @@ export const notes: Readonly<Record<string, string>> = {
   'cross entropy and gradient':
     '1,216 us are its kernel; ten small ones count targets, add the losses and look at the incoming gradient, 19 us with launches that overlap (28 without). Tried for the kernel: blocks that end with their row 1,248, 256 to 448 threads 1,228 to 1,582, one block a multiprocessor 1,485 to 1,651, sums sent into the memory of all blocks in place of barriers of the cluster 1,218.',
   'AdamW, the 148 tensors': "The bytes alone allow 0.80 of PyTorch's time; it runs at 90 % of copy.",
-  'host time of': 'A raw launch loop takes 3 to 4.5 us on these machines; the rest is 0.5 us.',
+  'matmul, small and odd sizes': '0.947 to 0.952 from run to run.',
+  'host time of':
+    'A raw launch loop alone takes 2.7 to 4.5 us on these hosts; in the same run as one (`npm run bench -- cuda`), add takes 0.4 to 0.7 us more. Hosts differ by a third from run to run, PyTorch on them as well.',
 };
 
 /** @internal */

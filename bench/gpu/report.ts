@@ -74,6 +74,7 @@ ${printed(report)}
 ### Rows that stay short of their goal
 
 By Nsight Compute (\`npm run bench:profile\`): the longest kernel of a row alone, with cold caches; shares are of what the hardware can do; then what its warps wait for most.
+Profiled at ${newest<Profiles>('-profiles.json')?.report.commit ?? 'no commit yet'}.
 
 ${shortRowsText(report)}
 
