@@ -62,7 +62,6 @@ class Mesh {
   private readonly making: Making | null;
   /** Of the root. */
   private difference: Difference | null = null;
-  private hasSplitWorld = false;
 
   constructor(plan: MeshPlan, context: RankContext, { family, root, rootDims, groups, making = null }: Origin) {
     this.id = meshId(context, family, plan);
@@ -254,9 +253,7 @@ class Mesh {
     const { world } = this.context;
     if (this.deviceType !== 'cuda' || this.ranks.length !== world.size || !world.canSplit(this.device)) return;
     const parts = this.getAllGroups().filter((group) => group !== world);
-    if (parts.length === 0) return;
-    this.hasSplitWorld = true;
-    world.splitInto(parts, this.device);
+    if (parts.length > 0) world.splitInto(parts, this.device);
   }
 
   private makeGroup(dims: readonly number[]): ProcessGroup {
@@ -270,7 +267,6 @@ class Mesh {
   fail(difference: Difference): void {
     this.difference = difference;
     for (const mesh of [this, ...this.flattened.values()]) for (const group of [...mesh.groups, ...mesh.across.values()]) if (group) failOwn(this.root.making, group, difference);
-    if (this.hasSplitWorld) this.context.world.fail(difference); // the others split it otherwise, or not at all
   }
 
   private inside(op: string): readonly number[] {

@@ -57,6 +57,8 @@ export class ProcessGroup implements CollectiveGroup {
   private readonly engines: (Engine | undefined)[] = [];
   private ended: string | null = null;
   private difference: Difference | null = null;
+  /** Whose engines for GPUs its own are parts of. */
+  private source: ProcessGroup | null = null;
   /** @internal the call that made it; null for the world */
   making: Making | null = null;
   /** @internal the mesh dimension that it was made for, by name or number */
@@ -165,6 +167,7 @@ export class ProcessGroup implements CollectiveGroup {
     for (const part of parts) {
       const isNew = part.engines[device.code] === undefined;
       const made = whole.split?.(isNew ? part : null, part.ranks[0] as number, where);
+      part.source = this;
       if (isNew && made) part.engines[device.code] = made;
     }
   }
@@ -191,10 +194,11 @@ export class ProcessGroup implements CollectiveGroup {
     for (const engine of this.engines) engine?.abort(reason, place < 0 ? this.rank : place);
   }
 
-  /** Ranks have made it, or the mesh that it is of, in different ways. @internal */
+  /** Ranks have made it, or the mesh that it is of, in different ways: so they have split its source differently, too. @internal */
   fail(difference: Difference): void {
     this.difference ??= difference;
     this.abort(difference.reason, difference.rank);
+    this.source?.fail(difference);
   }
 
   /** @internal */
