@@ -4,11 +4,12 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const here = fileURLToPath(import.meta.url);
+const typescript = /\.m?ts$/;
 /** Anew after a change of these hooks. */
 const cache = path.resolve(here, '..', '..', 'build', 'typescript', String(statSync(here).mtimeMs));
 
 export function resolve(specifier, context, next) {
-  if (specifier.startsWith('.') && specifier.endsWith('.js') && context.parentURL?.endsWith('.ts')) {
+  if (specifier.startsWith('.') && specifier.endsWith('.js') && typescript.test(context.parentURL ?? '')) {
     const url = new URL(specifier.replace(/js$/, 'ts'), context.parentURL);
     if (existsSync(url)) return { url: url.href, format: 'module', shortCircuit: true };
   }
@@ -16,7 +17,7 @@ export function resolve(specifier, context, next) {
 }
 
 export async function load(url, context, next) {
-  if (!url.startsWith('file:') || !url.endsWith('.ts')) return next(url, context);
+  if (!url.startsWith('file:') || !typescript.test(url)) return next(url, context);
   return { format: 'module', source: await compiled(fileURLToPath(url)), shortCircuit: true };
 }
 
