@@ -12,5 +12,6 @@ function mocha(env) {
 }
 
 const together = process.env.SHARDWISE_TEST_GPU !== 'require' && !args.some((argument) => argument.endsWith('.test.ts'));
-process.exitCode = mocha({});
-if (together) process.exitCode ||= mocha({ SHARDWISE_TEST_ALONE: '1' });
+const most = mocha({});
+const alone = together ? mocha({ SHARDWISE_TEST_ALONE: '1' }) : 0;
+process.exitCode = most || alone;
