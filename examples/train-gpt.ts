@@ -1,7 +1,7 @@
 /**
- * The main job: trains a small GPT on Moby-Dick, byte by byte, on the GPU if there is one.
+ * The main job: trains a small GPT on Moby-Dick or another text, byte by byte, on the GPU if there is one.
  *
- *   npm start -- [--steps N] [--batch N] [--device cpu|cuda] [--ranks N --mesh dp=N,tp=N] [--resume] [--json] [--out runs/gpt]
+ *   npm start -- [--steps N] [--batch N] [--device cpu|cuda] [--ranks N --mesh dp=N,tp=N] [--text file] [--resume] [--json] [--out runs/gpt]
  */
 import { mkdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
@@ -90,7 +90,7 @@ async function prepare(options: Options, share: Share, checkpoint: string): Prom
   const steps = options.steps ?? first + DEFAULT_STEPS;
   if (steps <= first) throw new UserError(`the checkpoint is at step ${first} already; give --steps more than that`);
   share.cut(model, optimizer);
-  return { options, share, text: loadText(), model, optimizer, first, steps, losses };
+  return { options, share, text: loadText(options.text, config.contextLength), model, optimizer, first, steps, losses };
 }
 
 /** One step on this rank's share of a batch; its loss, of the whole batch. */

@@ -6,9 +6,11 @@ import { promisify } from 'node:util';
 
 const here = fileURLToPath(import.meta.url);
 
-/** Node's arguments for a program of this folder, without its extension: as TypeScript, or as JavaScript where tests are compiled. */
+/** Node's arguments for TypeScript; none where tests are compiled to JavaScript. */
+export const loader: readonly string[] = here.endsWith('.ts') ? ['--import', new URL('../scripts/typescript.mjs', import.meta.url).href] : [];
+
+/** Node's arguments for a program of this folder, without its extension. */
 export function programArguments(name: string): string[] {
-  const loader = here.endsWith('.ts') ? ['--import', 'tsx'] : [];
   return [...loader, path.join(path.dirname(here), `${name}${path.extname(here)}`)];
 }
 

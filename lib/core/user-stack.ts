@@ -31,6 +31,7 @@ function capture(below: (...args: never[]) => unknown): Trace {
  */
 export function showUserFrames(error: Error, below: (...args: never[]) => unknown, always: boolean): void {
   traces.set(error, capture(below));
+  delete error.stack; // to replace it would format it first
   Object.defineProperty(error, 'stack', {
     get: () => {
       const lines = userLines(traces.get(error)?.stack ?? '', always).slice(0, Math.max(10, Error.stackTraceLimit));

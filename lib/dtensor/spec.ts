@@ -10,7 +10,7 @@ import { type Placement, Replicate } from '../core/placement.js';
 import { formatShape, type Shape } from '../core/shape.js';
 import { formatMesh, type MeshLayout, meshDimName } from '../mesh/mesh-layout.js';
 import { checkMesh, checkPlacements, checkShardOrder, checkTensorMeta } from './spec-checks.js';
-import { frozen, type TensorMeta, WholeMeta } from './tensor-meta.js';
+import { frozen, metaKey, type TensorMeta, WholeMeta } from './tensor-meta.js';
 
 export { TensorMeta } from './tensor-meta.js';
 
@@ -161,17 +161,28 @@ function tableOf(mesh: MeshLayout): SpecTable {
  * @internal
  */
 export function internSpec(mesh: MeshLayout, placements: readonly Placement[], order: ShardOrder, meta: TensorMeta): DTensorSpec {
-  const cuts = canonicalOrder(mesh, placements, order, meta.shape.length);
-  const ids = placements.map((placement) => placement.id).join();
-  const key = `${ids}|${cuts.join(';')}|${meta.dtype.code}|${meta.shape.join()}|${meta.strides.join()}`;
+  const shared = cutTogether(placements) ? canonicalOrder(mesh, placements, order, meta.shape.length) : null;
+  let key = meta instanceof WholeMeta ? meta.key : metaKey(meta);
+  for (let i = 0; i < placements.length; i++) key += `,${(placements[i] as Placement).id}`;
+  if (shared !== null) key += `|${shared.join(';')}`;
   const table = tableOf(mesh);
   let spec = table.specs.get(key);
   if (spec === undefined) {
     const tensorMeta = meta instanceof WholeMeta ? meta : new WholeMeta(meta.shape, meta.strides, meta.dtype);
+    const cuts = shared ?? canonicalOrder(mesh, placements, order, meta.shape.length);
     spec = new Spec(nextId++, table.mesh, frozen(placements), Object.freeze(cuts.map(frozen)), tensorMeta);
     table.specs.set(key, spec);
   }
   return spec;
+}
+
+/** Whether several mesh dims cut one tensor dim: only then is there an order of cuts. @internal */
+export function cutTogether(placements: readonly Placement[]): boolean {
+  for (let i = 1; i < placements.length; i++) {
+    const placement = placements[i] as Placement;
+    if (placement.isShard() && placements.indexOf(placement) < i) return true;
+  }
+  return false;
 }
 
 /** Cuts among one rank change nothing, so they stand first, and specs that differ only in their place are one. */
@@ -189,12 +200,14 @@ function canonicalOrder(mesh: MeshLayout, placements: readonly Placement[], orde
   });
 }
 
+const NO_ORDER: ShardOrder = Object.freeze([]);
+
 /**
  * The same tensor, held otherwise. Without an order, mesh dims that go on cutting a dim keep their order, and new ones cut last: the
  * order that is reached with the least communication. @internal
  */
 export function placeSpec(spec: DTensorSpec, placements: readonly Placement[], order: ShardOrder | null = null): DTensorSpec {
-  return internSpec(spec.mesh, placements, order ?? keptOrder(spec, placements), spec.tensorMeta);
+  return internSpec(spec.mesh, placements, order ?? (cutTogether(placements) ? keptOrder(spec, placements) : NO_ORDER), spec.tensorMeta);
 }
 
 /** @internal see {@link placeSpec} */

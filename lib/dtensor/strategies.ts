@@ -6,8 +6,8 @@ import { ShardingError } from '../core/errors.js';
 import { type Placement, Replicate } from '../core/placement.js';
 import type { LocalRun, MeshDimContext } from '../core/sharding-rule.js';
 import type { AnyStrategy, OpCall } from './op-call.js';
-import { canRedistribute, redistributeMicroseconds } from './redistribute-plan.js';
-import { type DTensorSpec, placeSpec } from './spec.js';
+import { redistributeMicroseconds } from './redistribute-plan.js';
+import { placeSpec } from './spec.js';
 import { mixedPartials } from './spec-checks.js';
 
 /** One strategy for each mesh dim, or null if some mesh dim has none that keeps what is overwritten in its place. */
@@ -117,29 +117,33 @@ export function runOf(strategies: readonly AnyStrategy[]): LocalRun<object> | nu
 
 /** Of strategies that cost the same, the first. */
 function cheapest(call: OpCall, chosen: readonly AnyStrategy[], strategies: readonly AnyStrategy[]): AnyStrategy | null {
+  const costOf = inputCosts(call, chosen);
   let best: AnyStrategy | null = null;
   let least = Number.POSITIVE_INFINITY;
   for (const strategy of strategies) {
-    const cost = inputCost(call, [...chosen, strategy]);
+    let cost = 0;
+    for (let i = 0; i < strategy.inputs.length && cost < least; i++) cost += costOf(i, strategy.inputs[i] as Placement);
     if (cost < least) [best, least] = [strategy, cost];
   }
   return best;
 }
 
-/** Later mesh dims are taken to stay as they are. */
-function inputCost({ specs }: OpCall, strategies: readonly AnyStrategy[]): number {
-  let cost = 0;
-  specs.forEach((spec, i) => {
-    if (spec !== null) cost += redistributionCost(spec, placementsOf(strategies, i, spec));
-  });
-  return cost;
-}
-
-function redistributionCost(spec: DTensorSpec, placements: readonly Placement[]): number {
-  const target = placeSpec(spec, placements);
-  return canRedistribute(spec, target) ? redistributeMicroseconds(spec, target) : Number.POSITIVE_INFINITY;
-}
-
-function placementsOf(strategies: readonly AnyStrategy[], input: number, spec: DTensorSpec): Placement[] {
-  return spec.placements.map((own, meshDim) => strategies[meshDim]?.inputs[input] ?? own);
+/**
+ * What bringing an input into a place along the next mesh dim costs; later mesh dims are taken to stay as they are. Found once for each place:
+ * strategies have most of them in common.
+ */
+function inputCosts({ specs }: OpCall, chosen: readonly AnyStrategy[]): (input: number, placement: Placement) => number {
+  const known = specs.map(() => new Map<Placement, number>());
+  return (input, placement) => {
+    const spec = specs[input] ?? null;
+    if (spec === null) return 0;
+    const costs = known[input] as Map<Placement, number>;
+    let cost = costs.get(placement);
+    if (cost === undefined) {
+      const wanted = (own: Placement, meshDim: number) => (meshDim === chosen.length ? placement : (chosen[meshDim]?.inputs[input] ?? own));
+      cost = redistributeMicroseconds(spec, placeSpec(spec, spec.placements.map(wanted)));
+      costs.set(placement, cost);
+    }
+    return cost;
+  };
 }

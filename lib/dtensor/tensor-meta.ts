@@ -17,12 +17,19 @@ export class WholeMeta implements TensorMeta {
   readonly shape: Shape;
   readonly strides: Shape;
   readonly dtype: DType;
+  readonly #key: string;
 
   constructor(shape: Shape, strides: Shape, dtype: DType) {
     this.shape = frozen(shape);
     this.strides = frozen(strides);
     this.dtype = dtype;
+    this.#key = metaKey(this);
     Object.freeze(this);
+  }
+
+  /** @internal the same for equal metadata: part of the key of a spec */
+  get key(): string {
+    return this.#key;
   }
 
   /** The strides, by PyTorch's name. */
@@ -39,6 +46,11 @@ export class WholeMeta implements TensorMeta {
   [Symbol.for('nodejs.util.inspect.custom')](): string {
     return this.toString();
   }
+}
+
+/** @internal see {@link WholeMeta.key} */
+export function metaKey({ shape, strides, dtype }: TensorMeta): string {
+  return `${dtype.code}|${shape.join()}|${strides.join()}`;
 }
 
 /**

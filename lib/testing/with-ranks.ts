@@ -74,9 +74,14 @@ async function inProcesses({ test }: TestContext, worldSize: number, run: RankFu
     throw new ArgumentError(`${OP}: mode 'process' runs mocha again with this test alone, so it needs mocha: it('…', withRanks(…))`, { op: OP, argument: 'mode' });
   }
   const title = test.fullTitle();
-  const args = [test.file, '--grep', `^${title.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&')}$`, '--reporter', 'base'];
+  const args = [test.file, '--no-parallel', '--grep', `^${title.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&')}$`, '--reporter', 'base'];
   const settings = { backend, timeoutMs, env: {}, prefixOutput: true };
-  await launchFunction(`test ${title}`, worldSize, run, settings, { nodeArgs: nodeArguments(), file: runner, args });
+  await launchFunction(`test ${title}`, worldSize, run, settings, { nodeArgs: nodeArguments(), file: mochaOf(runner), args });
+}
+
+/** Mocha's command, of which this process is a worker where it runs several files at a time. */
+function mochaOf(runner: string): string {
+  return runner.replace(/[\\/]lib[\\/]nodejs[\\/]worker\.c?js$/, '/bin/mocha.js');
 }
 
 /** The rank's own error, for the difference of values that runners show. */

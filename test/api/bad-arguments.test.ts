@@ -114,7 +114,8 @@ function simpleProgram(): void {
   assert.equal(ones([2]).dtype, shardwise.float32);
 }
 
-describe('bad arguments', () => {
+describe('bad arguments', function () {
+  this.timeout(60_000); // every method with hundreds of lists
   const state = { dtype: getDefaultDtype(), device: getDefaultDevice(), grad: isGradEnabled(), random: getRngState(), anomaly: autograd.isAnomalyEnabled() };
   let recording: boolean;
 

@@ -1,7 +1,7 @@
 /** `shardwise run`: processes, several machines, restarts, exit codes. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -10,6 +10,7 @@ import { Command, CommanderError } from 'commander';
 import { addRun } from '../../lib/cli/run.js';
 import { root } from '../../scripts/check-tree.js';
 import { captured } from '../mesh/captured.js';
+import { leftMemory } from '../mesh/left-memory.js';
 
 const here = fileURLToPath(import.meta.url);
 const program = path.join(root, 'test', 'mesh', 'programs', 'ranks.ts');
@@ -105,10 +106,9 @@ describe('shardwise run', function () {
       { sum: [3, 3], size: 3, node: '1', local: '0', restarts: '1' },
       { sum: [3, 3], size: 3, node: '1', local: '1', restarts: '1' },
     ]);
-    assert.deepEqual(
-      readdirSync('/dev/shm').filter((name) => name.startsWith('shardwise-')),
-      [],
-    );
+    const ranks = [...`${first.stdout}${second.stdout}`.matchAll(/ process (\d+)$/gm)].map(([, pid]) => Number(pid));
+    assert.equal(ranks.length, 6); // three, twice
+    assert.deepEqual(leftMemory(ranks), []);
   });
 
   it('refuses what cannot be run, and says what would be right', async () => {

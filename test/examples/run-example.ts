@@ -2,10 +2,9 @@
 import { spawnSync } from 'node:child_process';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { loader } from '../run-program.js';
 
-// As TypeScript, or as JavaScript where tests are compiled.
 const here = fileURLToPath(import.meta.url);
-const loader = here.endsWith('.ts') ? ['--import', 'tsx'] : [];
 
 /** The file of an example, by its name. */
 export function exampleFile(name: string): string {

@@ -11,9 +11,15 @@ const program = exampleFile('train-gpt');
 const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-gpt-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
+/** Short, because each run judges the model on a tenth of it; one run has the whole book. */
+const text = path.join(folder, 'text');
+const short = path.join(folder, 'short');
+writeFileSync(short, 'Call me');
+writeFileSync(text, loadText().train.subarray(0, 30_000));
+
 const start = (...args: string[]): ReturnType<typeof runExample> => runExample('train-gpt', '--device', 'cpu', ...args);
 const json = (...args: string[]): Record<string, number>[] => {
-  const { status, stdout, stderr } = start('--json', '--batch', '2', ...args);
+  const { status, stdout, stderr } = start('--json', '--batch', '2', '--text', text, ...args);
   assert.equal(status, 0, stderr);
   return stdout
     .trim()
@@ -44,7 +50,7 @@ describe('examples/train-gpt', () => {
     assert.equal(file.metadata['step'], '3');
     assert.equal((await file.get('optimizer.0.step')).item(), 3);
     await file.close();
-    const { status, stderr } = start('--out', out, '--steps', '3', '--resume');
+    const { status, stderr } = start('--out', out, '--steps', '3', '--resume', '--text', text);
     assert.deepEqual([status, stderr], [1, 'train-gpt: the checkpoint is at step 3 already; give --steps more than that\n']);
   });
 
@@ -96,6 +102,8 @@ describe('examples/train-gpt', () => {
     [['--seed', ''], /--seed.*expected a whole number from 0/],
     [['--device', 'gpu'], /--device.*expected 'cpu', 'cuda'/],
     [['--out', path.join(program, 'x')], /--out .* cannot be used/],
+    [['--text', short, '--out', folder], /--text .* has \d+ bytes, of which a tenth is held out; expected at least 1290/],
+    [['--text', path.join(folder, 'nothing'), '--out', folder], /--text .* cannot be read: ENOENT/],
   ] as const) {
     it(`refuses ${args[0]} ${JSON.stringify(path.basename(args[1]))} in one line`, () => {
       const { status, stdout, stderr } = start(...args);

@@ -1,7 +1,7 @@
 /** Ranks that are processes: values over shared memory, and what becomes of the others when one fails, dies or stalls. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { type CollectiveDetails, type LaunchOptions, launch } from '../../lib/distributed.js';
 import { root } from '../../scripts/check-tree.js';
 import { errorOf } from './captured.js';
+import { leftMemory } from './left-memory.js';
 import { skipWithoutGloo } from './without-gloo.js';
 
 const here = fileURLToPath(import.meta.url);
@@ -24,8 +25,6 @@ function scenario(name: string, worldSize: number, { args = [], ...options }: La
     seen: (rank) => JSON.parse(readFileSync(path.join(reports, `rank-${rank}.json`), 'utf8')),
   };
 }
-
-const sharedMemory = (): string[] => readdirSync('/dev/shm').filter((name) => name.startsWith('shardwise-'));
 
 function isRunning(pid: number): boolean {
   try {
@@ -53,7 +52,7 @@ function talkBy(backend: string): void {
   before(function () {
     if (backend === 'gloo') skipWithoutGloo(this);
   });
-  afterEach(() => assert.deepEqual(sharedMemory(), []));
+  afterEach(() => assert.deepEqual(leftMemory(), []));
 
   it('do every collective, with uneven and empty parts, and say at both places where calls differ', async () => {
     const { run, seen } = scenario('values', 3, { backend });
@@ -193,7 +192,7 @@ function talkBy(backend: string): void {
 
 describe('ranks that are processes', function () {
   this.timeout(60_000);
-  afterEach(() => assert.deepEqual(sharedMemory(), []));
+  afterEach(() => assert.deepEqual(leftMemory(), []));
 
   it('hear at once of groups that they make of different ranks, with both lists', async () => {
     const { run, seen } = scenario('differentGroups', 3, { timeoutMs: 20_000 });
@@ -224,5 +223,16 @@ describe('ranks that are processes', function () {
     assert.ok(pids.every(isRunning));
     parent.kill('SIGKILL');
     await until(() => !pids.some(isRunning), 8_000);
+    assert.deepEqual(leftMemory(pids), []);
   }
+
+  it('would be seen to leave memory', () => {
+    const name = `shardwise-0-${spawn('true').pid}-left`;
+    writeFileSync(path.join('/dev/shm', name), '');
+    try {
+      assert.deepEqual(leftMemory(), [name]);
+    } finally {
+      rmSync(path.join('/dev/shm', name));
+    }
+  });
 });

@@ -8,6 +8,7 @@ import { writer } from '../../lib/eager/submit.js';
 import { openGloo } from '../../lib/native/gloo.js';
 import { root } from '../../scripts/check-tree.js';
 import { skipWithoutGloo } from '../mesh/without-gloo.js';
+import { compileOnce } from '../packaging/package.js';
 import { skipBecause } from '../skip.js';
 
 const sources = (folder: string) => readdirSync(path.join(root, folder)).flatMap((file) => (file.endsWith('.cc') ? [`${folder}/${file}`] : []));
@@ -29,7 +30,10 @@ describe('collectives of host memory', function () {
       skipBecause(this, 'no g++');
     }
     mkdirSync(path.join(root, 'build', 'selftest'), { recursive: true });
-    execFileSync('g++', ['-std=c++20', '-O1', '-pthread', ...sources('native/comm'), ...sources('native/comm/selftest'), '-ldl', '-o', program], { cwd: root, stdio: 'inherit' });
+    execFileSync(compileOnce, ['g++', '-std=c++20', '-O1', '-pthread', ...sources('native/comm'), ...sources('native/comm/selftest'), '-ldl', '-o', program], {
+      cwd: root,
+      stdio: 'inherit',
+    });
   });
 
   it('pass their self-test', () => runSelfTest());

@@ -6,6 +6,8 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..');
+/** Runs the compiler that follows it, unless it was given the same before. */
+export const compileOnce = path.join(root, 'test', 'packaging', 'compile-once');
 const platform = `${process.platform}-${process.arch}`;
 const libc = process.platform === 'linux' ? '.glibc' : '';
 

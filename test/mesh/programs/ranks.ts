@@ -316,6 +316,7 @@ const scenarios: Readonly<Record<string, (rank: number, size: number) => unknown
     if (rank === 1) process.exit(7);
   },
   async sums(rank, size) {
+    console.log(`process ${process.pid}`);
     const t = full([2], rank);
     allReduce(t);
     report({ sum: t.tolist(), size, node: process.env['GROUP_RANK'], local: process.env['LOCAL_RANK'], restarts: process.env['TORCHELASTIC_RESTART_COUNT'] });
