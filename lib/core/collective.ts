@@ -1,6 +1,7 @@
 /** What ops and layers see of a group of ranks: its size, one's own place in it, and a way to give it work. */
 import type { Device } from './device.js';
 import type { ReduceOpName } from './placement.js';
+import { formatShape, type Shape, sameShape } from './shape.js';
 import type { Tensor } from './tensor.js';
 
 export const collectiveKinds = ['allReduce', 'broadcast', 'allGather', 'reduceScatter', 'allToAll', 'reduce', 'gather', 'scatter', 'barrier', 'send', 'recv'] as const;
@@ -52,6 +53,15 @@ export function remembered(make: (first: number, second: number) => string): (fi
     text = make(first, second);
     return text;
   };
+}
+
+let [lastShape, shapeText]: [Shape, string] = [[], ''];
+
+/** What the ranks' tensors must have in common beside their number of elements, which says it all for one dim. @internal */
+export function aboutShape(shape: Shape): string {
+  if (shape.length < 2) return '';
+  if (!sameShape(shape, lastShape)) [lastShape, shapeText] = [[...shape], `with shape ${formatShape(shape)}`];
+  return shapeText;
 }
 
 /** A group of ranks, one of which this is. @internal */

@@ -47,6 +47,9 @@ export class Home {
   explain: ((error: unknown) => Promise<unknown> | null) | null = null;
   /** The same where JavaScript waits: what is known here. */
   explainAtOnce: ((error: unknown) => void) | null = null;
+  /** The last collective that it has called, and where; '' for none. */
+  lastCall = '';
+  lastPlace = '';
   /** Words of errors that the program has had for calls which fail once more behind them. */
   readonly told: string[] = [];
   /** How long it waits for other ranks of its process, in milliseconds; null where there are none. */

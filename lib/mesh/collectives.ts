@@ -5,7 +5,7 @@
  * @see PyTorch `torch.distributed`
  */
 import { callSite } from '../core/call-site.js';
-import { type CollectiveCall, remembered } from '../core/collective.js';
+import { aboutShape, type CollectiveCall, remembered } from '../core/collective.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { checkIntegers, checkOneOf, optionsOf, shown } from '../core/options.js';
 import { type ReduceOpName, reduceOpNames } from '../core/placement.js';
@@ -64,7 +64,15 @@ export function allReduce(tensor: Tensor, options: Options = {}): Work | undefin
   const { op = 'sum', group: given } = reduceOptions('allReduce', options);
   const group = memberOf('allReduce', given);
   const [memory, after] = denseOutput('allReduce', 'the tensor', tensor, group);
-  return perform('allReduce', callSite(allReduce), group, { kind: 'allReduce', input: memory, output: memory, reduceOp: op }, options, [tensor], after);
+  return perform(
+    'allReduce',
+    callSite(allReduce),
+    group,
+    { kind: 'allReduce', input: memory, output: memory, reduceOp: op, about: aboutShape(tensor.shape) },
+    options,
+    [tensor],
+    after,
+  );
 }
 
 /**
@@ -83,7 +91,7 @@ export function reduce(tensor: Tensor, dst: number, options: Options = {}): Work
     'reduce',
     callSite(reduce),
     group,
-    { kind: 'reduce', input: memory, output: memory, reduceOp: op, root: placeOf('reduce', 'dst', dst, group) },
+    { kind: 'reduce', input: memory, output: memory, reduceOp: op, root: placeOf('reduce', 'dst', dst, group), about: aboutShape(tensor.shape) },
     options,
     [tensor],
     after,
@@ -106,7 +114,7 @@ export function broadcast(tensor: Tensor, src: number, options: Options = {}): W
     'broadcast',
     callSite(broadcast),
     group,
-    { kind: 'broadcast', input: memory, output: memory, root: placeOf('broadcast', 'src', src, group) },
+    { kind: 'broadcast', input: memory, output: memory, root: placeOf('broadcast', 'src', src, group), about: aboutShape(tensor.shape) },
     options,
     [tensor],
     after,

@@ -9,7 +9,7 @@ import { chooseEngines, movesCpuTensors, namedDevices, parseBackend } from './en
 import { ownGpu } from './engines/device-engine.js';
 import { enterFakeWorld } from './fake-world.js';
 import { destroyProcessGroup, enterWorld } from './groups.js';
-import { lastFailures } from './last-failures.js';
+import { lastFailures, withLastCall } from './last-failures.js';
 import type { ProcessGroup } from './process-group.js';
 import { findContext } from './rank-context.js';
 import { missing, type RankPlace, readMaster, readRankEnvironment } from './rank-environment.js';
@@ -245,7 +245,10 @@ function leaveAtExit(): void {
   process.on('exit', (code) => {
     const context = findContext();
     if (context === null) return;
-    if (code !== 0) for (const group of context.groups) group.abort(reason ?? `its program ended with exit code ${code}`);
+    if (code !== 0) {
+      const said = withLastCall(processHome, context.rank, reason ?? `its program ended with exit code ${code}`);
+      for (const group of context.groups) group.abort(said);
+    }
     destroyProcessGroup();
     if (code === 0) streamDrained();
   });

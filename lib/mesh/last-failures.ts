@@ -1,6 +1,8 @@
-/** The end of a rank: what it has called is done, and has not failed unheard. */
+/** The end of a rank: what it has called is done, and has not failed unheard; or the others hear why, and what it has called last. */
 import type { Home } from '../core/home.js';
+import { factsOf } from '../eager/collective-failure.js';
 import { streamDone } from './engines/native-engine.js';
+import { placeText } from './makings.js';
 
 /**
  * What a rank has called on the CPU is done when it ends. GPUs are not asked: the stream of a group still has a failure that was heard of on
@@ -17,4 +19,10 @@ export async function lastFailures(home: Home, op: string): Promise<void> {
       if (!isTold(error)) throw error;
     });
   home.unheard.check();
+}
+
+/** Why a rank ends its groups, for the others. @internal */
+export function withLastCall({ lastCall: op, lastPlace: where }: Home, rank: number, reason: string): string {
+  if (op === '') return reason;
+  return `${reason}; its last call was ${op}${placeText(where)}${factsOf({ ranks: [rank], calls: [{ rank, op, where }] })}`;
 }

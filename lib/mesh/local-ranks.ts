@@ -4,6 +4,7 @@ import type { DeviceType } from '../core/device.js';
 import { DistributedError } from '../core/errors.js';
 import { Home } from '../core/home.js';
 import { checkFunction, checkNumber, optionsOf } from '../core/options.js';
+import { wordsOf } from '../eager/collective-failure.js';
 import { writer } from '../eager/submit.js';
 import { ownGpu, withDevices } from './engines/device-engine.js';
 import type { BackendName, EngineFactory } from './engines/engine.js';
@@ -11,7 +12,7 @@ import { GlooWorld } from './engines/gloo-engine.js';
 import { LocalRegions, localEngines } from './engines/host-engine.js';
 import { streamDone } from './engines/native-engine.js';
 import { destroyProcessGroup, enterWorld, leaveGroups } from './groups.js';
-import { lastFailures } from './last-failures.js';
+import { lastFailures, withLastCall } from './last-failures.js';
 import { LocalBoard } from './local-board.js';
 import { LocalStore, LocalTable } from './local-store.js';
 import { PendingCalls } from './pending-calls.js';
@@ -179,7 +180,7 @@ async function runRank<T>(world: World, rank: number, fn: RankFunction<T>, optio
     for (const group of context.groups) {
       if (failed === rank) quietly(() => group.beSeen());
       const isStranger = failed !== null && !group.ranks.includes(failed);
-      group.abort(isStranger ? `${reason} (which is not in this group)` : reason, failed);
+      group.abort(isStranger ? `${wordsOf(reason)} (which is not in this group)` : reason, failed);
     }
   };
   const ownFaults = world.faults[rank] as FaultsOfRank;
@@ -223,14 +224,15 @@ function endWorld(world: World, reason: string, failed: number | null): void {
   world.aborts.forEach((abort) => {
     abort(reason, failed);
   });
-  world.table.end(reason);
+  world.table.end(wordsOf(reason));
 }
 
 /** The others hear of the rank that failed by its own groups first, in which it is the one that is named. */
 async function endWorldFor(world: World, rank: number, error: unknown): Promise<void> {
-  const reason = `rank ${rank} failed: ${error instanceof Error ? error.message : String(error)}`;
+  const home = world.homes[rank] as Home;
+  const reason = withLastCall(home, rank, `rank ${rank} failed: ${error instanceof Error ? error.message : String(error)}`);
   world.aborts[rank]?.(reason, rank);
-  const stream = (world.homes[rank] as Home).devices[0]?.currentStream ?? -1;
+  const stream = home.devices[0]?.currentStream ?? -1;
   // A group that it had not called yet is joined on its stream.
   if (stream >= 0) await Promise.race([streamDone(stream, OP).catch(() => {}), sleep(JOIN_MS)]);
   endWorld(world, reason, rank);

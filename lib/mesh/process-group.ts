@@ -91,6 +91,8 @@ export class ProcessGroup implements CollectiveGroup {
     const engine = this.engineOf(name, (call.input ?? call.output)?.device ?? call.device ?? deviceByCode(0), where);
     this.home.turns?.call(name);
     engine.run(name, call, where, purpose.text || (call.about ?? '')); // throws for what cannot be called: then nothing was
+    this.home.lastCall = name;
+    this.home.lastPlace = where;
     try {
       this.enter(name, call, engine.lane, where);
     } catch (error) {

@@ -4,7 +4,7 @@
  *
  * @see PyTorch `torch.distributed._functional_collectives`
  */
-import { type CollectiveCall, type CollectiveGroup, remembered } from '../core/collective.js';
+import { aboutShape, type CollectiveCall, type CollectiveGroup, remembered } from '../core/collective.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op, type OutputMeta } from '../core/op.js';
@@ -77,7 +77,7 @@ const allReduceOp: Op<Reduces> = defineOp<Reduces>({
   traits: ['collective'],
   kernel: null,
   meta: ([t]) => metaOf(t as Tensor, (t as Tensor).shape),
-  compute: ([t], params) => into('allReduce', params, t as Tensor, (t as Tensor).shape, { kind: 'allReduce', reduceOp: params.reduceOp }),
+  compute: ([t], params) => into('allReduce', params, t as Tensor, (t as Tensor).shape, { kind: 'allReduce', reduceOp: params.reduceOp, about: aboutShape((t as Tensor).shape) }),
   vjp: (ctx, g) => {
     const { group, reduceOp } = ctx.params;
     checkLinear('allReduce', reduceOp);

@@ -1,6 +1,6 @@
 /** Values out of tensors: item, tolist, toTypedArray (blocking); read, itemAsync (not blocking). Any shape, layout, dtype and device; no gradient. */
 import { bool } from '../core/dtype.js';
-import { ArgumentError, ShapeError } from '../core/errors.js';
+import { ArgumentError, DistributedError, ShapeError } from '../core/errors.js';
 import { formatShape, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { seenHere } from '../core/user-stack.js';
@@ -39,7 +39,7 @@ const hasMemory = (t: Tensor): boolean => t.numel() > 0 || !t.isFake;
 /** The elements as a typed array, row-major; float16 and bfloat16 widened to float32, int64 as BigInt64Array. Blocks. */
 function toTypedArray(t: Tensor): TypedArray {
   const source = dense(t, 'toTypedArray');
-  const raw = rawArray(t.dtype, t.numel());
+  const raw = rawArray(t.dtype, source.numel()); // none on a rank outside of the tensor's mesh
   if (hasMemory(source)) valueAccess().readSync(source, raw);
   if (source !== t) source.dispose();
   return decode(raw, t);
@@ -47,7 +47,7 @@ function toTypedArray(t: Tensor): TypedArray {
 
 async function read(t: Tensor): Promise<TypedArray> {
   const source = dense(t, 'read');
-  const raw = rawArray(t.dtype, t.numel());
+  const raw = rawArray(t.dtype, source.numel());
   try {
     if (hasMemory(source)) await valueAccess().read(source, raw);
   } catch (error) {
@@ -60,6 +60,15 @@ async function read(t: Tensor): Promise<TypedArray> {
 function checkOne(t: Tensor, op: string): void {
   if (t.numel() !== 1)
     throw new ShapeError(`${op}: expected a tensor of one element, got shape ${formatShape(t.shape)}. Reduce it first, or use tolist().`, { op, shape: t.shape });
+}
+
+function outside(op: string): DistributedError {
+  return new DistributedError(
+    `${op}: this rank is not in the mesh of the tensor, and has no value of it. Ask where mesh.getCoordinate() is not null; read() gives an empty array here.`,
+    {
+      op,
+    },
+  );
 }
 
 /** An int64 as a number where that is exact, else as a bigint; a bool as a boolean. */
@@ -92,6 +101,7 @@ addMethod('item', function () {
   checkOne(this, 'item');
   if (this.sharding === null) return surface(valueAccess().readElement(this), this);
   const whole = this.sharding.full('item');
+  if (whole.numel() === 0) throw outside('item');
   const value = valueAccess().readElement(whole);
   whole.dispose();
   return surface(value, this);
@@ -99,11 +109,13 @@ addMethod('item', function () {
 addMethod('itemAsync', async function () {
   checkOne(this, 'itemAsync');
   const values = await read(this);
+  if (values.length === 0) throw outside('itemAsync');
   return surface(values[0] as number | bigint, this);
 });
 addMethod('tolist', function () {
   checkNesting(this.shape);
-  return nest(toTypedArray(this), this, this.shape, 0, 0, this.numel());
+  const values = toTypedArray(this);
+  return values.length < this.numel() ? [] : nest(values, this, this.shape, 0, 0, values.length);
 });
 
 declare module '../core/tensor.js' {

@@ -1,8 +1,9 @@
 /** Distributed tensors as values: read, printed, kept in modules and files, and let go. */
 import assert from 'node:assert/strict';
 import { inspect } from 'node:util';
-import { barrier, type DeviceMesh, DTensor, DTensorSpec, distributeTensor, initDeviceMesh, Partial, Replicate, Shard } from '../../lib/distributed.js';
+import { barrier, DeviceMesh, DTensor, DTensorSpec, distributeTensor, initDeviceMesh, Partial, Replicate, Shard } from '../../lib/distributed.js';
 import { arange, float32, float64, memory, nn, ones, optim, rand, saveSafetensors, scope, type Tensor } from '../../lib/index.js';
+import { onRanks } from '../mesh/on-ranks.js';
 import { standingRanks } from '../mesh/standing-ranks.js';
 
 const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
@@ -38,6 +39,18 @@ describe('distributed tensors as values', () => {
     assert.deepEqual([...copies.toTypedArray()], [0, 1, 2, 3, 4, 5]);
     assert.equal(JSON.stringify(copies), '[[0,1],[2,3],[4,5]]');
     assert.ok(copies.allclose(copies));
+  });
+
+  it('have none on a rank outside of their mesh, which hears so where it asks for one', async () => {
+    await onRanks(3, async (rank) => {
+      const t = distributeTensor(matrix(), new DeviceMesh('cpu', [0, 2]), [S0]);
+      const total = t.sum();
+      if (rank !== 1) return assert.deepEqual([[...(await t.read())], await total.itemAsync()], [[0, 1, 2, 3, 4, 5], 15]);
+      assert.deepEqual([(await t.read()).length, t.tolist()], [0, []]);
+      const said = /this rank is not in the mesh of the tensor, and has no value of it/;
+      assert.throws(() => total.item(), said);
+      await assert.rejects(total.itemAsync(), said);
+    });
   });
 
   it('refuse to block for ranks that have not come yet', async () => {

@@ -20,6 +20,7 @@ function failures(worldSize: number, call: (rank: number) => Tensor): Promise<st
 describeOverEngines('ranks that call different things', () => {
   const differences: [string, (rank: number) => Tensor, RegExp, RegExp][] = [
     ['another size', (r) => (r === 1 ? called(zeros([3])) : called(zeros([2]))), /of 2 float32 \(sum\)/, /of 3 float32 \(sum\)/],
+    ['as many elements in another shape', (r) => called(zeros(r === 1 ? [3, 2] : [2, 3])), /of 6 float32 \(sum\).* with shape \[2, 3\]/, /with shape \[3, 2\]/],
     ['another dtype', (r) => (r === 1 ? called(zeros([2], { dtype: int64 })) : called(zeros([2]))), /of 2 float32/, /of 2 int64/],
     ['another reduction', (r) => (r === 1 ? called(zeros([2]), 'max') : called(zeros([2]), 'sum')), /\(sum\)/, /\(max\)/],
     ['another root', (r) => (r === 1 ? from(zeros([2]), 1) : from(zeros([2]), 0)), /from rank 0/, /from rank 1/],
@@ -182,6 +183,26 @@ describeOverEngines('a rank that does not come', () => {
     for (const { message, details } of seen) {
       assert.match(message, /rank 1 aborted the group: rank 1 failed: boom/);
       assert.deepEqual(details.ranks, [1]);
+    }
+    assert.equal(seen.length, 2);
+  });
+
+  it('because it threw later: the others hear what it called last, and where', async () => {
+    const seen: CollectiveError[] = [];
+    await errorOf(
+      onRanks(3, async (rank) => {
+        const x = ones([2]);
+        allReduce(x);
+        await x.read();
+        if (rank === 1) await sleep(100); // until the others wait
+        if (rank === 1) throw new RangeError('boom');
+        allReduce(x);
+        seen.push((await errorOf(x.read())) as CollectiveError);
+      }),
+    );
+    for (const { message, details } of seen) {
+      assert.match(message, new RegExp(`rank 1 failed: boom; its last call was allReduce at .*${here}`));
+      assert.equal(details.calls?.find((call) => call.rank === 1)?.op, 'allReduce');
     }
     assert.equal(seen.length, 2);
   });
