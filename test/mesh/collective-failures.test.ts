@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { allGatherIntoTensor, allReduce, barrier, broadcast, CollectiveError, DistributedError, destroyProcessGroup, newGroup, recv, reduce, send } from '../../lib/distributed.js';
-import { DeviceError, full, IndexError, int64, ones, type Tensor, tensor, zeros } from '../../lib/index.js';
+import { full, IndexError, int64, ones, type Tensor, tensor, zeros } from '../../lib/index.js';
 import { describeOverEngines, errorOf, isOverGloo, onRanks, valuesOf } from './on-ranks.js';
 
 const here = `collective-failures.test${path.extname(import.meta.url)}`;
@@ -356,50 +356,5 @@ describeOverEngines('waiting among ranks that share a process', () => {
     });
     assert.deepEqual(values, [60_004, 60_004]);
     assert.ok(Date.now() - begin < 4000, 'JavaScript waited for a stream that waits for another rank');
-  });
-});
-
-describe('tensors of two ranks', () => {
-  it('do not mix: errors say whose they are', async () => {
-    let theirs: Tensor | undefined;
-    await onRanks(2, async (rank) => {
-      if (rank === 0) {
-        theirs = ones([2]);
-        await barrier();
-        return;
-      }
-      const x = ones([2]);
-      const other = theirs as Tensor;
-      for (const mix of [
-        () => x.add(other),
-        () => x.copy_(other),
-        () => other.copy_(x),
-        () => other.to('cpu'),
-        () => allReduce(other),
-        () => allGatherIntoTensor(zeros([4]), other),
-      ]) {
-        assert.throws(mix, (error: DeviceError) => error instanceof DeviceError && /cpu of rank 0/.test(error.message));
-      }
-      await barrier();
-    });
-  });
-
-  it('come from the main program, and go there when the ranks are done', async () => {
-    const given = tensor([1, 2, 3]);
-    const [a, b] = await onRanks(2, async (rank) => {
-      const x = given.to('cpu');
-      assert.ok(x.device !== given.device);
-      allReduce(x);
-      x.add_(ones([3]).copy_(given));
-      return x.mul(rank + 1);
-    });
-    assert.deepEqual(
-      [a?.tolist(), b?.tolist()],
-      [
-        [3, 6, 9],
-        [6, 12, 18],
-      ],
-    );
-    assert.deepEqual(a?.to('cpu').add(given).tolist(), [4, 8, 12]);
   });
 });
