@@ -5,7 +5,7 @@ import { type Difference, GROUP_MAKING, type Making, type MakingBoard, placeText
 import type { RankContext } from './rank-context.js';
 
 /** A store that does not answer within this is gone. */
-const ANSWER_MS = 500;
+const ANSWER_MS = 1500;
 /** Of so many ranks it is told where they stand. */
 const TOLD_RANKS = 4;
 
