@@ -3,7 +3,7 @@
 // A warp owns C neighbouring columns of b and all M rows of a; its lanes stride over k in 16-byte vectors, so that each vector
 // of a is used C times from a register and each of b M times. Grid: (columns / (8 warps x C), batch). Bytes: k n + M k + M n
 // elements; FLOPs 2 M n k. Also serves y with at most 8 columns, by transposing the problem.
-// While the kernel before ends, each block asks L2 for the beginning of its columns, and waits.
+// Technique: a warp for an output, as matrix-vector kernels have it. While the kernel before ends, each block asks L2 for the beginning of its columns, and waits.
 // Numerics: float32 per lane over k / 32 products, then a fixed shuffle tree; one rounding at the end.
 // One row, [14336, 4096] of bfloat16 on an H200, a call of many: 31.7 us launched plainly, 29.8 where launches overlap, 29.5 with 1 KiB of
 // each column asked for (93 % of copy); 31.5, 34.2 and 40.4 with 2, 4 and 8 KiB, when L2 fetches for those who wait what others need now;

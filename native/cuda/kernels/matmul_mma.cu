@@ -8,6 +8,7 @@
 // FLOPs 2 m n k per batch; shared memory 80 KiB. Operands that are not 16-byte aligned along their contiguous dim, or have
 // none, are loaded element by element (a second instantiation) into the same stages.
 // Numerics: products exact, float32 accumulation, alpha, beta and c in float32, one rounding.
+// Technique: pipelined tiles by cp.async and ldmatrix, as CUTLASS's documentation describes them for sm_80.
 #include "../primitives/mma.cuh"
 #include "matmul.h"
 

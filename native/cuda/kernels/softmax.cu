@@ -13,6 +13,7 @@
 //            are neighbours in memory) is coalesced. Walks the row twice.
 // Numerics: float32 (float64 for float64) inside, one rounding at the end. A row of -inf gives NaN, NaN and +inf spread over
 // their row. Fixed order of reduction.
+// Technique: running maximum and sum of Milakov and Gimelshein, arXiv:1805.02867, where a row is walked over. The fast ways have the figures.
 #include "../../generated/op_params.h"
 #include "../primitives/row_tile.cuh"
 #include "softmax.cuh"

@@ -11,6 +11,7 @@
 // exponential. Numerics: float32; the maximum first, then the sum of exp(x - max), one rounding at the end. Exponentials are 2^(x
 // log2(e) - m) for 16-bit elements, expf for float32. Rows of -inf give NaN, NaN and +inf spread over their row. Fixed order of
 // summation.
+// Technique: rows in registers and one read of memory, as in the published Hopper norm kernels.
 // Tried, softmax of bf16 8192 x 4096 on one H200, microseconds forward and backward:
 //   softmax_rows (softmax.cu) 51.1   97.0;   ring 42.1   54.8;   direct, two vectors a thread 36.1   53.0;   four 36.3   53.1   (87, 89 %)
 // 8192 x 16384: softmax_rows 253.4   468.7; ring 140.1   204.7 (90, 93 %).
