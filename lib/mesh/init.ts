@@ -1,8 +1,8 @@
 /** Ranks that are processes: joining their world, and leaving it when the process ends. */
 import { type Device, device, deviceByCode } from '../core/device.js';
-import { ArgumentError, DeviceError, DistributedError } from '../core/errors.js';
+import { ArgumentError, DeviceError, DistributedError, TimeoutError } from '../core/errors.js';
 import { currentHome, processHome } from '../core/home.js';
-import { checkNumber, unexpected, withDefaults } from '../core/options.js';
+import { checkNumber, kindOf, unexpected, withDefaults } from '../core/options.js';
 import { currentGenerator } from '../core/random.js';
 import { writer } from '../eager/submit.js';
 import { chooseEngines, movesCpuTensors, namedDevices, parseBackend } from './engines/choose.js';
@@ -13,7 +13,7 @@ import { lastFailures, withLastCall } from './last-failures.js';
 import type { ProcessGroup } from './process-group.js';
 import { findContext } from './rank-context.js';
 import { missing, type RankPlace, readMaster, readRankEnvironment } from './rank-environment.js';
-import { type Agreement, checkPlace, meetRanks, storeFailure, storeOfRun } from './rendezvous.js';
+import { type Agreement, byEnvironment, checkPlace, meetRanks, storeFailure, storeOfRun, type Told } from './rendezvous.js';
 import { removeStaleSegments } from './shared-memory.js';
 import { StoreBoard } from './store-board.js';
 import { FileStore, HashStore, PrefixStore, Store, TCPStore } from './stores/index.js';
@@ -36,7 +36,7 @@ export interface InitOptions {
   timeoutMs?: number | null;
   /** What `cuda` means for this rank, such as 1 or `'cuda:1'`. By default its number among the ranks of its machine. */
   deviceId?: number | string | Device | null;
-  /** `'env://'` (the default), `'tcp://host:port'` or `'file:///path'`, instead of a store. */
+  /** `'env://'` (the default), `'tcp://host:port'` or `'file:///path'`, instead of a store. The file is removed when all ranks have come. */
   initMethod?: string | null;
 }
 
@@ -59,7 +59,11 @@ let launched = false;
  *   with half of a rank's variables, for `'nccl'` alone where GPUs or NCCL are missing, and for ranks that do not fit together, TimeoutError naming the ranks that did not come, StoreError
  * @see PyTorch `torch.distributed.init_process_group`
  */
-export async function initProcessGroup(backend?: string, options: InitOptions = {}): Promise<void> {
+export function initProcessGroup(backend?: string, options?: InitOptions): Promise<void>;
+/** The same with options alone: the backend is SHARDWISE_BACKEND's of the environment, else chosen for each device. @throws as above */
+export function initProcessGroup(options: InitOptions): Promise<void>;
+export async function initProcessGroup(first?: string | InitOptions, second?: InitOptions): Promise<void> {
+  const [backend, options = {}] = isOptions(first) && second === undefined ? [undefined, first] : [first as string | undefined, second];
   const backends = parseBackend(OP, backend ?? process.env['SHARDWISE_BACKEND']);
   const read = readOptions(options);
   if (Object.values(backends).includes('fake')) return enterFake(read);
@@ -94,6 +98,9 @@ export async function initProcessGroup(backend?: string, options: InitOptions = 
     starting = false;
   }
 }
+
+/** An object, and no store or other thing of a class. */
+const isOptions = (value: unknown): value is InitOptions => typeof value === 'object' && value !== null && !Array.isArray(value) && kindOf(value) === 'an object';
 
 /** No peers: rank and world size have to be given, nobody is met. */
 function enterFake({ rank, worldSize, store }: ReadOptions): void {
@@ -185,17 +192,27 @@ async function findWorld(options: ReadOptions, backends: string): Promise<World>
     };
   }
   const { timeoutMs } = options;
-  const [where, base, keeper] = openStore(options, place);
+  const { where, base, keeper, told } = openStore(options, place);
   const run = storeOfRun(base, process.env['TORCHELASTIC_RESTART_COUNT'] ?? 0);
   const store = new PrefixStore(String(times), run);
   const launcher = options.rank === null && hasLauncher() ? run : null;
   store.setTimeout(timeoutMs);
   try {
-    return { place, store, host: base instanceof TCPStore ? base.host : null, agreement: await meetRanks(store, place, backends, timeoutMs, { keeper, launcher }) };
+    const agreement = await meetRanks(store, place, backends, timeoutMs, { keeper, launcher, told });
+    // All have it open: the next run shall not find them there.
+    if (stores.get(where) === base && base instanceof FileStore && rank === 0) await base.unlink();
+    return { place, store, host: base instanceof TCPStore ? base.host : null, agreement };
   } catch (error) {
-    if (stores.delete(where)) await base.close();
-    throw storeFailure(error, place, where, timeoutMs);
+    if (stores.delete(where)) await leave(base, error);
+    throw storeFailure(error, place, where, timeoutMs, told);
   }
+}
+
+/** What failed is told, not what comes of it. */
+async function leave(store: Store, error: unknown): Promise<void> {
+  // Who comes too late shall not find a rank there that has given up.
+  if (store instanceof FileStore && error instanceof TimeoutError) await store.unlink().catch(() => {});
+  await store.close().catch(() => {});
 }
 
 function placeOf({ rank, worldSize }: ReadOptions): RankPlace {
@@ -206,19 +223,37 @@ function placeOf({ rank, worldSize }: ReadOptions): RankPlace {
 /** A launcher of ours keeps the store itself: so a rank may end without taking it along. */
 const hasLauncher = (): boolean => process.env['SHARDWISE_LAUNCHER_STORE'] === '1';
 
-/** The store, where it is, and whether this process keeps it. */
-function openStore({ store, initMethod, timeoutMs }: ReadOptions, { rank, masterAddr, masterPort, setBy }: RankPlace): [where: string, store: Store, keeper: boolean] {
-  if (store !== null) return ['the store that was given', store, store instanceof TCPStore && store.isServer];
+interface Opened {
+  readonly where: string;
+  readonly base: Store;
+  /** Whether this process keeps it. */
+  readonly keeper: boolean;
+  readonly told: Told;
+}
+
+function openStore({ store, initMethod, timeoutMs }: ReadOptions, { rank, worldSize, masterAddr, masterPort, setBy }: RankPlace): Opened {
+  if (store !== null) {
+    const file = store instanceof FileStore ? store.path : null;
+    return {
+      where: 'the store that was given',
+      base: store,
+      keeper: store instanceof TCPStore && store.isServer,
+      told: { same: file === null ? 'store' : `file ${file}`, each: file === null ? 'a store' : 'a file', file },
+    };
+  }
   if (initMethod?.startsWith('file:')) {
     const { pathname } = new URL(initMethod);
-    const path = decodeURIComponent(pathname);
-    return [path, opened(path, () => new FileStore(path, null, { timeoutMs })), false];
+    const file = decodeURIComponent(pathname);
+    const base = opened(file, () => new FileStore(file, worldSize, { timeoutMs }));
+    return { where: file, base, keeper: false, told: { same: `file ${file}`, each: 'a file', file } };
   }
   const named = /^tcp:\/\/(.+):(\d+)$/.exec(initMethod ?? '');
   const [host, port] = named === null ? [masterAddr, masterPort] : [(named[1] as string).replace(/^\[(.*)\]$/, '$1'), Number(named[2])];
   if (host === null || port === null) throw missing([host === null ? 'MASTER_ADDR' : '', port === null ? 'MASTER_PORT' : ''].filter(Boolean), setBy);
   const isServer = rank === 0 && !hasLauncher();
-  return [`${host}:${port}`, opened(`${host}:${port}`, () => new TCPStore(host, port, { isServer, timeoutMs })), isServer];
+  const where = `${host}:${port}`;
+  const told = named === null ? byEnvironment : { same: `initMethod tcp://${where}`, each: 'a port', file: null };
+  return { where, base: opened(where, () => new TCPStore(host, port, { isServer, timeoutMs })), keeper: isServer, told };
 }
 
 function opened(address: string, open: () => Store): Store {

@@ -45,7 +45,22 @@ export interface MeetingPlace {
   readonly keeper: boolean;
   /** Of the run: where a launcher of ours says which ranks have ended. */
   readonly launcher: Store | null;
+  /** The environment's, if left out. */
+  readonly told?: Told;
 }
+
+/** How the ranks were told where to meet, for errors. @internal */
+export interface Told {
+  /** What all have to have the same. */
+  readonly same: string;
+  /** What two runs have to have one each of. */
+  readonly each: string;
+  /** What an earlier run may have left behind. */
+  readonly file: string | null;
+}
+
+/** @internal */
+export const byEnvironment: Told = { same: 'MASTER_ADDR and MASTER_PORT', each: 'a MASTER_PORT', file: null };
 
 /** What ranks of one attempt have in common; the worlds that they make one after another are parts of it, by number. @internal */
 export const storeOfRun = (store: Store, attempt: number | string): Store => new PrefixStore(`shardwise/${attempt}`, store);
@@ -60,54 +75,96 @@ export async function meetRanks(
   place: { rank: number; worldSize: number },
   backend: string,
   timeoutMs: number,
-  { keeper, launcher }: MeetingPlace,
+  { keeper, launcher, told = byEnvironment }: MeetingPlace,
 ): Promise<Agreement> {
   const deadline = Date.now() + timeoutMs;
-  let failed = true;
+  let othersMs = LAST_WORDS_MS;
   try {
-    const outcome = await exchange(store, place, backend, deadline, timeoutMs, launcher);
+    const outcome = await exchange(store, place, backend, { deadline, timeoutMs }, launcher, told);
     if ('error' in outcome) throw new DistributedError(`${OP}: ${outcome.error}`, { op: OP, ...place });
-    failed = false;
+    othersMs = Math.max(1, deadline - Date.now());
     const { members, run, token } = outcome;
     const { random } = members[0] as Member;
     return { hosts: members.map((m) => m.host), hostNames: members.map((m) => m.hostName), pids: members.map((m) => m.pid), run, token, random };
+  } catch (error) {
+    if (isAlone(error, place.worldSize)) othersMs = 0; // nobody is there to read why
+    throw error;
   } finally {
     // Who has died by now is missed later.
-    if (keeper) await store.wait(['all read'], failed ? LAST_WORDS_MS : Math.max(1, deadline - Date.now())).catch(() => {});
+    if (keeper && othersMs > 0) await store.wait(['all read'], othersMs).catch(() => {});
   }
+}
+
+/** Whether no other rank has come. */
+const isAlone = (error: unknown, worldSize: number): boolean =>
+  error instanceof TimeoutError && (error.details['missing'] as readonly number[] | undefined)?.length === worldSize - 1;
+
+interface Patience {
+  readonly deadline: number;
+  readonly timeoutMs: number;
 }
 
 async function exchange(
   store: Store,
   { rank, worldSize }: { rank: number; worldSize: number },
   backend: string,
-  deadline: number,
-  timeoutMs: number,
+  patience: Patience,
   launcher: Store | null,
+  told: Told,
 ): Promise<Outcome> {
-  await claim(store, { rank, worldSize, host: ownHost(), hostName: hostname(), pid: process.pid, backend, random: currentGenerator().origin() });
+  await claim(store, { rank, worldSize, host: ownHost(), hostName: hostname(), pid: process.pid, backend, random: currentGenerator().origin() }, told);
   if (launcher !== null) await missEnded(store, launcher);
-  if ((await store.add('come', 1)) === worldSize) await store.compareSet('outcome', '', JSON.stringify(await settle(store, worldSize)));
-  await waitFor(store, 'outcome', { rank, worldSize }, deadline, timeoutMs);
+  if ((await store.add('come', 1)) === worldSize) await store.compareSet('outcome', '', JSON.stringify(await settle(store, worldSize, told)));
+  await waitFor(store, 'outcome', { rank, worldSize }, patience, told);
   const outcome = JSON.parse((await store.get('outcome')).toString()) as Outcome;
   if ((await store.add('read', 1)) === worldSize) await store.set('all read', '');
   return outcome;
 }
 
 /** Takes the rank's number and says who has it; what cannot go on becomes the outcome of all. */
-async function claim(store: Store, own: Member): Promise<void> {
+async function claim(store: Store, own: Member, told: Told): Promise<void> {
   const { rank, worldSize } = own;
   const agreed = Number((await store.compareSet('world size', '', String(worldSize))).toString());
-  if (agreed !== worldSize)
-    await refuse(store, `rank ${rank} (process ${own.pid} on ${own.hostName}) has a world of ${worldSize} ranks, others one of ${agreed}. All need the same WORLD_SIZE.`);
+  if (agreed !== worldSize) {
+    const came = await membersOf(store, agreed);
+    await refuse(
+      store,
+      ofEarlierRun(came, told) ?? `rank ${rank} (process ${own.pid} on ${own.hostName}) has a world of ${worldSize} ranks, others one of ${agreed}. All need the same WORLD_SIZE.`,
+    );
+  }
   if ((await store.add(`rank ${rank}`, 1)) > 1) {
     const first = JSON.parse((await store.get(`member ${rank}`)).toString()) as Member;
     await refuse(
       store,
-      `rank ${rank} was taken twice: by process ${first.pid} on ${first.hostName} and by process ${own.pid} on ${own.hostName}. Each process needs a RANK of its own; two runs need a MASTER_PORT each.`,
+      ofEarlierRun([first], told) ??
+        `rank ${rank} was taken twice: by process ${first.pid} on ${first.hostName} and by process ${own.pid} on ${own.hostName}. Each process needs a RANK of its own; two runs need ${told.each} each${told.file === null ? '' : `: if ${told.file} is of an earlier run, remove it`}.`,
     );
   }
   await store.set(`member ${rank}`, JSON.stringify(own));
+}
+
+/** Those that have said who they are. */
+async function membersOf(store: Store, worldSize: number): Promise<Member[]> {
+  const keys = Array.from({ length: worldSize }, (_, rank) => `member ${rank}`);
+  const came = await Promise.all(keys.map((key) => store.check([key])));
+  return (await store.multiGet(keys.filter((_, rank) => came[rank]))).map((text) => JSON.parse(text.toString()) as Member);
+}
+
+/** Says so of a file in which somebody stands who has died: only a file outlives its run. */
+function ofEarlierRun(members: readonly Member[], { file }: Told): string | null {
+  if (file === null) return null;
+  const host = ownHost();
+  const dead = members.find((member) => member.host === host && hasEnded(member.pid));
+  return dead === undefined ? null : `${file} is of an earlier run: remove it, or name another one. In it rank ${dead.rank} is process ${dead.pid}, which has ended.`;
+}
+
+function hasEnded(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return false;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'ESRCH';
+  }
 }
 
 /** Nobody shall wait for a world that cannot become complete; one that is complete already stays. */
@@ -142,15 +199,17 @@ export async function announceEnd(run: Store, rank: number, worldSize: number): 
 }
 
 /** By the last that comes. */
-async function settle(store: Store, worldSize: number): Promise<Outcome> {
-  const members = (await store.multiGet(Array.from({ length: worldSize }, (_, rank) => `member ${rank}`))).map((text) => JSON.parse(text.toString()) as Member);
+async function settle(store: Store, worldSize: number, told: Told): Promise<Outcome> {
+  const members = await membersOf(store, worldSize);
+  const earlier = ofEarlierRun(members, told);
+  if (earlier !== null) return { error: earlier };
   const [first] = members as [Member];
   const other = members.find((m) => m.backend !== first.backend);
   if (other !== undefined) return { error: `rank 0 was given the backend ${first.backend}, rank ${other.rank} ${other.backend}. All ranks need the same.` };
   return { members, run: randomBytes(6).toString('hex'), token: randomBytes(6).readUIntLE(0, 6) };
 }
 
-async function waitFor(store: Store, key: string, { rank, worldSize }: { rank: number; worldSize: number }, deadline: number, timeoutMs: number): Promise<void> {
+async function waitFor(store: Store, key: string, { rank, worldSize }: { rank: number; worldSize: number }, { deadline, timeoutMs }: Patience, told: Told): Promise<void> {
   try {
     await store.wait([key], Math.max(1, deadline - Date.now()));
   } catch (error) {
@@ -158,7 +217,7 @@ async function waitFor(store: Store, key: string, { rank, worldSize }: { rank: n
     const here = await Promise.all(Array.from({ length: worldSize }, (_, other) => store.check([`member ${other}`])));
     const absent = here.flatMap((came, other) => (came ? [] : [other]));
     throw new TimeoutError(
-      `${OP}: rank ${absent.join(', ')} of ${worldSize} did not come within ${timeoutMs} ms (this is rank ${rank}). ${absent.length === 1 ? 'Was it' : 'Were they'} started, with the same MASTER_ADDR and MASTER_PORT?`,
+      `${OP}: rank ${absent.join(', ')} of ${worldSize} did not come within ${timeoutMs} ms (this is rank ${rank}). ${absent.length === 1 ? 'Was it' : 'Were they'} started, with the same ${told.same}?`,
       { op: OP, rank, worldSize, missing: absent, timeoutMs },
       { cause: error },
     );
@@ -193,11 +252,11 @@ export function checkPlace(rank: number, worldSize: number): void {
 }
 
 /** What went wrong while the store of rank 0 was looked for, said as the program sees it. */
-export function storeFailure(error: unknown, place: { rank: number; worldSize: number }, where: string, timeoutMs: number): unknown {
+export function storeFailure(error: unknown, place: { rank: number; worldSize: number }, where: string, timeoutMs: number, told: Told): unknown {
   if (!(error instanceof TimeoutError) || place.rank === 0) return error;
   if (error.details['missing'] !== undefined) return error;
   return new TimeoutError(
-    `${OP}: rank ${place.rank} of ${place.worldSize} found no store at ${where} within ${timeoutMs} ms. Rank 0 keeps it: was it started, with the same MASTER_ADDR and MASTER_PORT?`,
+    `${OP}: rank ${place.rank} of ${place.worldSize} found no store at ${where} within ${timeoutMs} ms. Rank 0 keeps it: was it started, with the same ${told.same}?`,
     { op: OP, ...place, missing: [0], timeoutMs },
     { cause: error },
   );

@@ -117,6 +117,26 @@ describe('initProcessGroup', () => {
     );
     assert.ok(Date.now() - started < 5_000);
   });
+
+  it('gives up after the timeout where nobody has come who could read why', async () => {
+    const free = await new TCPStore('127.0.0.1', 0, { isServer: true }).ready();
+    await free.close();
+    const started = Date.now();
+    await assert.rejects(
+      initProcessGroup('shm', { initMethod: `tcp://127.0.0.1:${free.port}`, rank: 0, worldSize: 2, timeoutMs: 60 }),
+      /rank 1 of 2 did not come within 60 ms \(this is rank 0\)\. Was it started, with the same initMethod tcp:/,
+    );
+    assert.ok(Date.now() - started < 900, 'nobody is waited for'); // last words take a second
+  });
+
+  it('takes options alone', async () => {
+    await initProcessGroup({ timeoutMs: 4_000, deviceId: 2 });
+    assert.deepEqual([getWorldSize(), device('cuda').index], [1, 2]);
+    destroyProcessGroup();
+    await assert.rejects(initProcessGroup({ backend: 'shm' } as never), /there is no option "backend"; options are store/);
+    for (const other of [['shm'], new HashStore(), 3]) await assert.rejects(initProcessGroup(other as never), /expected backend to be 'shm'/);
+    await assert.rejects(initProcessGroup({ timeoutMs: 4_000 } as never, {}), /expected backend to be 'shm'.*got an object/);
+  });
 });
 
 describe('the meeting of ranks', () => {

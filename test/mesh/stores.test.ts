@@ -1,14 +1,16 @@
 /** Stores: one contract for all of them, and what is special to each. */
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import fc from 'fast-check';
 import { FileStore, HashStore, PrefixStore, type Store, StoreError, TCPStore, TimeoutError } from '../../lib/distributed.js';
 import { ArgumentError } from '../../lib/index.js';
-import { runProgram } from '../run-program.js';
+import { programArguments, runProgram } from '../run-program.js';
 
 const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-stores-'));
 let files = 0;
@@ -179,6 +181,12 @@ describe('FileStore', () => {
     await assert.rejects(opened(new FileStore(file)).get('k'), (error: StoreError) => error instanceof StoreError && /damaged at byte 0/.test(error.message));
     await assert.rejects(new FileStore(path.join(folder, 'no', 'such', 'folder')).set('k', 'v'), /cannot open/);
     assert.throws(() => new FileStore(''), ArgumentError);
+  });
+
+  it('is closed in silence where the program drops it', async () => {
+    const args = ['--expose-gc', ...programArguments('mesh/programs/dropped-store'), path.join(folder, 'dropped')];
+    const { stdout, stderr } = await promisify(execFile)(process.execPath, args, { timeout: 60_000 });
+    assert.deepEqual([JSON.parse(stdout), stderr], [[0, []], '']);
   });
 
   it('counts right among processes', async () => {

@@ -1,6 +1,8 @@
 /** A store in a file: for processes of one machine, or of several that share a file system which appends atomically. */
-import { type FileHandle, open, rm } from 'node:fs/promises';
+import * as fs from 'node:fs';
+import { rm, stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { crc32 } from 'node:zlib';
 import { StoreError } from '../../core/errors.js';
 import { checkNumber, unexpected } from '../../core/options.js';
@@ -15,6 +17,10 @@ const LONGEST_PAUSE_MS = 50;
 /** What another process is writing is whole after this, or the file is damaged. */
 const TORN_MS = 2_000;
 
+// Plain descriptors: Node warns of a FileHandle that the garbage collector finds open.
+const [open, read, append, close, statOf] = [promisify(fs.open), promisify(fs.read), promisify(fs.appendFile), promisify(fs.close), promisify(fs.fstat)];
+const dropped = new FinalizationRegistry<number>((file) => fs.close(file, () => {}));
+
 /**
  * Keys and values in a file. Changes are appended to it, and every process applies them in the order of the file: so no lock is needed, and
  * what `add` and `compareSet` answer is the same for all. Not for network file systems without atomic appends, such as NFS.
@@ -25,7 +31,7 @@ export class FileStore extends Store {
   readonly path: string;
   private readonly worldSize: number | null;
   private readonly table = new KeyValueTable();
-  private readonly file: Promise<FileHandle>;
+  private readonly file: Promise<number>;
   /** Commands run one after another: each reads the file to its own record. */
   private last: Promise<unknown> = Promise.resolve();
   private readonly writer = (Math.random() * 2 ** 32) >>> 0;
@@ -47,7 +53,14 @@ export class FileStore extends Store {
     this.file = open(path, 'a+').catch((error: Error) => {
       throw new StoreError(`FileStore: cannot open ${path}: ${error.message}`, { path }, { cause: error });
     });
-    this.file.catch(() => {}); // reported by the first call
+    const itself = new WeakRef(this); // a store that nobody has any more when its file is open is closed as well
+    this.file
+      .then((file) => {
+        const store = itself.deref();
+        if (store === undefined) fs.close(file, () => {});
+        else dropped.register(store, file, store);
+      })
+      .catch(() => {}); // reported by the first call
   }
 
   /** `FileStore(/tmp/ranks, 4 processes)` */
@@ -81,11 +94,22 @@ export class FileStore extends Store {
   /** Closes the file, and removes it if all others have closed it. */
   override async close(): Promise<void> {
     if (this.closed) return;
-    const left = this.worldSize === null ? null : ((await this.run({ op: 'add', key: LEFT_KEY, amount: 1 })) as number);
-    this.closed = true;
-    await this.last;
-    await (await this.file).close();
-    if (left !== null && left === this.worldSize) await rm(this.path, { force: true });
+    try {
+      if (this.worldSize !== null && (await this.run({ op: 'add', key: LEFT_KEY, amount: 1 })) === this.worldSize) await this.unlink();
+    } finally {
+      this.closed = true;
+      await this.last;
+      const file = await this.file;
+      dropped.unregister(this);
+      await close(file);
+    }
+  }
+
+  /** Takes the file's name away: those that have it open go on, the next run has a file of its own. @internal */
+  async unlink(): Promise<void> {
+    const [own, there] = await Promise.all([statOf(await this.file), stat(this.path).catch(() => null)]);
+    // The next run may be there already.
+    if (there !== null && own.ino === there.ino && own.dev === there.dev) await rm(this.path, { force: true });
   }
 
   private async carryOut(command: StoreCommand): Promise<StoreReply> {
@@ -96,7 +120,7 @@ export class FileStore extends Store {
       return this.table.apply(command);
     }
     const file = await this.file;
-    await file.appendFile(this.record(encodeRequest(command)));
+    await append(file, this.record(encodeRequest(command)));
     return this.readTo(this.own);
   }
 
@@ -144,14 +168,14 @@ export class FileStore extends Store {
   private async next(): Promise<{ writer: number; number: number; body: Buffer } | 'end' | 'torn'> {
     const file = await this.file;
     const head = Buffer.alloc(HEAD_BYTES);
-    const { bytesRead } = await file.read(head, 0, head.length, this.offset);
+    const { bytesRead } = await read(file, head, 0, head.length, this.offset);
     if (bytesRead === 0) return 'end';
     if (bytesRead < head.length) return 'torn';
     const length = head.readUInt32LE(0);
-    const { size } = await file.stat();
+    const { size } = await statOf(file);
     if (this.offset + head.length + length > size) return 'torn';
     const body = Buffer.alloc(length);
-    await file.read(body, 0, length, this.offset + head.length);
+    await read(file, body, 0, length, this.offset + head.length);
     if (crc32(body) !== head.readUInt32LE(4)) return 'torn';
     this.offset += head.length + length;
     return { writer: head.readUInt32LE(8), number: head.readUInt32LE(12), body };

@@ -1,0 +1,24 @@
+/** A rank of a world of two that meets in a file: prints what it has added up with the other, or why that failed. It may be killed before the end. */
+import { allReduce, destroyProcessGroup, initProcessGroup } from '../../../lib/distributed.js';
+import { full } from '../../../lib/index.js';
+
+const [file, rank, end = '', timeoutMs = '20000'] = process.argv.slice(2) as [string, string, string?, string?];
+const options = { initMethod: `file://${file}`, rank: Number(rank), worldSize: 2, timeoutMs: Number(timeoutMs) };
+
+async function sum(): Promise<number> {
+  await initProcessGroup(options);
+  const t = full([1], 1 + options.rank);
+  allReduce(t);
+  return Number((await t.read())[0]);
+}
+
+try {
+  const seen = [await sum()];
+  if (end === 'anew') {
+    destroyProcessGroup();
+    seen.push(await sum());
+  }
+  process.stdout.write(JSON.stringify(seen));
+} catch (error) {
+  process.stdout.write(JSON.stringify((error as Error).message));
+}
