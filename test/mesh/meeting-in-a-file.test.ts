@@ -1,7 +1,7 @@
 /** Ranks that find each other by a file: one run after another, and after one that has died. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -16,12 +16,16 @@ after(() => rmSync(folder, { recursive: true }));
 
 const bothRanks = (file: string, ...more: string[]): Promise<unknown[]> => Promise.all(['0', '1'].map((rank) => runProgram(program, file, rank, ...more)));
 
+/** Until a rank has said in the file who it is. */
+async function untilInside(file: string): Promise<void> {
+  while (!existsSync(file) || !readFileSync(file, 'latin1').includes('come')) await sleep(20);
+}
+
 /** A rank 0 that is killed while it waits for the other. */
 async function killedRank(file: string): Promise<void> {
   const child = spawn(process.execPath, [...programArguments(program), file, '0'], { stdio: 'ignore' });
   const gone = new Promise((resolve) => child.once('exit', resolve));
-  while (!existsSync(file)) await sleep(20);
-  await sleep(500); // until it has said who it is
+  await untilInside(file);
   child.kill('SIGKILL');
   await gone;
 }
@@ -75,8 +79,7 @@ describe('ranks that meet in a file', function () {
     const file = path.join(folder, 'number');
     const options = { initMethod: `file://${file}`, rank: 0, worldSize: 2, timeoutMs: 20_000 };
     const waiting = runProgram<string>(program, file, '0');
-    while (!existsSync(file)) await sleep(20);
-    await sleep(500);
+    await untilInside(file);
     const { message } = await errorOf(initProcessGroup(undefined, options));
     assert.match(message, new RegExp(`rank 0 was taken twice: .*two runs need a file each: if ${file} is of an earlier run, remove it`));
     assert.equal(await waiting, message);
