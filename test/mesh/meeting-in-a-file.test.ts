@@ -62,8 +62,7 @@ describe('ranks that meet in a file', function () {
   it('are told so too where that one had another size', async () => {
     const file = path.join(folder, 'size');
     await killedRank(file);
-    const error = await errorOf(initProcessGroup(undefined, { initMethod: `file://${file}`, rank: 2, worldSize: 3, timeoutMs: 5_000 }));
-    assert.match(error.message, new RegExp(`${file} is of an earlier run: remove it, or name another one`));
+    assert.match(await runProgram<string>(program, file, '2', '', '5000', '3'), new RegExp(`${file} is of an earlier run: remove it, or name another one`));
   });
 
   it('are asked for the file, not for an address, when one does not come, and the next try finds no trace of it', async () => {
@@ -77,10 +76,9 @@ describe('ranks that meet in a file', function () {
 
   it('say where two have one number that the file may be of an earlier run', async () => {
     const file = path.join(folder, 'number');
-    const options = { initMethod: `file://${file}`, rank: 0, worldSize: 2, timeoutMs: 20_000 };
     const waiting = runProgram<string>(program, file, '0');
     await untilInside(file);
-    const { message } = await errorOf(initProcessGroup(undefined, options));
+    const message = await runProgram<string>(program, file, '0');
     assert.match(message, new RegExp(`rank 0 was taken twice: .*two runs need a file each: if ${file} is of an earlier run, remove it`));
     assert.equal(await waiting, message);
     assert.equal(existsSync(file), false);
