@@ -34,7 +34,7 @@ Status report_missing(const GlooGroup& plan, int32_t member, const std::string& 
   ErrorText message;
   Text text(message);
   const comm::Roster roster = roster_of(plan);
-  text.add("group \"%s\": rank %d %s", plan.label, roster.rank_at(member), what.c_str());
+  text.add("call 1 of group \"%s\": rank %d %s", plan.label, roster.rank_at(member), what.c_str());
   comm::Facts facts(roster);
   facts.blame(member, nullptr);
   facts.add_to(text);

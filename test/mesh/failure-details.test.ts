@@ -147,7 +147,7 @@ describeOverEngines('details of a collective that failed', () => {
         const error = await errorOf(x.read());
         assert.match(
           error.message,
-          isOverGloo() ? /allReduce at .*: group "group0": rank 1 has not joined it \(timeout after \d+ ms\)/ : /allReduce \(call 1 of group "group0"\) at /,
+          isOverGloo() ? /allReduce at .*: call 1 of group "group0": rank 1 has not joined it \(timeout after \d+ ms\)/ : /allReduce \(call 1 of group "group0"\) at /,
         );
         assert.match(error.message, here);
         const details = await detailsOf(Promise.reject(error));

@@ -6,6 +6,9 @@ import { allReduce, barrier, type CollectiveError, initDeviceMesh, newGroup, typ
 import { ones } from '../../lib/index.js';
 import { describeOverEngines, errorOf, onRanks } from './on-ranks.js';
 
+/** Long enough for ranks to connect while other tests run. */
+const WAIT_MS = 800;
+
 const here = `joining-failures\\.test${path.extname(import.meta.url)}:\\d+`;
 
 async function failureIn(group: ProcessGroup): Promise<CollectiveError> {
@@ -23,7 +26,7 @@ describeOverEngines('a rank that others wait for in a group', () => {
       3,
       async (rank) => {
         const first = newGroup([0, 2]);
-        if (rank === 2) return void (await sleep(500));
+        if (rank === 2) return void (await sleep(3 * WAIT_MS));
         assert.ok(first);
         const error = await failureIn(newGroup());
         assert.match(
@@ -36,7 +39,7 @@ describeOverEngines('a rank that others wait for in a group', () => {
         assert.equal(opOf(error, 2), 'newGroup');
         assert.match(siteOf(error, 2), new RegExp(here));
       },
-      { timeoutMs: 150 },
+      { timeoutMs: WAIT_MS },
     );
   });
 
@@ -46,12 +49,12 @@ describeOverEngines('a rank that others wait for in a group', () => {
       async (rank) => {
         await barrier();
         const group = newGroup();
-        if (rank === 1) return void (await sleep(500));
+        if (rank === 1) return void (await sleep(3 * WAIT_MS));
         const error = await failureIn(group);
         assert.match(error.message, new RegExp(`; rank 1 has made it as well, by newGroup \\(group-making call 1\\) at .*${here}.*, and has called nothing since`));
         assert.equal(opOf(error, 1), 'newGroup');
       },
-      { timeoutMs: 150 },
+      { timeoutMs: WAIT_MS },
     );
   });
 
@@ -61,7 +64,7 @@ describeOverEngines('a rank that others wait for in a group', () => {
       async (rank) => {
         if (rank === 3) await barrier({ group: newGroup([3]) });
         else newGroup([3]);
-        if (rank === 3) return void (await sleep(500));
+        if (rank === 3) return void (await sleep(3 * WAIT_MS));
         const mesh = initDeviceMesh('cpu', [2, 2], { meshDimNames: ['dp', 'tp'] });
         if (rank === 0) return;
         const error = await failureIn(mesh.getGroup(rank === 1 ? 'dp' : 'tp'));
@@ -72,7 +75,7 @@ describeOverEngines('a rank that others wait for in a group', () => {
           ),
         );
       },
-      { timeoutMs: 150 },
+      { timeoutMs: WAIT_MS },
     );
   });
 

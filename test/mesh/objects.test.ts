@@ -1,5 +1,7 @@
 /** Collectives of plain values. */
 import assert from 'node:assert/strict';
+import { inspect } from 'node:util';
+import { serialize } from 'node:v8';
 import fc from 'fast-check';
 import { allGatherObject, broadcastObjectList, CollectiveError, DistributedError, gatherObject, newGroup, scatterObjectList } from '../../lib/distributed.js';
 import { ArgumentError, tensor } from '../../lib/index.js';
@@ -70,7 +72,7 @@ describe('collectives of objects', () => {
             await allGatherObject(list, given[rank]);
             return list;
           });
-          assert.deepEqual(received, structuredClone(given));
+          assert.ok(serialize(received).equals(serialize(structuredClone(given))), inspect(received)); // deepEqual finds no invalid dates in sets
         },
       ),
       { numRuns: 40 },
