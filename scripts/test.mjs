@@ -1,5 +1,6 @@
 /** All tests: two files at a time, and then those that need the machine for themselves, `*.alone.test.ts`. Arguments are mocha's. */
 import { spawnSync } from 'node:child_process';
+import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
 const file = (name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
@@ -11,7 +12,7 @@ function mocha(env) {
   return status ?? 1;
 }
 
-const together = process.env.SHARDWISE_TEST_GPU !== 'require' && !args.some((argument) => argument.endsWith('.test.ts'));
+const { parallel: together } = createRequire(import.meta.url)('../.mocharc.cjs'); // as mocha will decide, by the same arguments
 const most = mocha({});
 const alone = together ? mocha({ SHARDWISE_TEST_ALONE: '1' }) : 0;
 process.exitCode = most || alone;

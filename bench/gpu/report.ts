@@ -43,9 +43,8 @@ function profileText(kernels: readonly Profile[] = []): string {
   return `\`${kernel.slice(0, 32)}\` ${us} us${others}: memory ${memory.toFixed(0)} %, compute ${compute.toFixed(0)} %, occupancy ${occupancy.toFixed(0)} %; ${waits.join(', ')}`;
 }
 
-function shortRowsText(report: Report): string {
-  const found = newest<Profiles>('-profiles.json');
-  const lines = shortRows(report).map((name) => `| ${name} | ${profileText(found?.report.rows[name])} | ${noteOf(name)} |`);
+function shortRowsText(report: Report, profiles: Profiles | undefined): string {
+  const lines = shortRows(report).map((name) => `| ${name} | ${profileText(profiles?.rows[name])} | ${noteOf(name)} |`);
   return ['| row | profile | why, and what was tried |', '| --- | --- | --- |', ...lines].join('\n');
 }
 
@@ -53,6 +52,7 @@ function text(): string {
   const kernels = newest<Report>('-kernels.json');
   if (kernels === null) throw new Error('bench/results has no figures of kernels: run npm run bench:gpu -- --write on a machine with a GPU');
   const { file, report } = kernels;
+  const profiles = newest<Profiles>('-profiles.json')?.report;
   return `<!-- Written by \`npm run bench:report\` from bench/results/${file}. Do not edit. -->
 
 # Performance
@@ -74,9 +74,9 @@ ${printed(report)}
 ### Rows that stay short of their goal
 
 By Nsight Compute (\`npm run bench:profile\`): the longest kernel of a row alone, with cold caches; shares are of what the hardware can do; then what its warps wait for most.
-Profiled at ${newest<Profiles>('-profiles.json')?.report.commit ?? 'no commit yet'}.
+Profiled at ${profiles?.commit ?? 'no commit yet'}.
 
-${shortRowsText(report)}
+${shortRowsText(report, profiles)}
 
 ## Several GPUs
 
