@@ -244,6 +244,11 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
   };
   const auto place_of_stage = [](int32_t stage) { return static_cast<uint32_t>(stage * (C::kStageBytes / 16)); };
 
+  const auto release = [&](int32_t stage) {
+    if constexpr (C::kByKeys) __syncwarp();  // all lanes have read their columns' numbers
+    if (lane == 0) barrier_arrive(empty + stage * 8);
+  };
+
   barrier_wait(own_full, 0);
   if constexpr (C::kHold) {
     load_fragments<kDepth, C::kOwnedBox>(held1, rows1);
@@ -273,7 +278,7 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
       start_sums1(at);
       wgmma_wait<0>();
       hold_sums();
-      if (lane == 0) barrier_arrive(empty + ring.stage * 8);
+      release(ring.stage);
     }
   } else if (rounds > 0) {
     // The sums of a round are made together with the scores of the next one, so that the tensor cores have work while the
@@ -306,7 +311,7 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
       take_gradients<C>(d, s, delta, deltas);
       wgmma_wait<0>();
       hold_sums();
-      if (lane == 0) barrier_arrive(empty + before.stage * 8);
+      release(before.stage);
       before = ring;
       pack_fragments<T, kPassing>(fragments1, d);
       pack_fragments<T, kPassing>(fragments2, s);

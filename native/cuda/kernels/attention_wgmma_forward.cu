@@ -26,6 +26,7 @@
 //   this one                                833 (887)     1777 (1795)   1104 (1253)   421 (415)     83 (89)
 //   660 TFLOP/s of 989 at depth 128 causal; 498 at depth 64, where exponentials bind. 32 over 8 heads of 128, causal, 8192: 863 (963).
 //   Lost: tiles of 128 x 160 keys at depth 64; two blocks an SM with steps of 64 keys (the registers do not suffice).
+#include "../primitives/work_counter.cuh"
 #include "attention_wgmma.cuh"
 
 namespace shardwise::cuda {
@@ -36,7 +37,7 @@ struct ForwardArgs {
   bool causal;
   float scale;  // of scores, for powers of 2
   float* lse;
-  int32_t *taken, *finished;  // tiles given out beyond the first of each block, blocks that found none; zeros between kernels
+  WorkCounter counter;  // of tiles beyond the first of each block
 };
 
 template <class Element, int DepthOfTile, int ConsumerGroups, int NumStages>
@@ -98,7 +99,7 @@ __device__ __forceinline__ void forward_produce(const ForwardArgs& p, const CUte
   int32_t work = blockIdx.x;
   for (;; tiles.advance()) {
     barrier_wait(barriers.q_empty, tiles.phase ^ 1);
-    asm volatile("st.shared.s32 [%0], %1;" ::"r"(shared + C::kNumber), "r"(work) : "memory");
+    store_shared(shared + C::kNumber, work);
     if (work < 0) break;
     const ForwardPlace place = ForwardPlace::of<C>(p, work);
     const int32_t kv_head = place.head / p.group_size;
@@ -116,14 +117,11 @@ __device__ __forceinline__ void forward_produce(const ForwardArgs& p, const CUte
       load_tile<C::kBoxes>(shared + C::kV + offset, C::kKeyBox, map_v, v_ready, key0, kv_head, place.batch);
     }
     // Only now: a tile that is spoken for early waits for a block that may be late.
-    work = atomicAdd(p.taken, 1) + gridDim.x;
+    work = p.counter.take(1) + gridDim.x;
     if (work >= p.work) work = -1;
   }
   barrier_arrive(barriers.q_full);
-  if (atomicAdd(p.finished, 1) == static_cast<int32_t>(gridDim.x) - 1) {  // nobody takes any more
-    atomicExch(p.taken, 0);
-    atomicExch(p.finished, 0);
-  }
+  p.counter.finish(gridDim.x);
 }
 
 // Of this thread's two rows: the largest score so far, and the sum of P over this thread's columns.
@@ -288,9 +286,8 @@ __device__ __forceinline__ void forward_consume(const ForwardArgs& p, const CUte
   ForwardConsumer<C> consumer(p, barriers, shared);
   for (RingPlace<1> tiles;; tiles.advance()) {
     barrier_wait(barriers.q_full, tiles.phase);
-    int32_t work;
-    asm volatile("ld.shared.s32 %0, [%1];" : "=r"(work) : "r"(shared + C::kNumber) : "memory");
-    work = warp_uniform(work);  // without this a product waits for its descriptors: 7 % of the time at depth 128
+    // Known to be uniform, without which a product waits for its descriptors: 7 % of the time at depth 128.
+    const int32_t work = load_for_warp(shared + C::kNumber);
     if (work < 0) break;
     consumer.tile(ForwardPlace::of<C>(p, work), map_out);
   }
@@ -354,8 +351,7 @@ bool start(const AttentionProblem& p, const Stream& stream) {
   args.scale = static_cast<float>(p.scale * 1.4426950408889634);
   args.lse = static_cast<float*>(p.lse);
   args.work = static_cast<int32_t>(tiles * heads);
-  args.taken = stream.arrived;
-  args.finished = stream.arrived + 1;
+  args.counter = {stream.arrived, stream.arrived + 1};
   const int32_t blocks = args.work < stream.facts->num_sms ? args.work : stream.facts->num_sms;
   allow_shared(forward_kernel<C>, C::kSharedBytes);
   forward_kernel<C><<<blocks, C::kThreads, C::kSharedBytes, stream.handle>>>(map_q, map_k, map_v, map_out, args);

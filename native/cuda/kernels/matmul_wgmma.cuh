@@ -39,7 +39,7 @@ __device__ __forceinline__ void wgmma_produce(const WgmmaArgs& p, const CUtensor
   int32_t stage = 0;
   uint32_t phase = 0;
   for (int32_t at = mine.first;; at += mine.stride) {
-    const int32_t work = work_of(p, works, at);
+    const int32_t work = p.counter ? load_shared(work_slot(works, at)) : at;  // `p.work` or more where there is none
     if (work >= p.work) break;
     const WgmmaPlace place(p, work);
     taker.announce(p, works, at);
@@ -260,7 +260,7 @@ __device__ __forceinline__ void wgmma_consume(const WgmmaArgs& p, const CUtensor
     if (consumer == 1) at += mine.stride, skip(p.k_blocks);
   }
   for (;; at += C::kAhead * mine.stride) {
-    const int32_t work = warp_uniform(work_of(p, shared + C::kWorks, at));
+    const int32_t work = p.counter ? load_for_warp(work_slot(shared + C::kWorks, at)) : warp_uniform(at);
     if (work >= p.work) break;
     const WgmmaPlace place(p, work);
     const int32_t k_blocks = C::kPingPong ? p.k_blocks : place.k_blocks;
@@ -344,7 +344,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
 
   let_next_kernel_start();
   wait_for_kernels_before();
-  if (p.taken) take_first_work<C>(p, shared + C::kWorks);
+  if (p.counter) take_first_work<C>(p, shared + C::kWorks);
 
   if (threadIdx.x < 128) {
     registers_down<C::kProducerRegisters>();

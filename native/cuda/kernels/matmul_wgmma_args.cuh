@@ -1,6 +1,7 @@
 // What the kernel of matmul_wgmma.cuh is compiled for, and what it is given.
 #pragma once
 #include "../primitives/dtype.cuh"
+#include "../primitives/work_counter.cuh"
 #include "matmul.h"
 
 namespace shardwise::cuda {
@@ -55,7 +56,7 @@ struct WgmmaArgs {
   bool direct;                               // y is not for the copy engine
   float4* partial;                           // of a split: the accumulators of each tile and part
   int32_t* arrived;                          // and how many parts have written theirs; zeros between kernels
-  int32_t *taken, *finished;                 // pieces taken so far, or null: they are dealt out; clusters that found none; zeros between kernels
+  WorkCounter counter;                       // none where pieces are dealt out beforehand
 };
 
 }  // namespace shardwise::cuda

@@ -55,8 +55,7 @@ bool wgmma_launch(const MatmulProblem& p, const WgmmaUse& use, Stream& stream, f
   // Few pieces are dealt out: the first would wait for the counter's memory.
   const int32_t waves = wgmma_forced().waves < 0 ? kTakenWaves : wgmma_forced().waves;
   if (use.split == 1 && args.k_blocks >= C::kStages && args.work >= waves * clusters) {
-    args.taken = stream.arrived;
-    args.finished = stream.arrived + 1;
+    args.counter = {stream.arrived, stream.arrived + 1};
   }
   if (use.split > 1 && (C::kPingPong || args.k_blocks < use.split || args.work / use.split * C::kSharers > Stream::kArrived))
     return false;

@@ -23,13 +23,8 @@ template <class C>
 struct WgmmaWork {
   int32_t first, stride;
   __device__ __forceinline__ explicit WgmmaWork(const WgmmaArgs& p)
-      : first(p.taken ? 0 : blockIdx.x / C::kSharers), stride(p.taken ? 1 : gridDim.x / C::kSharers) {}
+      : first(p.counter ? 0 : blockIdx.x / C::kSharers), stride(p.counter ? 1 : gridDim.x / C::kSharers) {}
 };
-
-// For a thread; it is `p.work` or more where there is none.
-__device__ __forceinline__ int32_t work_of(const WgmmaArgs& p, uint32_t works, int32_t at) {
-  return p.taken ? static_cast<int32_t>(load_shared(work_slot(works, at))) : at;
-}
 
 template <class C>
 __device__ __forceinline__ void put_work(uint32_t works, int32_t at, int32_t work) {
@@ -43,7 +38,7 @@ __device__ __forceinline__ void take_first_work(const WgmmaArgs& p, uint32_t wor
   const uint32_t rank = C::kSharers > 1 ? cluster_rank() : 0;
   if (threadIdx.x == 0) {
     if (rank == 0) {
-      const int32_t first = atomicAdd(p.taken, C::kAhead);
+      const int32_t first = p.counter.take(C::kAhead);
 #pragma unroll
       for (int i = 0; i < C::kAhead; i++) put_work<C>(works, i, first + i);
     } else {
@@ -61,26 +56,21 @@ struct WgmmaTaker {
   bool leads;
 
   __device__ __forceinline__ explicit WgmmaTaker(const WgmmaArgs& p) : leads(C::kSharers == 1 || cluster_rank() == 0) {
-    if (p.taken && leads) pending = atomicAdd(p.taken, 1);
+    if (p.counter && leads) pending = p.counter.take(1);
   }
   // A slot is written again 8 pieces later, when all have read it: the producer is ahead by the stages, which are at most two pieces.
   __device__ __forceinline__ void announce(const WgmmaArgs& p, uint32_t works, int32_t at) {
-    if (!p.taken) return;
+    if (!p.counter) return;
     const int32_t next = at + C::kAhead;
     if (leads) {
       put_work<C>(works, next, pending);
-      pending = atomicAdd(p.taken, 1);
+      pending = p.counter.take(1);
     } else {
       wait_passed(works, next);
     }
   }
-  // The last cluster leaves zeros behind.
   __device__ __forceinline__ void finish(const WgmmaArgs& p) const {
-    if (!p.taken || !leads) return;
-    __threadfence();
-    if (atomicAdd(p.finished, 1) != static_cast<int32_t>(gridDim.x / C::kSharers) - 1) return;
-    atomicExch(p.taken, 0);
-    atomicExch(p.finished, 0);
+    if (p.counter && leads) p.counter.finish(gridDim.x / C::kSharers);
   }
 };
 

@@ -166,6 +166,11 @@ __device__ __forceinline__ void registers_down() {
 // A value that all lanes of the warp have, so that the compiler knows it, and computes descriptors from it in uniform registers.
 __device__ __forceinline__ int32_t warp_uniform(int32_t value) { return __shfl_sync(0xffffffffu, value, 0); }
 
+// A number in shared memory, for a warp. Only its first lane reads, so that this lane's later arrival at a barrier tells that it was read.
+__device__ __forceinline__ int32_t load_for_warp(uint32_t address) {
+  return warp_uniform((threadIdx.x & 31) == 0 ? static_cast<int32_t>(load_shared(address)) : 0);
+}
+
 // Hardware barrier `id` (1 to 15) of `threads` threads.
 __device__ __forceinline__ void sync_threads_of(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

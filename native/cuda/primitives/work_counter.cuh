@@ -1,0 +1,23 @@
+// Pieces of work with numbers 0, 1, ... that workers (blocks, clusters) take from a counter in device memory, so that those which start
+// late leave theirs to the others. The last worker to find none leaves zeros for the next kernel of the stream.
+#pragma once
+#include <cstdint>
+
+namespace shardwise::cuda {
+
+struct WorkCounter {
+  int32_t *taken = nullptr, *finished = nullptr;  // pieces taken so far, workers that found none
+
+  __device__ __forceinline__ explicit operator bool() const { return taken != nullptr; }
+  // The first of `pieces` in a row.
+  __device__ __forceinline__ int32_t take(int32_t pieces) const { return atomicAdd(taken, pieces); }
+  // By each of the workers once, after it took its last.
+  __device__ __forceinline__ void finish(int32_t workers) const {
+    __threadfence();
+    if (atomicAdd(finished, 1) != workers - 1) return;
+    atomicExch(taken, 0);
+    atomicExch(finished, 0);
+  }
+};
+
+}  // namespace shardwise::cuda
