@@ -2,7 +2,9 @@
 export const notes: Readonly<Record<string, string>> = {
   'matmul nn, bfloat16, 8192 x 4096 x 14336':
     'Limited by power: both sides run at some 1,485 of 1,980 MHz. In bursts of two products, at the full clock, 1,201 us against 1,169. Tried: the tiles 128 x 128 to 128 x 256 in turns and in pairs, in groups of 4 to 16, and all algorithms that cuBLASLt proposes; the table has the fastest.',
-  'matmul tn, bfloat16, 14336 x 4096 x 8192': 'Limited by power; 0.96 to 1.01 from pair to pair, whether its tiles are dealt out beforehand or taken from a counter.',
+  'matmul tn, bfloat16, 14336 x 4096 x 8192':
+    'Limited by power; 0.90 to 1.01 from pair to pair, 0.98 to 0.99 from run to run, whether its tiles are dealt out beforehand or taken from a counter.',
+  'matmul nt, bfloat16, 512 x 4096 x 14336': 'The same kernel of cuBLASLt on both sides, limited by power: 0.89 to 1.04 from pair to pair.',
   'matmul nt, bfloat16, 1 x 14336 x 4096': 'Launches that overlap take 29.8 us for 31.7, with 1 KiB of each column asked of L2 before its turn 29.5; with 2 to 8 KiB 31.5 to 40.4.',
   'matmul nt, bfloat16, 16 x 14336 x 4096':
     '87 to 89 % from run to run. cuBLASLt is the fastest that the table has; 112 columns a block (stream) 32.7 us, where 128 of 132 multiprocessors work; small blocks that load fragments from memory, 38.0. PyTorch replays a graph, whose kernels follow closer.',
@@ -20,7 +22,7 @@ export const notes: Readonly<Record<string, string>> = {
   'cross entropy and gradient':
     '1,216 us are its kernel; ten small ones count targets, add the losses and look at the incoming gradient, 19 us with launches that overlap (28 without). Tried for the kernel: blocks that end with their row 1,248, 256 to 448 threads 1,228 to 1,582, one block a multiprocessor 1,485 to 1,651, sums sent into the memory of all blocks in place of barriers of the cluster 1,218.',
   'AdamW, the 148 tensors': "The bytes alone allow 0.80 of PyTorch's time; it runs at 90 % of copy.",
-  'matmul, small and odd sizes': '0.947 to 0.952 from run to run.',
+  'matmul, small and odd sizes': '0.947 to 0.957 from run to run.',
   'host time of':
     'A raw launch loop alone takes 2.7 to 4.5 us on these hosts; in the same run as one (`npm run bench -- cuda`), add takes 0.4 to 0.7 us more. Hosts differ by a third from run to run, PyTorch on them as well.',
 };

@@ -26,6 +26,8 @@
 //   groups of heads that end evenly                                                                 2832 (2853)
 //   descriptors in uniform registers        2918 (2801)   5638 (5088)   3059 (3416)   1523 (1415)   2768 (2818)
 //   471 TFLOP/s of 5 products at depth 128 causal, 659 of the 7 that are made. 16x12x1024 causal, 64: 249 (274).
+//   racecheck takes __syncwarp for no order between reads of all lanes and the arrival of one, and reports numbers that are loaded over
+//   others by keys: none once all lanes arrive, which takes 5 % more at depth 64.
 //   No gain: consumers that issue in turn; numbers of columns in 16-byte pieces. By keys at depth 128, rounds that overlap spill.
 #include "../primitives/packed.cuh"
 #include "attention_wgmma_backward.cuh"
