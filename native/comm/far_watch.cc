@@ -76,6 +76,8 @@ void FarWatch::leave() {
     wanted_.notify_one();
   }
   if (thread_.joinable()) thread_.join();
+  // Now: the device's connections close before those of the hosts do, and the others should know why.
+  engine_->end(member_);
 }
 
 void FarWatch::fail_group(Code code, const char* text) {

@@ -29,7 +29,7 @@ class FarWatch final : public CallWatch {
 
   Status begin(const CollectiveCall& call, ErrorText* error) override;
   bool settle(uint64_t call, int64_t limit_ms) override;
-  // Waits a while for the others to come to what this rank has called.
+  // Waits a while for the others to come to what this rank has called, and tells them.
   void leave() override;
 
   void fail_group(Code code, const char* text) override;

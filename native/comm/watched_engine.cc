@@ -44,8 +44,11 @@ class Watched {
     if (status.ok()) launched_.fetch_add(1, std::memory_order_release);
     // What the engine cannot do it cannot on any rank.
     if (status.ok() || status.code == Code::Unsupported) return status;
+    const Note note = comm::note_of(call, group_->size(), group_->calls());
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (status.code != Code::Peer) explain_by_lost(note, true);
     fail_for_engine(status.code, *call.error);
-    return cause(comm::note_of(call, group_->size(), group_->calls()), call.error);
+    return cause(note, call.error);
   }
 
   void abort(const char* reason) {
@@ -103,7 +106,7 @@ class Watched {
       return;
     }
     if (++looks_in_vain_ < kLooksToHang) return;
-    if (lost) report_lost(oldest);
+    if (lost) report_lost(note_of(oldest));
     tell(first_in_doubt());
   }
 
@@ -135,7 +138,7 @@ class Watched {
     if (status.ok()) return;
     CommRecord oldest;
     const bool waits = in_flight(&oldest);
-    if (waits && status.code != Code::Peer && !explain_by_lost(oldest, at_once)) return;
+    if (waits && status.code != Code::Peer && !explain_by_lost(note_of(oldest), at_once)) return;
     if (status.code != Code::Peer || !waits) {
       fail_for_engine(status.code, seen);  // of a group that has failed it changes nothing: what this rank waits in is said all the same
     } else {
@@ -166,9 +169,9 @@ class Watched {
   }
 
   // False while the hosts may still find which rank has made the device fail.
-  bool explain_by_lost(const CommRecord& oldest, bool at_once) {
+  bool explain_by_lost(const Note& mine, bool at_once) {
     for (int64_t left = at_once ? kReadMs : kPollMs; left > 0 && !group_->failed(); left -= kPollMs) {
-      if (group_->has_lost()) report_lost(oldest);
+      if (group_->has_lost()) report_lost(mine);
       else if (at_once) usleep(kPollMs * 1000);
     }
     return group_->failed() || at_once || ++looks_for_lost_ > kLooksForLost;
@@ -195,13 +198,13 @@ class Watched {
     group_->fail_group(Code::Device, message.text);
   }
 
-  void report_lost(const CommRecord& oldest) {
+  void report_lost(const Note& mine) {
     ErrorText message;
     Text text(message);
-    describe_title(text, group_->roster(), note_of(oldest));
-    describe_place(text, note_of(oldest).site);
+    describe_title(text, group_->roster(), mine);
+    describe_place(text, mine.site);
     group_->describe_lost(text);
-    Facts facts(group_->roster(), note_of(oldest), group_->rank());
+    Facts facts(group_->roster(), mine, group_->rank());
     group_->blame(facts);
     facts.add_to(text);
     group_->fail_group(Code::Device, message.text);

@@ -87,6 +87,7 @@ const GlooEngine kGlooEngine = {
       return in_call(member, call.name, call.error, [&](Group& group) { return group.compare(call, number); });
     },
     [](void* member, ErrorText* lost, ErrorText* error) { return in_call(member, "a look at the other ranks", error, [&](Group& group) { return group.look_around(lost, error); }); },
+    [](void* member) { quietly([&] { group_of(member).end(); }); },
     [](void* member, Code code, const char* text) { quietly([&] { group_of(member).fail_all(code, text); }); },
 };
 

@@ -52,12 +52,16 @@ void Group::prepare(int32_t rank) {
   other.incoming[1]->recv(rank, kFrameSlot);
 }
 
+// Once what it has sent is gone.
+void Group::end() {
+  if (failed() || !connections_) return;
+  flush(timeout_ms(), true);
+  std::lock_guard<std::mutex> lock(mutex_);
+  say(End::Left, "");
+}
+
 Group::~Group() {
-  if (!failed() && connections_) {
-    flush(timeout_ms(), true);
-    std::lock_guard<std::mutex> lock(mutex_);
-    say(End::Left, "");
-  }
+  end();
   if (connections_) flush(kGraceMs, false);
   disconnect();
 }

@@ -51,13 +51,15 @@ class Group {
  public:
   // Waits for all members. Throws where gloo does.
   static Status join(World& world, const GlooGroup& plan, std::unique_ptr<Group>* out, ErrorText* error);
-  ~Group();  // leaves, once what it has sent is gone
+  ~Group();  // leaves
 
   Status run(const CollectiveCall& call);
   // Of a call that is carried out elsewhere, and that the program counts by this number: all ranks make it.
   Status compare(const CollectiveCall& call, uint64_t number);
   // Fails where another rank has given up, and sees to the end of a group that has failed. Describes those that cannot be reached any more.
   Status look_around(ErrorText* lost, ErrorText* error);
+  // After the last call: the others hear that this rank has left.
+  void end();
   // From any thread, also while a call waits: the present and later calls of every rank fail with the reason, which says who gives it.
   void fail_all(Code code, const char* reason);
   // What this rank cannot go on from.

@@ -4,7 +4,7 @@
 
 namespace shardwise {
 
-constexpr uint32_t kGlooAbi = 4;
+constexpr uint32_t kGlooAbi = 5;
 constexpr int32_t kGlooAddressBytes = 200;
 
 struct GlooGroup {
@@ -43,6 +43,8 @@ struct GlooEngine {
   // Fails where another rank has given up. Those that cannot be reached any more are described in `lost`, which is empty otherwise. Waits
   // only in a group that has failed, for half a second at most, that all are told: after a failed `compare` it is called once.
   Status (*look)(void* member, ErrorText* lost, ErrorText* error);
+  // Tells the others that this rank has left: after its last call, well before `destroy` where that has to wait for something else.
+  void (*end)(void* member);
   // From any thread, as `abort`, but the cause is told to all ranks as it stands.
   void (*fail)(void* member, Code code, const char* text);
 };

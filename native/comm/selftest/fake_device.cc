@@ -14,6 +14,7 @@ Status fake_run(void* member, const CollectiveCall& call) {
   std::unique_lock<std::mutex> lock(device.mutex);
   if (device.aborted) return fail(call.error, Code::Closed, "the fake device was aborted");
   if (call.dtype == DType::Int16) return fail(call.error, Code::Unsupported, "no int16");
+  if (device.devices->closed.load()) return fail(call.error, Code::Device, "the fake connection was closed");
   if (call.dtype == DType::Bool) return fail(call.error, Code::Device, "the fake device is broken");
   CommRecord record = {};
   record.sequence = device.records.size() + 1;
@@ -52,6 +53,7 @@ Status fake_failure(void* member, ErrorText* error) {
   std::lock_guard<std::mutex> lock(device.mutex);
   if (device.aborted) return fail(error, Code::Closed, "aborted: %s", device.reason.c_str());
   for (size_t i = 0; i < device.records.size(); i++) {
+    if (!device.is_done(i + 1) && device.devices->closed.load()) return fail(error, Code::Device, "the fake connection was closed");
     if (device.is_done(i + 1) || now_ns() - device.begun[i] < device.timeout_ns) continue;
     return fail(error, Code::Peer, "the fake device has waited too long");
   }
@@ -69,11 +71,18 @@ int32_t fake_recent(void* member, CommRecord* out, int32_t most) {
   return static_cast<int32_t>(count);
 }
 
+void fake_destroy(void* member) {
+  Devices& devices = *fake(member).devices;
+  if (devices.closing_ms.load() == 0) return;
+  devices.closed.store(true);
+  usleep(static_cast<useconds_t>(devices.closing_ms.load() * 1000));
+}
+
 }  // namespace
 
 const CommEngine kFakeEngine = {
     "fake", fake_run, fake_abort, fake_failure, [](void* member, int64_t ms) { fake(member).timeout_ns = ms * 1'000'000; },
-    [](void*) {}, fake_recent};
+    fake_destroy, fake_recent};
 
 Devices* new_devices() {
   void* memory = mmap(nullptr, sizeof(Devices), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -21,6 +21,9 @@ struct Devices {
   std::atomic<uint64_t> never_done;  // calls from this number on; 0: all are done in time
   std::atomic<bool> given_up;        // by one of them
   std::atomic<bool> connects;        // the first call does not return before all ranks have come to it, or this one gives up
+  // A rank that leaves closes its connections at once, and so long later returns; meanwhile the others only see that they are closed.
+  std::atomic<int64_t> closing_ms;
+  std::atomic<bool> closed;
 };
 
 struct FakeDevice {

@@ -161,6 +161,19 @@ void absence(Ranks mode) {
     rank.wait_for_failure(&status, &error);
     CHECK(!status.ok() && contains(error, "call 2 of group \"far\") at a.ts:9: rank 1 has"), "%s", error.text);
   });
+  // One leaves early, which the devices of the others see first, in their call or before it, and not of whom.
+  for (const bool before : {false, true})
+    run_far(mode, 3, [before](Rank& rank, FarWatch&, HostGroup& host) {
+      ErrorText error;
+      rank.device.devices->closing_ms.store(1500);
+      CHECK(rank.sum(2, &error).ok(), "%s", error.text);
+      if (host.rank() == 1) return rank.leave();
+      while (before && !rank.device.devices->closed.load()) usleep(1000);
+      Status status = rank.sum(12, &error);
+      if (status.ok()) rank.wait_for_failure(&status, &error);
+      CHECK(contains(error, "call 2 of group \"far\") at a.ts:9: rank 1 has left the group, its last call was all_reduce of 2"), "%s", error.text);
+      usleep(2'000'000);
+    });
   run_far(mode, 2, [](Rank& rank, FarWatch&, HostGroup& host) {  // one gives up
     ErrorText error;
     CHECK(rank.sum(2, &error).ok(), "%s", error.text);
