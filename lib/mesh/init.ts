@@ -41,8 +41,8 @@ export interface InitOptions {
 }
 
 let starting = false;
-/** How often this process has been a rank: all ranks begin anew equally often. */
-let times = 0;
+/** How often this process has been a rank of worlds that met there: all ranks begin anew equally often. */
+const times = new Map<string, number>();
 /** That this process opened: by address, for one that begins anew. */
 const stores = new Map<string, Store>();
 /** Of a process that `launch` made to run one function. */
@@ -73,7 +73,7 @@ export async function initProcessGroup(first?: string | InitOptions, second?: In
   }
   starting = true;
   try {
-    const { place, agreement, store, host } = await findWorld(read, JSON.stringify(backends));
+    const { place, agreement, store, where, host } = await findWorld(read, JSON.stringify(backends));
     const { rank, worldSize } = place;
     const localRank = place.localRank ?? agreement.hosts.slice(0, rank).filter((host) => host === agreement.hosts[rank]).length;
     const engines = await chooseEngines(OP, backends, { agreement, rank, store, host, timeoutMs: read.timeoutMs });
@@ -92,7 +92,7 @@ export async function initProcessGroup(first?: string | InitOptions, second?: In
     });
     processHome.findCudaIndex = () => read.deviceId ?? ownGpu(localRank);
     leaveAtExit();
-    times++;
+    if (where !== null) times.set(where, numberAt(where) + 1);
     if (movesCpuTensors(backends) && worldSize > 1) await joined(world);
   } finally {
     starting = false;
@@ -175,9 +175,13 @@ interface World {
   readonly place: RankPlace;
   readonly agreement: Agreement;
   readonly store: Store;
+  /** Where the ranks have met; null for one that meets nobody. */
+  readonly where: string | null;
   /** Where the store is; null for one that is no address. */
   readonly host: string | null;
 }
+
+const numberAt = (where: string): number => times.get(where) ?? 0;
 
 async function findWorld(options: ReadOptions, backends: string): Promise<World> {
   const place = placeOf(options);
@@ -188,20 +192,21 @@ async function findWorld(options: ReadOptions, backends: string): Promise<World>
       place: { ...place, localRank: place.localRank ?? 0 },
       agreement: { hosts: [''], hostNames: [''], pids: [process.pid], run: '', token: 0, random: currentGenerator().origin() },
       store: new HashStore(),
+      where: null,
       host: null,
     };
   }
   const { timeoutMs } = options;
   const { where, base, keeper, told } = openStore(options, place);
   const run = storeOfRun(base, process.env['TORCHELASTIC_RESTART_COUNT'] ?? 0);
-  const store = new PrefixStore(String(times), run);
+  const store = new PrefixStore(String(numberAt(where)), run);
   const launcher = options.rank === null && hasLauncher() ? run : null;
   store.setTimeout(timeoutMs);
   try {
     const agreement = await meetRanks(store, place, backends, timeoutMs, { keeper, launcher, told });
     // All have it open: the next run shall not find them there.
     if (stores.get(where) === base && base instanceof FileStore && rank === 0) await base.unlink();
-    return { place, store, host: base instanceof TCPStore ? base.host : null, agreement };
+    return { place, store, where, host: base instanceof TCPStore ? base.host : null, agreement };
   } catch (error) {
     if (stores.delete(where)) await leave(base, error);
     throw storeFailure(error, place, where, timeoutMs, told);

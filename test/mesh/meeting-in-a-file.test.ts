@@ -50,6 +50,10 @@ describe('ranks that meet in a file', function () {
     assert.equal(existsSync(file), false);
   });
 
+  it('may have been ranks elsewhere before, each as often as it likes', async () => {
+    assert.deepEqual(await bothRanks(path.join(folder, 'after'), 'elsewhere', '5000'), [[3], [3]]);
+  });
+
   it('are told that the file is of an earlier run, whichever comes first', async () => {
     for (const first of ['0', '1']) {
       const file = path.join(folder, `earlier-${first}`);

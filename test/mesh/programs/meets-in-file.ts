@@ -13,6 +13,15 @@ async function sum(): Promise<number> {
 }
 
 try {
+  if (end === 'elsewhere' && rank === '0') {
+    for (const other of [
+      { rank: 0, worldSize: 1 },
+      { ...options, worldSize: 1, initMethod: `file://${file}-elsewhere` },
+    ]) {
+      await initProcessGroup(other);
+      destroyProcessGroup();
+    }
+  }
   const seen = [await sum()];
   if (end === 'anew') {
     destroyProcessGroup();
