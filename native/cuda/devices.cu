@@ -1,6 +1,7 @@
 #include "devices.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 
@@ -36,6 +37,18 @@ const Devices& devices() {
     return d;
   }();
   return found;
+}
+
+// SHARDWISE_CUDA_CAPABILITY=8.0: which kernels a GPU takes, and how much shared memory they may have, is as on an older one.
+void lower_capability(DeviceFacts* facts) {
+  const char* asked = std::getenv("SHARDWISE_CUDA_CAPABILITY");
+  int major = 0, minor = 0;
+  if (!asked || sscanf(asked, "%d.%d", &major, &minor) != 2 || major < 8) return;
+  if (major * 10 + minor >= facts->major * 10 + facts->minor) return;
+  facts->major = major;
+  facts->minor = minor;
+  const int32_t shared = major == 8 && minor == 0 ? 163 << 10 : 99 << 10;
+  if (major == 8 && facts->max_shared_per_block > shared) facts->max_shared_per_block = shared;
 }
 
 thread_local int32_t current_device = -1;
@@ -76,6 +89,7 @@ const DeviceFacts* device_facts(int32_t device) {
     f.max_shared_per_block = read(cudaDevAttrMaxSharedMemoryPerBlockOptin);
     f.max_threads_per_sm = read(cudaDevAttrMaxThreadsPerMultiProcessor);
     f.l2_bytes = read(cudaDevAttrL2CacheSize);
+    lower_capability(&f);
   });
   return &facts[device];
 }

@@ -49,7 +49,7 @@ struct Targets {
 
 // By one thread of a row with target t, whose logit is `picked`.
 template <class T>
-__device__ __forceinline__ void finish_loss(const RunningSum<T>& total, float picked, int64_t t, int64_t index,
+__device__ __forceinline__ void finish_loss(const OnlineSum<T>& total, float picked, int64_t t, int64_t index,
                                             const Targets& targets, float scale, float* loss, float* lse) {
   const float log_sum = total.maximum + logf(total.sum);
   if (lse) lse[index] = log_sum;
@@ -61,10 +61,10 @@ __global__ void __launch_bounds__(kLossThreads, 4) loss_rows(const uint4* x, int
                                                              const __grid_constant__ Targets targets,
                                                              const RowFactor<float> scale, float* loss, float* lse) {
   constexpr int V = kVec16<T>;
-  __shared__ RunningSumScratch shared;
+  __shared__ OnlineSumScratch shared;
   const int64_t index = blockIdx.x;
   const uint4* row = x + index * row_vectors;
-  RunningSum<T> total;
+  OnlineSum<T> total = OnlineSum<T>::empty();
   int32_t v = threadIdx.x;
   for (; v + (kInFlight - 1) * kLossThreads < vectors; v += kInFlight * kLossThreads) {
     uint4 raw[kInFlight];
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kLossThreads, 4) loss_rows(const uint4* x, int
   finish_loss(total, picked, t, index, targets, scale.of(index), loss, lse);
 }
 
-// hit (p - onehot(t)) of one vector; p = 2^(v log2(e) - base) or exp(v - base) times `factor`.
+// hit (p - onehot(t)) of one vector; p = exp(v - base) `factor`.
 template <class T>
 __device__ __forceinline__ uint4 gradient_of(const uint4& raw, const RowExponential<T>& exponential, float factor, float hit,
                                              int64_t v, int64_t t) {
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(slice_threads(kStays), 3)
               const __grid_constant__ Targets targets, float* loss, float* lse, uint4* gx, int32_t cluster) {
   constexpr int V = kVec16<T>;
   extern __shared__ uint4 staged[];
-  __shared__ RunningSumScratch shared;
+  __shared__ OnlineSumScratch shared;
   const ClusterRows places(cluster);
   const RowSlice<slice_threads(kStays)> slice(vectors, cluster, places.rank);
   const bool speaks = places.rank == 0 && threadIdx.x == 0;
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(slice_threads(kStays), 3)
     const int64_t t = targets.of(index, speaks);
     const float picked = speaks && t >= 0 ? to_compute<float>(reinterpret_cast<const T*>(row)[t]) : 0.0f;
     const float scale = factors.of(index), hit = t < 0 ? 0.0f : scale * targets.weight(t);
-    RunningSum<T> total;
+    OnlineSum<T> total = OnlineSum<T>::empty();
     slice.as_they_arrive([&](int32_t v) {
       float values[V];
       unpack<T>(staged[v], values);

@@ -30,13 +30,13 @@ __global__ void __launch_bounds__(slice_threads(kStays), 3)
     softmax_slices(const uint4* x, uint4* y, int64_t rows, int32_t vectors, int32_t cluster, bool log_form) {
   constexpr int V = kVec16<T>;
   extern __shared__ uint4 staged[];
-  __shared__ RunningSumScratch shared;
+  __shared__ OnlineSumScratch shared;
   const ClusterRows places(cluster);
   const RowSlice<slice_threads(kStays)> slice(vectors, cluster, places.rank);
   slice.fetch(staged, x + places.first * vectors);
   int64_t row = places.first;
   do {
-    RunningSum<T> total;
+    OnlineSum<T> total = OnlineSum<T>::empty();
     slice.as_they_arrive([&](int32_t v) {
       float values[V];
       unpack<T>(staged[v], values);

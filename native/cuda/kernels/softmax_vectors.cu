@@ -8,8 +8,8 @@
 // (backward:
 //         two) are on their way by cp.async.
 // Bytes: forward x and y once, backward g, y and gx once. Forward some 12 instructions for an element, one of them an
-// exponential. Numerics: float32; the maximum first, then the sum of exp(x - max), one rounding at the end. Exponentials are 2^(x
-// log2(e) - m) for 16-bit elements, expf for float32. Rows of -inf give NaN, NaN and +inf spread over their row. Fixed order of
+// exponential. Numerics: float32; the maximum first, then the sum of exp(x - max), one rounding at the end. Exponentials are
+// 2^((x - max) log2(e)) for 16-bit elements, expf for float32. Rows of -inf give NaN, NaN and +inf spread over their row. Fixed order of
 // summation.
 // Technique: rows in registers and one read of memory, as in the published Hopper norm kernels.
 // Tried, softmax of bf16 8192 x 4096 on one H200, microseconds forward and backward:

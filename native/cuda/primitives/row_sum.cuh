@@ -1,68 +1,17 @@
 // Sums of exponentials of a row in one read, over a block and over a cluster of blocks, and how blocks of a cluster keep a row in
 // their shared memory. Used where rows are whole 16-byte vectors.
 #pragma once
-#include <cmath>
 #include <type_traits>
 
 #include "../stream.h"
 #include "async_copy.cuh"
+#include "online_sum.cuh"
 #include "packed.cuh"
 #include "reduce.cuh"
 
 namespace shardwise::cuda {
 
-// exp(v - base) of elements of type T. For 16-bit types as a power of two: one multiply-add and one instruction. A base of -inf
-// counts as 0, so that a row of -inf has the sum 0 and its softmax is NaN by division.
-template <class T>
-struct RowExponential {
-  float base;
-  __device__ __forceinline__ explicit RowExponential(float of) {
-    base = of == -INFINITY ? 0.0f : of;
-    if constexpr (sizeof(T) == 2) base *= 1.4426950408889634f;
-  }
-  __device__ __forceinline__ float operator()(float v) const {
-    if constexpr (sizeof(T) == 2) {
-      float out;
-      asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(fmaf(v, 1.4426950408889634f, -base)));
-      return out;
-    } else {
-      return expf(v - base);
-    }
-  }
-};
-
-// The running maximum and the sum of exp(value - maximum) of elements of type T. A NaN or +inf makes the sum NaN; -inf adds
-// nothing.
-template <class T>
-struct RunningSum {
-  float maximum = -INFINITY, sum = 0.0f;
-
-  __device__ __forceinline__ void add(const float (&values)[kVec16<T>]) {
-    constexpr int V = kVec16<T>;
-    float next = values[0];
-#pragma unroll
-    for (int i = 1; i < V; i++) next = fmaxf(next, values[i]);
-    if (next > maximum) {
-      sum *= RowExponential<T>(next)(maximum);
-      maximum = next;
-    }
-    const RowExponential<T> exponential(maximum);
-    float part = 0.0f;
-#pragma unroll
-    for (int i = 0; i < V; i++) part += exponential(values[i]);
-    sum += part;
-  }
-  // Over lanes that differ in the bits below `width`; all of them receive the result.
-  __device__ __forceinline__ void merge_lanes(int width) {
-    float all = maximum;
-    for (int mask = width >> 1; mask > 0; mask >>= 1) all = fmaxf(all, __shfl_xor_sync(kFullWarp, all, mask));
-    sum *= RowExponential<T>(all)(maximum);
-    maximum = all;
-    for (int mask = width >> 1; mask > 0; mask >>= 1) sum += __shfl_xor_sync(kFullWarp, sum, mask);
-  }
-};
-
-struct RunningSumScratch {
+struct OnlineSumScratch {
   float2 warps[32];
 };
 
@@ -80,17 +29,12 @@ __device__ __forceinline__ void cluster_wait() {
 // Over the block, and over `cluster` blocks (up to 8) if that is more than 1; every thread receives the result. A block of a
 // cluster must call cluster_wait() before it ends: others may still read its scratch.
 template <class T>
-__device__ __forceinline__ RunningSum<T> merge_all(RunningSum<T> own, int cluster, RunningSumScratch& shared) {
+__device__ __forceinline__ OnlineSum<T> merge_all(OnlineSum<T> own, int cluster, OnlineSumScratch& shared) {
   own.merge_lanes(32);
   const int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
   if (lane == 0) shared.warps[threadIdx.x >> 5] = make_float2(own.maximum, own.sum);
-  RunningSum<T> all;
-  auto add = [&](float2 part) {
-    const float next = fmaxf(all.maximum, part.x);
-    const RowExponential<T> exponential(next);
-    all.sum = all.sum * exponential(all.maximum) + part.y * exponential(part.x);
-    all.maximum = next;
-  };
+  OnlineSum<T> all = OnlineSum<T>::empty();
+  auto add = [&](float2 part) { all = MergeOnlineSums<T>{}(all, {part.x, part.y}); };
   if (cluster == 1) {
     __syncthreads();
     if (lane < warps) add(shared.warps[lane]);

@@ -6,40 +6,16 @@
 // boundary: a row that starts `shift` elements after one is treated as if it began `shift` elements earlier, and the vectors
 // at its two ends are moved element by element. Operands of one kernel must share the shift of each row (see RowAlignment).
 #pragma once
-#include <cmath>
-
 #include "../stream.h"
 #include "dtype.cuh"
 #include "offsets.cuh"
+#include "online_sum.cuh"
 #include "reduce.cuh"
 #include "vector.cuh"
 
 namespace shardwise::cuda {
 
 constexpr int kRowChunks = 4;
-
-template <class C>
-__device__ __forceinline__ C negative_infinity() {
-  return C(-INFINITY);
-}
-
-// exp for an element type: the short instruction sequence is exact enough where the result is rounded to 16 bits.
-template <class T>
-__device__ __forceinline__ float row_exp(float v) {
-  if constexpr (sizeof(T) == 2)
-    return __expf(v);
-  else
-    return expf(v);
-}
-template <class T>
-__device__ __forceinline__ double row_exp(double v) {
-  return exp(v);
-}
-
-__device__ __forceinline__ float row_max(float a, float b) { return fmaxf(a, b); }
-__device__ __forceinline__ double row_max(double a, double b) { return fmax(a, b); }
-__device__ __forceinline__ float row_log(float v) { return logf(v); }
-__device__ __forceinline__ double row_log(double v) { return log(v); }
 
 // load_any for floating dtypes only: fewer branches to compile.
 template <class C>
@@ -55,42 +31,6 @@ __device__ __forceinline__ C load_floating(const void* base, int64_t index, DTyp
       return static_cast<C>(static_cast<const float*>(base)[index]);
   }
 }
-
-// ---- sums of exponentials in one pass -------------------------------------------------------------------------------
-
-// The running maximum and the sum of exp(value - maximum). A NaN or +inf makes the sum NaN; -inf adds nothing.
-template <class T>
-struct OnlineSum {
-  using C = compute_t<T>;
-  C maximum, sum;
-
-  static __device__ __forceinline__ OnlineSum empty() { return {negative_infinity<C>(), C(0)}; }
-  static __device__ __forceinline__ C base_of(C maximum) { return maximum == negative_infinity<C>() ? C(0) : maximum; }
-
-  template <int V>
-  __device__ __forceinline__ void add(const C (&values)[V]) {
-    C next = maximum;
-#pragma unroll
-    for (int i = 0; i < V; i++) next = row_max(next, values[i]);
-    const C base = base_of(next);
-    if (next != maximum) sum *= row_exp<T>(maximum - base);
-#pragma unroll
-    for (int i = 0; i < V; i++) sum += row_exp<T>(values[i] - base);
-    maximum = next;
-  }
-};
-
-template <class T>
-struct MergeOnlineSums {
-  __device__ __forceinline__ OnlineSum<T> operator()(const OnlineSum<T>& a, const OnlineSum<T>& b) const {
-    using C = compute_t<T>;
-    OnlineSum<T> out;
-    out.maximum = row_max(a.maximum, b.maximum);
-    const C base = OnlineSum<T>::base_of(out.maximum);
-    out.sum = a.sum * row_exp<T>(a.maximum - base) + b.sum * row_exp<T>(b.maximum - base);
-    return out;
-  }
-};
 
 // ---- where rows are -------------------------------------------------------------------------------------------------
 

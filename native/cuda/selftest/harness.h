@@ -4,6 +4,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -15,6 +16,7 @@
 
 #include "../../generated/op_params.h"
 #include "../../include/backend.h"
+#include "random.h"
 
 namespace selftest {
 
@@ -33,27 +35,24 @@ extern int64_t large;  // size of the "big" cases; SELFTEST_LARGE overrides it
 
 int32_t kernel_id(const std::string& name);
 
-// A small generator of its own, so that runs repeat.
-struct Random {
-  uint64_t state;
-  explicit Random(uint64_t seed) : state(seed * 0x9E3779B97F4A7C15ull + 1) {}
-  uint64_t next() {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return state;
-  }
-  double uniform(double low, double high) { return low + (high - low) * (static_cast<double>(next() >> 11) * 0x1p-53); }
-  int64_t integer(int64_t low, int64_t high) { return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low)); }
-};
+constexpr uint8_t kUntouched = 0xCD;  // in outputs before a run, and in guards after it
+constexpr size_t kGuard = 256;         // bytes before and behind what a kernel may write
 
 struct Storage {
-  std::vector<uint8_t> host;
+  std::vector<uint8_t> host;  // with both guards
   void* device = nullptr;
-  explicit Storage(int64_t bytes) : host(static_cast<size_t>(bytes), 0xCD) {
+  explicit Storage(int64_t bytes) : host(bytes > 0 ? static_cast<size_t>(bytes) + 2 * kGuard : 0, kUntouched) {
     ErrorText error;
-    if (bytes > 0 && !backend->allocate(0, bytes, &device, &error).ok()) {
+    if (bytes > 0 && !backend->allocate(0, static_cast<int64_t>(host.size()), &device, &error).ok()) {
       printf("allocation of %lld bytes failed: %s\n", static_cast<long long>(bytes), error.text);
       exit(2);
     }
+  }
+  uint8_t* data() { return host.data() + kGuard; }
+  char* device_data() { return device ? static_cast<char*>(device) + kGuard : nullptr; }
+  bool has_whole_guards() const {
+    const auto is_touched = [](uint8_t byte) { return byte != kUntouched; };
+    return host.empty() || (std::none_of(host.begin(), host.begin() + kGuard, is_touched) && std::none_of(host.end() - kGuard, host.end(), is_touched));
   }
   ~Storage() {
     if (device) backend->release(0, device, static_cast<int64_t>(host.size()));
@@ -90,7 +89,7 @@ struct Tensor {
     for (int d = static_cast<int>(sizes.size()) - 1; d >= 0; d--) where += linear % sizes[d] * strides[d], linear /= sizes[d];
     return where;
   }
-  uint8_t* raw(int64_t linear) const { return storage->host.data() + at(linear) * item_size(dtype); }
+  uint8_t* raw(int64_t linear) const { return storage->data() + at(linear) * item_size(dtype); }
   template <class T>
   T read(int64_t i) const {
     T v;
@@ -193,17 +192,46 @@ inline Tensor uniform(DType dtype, const Sizes& sizes, uint64_t seed, double low
                    [&](int64_t) { return dtype == DType::Bool ? random.uniform(0, 1) < 0.5 : random.uniform(low, high); });
 }
 
-// Runs a kernel through the seam. Outputs keep what they held (in-place kernels).
+inline void report(const std::string& kernel, bool ok, const std::string& message) {
+  Tally& tally = tallies[kernel];
+  tally.cases++;
+  if (ok) return;
+  tally.failures++;
+  if (tally.first.empty()) tally.first = message;
+}
+
+using Contents = std::map<Storage*, std::vector<uint8_t>>;
+
+// Runs a kernel as often as it likes: what it may write is set back, and read again.
+struct Runner {
+  KernelCall call;
+  Contents before;  // of all storages, empty where they stay on the device
+
+  Status once() {
+    for (auto& [storage, bytes] : before) {
+      storage->host = bytes;
+      storage->transfer(true);
+    }
+    Status status = backend->launch(call);
+    const Status done = backend->stream_synchronize(stream, status.ok() ? call.error : nullptr);
+    for (auto& [storage, bytes] : before) storage->transfer(false);
+    return status.ok() ? done : status;
+  }
+};
+
+// Runs a kernel through the seam, twice: both runs have to give the same bits, and to leave the guards alone. Outputs keep what they held
+// (in-place kernels). Without `transfer` once, with what is on the device.
 inline Status run(const std::string& name, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
                   const std::vector<double>& params, ErrorText* error = nullptr, bool transfer = true) {
   std::vector<TensorView> views;
   std::vector<const Tensor*> all;
+  Runner runner = {};
   for (const Tensor& t : inputs) all.push_back(&t);
   for (const Tensor& t : outputs) all.push_back(&t);
   for (const Tensor* t : all) {
-    if (t->storage && transfer) t->storage->transfer(true);
+    if (t->storage && transfer) runner.before[t->storage.get()] = t->storage->host;
     TensorView v = {};
-    v.data = t->storage ? static_cast<char*>(t->storage->device) + t->offset * item_size(t->dtype) : nullptr;
+    v.data = t->storage && t->storage->device ? t->storage->device_data() + t->offset * item_size(t->dtype) : nullptr;
     v.sizes = t->sizes.data();
     v.strides = t->strides.data();
     v.numel = t->numel();
@@ -214,7 +242,7 @@ inline Status run(const std::string& name, const std::vector<Tensor>& inputs, co
     views.push_back(v);
   }
   ErrorText own;
-  KernelCall call = {};
+  KernelCall& call = runner.call;
   call.kernel = kernel_id(name);
   call.num_inputs = static_cast<int32_t>(inputs.size());
   call.num_outputs = static_cast<int32_t>(outputs.size());
@@ -223,26 +251,19 @@ inline Status run(const std::string& name, const std::vector<Tensor>& inputs, co
   call.params = params.data();
   call.stream = stream;
   call.error = error ? error : &own;
-  Status status = backend->launch(call);
-  const Status done = backend->stream_synchronize(stream, status.ok() ? call.error : nullptr);
-  if (status.ok()) status = done;
-  if (transfer)
-    for (const Tensor* t : all)
-      if (t->storage) t->storage->transfer(false);
-  if (!status.ok() && !error) {
-    Tally& tally = tallies[name];
-    tally.failures++;
-    if (tally.first.empty()) tally.first = std::string("status: ") + own.text;
+  const Status status = runner.once();
+  if (!status.ok() && !error) report(name, false, std::string("status: ") + own.text);
+  if (!status.ok()) return status;
+  Contents first;
+  for (const auto& [storage, bytes] : runner.before) {
+    first[storage] = storage->host;
+    if (!storage->has_whole_guards()) report(name, false, "it wrote outside of its tensors");
   }
+  if (!transfer) return status;
+  runner.once();
+  for (const auto& [storage, bytes] : first)
+    if (storage->host != bytes) report(name, false, "two runs differ");
   return status;
-}
-
-inline void report(const std::string& kernel, bool ok, const std::string& message) {
-  Tally& tally = tallies[kernel];
-  tally.cases++;
-  if (ok) return;
-  tally.failures++;
-  if (tally.first.empty()) tally.first = message;
 }
 
 inline double tolerance(DType dtype) {
@@ -283,11 +304,6 @@ inline void expect_integers(const std::string& kernel, const std::string& label,
     return report(kernel, false, text);
   }
   report(kernel, true, "");
-}
-
-// Two runs give the same bits.
-inline void expect_same_bits(const std::string& kernel, const Tensor& a, const Tensor& b) {
-  report(kernel, a.storage->host == b.storage->host, "two runs differ");
 }
 
 const DType kFloats[] = {DType::Float32, DType::Float64, DType::Float16, DType::BFloat16};

@@ -13,6 +13,7 @@
 
 #include "../../generated/op_params.h"
 #include "../../include/backend.h"
+#include "random.h"
 
 namespace selftest {
 
@@ -127,20 +128,6 @@ inline double load_host(DType dtype, const void* base, int64_t i) {
   }
 }
 
-// ---- random numbers -----------------------------------------------------------------------------------------------------
-
-struct Random {
-  uint64_t state;
-  explicit Random(uint64_t seed) : state(seed * 0x9e3779b97f4a7c15u + 1) {}
-  uint64_t bits() {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state * 0x2545f4914f6cdd1du;
-  }
-  double uniform() { return double(bits() >> 11) * 0x1p-53; }
-  double normal() { return std::sqrt(-2 * std::log(1 - uniform())) * std::cos(6.283185307179586 * uniform()); }
-};
 inline Random& random_source() {
   static Random source(1);
   return source;

@@ -1,4 +1,5 @@
 // Attention and its gradient against float64 on the CPU: masks, causal, grouped heads, dropout, odd sizes and strides.
+#include "../devices.h"
 #include "../kernels/attention.cuh"
 #include "selftest_b.h"
 
@@ -207,10 +208,8 @@ void sm90_cases(DType dtype) {
         attention_case({dtype, turn % 2 + 1, heads, kv_heads, s[0], s[1], depth - narrower,
                         depth - (turn % 11 == 4 ? 24 : narrower), causal, Mask::None, 0, turn % 3 == 1});
       }
-  cudaDeviceProp device;
-  cudaGetDeviceProperties(&device, 0);
   const int taken = shardwise::cuda::attention_wgmma_taken() - before;
-  if (device.major == 9 && taken != 4 * turn)
+  if (shardwise::cuda::is_sm90(*shardwise::cuda::device_facts(0)) && taken != 4 * turn)
     problem("the kernels of sm_90 took " + std::to_string(taken) + " of " + std::to_string(4 * turn) + " calls");
 }
 

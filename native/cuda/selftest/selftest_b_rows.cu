@@ -43,11 +43,32 @@ void softmax_reference(const Tensor& x, int64_t n, bool log_form, std::vector<do
   }
 }
 
-void softmax_case(DType dtype, int64_t rows, int64_t n, Layout layout, bool log_form, bool special) {
-  const std::string what = shape_text({rows, n}) + " " + name_of(layout) + (log_form ? " log" : "");
+// The lowest finite number, by which masks hide elements.
+double lowest(DType dtype) {
+  switch (dtype) {
+    case DType::Float64: return std::numeric_limits<double>::lowest();
+    case DType::Float32: return std::numeric_limits<float>::lowest();
+    case DType::Float16: return -65504;
+    default: return -0x1.fep127;
+  }
+}
+
+// Special: infinities and NaN. Hidden: rows of which all but the first element, the first vectors, all, every second, the second half are
+// the lowest number.
+enum class Values { Plain, Special, Hidden };
+
+bool is_hidden(int64_t row, int64_t i, int64_t n) {
+  const bool hidden[] = {i > 0, i < 16, true, i % 2 == 1, i >= n / 2};
+  return hidden[row % 5];
+}
+
+void softmax_case(DType dtype, int64_t rows, int64_t n, Layout layout, bool log_form, Values values) {
+  const std::string what = shape_text({rows, n}) + " " + name_of(layout) + (log_form ? " log" : "") + (values == Values::Hidden ? " hidden" : "");
   Tensor x = rows_tensor(dtype, rows, n, layout, 0), y = rows_tensor(dtype, rows, n, layout, 1);
   x.normal(3);
-  if (special && rows >= 4) {
+  if (values == Values::Hidden)
+    x.fill([&](int64_t at) { return is_hidden(at / n, at % n, n) ? lowest(dtype) : random_source().normal() * 3; });
+  if (values == Values::Special && rows >= 4) {
     for (int64_t i = 0; i < n; i++) x.set(i, -INFINITY);
     x.set(n + n / 2, NAN);
     x.set(2 * n, INFINITY);
@@ -62,7 +83,7 @@ void softmax_case(DType dtype, int64_t rows, int64_t n, Layout layout, bool log_
   compare(what, y, want, rtol * 2, log_form ? rtol * 4 : rtol * 0.01);
   run_again(what, log_form ? "log_softmax" : "softmax", {&x}, {&y}, NoParams{});
 
-  if (special) return;
+  if (values != Values::Plain) return;
   Tensor out = rows_tensor(dtype, rows, n, layout, 0), g = rows_tensor(dtype, rows, n, layout, 1),
          gx = rows_tensor(dtype, rows, n, layout, 2);
   out.fill([&](int64_t i) { return want[static_cast<size_t>(i)]; });
@@ -79,6 +100,7 @@ void softmax_case(DType dtype, int64_t rows, int64_t n, Layout layout, bool log_
     }
   }
   run(what + " backward", log_form ? "log_softmax_backward" : "softmax_backward", {&g, &out}, {&gx}, NoParams{});
+  run_again(what + " backward", log_form ? "log_softmax_backward" : "softmax_backward", {&g, &out}, {&gx}, NoParams{});
   compare(what + " backward", gx, gradient, rtol * 2,
           rtol * (log_form ? 1 + largest * 0.02 : 0.05) + (dtype == DType::Float64 ? 1e-13 : 2e-6));
 }
@@ -177,16 +199,22 @@ struct EntropyCase {
   bool weight;
   double smoothing;
   Layout layout;
+  bool hidden = false;  // most classes, but not the targets
 };
 
 void entropy_case(const EntropyCase& c) {
   const std::string what =
-      shape_text({c.rows, c.n}) + " " + name_of(c.layout) + (c.weight ? " weights" : "") + (c.smoothing > 0 ? " smooth" : "");
+      shape_text({c.rows, c.n}) + " " + name_of(c.layout) + (c.weight ? " weights" : "") + (c.smoothing > 0 ? " smooth" : "") + (c.hidden ? " hidden" : "");
   const DType inner = c.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
   Tensor x = rows_tensor(c.dtype, c.rows, c.n, c.layout, 1), target(DType::Int64, {c.rows}), w, loss(inner, {c.rows}),
          lse(inner, {c.rows});
   x.normal(3);
   target.fill([&](int64_t i) { return i % 5 == 3 ? -100 : double(random_source().bits() % uint64_t(c.n)); });
+  if (c.hidden)
+    for (int64_t r = 0; r < c.rows; r++)
+      for (int64_t i = 0; i < c.n; i++)
+        if (is_hidden(r, i, c.n) && i != static_cast<int64_t>(target.get(r))) x.set(r * c.n + i, r % 5 == 2 && i == 0 ? 1 : lowest(c.dtype));
+  if (c.hidden) x.upload();
   if (c.weight) (w = Tensor(inner, {c.n})).fill([](int64_t) { return random_source().uniform() + 0.1; });
   const double s = c.smoothing, rtol = relative_tolerance(c.dtype), inner_rtol = relative_tolerance(inner);
   auto weight = [&](int64_t i) { return c.weight ? w.get(i) : 1.0; };
@@ -214,12 +242,14 @@ void entropy_case(const EntropyCase& c) {
   }
   run(what, "cross_entropy", {&x, &target, &w}, {&loss, &lse}, CrossEntropyParams{-100, s});
   const double exp_room = c.dtype == DType::Float16 || c.dtype == DType::BFloat16 ? 4 : 1;  // the short exp
+  run_again(what, "cross_entropy", {&x, &target, &w}, {&loss, &lse}, CrossEntropyParams{-100, s});
   compare(what, loss, losses, inner_rtol * 4, inner_rtol * 4 * exp_room);
   compare(what + " lse", lse, lses, inner_rtol * 2, inner_rtol * 2 * exp_room);
 
   lse.fill([&](int64_t i) { return lses[static_cast<size_t>(i)]; });
   Tensor gx(c.dtype, {c.rows, c.n});
   run(what + " backward", "cross_entropy_backward", {&g, &x, &lse, &target, &w}, {&gx}, CrossEntropyBackwardParams{-100, s});
+  run_again(what + " backward", "cross_entropy_backward", {&g, &x, &lse, &target, &w}, {&gx}, CrossEntropyBackwardParams{-100, s});
   compare(what + " backward", gx, gradient, rtol * 2, inner_rtol * 2 + rtol * 0.01);
 
   // Scaled losses and their gradient at once.
@@ -261,10 +291,11 @@ void test_softmax() {
         for (const Layout layout :
              {Layout::Contiguous, Layout::Padded, Layout::Shifted, Layout::ShiftedApart, Layout::Transposed, Layout::MiddleDim})
           if ((s[1] <= 5000 && !context().sparse) || layout == Layout::Contiguous || (layout == Layout::Shifted && s[1] < 5000))
-            softmax_case(dtype, s[0], s[1], layout, log_form, false);
-    for (const int64_t n : {1, 6, 300, 5000, 20000})
+            softmax_case(dtype, s[0], s[1], layout, log_form, Values::Plain);
+    for (const int64_t n : {1, 6, 300, 1032, 5000, 8192, 20000})
       for (const Layout layout : {Layout::Contiguous, Layout::Transposed})
-        for (const bool log_form : {false, true}) softmax_case(dtype, 5, n, layout, log_form, true);
+        for (const bool log_form : {false, true})
+          for (const Values values : {Values::Special, Values::Hidden}) softmax_case(dtype, 5, n, layout, log_form, values);
     end();
   }
 }
@@ -308,7 +339,7 @@ void test_cross_entropy() {
   for (const DType dtype : kFloats) {
     if (left_out(dtype)) continue;
     begin((std::string("cross entropy ") + dtype_name(dtype)).c_str());
-    std::vector<Sizes> shapes = {{1, 1}, {4, 3}, {9, 37}, {40, 130}, {6, 1000}, {5, 5003}, {5, 2048}, {4, 4104}};
+    std::vector<Sizes> shapes = {{1, 1}, {4, 3}, {0, 37}, {0, 4096}, {9, 37}, {40, 130}, {6, 1000}, {5, 5003}, {5, 2048}, {4, 4104}};
     if (!context().quick) shapes.insert(shapes.end(), {{2000, 64}, {1, 33016}, {64, 32000}, {7, 50257}, {3, 128256}});
     choose(&shapes);
     for (const Sizes& s : shapes)
@@ -317,6 +348,8 @@ void test_cross_entropy() {
           for (const Layout layout : {Layout::Contiguous, Layout::Padded, Layout::Shifted, Layout::Transposed})
             if ((s[1] <= 6000 && !context().sparse) || layout == Layout::Contiguous)
               entropy_case({dtype, s[0], s[1], weight, smoothing, layout});
+    for (const int64_t n : {40, 1000, 2048, 5003, 8192, 32768})
+      for (const bool weight : {false, true}) entropy_case({dtype, 10, n, weight, 0, Layout::Contiguous, true});
     end();
   }
   if (context().wide) return;

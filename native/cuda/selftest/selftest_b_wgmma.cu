@@ -1,4 +1,5 @@
 // The matmul kernels of sm_90 against float64 on the CPU: every tile, layout and way to finish, on sizes that no tile divides.
+#include "../devices.h"
 #include "../kernels/matmul_table.h"
 #include "../kernels/matmul_wgmma.h"
 #include "selftest_b.h"
@@ -137,6 +138,7 @@ void clusters(DType dtype) {
 }  // namespace
 
 void test_wgmma() {
+  if (!shardwise::cuda::is_sm90(*shardwise::cuda::device_facts(0))) return;
   const MatmulRoute route = matmul_route();
   matmul_route() = MatmulRoute::Own;
   for (const DType dtype : {DType::BFloat16, DType::Float16}) {
