@@ -1,6 +1,6 @@
 """PyTorch's side of the GPU rows: the process that harness.ts speaks to as it does to ours.ts. usage: peer_torch.py
 
-{"prepare": job, "mode": "eager" | "compile"} -> {}; {"time": calls} -> {"us": a call}; {"drop": true} -> {}
+{"prepare": job, "mode": "eager" | "compile" | "max-autotune"} -> {}; {"time": calls} -> {"us": a call}; {"drop": true} -> {}
 """
 import gc, json, sys, time
 
@@ -25,19 +25,20 @@ def matmul(fn, x_shape, w_shape):
 
 def forward_of(fn, operands):
     def make(job, dtype, wrap):
-        args = operands(job, dtype)
+        sets = [operands(job, dtype) for _ in range(job.get("rotate", 1))]
         run = wrap(fn)
-        return lambda i: run(*args)
+        return lambda i: run(*sets[i % len(sets)])
     return make
 
 
 def backward_of(fn, operands, skip=()):
     def make(job, dtype, wrap):
         args = [a.requires_grad_(at not in skip) for at, a in enumerate(operands(job, dtype))]
-        output = wrap(fn)(*args)
-        gradient = torch.randn_like(output)
+        outputs = wrap(fn)(*args)
+        if torch.is_tensor(outputs): outputs = [outputs]
+        gradients = [torch.randn_like(output) for output in outputs]
         inputs = [a for a in args if a.requires_grad]
-        return lambda i: torch.autograd.grad(output, inputs, gradient, retain_graph=True)
+        return lambda i: torch.autograd.grad(outputs, inputs, gradients, retain_graph=True)
     return make
 
 
@@ -46,7 +47,6 @@ def rows_and(count, weights):
 
 
 layer_norm = lambda x, w, b: F.layer_norm(x, x.shape[1:], w, b)
-rms_of_sum = lambda x, r, w: F.rms_norm(x + r, x.shape[1:], w)
 
 
 def sum_and_rms(x, r, w):  # the sum goes on as the next residual
@@ -97,7 +97,7 @@ def small(fn):
 
 
 def backward_of_sum(job, dtype, wrap):
-    x = torch.ones(8, device=device, requires_grad=True)
+    x = torch.ones(8, device=job.get("device", device), requires_grad=True)
     def call(i):
         (x * 2 + 1).sum().backward()
         x.grad = None
@@ -112,7 +112,7 @@ makers = {
     "layer_norm": forward_of(layer_norm, rows_and(1, 2)),
     "layer_norm_backward": backward_of(layer_norm, rows_and(1, 2)),
     "rms_norm_of_a_sum": forward_of(sum_and_rms, rows_and(2, 1)),
-    "rms_norm_of_a_sum_backward": backward_of(rms_of_sum, rows_and(2, 1), skip=(1,)),
+    "rms_norm_of_a_sum_backward": backward_of(sum_and_rms, rows_and(2, 1), skip=(1,)),
     "softmax": forward_of(softmax, rows_and(1, 0)),
     "cross_entropy_and_gradient": cross_entropy,
     "adamw": lambda job, dtype, wrap: adamw([job["shape"][1:]] * job["shape"][0], wrap),
@@ -127,11 +127,13 @@ makers = {
     "layer_norm_host": small(lambda a: F.layer_norm(a, (8,))),
     "backward_of_a_sum": backward_of_sum,
 }
-# Of these, compilation makes nothing else.
-uncompiled = {"matmul_nt", "matmul_nn", "matmul_tn", "copy", "adamw", "adamw_gpt2", "attention", "attention_backward", "add", "mm", "layer_norm_host", "backward_of_a_sum"}
+# Of these, compilation makes nothing else: of products unless it searches for the fastest kernel.
+uncompiled = {"copy", "adamw", "adamw_gpt2", "attention", "attention_backward", "add", "mm", "layer_norm_host", "backward_of_a_sum"}
+products = {"matmul_nt", "matmul_nn", "matmul_tn"}
 
 work, is_host, turn, graph = None, False, 0, None
 GRAPH_CALLS = 12
+LONG_US = 200  # nobody waits for Python, and a graph copies slower
 stream = torch.cuda.Stream()  # gradients run on the stream of their forward pass, which a graph must be captured on
 
 
@@ -140,14 +142,15 @@ def prepare(job, mode):
     graph = None
     is_host = job.get("host", False)
     name = "layer_norm_host" if is_host and job["op"] == "layer_norm" else job["op"]
-    if mode != "eager" and name in uncompiled: return {"none": True}
+    if mode != "eager" and name in uncompiled or mode == "compile" and name in products: return {"none": True}
     torch._dynamo.reset()
     torch.backends.cuda.matmul.allow_tf32 = job.get("precision") == "high"
-    wrap = (lambda fn: fn) if mode == "eager" else (lambda fn: torch.compile(fn, dynamic=False))
+    options = {"mode": "max-autotune-no-cudagraphs"} if mode == "max-autotune" else {}
+    wrap = (lambda fn: fn) if mode == "eager" else (lambda fn: torch.compile(fn, dynamic=False, **options))
     work = makers[name](job, getattr(torch, job["dtype"]), wrap)
     run(20_000 if is_host else 3)
     torch.cuda.synchronize()
-    if not is_host: capture(min(GRAPH_CALLS, job.get("calls", GRAPH_CALLS)))
+    if not is_host and time_calls(GRAPH_CALLS) < LONG_US: capture(GRAPH_CALLS)
     return {"graph": graph is not None}
 
 
@@ -180,7 +183,7 @@ def time_calls(calls):
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     batch, each = (graph[0].replay, graph[1]) if graph else (lambda: run(1), 1)
     times = -(-calls // each)
-    for _ in range(max(1, times >> 2)): batch()
+    for _ in range(-(-calls // (4 * GRAPH_CALLS)) * GRAPH_CALLS // each): batch()  # as many as the other side
     begin.record()
     for _ in range(times): batch()
     end.record()

@@ -48,6 +48,11 @@ function shortRowsText(report: Report, profiles: Profiles | undefined): string {
   return ['| row | profile | why, and what was tried |', '| --- | --- | --- |', ...lines].join('\n');
 }
 
+function peerText(modes: readonly string[]): string {
+  if (modes.includes('max-autotune')) return 'that of its best mode: eager, `torch.compile`, or that with `max-autotune-no-cudagraphs`';
+  return modes.includes('compile') ? 'that of its best mode, eager or `torch.compile`' : 'that of its eager mode (this run left `torch.compile` out)';
+}
+
 function text(): string {
   const kernels = newest<Report>('-kernels.json');
   if (kernels === null) throw new Error('bench/results has no figures of kernels: run npm run bench:gpu -- --write on a machine with a GPU');
@@ -63,7 +68,7 @@ Kernels beside PyTorch ${report.torch} on the same machine in the same run: ${re
 \`npm run bench:gpu\` makes such a table, whole or of some groups (\`npm run bench:gpu -- norms softmax --write\`), and needs a GPU and a Python with torch.
 
 - Both sides are measured in turns, ${report.pairs} times each; a figure is the median, the ratio that of the pairs, with the least and the largest behind it.
-- PyTorch's figure is ${report.modes.includes('compile') ? 'that of its best mode, eager or `torch.compile`' : 'that of its eager mode (this run left `torch.compile` out)'}, with short kernels replayed from a CUDA graph; ours are eager calls.
+- PyTorch's figure is ${peerText(report.modes)}, with short kernels replayed from a CUDA graph; ours are eager calls.
 - Before anything is timed, a sample of our results is compared with float64.
 - The limit is what the machine does in the same run: the rate of a copy of 1 GiB for what moves memory, the best matmul of either side for what multiplies.
   ${report.rows.some(({ mhz }) => mhz !== undefined) ? 'Clock (the lowest seen) and power (the highest) stand beside matmuls, because these are limited by power.' : 'Matmuls are limited by power; clock and power were not read in this run.'}

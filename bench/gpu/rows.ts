@@ -10,6 +10,8 @@ export interface Job {
   readonly rotate?: number;
   /** Microseconds of the host for small calls, instead of time on the device. */
   readonly host?: true;
+  /** Where small calls are computed; the GPU if left out. */
+  readonly device?: 'cpu';
 }
 
 export interface Goal {
@@ -18,6 +20,8 @@ export interface Goal {
   /** At least this share of what the machine can do. */
   readonly limit?: number;
   readonly us?: number;
+  /** At most so many microseconds more than a loop of raw launches in the same run. */
+  readonly aboveRaw?: number;
   /** At most this for the geometric mean of the ratios of all rows that have it. */
   readonly mean?: number;
 }
@@ -31,6 +35,8 @@ export interface Row {
   /** At least to be moved to or from the memory of the device. */
   readonly bytes?: number;
   readonly flops?: number;
+  /** What the H200 can do at most, in TFLOP/s, where the limit is not the best product that was seen. */
+  readonly peak?: number;
 }
 
 const BF16 = 2;
@@ -47,6 +53,8 @@ function matmul(
   options: { layout?: Layout; dtype?: Job['dtype']; rotate?: number; precision?: Job['precision'] } = {},
 ): Row {
   const { layout = 'nt', dtype = 'bfloat16', rotate, precision } = options;
+  const tensorCores = 494;
+  const peak = { high: tensorCores, tf32x3: tensorCores / 3, highest: 67 }[precision ?? 'highest'];
   const item = dtype === 'bfloat16' ? BF16 : FLOAT;
   const size = m === n && n === k ? `${m} cubed` : `${m} x ${n} x ${k}`;
   return {
@@ -56,22 +64,35 @@ function matmul(
     goal,
     flops: 2 * m * n * k,
     bytes: item * (m * k + n * k + m * n),
+    ...(dtype === 'float32' ? { peak } : {}),
   };
 }
 
 /** `passes`: how often the operand is read and written, at least. */
-function rowwise(group: string, op: string, [rows, columns]: readonly [number, number], passes: number, goal: Goal, dtype: Job['dtype'] = 'bfloat16'): Row {
+function rowwise(
+  group: string,
+  op: string,
+  [rows, columns]: readonly [number, number],
+  passes: number,
+  goal: Goal,
+  { dtype = 'bfloat16', rotate }: { dtype?: Job['dtype']; rotate?: number } = {},
+): Row {
   const item = dtype === 'bfloat16' ? BF16 : FLOAT;
   return {
     group,
     name: `${op.replaceAll('_', ' ')}, ${dtype}, ${rows} x ${columns}`,
-    job: { op, shape: [rows, columns], dtype },
+    job: { op, shape: [rows, columns], dtype, ...(rotate === undefined ? {} : { rotate }) },
     goal,
     bytes: passes * rows * columns * item,
   };
 }
 
-const host = (op: string, goal: Goal): Row => ({ group: 'host', name: `host time of ${op.replaceAll('_', ' ')}`, job: { op, shape: [8, 8], dtype: 'float32', host: true }, goal });
+const host = (op: string, goal: Goal, device?: 'cpu'): Row => ({
+  group: 'host',
+  name: `host time of ${op.replaceAll('_', ' ')}${device === undefined ? '' : ' on the CPU'}`,
+  job: { op, shape: [8, 8], dtype: 'float32', host: true, ...(device === undefined ? {} : { device }) },
+  goal,
+});
 
 const [ADAMW_TENSORS, ADAMW_SIDE] = [32, 4096];
 const GPT2_PARAMETERS = 124_439_808;
@@ -87,10 +108,10 @@ export const rows: readonly Row[] = [
   matmul('matmul', [8192, 14336, 4096], { ratio: 0.98 }),
   matmul('matmul', [8192, 4096, 14336], { ratio: 0.98 }, { layout: 'nn' }),
   matmul('matmul', [14336, 4096, 8192], { ratio: 0.98 }, { layout: 'tn' }),
-  matmul('matmul', [2048, 2048, 2048], SMALL_OR_ODD),
-  matmul('matmul', [1000, 3000, 6216], SMALL_OR_ODD),
-  matmul('matmul', [16384, 2304, 768], SMALL_OR_ODD),
-  matmul('matmul', [512, 4096, 14336], SMALL_OR_ODD),
+  matmul('matmul', [2048, 2048, 2048], SMALL_OR_ODD, { rotate: 4 }),
+  matmul('matmul', [1000, 3000, 6216], SMALL_OR_ODD, { rotate: 2 }),
+  matmul('matmul', [16384, 2304, 768], SMALL_OR_ODD, { rotate: 2 }),
+  matmul('matmul', [512, 4096, 14336], SMALL_OR_ODD, { rotate: 2 }),
   matmul('skinny', [1, 14336, 4096], { limit: 0.88 }, { rotate: 3 }),
   matmul('skinny', [16, 14336, 4096], { limit: 0.88 }, { rotate: 3 }),
   matmul('skinny', [1, 4096, 4096], { ratio: 0.6 }, { rotate: 8 }),
@@ -101,15 +122,15 @@ export const rows: readonly Row[] = [
   matmul('float32', [4096, 4096, 4096], { ratio: 0.5 }, { dtype: 'float32', precision: 'tf32x3' }),
   rowwise('norms', 'layer_norm', [32768, 4096], 2, { limit: 0.9, ratio: 1 }),
   rowwise('norms', 'layer_norm', [8192, 4096], 2, { us: 38, ratio: 1 }),
-  rowwise('norms', 'layer_norm', [16384, 768], 2, { ratio: 1 }),
+  rowwise('norms', 'layer_norm', [16384, 768], 2, { ratio: 1 }, { rotate: 4 }),
   rowwise('norms', 'layer_norm_backward', [32768, 4096], 3, { limit: 0.85, ratio: 1 }),
   rowwise('norms', 'layer_norm_backward', [8192, 4096], 3, { us: 60, ratio: 1 }),
   rowwise('norms', 'layer_norm_backward', [8192, 16384], 3, { limit: 0.85, ratio: 0.7 }),
   rowwise('norms', 'rms_norm_of_a_sum', [16384, 4096], 4, { limit: 0.85 }),
-  rowwise('norms', 'rms_norm_of_a_sum_backward', [16384, 4096], 3, { limit: 0.85 }),
+  rowwise('norms', 'rms_norm_of_a_sum_backward', [16384, 4096], 4, { limit: 0.85 }),
   rowwise('softmax', 'softmax', [8192, 4096], 2, { limit: 0.85 }),
   rowwise('softmax', 'softmax', [8192, 16384], 2, { limit: 0.85 }),
-  rowwise('softmax', 'softmax', [2048, 131072], 2, { limit: 0.85 }, 'float32'),
+  rowwise('softmax', 'softmax', [2048, 131072], 2, { limit: 0.85 }, { dtype: 'float32' }),
   rowwise('softmax', 'cross_entropy_and_gradient', [8192, 128256], 2, { us: 1200, ratio: 0.5 }),
   {
     group: 'adamw',
@@ -148,10 +169,11 @@ export const rows: readonly Row[] = [
     goal: { ratio: 2 },
     flops: 2.5 * 2 * 2 * 16 * 8192 ** 2 * 128,
   },
-  host('add', { us: 4 }),
-  host('mm', { us: 5 }),
-  host('layer_norm', { us: 5 }),
+  host('add', { us: 4, aboveRaw: 1.5 }),
+  host('mm', { us: 5, aboveRaw: 1.5 }),
+  host('layer_norm', { us: 5, aboveRaw: 1.5 }),
   host('backward_of_a_sum', { us: 40 }),
+  host('backward_of_a_sum', { us: 15 }, 'cpu'),
 ];
 
 /** What the machine copies at, as the other rows' limit: always measured. */

@@ -5,14 +5,16 @@
  *   npm run bench:gpu -- [groups …] [--pairs N] [--no-compile] [--write]
  */
 import os from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import { commit, keep, median, python, today } from '../figures.js';
 import { copyRow, type Row, rows } from './rows.js';
-import { Meter, ourSide, type PeerMode, type Side, torchSide } from './sides.js';
+import { Meter, ourSide, type PeerMode, rawLaunch, type Side, torchSide } from './sides.js';
 import { type Measured, printed, type Report } from './table.js';
 
 const BATCH_US = 30_000;
 const HOST_CALLS = 20_000;
+const MODES: readonly PeerMode[] = ['eager', 'compile', 'max-autotune'];
 
 interface Options {
   pairs: number;
@@ -23,15 +25,15 @@ interface Options {
 async function callsOf(side: Side, row: Row): Promise<number> {
   if (row.job.host) return HOST_CALLS;
   const { us = 1 } = await side.ask({ time: 10 });
-  return Math.max(3, Math.min(2000, Math.round(BATCH_US / us)));
+  return 12 * Math.max(1, Math.min(167, Math.round(BATCH_US / us / 12))); // whole replays of the peer's graph
 }
 
-/** Both sides, one after the other; times of each in the order of the pairs. */
+/** Both sides, the one first and then the other; times of each in the order of the pairs. */
 async function pairs(row: Row, ours: Side, torch: Side | null, count: number): Promise<{ ours: number[]; torch: number[]; failed?: string }> {
   const times = { ours: [] as number[], torch: [] as number[] };
   const calls = await callsOf(ours, row);
   for (let i = 0; i < count; i++) {
-    for (const side of torch === null ? [ours] : [ours, torch]) {
+    for (const side of torch === null ? [ours] : i % 2 === 0 ? [ours, torch] : [torch, ours]) {
       const { us, failed } = await side.ask({ time: calls });
       if (us === undefined) return { ...times, failed: `${side.name}: ${failed}` };
       times[side.name as 'ours' | 'torch'].push(us);
@@ -44,7 +46,9 @@ async function measure(row: Row, ours: Side, torch: Side | null, meter: Meter, {
   const { error = 0, failed } = await ours.ask({ prepare: row.job });
   if (failed !== undefined) return { row, failed: `ours: ${failed}` };
   if (!(error <= 1)) return { row, failed: `ours is wrong: a sample is ${error} times as far from float64 as its dtype allows` };
-  const modes: PeerMode[] = compile && row.job.host !== true ? ['eager', 'compile'] : ['eager'];
+  await sleep(20); // what it tells comes another way than its reply
+  const by = ours.takeTold().flatMap((line) => /^shardwise: matmul .* by ([^:,\s]+)/.exec(line)?.[1] ?? []);
+  const modes: readonly PeerMode[] = compile && row.job.host !== true ? MODES : ['eager'];
   const seen: Measured[] = [];
   for (const mode of torch === null ? ['eager' as const] : modes) {
     const prepared = await torch?.ask({ prepare: row.job, mode });
@@ -55,7 +59,7 @@ async function measure(row: Row, ours: Side, torch: Side | null, meter: Meter, {
     if (times.failed !== undefined) return { row, failed: times.failed };
     const ratios = times.torch.map((us, i) => (times.ours[i] as number) / us);
     const peer = ratios.length === 0 ? {} : { torch: median(times.torch), mode, ratio: median(ratios), spread: [Math.min(...ratios), Math.max(...ratios)] as const };
-    seen.push({ row, ours: median(times.ours), error, ...peer, ...(meter.take() ?? {}) });
+    seen.push({ row, ours: median(times.ours), error, ...(by.length > 0 ? { by: by.at(-1) } : {}), ...peer, ...(meter.take() ?? {}) });
     await torch?.ask({ drop: true });
   }
   await ours.ask({ drop: true });
@@ -83,7 +87,9 @@ async function main(): Promise<void> {
   const meter = new Meter();
   const { torch: version = 'none', gpu = 'unknown GPU' } = (await torch?.ask({ version: true })) ?? {};
   const measured: Measured[] = [];
+  let raw: number | null | undefined;
   for (const row of chosen) {
+    if (row.job.host && raw === undefined) raw = rawLaunch();
     const seen = await measure(row, ours, torch, meter, options);
     measured.push(seen);
     console.error(`${row.name}: ${seen.failed ?? `${seen.ours?.toFixed(1)} us, torch ${seen.torch?.toFixed(1)}`}`);
@@ -97,7 +103,8 @@ async function main(): Promise<void> {
     torch: version,
     commit: commit(),
     pairs: options.pairs,
-    modes: options.compile ? ['eager', 'compile'] : ['eager'],
+    modes: options.compile ? MODES : ['eager'],
+    ...(typeof raw === 'number' ? { rawLaunch: raw } : {}),
     rows: measured,
   };
   console.log(printed(report));

@@ -1,5 +1,5 @@
 /** The two processes that rows are measured in: ours and PyTorch's, each asked by a line of JSON and answering with one. */
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
@@ -7,7 +7,8 @@ import { fileURLToPath } from 'node:url';
 const here = fileURLToPath(import.meta.url);
 const folder = path.dirname(here);
 
-export type PeerMode = 'eager' | 'compile';
+/** `torch.compile` as it is, and with its search for the fastest kernels. */
+export type PeerMode = 'eager' | 'compile' | 'max-autotune';
 
 export interface Reply {
   us?: number;
@@ -25,11 +26,15 @@ export class Side {
   private readonly child: ChildProcess;
   private readonly replies: AsyncIterator<string>;
   private last = '';
+  private told: string[] = [];
 
-  constructor(name: string, command: string, args: readonly string[]) {
+  constructor(name: string, command: string, args: readonly string[], env: NodeJS.ProcessEnv = process.env) {
     this.name = name;
-    this.child = spawn(command, args, { stdio: ['pipe', 'pipe', 'pipe'] });
-    this.child.stderr?.on('data', (text) => (this.last = String(text)));
+    this.child = spawn(command, args, { stdio: ['pipe', 'pipe', 'pipe'], env });
+    this.child.stderr?.on('data', (text) => {
+      this.last = String(text);
+      this.told.push(...this.last.trim().split('\n'));
+    });
     this.child.on('error', (error) => (this.last = error.message));
     this.replies = createInterface({ input: this.child.stdout as NodeJS.ReadableStream })[Symbol.asyncIterator]();
   }
@@ -45,14 +50,29 @@ export class Side {
     }
   }
 
+  /** What it wrote beside its replies since the last call. */
+  takeTold(): string[] {
+    const { told } = this;
+    this.told = [];
+    return told;
+  }
+
   end(): void {
     this.child.stdin?.end();
     this.child.kill();
   }
 }
 
-export const ourSide = (): Side => new Side('ours', process.execPath, [...process.execArgv, path.join(folder, `ours${path.extname(here)}`)]);
+/** It tells who computes its products. */
+export const ourSide = (): Side =>
+  new Side('ours', process.execPath, [...process.execArgv, path.join(folder, `ours${path.extname(here)}`)], { ...process.env, SHARDWISE_DEBUG: 'matmul' });
 export const torchSide = (python: string): Side => new Side('torch', python, [path.join(folder, 'peer_torch.py')]);
+
+/** Microseconds of a raw launch on this machine, by bench/native/launch_loop.cu; null where it was not built. */
+export function rawLaunch(): number | null {
+  const { stdout, status } = spawnSync(process.env['LAUNCH_LOOP'] ?? path.join('build', 'selftest', 'launch_loop'), { encoding: 'utf8' });
+  return status === 0 ? (JSON.parse(stdout) as { value: number }).value : null;
+}
 
 /** Clock and power of the first GPU, sampled while it works. */
 export class Meter {

@@ -13,6 +13,8 @@ export interface Measured {
   readonly spread?: readonly [number, number];
   /** Of the sample, in parts of what its dtype allows. */
   readonly error?: number;
+  /** Which kernel computes our product. */
+  readonly by?: string;
   /** The lowest clock and the highest power seen. */
   readonly mhz?: number;
   readonly watts?: number;
@@ -27,6 +29,8 @@ export interface Report {
   readonly pairs: number;
   /** Of PyTorch. */
   readonly modes: readonly string[];
+  /** Microseconds of a raw launch. */
+  readonly rawLaunch?: number;
   readonly rows: readonly Measured[];
 }
 
@@ -47,26 +51,35 @@ function ceilingsOf(rows: readonly Measured[]): Ceilings {
 /** The share of the machine's limit that the row has reached; null where it has none. */
 function shareOf({ row, ours }: Measured, { bytes, flops }: Ceilings): number | null {
   if (ours === undefined || row.job.host || row.group === 'copy') return null;
+  if (row.peak !== undefined) return (row.flops ?? 0) / (row.peak * 1e6) / ours;
   const multiplied = row.flops !== undefined && row.job.dtype === 'bfloat16' && flops > 0 ? row.flops / flops : 0;
   const moved = row.bytes !== undefined && bytes > 0 && !(row.flops !== undefined && row.job.dtype === 'float32') ? row.bytes / bytes : 0;
   const least = Math.max(multiplied, moved);
   return least === 0 ? null : least / ours;
 }
 
-function reached(measured: Measured, share: number | null): boolean | null {
+function reached(measured: Measured, share: number | null, rawLaunch: number | undefined): boolean | null {
   const { goal } = measured.row;
   const { ours, ratio } = measured;
   if (ours === undefined || Object.keys(goal).length === 0) return null;
   const tests = [
     goal.us === undefined ? null : ours <= goal.us,
+    goal.aboveRaw === undefined || rawLaunch === undefined ? null : ours <= rawLaunch + goal.aboveRaw,
     goal.ratio === undefined || ratio === undefined ? null : ratio <= goal.ratio,
     goal.limit === undefined || share === null ? null : share >= goal.limit,
   ].filter((test) => test !== null);
   return tests.length === 0 ? null : tests.every(Boolean);
 }
 
-function goalText({ goal: { us, ratio, limit } }: Row): string {
-  return [us === undefined ? '' : `${us} us`, ratio === undefined ? '' : `${ratio} x`, limit === undefined ? '' : `${limit * 100} %`].filter(Boolean).join(', ');
+function goalText({ goal: { us, aboveRaw, ratio, limit } }: Row): string {
+  return [
+    us === undefined ? '' : `${us} us`,
+    aboveRaw === undefined ? '' : `raw + ${aboveRaw} us`,
+    ratio === undefined ? '' : `${ratio} x`,
+    limit === undefined ? '' : `${limit * 100} %`,
+  ]
+    .filter(Boolean)
+    .join(', ');
 }
 
 const rate = ({ row, ours }: Measured): string => {
@@ -88,10 +101,10 @@ function meanOf(rows: readonly Measured[]): { goal: number; ratio: number } | nu
 }
 
 /** The rows that have not reached their goals. */
-export function shortRows({ rows }: Report): string[] {
+export function shortRows({ rows, rawLaunch }: Report): string[] {
   const ceilings = ceilingsOf(rows);
   const mean = meanOf(rows);
-  const short = rows.filter((measured) => reached(measured, shareOf(measured, ceilings)) === false).map(({ row }) => row.name);
+  const short = rows.filter((measured) => reached(measured, shareOf(measured, ceilings), rawLaunch) === false).map(({ row }) => row.name);
   return mean !== null && mean.ratio > mean.goal ? [...short, MEAN] : short;
 }
 
@@ -99,10 +112,10 @@ export function shortRows({ rows }: Report): string[] {
 export function printed(report: Report): string {
   const ceilings = ceilingsOf(report.rows);
   const lines = report.rows.map((measured) => {
-    const { row, failed, ours, torch, mode, ratio, spread, mhz, watts } = measured;
+    const { row, failed, ours, torch, mode, ratio, spread, mhz, watts, by } = measured;
     if (failed !== undefined) return [row.name, failed, '', '', '', '', '', ''];
     const share = shareOf(measured, ceilings);
-    const isReached = reached(measured, share);
+    const isReached = reached(measured, share, report.rawLaunch);
     const against = ratio === undefined ? '' : `${ratio.toFixed(2)} (${spread?.map((each) => each.toFixed(2)).join(' to ')})`;
     const beside = row.flops !== undefined && mhz !== undefined ? `, ${mhz} MHz, ${watts?.toFixed(0)} W` : '';
     const verdict = isReached === null ? '' : isReached ? 'reached' : 'not yet';
@@ -111,12 +124,13 @@ export function printed(report: Report): string {
       us(ours),
       torch === undefined ? '' : `${us(torch)} (${mode})`,
       against,
-      `${rate(measured)}${beside}`,
+      `${rate(measured)}${beside}${by === undefined ? '' : `, by ${by === 'library' ? 'cuBLASLt' : by}`}`,
       share === null ? '' : `${(share * 100).toFixed(0)} %`,
       goalText(row),
       verdict,
     ];
   });
+  if (report.rawLaunch !== undefined) lines.push(['loop of raw launches', us(report.rawLaunch), '', '', '', '', '', '']);
   const mean = meanOf(report.rows);
   if (mean !== null) lines.push([MEAN, '', '', mean.ratio.toFixed(3), '', '', `${mean.goal} x`, mean.ratio <= mean.goal ? 'reached' : 'not yet']);
   const table = [['row', 'ours, us', 'PyTorch, us', 'ours / PyTorch', 'rate', 'of the limit', 'goal', ''], ['---', '--:', '--:', '--:', '--:', '--:', '---', '---'], ...lines];

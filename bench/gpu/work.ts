@@ -33,8 +33,8 @@ const device = 'cuda';
 const dtypes: Readonly<Record<Job['dtype'], DType>> = { bfloat16, float32 };
 const exact = (t: Tensor): Tensor => t.detach().to('cpu').to(float64);
 const head = (t: Tensor, rows = SAMPLE): Tensor => t.narrow(0, 0, rows);
-const gradOf = (output: Tensor, inputs: Tensor[], gradient: Tensor): readonly Tensor[] =>
-  autograd.grad([output], inputs, { gradOutputs: [gradient], retainGraph: true }) as Tensor[];
+const gradOf = (outputs: readonly Tensor[], inputs: Tensor[], gradients: readonly Tensor[]): readonly Tensor[] =>
+  autograd.grad([...outputs], inputs, { gradOutputs: [...gradients], retainGraph: true }) as Tensor[];
 
 type Maker = (job: Job, make: (shape: readonly number[]) => Tensor) => Work;
 
@@ -57,49 +57,54 @@ const matmul =
 const same = (t: Tensor): Tensor => t;
 const turned = (t: Tensor): Tensor => t.t();
 
-/** A row-wise function, and its gradient with respect to the first of its operands. */
+/** A row-wise function, and its gradient with respect to the first of its operands and the shared ones. Samples are of the first result. */
 function rowwise(
   operands: (job: Job, make: (shape: readonly number[]) => Tensor) => { perRow: Tensor[]; shared: Tensor[] },
-  fn: (perRow: Tensor[], shared: Tensor[]) => Tensor,
+  fn: (perRow: Tensor[], shared: Tensor[]) => readonly [Tensor, ...Tensor[]],
 ): { forward: Maker; backward: Maker } {
   const forward: Maker = (job, make) => {
-    const { perRow, shared } = operands(job, make);
+    const sets = Array.from({ length: job.rotate ?? 1 }, () => operands(job, make));
+    const [{ perRow, shared }] = sets as [(typeof sets)[0]];
     return {
-      call: () => fn(perRow, shared),
+      call: (i) => {
+        const set = sets[i % sets.length] as (typeof sets)[0];
+        return fn(set.perRow, set.shared);
+      },
       sample: () => [
-        head(fn(perRow, shared)),
+        head(fn(perRow, shared)[0]),
         fn(
           perRow.map((t) => exact(head(t))),
           shared.map(exact),
-        ),
+        )[0],
       ],
     };
   };
   const backward: Maker = (job, make) => {
     const { perRow, shared } = operands(job, make);
-    const gradient = make(perRow[0]?.shape ?? []);
     const inputs = [...perRow.slice(0, 1), ...shared].map((t) => t.requiresGrad_());
-    const output = fn(perRow, shared);
+    const outputs = fn(perRow, shared);
+    const gradients = outputs.map((output) => make(output.shape));
     const inExact = (): Tensor => {
       const [rows, others] = [perRow.map((t) => exact(head(t)).requiresGrad_()), shared.map(exact)];
-      return gradOf(fn(rows, others), [rows[0] as Tensor], exact(head(gradient)))[0] as Tensor;
+      const few = gradients.map((gradient) => exact(head(gradient)));
+      return gradOf(fn(rows, others), [rows[0] as Tensor], few)[0] as Tensor;
     };
-    return { call: () => gradOf(output, inputs, gradient), sample: () => [head(gradOf(output, inputs, gradient)[0] as Tensor), inExact()] };
+    return { call: () => gradOf(outputs, inputs, gradients), sample: () => [head(gradOf(outputs, inputs, gradients)[0] as Tensor), inExact()] };
   };
   return { forward, backward };
 }
 
 const norm = rowwise(
   ({ shape }, make) => ({ perRow: [make(shape)], shared: [make(shape.slice(1)), make(shape.slice(1))] }),
-  ([x], [gain, bias]) => layerNorm(x as Tensor, (x as Tensor).shape.slice(1), gain, bias),
+  ([x], [gain, bias]) => [layerNorm(x as Tensor, (x as Tensor).shape.slice(1), gain, bias)],
 );
 const rmsOfSum = rowwise(
   ({ shape }, make) => ({ perRow: [make(shape), make(shape)], shared: [make(shape.slice(1))] }),
-  ([x, residual], [gain]) => addRmsNorm(x as Tensor, residual as Tensor, (x as Tensor).shape.slice(1), gain)[0],
+  ([x, residual], [gain]) => addRmsNorm(x as Tensor, residual as Tensor, (x as Tensor).shape.slice(1), gain), // the sum goes on as the next residual
 );
 const soft = rowwise(
   ({ shape }, make) => ({ perRow: [make(shape)], shared: [] }),
-  ([x]) => (x as Tensor).softmax(-1),
+  ([x]) => [(x as Tensor).softmax(-1)],
 );
 
 const crossEntropyAndGradient: Maker = ({ shape }, make) => {
@@ -143,7 +148,7 @@ const embeddingBackward: Maker = ({ shape }, make) => {
   const ids = randint(0, words, [tokens], { device });
   const output = embedding(ids, table);
   const gradient = make([tokens, width]);
-  const backward = (): Tensor => gradOf(output, [table], gradient)[0] as Tensor;
+  const backward = (): Tensor => gradOf([output], [table], [gradient])[0] as Tensor;
   const inExact = (): Tensor => {
     const one = exact(ids.eq(head(ids, 1))).unsqueeze(0);
     return one.matmul(exact(gradient));
@@ -160,11 +165,11 @@ function attention(isBackward: boolean): Maker {
     const run = ([q, k, v]: readonly Tensor[]): Tensor => scaledDotProductAttention(q as Tensor, k as Tensor, v as Tensor, { isCausal: true });
     const corner = (t: Tensor): Tensor => t.select(0, 0).select(0, 0).narrow(0, 0, SEEN);
     const output = isBackward ? run(operands) : null;
-    const call = (): Tensor => (output === null ? run(operands) : (gradOf(output, operands, gradient)[0] as Tensor));
+    const call = (): Tensor => (output === null ? run(operands) : (gradOf([output], operands, [gradient])[0] as Tensor));
     const inExact = (): Tensor => {
       const few = operands.map((t) => exact(corner(t)).unsqueeze(0).unsqueeze(0).requiresGrad_(isBackward));
       const result = run(few);
-      return corner(isBackward ? (gradOf(result, [few[0] as Tensor], exact(corner(gradient)).unsqueeze(0).unsqueeze(0))[0] as Tensor) : result);
+      return corner(isBackward ? (gradOf([result], [few[0] as Tensor], [exact(corner(gradient)).unsqueeze(0).unsqueeze(0)])[0] as Tensor) : result);
     };
     return { call, sample: () => [corner(call()), inExact()] };
   };
@@ -178,8 +183,8 @@ const small = (fn: (a: Tensor) => unknown): Maker => {
 };
 
 /** Of small operands, and their gradient: what a call costs the host. */
-const backwardOfSum: Maker = () => {
-  const x = ones([8], { device, requiresGrad: true });
+const backwardOfSum: Maker = (job) => {
+  const x = ones([8], { device: job.device ?? device, requiresGrad: true });
   return {
     call: () => {
       x.mul(2).add(1).sum().backward();
