@@ -9,6 +9,9 @@
 // Two stages by cp.async. Causal: tiles on the hidden side of the diagonal are not visited.
 // FLOPs: 3 products by queries, 4 by keys, of 2 S T D each (half if causal). Shared memory at depth 128: 139 KiB by queries (64
 // passing rows), 105 KiB by keys (32 passing rows, because two accumulators of 128 columns fill the registers).
+// Numerics: float32 scores, sums and accumulators; P and dS rounded to the inputs' type for the products. Same bits from run to run.
+// Technique: Dao, FlashAttention-2 (arXiv:2307.08691).
+// On an H200, bfloat16, causal, depth 128, 2x16x8192: 12525 us, where attention_wgmma_backward.cu takes 2918.
 #include "attention_mma.cuh"
 
 namespace shardwise::cuda {

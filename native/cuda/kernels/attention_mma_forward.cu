@@ -7,6 +7,9 @@
 // tiles on it are masked; a head's longest query tiles start first.
 // Grid: heads x query tiles. FLOPs 4 S T D (half if causal); bytes: q and out once, k and v once per query tile, from L2.
 // Shared memory: 104 KiB at depth 128, 54 KiB at depth 64.
+// Numerics: float32 scores, sums and accumulators, P rounded to the inputs' type for the second product. Same bits from run to run.
+// Technique: Dao, FlashAttention-2 (arXiv:2307.08691).
+// On an H200, bfloat16, causal, depth 128, 2x16x8192: 4082 us, where attention_wgmma_forward.cu takes 833.
 #include "attention_mma.cuh"
 
 namespace shardwise::cuda {

@@ -8,6 +8,9 @@
 //   anything else              4 elements per thread, dtype switch per launch
 // Moves every byte of x and y once. Float to integer truncates (through int64), to bool is != 0, to a narrower float rounds to
 // even.
+// Source of the conversions: PyTorch's `Tensor.to`.
+// On an H200: 1 GiB of one dtype 503 us (4.27 TB/s), float32 to bfloat16 369 us for 1.5 GiB; transposed by elements 558 us for 2 x 512 MiB of
+// bfloat16, where vectors take 272 (transpose.cu).
 #include "../primitives/dtype.cuh"
 #include "../primitives/offsets.cuh"
 #include "../primitives/overlap.cuh"
