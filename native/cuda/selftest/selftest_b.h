@@ -300,9 +300,8 @@ Status launch(const char* name, const std::vector<const Tensor*>& inputs, const 
 
 // Launches, waits, reads the outputs back. Returns the code of whichever failed.
 template <class P>
-Code run(const std::string& what, const char* name, const std::vector<const Tensor*>& inputs, const std::vector<Tensor*>& outputs,
-         const P& params, bool expect_error = false) {
-  context().checks++;
+Code run_once(const std::string& what, const char* name, const std::vector<const Tensor*>& inputs, const std::vector<Tensor*>& outputs,
+              const P& params, bool expect_error) {
   for (Tensor* t : outputs)
     if (t->present()) t->upload();
   ErrorText error;
@@ -318,6 +317,26 @@ Code run(const std::string& what, const char* name, const std::vector<const Tens
   for (Tensor* t : outputs)
     if (t->present() && !t->download()) problem(what + ": wrote outside its output");
   return status.code;
+}
+
+// Twice, from the same outputs: the bits have to be the same.
+template <class P>
+Code run(const std::string& what, const char* name, const std::vector<const Tensor*>& inputs, const std::vector<Tensor*>& outputs,
+         const P& params, bool expect_error = false) {
+  context().checks++;
+  std::vector<std::vector<double>> before, first;
+  for (const Tensor* t : outputs) before.push_back(t->values);
+  const Code code = run_once(what, name, inputs, outputs, params, expect_error);
+  if (code != Code::Ok) return code;
+  for (size_t i = 0; i < outputs.size(); i++) {
+    first.push_back(outputs[i]->values);
+    outputs[i]->values = before[i];
+  }
+  run_once(what + " again", name, inputs, outputs, params, false);
+  for (size_t i = 0; i < outputs.size(); i++)
+    if (std::memcmp(first[i].data(), outputs[i]->values.data(), first[i].size() * sizeof(double)) != 0)
+      problem(what + ": two runs differ in output " + std::to_string(i));
+  return code;
 }
 
 struct NoParams {

@@ -81,7 +81,6 @@ void softmax_case(DType dtype, int64_t rows, int64_t n, Layout layout, bool log_
   run(what, log_form ? "log_softmax" : "softmax", {&x}, {&y}, NoParams{});
   const double rtol = relative_tolerance(dtype);
   compare(what, y, want, rtol * 2, log_form ? rtol * 4 : rtol * 0.01);
-  run_again(what, log_form ? "log_softmax" : "softmax", {&x}, {&y}, NoParams{});
 
   if (values != Values::Plain) return;
   Tensor out = rows_tensor(dtype, rows, n, layout, 0), g = rows_tensor(dtype, rows, n, layout, 1),
@@ -100,7 +99,6 @@ void softmax_case(DType dtype, int64_t rows, int64_t n, Layout layout, bool log_
     }
   }
   run(what + " backward", log_form ? "log_softmax_backward" : "softmax_backward", {&g, &out}, {&gx}, NoParams{});
-  run_again(what + " backward", log_form ? "log_softmax_backward" : "softmax_backward", {&g, &out}, {&gx}, NoParams{});
   compare(what + " backward", gx, gradient, rtol * 2,
           rtol * (log_form ? 1 + largest * 0.02 : 0.05) + (dtype == DType::Float64 ? 1e-13 : 2e-6));
 }
@@ -147,10 +145,6 @@ void norm_case(const NormCase& c) {
   else
     run(what, "layer_norm", {&x, &w, &b}, {&y, &mean, &rstd}, LayerNormParams{eps});
   compare(what, y, want, rtol * 2, (rtol * 0.5 + inner_rtol * 4) * spread);
-  if (c.rms)
-    run_again(what, "rms_norm", {&x, &w}, {&y, &rstd}, RmsNormParams{eps});
-  else
-    run_again(what, "layer_norm", {&x, &w, &b}, {&y, &mean, &rstd}, LayerNormParams{eps});
   if (!c.rms) compare(what + " mean", mean, means, inner_rtol, inner_rtol);
   compare(what + " rstd", rstd, rstds, inner_rtol * 4 * spread, 0);
 
@@ -181,10 +175,6 @@ void norm_case(const NormCase& c) {
     run(what + " backward", "rms_norm_backward", {&g, &x, &rstd, &w}, {&gx, &gw}, NoParams{});
   else
     run(what + " backward", "layer_norm_backward", {&g, &x, &mean, &rstd, &w}, {&gx, &gw, &gb}, NoParams{});
-  if (c.rms)
-    run_again(what + " backward", "rms_norm_backward", {&g, &x, &rstd, &w}, {&gx, &gw}, NoParams{});
-  else
-    run_again(what + " backward", "layer_norm_backward", {&g, &x, &mean, &rstd, &w}, {&gx, &gw, &gb}, NoParams{});
   compare(what + " gx", gx, want, rtol * 2, (rtol * 0.5 + inner_rtol * 8) * spread * 4);
   const double rows_room = std::sqrt(double(c.rows)) * 3 * inner_rtol * spread;
   if (c.weight) compare(what + " gw", gw, want_w, relative_tolerance(wt), rows_room + 1e-9);
@@ -242,14 +232,12 @@ void entropy_case(const EntropyCase& c) {
   }
   run(what, "cross_entropy", {&x, &target, &w}, {&loss, &lse}, CrossEntropyParams{-100, s});
   const double exp_room = c.dtype == DType::Float16 || c.dtype == DType::BFloat16 ? 4 : 1;  // the short exp
-  run_again(what, "cross_entropy", {&x, &target, &w}, {&loss, &lse}, CrossEntropyParams{-100, s});
   compare(what, loss, losses, inner_rtol * 4, inner_rtol * 4 * exp_room);
   compare(what + " lse", lse, lses, inner_rtol * 2, inner_rtol * 2 * exp_room);
 
   lse.fill([&](int64_t i) { return lses[static_cast<size_t>(i)]; });
   Tensor gx(c.dtype, {c.rows, c.n});
   run(what + " backward", "cross_entropy_backward", {&g, &x, &lse, &target, &w}, {&gx}, CrossEntropyBackwardParams{-100, s});
-  run_again(what + " backward", "cross_entropy_backward", {&g, &x, &lse, &target, &w}, {&gx}, CrossEntropyBackwardParams{-100, s});
   compare(what + " backward", gx, gradient, rtol * 2, inner_rtol * 2 + rtol * 0.01);
 
   // Scaled losses and their gradient at once.
@@ -259,7 +247,6 @@ void entropy_case(const EntropyCase& c) {
   compare(what + " both", loss2, losses, inner_rtol * 4, inner_rtol * 16 * exp_room);
   compare(what + " both lse", lse2, lses, inner_rtol * 2, inner_rtol * 2 * exp_room);
   compare(what + " both gradient", gx2, gradient, rtol * 2, inner_rtol * 2 + rtol * 0.01);
-  run_again(what + " both", "cross_entropy", {&x, &target, &w, &g}, {&loss2, &lse2, &gx2}, CrossEntropyParams{-100, s});
 }
 
 }  // namespace
