@@ -26,7 +26,8 @@ export class CastCache {
       views = new Map();
       kept.set(leaf, views);
     }
-    const key = `${t.shape.join()}/${t.strides.join()}+${t.storageOffset}:${dtype.name}`;
+    const { shape, strides, storageOffset } = t.sharding?.local ?? t; // views of a distributed leaf differ in the windows of their parts
+    const key = `${shape.join()}/${strides.join()}+${storageOffset}:${dtype.name}`;
     const before = views.get(key);
     if (before !== undefined && before.version === t.currentVersion && before.converted.storage?.handle !== 0) return before.converted;
     const converted = t.to(dtype);

@@ -97,6 +97,23 @@ class ViewOfChanged extends Node {
   }
 }
 
+/** In its place where the base is distributed: what the view is of each part is not kept. Its values are those of the changed base. */
+class LostView extends Node {
+  readonly name = 'LostView';
+
+  constructor(base: Tensor) {
+    super(1, [edgeOf(base)]);
+  }
+
+  apply([grad]: Gradients): Gradients {
+    if (!grad) return [null];
+    throw new InPlaceError(
+      'backward: a view of a distributed tensor was made before that was changed in place, and has no gradient since. Make the view after the change, or use the op that gives a new tensor.',
+      {},
+    );
+  }
+}
+
 /** Records that `view` was changed by `node`. */
 export function rebaseView(view: Tensor, node: OpNode, selfIndex: number): void {
   const base = view.base as Tensor;
@@ -110,7 +127,7 @@ function refresh(view: Tensor): void {
   const base = view.base as Tensor;
   view.nodeVersion = view.currentVersion;
   if (base.node === null) return;
-  view.node = new ViewOfChanged(base, windowOn(base, view));
+  view.node = view.sharding === null ? new ViewOfChanged(base, windowOn(base, view)) : new LostView(base);
   view.outputNr = 0;
 }
 

@@ -132,10 +132,12 @@ addMethod('isSigned', function () {
 });
 addMethod('isSetTo', function (other: Tensor) {
   requireTensor(other, 'isSetTo', 'other');
+  const [own, given] = [this.sharding?.local ?? this, other.sharding?.local ?? other];
   return (
-    this.storage === other.storage &&
-    this.storageOffset === other.storageOffset &&
-    formatShape([...this.shape, ...this.strides]) === formatShape([...other.shape, ...other.strides])
+    own.storage === given.storage &&
+    own.storageOffset === given.storageOffset &&
+    this.sharding?.spec === other.sharding?.spec &&
+    formatShape([...own.shape, ...own.strides]) === formatShape([...given.shape, ...given.strides])
   );
 });
 addMethod(Symbol.iterator, function* () {

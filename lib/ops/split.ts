@@ -1,6 +1,6 @@
 /** A tensor in parts, as views: split, chunk, unbind. */
 import { ArgumentError, IndexError, ShapeError } from '../core/errors.js';
-import { shown } from '../core/options.js';
+import { shown, unexpected } from '../core/options.js';
 import { checkSizes, formatShape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
@@ -20,7 +20,8 @@ export function split(input: Tensor, size: number | readonly number[], dim = 0):
   const at = wrapDim(dim, input.shape.length, 'split');
   const total = input.shape[at] as number;
   const sizes = typeof size === 'number' ? evenSizes(total, size) : size;
-  checkSizes(sizes, 'split');
+  if (!Array.isArray(sizes)) throw unexpected('split', 'size', 'a number or a list of sizes', size);
+  for (const length of sizes) checkSizes([length], 'split'); // one by one: together they are no shape
   if (sizes.reduce((a, b) => a + b, 0) !== total) {
     throw new ShapeError(`split: sizes ${formatShape(sizes)} do not add up to ${total}, the size of dim ${dim} of ${formatShape(input.shape)}`, { op: 'split', sizes });
   }

@@ -4,7 +4,7 @@
  */
 import { dispatchOne } from '../core/dispatch.js';
 import { int64 } from '../core/dtype.js';
-import { ArgumentError, IndexError } from '../core/errors.js';
+import { ArgumentError, IndexError, ShardingError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
 import { checkIntegers, shown } from '../core/options.js';
 import { checkSizes, formatShape, isNonOverlappingAndDense, type Shape, wrapDim } from '../core/shape.js';
@@ -287,12 +287,18 @@ export function unfold(input: Tensor, dim: number, size: number, step: number): 
  * Any window on the storage of a tensor; `stride` and `storageOffset` (the tensor's own) are in elements. Shapes: `size`. Gradient: yes, summed where elements
  * are seen twice.
  *
- * @throws ArgumentError if it reaches outside the storage, for sizes, strides or an offset that are no integers of 0 or more, and for an input with gaps or
+ * @throws ShardingError for a distributed tensor; ArgumentError if it reaches outside the storage, for sizes, strides or an offset that are no integers of 0 or more, and for an input with gaps or
  * overlaps that requires a gradient; FreedError if the memory was freed
  * @see PyTorch `torch.as_strided`
  */
 export function asStrided(input: Tensor, size: Shape, stride: Shape, offset?: number): Tensor {
   requireTensor(input, 'asStrided');
+  if (input.sharding !== null) {
+    throw new ShardingError(
+      `asStrided: expected a plain tensor, got one held as ${input.sharding.spec}, whose parts have memory of their own. Use narrow, select, t or unfold, or toLocal() first.`,
+      { op: 'asStrided' },
+    );
+  }
   const storageOffset = offset ?? input.storageOffset;
   checkSizes(size, 'asStrided');
   checkIntegers('asStrided', 'stride', stride);
