@@ -8,7 +8,7 @@ import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { checkProbability, optionsOf } from '../core/options.js';
 import { nextDraw } from '../core/random.js';
-import { broadcastStrides, formatShape, type Shape, sameShape } from '../core/shape.js';
+import { broadcastStrides, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
@@ -199,11 +199,11 @@ function toFourDims(t: Tensor): Tensor {
   if (shape.length === 4) return t;
   if (shape.length === 3) return t.unsqueeze(0);
   if (shape.length === 2) return t.unsqueeze(0).unsqueeze(0);
-  return t.reshape([-1, ...shape.slice(-3)]);
+  return t.reshape([numelOf(shape.slice(0, -3)), ...shape.slice(-3)]);
 }
 
 function maskToFourDims(mask: Tensor, query: Shape): Tensor {
-  if (query.length > 4) return mask.expand([...query.slice(0, -2), ...mask.shape.slice(-2)]).reshape([-1, ...query.slice(-3, -2), ...mask.shape.slice(-2)]);
+  if (query.length > 4) return mask.expand([...query.slice(0, -2), ...mask.shape.slice(-2)]).reshape([numelOf(query.slice(0, -3)), ...query.slice(-3, -2), ...mask.shape.slice(-2)]);
   return mask;
 }
 

@@ -190,7 +190,7 @@ export function matmul(input: Tensor, other: Tensor): Tensor {
   if (da === 1) return product(input.unsqueeze(0), other).squeeze(-2);
   if (db === 1) return product(input, other.unsqueeze(1)).squeeze(-1);
   // Leading dims of the left operand become rows: one large product instead of many.
-  if (da > 2 && db === 2) return product(input.reshape([-1, last(input.shape, 1)]), other).reshape([...input.shape.slice(0, -1), last(other.shape, 1)]);
+  if (da > 2 && db === 2) return product(asRows(input), other).reshape([...input.shape.slice(0, -1), last(other.shape, 1)]);
   return product(input, other);
 }
 
@@ -293,10 +293,13 @@ export function baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, options: 
   return addProduct('baddbmm', input, batch1, batch2, options);
 }
 
+/** All dims but the last as one; also without elements, where -1 would say nothing. */
+const asRows = (t: Tensor): Tensor => t.reshape([numelOf(t.shape.slice(0, -1)), last(t.shape, 1)]);
+
 /** One output, which takes no dim. */
 function byVector(input: Tensor, weight: Tensor, bias: Tensor | null): Tensor {
   if (bias !== null) broadcastShapes(input.shape.slice(0, -1), bias.shape, 'linear');
-  requireProduct('linear', input.reshape([-1, last(input.shape, 1)]), weight.unsqueeze(1));
+  requireProduct('linear', asRows(input), weight.unsqueeze(1));
   const out = matmul(input, weight);
   return bias === null ? out : out.add(bias);
 }
@@ -321,7 +324,7 @@ export function linear(input: Tensor, weight: Tensor, bias: Tensor | null = null
   }
   if (isVector) return byVector(input, weight, bias);
   const transposed = weight.t();
-  const rows = input.shape.length === 2 ? input : input.reshape([-1, last(input.shape, 1)]);
+  const rows = input.shape.length === 2 ? input : asRows(input);
   if (bias === null) requireProduct('linear', rows, transposed);
   const out = bias === null ? product(rows, transposed) : addProduct('linear', bias, rows, transposed, {});
   return input.shape.length === 2 ? out : out.reshape([...input.shape.slice(0, -1), weight.shape[0] as number]);
