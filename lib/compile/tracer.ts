@@ -56,6 +56,7 @@ export class Tracer {
   }
 
   run(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
+    if (op.traits.includes('placement')) this.unsupported(`${op.name} was called, of a distributed tensor,`);
     const fakes = inputs.map((t) => this.fakeOf(t));
     const target = into === null ? null : this.fakeOf(into);
     const outputs = runFake(op, fakes, params, target);

@@ -24,6 +24,11 @@ export interface Sync {
   asyncOp?: false;
 }
 
+/** Where a program decides. */
+export interface MaybeAsync {
+  asyncOp?: boolean;
+}
+
 /** Options as they were given, to take apart; `names` are all that the collective has. */
 export function collectiveOptions<T extends CollectiveOptions & { asyncOp?: boolean }>(name: string, options: T, names = 'group asyncOp'): T {
   const { asyncOp } = optionsOf(name, options, names);

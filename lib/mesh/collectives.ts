@@ -23,6 +23,7 @@ import {
   dense,
   denseOutput,
   joined,
+  type MaybeAsync,
   perform,
   placeOf,
   type Sync,
@@ -60,6 +61,7 @@ const equalParts = (numel: number, ranks: number): number[] => Array.from({ leng
  */
 export function allReduce(tensor: Tensor, options: ReduceOptions & Async): Work;
 export function allReduce(tensor: Tensor, options?: ReduceOptions & Sync): void;
+export function allReduce(tensor: Tensor, options: ReduceOptions & MaybeAsync): Work | undefined;
 export function allReduce(tensor: Tensor, options: Options = {}): Work | undefined {
   const { op = 'sum', group: given } = reduceOptions('allReduce', options);
   const group = memberOf('allReduce', given);
@@ -83,6 +85,7 @@ export function allReduce(tensor: Tensor, options: Options = {}): Work | undefin
  */
 export function reduce(tensor: Tensor, dst: number, options: ReduceOptions & Async): Work;
 export function reduce(tensor: Tensor, dst: number, options?: ReduceOptions & Sync): void;
+export function reduce(tensor: Tensor, dst: number, options: ReduceOptions & MaybeAsync): Work | undefined;
 export function reduce(tensor: Tensor, dst: number, options: Options = {}): Work | undefined {
   const { op = 'sum', group: given } = reduceOptions('reduce', options);
   const group = memberOf('reduce', given);
@@ -106,6 +109,7 @@ export function reduce(tensor: Tensor, dst: number, options: Options = {}): Work
  */
 export function broadcast(tensor: Tensor, src: number, options: CollectiveOptions & Async): Work;
 export function broadcast(tensor: Tensor, src: number, options?: CollectiveOptions & Sync): void;
+export function broadcast(tensor: Tensor, src: number, options: CollectiveOptions & MaybeAsync): Work | undefined;
 export function broadcast(tensor: Tensor, src: number, options: Options = {}): Work | undefined {
   const { group: given } = collectiveOptions('broadcast', options);
   const group = memberOf('broadcast', given);
@@ -128,6 +132,7 @@ export function broadcast(tensor: Tensor, src: number, options: Options = {}): W
  */
 export function allGather(tensors: readonly Tensor[], tensor: Tensor, options: CollectiveOptions & Async): Work;
 export function allGather(tensors: readonly Tensor[], tensor: Tensor, options?: CollectiveOptions & Sync): void;
+export function allGather(tensors: readonly Tensor[], tensor: Tensor, options: CollectiveOptions & MaybeAsync): Work | undefined;
 export function allGather(tensors: readonly Tensor[], tensor: Tensor, options: Options = {}): Work | undefined {
   const { group: given } = collectiveOptions('allGather', options);
   const group = memberOf('allGather', given);
@@ -151,6 +156,7 @@ export function allGather(tensors: readonly Tensor[], tensor: Tensor, options: O
  */
 export function allGatherIntoTensor(output: Tensor, input: Tensor, options: CollectiveOptions & Async): Work;
 export function allGatherIntoTensor(output: Tensor, input: Tensor, options?: CollectiveOptions & Sync): void;
+export function allGatherIntoTensor(output: Tensor, input: Tensor, options: CollectiveOptions & MaybeAsync): Work | undefined;
 export function allGatherIntoTensor(output: Tensor, input: Tensor, options: Options = {}): Work | undefined {
   const name = 'allGatherIntoTensor';
   const group = memberOf(name, collectiveOptions(name, options).group);
@@ -177,6 +183,7 @@ export function allGatherIntoTensor(output: Tensor, input: Tensor, options: Opti
  */
 export function reduceScatter(output: Tensor, inputs: readonly Tensor[], options: ReduceOptions & Async): Work;
 export function reduceScatter(output: Tensor, inputs: readonly Tensor[], options?: ReduceOptions & Sync): void;
+export function reduceScatter(output: Tensor, inputs: readonly Tensor[], options: ReduceOptions & MaybeAsync): Work | undefined;
 export function reduceScatter(output: Tensor, inputs: readonly Tensor[], options: Options = {}): Work | undefined {
   const { op = 'sum', group: given } = reduceOptions('reduceScatter', options);
   const group = memberOf('reduceScatter', given);
@@ -196,6 +203,7 @@ export function reduceScatter(output: Tensor, inputs: readonly Tensor[], options
  */
 export function reduceScatterTensor(output: Tensor, input: Tensor, options: ReduceOptions & Async): Work;
 export function reduceScatterTensor(output: Tensor, input: Tensor, options?: ReduceOptions & Sync): void;
+export function reduceScatterTensor(output: Tensor, input: Tensor, options: ReduceOptions & MaybeAsync): Work | undefined;
 export function reduceScatterTensor(output: Tensor, input: Tensor, options: Options = {}): Work | undefined {
   const name = 'reduceScatterTensor';
   const { op = 'sum', group: given } = reduceOptions(name, options);
@@ -222,6 +230,7 @@ export function reduceScatterTensor(output: Tensor, input: Tensor, options: Opti
  */
 export function allToAll(outputs: readonly Tensor[], inputs: readonly Tensor[], options: CollectiveOptions & Async): Work;
 export function allToAll(outputs: readonly Tensor[], inputs: readonly Tensor[], options?: CollectiveOptions & Sync): void;
+export function allToAll(outputs: readonly Tensor[], inputs: readonly Tensor[], options: CollectiveOptions & MaybeAsync): Work | undefined;
 export function allToAll(outputs: readonly Tensor[], inputs: readonly Tensor[], options: Options = {}): Work | undefined {
   const group = memberOf('allToAll', collectiveOptions('allToAll', options).group);
   checkList('allToAll', 'inputs', inputs, group);
@@ -254,6 +263,7 @@ export interface SplitOptions extends CollectiveOptions {
  */
 export function allToAllSingle(output: Tensor, input: Tensor, options: SplitOptions & Async): Work;
 export function allToAllSingle(output: Tensor, input: Tensor, options?: SplitOptions & Sync): void;
+export function allToAllSingle(output: Tensor, input: Tensor, options: SplitOptions & MaybeAsync): Work | undefined;
 export function allToAllSingle(output: Tensor, input: Tensor, options: SplitOptions & { asyncOp?: boolean } = {}): Work | undefined {
   const name = 'allToAllSingle';
   const { inputSplitSizes, outputSplitSizes, group: given } = collectiveOptions(name, options, 'inputSplitSizes outputSplitSizes group asyncOp');
@@ -308,6 +318,7 @@ export interface GatherOptions extends CollectiveOptions {
  */
 export function gather(tensor: Tensor, options: GatherOptions & Async): Work;
 export function gather(tensor: Tensor, options?: GatherOptions & Sync): void;
+export function gather(tensor: Tensor, options: GatherOptions & MaybeAsync): Work | undefined;
 export function gather(tensor: Tensor, options: GatherOptions & { asyncOp?: boolean } = {}): Work | undefined {
   const { gatherList, dst = 0, group: given } = collectiveOptions('gather', options, 'gatherList dst group asyncOp');
   const group = memberOf('gather', given);
@@ -338,6 +349,7 @@ export interface ScatterOptions extends CollectiveOptions {
  */
 export function scatter(tensor: Tensor, options: ScatterOptions & Async): Work;
 export function scatter(tensor: Tensor, options?: ScatterOptions & Sync): void;
+export function scatter(tensor: Tensor, options: ScatterOptions & MaybeAsync): Work | undefined;
 export function scatter(tensor: Tensor, options: ScatterOptions & { asyncOp?: boolean } = {}): Work | undefined {
   const { scatterList, src = 0, group: given } = collectiveOptions('scatter', options, 'scatterList src group asyncOp');
   const group = memberOf('scatter', given);

@@ -203,7 +203,8 @@ function toFourDims(t: Tensor): Tensor {
 }
 
 function maskToFourDims(mask: Tensor, query: Shape): Tensor {
-  if (query.length > 4) return mask.expand([...query.slice(0, -2), ...mask.shape.slice(-2)]).reshape([numelOf(query.slice(0, -3)), ...query.slice(-3, -2), ...mask.shape.slice(-2)]);
+  if (query.length > 4)
+    return mask.expand([...query.slice(0, -2), ...mask.shape.slice(-2)]).reshape([numelOf(query.slice(0, -3)), ...query.slice(-3, -2), ...mask.shape.slice(-2)]);
   return mask;
 }
 

@@ -32,7 +32,13 @@ describe('views of a distributed tensor', () => {
     );
     const many = await onRanks(17, async () => {
       const mesh = initDeviceMesh('cpu', [17]);
-      return (await valuesOf(distributeTensor(arange(34).reshape([2, 17]), mesh, [Shard(0)]).redistribute(mesh, [Shard(1)]).toLocal())).map(Number);
+      return (
+        await valuesOf(
+          distributeTensor(arange(34).reshape([2, 17]), mesh, [Shard(0)])
+            .redistribute(mesh, [Shard(1)])
+            .toLocal(),
+        )
+      ).map(Number);
     });
     assert.deepEqual(
       many,
@@ -49,7 +55,11 @@ describe('views of a distributed tensor', () => {
         const [alone, shared] = [new nn.Parameter(values), new nn.Parameter(distributeTensor(values, mesh, [placement]))];
         const [wanted, got] = [thirds(ones([1, 4]), alone), thirds(distributeTensor(ones([1, 4]), mesh, [Replicate()]), shared)];
         for (const [i, each] of wanted.entries()) assert.deepEqual(await whole(got[i] as Tensor), await whole(each));
-        for (const each of [wanted, got]) each.reduce((sum, y, i) => sum.add(y.mul(i + 1)), each[0] as Tensor).sum().backward();
+        for (const each of [wanted, got])
+          each
+            .reduce((sum, y, i) => sum.add(y.mul(i + 1)), each[0] as Tensor)
+            .sum()
+            .backward();
         assert.deepEqual(await whole(shared.grad as Tensor), await whole(alone.grad as Tensor));
       });
     });
@@ -66,7 +76,10 @@ describe('views of a distributed tensor', () => {
         assert.deepEqual(await whole(row), [3, 3, 3, 3]);
         const error = await errorOf((async () => row.sum().backward())());
         assert.equal(error.code, 'ERR_IN_PLACE');
-        assert.match(error.message, /^backward: a view of a distributed tensor was made before that was changed in place, and has no gradient since\. Make the view after the change/);
+        assert.match(
+          error.message,
+          /^backward: a view of a distributed tensor was made before that was changed in place, and has no gradient since\. Make the view after the change/,
+        );
         y.select(0, 1).sum().backward();
         assert.deepEqual(await whole(x.grad as Tensor), [0, 0, 0, 0, 3, 3, 3, 3]);
       }

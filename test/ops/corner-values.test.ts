@@ -406,7 +406,9 @@ describe('products without elements', () => {
     const none = zeros([0, 2, 2, 3, 4]);
     assert.deepEqual(F.scaledDotProductAttention(none, none, none).shape, [0, 2, 2, 3, 4]);
     const x = zeros([2, 3, 0], { requiresGrad: true });
-    x.matmul(zeros([0, 4])).sum().backward();
+    x.matmul(zeros([0, 4]))
+      .sum()
+      .backward();
     assert.deepEqual(x.grad?.shape, [2, 3, 0]);
   });
 });

@@ -5,6 +5,7 @@ import { currentHome } from '../../core/home.js';
 import { reduceOpNames } from '../../core/placement.js';
 import { FAKE_HANDLE, type Storage } from '../../core/storage.js';
 import type { Tensor } from '../../core/tensor.js';
+import { captureWatch } from '../../core/watch.js';
 import { wordsOf } from '../../eager/collective-failure.js';
 import { nativeCall, translate, writer } from '../../eager/submit.js';
 import { TextNumbers } from '../../native/text-numbers.js';
@@ -120,6 +121,7 @@ export class NativeEngine implements Engine {
 function place(name: string, list: Float64Array, at: number, t: Tensor | null): void {
   const storage = t === null || t.numel() === 0 ? null : t.liveStorage(name);
   if (storage?.handle === FAKE_HANDLE) {
+    captureWatch.unsupported?.(`${name} was called`);
     throw new DistributedError(`${name}: fake tensors have no values to send. Under FakeTensorMode, use a process group of the backend 'fake'.`, { op: name });
   }
   list[at] = storage === null ? 0 : (storage as Storage).handle;

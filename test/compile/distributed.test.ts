@@ -1,0 +1,48 @@
+/** Functions that make distributed tensors or call collectives are not captured, and run as they are. */
+import assert from 'node:assert/strict';
+import { allReduce, broadcast, ColwiseParallel, DTensor, distributeTensor, initDeviceMesh, parallelizeModule, RowwiseParallel, Shard } from '../../lib/distributed.js';
+import { CompileError, compile, nn, ones, type Tensor } from '../../lib/index.js';
+import { onRanks, valuesOf } from '../mesh/on-ranks.js';
+
+describe('compiled functions of several ranks', () => {
+  it('run as they are where a module is parallel', async () => {
+    await onRanks(2, async () => {
+      const mesh = initDeviceMesh('cpu', [2]);
+      const model = new nn.Sequential(new nn.Linear(4, 8), new nn.ReLU(), new nn.Linear(8, 4));
+      parallelizeModule(model, mesh, { '0': ColwiseParallel(), '2': RowwiseParallel() });
+      const x = ones([2, 4]);
+      const wanted = await valuesOf(model(x));
+      const compiled = compile((input: Tensor) => model(input));
+      for (let turn = 0; turn < 2; turn++) assert.deepEqual(await valuesOf(compiled(x)), wanted);
+      assert.throws(
+        () => compile((input: Tensor) => model(input), { fullgraph: true })(x),
+        (error: Error) => error instanceof CompileError && /fromLocal was called, of a distributed tensor, while the function was captured/.test(error.message),
+      );
+    });
+  });
+
+  it('run as they are where they call collectives, each of them once', async () => {
+    const seen = await onRanks(2, async (rank) => {
+      const mesh = initDeviceMesh('cpu', [2]);
+      const summed = compile((x: Tensor) => {
+        const y = x.mul(2);
+        allReduce(y);
+        broadcast(y, 1);
+        return y;
+      });
+      const cut = compile((x: Tensor) =>
+        DTensor.fromLocal(x, mesh, [Shard(0)])
+          .sum()
+          .add(distributeTensor(x, mesh, [Shard(0)]).sum())
+          .fullTensor(),
+      );
+      const results: number[][] = [];
+      for (let turn = 1; turn < 3; turn++) results.push(await valuesOf(summed(ones([2]).mul(rank + turn))), await valuesOf(cut(ones([2]).mul(turn))));
+      return results;
+    });
+    assert.deepEqual(seen, [
+      [[6, 6], [6], [10, 10], [12]],
+      [[6, 6], [6], [10, 10], [12]],
+    ]);
+  });
+});
