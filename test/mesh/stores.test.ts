@@ -84,6 +84,9 @@ for (const [kind, make] of Object.entries(kinds)) {
       await first.set('word', 'x');
       await assert.rejects(second.add('word', 1), (error: StoreError) => error instanceof StoreError && /"[^"]*word" is no integer: "x"/.test(error.message));
       assert.equal(await second.add('count', 0), 0);
+      assert.equal(await first.add('large', Number.MAX_SAFE_INTEGER), Number.MAX_SAFE_INTEGER);
+      await assert.rejects(second.add('large', 1), /add: 9007199254740991 and 1 at "[^"]*large" add up to more than 2\^53 - 1/);
+      assert.equal(await first.add('large', -1), Number.MAX_SAFE_INTEGER - 1);
     });
 
     it('compares and sets as PyTorch does', async () => {

@@ -45,7 +45,14 @@ export class KeyValueTable {
       case 'append':
         return this.put(command.key, Buffer.concat([this.values.get(command.key) ?? Buffer.alloc(0), command.value])).length;
       case 'add': {
-        const sum = this.numberAt(command.key) + command.amount;
+        const before = this.numberAt(command.key);
+        const sum = before + command.amount;
+        if (!Number.isSafeInteger(sum)) {
+          throw new StoreError(`add: ${before} and ${command.amount} at "${command.key}" add up to more than 2^53 - 1, up to which integers are exact`, {
+            op: 'add',
+            key: command.key,
+          });
+        }
         this.put(command.key, Buffer.from(String(sum)));
         return sum;
       }
