@@ -7,7 +7,7 @@ import { int64 } from '../core/dtype.js';
 import { ArgumentError, IndexError, ShardingError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
 import { checkIntegers, shown } from '../core/options.js';
-import { checkSizes, formatShape, isNonOverlappingAndDense, type Shape, wrapDim } from '../core/shape.js';
+import { checkSizes, formatShape, isContiguousLayout, isNonOverlappingAndDense, type Shape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineView } from './define-view.js';
 import { addMethod } from './method.js';
@@ -283,27 +283,33 @@ export function unfold(input: Tensor, dim: number, size: number, step: number): 
   return dispatchOne(unfoldOp, [input], { dim: at, size, step });
 }
 
+/** Where windows may reach. A distributed tensor has none of its own, but as long as it is no view its elements lie one after the other wherever it is whole. */
+function bytesOf(input: Tensor): number {
+  const { sharding } = input;
+  if (sharding === null) return input.liveStorage('asStrided').nbytes;
+  if (input.base === null && sharding.local.storageOffset === 0 && isContiguousLayout(input.shape, input.strides)) return input.numel() * input.dtype.itemsize;
+  throw new ShardingError(
+    `asStrided: expected a plain tensor or a contiguous one, got a view of a tensor held as ${sharding.spec}, whose parts have memory of their own. Use narrow, select, t or unfold, or toLocal() first.`,
+    { op: 'asStrided' },
+  );
+}
+
 /**
  * Any window on the storage of a tensor; `stride` and `storageOffset` (the tensor's own) are in elements. Shapes: `size`. Gradient: yes, summed where elements
  * are seen twice.
  *
- * @throws ShardingError for a distributed tensor; ArgumentError if it reaches outside the storage, for sizes, strides or an offset that are no integers of 0 or more, and for an input with gaps or
+ * @throws ShardingError for a view of a distributed tensor; ArgumentError if it reaches outside the storage, for sizes, strides or an offset that are no integers of 0 or more, and for an input with gaps or
  * overlaps that requires a gradient; FreedError if the memory was freed
  * @see PyTorch `torch.as_strided`
  */
 export function asStrided(input: Tensor, size: Shape, stride: Shape, offset?: number): Tensor {
   requireTensor(input, 'asStrided');
-  if (input.sharding !== null) {
-    throw new ShardingError(
-      `asStrided: expected a plain tensor, got one held as ${input.sharding.spec}, whose parts have memory of their own. Use narrow, select, t or unfold, or toLocal() first.`,
-      { op: 'asStrided' },
-    );
-  }
+  const memory = bytesOf(input);
   const storageOffset = offset ?? input.storageOffset;
   checkSizes(size, 'asStrided');
   checkIntegers('asStrided', 'stride', stride);
   const fits = stride.length === size.length && stride.every((s) => s >= 0) && Number.isSafeInteger(storageOffset) && storageOffset >= 0;
-  if (!fits || endOf(size, stride, storageOffset) * input.dtype.itemsize > input.liveStorage('asStrided').nbytes) {
+  if (!fits || endOf(size, stride, storageOffset) * input.dtype.itemsize > memory) {
     throw new ArgumentError(`asStrided: size ${formatShape(size)}, stride ${formatShape(stride)}, offset ${shown(storageOffset)} reach outside the storage`, {
       op: 'asStrided',
       size,

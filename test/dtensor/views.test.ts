@@ -92,7 +92,23 @@ describe('views of a distributed tensor', () => {
       const x = distributeTensor(arange(16).reshape([4, 4]), mesh, [Replicate()]);
       assert.equal(x.narrow(0, 0, 2).isSetTo(x.narrow(0, 2, 2)), false);
       assert.equal(x.narrow(0, 2, 2).isSetTo(x.narrow(0, 2, 2)), true);
-      assert.throws(() => x.asStrided([2], [1]), /asStrided: expected a plain tensor, got one held as .*Use narrow, select, t or unfold, or toLocal\(\) first/s);
+    });
+  });
+
+  it('have no windows of their own on memory that several ranks hold', async () => {
+    await onRanks(2, async () => {
+      const mesh = initDeviceMesh('cpu', [2]);
+      for (const placement of [Replicate(), Shard(0), Shard(1)]) {
+        const x = distributeTensor(arange(16).reshape([4, 4]), mesh, [placement]);
+        assert.deepEqual((await whole(x.asStrided([4], [5], 0))).map(Number), [0, 5, 10, 15]);
+        for (const view of [x.narrow(0, 2, 2), x.t()]) {
+          assert.throws(
+            () => view.asStrided([2], [1]),
+            /asStrided: expected a plain tensor or a contiguous one, got a view of .*Use narrow, select, t or unfold, or toLocal\(\) first/s,
+          );
+        }
+        assert.throws(() => x.asStrided([4], [6], 0), /asStrided: size \[4\], stride \[6\], offset 0 reach outside the storage/);
+      }
     });
   });
 });
