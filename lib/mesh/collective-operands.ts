@@ -30,7 +30,7 @@ export interface MaybeAsync {
 }
 
 /** Options as they were given, to take apart; `names` are all that the collective has. */
-export function collectiveOptions<T extends CollectiveOptions & { asyncOp?: boolean }>(name: string, options: T, names = 'group asyncOp'): T {
+export function collectiveOptions<T extends CollectiveOptions & MaybeAsync>(name: string, options: T, names = 'group asyncOp'): T {
   const { asyncOp } = optionsOf(name, options, names);
   if (asyncOp !== undefined) checkFlag(name, 'asyncOp', asyncOp);
   return options;
@@ -42,7 +42,7 @@ export function perform(
   where: string,
   group: ProcessGroup,
   call: CollectiveCall,
-  options: { asyncOp?: boolean },
+  options: MaybeAsync,
   outputs: readonly Tensor[],
   after?: () => void,
 ): Work | undefined {

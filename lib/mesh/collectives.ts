@@ -42,7 +42,7 @@ export interface ReduceOptions extends CollectiveOptions {
   op?: ReduceOpName;
 }
 
-type Options = ReduceOptions & { asyncOp?: boolean };
+type Options = ReduceOptions & MaybeAsync;
 
 function reduceOptions(name: string, options: Options): Options {
   const { op } = collectiveOptions(name, options, 'op group asyncOp');
@@ -264,7 +264,7 @@ export interface SplitOptions extends CollectiveOptions {
 export function allToAllSingle(output: Tensor, input: Tensor, options: SplitOptions & Async): Work;
 export function allToAllSingle(output: Tensor, input: Tensor, options?: SplitOptions & Sync): void;
 export function allToAllSingle(output: Tensor, input: Tensor, options: SplitOptions & MaybeAsync): Work | undefined;
-export function allToAllSingle(output: Tensor, input: Tensor, options: SplitOptions & { asyncOp?: boolean } = {}): Work | undefined {
+export function allToAllSingle(output: Tensor, input: Tensor, options: SplitOptions & MaybeAsync = {}): Work | undefined {
   const name = 'allToAllSingle';
   const { inputSplitSizes, outputSplitSizes, group: given } = collectiveOptions(name, options, 'inputSplitSizes outputSplitSizes group asyncOp');
   const group = memberOf(name, given);
@@ -319,7 +319,7 @@ export interface GatherOptions extends CollectiveOptions {
 export function gather(tensor: Tensor, options: GatherOptions & Async): Work;
 export function gather(tensor: Tensor, options?: GatherOptions & Sync): void;
 export function gather(tensor: Tensor, options: GatherOptions & MaybeAsync): Work | undefined;
-export function gather(tensor: Tensor, options: GatherOptions & { asyncOp?: boolean } = {}): Work | undefined {
+export function gather(tensor: Tensor, options: GatherOptions & MaybeAsync = {}): Work | undefined {
   const { gatherList, dst = 0, group: given } = collectiveOptions('gather', options, 'gatherList dst group asyncOp');
   const group = memberOf('gather', given);
   const root = placeOf('gather', 'dst', dst, group);
@@ -350,7 +350,7 @@ export interface ScatterOptions extends CollectiveOptions {
 export function scatter(tensor: Tensor, options: ScatterOptions & Async): Work;
 export function scatter(tensor: Tensor, options?: ScatterOptions & Sync): void;
 export function scatter(tensor: Tensor, options: ScatterOptions & MaybeAsync): Work | undefined;
-export function scatter(tensor: Tensor, options: ScatterOptions & { asyncOp?: boolean } = {}): Work | undefined {
+export function scatter(tensor: Tensor, options: ScatterOptions & MaybeAsync = {}): Work | undefined {
   const { scatterList, src = 0, group: given } = collectiveOptions('scatter', options, 'scatterList src group asyncOp');
   const group = memberOf('scatter', given);
   const root = placeOf('scatter', 'src', src, group);

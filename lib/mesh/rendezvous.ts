@@ -4,6 +4,7 @@ import { readFileSync, readlinkSync, statSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { ArgumentError, DistributedError, TimeoutError } from '../core/errors.js';
 import { currentGenerator } from '../core/random.js';
+import { isRunning } from './shared-memory.js';
 import { PrefixStore, type Store } from './stores/index.js';
 
 const OP = 'initProcessGroup';
@@ -154,17 +155,8 @@ async function membersOf(store: Store, worldSize: number): Promise<Member[]> {
 function ofEarlierRun(members: readonly Member[], { file }: Told): string | null {
   if (file === null) return null;
   const host = ownHost();
-  const dead = members.find((member) => member.host === host && hasEnded(member.pid));
+  const dead = members.find((member) => member.host === host && !isRunning(member.pid));
   return dead === undefined ? null : `${file} is of an earlier run: remove it, or name another one. In it rank ${dead.rank} is process ${dead.pid}, which has ended.`;
-}
-
-function hasEnded(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return false;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'ESRCH';
-  }
 }
 
 /** Nobody shall wait for a world that cannot become complete; one that is complete already stays. */

@@ -53,7 +53,8 @@ function segments(): string[] {
   }
 }
 
-function isRunning(pid: number): boolean {
+/** Of a process of this machine. @internal */
+export function isRunning(pid: number): boolean {
   try {
     process.kill(pid, 0);
     return true;

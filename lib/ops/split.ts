@@ -19,9 +19,7 @@ export function split(input: Tensor, size: number | readonly number[], dim = 0):
   if (input.shape.length === 0) throw new ShapeError('split: expected at least one dim, got a tensor without dims', { op: 'split', given: input.shape });
   const at = wrapDim(dim, input.shape.length, 'split');
   const total = input.shape[at] as number;
-  const sizes = typeof size === 'number' ? evenSizes(total, size) : size;
-  if (!Array.isArray(sizes)) throw unexpected('split', 'size', 'a number or a list of sizes', size);
-  for (const length of sizes) checkSizes([length], 'split'); // one by one: together they are no shape
+  const sizes = typeof size === 'number' ? evenSizes(total, size) : listed(size);
   if (sizes.reduce((a, b) => a + b, 0) !== total) {
     throw new ShapeError(`split: sizes ${formatShape(sizes)} do not add up to ${total}, the size of dim ${dim} of ${formatShape(input.shape)}`, { op: 'split', sizes });
   }
@@ -38,6 +36,12 @@ const MOST_PIECES = 2 ** 22;
 
 function checkPieces(op: string, count: number): void {
   if (count > MOST_PIECES) throw new ArgumentError(`${op}: ${Math.ceil(count)} pieces are too many; at most ${MOST_PIECES} are made`, { op, count });
+}
+
+function listed(sizes: readonly number[]): readonly number[] {
+  if (!Array.isArray(sizes)) throw unexpected('split', 'size', 'a number or a list of sizes', sizes);
+  for (const length of sizes) checkSizes([length], 'split'); // one by one: together they are no shape
+  return sizes;
 }
 
 function evenSizes(total: number, size: number): number[] {
