@@ -2,7 +2,7 @@
  * Our side of the GPU rows: a process that takes a line of JSON for each thing to do and answers with one.
  *
  *   {"prepare": job}   -> {"error": of a sample of the results, in parts of what the dtype allows}
- *   {"time": calls}    -> {"us": a call}
+ *   {"time": calls, "warm": calls before}    -> {"us": a call}
  *   {"drop": true}     -> {}
  */
 import { createInterface } from 'node:readline';
@@ -17,6 +17,7 @@ let turn = 0;
 interface Request {
   prepare?: Job;
   time?: number;
+  warm?: number;
 }
 
 /** Of the largest value of a sample: results beyond it are wrong, and have no time. */
@@ -35,10 +36,10 @@ function run(calls: number): void {
   for (let i = 0; i < calls; i++) scope(() => void (work as Work).call(turn++));
 }
 
-/** Between events around a batch, behind a quarter as many calls that wake the device up: as many as PyTorch's, in replays of 12. */
-function deviceMicroseconds(calls: number): number {
+/** Between events around a batch, behind calls that wake the device up. */
+function deviceMicroseconds(calls: number, warm: number): number {
   const [begin, end] = [new cuda.Event({ enableTiming: true }), new cuda.Event({ enableTiming: true })];
-  run(12 * Math.ceil(calls / 48));
+  run(warm);
   begin.record();
   run(calls);
   end.record();
@@ -64,7 +65,7 @@ async function answer(request: Request): Promise<object> {
     cuda.synchronize();
     return { error };
   }
-  if (request.time !== undefined) return { us: isHost ? hostMicroseconds(request.time) : deviceMicroseconds(request.time) };
+  if (request.time !== undefined) return { us: isHost ? hostMicroseconds(request.time) : deviceMicroseconds(request.time, request.warm ?? 0) };
   work = null;
   memory.collect();
   cuda.emptyCache();

@@ -1,6 +1,7 @@
 """PyTorch's side of the GPU rows: the process that harness.ts speaks to as it does to ours.ts. usage: peer_torch.py
 
-{"prepare": job, "mode": "eager" | "compile" | "max-autotune"} -> {}; {"time": calls} -> {"us": a call}; {"drop": true} -> {}
+{"prepare": job, "mode": "eager" | "compile" | "max-autotune", "graph": calls that one replays} -> {};
+{"time": calls, "warm": calls before} -> {"us": a call}; {"drop": true} -> {}
 """
 import gc, json, sys, time
 
@@ -132,12 +133,11 @@ uncompiled = {"copy", "adamw", "adamw_gpt2", "attention", "attention_backward", 
 products = {"matmul_nt", "matmul_nn", "matmul_tn"}
 
 work, is_host, turn, graph = None, False, 0, None
-GRAPH_CALLS = 12
 LONG_US = 200  # nobody waits for Python, and a graph copies slower
 stream = torch.cuda.Stream()  # gradients run on the stream of their forward pass, which a graph must be captured on
 
 
-def prepare(job, mode):
+def prepare(job, mode, graph_calls):
     global work, is_host, graph
     graph = None
     is_host = job.get("host", False)
@@ -150,7 +150,7 @@ def prepare(job, mode):
     work = makers[name](job, getattr(torch, job["dtype"]), wrap)
     run(20_000 if is_host else 3)
     torch.cuda.synchronize()
-    if not is_host and time_calls(GRAPH_CALLS) < LONG_US: capture(GRAPH_CALLS)
+    if not is_host and time_calls(graph_calls, graph_calls) < LONG_US: capture(graph_calls)
     return {"graph": graph is not None}
 
 
@@ -174,7 +174,7 @@ def run(calls):
         turn += 1
 
 
-def time_calls(calls):
+def time_calls(calls, warm):
     if is_host:
         begin = time.perf_counter()
         run(calls)
@@ -183,7 +183,7 @@ def time_calls(calls):
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     batch, each = (graph[0].replay, graph[1]) if graph else (lambda: run(1), 1)
     times = -(-calls // each)
-    for _ in range(-(-calls // (4 * GRAPH_CALLS)) * GRAPH_CALLS // each): batch()  # as many as the other side
+    for _ in range(-(-warm // each)): batch()
     begin.record()
     for _ in range(times): batch()
     end.record()
@@ -193,8 +193,8 @@ def time_calls(calls):
 
 def answer(request):
     global work, graph
-    if "prepare" in request: return prepare(request["prepare"], request.get("mode", "eager"))
-    if "time" in request: return {"us": time_calls(request["time"])}
+    if "prepare" in request: return prepare(request["prepare"], request.get("mode", "eager"), request["graph"])
+    if "time" in request: return {"us": time_calls(request["time"], request["warm"])}
     if "version" in request: return {"torch": torch.__version__, "gpu": torch.cuda.get_device_name()}
     work = graph = None
     gc.collect()

@@ -43,6 +43,9 @@ const BF16 = 2;
 const FLOAT = 4;
 const LONG = 8;
 
+/** Of the H200, in TFLOP/s: its float32 units, its tensor cores in TF32, and those with three products for one. */
+const FLOAT32_PEAKS = { highest: 67, high: 494, tf32x3: 494 / 3 };
+
 type Layout = 'nt' | 'nn' | 'tn';
 
 /** y[m, n] = x[m, k] w: `w` lies as [n, k] (nt), [k, n] (nn); of tn also `x` as [k, m]. */
@@ -53,8 +56,6 @@ function matmul(
   options: { layout?: Layout; dtype?: Job['dtype']; rotate?: number; precision?: Job['precision'] } = {},
 ): Row {
   const { layout = 'nt', dtype = 'bfloat16', rotate, precision } = options;
-  const tensorCores = 494;
-  const peak = { high: tensorCores, tf32x3: tensorCores / 3, highest: 67 }[precision ?? 'highest'];
   const item = dtype === 'bfloat16' ? BF16 : FLOAT;
   const size = m === n && n === k ? `${m} cubed` : `${m} x ${n} x ${k}`;
   return {
@@ -64,7 +65,7 @@ function matmul(
     goal,
     flops: 2 * m * n * k,
     bytes: item * (m * k + n * k + m * n),
-    ...(dtype === 'float32' ? { peak } : {}),
+    ...(dtype === 'float32' ? { peak: FLOAT32_PEAKS[precision ?? 'highest'] } : {}),
   };
 }
 

@@ -14,6 +14,8 @@ import { type Measured, printed, type Report } from './table.js';
 
 const BATCH_US = 30_000;
 const HOST_CALLS = 20_000;
+/** Calls that the peer's graph replays at once: both sides make multiples of it. */
+const GRAPH_CALLS = 12;
 const MODES: readonly PeerMode[] = ['eager', 'compile', 'max-autotune'];
 
 interface Options {
@@ -22,10 +24,12 @@ interface Options {
   write: boolean;
 }
 
+const wholeReplays = (calls: number): number => GRAPH_CALLS * Math.max(1, Math.round(calls / GRAPH_CALLS));
+
 async function callsOf(side: Side, row: Row): Promise<number> {
   if (row.job.host) return HOST_CALLS;
-  const { us = 1 } = await side.ask({ time: 10 });
-  return 12 * Math.max(1, Math.min(167, Math.round(BATCH_US / us / 12))); // whole replays of the peer's graph
+  const { us = 1 } = await side.ask({ time: 10, warm: 3 });
+  return wholeReplays(Math.min(2000, BATCH_US / us));
 }
 
 /** Both sides, the one first and then the other; times of each in the order of the pairs. */
@@ -34,7 +38,7 @@ async function pairs(row: Row, ours: Side, torch: Side | null, count: number): P
   const calls = await callsOf(ours, row);
   for (let i = 0; i < count; i++) {
     for (const side of torch === null ? [ours] : i % 2 === 0 ? [ours, torch] : [torch, ours]) {
-      const { us, failed } = await side.ask({ time: calls });
+      const { us, failed } = await side.ask({ time: calls, warm: wholeReplays(calls / 4) });
       if (us === undefined) return { ...times, failed: `${side.name}: ${failed}` };
       times[side.name as 'ours' | 'torch'].push(us);
     }
@@ -51,7 +55,7 @@ async function measure(row: Row, ours: Side, torch: Side | null, meter: Meter, {
   const modes: readonly PeerMode[] = compile && row.job.host !== true ? MODES : ['eager'];
   const seen: Measured[] = [];
   for (const mode of torch === null ? ['eager' as const] : modes) {
-    const prepared = await torch?.ask({ prepare: row.job, mode });
+    const prepared = await torch?.ask({ prepare: row.job, mode, graph: GRAPH_CALLS });
     if (prepared?.none) continue;
     if (prepared?.failed !== undefined) console.error(`torch, ${mode}: ${row.name}: ${prepared.failed}`);
     meter.take();
