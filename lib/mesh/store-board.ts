@@ -22,6 +22,8 @@ export class StoreBoard implements MakingBoard {
   /** What comparisons of this rank's makings have found, or will if they are under way, by place. */
   private readonly comparisons = new Map<string, Promise<Difference | null>>();
   private isListening = false;
+  /** So many of the differences that were told. */
+  private heard = 0;
   private hasLeft = false;
 
   private constructor(store: Store) {
@@ -55,9 +57,19 @@ export class StoreBoard implements MakingBoard {
   }
 
   differenceFound(place: string | null): Promise<Difference | null> | null {
-    if (place !== null) return this.comparisons.get(place) ?? null;
+    if (place !== null) return this.findIn(place);
     if (this.comparisons.size === 0) return null;
     return Promise.all(this.comparisons.values()).then((all) => all.find((each) => each !== null) ?? null);
+  }
+
+  /** Another rank may have heard of a difference and given up before this one hears of it. */
+  private async findIn(place: string): Promise<Difference | null> {
+    const compared = await this.comparisons.get(place);
+    if (compared) return compared;
+    while (await this.store.check([differenceKey(this.heard)])) await this.hear(this.heard);
+    const own = this.open.get(place)?.making;
+    const other = own === undefined ? null : this.otherThan(own);
+    return own === undefined || other === null ? null : differenceOf(own, other);
   }
 
   async standingOf(rank: number): Promise<Standing | null> {
@@ -86,14 +98,17 @@ export class StoreBoard implements MakingBoard {
 
   private async listen(): Promise<void> {
     this.isListening = true;
-    for (let n = 0; !this.hasLeft; n++) {
-      await this.store.wait([differenceKey(n)], FOR_EVER_MS);
-      const pair = JSON.parse(String(await this.store.get(differenceKey(n)))) as Pair;
-      if (!this.hasLeft) this.hear(pair);
+    while (!this.hasLeft) {
+      await this.store.wait([differenceKey(this.heard)], FOR_EVER_MS);
+      await this.hear(this.heard);
     }
   }
 
-  private hear(pair: Pair): void {
+  /** Once each, though two may ask. */
+  private async hear(n: number): Promise<void> {
+    const pair = JSON.parse(String(await this.store.get(differenceKey(n)))) as Pair;
+    if (this.hasLeft || n !== this.heard) return;
+    this.heard++;
     const { place } = pair[0];
     if (!this.found.has(place)) this.found.set(place, pair);
     const own = this.open.get(place);
