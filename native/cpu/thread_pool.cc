@@ -28,10 +28,12 @@ namespace {
 
 constexpr int kMany = 8;
 constexpr int kSpins = 8000;
-constexpr int kSpinsBeforeYield = 1000;
+constexpr int kSpinsBeforeSleep = 1000;
 constexpr int64_t kPieceGrains = 8;
 constexpr int64_t kMaxPieces = int64_t{1} << 16;
 constexpr auto kTurn = std::chrono::microseconds(200);
+constexpr auto kLongTurn = std::chrono::milliseconds(4);
+constexpr int kLongTurnsApart = 16;
 thread_local bool inside_region = false;
 
 struct InsideRegion {
@@ -81,10 +83,8 @@ class Pool {
     }
     work(0);
     // Workers that did not come in time are not waited for, only pieces that somebody is at.
-    for (int spins = 0; done_.load(std::memory_order_acquire) < pieces; spins++) {
-      if (spins < kSpinsBeforeYield) SW_PAUSE();
-      else std::this_thread::yield();
-    }
+    for (int spins = 0; spins < kSpinsBeforeSleep && !is_done(pieces); spins++) SW_PAUSE();
+    if (!is_done(pieces)) sleep_until_done(pieces);
     const std::exception_ptr failure = failure_;
     failure_ = nullptr;
     busy_.unlock();
@@ -145,9 +145,26 @@ class Pool {
       const auto piece = static_cast<int64_t>(claim & kFieldMask);
       const int64_t begin = job_.count * piece / job_.pieces, end = job_.count * (piece + 1) / job_.pieces;
       if (begin < end) run_piece(begin, end);
+      finish_piece(job_.pieces);
       give_turn();
-      done_.fetch_add(1, std::memory_order_release);
     }
+  }
+
+  // The job may be the next one's afterwards.
+  void finish_piece(int64_t pieces) {
+    if (done_.fetch_add(1, std::memory_order_seq_cst) + 1 < pieces || !caller_sleeps_.load(std::memory_order_seq_cst)) return;
+    std::lock_guard<std::mutex> lock(mutex_);
+    all_done_.notify_one();
+  }
+
+  bool is_done(int64_t pieces) const { return done_.load(std::memory_order_seq_cst) == pieces; }
+
+  // Who yielded would stand behind other programs for a slice of theirs, though the last piece may be done at once.
+  void sleep_until_done(int64_t pieces) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    caller_sleeps_.store(true, std::memory_order_seq_cst);
+    all_done_.wait(lock, [&] { return is_done(pieces); });
+    caller_sleeps_.store(false, std::memory_order_relaxed);
   }
 
   static bool has_more(uint64_t word) { return (word & kFieldMask) < word >> kEndShift; }
@@ -192,12 +209,13 @@ class Pool {
   bool started_ = false;
   std::mutex busy_, mutex_;
   std::exception_ptr failure_;  // the first of the region
-  std::condition_variable wake_;
+  std::condition_variable wake_, all_done_;
   std::unique_ptr<Share[]> shares_;
   alignas(64) std::atomic<uint64_t> regions_{0};  // begun so far
   std::atomic<bool> few_{false};
   alignas(64) std::atomic<int64_t> done_{0};
   alignas(64) std::atomic<int> sleepers_{0};
+  std::atomic<bool> caller_sleeps_{false};
   Job job_{};
 };
 
@@ -216,12 +234,16 @@ struct Scratch {
 
 }  // namespace
 
+// The event loop gives the processor back within a millisecond. Who takes longer is another program, for which a thread that yields
+// stands back for its slice or more: then none are given for a while.
 void give_turn() {
-  static thread_local std::chrono::steady_clock::time_point last{};
+  static thread_local std::chrono::steady_clock::time_point next{};
   const auto now = std::chrono::steady_clock::now();
-  if (now - last < kTurn) return;
-  last = now;
+  if (now < next) return;
   std::this_thread::yield();
+  const auto back = std::chrono::steady_clock::now();
+  const auto took = back - now;
+  next = back + (took > kLongTurn ? took * kLongTurnsApart : kTurn);
 }
 
 int num_threads() { return pool().threads(); }

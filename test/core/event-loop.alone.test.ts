@@ -1,25 +1,33 @@
 /** JavaScript goes on while the native part works. */
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { nn, optim, rand, type Tensor } from '../../lib/index.js';
 
-/** For how many milliseconds this thread could have run, and other programs had the processors. */
-const withoutProcessor = (): number => (existsSync(schedule) ? Number(readFileSync(schedule, 'utf8').split(' ')[1]) / 1e6 : 0);
 const schedule = '/proc/self/schedstat';
 
-/** The longest that the event loop kept a timer waiting while `work` was awaited, in milliseconds. */
+/** In milliseconds, since the process began: now, for how long this thread could have run and did not, and how long all threads of the process ran. */
+function times(): { now: number; waited: number; ran: number } {
+  const waited = existsSync(schedule) ? Number(readFileSync(schedule, 'utf8').split(' ')[1]) / 1e6 : 0;
+  const { user, system } = process.cpuUsage();
+  return { now: performance.now(), waited, ran: (user + system) / 1e3 };
+}
+
+/** The longest that the event loop kept a timer waiting while `work` was awaited, in milliseconds; not while other programs had the processors. */
 async function longestStall(work: () => Promise<unknown>): Promise<number> {
   const resolution = 1;
   const done = work();
   await sleep(5); // what was called just now, and its compilation by V8, is not waiting
   let longest = 0;
-  let [before, lost] = [performance.now(), withoutProcessor()];
+  let before = times();
   const timer = setInterval(() => {
-    const [now, lostNow] = [performance.now(), withoutProcessor()];
-    longest = Math.max(longest, now - before - resolution - (lostNow - lost));
-    [before, lost] = [now, lostNow];
+    const { now, waited, ran } = times();
+    const passed = now - before.now;
+    const others = Math.max(0, passed * availableParallelism() - (ran - before.ran));
+    longest = Math.max(longest, passed - resolution - Math.min(waited - before.waited, others));
+    before = { now, waited, ran };
   }, resolution);
   await done;
   clearInterval(timer);
