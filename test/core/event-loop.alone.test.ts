@@ -15,37 +15,45 @@ function times(): { now: number; waited: number; ran: number } {
   return { now: performance.now(), waited, ran: (user + system) / 1e3 };
 }
 
-/** The longest that the event loop kept a timer waiting while `work` was awaited, in milliseconds; not while other programs had the processors. */
-async function longestStall(work: () => Promise<unknown>): Promise<number> {
+/** For how long the event loop kept a timer waiting while `work` was awaited, in milliseconds, from the shortest on; not while other programs had the processors. */
+async function stallsDuring(work: () => Promise<unknown>): Promise<number[]> {
   const resolution = 1;
   const done = work();
   await sleep(5); // what was called just now, and its compilation by V8, is not waiting
-  let longest = 0;
+  const stalls: number[] = [];
   let before = times();
   const timer = setInterval(() => {
     const { now, waited, ran } = times();
     const passed = now - before.now;
     const others = Math.max(0, passed * availableParallelism() - (ran - before.ran));
-    longest = Math.max(longest, passed - resolution - Math.min(waited - before.waited, others));
+    // With half a processor for other programs, it is not known for whom this thread waited.
+    const waitedForOthers = others > passed / 2 ? waited - before.waited : Math.min(waited - before.waited, others);
+    stalls.push(Math.max(0, passed - resolution - waitedForOthers));
     before = { now, waited, ran };
   }, resolution);
   await done;
   clearInterval(timer);
-  return longest;
+  assert.ok(stalls.length > 0, 'it never turned');
+  return stalls.sort((a, b) => a - b);
+}
+
+/** A collection of V8's may take the longest, or the machine's own host. */
+function assertShort(stalls: readonly number[]): void {
+  const of100 = (n: number): number => stalls[Math.ceil((stalls.length * n) / 100) - 1] as number;
+  assert.ok(of100(98) <= 2 && of100(100) <= 50, `98 of 100 at most ${of100(98)} ms, the longest ${of100(100)} ms, of ${stalls.length}`);
 }
 
 describe('the event loop', function () {
   this.timeout(60000);
-  this.retries(20); // the longest stall is 0.4 ms, but the machine's own host may take a processor away
+  this.retries(5);
 
-  it('stalls at most 2 ms while a product of 4096-cubed matrices is awaited', async () => {
+  it('stalls at most 2 ms, and seldom longer, while a product of 4096-cubed matrices is awaited', async () => {
     const a = rand([4096, 4096]);
     await a.mm(a).read();
-    const stall = await longestStall(() => a.mm(a).read());
-    assert.ok(stall <= 2, `${stall} ms`);
+    assertShort(await stallsDuring(() => a.mm(a).read()));
   });
 
-  it('stalls at most 2 ms while a training step is awaited', async () => {
+  it('stalls at most 2 ms, and seldom longer, while a training step is awaited', async () => {
     const net = new nn.Sequential(new nn.Linear(1024, 4096), new nn.GELU(), new nn.LayerNorm(4096), new nn.Linear(4096, 1024));
     const optimizer = new optim.AdamW(net.parameters(), { lr: 1e-3 });
     const lastParameter = [...net.parameters()].at(-1) as Tensor;
@@ -58,7 +66,6 @@ describe('the event loop', function () {
       return lastParameter.read(); // what the step writes last
     };
     await step();
-    const stall = await longestStall(step);
-    assert.ok(stall <= 2, `${stall} ms`);
+    assertShort(await stallsDuring(step));
   });
 });

@@ -259,9 +259,10 @@ describe('PendingCalls', () => {
 
   it('keeps up with thousands of calls that others have yet to make', () => {
     const pending = new PendingCalls(3);
-    const begin = Date.now();
+    const begin = process.cpuUsage(); // other programs may have the processors
     for (const r of [0, 1, 2]) for (let i = 0; i < 3000; i++) pending.enter(entry(r, i % 2 ? 'a' : 'b', [0, 1, 2]));
     assert.ok([0, 1, 2].every((r) => pending.isClear(r)));
-    assert.ok(Date.now() - begin < 4000, `${Date.now() - begin} ms`);
+    const ms = process.cpuUsage(begin).user / 1e3;
+    assert.ok(ms < 4000, `${ms} ms`);
   });
 });

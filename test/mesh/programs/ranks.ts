@@ -347,6 +347,7 @@ if (scenario === 'ends-before') {
   if (rank === 2) await sleep(700);
   const error = await failing(() => initProcessGroup());
   writeFileSync(path.join(folder, `rank-${rank}.json`), JSON.stringify(error));
+  await waitForReport(2 - rank); // whoever fails first ends the others, one that has only just started too
   process.exit(error === 'no error' ? 0 : 1);
 }
 await initProcessGroup();
