@@ -1,6 +1,6 @@
 /** Weights in low precision, kept while a region lasts: a weight that is used several times is converted once. */
 import type { DType } from '../core/dtype.js';
-import type { Tensor } from '../core/tensor.js';
+import { heldOf, type Tensor } from '../core/tensor.js';
 import { captureWatch } from '../core/watch.js';
 
 interface Kept {
@@ -26,7 +26,7 @@ export class CastCache {
       views = new Map();
       kept.set(leaf, views);
     }
-    const { shape, strides, storageOffset } = t.sharding?.local ?? t; // views of a distributed leaf differ in the windows of their parts
+    const { shape, strides, storageOffset } = heldOf(t); // views of a distributed leaf differ in the windows of their parts
     const key = `${shape.join()}/${strides.join()}+${storageOffset}:${dtype.name}`;
     const before = views.get(key);
     if (before !== undefined && before.version === t.currentVersion && before.converted.storage?.handle !== 0) return before.converted;

@@ -1,7 +1,7 @@
 /** The end of a gradient's way: it is added into `.grad` of a leaf. */
 
 import { isNonOverlappingAndDense } from '../core/shape.js';
-import { setGrad, type Tensor } from '../core/tensor.js';
+import { heldOf, setGrad, type Tensor } from '../core/tensor.js';
 import { ACCUMULATE_SEQUENCE, type Gradients, leaves, Node } from './node.js';
 
 const NO_GRADIENTS: Gradients = [];
@@ -38,7 +38,7 @@ function stealable(grad: Tensor, variable: Tensor): boolean {
     storage.holds <= 1 &&
     storage.refs <= 2 &&
     grad.base === null &&
-    storage.nbytes === (grad.sharding?.local ?? grad).nbytes &&
+    storage.nbytes === heldOf(grad).nbytes &&
     // Of distributed ones, the gradient must be held as its tensor is.
     placedAlike(grad, variable) &&
     sameLayout(grad, variable) &&

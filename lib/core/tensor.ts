@@ -59,6 +59,11 @@ export interface Sharding {
   fit(gradient: Tensor): Tensor;
 }
 
+/** What this rank holds of a tensor: all of one that is not distributed. @internal */
+export function heldOf(t: Tensor): Tensor {
+  return t.sharding?.local ?? t;
+}
+
 /** A multi-dimensional array of one element type on one device. */
 export class Tensor {
   /** Sizes of the dims. */

@@ -7,7 +7,7 @@ import { ArgumentError, ShapeError } from '../core/errors.js';
 import { checkNumber, checkSizesOf, kindOf, optionsOf, unexpected } from '../core/options.js';
 import { resultType as promotedType } from '../core/promotion.js';
 import { checkSizes, formatShape, numelOf, type Shape } from '../core/shape.js';
-import { Tensor } from '../core/tensor.js';
+import { heldOf, Tensor } from '../core/tensor.js';
 import { dtypeOfArray } from '../core/values.js';
 import { valueAccess } from './construct.js';
 import { empty, linspace, type NestedArray, newEmpty, type TensorOptions, tensor } from './factories.js';
@@ -132,7 +132,7 @@ addMethod('isSigned', function () {
 });
 addMethod('isSetTo', function (other: Tensor) {
   requireTensor(other, 'isSetTo', 'other');
-  const [own, given] = [this.sharding?.local ?? this, other.sharding?.local ?? other];
+  const [own, given] = [heldOf(this), heldOf(other)];
   return (
     own.storage === given.storage &&
     own.storageOffset === given.storageOffset &&
