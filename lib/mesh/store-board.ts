@@ -66,7 +66,7 @@ export class StoreBoard implements MakingBoard {
   private async findIn(place: string): Promise<Difference | null> {
     const compared = await this.comparisons.get(place);
     if (compared) return compared;
-    while (await this.store.check([differenceKey(this.heard)])) await this.hear(this.heard);
+    for (let n = this.heard; !this.hasLeft && (await this.store.check([differenceKey(n)])); n++) await this.hear(n);
     const own = this.open.get(place)?.making;
     const other = own === undefined ? null : this.otherThan(own);
     return own === undefined || other === null ? null : differenceOf(own, other);
@@ -98,13 +98,13 @@ export class StoreBoard implements MakingBoard {
 
   private async listen(): Promise<void> {
     this.isListening = true;
-    while (!this.hasLeft) {
-      await this.store.wait([differenceKey(this.heard)], FOR_EVER_MS);
-      await this.hear(this.heard);
+    for (let n = 0; !this.hasLeft; n++) {
+      await this.store.wait([differenceKey(n)], FOR_EVER_MS);
+      await this.hear(n);
     }
   }
 
-  /** Once each, though two may ask. */
+  /** Once each, though several may ask at a time. */
   private async hear(n: number): Promise<void> {
     const pair = JSON.parse(String(await this.store.get(differenceKey(n)))) as Pair;
     if (this.hasLeft || n !== this.heard) return;

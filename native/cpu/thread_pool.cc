@@ -18,6 +18,8 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #define SW_PAUSE() _mm_pause()
+#elif defined(__aarch64__)
+#define SW_PAUSE() asm volatile("isb" ::: "memory")
 #else
 #define SW_PAUSE() std::this_thread::yield()
 #endif
@@ -34,6 +36,7 @@ constexpr int64_t kMaxPieces = int64_t{1} << 16;
 constexpr auto kTurn = std::chrono::microseconds(200);
 constexpr auto kLongTurn = std::chrono::milliseconds(4);
 constexpr int kLongTurnsApart = 16;
+constexpr std::chrono::nanoseconds kLongestPause = std::chrono::seconds(1);
 thread_local bool inside_region = false;
 
 struct InsideRegion {
@@ -234,16 +237,16 @@ struct Scratch {
 
 }  // namespace
 
-// The event loop gives the processor back within a millisecond. Who takes longer is another program, for which a thread that yields
-// stands back for its slice or more: then none are given for a while.
+// The event loop mostly gives the processor back within a millisecond. Who takes longer is likely another program, for which a thread
+// that yields stands back for its slice or more: then none are given for a while.
 void give_turn() {
   static thread_local std::chrono::steady_clock::time_point next{};
   const auto now = std::chrono::steady_clock::now();
   if (now < next) return;
   std::this_thread::yield();
   const auto back = std::chrono::steady_clock::now();
-  const auto took = back - now;
-  next = back + (took > kLongTurn ? took * kLongTurnsApart : kTurn);
+  const std::chrono::nanoseconds took = back - now;
+  next = back + (took > kLongTurn ? std::min(took * kLongTurnsApart, kLongestPause) : kTurn);
 }
 
 int num_threads() { return pool().threads(); }

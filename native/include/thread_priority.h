@@ -28,7 +28,7 @@ struct SchedulerAttributes {
 inline bool scheduled_by(SchedulerAttributes& own) { return syscall(SYS_sched_getattr, 0, &own, sizeof own, 0) == 0; }
 #endif
 
-// For the calling thread alone.
+// Of the calling thread, and of those that it starts.
 inline void give_way_to_javascript() {
 #if defined(__linux__)
   constexpr uint64_t kLongSliceNs = 8'000'000;  // that of others is 3 ms at most

@@ -1,6 +1,7 @@
 /** What ranks that are processes hear of each other's groups and meshes, over a store. */
 import assert from 'node:assert/strict';
 import { HashStore, type Store } from '../../lib/distributed.js';
+import { TimeoutError } from '../../lib/index.js';
 import type { Difference, Making } from '../../lib/mesh/makings.js';
 import { StoreBoard } from '../../lib/mesh/store-board.js';
 
@@ -16,12 +17,15 @@ class SlowStore extends HashStore {
     return this;
   }
 
+  /** A value that somebody asks for is there, or will not come in time. */
   override whenSet(keys: readonly string[], timeoutMs: number): Promise<void> {
-    return this.holds(keys) ? super.whenSet(keys, timeoutMs) : new Promise<void>((resolve) => this.waiting.push(resolve));
+    if (this.holds(keys)) return Promise.resolve();
+    const waits = timeoutMs > 1e9;
+    return waits ? new Promise<void>((resolve) => this.waiting.push(resolve)) : Promise.reject(new TimeoutError(`no ${keys}`));
   }
 }
 
-const making = (rank: number, key: string): Making => ({
+const making = (rank: number, key: string, place: string): Making => ({
   rank,
   number: 1,
   op: 'initDeviceMesh',
@@ -29,36 +33,98 @@ const making = (rank: number, key: string): Making => ({
   group: 'world',
   what: `mesh ${key}`,
   short: key,
-  place: 'mesh 0',
+  place,
   key,
   rule: 'All ranks make the same meshes',
 });
 
 describe('a board over a store', () => {
-  const store = new SlowStore();
-  const made = (rank: number, key: string): { board: StoreBoard; heard: Difference[] } => {
+  let store: SlowStore;
+  const boards: StoreBoard[] = [];
+  const boardOf = (): StoreBoard => {
     const board = StoreBoard.over(store) as StoreBoard;
+    boards.push(board);
+    return board;
+  };
+  /** What the rank hears of a mesh that it makes. */
+  const make = (board: StoreBoard, rank: number, key: string, place = 'mesh 0'): Difference[] => {
     const heard: Difference[] = [];
-    const own = making(rank, key);
+    const own = making(rank, key, place);
     board.record(own);
     board.announce(own, (difference) => heard.push(difference));
-    return { board, heard };
+    return heard;
+  };
+  /** Whatever a store in memory has to do by then is done. */
+  const turns = async (): Promise<void> => {
+    for (let i = 0; i < 20; i++) await new Promise(setImmediate);
   };
 
-  it('finds a difference that others have told, before this rank has come to hear of it, and tells it once', async () => {
-    const first = made(0, 'ab');
-    assert.equal(await first.board.differenceFound('mesh 0'), null);
-    const other = made(1, 'ba');
-    const found = await other.board.differenceFound('mesh 0');
+  beforeEach(() => {
+    store = new SlowStore();
+  });
+
+  afterEach(() => {
+    for (const board of boards.splice(0)) board.leave();
+    store.hears();
+  });
+
+  it('finds a difference that others have told, before this rank has come to hear of it', async () => {
+    const [first, other] = [boardOf(), boardOf()];
+    const heard = make(first, 0, 'ab');
+    assert.equal(await first.differenceFound('mesh 0'), null);
+    make(other, 1, 'ba');
+    const found = await other.differenceFound('mesh 0');
     assert.match(found?.error.message ?? '', /rank 0 has made mesh ab at train\.ts:0, this rank ba at train\.ts:1/);
 
-    assert.deepEqual(first.heard, [], 'it has not heard of it');
-    const late = await first.board.differenceFound('mesh 0');
+    assert.deepEqual(heard, [], 'it has not heard of it');
+    const late = await first.differenceFound('mesh 0');
     assert.match(late?.error.message ?? '', /rank 1 has made mesh ba at train\.ts:1, this rank ab at train\.ts:0/);
+    assert.equal(await first.differenceFound('mesh 1'), null);
+  });
+
+  it('tells each difference once, though several ask for it at a time', async () => {
+    const [first, other] = [boardOf(), boardOf()];
+    const heard = [make(first, 0, 'ab', 'mesh 0'), make(first, 0, 'cd', 'mesh 1')];
+    for (const [i, key] of ['ba', 'dc'].entries()) make(other, 1, key, `mesh ${i}`);
+    await turns();
+    const asked = [first.differenceFound('mesh 0'), first.differenceFound('mesh 1')];
+    await Promise.resolve();
     store.hears();
-    await new Promise(setImmediate);
-    assert.equal(first.heard.length, 1);
-    assert.equal(await first.board.differenceFound('mesh 1'), null);
-    for (const { board } of [first, other]) board.leave();
+    const late = [...(await Promise.all(asked)), await first.differenceFound('mesh 1')];
+    assert.deepEqual(
+      late.map((each) => each?.rank),
+      [1, 1, 1],
+    );
+    store.hears();
+    await turns();
+    assert.deepEqual(
+      heard.map((each) => each.length),
+      [1, 1],
+    );
+  });
+
+  it('hears of later differences after it has found one early', async () => {
+    const [first, other] = [boardOf(), boardOf()];
+    make(first, 0, 'ab', 'mesh 0');
+    make(other, 1, 'ba', 'mesh 0');
+    await turns();
+    await first.differenceFound('mesh 0');
+    store.hears();
+    await turns();
+    const heard = make(first, 0, 'cd', 'mesh 1');
+    make(other, 1, 'dc', 'mesh 1');
+    await turns();
+    store.hears();
+    await turns();
+    assert.equal(heard.length, 1);
+  });
+
+  it('asks no more once the rank has left', async () => {
+    const [first, other] = [boardOf(), boardOf()];
+    make(first, 0, 'ab');
+    make(other, 1, 'ba');
+    await turns();
+    first.leave();
+    assert.equal(await first.differenceFound('mesh 0'), null);
   });
 });
