@@ -50,8 +50,8 @@ export class StoreBoard implements MakingBoard {
       if (difference === null) this.comparisons.delete(place);
     });
     if (!this.isListening) this.listen().catch(() => {});
-    const other = this.otherThan(making);
-    if (other !== null) throw differenceOf(making, other).error;
+    const told = this.toldOf(making);
+    if (told !== null) throw told.error;
     this.open.set(place, { making, fail });
     if (this.open.size > OPEN_MAKINGS) this.open.delete(this.open.keys().next().value as string);
   }
@@ -67,9 +67,8 @@ export class StoreBoard implements MakingBoard {
     const compared = await this.comparisons.get(place);
     if (compared) return compared;
     for (let n = this.heard; !this.hasLeft && (await this.store.check([differenceKey(n)])); n++) await this.hear(n);
-    const own = this.open.get(place)?.making;
-    const other = own === undefined ? null : this.otherThan(own);
-    return own === undefined || other === null ? null : differenceOf(own, other);
+    const own = this.open.get(place);
+    return own === undefined ? null : this.toldOf(own.making);
   }
 
   async standingOf(rank: number): Promise<Standing | null> {
@@ -112,13 +111,15 @@ export class StoreBoard implements MakingBoard {
     const { place } = pair[0];
     if (!this.found.has(place)) this.found.set(place, pair);
     const own = this.open.get(place);
-    const other = own === undefined ? null : this.otherThan(own.making);
-    if (own !== undefined && other !== null) own.fail(differenceOf(own.making, other));
+    const told = own === undefined ? null : this.toldOf(own.making);
+    if (told !== null) own?.fail(told);
   }
 
-  private otherThan({ place, key }: Making): Making | null {
-    const [first, second] = this.found.get(place) ?? [];
-    return (first?.key === key ? second : first) ?? null;
+  /** Of what others have told so far. */
+  private toldOf(making: Making): Difference | null {
+    const [first, second] = this.found.get(making.place) ?? [];
+    const other = first?.key === making.key ? second : first;
+    return other === undefined ? null : differenceOf(making, other);
   }
 }
 

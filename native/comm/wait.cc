@@ -8,6 +8,8 @@
 
 #include <climits>
 
+#include "../include/pause.h"
+
 namespace shardwise::comm {
 namespace {
 
@@ -17,14 +19,6 @@ static_assert(sizeof(std::atomic<uint32_t>) == 4 && std::atomic<uint32_t>::is_al
 
 long futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const timespec* timeout, bool shared) {
   return syscall(SYS_futex, &word, shared ? operation : operation | FUTEX_PRIVATE_FLAG, value, timeout, nullptr, 0);
-}
-
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");
-#endif
 }
 
 }  // namespace
@@ -45,7 +39,7 @@ bool spin_until(const Counter& counter, uint32_t target, const std::atomic<uint3
   for (int64_t now = begin; stop.load(std::memory_order_relaxed) == 0 && now < begin + nanoseconds; now = now_ns()) {
     for (int i = 0; i < 16; i++) {
       if (reached(counter.value.load(std::memory_order_acquire), target)) return true;
-      relax();
+      pause_briefly();
     }
     // Who is waited for may be behind this thread on the same processor, where waking puts it, with another idle.
     if (now > begin + kYieldAfterNs) sched_yield();

@@ -12,17 +12,9 @@
 #include <vector>
 
 #include "parallel_for.h"
+#include "pause.h"
 #include "processors.h"
 #include "thread_priority.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#define SW_PAUSE() _mm_pause()
-#elif defined(__aarch64__)
-#define SW_PAUSE() asm volatile("isb" ::: "memory")
-#else
-#define SW_PAUSE() std::this_thread::yield()
-#endif
 
 namespace shardwise::cpu {
 
@@ -86,7 +78,7 @@ class Pool {
     }
     work(0);
     // Workers that did not come in time are not waited for, only pieces that somebody is at.
-    for (int spins = 0; spins < kSpinsBeforeSleep && !is_done(pieces); spins++) SW_PAUSE();
+    for (int spins = 0; spins < kSpinsBeforeSleep && !is_done(pieces); spins++) pause_briefly();
     if (!is_done(pieces)) sleep_until_done(pieces);
     const std::exception_ptr failure = failure_;
     failure_ = nullptr;
@@ -191,7 +183,7 @@ class Pool {
       while (nothing_new()) {
         if (++spins < kSpins) {
           if (yields_ && spins % 64 == 0) std::this_thread::yield();
-          else SW_PAUSE();
+          else pause_briefly();
           continue;
         }
         std::unique_lock<std::mutex> lock(mutex_);

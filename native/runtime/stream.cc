@@ -5,14 +5,12 @@
 #include <cstring>
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-#define SW_PAUSE() _mm_pause()
 #define SW_PREFETCH_TO_WRITE(address) __asm__ volatile("prefetchw %0" : : "m"(*(address)))
 #else
-#define SW_PAUSE() std::this_thread::yield()
 #define SW_PREFETCH_TO_WRITE(address) __builtin_prefetch(address, 1)
 #endif
 
+#include "../include/pause.h"
 #include "../include/thread_priority.h"
 #include "asymmetric_fence.h"
 #include "caching_allocator.h"
@@ -29,7 +27,7 @@ constexpr int64_t align16(int64_t n) { return (n + 15) & ~int64_t{15}; }
 
 // The processor may be wanted by the very threads that are waited for.
 inline void pause_or_yield(int spins) {
-  if (spins % 64) SW_PAUSE();
+  if (spins % 64) pause_briefly();
   else std::this_thread::yield();
 }
 

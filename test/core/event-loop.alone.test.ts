@@ -15,45 +15,54 @@ function times(): { now: number; waited: number; ran: number } {
   return { now: performance.now(), waited, ran: (user + system) / 1e3 };
 }
 
-/** For how long the event loop kept a timer waiting while `work` was awaited, in milliseconds, from the shortest on; not while other programs had the processors. */
-async function stallsDuring(work: () => Promise<unknown>): Promise<number[]> {
+interface Stalls {
+  /** The longest, not counting for how long this thread waited for a processor, whoever had it. */
+  readonly longest: number;
+  /** All, not counting for how long other programs had it; the shortest first. */
+  readonly own: readonly number[];
+}
+
+/** For how long the event loop kept a timer waiting while `work` was awaited, in milliseconds. */
+async function stallsDuring(work: () => Promise<unknown>): Promise<Stalls> {
   const resolution = 1;
   const done = work();
   await sleep(5); // what was called just now, and its compilation by V8, is not waiting
-  const stalls: number[] = [];
+  let longest = 0;
+  const own: number[] = [];
   let before = times();
   const timer = setInterval(() => {
-    const { now, waited, ran } = times();
-    const passed = now - before.now;
-    const others = Math.max(0, passed * availableParallelism() - (ran - before.ran));
+    const after = times();
+    const [passed, waited, ran] = [after.now - before.now, after.waited - before.waited, after.ran - before.ran];
+    const others = Math.max(0, passed * availableParallelism() - ran);
+    longest = Math.max(longest, passed - resolution - waited);
     // With half a processor for other programs, it is not known for whom this thread waited.
-    const waitedForOthers = others > passed / 2 ? waited - before.waited : Math.min(waited - before.waited, others);
-    stalls.push(Math.max(0, passed - resolution - waitedForOthers));
-    before = { now, waited, ran };
+    own.push(passed - resolution - (others > passed / 2 ? waited : Math.min(waited, others)));
+    before = after;
   }, resolution);
   await done;
   clearInterval(timer);
-  assert.ok(stalls.length > 0, 'it never turned');
-  return stalls.sort((a, b) => a - b);
+  assert.ok(own.length > 0, 'it never turned');
+  return { longest, own: own.sort((a, b) => a - b) };
 }
 
-/** A collection of V8's may take the longest, or the machine's own host. */
-function assertShort(stalls: readonly number[]): void {
-  const of100 = (n: number): number => stalls[Math.ceil((stalls.length * n) / 100) - 1] as number;
-  assert.ok(of100(98) <= 2 && of100(100) <= 50, `98 of 100 at most ${of100(98)} ms, the longest ${of100(100)} ms, of ${stalls.length}`);
+/** Among all, the longest may be a collection of V8's, or a slice of the scheduler that a native thread had. */
+function assertShort({ longest, own }: Stalls): void {
+  const of100 = (n: number): number => own[Math.ceil((own.length * n) / 100) - 1] as number;
+  assert.ok(longest <= 2, `${longest} ms`);
+  assert.ok(of100(98) <= 2 && of100(100) <= 50, `98 of 100 at most ${of100(98)} ms, the longest ${of100(100)} ms, of ${own.length}`);
 }
 
 describe('the event loop', function () {
   this.timeout(60000);
-  this.retries(5);
+  this.retries(20); // the longest stall is 0.4 ms, but the machine's own host may take a processor away
 
-  it('stalls at most 2 ms, and seldom longer, while a product of 4096-cubed matrices is awaited', async () => {
+  it('stalls at most 2 ms while a product of 4096-cubed matrices is awaited', async () => {
     const a = rand([4096, 4096]);
     await a.mm(a).read();
     assertShort(await stallsDuring(() => a.mm(a).read()));
   });
 
-  it('stalls at most 2 ms, and seldom longer, while a training step is awaited', async () => {
+  it('stalls at most 2 ms while a training step is awaited', async () => {
     const net = new nn.Sequential(new nn.Linear(1024, 4096), new nn.GELU(), new nn.LayerNorm(4096), new nn.Linear(4096, 1024));
     const optimizer = new optim.AdamW(net.parameters(), { lr: 1e-3 });
     const lastParameter = [...net.parameters()].at(-1) as Tensor;
