@@ -223,7 +223,7 @@ void entropy_case(const EntropyCase& c) {
     }
     const int64_t t = static_cast<int64_t>(target.get(r));
     if (t == -100) continue;
-    losses[static_cast<size_t>(r)] = (1 - s) * weight(t) * (l - x.get(r * c.n + t)) + s / double(c.n) * smooth;
+    losses[static_cast<size_t>(r)] = (1 - s) * weight(t) * (l - x.get(r * c.n + t)) + (s > 0 ? s / double(c.n) * smooth : 0);  // smooth may be infinite
     for (int64_t i = 0; i < c.n; i++) {
       const double p = std::exp(x.get(r * c.n + i) - l);
       gradient[static_cast<size_t>(r * c.n + i)] =
