@@ -175,6 +175,7 @@ export class Stream {
 /** A point in a stream: to wait for, or to measure the time between two. */
 export class Event {
   private id = -1;
+  private device: Device | null = null;
   private readonly enableTiming: boolean;
 
   constructor(options: { enableTiming?: boolean } = {}) {
@@ -198,6 +199,7 @@ export class Event {
     const device = stream?.device ?? cudaDevice();
     const id = stream?.id ?? streamOf(device);
     nativeCall(() => writer.addon.eventRecord(this.idOn(device), id), 'Event.record');
+    this.device = device;
   }
 
   /** Whether what came before the event is done. */
@@ -205,16 +207,24 @@ export class Event {
     return this.id < 0 || nativeCall(() => writer.addon.eventQuery(this.id), 'Event.query');
   }
 
-  /** Blocks until what came before the event is done. */
+  /** Blocks until what came before the event is done. @throws KernelError of an op before it */
   synchronize(): void {
-    if (this.id >= 0) nativeCall(() => writer.addon.eventSynchronize(this.id), 'Event.synchronize');
+    if (this.device !== null) this.waitingCall(() => writer.addon.eventSynchronize(this.id), 'Event.synchronize', this.device);
   }
 
-  /** Milliseconds from this event to a later one; both must have been made with `enableTiming`. */
+  /**
+   * Milliseconds from this event to a later one, for which it waits; both must have been made with `enableTiming`.
+   * @throws DeviceError for an event that was not recorded. KernelError of an op before one of them, whose time would mean nothing
+   */
   elapsedTime(end: Event): number {
     if (!(end instanceof Event)) throw unexpected('elapsedTime', 'end', 'an event', end);
-    if (this.id < 0 || end.id < 0) throw new DeviceError('elapsedTime: both events must have been recorded');
-    return nativeCall(() => writer.addon.eventElapsedMs(this.id, end.id), 'Event.elapsedTime');
+    if (this.device === null || end.device === null) throw new DeviceError('elapsedTime: both events must have been recorded');
+    return this.waitingCall(() => writer.addon.eventElapsedMs(this.id, end.id), 'Event.elapsedTime', this.device);
+  }
+
+  private waitingCall<T>(wait: () => T, op: string, device: Device): T {
+    device.home.beforeWaiting?.(op);
+    return waitingCall(wait, op, device);
   }
 
   /** Frees the event. */
@@ -223,6 +233,7 @@ export class Event {
     droppedEvents.unregister(this);
     writer.addon.eventDestroy(this.id);
     this.id = -1;
+    this.device = null;
   }
 }
 

@@ -102,14 +102,8 @@ napi_value event_record(napi_env env, napi_callback_info info) {
   if (!stream) return nullptr;
   if (stream->backend() != event->backend) return throw_error(env, Code::Invalid, "the event and the stream are of different devices");
   event->requested++;
-  stream->enqueue([event](Stream& s) {
-    ErrorText text;
-    Status status = event->backend->event_record(event->handle, s.native(), &text);
-    if (!status.ok()) s.set_error(status.code, text.text);
-    std::lock_guard<std::mutex> lock(event->mutex);
-    event->recorded.fetch_add(1);
-    event->changed.notify_all();
-  });
+  event->recorder = stream;
+  stream->enqueue([event](Stream& s) { event->record(s); });
   return nullptr;
 }
 
@@ -144,14 +138,29 @@ napi_value event_query(napi_env env, napi_callback_info info) {
   return boolean_value(env, done);
 }
 
+// Until what came before the event is done. Fails if that failed; a GPU does not say when.
+Status wait_for(Environment& state, Event& event, ErrorText* error) {
+  if (event.requested == 0) return kOk;
+  Stream& recorder = *event.recorder;
+  const Backend* backend = event.backend;
+  ErrorText ignored;
+  Status status = event.wait(error);
+  if (status.ok()) status = backend->event_synchronize(event.handle, error);
+  if (!status.ok()) {
+    if (recorder.failed()) state.synchronize(recorder, &ignored);  // told once to the stream, too
+    return status;
+  }
+  const bool well = !backend->stream_failure || backend->stream_failure(recorder.native(), &ignored).ok();
+  return well ? kOk : state.synchronize(recorder, error);
+}
+
 napi_value event_synchronize(napi_env env, napi_callback_info info) {
   int64_t id;
   if (!read_integers(env, info, 1, &id)) return nullptr;
   auto event = event_argument(env, id);
-  if (!event || event->requested == 0) return nullptr;
-  event->wait_recorded(event->requested);
+  if (!event) return nullptr;
   ErrorText error;
-  Status status = event->backend->event_synchronize(event->handle, &error);
+  const Status status = wait_for(state_of(env), *event, &error);
   return status.ok() ? nullptr : throw_error(env, status.code, error.text);
 }
 
@@ -162,11 +171,12 @@ napi_value event_elapsed(napi_env env, napi_callback_info info) {
   auto end = start ? event_argument(env, args[1]) : nullptr;
   if (!end) return nullptr;
   if (start->backend != end->backend) return throw_error(env, Code::Invalid, "the events are of different devices");
-  start->wait_recorded(start->requested);
-  end->wait_recorded(end->requested);
+  if (start->requested == 0 || end->requested == 0) return throw_error(env, Code::Invalid, "both events must have been recorded");
   double ms = 0;
   ErrorText error;
-  Status status = start->backend->event_elapsed_ms(start->handle, end->handle, &ms, &error);
+  Status status = wait_for(state_of(env), *start, &error);
+  if (status.ok()) status = wait_for(state_of(env), *end, &error);
+  if (status.ok()) status = start->backend->event_elapsed_ms(start->handle, end->handle, &ms, &error);
   return status.ok() ? number_value(env, ms) : throw_error(env, status.code, error.text);
 }
 

@@ -77,6 +77,25 @@ void Event::wait_recorded(uint64_t count) {
   changed.wait(lock, [&] { return recorded.load(std::memory_order_acquire) >= count; });
 }
 
+void Event::record(Stream& stream) {
+  Failed seen;
+  ErrorText text;
+  stream.skips(&seen);
+  const Status status = backend->event_record(handle, stream.native(), &text);
+  if (!status.ok()) stream.set_error(status.code, text.text);
+  std::lock_guard<std::mutex> lock(mutex);
+  why = seen;
+  recorded.fetch_add(1);
+  changed.notify_all();
+}
+
+Status Event::wait(ErrorText* error) {
+  wait_recorded(requested);
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!why.status.ok()) *error = why.text;
+  return why.status;
+}
+
 Stream::Stream(const Backend* backend, int32_t device, uint32_t id, int32_t priority)
     : backend_(backend), device_(device), id_(id), priority_(priority) {}
 

@@ -18,6 +18,8 @@ namespace shardwise {
 class CachingAllocator;
 struct Block;
 
+class Stream;
+
 // An event that streams of any backend can wait for. Recorded once each time it is used.
 struct Event {
   const Backend* backend = nullptr;
@@ -26,14 +28,18 @@ struct Event {
   void* handle = nullptr;              // the backend's event, made when first recorded
   std::atomic<uint64_t> recorded{0};   // how often the stream's thread has recorded it
   uint64_t requested = 0;              // how often the JavaScript thread asked for it
+  Stream* recorder = nullptr;          // the JavaScript thread's: whom it asked last
   std::mutex mutex;
   std::condition_variable changed;
+  Failed why;                          // with the mutex: what was recorded last comes after a failure
   ~Event();
   Status create(ErrorText* error);
   void wait_recorded(uint64_t count);
+  // On the native thread of the stream.
+  void record(Stream& stream);
+  // On the JavaScript thread: until it was recorded. Fails if the stream had failed by then.
+  Status wait(ErrorText* error);
 };
-
-class Stream;
 
 // The first failure since the last look, the commands of a stream whose results it took with it, and where it happened.
 struct Failure {

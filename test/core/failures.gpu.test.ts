@@ -41,6 +41,19 @@ describe('after a kernel of a GPU met a bad index', () => {
     assert.equal(ones([4], { device }).sum().item(), 4);
   });
 
+  it('an event behind it is told of it, and has no time', () => {
+    const [begin, end] = [new cuda.Event({ enableTiming: true }), new cuda.Event({ enableTiming: true })];
+    for (const ask of [() => end.synchronize(), () => begin.elapsedTime(end)]) {
+      begin.record();
+      failsLater();
+      end.record();
+      assert.throws(ask, isIndexError);
+      cuda.synchronize(); // has been told
+    }
+    end.record();
+    end.synchronize();
+  });
+
   it('values go in and out in pieces and whole', async () => {
     for (const count of [1, 5000, 1 << 20, 5_000_001]) {
       const x = ones([count]).cumsum(0);

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ArgumentError, cuda, empty, FreedError, full, memory, ones, type Tensor, zeros } from '../../lib/index.js';
+import { ArgumentError, cuda, empty, FreedError, full, IndexError, int64, KernelError, memory, ones, type Tensor, tensor, zeros } from '../../lib/index.js';
 import { addon } from '../../lib/runtime.js';
 import { skipBecause } from '../skip.js';
 
@@ -149,6 +149,43 @@ describe('events', () => {
     assert.equal(addon.eventQuery(id), true);
     addon.eventDestroy(id);
     assert.throws(() => addon.eventQuery(id), /gone/);
+  });
+});
+
+describe('an event behind work that failed', () => {
+  const timed = (): cuda.Event => new cuda.Event({ enableTiming: true });
+  /** Behind a product that takes milliseconds: the stream fails later than the call. */
+  function bad(): Tensor {
+    const [large, x, index] = [ones([800, 800]), ones([4]), tensor([99], { dtype: int64 })];
+    large.mm(large);
+    return x.gather(0, index);
+  }
+
+  it('throws where it is waited for, and where its time is asked for, until it is recorded anew', () => {
+    const s = newStream();
+    const [begin, end] = [timed(), timed()];
+    begin.record(s);
+    const lost = cuda.stream(s, bad);
+    end.record(s);
+    assert.throws(() => begin.elapsedTime(end), IndexError);
+    assert.throws(() => end.synchronize(), IndexError);
+    begin.synchronize();
+    s.synchronize(); // has been told
+    assert.throws(() => lost.item(), KernelError);
+    end.record(s);
+    end.synchronize();
+    assert.ok(begin.elapsedTime(end) >= 0);
+  });
+
+  it('is told by whoever asks first', () => {
+    const s = newStream();
+    const end = timed();
+    cuda.stream(s, bad);
+    end.record(s);
+    assert.throws(() => s.synchronize(), IndexError);
+    cuda.stream(s, () => ones([4]).mul(2));
+    assert.throws(() => end.synchronize(), IndexError);
+    s.synchronize();
   });
 });
 
