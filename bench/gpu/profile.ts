@@ -11,7 +11,7 @@ import { Command } from 'commander';
 import { parse } from 'csv-parse/sync';
 import { cuda, scope, setFloat32MatmulPrecision, type Tensor, triu, zeros } from '../../lib/index.js';
 import { commit, keep, today } from '../figures.js';
-import { type Row, rows } from './rows.js';
+import { isCalled, type Row, rows } from './rows.js';
 import { prepare } from './work.js';
 
 /** A kernel whose name no row has: what is profiled stands between two of them. */
@@ -105,7 +105,7 @@ function callOnce({ job }: Row): void {
 function profileRows(chosen: readonly string[], write: boolean): void {
   const seen: Record<string, Profile[]> = {};
   for (const [index, row] of rows.entries()) {
-    if (row.job.host || (chosen.length > 0 && !chosen.some((text) => row.group === text || row.name.includes(text)))) continue;
+    if (row.job.host || (chosen.length > 0 && !chosen.some((text) => isCalled(row, text)))) continue;
     seen[row.name] = profile(index);
     console.log(row.name);
     console.table(seen[row.name]?.map(({ stalls, ...rest }) => ({ ...rest, stalls: JSON.stringify(stalls) })));

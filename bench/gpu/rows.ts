@@ -177,5 +177,8 @@ export const rows: readonly Row[] = [
   host('backward_of_a_sum', { us: 15 }, 'cpu'),
 ];
 
+/** By its group, or a part of its name. */
+export const isCalled = (row: Row, text: string): boolean => row.group === text || row.name.includes(text);
+
 /** What the machine copies at, as the other rows' limit: always measured. */
 export const copyRow: Row = { group: 'copy', name: 'copy of 1 GiB', job: { op: 'copy', shape: [GIB / FLOAT], dtype: 'float32' }, goal: {}, bytes: 2 * GIB };

@@ -2,13 +2,13 @@
  * Kernels of one GPU beside PyTorch's, in pairs: ours, PyTorch, ours, PyTorch. Each figure is the median; PyTorch's is that of its best
  * mode, with short kernels replayed from a CUDA graph.
  *
- *   npm run bench:gpu -- [groups …] [--pairs N] [--no-compile] [--write]
+ *   npm run bench:gpu -- [groups or parts of names …] [--pairs N] [--no-compile] [--write]
  */
 import os from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import { commit, keep, median, python, today } from '../figures.js';
-import { copyRow, type Row, rows } from './rows.js';
+import { copyRow, isCalled, type Row, rows } from './rows.js';
 import { Meter, ourSide, type PeerMode, rawLaunch, type Side, torchSide } from './sides.js';
 import { type Measured, printed, type Report } from './table.js';
 
@@ -70,15 +70,15 @@ async function measure(row: Row, ours: Side, torch: Side | null, meter: Meter, {
   return seen.reduce((best, each) => ((each.torch ?? Infinity) < (best.torch ?? Infinity) ? each : best));
 }
 
-function chosenRows(groups: readonly string[]): Row[] {
-  const known = new Set(rows.map((row) => row.group));
-  for (const group of groups) if (!known.has(group)) throw new Error(`there is no group "${group}", only ${[...known].join(', ')}`);
-  return [copyRow, ...rows.filter((row) => groups.length === 0 || groups.includes(row.group))];
+function chosenRows(wanted: readonly string[]): Row[] {
+  const unknown = wanted.find((text) => !rows.some((row) => isCalled(row, text)));
+  if (unknown !== undefined) throw new Error(`no row is called "${unknown}", and no group: there are ${[...new Set(rows.map((row) => row.group))].join(', ')}`);
+  return [copyRow, ...rows.filter((row) => wanted.length === 0 || wanted.some((text) => isCalled(row, text)))];
 }
 
 async function main(): Promise<void> {
   const program = new Command('bench:gpu')
-    .argument('[groups...]', `rows to measure: ${[...new Set(rows.map((row) => row.group))].join(', ')}; all if left out`)
+    .argument('[rows...]', `groups (${[...new Set(rows.map((row) => row.group))].join(', ')}) or parts of names; all rows if left out`)
     .option('--pairs <n>', 'how often each side is measured', Number, 5)
     .option('--no-compile', 'leave torch.compile out, which takes seconds a row')
     .option('--write', 'keep the figures in bench/results', false)
@@ -112,7 +112,7 @@ async function main(): Promise<void> {
     rows: measured,
   };
   console.log(printed(report));
-  if (options.write) keep(gpu, ['kernels', ...program.args].join('-'), report);
+  if (options.write) keep(gpu, ['kernels', ...program.args.map((text) => text.replace(/\W+/g, '-'))].join('-'), report);
 }
 
 await main();

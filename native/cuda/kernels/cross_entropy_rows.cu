@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(slice_threads(kStays), 3)
     const float factor = hit / total.sum;
     uint4* to = gx + index * vectors + slice.begin;
     const auto put = [&](int32_t v) {
-      __stcs(to + v, t < 0 ? make_uint4(0, 0, 0, 0) : gradient_of<T>(staged[v], exponential, factor, hit, v + slice.begin, t));
+      to[v] = t < 0 ? make_uint4(0, 0, 0, 0) : gradient_of<T>(staged[v], exponential, factor, hit, v + slice.begin, t);
     };
     if constexpr (kStays) slice.use_and_refill(staged, index + places.step < rows ? row + places.step * row_vectors : nullptr, put);
     else slice.use(put);

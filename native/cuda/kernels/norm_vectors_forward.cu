@@ -44,15 +44,15 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
   wait_for_kernels_before();
   const bool active = kBlock || place.row < rows;
   uint4 raw[kChunks];
-  load_row(x + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, raw);
+  load_row<!kBlock>(x + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, raw);
   if constexpr (kAdds) {
     uint4 other[kChunks];
-    load_row(residual + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, other);
+    load_row<!kBlock>(residual + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, other);
 #pragma unroll
     for (int c = 0; c < kChunks; c++) {
       const int32_t v = place.slot + c * lanes;
       raw[c] = packed_sum<T>(raw[c], other[c]);
-      if (active && v < vectors) __stcs(sum + place.row * vectors + v, raw[c]);
+      if (active && v < vectors) store_once<!kBlock>(sum + place.row * vectors + v, raw[c]);
     }
   }
   const int width = kBlock ? 32 : lanes;
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
     unpack<T>(b ? b[v] : packed_splat<T>(0), shift);
 #pragma unroll
     for (int i = 0; i < V; i++) values[i] = (values[i] - mean) * rstd * scale[i] + shift[i];
-    __stcs(y + place.row * vectors + v, pack<T>(values));
+    store_once<!kBlock>(y + place.row * vectors + v, pack<T>(values));
   }
 }
 
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(1024)
       if constexpr (kAdds) {
         if (mine) {
           raw = packed_sum<T>(raw, *ring.at(stage, 1, c));
-          __stcs(sum_out + row * vectors + place.slot + c * lanes, raw);
+          sum_out[row * vectors + place.slot + c * lanes] = raw;
         }
       }
       unpack<T>(raw, values[c]);
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(1024)
       unpack<T>(shift[c], bs);
 #pragma unroll
       for (int i = 0; i < V; i++) values[c][i] = values[c][i] * rstd * ws[i] + bs[i];
-      __stcs(y + row * vectors + v, pack<T>(values[c]));
+      y[row * vectors + v] = pack<T>(values[c]);
     }
   }
   copy_async_wait<0>();

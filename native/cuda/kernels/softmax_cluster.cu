@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(slice_threads(kStays), 3)
       unpack<T>(staged[v], values);
 #pragma unroll
       for (int i = 0; i < V; i++) values[i] = log_form ? values[i] - total.maximum - offset : exponential(values[i]) * scale;
-      __stcs(to + v, pack<T>(values));
+      to[v] = pack<T>(values);
     };
     if constexpr (kStays) slice.use_and_refill(staged, row + places.step < rows ? x + (row + places.step) * vectors : nullptr, put);
     else slice.use(put);
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     unpack<T>(staged_y[v], ys);
 #pragma unroll
     for (int i = 0; i < V; i++) gs[i] = log_form ? gs[i] - exponential(ys[i]) * sum : ys[i] * (gs[i] - sum);
-    __stcs(to + v, pack<T>(gs));
+    to[v] = pack<T>(gs);
   }
   if (cluster > 1) cluster_wait();
 }

@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
   wait_for_kernels_before();
   const bool active = kBlock || place.row < rows;
   uint4 raw[kChunks];
-  load_row(x + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, raw);
+  load_row<false>(x + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, raw);
   const int width = kBlock ? 32 : lanes;
   float values[kChunks][V], largest = -INFINITY, sum = 0.0f;
 #pragma unroll
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
     if (v >= vectors) break;
 #pragma unroll
     for (int i = 0; i < V; i++) values[c][i] = log_form ? values[c][i] - largest - offset : values[c][i] * scale;
-    __stcs(y + place.row * vectors + v, pack<T>(values[c]));
+    y[place.row * vectors + v] = pack<T>(values[c]);
   }
 }
 
@@ -90,8 +90,8 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
   wait_for_kernels_before();
   const bool active = kBlock || place.row < rows;
   uint4 graw[kChunks], yraw[kChunks];
-  load_row(g + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, graw);
-  load_row(y + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, yraw);
+  load_row<false>(g + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, graw);
+  load_row<false>(y + (active ? place.row : 0) * vectors, place.slot, lanes, vectors, yraw);
   float gs[V], ys[V], sum = 0.0f;
 #pragma unroll
   for (int c = 0; c < kChunks; c++) {
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
     unpack<T>(yraw[c], ys);
 #pragma unroll
     for (int i = 0; i < V; i++) gs[i] = log_form ? gs[i] - exponential(ys[i]) * sum : ys[i] * (gs[i] - sum);
-    __stcs(gx + place.row * vectors + v, pack<T>(gs));
+    gx[place.row * vectors + v] = pack<T>(gs);
   }
 }
 
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(1024) softmax_ring(const uint4* x, uint4* y, i
       if (v >= vectors) break;
 #pragma unroll
       for (int i = 0; i < V; i++) values[c][i] = values[c][i] * scale - offset;
-      __stcs(y + row * vectors + v, pack<T>(values[c]));
+      y[row * vectors + v] = pack<T>(values[c]);
     }
   }
   copy_async_wait<0>();
@@ -227,7 +227,7 @@ __global__ void __launch_bounds__(1024)
       unpack<T>(yraw[c], ys);
 #pragma unroll
       for (int i = 0; i < V; i++) gs[i] = log_form ? gs[i] - exponential(ys[i]) * sum[0] : ys[i] * (gs[i] - sum[0]);
-      __stcs(gx + row * vectors + v, pack<T>(gs));
+      gx[row * vectors + v] = pack<T>(gs);
     }
   }
   copy_async_wait<0>();

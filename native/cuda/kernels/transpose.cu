@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kThreads) transpose_tiles(const __grid_constan
     for (int k = 0; k < kBatch; k++) {
       const int64_t column = column0 + start + k * 16 + in_row;
       if (inside && column < args.columns)
-        raw[k] = __ldcs(reinterpret_cast<const uint4*>(x + (column * args.x_row + row0 + in_vector * V) * kBytes));
+        raw[k] = *reinterpret_cast<const uint4*>(x + (column * args.x_row + row0 + in_vector * V) * kBytes);
     }
 #pragma unroll
     for (int k = 0; k < kBatch; k++) {
@@ -69,14 +69,13 @@ __global__ void __launch_bounds__(kThreads) transpose_tiles(const __grid_constan
         low.w = __byte_perm(words[6], words[7], 0x5410), high.w = __byte_perm(words[6], words[7], 0x7632);
         const int64_t row = row0 + word * 2;
         if (row < args.rows) {  // rows are a multiple of V
-          __stcs(reinterpret_cast<uint4*>(y + (row * args.y_row + column) * kBytes), low);
-          __stcs(reinterpret_cast<uint4*>(y + ((row + 1) * args.y_row + column) * kBytes), high);
+          *reinterpret_cast<uint4*>(y + (row * args.y_row + column) * kBytes) = low;
+          *reinterpret_cast<uint4*>(y + ((row + 1) * args.y_row + column) * kBytes) = high;
         }
       } else {
         const int64_t row = row0 + word;
         if (row < args.rows)
-          __stcs(reinterpret_cast<uint4*>(y + (row * args.y_row + column) * kBytes),
-                 make_uint4(words[0], words[1], words[2], words[3]));
+          *reinterpret_cast<uint4*>(y + (row * args.y_row + column) * kBytes) = make_uint4(words[0], words[1], words[2], words[3]);
       }
     }
 }

@@ -29,13 +29,26 @@ struct DirectPlace {
   }
 };
 
+// What L2 is to give up first (kFirst), both what is read and what is written, or to keep as it likes. Long rows are 2 to 5 % faster
+// as it likes, on an H200; rows of warps that L2 was asked for are 5 % faster if it gives them up. One way for the one and another
+// for the other is the slowest.
+template <bool kFirst>
+__device__ __forceinline__ uint4 load_once(const uint4* from) {
+  return kFirst ? __ldcs(from) : *from;
+}
+template <bool kFirst>
+__device__ __forceinline__ void store_once(uint4* to, const uint4& value) {
+  if constexpr (kFirst) __stcs(to, value);
+  else *to = value;
+}
+
 // The vectors of a thread; zeros beyond the row.
-template <int kChunks>
+template <bool kFirst, int kChunks>
 __device__ __forceinline__ void load_row(const uint4* row, int32_t slot, int32_t lanes, int32_t vectors, uint4 (&out)[kChunks]) {
 #pragma unroll
   for (int c = 0; c < kChunks; c++) {
     const int32_t v = slot + c * lanes;
-    out[c] = v < vectors ? __ldcs(row + v) : make_uint4(0, 0, 0, 0);
+    out[c] = v < vectors ? load_once<kFirst>(row + v) : make_uint4(0, 0, 0, 0);
   }
 }
 
