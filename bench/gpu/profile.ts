@@ -2,9 +2,10 @@
  * What a profiler (Nsight Compute) says of the kernels of our side: bandwidth, occupancy, and what their warps wait for. For rows that stay
  * short of their goal.
  *
- *   npm run bench:profile -- [groups or parts of names …] [--write]
+ *   npm run bench:profile -- [groups or parts of names …] [--short bench/results/….json] [--write]
  */
 import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import os from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
@@ -12,6 +13,7 @@ import { parse } from 'csv-parse/sync';
 import { cuda, scope, setFloat32MatmulPrecision, type Tensor, triu, zeros } from '../../lib/index.js';
 import { commit, keep, today } from '../figures.js';
 import { isCalled, type Row, rows } from './rows.js';
+import { type Report, shortRows } from './table.js';
 import { prepare } from './work.js';
 
 /** A kernel whose name no row has: what is profiled stands between two of them. */
@@ -102,27 +104,29 @@ function callOnce({ job }: Row): void {
   cuda.synchronize();
 }
 
+/** A run takes minutes: what it has is kept after each row. */
 function profileRows(chosen: readonly string[], write: boolean): void {
   const seen: Record<string, Profile[]> = {};
+  const gpu = cuda.getDeviceProperties().name;
   for (const [index, row] of rows.entries()) {
     if (row.job.host || (chosen.length > 0 && !chosen.some((text) => isCalled(row, text)))) continue;
     seen[row.name] = profile(index);
     console.log(row.name);
     console.table(seen[row.name]?.map(({ stalls, ...rest }) => ({ ...rest, stalls: JSON.stringify(stalls) })));
+    if (write) keep(gpu, 'profiles', { gpu, machine: `${os.cpus()[0]?.model.trim()}`, date: today(), commit: commit(), rows: seen });
   }
-  const gpu = cuda.getDeviceProperties().name;
-  const date = today();
-  if (write) keep(gpu, 'profiles', { gpu, machine: `${os.cpus()[0]?.model.trim()}`, date, commit: commit(), rows: seen });
 }
 
 function main(): void {
   const program = new Command('bench:profile')
     .argument('[rows...]', 'groups as of bench:gpu, or parts of the names of rows; all that are timed on the device if left out')
+    .option('--short <report>', 'those that stay short of their goals in a report of bench:gpu')
     .option('--one <index>', 'what the profiled process does', Number)
     .option('--write', 'keep the figures in bench/results', false)
     .parse();
-  const { one, write } = program.opts<{ one?: number; write: boolean }>();
-  if (one === undefined) profileRows(program.args, write);
+  const { one, short, write } = program.opts<{ one?: number; short?: string; write: boolean }>();
+  const names = short === undefined ? [] : shortRows(JSON.parse(readFileSync(short, 'utf8')) as Report);
+  if (one === undefined) profileRows([...program.args, ...names], write);
   else callOnce(rows[one] as Row);
 }
 

@@ -48,6 +48,13 @@ function shortRowsText(report: Report, profiles: Profiles | undefined): string {
   return ['| row | profile | why, and what was tried |', '| --- | --- | --- |', ...lines].join('\n');
 }
 
+/** Rows that were measured again, by themselves. */
+function laterRuns({ rows }: Report): string {
+  const commits = [...new Set(rows.flatMap((measured) => measured.commit ?? []))];
+  const runs = commits.map((commit) => `At ${commit}, in a run of their own: ${rows.flatMap(({ row, commit: its }) => (its === commit ? row.name : [])).join('; ')}.`);
+  return runs.length === 0 ? '' : `\n${runs.join('\n')}\n`;
+}
+
 function peerText(modes: readonly string[]): string {
   if (modes.includes('max-autotune')) return 'that of its best mode: eager, `torch.compile`, or that with `max-autotune-no-cudagraphs`';
   return modes.includes('compile') ? 'that of its best mode, eager or `torch.compile`' : 'that of its eager mode (this run left `torch.compile` out)';
@@ -75,7 +82,7 @@ Kernels beside PyTorch ${report.torch} on the same machine in the same run: ${re
 - Operands are random numbers; small weights take turns so that none is found in the L2 cache.
 
 ${printed(report)}
-
+${laterRuns(report)}
 ### Rows that stay short of their goal
 
 By Nsight Compute (\`npm run bench:profile\`): the longest kernel of a row alone, with cold caches; shares are of what the hardware can do; then what its warps wait for most.

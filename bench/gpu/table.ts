@@ -4,6 +4,8 @@ import type { Row } from './rows.js';
 export interface Measured {
   readonly row: Row;
   readonly failed?: string;
+  /** Where it is from another run than the report's, whose kernels have changed since. */
+  readonly commit?: string;
   /** Microseconds a call. */
   readonly ours?: number;
   readonly torch?: number;

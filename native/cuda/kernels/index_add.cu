@@ -2,6 +2,7 @@
 //
 // The indices are sorted, then each target sums its sources in a fixed order (segmented_update.cuh): deterministic, and low
 // precision is rounded once however often an index repeats.
+// On an H200, float32, 16,384 rows of 768 into 50,257: 154 us with the copy of the base (PyTorch, by atomics: 169), in place 74 (92).
 #include "../../generated/op_params.h"
 #include "segmented_update.cuh"
 

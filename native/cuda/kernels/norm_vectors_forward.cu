@@ -5,7 +5,7 @@
 // With a residual, x is the sum of two operands, rounded, which is written beside y: two reads and two writes.
 // direct  rows of up to 1024 vectors (row_direct.cuh): a part of a warp for each up to 128, else a block with four vectors a
 // thread.
-//         Rows of warps are asked of L2 while the kernel before ends. Warps find their mean and squared deviations by shuffles; a
+//         Rows of warps that are summed are asked of L2 while the kernel before ends. Warps find their mean and squared deviations by shuffles; a
 //         block joins those of its warps through one barrier.
 // ring    longer rows, up to 2048 vectors: persistent blocks (row_ring.cuh) with two vectors a thread. w and b stay packed in
 //         registers for all rows of a block; the next three rows are on their way by cp.async.
@@ -20,9 +20,14 @@
 //   the same with w and b loaded before the barrier: too many registers                     168.4   46.0
 //   direct, four vectors a thread                                                           132.3   37.3   (95 and 85 % of copy)
 //   the same, started while the kernel before ends (overlap.cuh)                                    35.9   (88 %)
-// With a residual, rms norm of 16384 x 4096: 135 (93 %; a sum and a norm 168). float32 512 x 768: 3.9 (PyTorch in a graph 3.9).
-// ring at 8192 x 16384: 139.6 (91 %); direct at 16384 x 768: 13.1 (91 %; 13.85 where nothing is asked of L2 before, 14.7 without the overlap,
-// 14.4 with loads and stores that L2 may keep), 65536 x 256: 19.3 (ring of warps: 25.5). Asked of L2 by blocks of a row, too: 8192 x 4096 36.2.
+//   the same in one run, L2 told to give up first what was read and written             137.0   36.1
+//   L2 left to itself                                                                   130.5   35.0   (96 and 90 %)
+//   two vectors a thread, three blocks of 512 threads a multiprocessor                  143.1   38.3
+// With a residual, rms norm of 16384 x 4096: 131 (96 %; 135 with L2 told; a sum and a norm 168). float32 512 x 768: 3.2 to 4 (PyTorch in a
+// graph 3.9). ring at 8192 x 16384: 139.6 (141.0).
+// Warps, 16384 x 768 and 131072 x 512, L2 told: 13.6 and 69.8; asked of L2 before, too, 14.35 and 71.6; left to itself 15.4 and 68.2; without the
+// overlap 1.3 more; means and squares merged at once (Chan) 13.8 and 69.3. With a residual, 16384 x 1024: 36.1, asked of L2 before 35.1.
+// 65536 x 256: 18.4 (ring of warps: 25.5).
 #include "../primitives/packed.cuh"
 #include "../primitives/row_direct.cuh"
 #include "norm.cuh"
@@ -40,7 +45,7 @@ __global__ void __launch_bounds__(kBlock ? kDirectBlock : kDirectWarpThreads, kB
   __shared__ float3 shared[32];
   const DirectPlace place(kBlock, lanes);
   let_next_kernel_start();
-  if (!kBlock && place.slot == 0 && place.row < rows) prefetch_to_l2(x + place.row * vectors, vectors * 16);
+  if (kAdds && !kBlock && place.slot == 0 && place.row < rows) prefetch_to_l2(x + place.row * vectors, vectors * 16);
   wait_for_kernels_before();
   const bool active = kBlock || place.row < rows;
   uint4 raw[kChunks];

@@ -12,7 +12,7 @@
 // Tried, softmax of float32 2048 x 131072 on one H200, microseconds: rows in the registers of 8 blocks of 1024 threads (softmax_rows)
 // 1708; this, waiting for the whole slice 667; taking vectors as they arrive, one exchange between the blocks 623 (81 % of copy);
 // clusters that stay, and fetch the next row into each place that they have used: 600 with 512 threads a block, 586 with 384 (86 %),
-// 584 with 256, 605 to 739 with more and smaller blocks;
+// 584 with 256, 605 to 739 with more and smaller blocks; with stores that L2 may keep 570 (88 %);
 // the same with each warp's sums sent into the memory of all blocks, counted by barriers there, for the cluster's own barriers 613;
 // persistent clusters of one block a multiprocessor with the next two rows on their way 756, and 702 to 718 with the first part
 // of the next row before the second part of this one.
