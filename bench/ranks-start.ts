@@ -1,9 +1,15 @@
-/** From `launch` until four ranks have done their first collective, as functions and as processes. The folder of the bundled package is the argument. */
+/**
+ * From `launch` until four ranks have done their first collective, as functions and as processes, beside four processes of PyTorch that are
+ * started without torchrun. The folder of the bundled package is the argument.
+ */
+import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { pathToFileURL } from 'node:url';
-import { median } from './figures.js';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
+import { median, python, torchVersion } from './figures.js';
 import { print } from './measure.js';
 
 const dist = path.resolve(process.argv[2] ?? 'dist');
@@ -57,6 +63,22 @@ async function functions(): Promise<number> {
   return Math.max(...done) - start;
 }
 
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  const { port } = server.address() as { port: number };
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+async function peers(interpreter: string): Promise<number> {
+  const peer = fileURLToPath(new URL('peer_ranks_start.py', import.meta.url));
+  const env = { ...process.env, MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(await freePort()), WORLD_SIZE: String(RANKS) };
+  const start = performance.timeOrigin + performance.now();
+  const ranks = Array.from({ length: RANKS }, (_, rank) => promisify(execFile)(interpreter, [peer], { env: { ...env, RANK: String(rank) } }));
+  return Math.max(...(await Promise.all(ranks)).map(({ stdout }) => Number(stdout))) - start;
+}
+
 async function row(name: string, once: () => Promise<number>): Promise<void> {
   const times: number[] = [];
   for (let i = 0; i < REPEATS; i++) times.push(await once());
@@ -67,4 +89,6 @@ async function row(name: string, once: () => Promise<number>): Promise<void> {
 print({ name: `${RANKS} local ranks until their first collective, first launch`, unit: 'ms', value: await functions() });
 await row(`${RANKS} local ranks until their first collective`, functions);
 await row(`${RANKS} processes until their first collective`, processes);
+const interpreter = python();
+if (interpreter !== null) await row(`${RANKS} processes of PyTorch ${torchVersion()} until their first collective`, () => peers(interpreter));
 rmSync(folder, { recursive: true });
