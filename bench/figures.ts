@@ -1,6 +1,6 @@
 /** What every harness does with figures: medians, whom they are compared with, and where they are kept. */
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 
 /** Of an even number of values, the mean of the two in the middle. */
@@ -36,10 +36,20 @@ export function commit(): string {
 }
 
 /** In the checkout, not beside the compiled programs; by machine, of which there may be several on one day. */
-export function keep(machine: string, subject: string, figures: object): void {
+function fileOf(machine: string, subject: string): string {
   const folder = process.env['BENCH_RESULTS'] ?? path.join(process.cwd(), 'bench', 'results');
-  const file = path.join(folder, `${today()}-${machine.replace(/\W+/g, '-').toLowerCase()}-${subject}.json`);
-  mkdirSync(folder, { recursive: true });
+  return path.join(folder, `${today()}-${machine.replace(/\W+/g, '-').toLowerCase()}-${subject}.json`);
+}
+
+/** What was kept today. */
+export function kept<T>(machine: string, subject: string): T | null {
+  const file = fileOf(machine, subject);
+  return existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as T) : null;
+}
+
+export function keep(machine: string, subject: string, figures: object): void {
+  const file = fileOf(machine, subject);
+  mkdirSync(path.dirname(file), { recursive: true });
   writeFileSync(file, `${JSON.stringify(figures, null, 2)}\n`);
   console.log(`kept in ${path.relative(process.cwd(), file)}`);
 }

@@ -75,8 +75,12 @@ async function peers(interpreter: string): Promise<number> {
   const peer = fileURLToPath(new URL('peer_ranks_start.py', import.meta.url));
   const env = { ...process.env, MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(await freePort()), WORLD_SIZE: String(RANKS) };
   const start = performance.timeOrigin + performance.now();
-  const ranks = Array.from({ length: RANKS }, (_, rank) => promisify(execFile)(interpreter, [peer], { env: { ...env, RANK: String(rank) } }));
-  return Math.max(...(await Promise.all(ranks)).map(({ stdout }) => Number(stdout))) - start;
+  const others = new AbortController(); // of a rank that fails
+  const rank = (number: number): Promise<{ stdout: string }> => promisify(execFile)(interpreter, [peer], { env: { ...env, RANK: String(number) }, signal: others.signal });
+  const done = await Promise.all(Array.from({ length: RANKS }, (_, number) => rank(number))).finally(() => others.abort());
+  const last = Math.max(...done.map(({ stdout }) => Number(stdout.trim().split('\n').pop()))); // libraries print as well
+  if (!Number.isFinite(last)) throw new Error(`a rank of PyTorch said ${JSON.stringify(done.map(({ stdout }) => stdout))} in place of when it was done`);
+  return last - start;
 }
 
 async function row(name: string, once: () => Promise<number>): Promise<void> {

@@ -11,8 +11,8 @@ import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
 import { parse } from 'csv-parse/sync';
 import { cuda, scope, setFloat32MatmulPrecision, type Tensor, triu, zeros } from '../../lib/index.js';
-import { commit, keep, today } from '../figures.js';
-import { isCalled, type Row, rows } from './rows.js';
+import { commit, keep, kept, today } from '../figures.js';
+import { chosenRows, type Row, rows } from './rows.js';
 import { type Report, shortRows } from './table.js';
 import { prepare } from './work.js';
 
@@ -104,17 +104,22 @@ function callOnce({ job }: Row): void {
   cuda.synchronize();
 }
 
-/** A run takes minutes: what it has is kept after each row. */
-function profileRows(chosen: readonly string[], write: boolean): void {
-  const seen: Record<string, Profile[]> = {};
+/** A run takes minutes: what it has is kept after each row, beside what the day had before. */
+function profileRows(chosen: readonly Row[], write: boolean): void {
   const gpu = cuda.getDeviceProperties().name;
-  for (const [index, row] of rows.entries()) {
-    if (row.job.host || (chosen.length > 0 && !chosen.some((text) => isCalled(row, text)))) continue;
-    seen[row.name] = profile(index);
+  const seen = { ...kept<Profiles>(gpu, 'profiles')?.rows };
+  for (const row of chosen.filter(({ job }) => !job.host)) {
+    const kernels = profile(rows.indexOf(row));
+    seen[row.name] = kernels;
     console.log(row.name);
-    console.table(seen[row.name]?.map(({ stalls, ...rest }) => ({ ...rest, stalls: JSON.stringify(stalls) })));
+    console.table(kernels.map(({ stalls, ...rest }) => ({ ...rest, stalls: JSON.stringify(stalls) })));
     if (write) keep(gpu, 'profiles', { gpu, machine: `${os.cpus()[0]?.model.trim()}`, date: today(), commit: commit(), rows: seen });
   }
+}
+
+function shortOf(file: string): Row[] {
+  const short = shortRows(JSON.parse(readFileSync(file, 'utf8')) as Report);
+  return rows.filter((row) => short.includes(row.name));
 }
 
 function main(): void {
@@ -125,8 +130,7 @@ function main(): void {
     .option('--write', 'keep the figures in bench/results', false)
     .parse();
   const { one, short, write } = program.opts<{ one?: number; short?: string; write: boolean }>();
-  const names = short === undefined ? [] : shortRows(JSON.parse(readFileSync(short, 'utf8')) as Report);
-  if (one === undefined) profileRows([...program.args, ...names], write);
+  if (one === undefined) profileRows(short === undefined ? chosenRows(program.args) : shortOf(short), write);
   else callOnce(rows[one] as Row);
 }
 

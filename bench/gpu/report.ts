@@ -51,7 +51,9 @@ function shortRowsText(report: Report, profiles: Profiles | undefined): string {
 /** Rows that were measured again, by themselves. */
 function laterRuns({ rows }: Report): string {
   const commits = [...new Set(rows.flatMap((measured) => measured.commit ?? []))];
-  const runs = commits.map((commit) => `At ${commit}, in a run of their own: ${rows.flatMap(({ row, commit: its }) => (its === commit ? row.name : [])).join('; ')}.`);
+  const runs = commits.map(
+    (commit) => `At ${commit}, in a run of their own, whose copy the limit is not from: ${rows.flatMap(({ row, commit: its }) => (its === commit ? row.name : [])).join('; ')}.`,
+  );
   return runs.length === 0 ? '' : `\n${runs.join('\n')}\n`;
 }
 

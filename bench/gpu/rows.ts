@@ -177,8 +177,14 @@ export const rows: readonly Row[] = [
   host('backward_of_a_sum', { us: 15 }, 'cpu'),
 ];
 
-/** By its group, or a part of its name. */
-export const isCalled = (row: Row, text: string): boolean => row.group === text || row.name.includes(text);
+const isCalled = (row: Row, text: string): boolean => row.group === text || row.name.includes(text);
+
+/** All, or those of groups and parts of names. @throws Error for a text that no row is called by */
+export function chosenRows(wanted: readonly string[]): readonly Row[] {
+  const unknown = wanted.find((text) => !rows.some((row) => isCalled(row, text)));
+  if (unknown !== undefined) throw new Error(`no row is called "${unknown}", and no group: there are ${[...new Set(rows.map((row) => row.group))].join(', ')}`);
+  return wanted.length === 0 ? rows : rows.filter((row) => wanted.some((text) => isCalled(row, text)));
+}
 
 /** What the machine copies at, as the other rows' limit: always measured. */
 export const copyRow: Row = { group: 'copy', name: 'copy of 1 GiB', job: { op: 'copy', shape: [GIB / FLOAT], dtype: 'float32' }, goal: {}, bytes: 2 * GIB };

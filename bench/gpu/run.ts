@@ -2,13 +2,14 @@
  * Kernels of one GPU beside PyTorch's, in pairs: ours, PyTorch, ours, PyTorch. Each figure is the median; PyTorch's is that of its best
  * mode, with short kernels replayed from a CUDA graph.
  *
- *   npm run bench:gpu -- [groups or parts of names …] [--pairs N] [--no-compile] [--write]
+ *   npm run bench:gpu -- [groups or parts of names …] [--pairs N] [--no-compile] [--write | --again bench/results/….json]
  */
+import { readFileSync } from 'node:fs';
 import os from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import { commit, keep, median, python, today } from '../figures.js';
-import { copyRow, isCalled, type Row, rows } from './rows.js';
+import { chosenRows, copyRow, type Row, rows } from './rows.js';
 import { Meter, ourSide, type PeerMode, rawLaunch, type Side, torchSide } from './sides.js';
 import { type Measured, printed, type Report } from './table.js';
 
@@ -22,6 +23,7 @@ interface Options {
   pairs: number;
   compile: boolean;
   write: boolean;
+  again?: string;
 }
 
 const wholeReplays = (calls: number): number => GRAPH_CALLS * Math.max(1, Math.round(calls / GRAPH_CALLS));
@@ -70,10 +72,10 @@ async function measure(row: Row, ours: Side, torch: Side | null, meter: Meter, {
   return seen.reduce((best, each) => ((each.torch ?? Infinity) < (best.torch ?? Infinity) ? each : best));
 }
 
-function chosenRows(wanted: readonly string[]): Row[] {
-  const unknown = wanted.find((text) => !rows.some((row) => isCalled(row, text)));
-  if (unknown !== undefined) throw new Error(`no row is called "${unknown}", and no group: there are ${[...new Set(rows.map((row) => row.group))].join(', ')}`);
-  return [copyRow, ...rows.filter((row) => wanted.length === 0 || wanted.some((text) => isCalled(row, text)))];
+/** A report whose rows are those of a later run where that has them. */
+function mended(report: Report, later: Report): Report {
+  const again = new Map(later.rows.filter(({ row }) => row.group !== copyRow.group).map((measured) => [measured.row.name, { ...measured, commit: later.commit }]));
+  return { ...report, rows: report.rows.map((measured) => again.get(measured.row.name) ?? measured) };
 }
 
 async function main(): Promise<void> {
@@ -82,9 +84,10 @@ async function main(): Promise<void> {
     .option('--pairs <n>', 'how often each side is measured', Number, 5)
     .option('--no-compile', 'leave torch.compile out, which takes seconds a row')
     .option('--write', 'keep the figures in bench/results', false)
+    .option('--again <report>', 'keep them in place of those of an earlier report')
     .parse();
   const options = program.opts<Options>();
-  const chosen = chosenRows(program.args);
+  const chosen = [copyRow, ...chosenRows(program.args)];
   const ours = ourSide();
   const peer = python();
   const torch = peer === null ? null : torchSide(peer);
@@ -112,7 +115,8 @@ async function main(): Promise<void> {
     rows: measured,
   };
   console.log(printed(report));
-  if (options.write) keep(gpu, ['kernels', ...program.args.map((text) => text.replace(/\W+/g, '-'))].join('-'), report);
+  if (options.again !== undefined) keep(gpu, 'kernels', mended(JSON.parse(readFileSync(options.again, 'utf8')) as Report, report));
+  else if (options.write) keep(gpu, ['kernels', ...program.args.map((text) => text.replace(/\W+/g, '-'))].join('-'), report);
 }
 
 await main();

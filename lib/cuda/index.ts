@@ -209,7 +209,9 @@ export class Event {
 
   /** Blocks until what came before the event is done. @throws KernelError of an op before it */
   synchronize(): void {
-    if (this.device !== null) this.waitingCall(() => writer.addon.eventSynchronize(this.id), 'Event.synchronize', this.device);
+    if (this.device === null) return;
+    this.beforeWaiting('Event.synchronize', this.device);
+    waitingCall(() => writer.addon.eventSynchronize(this.id), 'Event.synchronize', this.device);
   }
 
   /**
@@ -219,12 +221,14 @@ export class Event {
   elapsedTime(end: Event): number {
     if (!(end instanceof Event)) throw unexpected('elapsedTime', 'end', 'an event', end);
     if (this.device === null || end.device === null) throw new DeviceError('elapsedTime: both events must have been recorded');
-    return this.waitingCall(() => writer.addon.eventElapsedMs(this.id, end.id), 'Event.elapsedTime', this.device);
+    this.beforeWaiting('Event.elapsedTime', this.device);
+    end.beforeWaiting('Event.elapsedTime', end.device);
+    return waitingCall(() => writer.addon.eventElapsedMs(this.id, end.id), 'Event.elapsedTime', this.device);
   }
 
-  private waitingCall<T>(wait: () => T, op: string, device: Device): T {
-    device.home.beforeWaiting?.(op);
-    return waitingCall(wait, op, device);
+  /** What is done needs no waiting, whatever was called since. */
+  private beforeWaiting(op: string, { home }: Device): void {
+    if (home.beforeWaiting !== null && !this.query()) home.beforeWaiting(op);
   }
 
   /** Frees the event. */

@@ -129,11 +129,11 @@ struct Environment {
   Status check_groups(int64_t home, ErrorText* error);
   void settle_accounts();               // reports external memory, deletes dropped references
   void expect_completion();
+  // A failure is told once to a rank, whichever of its streams meet it. Does not wait.
+  void note_told(const Failure& failure, int64_t home);
 
  private:
   void lose_results(Stream& stream, const Failure& failure);
-  // A failure is told once to a rank, whichever of its streams meet it.
-  void note_told(const Failure& failure, int64_t home);
 };
 
 // The process's devices. Device code 0 is the CPU, 1 + n is cuda:n.

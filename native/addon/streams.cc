@@ -103,7 +103,9 @@ napi_value event_record(napi_env env, napi_callback_info info) {
   if (stream->backend() != event->backend) return throw_error(env, Code::Invalid, "the event and the stream are of different devices");
   event->requested++;
   event->recorder = stream;
+  event->home = stream->home();
   stream->enqueue([event](Stream& s) { event->record(s); });
+  event->sequence = stream->submitted();
   return nullptr;
 }
 
@@ -113,10 +115,11 @@ napi_value event_wait(napi_env env, napi_callback_info info) {
   auto event = event_argument(env, args[0]);
   Stream* stream = event ? stream_argument(env, args[1]) : nullptr;
   if (!stream) return nullptr;
-  const uint64_t count = event->requested;
-  stream->enqueue([event, count](Stream& s) {
+  const uint64_t count = event->requested, sequence = event->sequence;
+  stream->enqueue([event, count, recorder = event->recorder, sequence](Stream& s) {
     ErrorText text;
     event->wait_recorded(count);
+    if (recorder && recorder != &s) s.inherit_failure(*recorder, sequence);
     Status status = s.backend() == event->backend ? s.backend()->event_wait(event->handle, s.native(), &text)
                                                   : event->backend->event_synchronize(event->handle, &text);
     if (!status.ok()) s.set_error(status.code, text.text);
@@ -138,20 +141,30 @@ napi_value event_query(napi_env env, napi_callback_info info) {
   return boolean_value(env, done);
 }
 
-// Until what came before the event is done. Fails if that failed; a GPU does not say when.
+// A GPU tells of a bad index some time after it: the stream hears with its next command, or here.
+Status unheard_failure(Environment& state, const Event& event, ErrorText* error) {
+  Stream& recorder = *event.recorder;
+  if (!event.backend->stream_failure || event.sequence <= recorder.verified()) return kOk;
+  const Status status = event.backend->stream_failure(recorder.native(), error);
+  if (status.ok() || recorder.unbounded()) return status;
+  return state.synchronize(recorder, error);
+}
+
+// Until what came before the event is done. Fails if that failed.
 Status wait_for(Environment& state, Event& event, ErrorText* error) {
   if (event.requested == 0) return kOk;
-  Stream& recorder = *event.recorder;
-  const Backend* backend = event.backend;
-  ErrorText ignored;
-  Status status = event.wait(error);
-  if (status.ok()) status = backend->event_synchronize(event.handle, error);
-  if (!status.ok()) {
-    if (recorder.failed()) state.synchronize(recorder, &ignored);  // told once to the stream, too
-    return status;
+  Failure seen = event.wait();
+  Status status = event.backend->event_synchronize(event.handle, error);
+  if (!status.ok()) return status;
+  const bool is_same = event.recorder->home() == event.home;  // else another rank has the stream now
+  if (seen.status.ok() && is_same) {
+    status = unheard_failure(state, event, error);
+    if (!status.ok() || !event.recorder->failure_of(event.sequence, &seen)) return status;
   }
-  const bool well = !backend->stream_failure || backend->stream_failure(recorder.native(), &ignored).ok();
-  return well ? kOk : state.synchronize(recorder, error);
+  if (seen.status.ok()) return kOk;
+  state.note_told(seen, event.home);
+  *error = seen.text;
+  return seen.status;
 }
 
 napi_value event_synchronize(napi_env env, napi_callback_info info) {

@@ -82,7 +82,7 @@ void copy_in_pieces(Stream& s, char* device, char* host, int64_t bytes, CopyKind
   void* staging = nullptr;
   const Status status = take_staging(s.backend(), kLargeStaging, &staging, &text);
   if (!status.ok()) return s.set_error(status.code, text.text);
-  for (int64_t at = 0; at < bytes && !s.skips(nullptr); at += kLargeStaging) {
+  for (int64_t at = 0; at < bytes && !s.skips(); at += kLargeStaging) {
     const int64_t piece = bytes - at < kLargeStaging ? bytes - at : kLargeStaging;
     if (kind == CopyKind::HostToDevice) {
       std::memcpy(staging, host + at, piece);

@@ -78,22 +78,21 @@ void Event::wait_recorded(uint64_t count) {
 }
 
 void Event::record(Stream& stream) {
-  Failed seen;
+  Failure seen;
   ErrorText text;
-  stream.skips(&seen);
   const Status status = backend->event_record(handle, stream.native(), &text);
   if (!status.ok()) stream.set_error(status.code, text.text);
+  stream.skips(&seen);
   std::lock_guard<std::mutex> lock(mutex);
   why = seen;
   recorded.fetch_add(1);
   changed.notify_all();
 }
 
-Status Event::wait(ErrorText* error) {
+Failure Event::wait() {
   wait_recorded(requested);
   std::lock_guard<std::mutex> lock(mutex);
-  if (!why.status.ok()) *error = why.text;
-  return why.status;
+  return why;
 }
 
 Stream::Stream(const Backend* backend, int32_t device, uint32_t id, int32_t priority)
@@ -321,7 +320,7 @@ void Stream::loop() {
 
 Stream::Worked Stream::work_off(Record* first) {
   if (first->kind == Kind::Kernel && backend_->launch_together && first->call.num_outputs == 1 && first->call.output(0).numel >= kLarge &&
-      !skips(nullptr)) {
+      !skips()) {
     const Worked together = work_off_together(first);
     if (together.records > 0) return together;
   }
@@ -357,7 +356,7 @@ void Stream::process(Record* record) {
     delete record->function;
     return;
   }
-  if (skips(nullptr)) return;  // its results would be wrong; the next synchronisation reports why
+  if (skips()) return;  // its results would be wrong; the next synchronisation reports why
   double params[kMinParams] = {};
   give_all_params(record->call, params);
   ErrorText text;

@@ -20,6 +20,15 @@ struct Block;
 
 class Stream;
 
+// The first failure since the last look, the commands of a stream whose results it took with it, and where it happened.
+struct Failure {
+  Status status;
+  ErrorText text;
+  uint64_t first = 0, last = 0;  // the last one is known once it is taken
+  const Stream* origin = nullptr;
+  uint64_t number = 0;           // other streams have the same one of it; 0: it is known by its origin
+};
+
 // An event that streams of any backend can wait for. Recorded once each time it is used.
 struct Event {
   const Backend* backend = nullptr;
@@ -28,26 +37,20 @@ struct Event {
   void* handle = nullptr;              // the backend's event, made when first recorded
   std::atomic<uint64_t> recorded{0};   // how often the stream's thread has recorded it
   uint64_t requested = 0;              // how often the JavaScript thread asked for it
-  Stream* recorder = nullptr;          // the JavaScript thread's: whom it asked last
+  // Of the last record, the JavaScript thread's: by whom, whose the stream was then, and which command it is.
+  Stream* recorder = nullptr;
+  int64_t home = 0;
+  uint64_t sequence = 0;
   std::mutex mutex;
   std::condition_variable changed;
-  Failed why;                          // with the mutex: what was recorded last comes after a failure
+  Failure why;                         // with the mutex: what had failed when it was recorded last
   ~Event();
   Status create(ErrorText* error);
   void wait_recorded(uint64_t count);
   // On the native thread of the stream.
   void record(Stream& stream);
-  // On the JavaScript thread: until it was recorded. Fails if the stream had failed by then.
-  Status wait(ErrorText* error);
-};
-
-// The first failure since the last look, the commands of a stream whose results it took with it, and where it happened.
-struct Failure {
-  Status status;
-  ErrorText text;
-  uint64_t first = 0, last = 0;  // the last one is known once it is taken
-  const Stream* origin = nullptr;
-  uint64_t number = 0;           // other streams have the same one of it; 0: it is known by its origin
+  // On the JavaScript thread: waits until it was recorded; what had failed by then, as far as the stream knows.
+  Failure wait();
 };
 
 class Stream {
@@ -91,7 +94,11 @@ class Stream {
   bool take(const Failure& told, Failure* failure);
   // What was submitted so far is worth nothing, which has been told: it is skipped, and so is what waits for it.
   void give_up(const Failure& told);
+  // What took the results of a command with it, if that is known; of those that were told, only the last is.
+  bool failure_of(uint64_t sequence, Failure* failure);
   // On the native thread: whether the current command is to be skipped, and why.
+  bool skips() const;
+  bool skips(Failure* why);
   bool skips(Failed* why);
   // On the JavaScript thread: until the device is done. Takes the failure if there is one.
   Status synchronize(Failure* failure);

@@ -44,25 +44,38 @@ void Stream::verify(uint64_t sequence) {
   if (sequence > verified()) verified_.store(sequence, std::memory_order_relaxed);
 }
 
-bool Stream::skips(Failed* why) {
+bool Stream::skips() const {
   const uint64_t current = completed_.load(std::memory_order_relaxed) + 1;
-  if (!failed() && current > skip_until_.load(std::memory_order_relaxed)) return false;
+  return failed() || current <= skip_until_.load(std::memory_order_relaxed);
+}
+
+bool Stream::skips(Failure* why) {
+  if (!skips()) return false;
   std::lock_guard<std::mutex> lock(failure_mutex_);
-  const Failure& cause = failed() ? failure_ : taken_;
-  if (why) *why = {cause.status, cause.text};
+  *why = failed() ? failure_ : taken_;
+  return true;
+}
+
+bool Stream::skips(Failed* why) {
+  Failure cause;
+  if (!skips(&cause)) return false;
+  *why = {cause.status, cause.text};
+  return true;
+}
+
+bool Stream::failure_of(uint64_t sequence, Failure* failure) {
+  if (!failed() && sequence > skip_until_.load(std::memory_order_relaxed)) return false;
+  std::lock_guard<std::mutex> lock(failure_mutex_);
+  const bool untold = failed() && failure_.first <= sequence;
+  if (!untold && !(taken_.first <= sequence && sequence <= taken_.last)) return false;
+  *failure = untold ? failure_ : taken_;
   return true;
 }
 
 // Also of one that JavaScript has been told of meanwhile: its commands were skipped all the same.
 void Stream::inherit_failure(Stream& other, uint64_t sequence) {
-  if (!other.failed() && sequence > other.skip_until_.load(std::memory_order_relaxed)) return;
   Failure seen;
-  {
-    std::lock_guard<std::mutex> lock(other.failure_mutex_);
-    if (other.failed() && other.failure_.first <= sequence) seen = other.failure_;
-    else if (other.taken_.first <= sequence && sequence <= other.taken_.last) seen = other.taken_;
-  }
-  if (seen.number != 0) fail_with(seen);
+  if (other.failure_of(sequence, &seen) && seen.number != 0) fail_with(seen);
 }
 
 bool Stream::take(const Failure& told, Failure* failure) {

@@ -1,5 +1,6 @@
 /** A bad index that only the GPU sees: no value that depends on it is ever read. */
 import assert from 'node:assert/strict';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { cuda, full, IndexError, int64, KernelError, ones, type Tensor } from '../../lib/index.js';
 import { skipWithoutCuda } from '../skip.js';
 
@@ -52,6 +53,17 @@ describe('after a kernel of a GPU met a bad index', () => {
     }
     end.record();
     end.synchronize();
+  });
+
+  it('an event is told of it after the next launch, which has met it', async () => {
+    const end = new cuda.Event();
+    failsLater();
+    end.record();
+    await sleep(20);
+    ones([4], { device }).mul(2);
+    await sleep(20);
+    assert.throws(() => end.synchronize(), isIndexError);
+    cuda.synchronize(); // has been told
   });
 
   it('values go in and out in pieces and whole', async () => {

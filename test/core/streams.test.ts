@@ -2,8 +2,7 @@
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ArgumentError, cuda, empty, FreedError, full, IndexError, int64, KernelError, memory, ones, type Tensor, tensor, zeros } from '../../lib/index.js';
-import { addon } from '../../lib/runtime.js';
+import { ArgumentError, cuda, empty, FreedError, full, memory, ones, type Tensor, zeros } from '../../lib/index.js';
 import { skipBecause } from '../skip.js';
 
 describe('a tensor whose first use is on another stream than the one it was made on', () => {
@@ -25,11 +24,12 @@ describe('a tensor whose first use is on another stream than the one it was made
 });
 
 describe('recordStream', () => {
-  it('keeps the memory of a freed tensor until the stream is done with it', () => {
+  it('keeps the memory of a freed tensor until the stream is done with it', async () => {
     const side = new cuda.Stream({ device: 'cpu' });
     const matrix = ones([1500, 1500]);
     const x = ones([2 ** 22]);
     memory.collect();
+    await sleep(50); // for what other streams still have of tests before
     const kept = memory.stats().allocatedBytes;
     const product = cuda.stream(side, () => matrix.mm(matrix)); // takes milliseconds
     x.recordStream(side);
@@ -125,67 +125,6 @@ describe('a stream that is let go of', () => {
       s.dispose();
     }
     assert.ok(ids.size < 10, `${ids.size} streams`);
-  });
-});
-
-describe('events', () => {
-  it('are freed by whoever made them', () => {
-    const [a, b] = [newStream(), newStream()];
-    let alive = 0;
-    const { eventCreate, eventDestroy } = addon;
-    addon.eventCreate = (...args) => (alive++, eventCreate(...args));
-    addon.eventDestroy = (...args) => (alive--, eventDestroy(...args));
-    try {
-      for (let i = 0; i < 10; i++) a.waitStream(b);
-      assert.equal(alive, 0);
-    } finally {
-      Object.assign(addon, { eventCreate, eventDestroy });
-    }
-  });
-
-  it('stay when another id is destroyed', () => {
-    const id = addon.eventCreate(0, false);
-    addon.eventDestroy(id + 2 ** 32);
-    assert.equal(addon.eventQuery(id), true);
-    addon.eventDestroy(id);
-    assert.throws(() => addon.eventQuery(id), /gone/);
-  });
-});
-
-describe('an event behind work that failed', () => {
-  const timed = (): cuda.Event => new cuda.Event({ enableTiming: true });
-  /** Behind a product that takes milliseconds: the stream fails later than the call. */
-  function bad(): Tensor {
-    const [large, x, index] = [ones([800, 800]), ones([4]), tensor([99], { dtype: int64 })];
-    large.mm(large);
-    return x.gather(0, index);
-  }
-
-  it('throws where it is waited for, and where its time is asked for, until it is recorded anew', () => {
-    const s = newStream();
-    const [begin, end] = [timed(), timed()];
-    begin.record(s);
-    const lost = cuda.stream(s, bad);
-    end.record(s);
-    assert.throws(() => begin.elapsedTime(end), IndexError);
-    assert.throws(() => end.synchronize(), IndexError);
-    begin.synchronize();
-    s.synchronize(); // has been told
-    assert.throws(() => lost.item(), KernelError);
-    end.record(s);
-    end.synchronize();
-    assert.ok(begin.elapsedTime(end) >= 0);
-  });
-
-  it('is told by whoever asks first', () => {
-    const s = newStream();
-    const end = timed();
-    cuda.stream(s, bad);
-    end.record(s);
-    assert.throws(() => s.synchronize(), IndexError);
-    cuda.stream(s, () => ones([4]).mul(2));
-    assert.throws(() => end.synchronize(), IndexError);
-    s.synchronize();
   });
 });
 

@@ -24,7 +24,7 @@
 //   L2 left to itself                                                                   130.5   35.0   (96 and 90 %)
 //   two vectors a thread, three blocks of 512 threads a multiprocessor                  143.1   38.3
 // With a residual, rms norm of 16384 x 4096: 131 (96 %; 135 with L2 told; a sum and a norm 168). float32 512 x 768: 3.2 to 4 (PyTorch in a
-// graph 3.9). ring at 8192 x 16384: 139.6 (141.0).
+// graph 3.9). ring at 8192 x 16384: 139.6 (141.0 with L2 told).
 // Warps, 16384 x 768 and 131072 x 512, L2 told: 13.6 and 69.8; asked of L2 before, too, 14.35 and 71.6; left to itself 15.4 and 68.2; without the
 // overlap 1.3 more; means and squares merged at once (Chan) 13.8 and 69.3. With a residual, 16384 x 1024: 36.1, asked of L2 before 35.1.
 // 65536 x 256: 18.4 (ring of warps: 25.5).

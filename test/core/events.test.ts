@@ -1,0 +1,130 @@
+/** Events, and what they tell of work before them that failed. */
+import assert from 'node:assert/strict';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { cuda, DeviceError, IndexError, int64, KernelError, ones, type Tensor, tensor } from '../../lib/index.js';
+import { addon } from '../../lib/runtime.js';
+
+const newStream = (): cuda.Stream => new cuda.Stream({ device: 'cpu' });
+const timed = (): cuda.Event => new cuda.Event({ enableTiming: true });
+
+/** Behind a product that takes milliseconds: the stream fails later than the call. */
+function bad(s: cuda.Stream, index = 99): Tensor {
+  const [large, x, at] = [ones([800, 800]), ones([4]), tensor([index], { dtype: int64 })];
+  return cuda.stream(s, () => {
+    large.mm(large).dispose();
+    large.dispose();
+    return x.gather(0, at);
+  });
+}
+
+const tellsOf =
+  (index: number) =>
+  (error: unknown): boolean =>
+    error instanceof IndexError && error.message.includes(`index ${index} `);
+
+describe('events', () => {
+  it('are freed by whoever made them', () => {
+    const [a, b] = [newStream(), newStream()];
+    let alive = 0;
+    const { eventCreate, eventDestroy } = addon;
+    addon.eventCreate = (...args) => (alive++, eventCreate(...args));
+    addon.eventDestroy = (...args) => (alive--, eventDestroy(...args));
+    try {
+      for (let i = 0; i < 10; i++) a.waitStream(b);
+      assert.equal(alive, 0);
+    } finally {
+      Object.assign(addon, { eventCreate, eventDestroy });
+    }
+  });
+
+  it('stay when another id is destroyed', () => {
+    const id = addon.eventCreate(0, false);
+    addon.eventDestroy(id + 2 ** 32);
+    assert.equal(addon.eventQuery(id), true);
+    addon.eventDestroy(id);
+    assert.throws(() => addon.eventQuery(id), /gone/);
+  });
+});
+
+describe('an event behind work that failed', () => {
+  it('throws where it is waited for, and where its time is asked for, until it is recorded anew', () => {
+    const s = newStream();
+    const [begin, end] = [timed(), timed()];
+    begin.record(s);
+    const lost = bad(s);
+    end.record(s);
+    assert.throws(() => begin.elapsedTime(end), tellsOf(99));
+    assert.throws(() => end.synchronize(), tellsOf(99));
+    begin.synchronize();
+    s.synchronize(); // has been told
+    assert.throws(() => lost.item(), KernelError);
+    end.record(s);
+    end.synchronize();
+    assert.ok(begin.elapsedTime(end) >= 0);
+  });
+
+  it('tells of that failure only, and leaves a later one to who asks for it', async () => {
+    const s = newStream();
+    const end = timed();
+    bad(s);
+    end.record(s);
+    assert.throws(() => s.synchronize(), tellsOf(99));
+    bad(s, 77);
+    await s.done().catch(() => {});
+    bad(s, 55);
+    await sleep(50);
+    assert.throws(() => end.synchronize(), tellsOf(99));
+    assert.throws(() => s.synchronize(), tellsOf(55));
+  });
+
+  it('leaves the stream to whoever has it next', () => {
+    const s = newStream();
+    const end = timed();
+    bad(s);
+    end.record(s);
+    assert.throws(() => s.synchronize(), tellsOf(99));
+    s.dispose();
+    const next = newStream();
+    bad(next, 55);
+    assert.throws(() => end.synchronize(), tellsOf(99));
+    assert.throws(() => next.synchronize(), tellsOf(55));
+  });
+
+  it('does not wait for what came after it', async () => {
+    const [s, other] = [newStream(), newStream()];
+    const [end, late] = [timed(), timed()];
+    const x = ones([1500, 1500]);
+    bad(s);
+    end.record(s);
+    cuda.stream(other, () => {
+      for (let i = 0; i < 30; i++) x.mm(x).dispose();
+    });
+    late.record(other);
+    s.waitEvent(late);
+    assert.throws(() => end.synchronize(), tellsOf(99));
+    assert.equal(late.query(), false);
+    await other.done();
+    x.dispose();
+  });
+
+  it('hands the failure on to a stream that waits for it', () => {
+    const [s, other] = [newStream(), newStream()];
+    const [middle, end] = [timed(), timed()];
+    bad(s);
+    middle.record(s);
+    other.waitEvent(middle);
+    end.record(other);
+    assert.throws(() => end.synchronize(), tellsOf(99));
+    other.synchronize(); // has been told
+    s.synchronize();
+  });
+});
+
+describe('the time between events', () => {
+  it('is refused where one was not recorded', () => {
+    const [begin, end] = [timed(), timed()];
+    assert.throws(() => begin.elapsedTime(end), DeviceError);
+    begin.record(newStream());
+    assert.throws(() => begin.elapsedTime(end), DeviceError);
+  });
+});
