@@ -1,7 +1,7 @@
 /** What distributed tensors have beside what all tensors have. */
 import { atCallSite } from '../core/call-site.js';
 import { ShardingError } from '../core/errors.js';
-import { checkFlag, optionsOf } from '../core/options.js';
+import { checkFlag, optionsOf, unexpected } from '../core/options.js';
 import type { Placement } from '../core/placement.js';
 import { Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
@@ -44,7 +44,7 @@ function redistribute(t: Tensor, mesh: DeviceMesh | readonly Placement[] | undef
 }
 
 function wantedSpec(spec: DTensorSpec, placements: readonly Placement[] | undefined, shardOrder: ShardOrder | undefined): DTensorSpec {
-  if (placements === undefined) return replicateSpec(spec);
+  if (placements === undefined) throw unexpected('redistribute', 'placements', 'one for each mesh dim, such as [Replicate()]', placements);
   if (shardOrder === undefined && spec.asked !== null && sameItems(spec.asked.placements, placements)) return spec.asked.spec;
   const own = spec.mesh;
   const chosen = checkPlacements('redistribute', own, placements, spec.ndim);
@@ -131,14 +131,14 @@ declare module '../core/tensor.js' {
     /** Of a distributed tensor: mesh, placements and what the whole is. @throws ShardingError for a plain tensor */
     readonly _spec: DTensorSpec;
     /**
-     * The same whole tensor in other placements on the same mesh, replicated if they are left out; by the fewest collectives. All ranks of
-     * the mesh call it. Gradient: redistributed back, replicated where this one was Partial.
+     * The same whole tensor in other placements on the same mesh, by the fewest collectives. All ranks of the mesh call it. Gradient:
+     * redistributed back, replicated where this one was Partial.
      *
-     * @throws ShardingError for a plain tensor, another mesh, or placements that cannot be reached (Partial)
+     * @throws ArgumentError without placements. ShardingError for a plain tensor, another mesh, or placements that cannot be reached (Partial)
      * @see PyTorch `torch.distributed.tensor.DTensor.redistribute`
      */
     redistribute(placements: readonly Placement[], options?: RedistributeOptions): Tensor;
-    redistribute(mesh?: DeviceMesh, placements?: readonly Placement[], options?: RedistributeOptions): Tensor;
+    redistribute(mesh: DeviceMesh | undefined, placements: readonly Placement[], options?: RedistributeOptions): Tensor;
     /**
      * This rank's part of a distributed tensor, as a plain tensor on the same memory. Gradient: that of the parts, which make up that of the
      * whole as `gradPlacements` say.

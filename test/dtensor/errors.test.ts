@@ -1,7 +1,7 @@
 /** What ops on distributed tensors refuse, what they say then, and what they do not do silently. */
 import assert from 'node:assert/strict';
 import { CommDebugMode, type DeviceMesh, DTensor, distributeTensor, explicitRedistribution, initDeviceMesh, Partial, Replicate, Shard } from '../../lib/distributed.js';
-import { crossEntropy, int64, l1Loss, library, nn, ones, optim, type Tensor, tensor } from '../../lib/index.js';
+import { ArgumentError, crossEntropy, int64, l1Loss, library, nn, ones, optim, type Tensor, tensor } from '../../lib/index.js';
 import { standingRanks } from '../mesh/standing-ranks.js';
 
 const [R, S0, S1, P] = [Replicate(), Shard(0), Shard(1), Partial()];
@@ -38,6 +38,13 @@ describe('ops on distributed tensors', () => {
     refused(() => t.add(plain), /^add: expected distributed tensors/);
     const columns = distributeTensor(ones([4, 2]), mesh, [S1]);
     explicitRedistribution(() => refused(() => columns.logSoftmax(1), /^logSoftmax, in \w+: an input would have to be redistributed/));
+  });
+
+  each('refuse to be redistributed where placements were left out, which may be a variable that has no value', (mesh) => {
+    const t = sharded(mesh);
+    for (const call of [() => t.redistribute(undefined as never), () => t.redistribute(mesh, undefined as never), () => t.redistribute(mesh, { asyncOp: true } as never)]) {
+      assert.throws(call, (error: Error) => error instanceof ArgumentError && /^redistribute: expected placements/.test(error.message));
+    }
   });
 
   each('take numbers and plain tensors without dims as they are', async (mesh) => {
