@@ -1,6 +1,6 @@
 /** The `cuda` namespace: whether there is a GPU and why not, memory, streams and events. */
 import { type Device, deviceByCode, device as deviceOf } from '../core/device.js';
-import { DeviceError, FreedError } from '../core/errors.js';
+import { ArgumentError, DeviceError, FreedError } from '../core/errors.js';
 import { checkFlag, checkFunction, checkNumber, checkSynchronous, optionsOf, unexpected } from '../core/options.js';
 import { waitingCall } from '../eager/memory.js';
 import { nativeCall, newStream, streamOf, translate, writer } from '../eager/submit.js';
@@ -193,11 +193,15 @@ export class Event {
     return this.id;
   }
 
-  /** Marks the present end of a stream (by default the current one of the GPU that `cuda` means). */
+  /**
+   * Marks the present end of a stream: by default of that which the innermost `cuda.stream` names, else of the current one of the GPU that
+   * `cuda` means.
+   */
   record(stream?: Stream): void {
     if (stream !== undefined) checkStream('Event.record', stream);
-    const device = stream?.device ?? cudaDevice();
-    const id = stream?.id ?? streamOf(device);
+    const named = stream ?? surrounding;
+    const device = named?.device ?? cudaDevice();
+    const id = named?.id ?? streamOf(device);
     nativeCall(() => writer.addon.eventRecord(this.idOn(device), id), 'Event.record');
     this.device = device;
   }
@@ -216,10 +220,12 @@ export class Event {
 
   /**
    * Milliseconds from this event to a later one, for which it waits; both must have been made with `enableTiming`.
-   * @throws DeviceError for an event that was not recorded. KernelError of an op before one of them, whose time would mean nothing
+   * @throws ArgumentError for one that was made without. DeviceError for one that was not recorded. KernelError of an op before one of
+   * them, whose time would mean nothing
    */
   elapsedTime(end: Event): number {
     if (!(end instanceof Event)) throw unexpected('elapsedTime', 'end', 'an event', end);
+    if (!this.enableTiming || !end.enableTiming) throw new ArgumentError('elapsedTime: expected two events made with { enableTiming: true }');
     if (this.device === null || end.device === null) throw new DeviceError('elapsedTime: both events must have been recorded');
     this.beforeWaiting('Event.elapsedTime', this.device);
     end.beforeWaiting('Event.elapsedTime', end.device);
@@ -245,17 +251,21 @@ function checkStream(op: string, value: unknown): void {
   if (!(value instanceof Stream)) throw unexpected(op, 'the stream', 'a cuda.Stream', value);
 }
 
+/** What the innermost {@link stream} names. */
+let surrounding: Stream | null = null;
+
 /** Runs `fn` with `s` as the stream that ops of its device go to. @throws ArgumentError for async functions. FreedError for a disposed stream */
 export function stream<T>(s: Stream, fn: () => T): T {
   checkStream('cuda.stream', s);
   checkFunction('cuda.stream', 'fn', fn);
-  const before = s.device.currentStream;
+  const before = [s.device.currentStream, surrounding] as const;
   s.device.currentStream = s.id;
+  surrounding = s;
   let result: T;
   try {
     result = fn();
   } finally {
-    s.device.currentStream = before;
+    [s.device.currentStream, surrounding] = before;
   }
   checkSynchronous('cuda.stream', result, 'it would leave the stream at its first await');
   return result;

@@ -1,7 +1,7 @@
 /** Events, and what they tell of work before them that failed. */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { cuda, DeviceError, IndexError, int64, KernelError, ones, type Tensor, tensor } from '../../lib/index.js';
+import { ArgumentError, cuda, DeviceError, IndexError, int64, KernelError, ones, type Tensor, tensor } from '../../lib/index.js';
 import { addon } from '../../lib/runtime.js';
 
 const newStream = (): cuda.Stream => new cuda.Stream({ device: 'cpu' });
@@ -120,7 +120,37 @@ describe('an event behind work that failed', () => {
   });
 });
 
+describe('an event that is recorded without naming a stream', () => {
+  it('is of the stream that the innermost cuda.stream names', async () => {
+    const [outer, s] = [newStream(), newStream()];
+    const end = timed();
+    const x = ones([1500, 1500]);
+    cuda.stream(outer, () => {
+      cuda.stream(s, () => {
+        for (let i = 0; i < 5; i++) x.mm(x).dispose();
+        end.record();
+      });
+    });
+    assert.equal(end.query(), false);
+    await s.done();
+    assert.equal(end.query(), true);
+    const other = timed();
+    cuda.stream(outer, () => other.record());
+    other.synchronize();
+    x.dispose();
+  });
+});
+
 describe('the time between events', () => {
+  it('is refused where one was made without enableTiming', () => {
+    const s = newStream();
+    const [begin, end] = [timed(), new cuda.Event()];
+    begin.record(s);
+    end.record(s);
+    assert.throws(() => begin.elapsedTime(end), ArgumentError);
+    assert.throws(() => end.elapsedTime(begin), /enableTiming/);
+  });
+
   it('is refused where one was not recorded', () => {
     const [begin, end] = [timed(), timed()];
     assert.throws(() => begin.elapsedTime(end), DeviceError);
