@@ -100,6 +100,12 @@ void describe_title(Text& text, const Roster& group, const Note& note) {
   }
 }
 
+void describe_waiting(Text& text, const Roster& group, const Note& mine, int32_t own) {
+  if (mine.peer >= 0) text.add("on rank %d: ", group.rank_at(own));
+  describe_title(text, group, mine);
+  describe_place(text, mine.site);
+}
+
 void describe_last_call(Text& text, const Roster& group, const SharedNote& last, bool inside) {
   Note note;
   const bool called = last.read(&note);

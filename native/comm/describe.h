@@ -14,6 +14,8 @@ namespace shardwise::comm {
 void describe(Text& text, const Roster& group, const Note& note);
 // `all_reduce (call 7 of group "world")`, `send to rank 1 (group "world")`; of a group that has no name, "": `of the group`, or nothing
 void describe_title(Text& text, const Roster& group, const Note& note);
+// The call that rank `own` waits in, as all ranks read it: a message is not of all of them, so it says whose it is.
+void describe_waiting(Text& text, const Roster& group, const Note& mine, int32_t own);
 // ` at a.ts:9`, or nothing
 void describe_place(Text& text, const Site& site);
 // `, it is in all_reduce of 12 float32 (sum) at a.ts:9 (call 7)`, or what it called last. Null: it has called nothing.

@@ -158,8 +158,7 @@ Status HostGroup::time_out(uint64_t ranks, int64_t waited_ms, ErrorText* error) 
 Status HostGroup::fail_for(const Missing& missing, const char* limit, ErrorText* error) {
   ErrorText message;
   Text text(message);
-  describe_title(text, roster(), note_);
-  describe_place(text, note_.site);
+  describe_waiting(text, roster(), note_, rank_);
   text.add(": ");
   missing.describe(text, roster(), limit);
   Facts facts(roster(), note_, rank_);

@@ -187,8 +187,7 @@ class Watched {
   void report_timeout(const CommRecord& oldest) {
     ErrorText message;
     Text text(message);
-    describe_title(text, group_->roster(), note_of(oldest));
-    describe_place(text, note_of(oldest).site);
+    describe_waiting(text, group_->roster(), note_of(oldest), group_->rank());
     const auto limit = static_cast<long long>(timeout_ms_.load());
     if (group_->describe_missing(text, oldest.sequence, is_message(oldest.kind) ? oldest.root : -1)) text.add(" (timeout after %lld ms)", limit);
     else text.add(": all ranks have come to it, but it is not done (timeout after %lld ms): a GPU or the way between them hangs or is slow", limit);

@@ -67,8 +67,7 @@ Status Group::time_out(const std::vector<int32_t>& ranks, int64_t waited_ms, Err
 Status Group::fail_for(const comm::Missing& missing, const std::string& limit, ErrorText* error) {
   ErrorText message;
   Text text(message);
-  comm::describe_title(text, roster_, note_);
-  comm::describe_place(text, note_.site);
+  comm::describe_waiting(text, roster_, note_, rank_);
   text.add(": ");
   missing.describe(text, roster_, limit.c_str());
   comm::Facts facts(roster_, note_, rank_);
