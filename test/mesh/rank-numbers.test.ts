@@ -107,7 +107,7 @@ describeOverEngines('ranks in errors', () => {
       else allReduce(x, { group });
       return x;
     }, 200);
-    for (const rank of [1, 3])
+    for (const rank of [1, 3] as const)
       assert.match(seen[rank].message, /on rank 1: recv from rank 3 \(group "group0"\) at .*: rank 3 has not come/, 'so that rank 3 is not told of itself');
     assert.deepEqual(seen[1].details.ranks, [3]);
   });
