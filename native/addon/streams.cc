@@ -159,7 +159,8 @@ Status wait_for(Environment& state, Event& event, ErrorText* error) {
   const bool is_same = event.recorder->home() == event.home;  // else another rank has the stream now
   if (seen.status.ok() && is_same) {
     status = unheard_failure(state, event, error);
-    if (!status.ok() || !event.recorder->failure_of(event.sequence, &seen)) return status;
+    if (!status.ok()) return status;
+    event.recorder->failure_of(event.sequence, &seen);
   }
   if (seen.status.ok()) return kOk;
   state.note_told(seen, event.home);

@@ -100,10 +100,14 @@ void describe_title(Text& text, const Roster& group, const Note& note) {
   }
 }
 
+void describe_heading(Text& text, const Roster& group, const Note& note) {
+  describe_title(text, group, note);
+  describe_place(text, note.site);
+}
+
 void describe_waiting(Text& text, const Roster& group, const Note& mine, int32_t own) {
   if (mine.peer >= 0) text.add("on rank %d: ", group.rank_at(own));
-  describe_title(text, group, mine);
-  describe_place(text, mine.site);
+  describe_heading(text, group, mine);
 }
 
 void describe_last_call(Text& text, const Roster& group, const SharedNote& last, bool inside) {
@@ -120,8 +124,7 @@ void describe_abort(Text& text, const Roster& group, int32_t rank, const char* r
 }
 
 void describe_refused(Text& text, const Roster& group, const Note& mine, int32_t own, const ErrorText& cause) {
-  describe_title(text, group, mine);
-  describe_place(text, mine.site);
+  describe_heading(text, group, mine);
   text.add(": the group has failed before: ").add_text(cause.text);
   Facts(group, mine, own).add_to(text);
 }
@@ -149,8 +152,7 @@ void describe_unexpected(Text& text, const Roster& group, const Note& mine, int3
     int32_t rank;
     const Note* note;
   } ends[] = {{from, sender}, {to, receiver}};
-  describe_title(text, group, mine);
-  describe_place(text, mine.site);
+  describe_heading(text, group, mine);
   text.add(": rank %d sends %lld bytes to rank %d, which expects %lld", group.rank_at(from), static_cast<long long>(sent), group.rank_at(to),
            static_cast<long long>(expected));
   Facts facts(group, mine, own);

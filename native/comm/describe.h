@@ -14,6 +14,8 @@ namespace shardwise::comm {
 void describe(Text& text, const Roster& group, const Note& note);
 // `all_reduce (call 7 of group "world")`, `send to rank 1 (group "world")`; of a group that has no name, "": `of the group`, or nothing
 void describe_title(Text& text, const Roster& group, const Note& note);
+// The title and its place: what errors of a call begin with.
+void describe_heading(Text& text, const Roster& group, const Note& note);
 // The call that rank `own` waits in, as all ranks read it: a message is not of all of them, so it says whose it is.
 void describe_waiting(Text& text, const Roster& group, const Note& mine, int32_t own);
 // ` at a.ts:9`, or nothing

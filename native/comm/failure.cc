@@ -50,8 +50,7 @@ Status HostGroup::failure(ErrorText* error) {
   Text text(*error);
   // Who aborts does not say in what the others were.
   if (status.code == Code::Closed) {
-    describe_title(text, roster(), note_);
-    describe_place(text, note_.site);
+    describe_heading(text, roster(), note_);
     text.add(": ");
   }
   text.add_text(cause.text);

@@ -100,8 +100,7 @@ Status WatchGroup::report_difference(const Note& mine, int32_t rank, ErrorText* 
     describe_difference(all, roster(), mine, rank_, found, other, Reader::All);
   } else {
     for (Text* text : {&here, &all}) {
-      describe_title(*text, roster(), mine);
-      describe_place(*text, mine.site);
+      describe_heading(*text, roster(), mine);
       text->add(": rank %d, which is many calls ahead, called something else under this number; it", roster().rank_at(rank));
       describe_last_call(*text, roster(), region_->watch(rank).last, false);
       Facts facts(roster(), mine, rank_);

@@ -160,8 +160,7 @@ class Watched {
     if (!engine_->recent || group_->failed() || !in_flight(&oldest)) return;
     ErrorText message;
     Text text(message);
-    describe_title(text, group_->roster(), note_of(oldest));
-    describe_place(text, note_of(oldest).site);
+    describe_heading(text, group_->roster(), note_of(oldest));
     text.add(": rank %d has left the group, and the others have not all come to this call within %lld ms", group_->roster().rank_at(group_->rank()),
              static_cast<long long>(most));
     Facts(group_->roster(), note_of(oldest), group_->rank()).add_to(text);
@@ -200,8 +199,7 @@ class Watched {
   void report_lost(const Note& mine) {
     ErrorText message;
     Text text(message);
-    describe_title(text, group_->roster(), mine);
-    describe_place(text, mine.site);
+    describe_heading(text, group_->roster(), mine);
     group_->describe_lost(text);
     Facts facts(group_->roster(), mine, group_->rank());
     group_->blame(facts);
@@ -222,8 +220,7 @@ class Watched {
     const Status status = group_->cause(&first);
     Text text(*error);
     if (status.code == Code::Closed && mine.site.name[0] != 0) {
-      describe_title(text, group_->roster(), mine);
-      describe_place(text, mine.site);
+      describe_heading(text, group_->roster(), mine);
       text.add(": ");
     }
     text.add_text(first.text);

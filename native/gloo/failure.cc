@@ -104,8 +104,7 @@ Status Group::failure(ErrorText* error) {
   if (error == nullptr) return status;
   Text text(*error);
   if (status.code == Code::Closed) {
-    comm::describe_title(text, roster_, note_);
-    comm::describe_place(text, note_.site);
+    comm::describe_heading(text, roster_, note_);
     text.add(": ");
   }
   text.add_text(first.text);
