@@ -38,7 +38,7 @@ export function commit(): string {
 /** In the checkout, not beside the compiled programs; by machine, of which there may be several on one day. */
 function fileOf(machine: string, subject: string): string {
   const folder = process.env['BENCH_RESULTS'] ?? path.join(process.cwd(), 'bench', 'results');
-  return path.join(folder, `${today()}-${machine.replace(/\W+/g, '-').toLowerCase()}-${subject}.json`);
+  return path.join(folder, `${today()}-${`${machine}-${subject}`.replace(/\W+/g, '-').toLowerCase()}.json`);
 }
 
 /** What was kept today. */
@@ -47,6 +47,7 @@ export function kept<T>(machine: string, subject: string): T | null {
   return existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as T) : null;
 }
 
+/** In place of what was kept today. */
 export function keep(machine: string, subject: string, figures: object): void {
   const file = fileOf(machine, subject);
   mkdirSync(path.dirname(file), { recursive: true });

@@ -177,12 +177,15 @@ export const rows: readonly Row[] = [
   host('backward_of_a_sum', { us: 15 }, 'cpu'),
 ];
 
+/** Of the rows, each once. */
+export const groups: readonly string[] = [...new Set(rows.map((row) => row.group))];
+
 const isCalled = (row: Row, text: string): boolean => row.group === text || row.name.includes(text);
 
 /** All, or those of groups and parts of names. @throws Error for a text that no row is called by */
 export function chosenRows(wanted: readonly string[]): readonly Row[] {
   const unknown = wanted.find((text) => !rows.some((row) => isCalled(row, text)));
-  if (unknown !== undefined) throw new Error(`no row is called "${unknown}", and no group: there are ${[...new Set(rows.map((row) => row.group))].join(', ')}`);
+  if (unknown !== undefined) throw new Error(`no row is called "${unknown}", and no group: there are ${groups.join(', ')}`);
   return wanted.length === 0 ? rows : rows.filter((row) => wanted.some((text) => isCalled(row, text)));
 }
 

@@ -9,7 +9,7 @@ import os from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import { commit, keep, median, python, today } from '../figures.js';
-import { chosenRows, copyRow, type Row, rows } from './rows.js';
+import { chosenRows, copyRow, groups, type Row } from './rows.js';
 import { Meter, ourSide, type PeerMode, rawLaunch, type Side, torchSide } from './sides.js';
 import { type Measured, printed, type Report } from './table.js';
 
@@ -80,7 +80,7 @@ function mended(report: Report, later: Report): Report {
 
 async function main(): Promise<void> {
   const program = new Command('bench:gpu')
-    .argument('[rows...]', `groups (${[...new Set(rows.map((row) => row.group))].join(', ')}) or parts of names; all rows if left out`)
+    .argument('[rows...]', `groups (${groups.join(', ')}) or parts of names; all rows if left out`)
     .option('--pairs <n>', 'how often each side is measured', Number, 5)
     .option('--no-compile', 'leave torch.compile out, which takes seconds a row')
     .option('--write', 'keep the figures in bench/results', false)
@@ -116,7 +116,7 @@ async function main(): Promise<void> {
   };
   console.log(printed(report));
   if (options.again !== undefined) keep(gpu, 'kernels', mended(JSON.parse(readFileSync(options.again, 'utf8')) as Report, report));
-  else if (options.write) keep(gpu, ['kernels', ...program.args.map((text) => text.replace(/\W+/g, '-'))].join('-'), report);
+  else if (options.write) keep(gpu, ['kernels', ...program.args].join('-'), report);
 }
 
 await main();

@@ -258,14 +258,16 @@ let surrounding: Stream | null = null;
 export function stream<T>(s: Stream, fn: () => T): T {
   checkStream('cuda.stream', s);
   checkFunction('cuda.stream', 'fn', fn);
-  const before = [s.device.currentStream, surrounding] as const;
+  const { currentStream } = s.device;
+  const outer = surrounding;
   s.device.currentStream = s.id;
   surrounding = s;
   let result: T;
   try {
     result = fn();
   } finally {
-    [s.device.currentStream, surrounding] = before;
+    s.device.currentStream = currentStream;
+    surrounding = outer;
   }
   checkSynchronous('cuda.stream', result, 'it would leave the stream at its first await');
   return result;

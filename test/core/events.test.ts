@@ -1,21 +1,9 @@
 /** Events, and what they tell of work before them that failed. */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ArgumentError, cuda, DeviceError, IndexError, int64, KernelError, ones, type Tensor, tensor } from '../../lib/index.js';
+import { ArgumentError, cuda, DeviceError, IndexError, KernelError, ones } from '../../lib/index.js';
 import { addon } from '../../lib/runtime.js';
-
-const newStream = (): cuda.Stream => new cuda.Stream({ device: 'cpu' });
-const timed = (): cuda.Event => new cuda.Event({ enableTiming: true });
-
-/** Behind a product that takes milliseconds: the stream fails later than the call. */
-function bad(s: cuda.Stream, index = 99): Tensor {
-  const [large, x, at] = [ones([800, 800]), ones([4]), tensor([index], { dtype: int64 })];
-  return cuda.stream(s, () => {
-    large.mm(large).dispose();
-    large.dispose();
-    return x.gather(0, at);
-  });
-}
+import { failLater, newStream, timed } from './on-streams.js';
 
 const tellsOf =
   (index: number) =>
@@ -51,7 +39,7 @@ describe('an event behind work that failed', () => {
     const s = newStream();
     const [begin, end] = [timed(), timed()];
     begin.record(s);
-    const lost = bad(s);
+    const lost = failLater(s);
     end.record(s);
     assert.throws(() => begin.elapsedTime(end), tellsOf(99));
     assert.throws(() => end.synchronize(), tellsOf(99));
@@ -66,12 +54,12 @@ describe('an event behind work that failed', () => {
   it('tells of that failure only, and leaves a later one to who asks for it', async () => {
     const s = newStream();
     const end = timed();
-    bad(s);
+    failLater(s);
     end.record(s);
     assert.throws(() => s.synchronize(), tellsOf(99));
-    bad(s, 77);
+    failLater(s, 77);
     await s.done().catch(() => {});
-    bad(s, 55);
+    failLater(s, 55);
     await sleep(50);
     assert.throws(() => end.synchronize(), tellsOf(99));
     assert.throws(() => s.synchronize(), tellsOf(55));
@@ -80,12 +68,12 @@ describe('an event behind work that failed', () => {
   it('leaves the stream to whoever has it next', () => {
     const s = newStream();
     const end = timed();
-    bad(s);
+    failLater(s);
     end.record(s);
     assert.throws(() => s.synchronize(), tellsOf(99));
     s.dispose();
     const next = newStream();
-    bad(next, 55);
+    failLater(next, 55);
     assert.throws(() => end.synchronize(), tellsOf(99));
     assert.throws(() => next.synchronize(), tellsOf(55));
   });
@@ -94,7 +82,7 @@ describe('an event behind work that failed', () => {
     const [s, other] = [newStream(), newStream()];
     const [end, late] = [timed(), timed()];
     const x = ones([1500, 1500]);
-    bad(s);
+    failLater(s);
     end.record(s);
     cuda.stream(other, () => {
       for (let i = 0; i < 30; i++) x.mm(x).dispose();
@@ -110,7 +98,7 @@ describe('an event behind work that failed', () => {
   it('hands the failure on to a stream that waits for it', () => {
     const [s, other] = [newStream(), newStream()];
     const [middle, end] = [timed(), timed()];
-    bad(s);
+    failLater(s);
     middle.record(s);
     other.waitEvent(middle);
     end.record(other);

@@ -4,6 +4,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ArgumentError, cuda, empty, FreedError, full, memory, ones, type Tensor, zeros } from '../../lib/index.js';
 import { skipBecause } from '../skip.js';
+import { newStream } from './on-streams.js';
 
 describe('a tensor whose first use is on another stream than the one it was made on', () => {
   it('waits for what still reads the memory that it got', () => {
@@ -54,7 +55,6 @@ describe('recordStream', () => {
   });
 });
 
-const newStream = (): cuda.Stream => new cuda.Stream({ device: 'cpu' });
 const threads = (): number => Number(/Threads:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]);
 
 /** Waits until no more than `most` threads are there, for two seconds. */

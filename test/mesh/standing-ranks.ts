@@ -9,7 +9,8 @@ interface Signal<T> {
   readonly resolve: (value: T) => void;
 }
 
-function signal<T>(): Signal<T> {
+/** A promise that somebody else resolves. */
+export function signal<T>(): Signal<T> {
   let resolve!: (value: T) => void;
   const promise = new Promise<T>((fulfil) => {
     resolve = fulfil;
