@@ -14,6 +14,7 @@ const tolerance = new Map<DType, number>([
 
 /** Of rows of n: only the first element is seen, all but the first eight, none, every second. */
 const seen = [(i: number) => i === 0, (i: number, n: number) => i >= Math.min(8, n - 1), () => false, (i: number) => i % 2 === 0];
+const blindRow = 2;
 
 const values = (t: Tensor): number[][] => t.cpu().to(float64).tolist() as number[][];
 
@@ -29,6 +30,18 @@ const probabilities = (row: readonly number[]): number[] => {
   const sum = powers.reduce((a, b) => a + b);
   return powers.map((value) => value / sum);
 };
+
+type Operands = [q: Tensor, k: Tensor, v: Tensor];
+
+/** The result of attention, and the gradients of its operands. */
+function attention(operands: Operands, attnMask: Tensor, gradient: Tensor, device: 'cpu' | 'cuda'): Tensor[] {
+  const [q, k, v] = operands.map((t) => t.detach().to(device).requiresGrad_()) as Operands;
+  const out = F.scaledDotProductAttention(q, k, v, { attnMask: attnMask.to(device) });
+  out.backward(gradient.to(device));
+  return [out.detach(), ...[q, k, v].map((leaf) => leaf.grad as Tensor)].map((t) => t.cpu());
+}
+
+const flat = (t: Tensor): number[] => t.to(float64).flatten().tolist() as number[];
 
 for (const device of ['cpu', 'cuda'] as const) {
   describe(`logits that are hidden by the lowest number, on ${device}`, () => {
@@ -70,6 +83,24 @@ for (const device of ['cpu', 'cuda'] as const) {
               `gradient ${r} of ${n}`,
             );
           }
+        }
+      });
+
+      it(`attention of ${dtype} by an added mask is that by a bool one, and in rows that see nothing all keys count alike`, () => {
+        const keys = 70;
+        const visible = tensor(seen.map((sees) => Array.from({ length: keys }, (_, i) => sees(i, keys))));
+        const added = where(visible, tensor(0, { dtype: float64 }), tensor(finfo(dtype).min, { dtype: float64 })).to(dtype);
+        for (const depth of [16, 128, 160]) {
+          const [q, k, v] = [seen.length, keys, keys].map((rows) => randn([1, 2, rows, depth]).to(dtype)) as Operands;
+          const g = where(visible.any(1, { keepdim: true }), randn([1, 2, seen.length, depth]), 0).to(dtype); // the loss is of rows that see something
+          const [got, want] = [added, visible].map((mask) => attention([q, k, v], mask, g, device)) as [Tensor[], Tensor[]];
+          const blind = (got[0] as Tensor).select(2, blindRow).clone();
+          (got[0] as Tensor).select(2, blindRow).zero_(); // as where a bool mask hides all
+          for (const [i, what] of ['result', 'gradient of q', 'gradient of k', 'gradient of v'].entries())
+            near(flat(got[i] as Tensor), flat(want[i] as Tensor), room, `${what} of depth ${depth}`);
+          // The lowest number of float16 does not swallow a score, which is a float32: what is left of it counts.
+          const alike = dtype === float16 ? F.scaledDotProductAttention(q, k, v).select(2, blindRow) : v.to(float64).mean(2);
+          near(flat(blind), flat(alike), dtype === float16 ? 0.2 : room, `the blind row of depth ${depth}`);
         }
       });
     }

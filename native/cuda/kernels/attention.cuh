@@ -1,5 +1,7 @@
 // Attention as its kernels see it, with what hides or drops a score. attention.cu says who computes what.
 #pragma once
+#include <cfloat>
+
 #include "../primitives/dtype.cuh"
 #include "../primitives/philox.cuh"
 #include "../stream.h"
@@ -59,6 +61,12 @@ __device__ __forceinline__ float exp2_fast(float v) {
   float out;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(v));
   return out;
+}
+
+// A logarithm in base 2, finite where `v` is: of a row that the lowest number of a mask hides whole, all keys have the same part.
+__device__ __forceinline__ float to_log2(float v) {
+  const float out = v * kLog2E;
+  return out == -INFINITY && v != -INFINITY ? -FLT_MAX : out;
 }
 
 // What the mask adds to the score of (query, key), which must exist: 0 or -inf for a bool mask.

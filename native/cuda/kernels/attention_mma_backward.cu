@@ -33,7 +33,7 @@ __device__ __forceinline__ void load_row_numbers(const AttentionProblem& p, int6
   if (query >= p.queries) return;
   const float value = static_cast<const float*>(p.lse)[head_index * p.queries + query];
   if (value == -INFINITY) return;
-  *lse = value * kLog2E;
+  *lse = to_log2(value);
   *delta = static_cast<const float*>(p.delta)[head_index * p.queries + query];
 }
 
@@ -157,8 +157,8 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
           if (edge || p.mask.data) {
             if (key >= keys || query >= queries || (p.causal && key > query))
               score = -INFINITY;
-            else if (p.mask.data)
-              score += mask_value<float>(p, mask_base, query, key) * kLog2E;
+            else if (p.mask.data)  // beside the lowest number of a mask, lse is rounded away
+              score = fminf(score + to_log2(mask_value<float>(p, mask_base, query, key)), lse);
           }
           const float probability = exp2_fast(score - lse);
           const float factor = !drops ? 1.0f : kept >> (j * 4 + e) & 1 ? keep_scale : 0.0f;

@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kAttentionThreads, Depth == 64 ? 2 : 1)
             if (key >= keys || (p.causal && key > query))
               s[j][e] = -INFINITY;
             else if (p.mask.data && query < queries)
-              s[j][e] += mask_value<float>(p, mask_base, query, key) * kLog2E;
+              s[j][e] += to_log2(mask_value<float>(p, mask_base, query, key));
           }
         }
 

@@ -24,7 +24,8 @@ struct NormVector {
   const void* data = nullptr;
   int64_t stride = 1;
   DType dtype = DType::Float32;
-  bool vectors = false;  // the dtype of x, contiguous and 16-byte aligned
+  bool contiguous = false;  // and of the dtype of x
+  bool vectors = false;     // and on a 16-byte boundary
 };
 
 inline NormVector norm_vector(const TensorView* view, DType dtype) {
@@ -33,7 +34,8 @@ inline NormVector norm_vector(const TensorView* view, DType dtype) {
   out.data = view->data;
   out.dtype = view->dtype;
   out.stride = view->ndim > 0 ? view->strides[view->ndim - 1] : 1;
-  out.vectors = view->dtype == dtype && out.stride == 1 && reinterpret_cast<uintptr_t>(view->data) % 16 == 0;
+  out.contiguous = view->dtype == dtype && out.stride == 1;
+  out.vectors = out.contiguous && reinterpret_cast<uintptr_t>(view->data) % 16 == 0;
   return out;
 }
 
@@ -61,11 +63,26 @@ struct NormBackward {
   void* gx;
   const void* more;  // added to gx
   bool sums;         // partials are asked for
-  float* partials;
+  void* partials;    // in the type that sums are computed in
 };
 // How many rows of partials norm_backward_ring writes for these rows, or 0 if it cannot do them.
 int64_t norm_backward_ring_parts(const KernelCall& call, const NormBackward& b);
 void norm_backward_ring(const KernelCall& call, const NormBackward& b);
+// The same of any rows; none only if there are no rows.
+int64_t norm_backward_any_parts(const KernelCall& call, const NormBackward& b);
+void norm_backward_any(const KernelCall& call, const NormBackward& b);
+
+// Two sums at once.
+template <class C>
+struct Pair {
+  C first, second;
+};
+struct AddPairs {
+  template <class C>
+  __device__ __forceinline__ Pair<C> operator()(const Pair<C>& a, const Pair<C>& b) const {
+    return {a.first + b.first, a.second + b.second};
+  }
+};
 
 // w or b of elements [first, first + V); `absent` where there is none.
 template <class T, int V, class C, class Index>
@@ -73,8 +90,8 @@ __device__ __forceinline__ void load_norm_vector(const NormVector& v, Index firs
   if (!v.data) {
 #pragma unroll
     for (int i = 0; i < V; i++) out[i] = absent;
-  } else if (v.vectors && first % V == 0 && first >= 0 && first + V <= n) {
-    const Vec<T, V> raw = load_vec<V>(static_cast<const T*>(v.data) + first);
+  } else if (v.contiguous) {
+    const Vec<T, V> raw = load_part_anywhere<V>(static_cast<const T*>(v.data), first, n, from_compute<T>(C(0)));
 #pragma unroll
     for (int i = 0; i < V; i++) out[i] = to_compute<C>(raw[i]);
   } else {

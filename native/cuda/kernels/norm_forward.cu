@@ -52,10 +52,11 @@ __global__ void __launch_bounds__(1024)
 #pragma unroll
   for (int c = 0; c < kRowChunks; c++) {
     const int first = first_of(c);
+    const bool whole = first >= 0 && first + V <= count;
 #pragma unroll
     for (int i = 0; i < V; i++) {
-      values[c][i] -= mean;
-      if (first + i >= 0 && first + i < count) squares += values[c][i] * values[c][i];
+      if (whole || (first + i >= 0 && first + i < count)) values[c][i] -= mean;  // else it stays 0
+      squares += values[c][i] * values[c][i];
     }
   }
   const C variance = row_reduce(squares, SumOp{}, C(0), team, shared) * inverse_n;

@@ -283,7 +283,7 @@ void norm_backward_ring(const KernelCall& call, const NormBackward& b) {
     launch_overlapped(
         kernel, shape, stream_of(call), static_cast<const uint4*>(b.g), static_cast<const uint4*>(b.x), static_cast<const uint4*>(b.more),
         static_cast<const float*>(b.mean), static_cast<const float*>(b.rstd), static_cast<const uint4*>(b.w.data),
-        static_cast<uint4*>(b.gx), b.partials, b.rows, static_cast<int32_t>(b.n / (16 / item_size(b.dtype))), plan.lanes);
+        static_cast<uint4*>(b.gx), static_cast<float*>(b.partials), b.rows, static_cast<int32_t>(b.n / (16 / item_size(b.dtype))), plan.lanes);
   });
 }
 
