@@ -1,6 +1,6 @@
 // What layer_norm.cu, rms_norm.cu and their kernels share: rms norm is layer norm with the mean taken as 0 and without a bias.
 #pragma once
-#include "../primitives/row_tile.cuh"
+#include "../primitives/row_words.cuh"
 
 namespace shardwise::cuda {
 
@@ -91,9 +91,7 @@ __device__ __forceinline__ void load_norm_vector(const NormVector& v, Index firs
 #pragma unroll
     for (int i = 0; i < V; i++) out[i] = absent;
   } else if (v.contiguous) {
-    const Vec<T, V> raw = load_part_anywhere<V>(static_cast<const T*>(v.data), first, n, from_compute<T>(C(0)));
-#pragma unroll
-    for (int i = 0; i < V; i++) out[i] = to_compute<C>(raw[i]);
+    unpack_words<T>(load_words_anywhere(static_cast<const T*>(v.data), first, n), out);
   } else {
 #pragma unroll 1
     for (int i = 0; i < V; i++) {

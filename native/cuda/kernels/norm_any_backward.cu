@@ -1,13 +1,17 @@
 // Backward pass of layer norm and rms norm over contiguous rows of any alignment and length; norm_backward.cu has the formulas.
 //
-// rows     gx: a team of a row (row_tile.cuh: part of a warp, else a block) walks over it twice, for the sums and for gx, in the vectors
-//          of gx; the second walk finds most of g and x in L1.
+// held     gx of rows of up to 1024 vectors: a team of a row (row_tile.cuh: part of a warp, else a block) holds g and x in registers, in the vectors
+//          of gx. A thread at an end of the row reads the V elements there, too, of which some are its neighbour's: it leaves these alone.
+// long     gx of other rows: a block walks over a row twice, for the sums and for gx.
 // columns  gw and gb: a thread has a vector of columns, at the same place in every row, and walks over a slice of the rows; a block adds up
 //          its threads in shared memory and writes a row of partial sums.
-// Rows that do not begin on 16-byte boundaries are read by the two vectors around each (load_part_anywhere).
+// Rows that do not begin on 16-byte boundaries are read by the two vectors around each (row_words.cuh).
 // Bytes: g and x twice, gx once; 2 n words of partials for each slice.
 // Numerics: float32 sums (float64 for float64) in an order fixed by the shape and the device, no atomics; one rounding at the end.
 // Source: as norm_backward.cu.
+// On an H200, layer norm of bfloat16, microseconds, beside PyTorch: 8192 x 4095 161 (134), 8192 x 16385 630 (652), 32768 x 300 70 (157), 65536 x 100
+// 42 (258), 100 x 200001 380 (929); columns take some 50 of 161. Tried for the first two: by elements 275 and 1110; in vectors, walking twice 190 and
+// 629; ends of rows moved into place, 64-bit offsets 214 and 671.
 #include "norm.cuh"
 
 namespace shardwise::cuda {
@@ -15,62 +19,139 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// V elements of g, and of x where it is centered and scaled: both 0 outside the row.
 template <class T>
-struct RowOperands {
+struct RowNumbers {
   using C = compute_t<T>;
-  static constexpr int V = kVec16<T>;
-  const T *g, *x;
   C mean, rstd;
-
-  __device__ __forceinline__ void load(int64_t first, int64_t n, C (&gs)[V], C (&xs)[V]) const {
-    const T nothing = from_compute<T>(C(0));
-    const Vec<T, V> raw_g = load_part_anywhere<V>(g, first, n, nothing), raw_x = load_part_anywhere<V>(x, first, n, nothing);
+  __device__ __forceinline__ RowNumbers(const C* means, const C* rstds, int64_t row) : mean(means ? means[row] : C(0)), rstd(rstds[row]) {}
+  // Of words of g and x; x centered and scaled. The words stay as they are: the floats of a whole row would be too many.
+  __device__ __forceinline__ void unpack(uint4& g, uint4& x, C (&gs)[kVec16<T>], C (&xs)[kVec16<T>]) const {
+    keep_packed(g);
+    keep_packed(x);
+    unpack_words<T>(g, gs);
+    unpack_words<T>(x, xs);
 #pragma unroll
-    for (int i = 0; i < V; i++) {
-      gs[i] = to_compute<C>(raw_g[i]);
-      xs[i] = (to_compute<C>(raw_x[i]) - mean) * rstd;
-    }
+    for (int i = 0; i < kVec16<T>; i++) xs[i] = (xs[i] - mean) * rstd;
+  }
+};
+
+// gx of a vector from sums over the row.
+template <class T>
+struct RowGradient {
+  using C = compute_t<T>;
+  C mean_h, mean_hx, rstd;
+  __device__ __forceinline__ RowGradient(const Pair<C>& total, bool centered, C n, C rstd)
+      : mean_h(centered ? total.first / n : C(0)), mean_hx(total.second / n), rstd(rstd) {}
+  __device__ __forceinline__ uint4 of(const C (&gs)[kVec16<T>], const C (&xs)[kVec16<T>], const C (&scale)[kVec16<T>]) const {
+    C out[kVec16<T>];
+#pragma unroll
+    for (int i = 0; i < kVec16<T>; i++) out[i] = (gs[i] * scale[i] - mean_h - xs[i] * mean_hx) * rstd;
+    return pack_words<T>(out);
   }
 };
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    any_rows(const T* g, const T* x, const compute_t<T>* means, const compute_t<T>* rstds, NormVector w, T* gx, int64_t rows,
-             int64_t n, RowTeam team) {
+    held_rows(const T* g, const T* x, const compute_t<T>* means, const compute_t<T>* rstds, NormVector w, T* gx, int64_t rows,
+              int32_t n, RowTeam team) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<Pair<C>> shared;
   const RowPlace place(team);
   const bool active = place.row < rows;
-  const int64_t row = active ? place.row : 0, start = row * n, end = active ? n : 0;
-  const RowOperands<T> operands{g + start, x + start, means ? means[row] : C(0), rstds[row]};
-  T* to = gx + start;
-  const int64_t begin = int64_t(place.slot) * V - row_shift(to), step = int64_t(place.stride) * V;
+  const int64_t row = active ? place.row : 0;
+  const RowNumbers<T> numbers(means, rstds, row);
+  T* to = gx + row * n;
+  const int32_t begin = place.slot * V - row_shift(to), step = place.stride * V;
+  const auto from_of = [&](int32_t first) { return first < 0 || n < V ? 0 : first + V <= n ? first : n - V; };
+  uint4 held_g[kRowChunks], held_x[kRowChunks];
+  if (n >= V) {
+#pragma unroll
+    for (int c = 0; c < kRowChunks; c++) {
+      const int32_t from = from_of(begin + c * step);
+      held_g[c] = load_words_across(g + row * n + from);
+      held_x[c] = load_words_across(x + row * n + from);
+    }
+  } else {
+#pragma unroll
+    for (int c = 0; c < kRowChunks; c++) {
+      held_g[c] = load_words_anywhere(g + row * n, 0, n);
+      held_x[c] = load_words_anywhere(x + row * n, 0, n);
+    }
+  }
   C gs[V], xs[V], scale[V];
   Pair<C> total{C(0), C(0)};
-  for (int64_t first = begin; first < end; first += step) {
-    operands.load(first, n, gs, xs);
-    load_norm_vector<T>(w, first, n, C(1), scale);
+#pragma unroll
+  for (int c = 0; c < kRowChunks; c++) {
+    const int32_t first = begin + c * step, from = from_of(first);
+    if (first >= n) break;
+    numbers.unpack(held_g[c], held_x[c], gs, xs);
+    load_norm_vector<T>(w, from, n, C(1), scale);
+    if (first != from || n < V)
+#pragma unroll
+      for (int i = 0; i < V; i++)
+        if (from + i < first || from + i >= first + V) gs[i] = C(0);
 #pragma unroll
     for (int i = 0; i < V; i++) {
       total.first += gs[i] * scale[i];
       total.second += gs[i] * scale[i] * xs[i];
     }
   }
-  total = row_reduce(total, AddPairs{}, Pair<C>{C(0), C(0)}, team, shared);
-  const C mean_h = means ? total.first / C(n) : C(0), mean_hx = total.second / C(n);
-  for (int64_t first = begin; first < end; first += step) {
-    operands.load(first, n, gs, xs);
-    load_norm_vector<T>(w, first, n, C(1), scale);
-    Vec<T, V> out;
+  const RowGradient<T> gradient(row_reduce(total, AddPairs{}, Pair<C>{C(0), C(0)}, team, shared), means, C(n), numbers.rstd);
+  if (!active) return;
 #pragma unroll
-    for (int i = 0; i < V; i++) out[i] = from_compute<T>((gs[i] * scale[i] - mean_h - xs[i] * mean_hx) * operands.rstd);
-    store_part<V>(to, first, n, out);
+  for (int c = 0; c < kRowChunks; c++) {
+    const int32_t first = begin + c * step, from = from_of(first);
+    if (first >= n) break;
+    numbers.unpack(held_g[c], held_x[c], gs, xs);
+    load_norm_vector<T>(w, from, n, C(1), scale);
+    const uint4 words = gradient.of(gs, xs, scale);
+    if (first == from && n >= V) {
+      __stwb(reinterpret_cast<uint4*>(to + from), words);
+    } else {
+      const auto elements = *reinterpret_cast<const Vec<T, V>*>(&words);
+#pragma unroll
+      for (int i = 0; i < V; i++)
+        if (from + i >= first && from + i < first + V && from + i < n) to[from + i] = elements[i];
+    }
   }
 }
 
-// The columns of blockIdx.x in the rows of slice blockIdx.y; `lanes` threads side by side, a power of two of up to 32.
+template <class T>
+__global__ void __launch_bounds__(kThreads) long_rows(const T* g, const T* x, const compute_t<T>* means, const compute_t<T>* rstds,
+                                                      NormVector w, T* gx, int64_t n) {
+  using C = compute_t<T>;
+  constexpr int V = kVec16<T>;
+  __shared__ RowScratch<Pair<C>> shared;
+  const int64_t start = blockIdx.x * n;
+  const RowNumbers<T> numbers(means, rstds, blockIdx.x);
+  T* to = gx + start;
+  const int64_t begin = int64_t(threadIdx.x) * V - row_shift(to), step = int64_t(kThreads) * V;
+  C gs[V], xs[V], scale[V];
+  const auto load = [&](int64_t first) {
+    uint4 own_g = load_words_anywhere(g + start, first, n), own_x = load_words_anywhere(x + start, first, n);
+    numbers.unpack(own_g, own_x, gs, xs);
+    load_norm_vector<T>(w, first, n, C(1), scale);
+  };
+  Pair<C> total{C(0), C(0)};
+  for (int64_t first = begin; first < n; first += step) {
+    load(first);
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+      total.first += gs[i] * scale[i];
+      total.second += gs[i] * scale[i] * xs[i];
+    }
+  }
+  const RowGradient<T> gradient(row_reduce(total, AddPairs{}, Pair<C>{C(0), C(0)}, RowTeam{kThreads, 1}, shared), means, C(n),
+                                numbers.rstd);
+  for (int64_t first = begin; first < n; first += step) {
+    load(first);
+    store_words(to, first, n, gradient.of(gs, xs, scale));
+  }
+}
+
+// The columns of blockIdx.x in the rows of slice blockIdx.y; `lanes` threads side by side, a power of two of up to 32. A thread at the end has the last
+// V columns, of which some are its neighbour's, too.
 template <class T>
 __global__ void __launch_bounds__(kThreads) any_columns(const T* g, const T* x, const compute_t<T>* means,
                                                         const compute_t<T>* rstds, compute_t<T>* partials, int64_t rows,
@@ -79,13 +160,18 @@ __global__ void __launch_bounds__(kThreads) any_columns(const T* g, const T* x, 
   constexpr int V = kVec16<T>;
   __shared__ Pair<C> shared[V][kThreads];
   const int lane = threadIdx.x & (lanes - 1), team = threadIdx.x / lanes, teams = kThreads / lanes;
-  const int64_t first = (int64_t(blockIdx.x) * lanes + lane) * V;
+  const auto first_of = [&](int i) { return (int64_t(blockIdx.x) * lanes + i) * V; };
+  const auto from_of = [&](int64_t first) { return first + V <= n || n < V ? first : n - V; };
+  const int64_t from = from_of(first_of(lane));
   C gw[V] = {}, gb[V] = {};
-  if (first < n)
+  if (first_of(lane) < n)
 #pragma unroll 2
     for (int64_t row = int64_t(blockIdx.y) * teams + team; row < rows; row += int64_t(gridDim.y) * teams) {
+      const T *g_row = g + row * n, *x_row = x + row * n;
+      uint4 own_g = n < V ? load_words_anywhere(g_row, from, n) : load_words_across(g_row + from);
+      uint4 own_x = n < V ? load_words_anywhere(x_row, from, n) : load_words_across(x_row + from);
       C gs[V], xs[V];
-      RowOperands<T>{g + row * n, x + row * n, means ? means[row] : C(0), rstds[row]}.load(first, n, gs, xs);
+      RowNumbers<T>(means, rstds, row).unpack(own_g, own_x, gs, xs);
 #pragma unroll
       for (int i = 0; i < V; i++) {
         gw[i] += gs[i] * xs[i];
@@ -97,11 +183,11 @@ __global__ void __launch_bounds__(kThreads) any_columns(const T* g, const T* x, 
   __syncthreads();
   C* const to = partials + int64_t(blockIdx.y) * 2 * n;
   for (int i = threadIdx.x; i < lanes * V; i += kThreads) {
-    const int from = i / V, element = i % V;
-    const int64_t column = int64_t(blockIdx.x) * lanes * V + i;
+    const int64_t column = first_of(0) + i;
     if (column >= n) break;
-    Pair<C> total = shared[element][from];
-    for (int t = 1; t < teams; t++) total = AddPairs{}(total, shared[element][t * lanes + from]);
+    const Pair<C>* const sums = &shared[column - from_of(first_of(i / V))][i / V];
+    Pair<C> total = sums[0];
+    for (int t = 1; t < teams; t++) total = AddPairs{}(total, sums[t * lanes]);
     to[column] = total.first;
     to[n + column] = total.second;
   }
@@ -122,14 +208,20 @@ ColumnPlan plan_columns(const NormBackward& b, const DeviceFacts& facts) {
   return plan;
 }
 
-RowPlan plan_any_rows(const NormBackward& b) {
+// Of held rows, if they fit.
+RowPlan plan_held(const NormBackward& b) {
   const int64_t width = 16 / item_size(b.dtype), vectors = ceil_div(b.n + width - 1, width);
   RowPlan plan;
-  plan.team.lanes = 1;
-  while (plan.team.lanes < 32 && plan.team.lanes * 2 < vectors) plan.team.lanes *= 2;
-  plan.threads = vectors <= 128 ? 128 : kThreads;
-  if (vectors > 128) plan.team.lanes = plan.threads;  // the block
-  plan.blocks = vectors > 128 ? b.rows : ceil_div(b.rows, plan.threads / plan.team.lanes);
+  plan.fits = vectors <= kRowChunks * kThreads;
+  if (vectors <= 32 * kRowChunks) {
+    plan.team.lanes = 1;
+    while (plan.team.lanes * kRowChunks < vectors) plan.team.lanes *= 2;
+    plan.blocks = ceil_div(b.rows, plan.threads / plan.team.lanes);
+  } else {
+    plan.threads = static_cast<int32_t>(round_up(ceil_div(vectors, kRowChunks), 32));
+    plan.team.lanes = plan.threads;  // 64 at least: the block
+    plan.blocks = b.rows;
+  }
   return plan;
 }
 
@@ -147,10 +239,12 @@ void norm_backward_any(const KernelCall& call, const NormBackward& b) {
     using C = compute_t<T>;
     const T *g = static_cast<const T*>(b.g), *x = static_cast<const T*>(b.x);
     const C *means = static_cast<const C*>(b.mean), *rstds = static_cast<const C*>(b.rstd);
-    if (b.gx) {
-      const RowPlan plan = plan_any_rows(b);
-      launch_rows(any_rows<T>, plan, stream.handle, g, x, means, rstds, b.w, static_cast<T*>(b.gx), b.rows, b.n, plan.team);
-    }
+    T* gx = static_cast<T*>(b.gx);
+    const RowPlan held = plan_held(b);
+    if (gx && held.fits)
+      launch_rows(held_rows<T>, held, stream.handle, g, x, means, rstds, b.w, gx, b.rows, b.n, held.team);
+    else if (gx)
+      long_rows<T><<<static_cast<unsigned>(b.rows), kThreads, 0, stream.handle>>>(g, x, means, rstds, b.w, gx, b.n);
     if (b.sums) {
       const ColumnPlan plan = plan_columns(b, *stream.facts);
       const dim3 blocks(static_cast<unsigned>(plan.tiles), static_cast<unsigned>(plan.slices));

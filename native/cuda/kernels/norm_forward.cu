@@ -7,9 +7,10 @@
 //       deviations from the registers. 2 passes of memory (read x, write y); w and b come from L1/L2.
 // long  longer rows: a block merges per-vector (count, mean, M2) triples by Chan's formula in one walk, then walks back.
 // Numerics: float32 (float64 for float64), two-pass variance, never E[x^2] - E[x]^2. mean and rstd are kept in that type.
-// On an H200, layer norm of bfloat16, microseconds: 8192 x 4095 177 to 191 (PyTorch 172), 8192 x 16385 770 to 860 (556): rows
-// that are no whole vectors take three times the instructions.
-#include "../primitives/row_tile.cuh"
+// Rows that do not begin on 16-byte boundaries: x by its vectors, w and b by the two vectors around each (row_words.cuh).
+// On an H200, layer norm of bfloat16, microseconds, beside PyTorch: 8192 x 4095 76 (167), 8192 x 16385 367 (550), 32768 x 300 41 (50), 65536 x 100 26
+// (71), 100 x 200001 78 (482). Tried for the first two: w and b by elements 177 and 770, w and b in vectors, but rows as elements and their ends by
+// branches 92 and 497, words for elements 80 and 388.
 #include "norm.cuh"
 
 namespace shardwise::cuda {
@@ -17,6 +18,22 @@ namespace {
 
 __device__ __forceinline__ float inverse_sqrt(float v) { return 1.0f / sqrtf(v); }
 __device__ __forceinline__ double inverse_sqrt(double v) { return 1.0 / sqrt(v); }
+
+// Elements [first, first + V) of y from those of x. One of w and b at a time: there are few registers.
+template <class T, class C, class Index>
+__device__ __forceinline__ uint4 scaled(const uint4& x, C mean, C rstd, const NormVector& w, const NormVector& b, Index first,
+                                        Index n) {
+  constexpr int V = kVec16<T>;
+  C values[V], other[V];
+  unpack_words<T>(x, values);
+  load_norm_vector<T>(w, first, n, C(1), other);
+#pragma unroll
+  for (int i = 0; i < V; i++) values[i] = (values[i] - mean) * rstd * other[i];
+  load_norm_vector<T>(b, first, n, C(0), other);
+#pragma unroll
+  for (int i = 0; i < V; i++) values[i] += other[i];
+  return pack_words<T>(values);
+}
 
 template <class T>
 __global__ void __launch_bounds__(1024)
@@ -31,32 +48,36 @@ __global__ void __launch_bounds__(1024)
   const int count = active ? n : 0, shift = row_shift(from);
   auto first_of = [&](int c) { return (place.slot + c * place.stride) * V - shift; };
 
-  C values[kRowChunks][V];
+  uint4 raw[kRowChunks];
+  C values[V];
 #pragma unroll
-  for (int c = 0; c < kRowChunks; c++) {
-    const Vec<T, V> raw = load_part<V>(from, first_of(c), count, from_compute<T>(C(0)));
-#pragma unroll
-    for (int i = 0; i < V; i++) values[c][i] = to_compute<C>(raw[i]);
-  }
+  for (int c = 0; c < kRowChunks; c++) raw[c] = load_words(from, first_of(c), count);
   const C inverse_n = C(1) / C(n);
   C mean = C(0);
   if (centered) {
     C sum = C(0);
 #pragma unroll
-    for (int c = 0; c < kRowChunks; c++)
+    for (int c = 0; c < kRowChunks; c++) {
+      unpack_words<T>(raw[c], values);
 #pragma unroll
-      for (int i = 0; i < V; i++) sum += values[c][i];
+      for (int i = 0; i < V; i++) sum += values[i];
+    }
     mean = row_reduce(sum, SumOp{}, C(0), team, shared) * inverse_n;
   }
   C squares = C(0);
 #pragma unroll
   for (int c = 0; c < kRowChunks; c++) {
     const int first = first_of(c);
-    const bool whole = first >= 0 && first + V <= count;
+    if (first >= count) break;
+    keep_packed(raw[c]);
+    unpack_words<T>(raw[c], values);
+    if (first >= 0 && first + V <= count) {
 #pragma unroll
-    for (int i = 0; i < V; i++) {
-      if (whole || (first + i >= 0 && first + i < count)) values[c][i] -= mean;  // else it stays 0
-      squares += values[c][i] * values[c][i];
+      for (int i = 0; i < V; i++) squares += (values[i] - mean) * (values[i] - mean);
+    } else {
+#pragma unroll
+      for (int i = 0; i < V; i++)
+        if (first + i >= 0 && first + i < count) squares += (values[i] - mean) * (values[i] - mean);
     }
   }
   const C variance = row_reduce(squares, SumOp{}, C(0), team, shared) * inverse_n;
@@ -71,13 +92,8 @@ __global__ void __launch_bounds__(1024)
   for (int c = 0; c < kRowChunks; c++) {
     const int first = first_of(c);
     if (first >= count) break;
-    C scale[V], bias[V];
-    load_norm_vector<T>(w, first, count, C(1), scale);
-    load_norm_vector<T>(b, first, count, C(0), bias);
-    Vec<T, V> out;
-#pragma unroll
-    for (int i = 0; i < V; i++) out[i] = from_compute<T>(values[c][i] * rstd * scale[i] + bias[i]);
-    store_part<V>(to, first, count, out, vectors);
+    keep_packed(raw[c]);
+    store_words(to, first, count, scaled<T>(raw[c], mean, rstd, w, b, first, count), vectors);
   }
 }
 
@@ -115,21 +131,18 @@ __global__ void __launch_bounds__(1024) norm_long(const T* x, NormVector w, Norm
   Moments<C> total{C(0), C(0), C(0)};
   for (int64_t c = 0; c < chunks; c++) {
     const int64_t first = first_of(c);
-    const Vec<T, V> raw = load_part<V>(from, first, n, from_compute<T>(C(0)));
+    C values[V];
+    unpack_words<T>(load_words(from, first, n), values);
     Moments<C> part{C(0), C(0), C(0)};
 #pragma unroll
-    for (int i = 0; i < V; i++)
-      if (first + i >= 0 && first + i < n) {
-        part.count += C(1);
-        part.mean += to_compute<C>(raw[i]);
-      }
+    for (int i = 0; i < V; i++) {
+      if (first + i >= 0 && first + i < n) part.count += C(1);
+      part.mean += values[i];
+    }
     part.mean = centered && part.count > C(0) ? part.mean / part.count : C(0);
 #pragma unroll
     for (int i = 0; i < V; i++)
-      if (first + i >= 0 && first + i < n) {
-        const C d = to_compute<C>(raw[i]) - part.mean;
-        part.squares += d * d;
-      }
+      if (first + i >= 0 && first + i < n) part.squares += (values[i] - part.mean) * (values[i] - part.mean);
     total = merge(total, part);
   }
   total = row_reduce(total, merge, Moments<C>{C(0), C(0), C(0)}, RowTeam{1024, 1}, shared);
@@ -141,14 +154,7 @@ __global__ void __launch_bounds__(1024) norm_long(const T* x, NormVector w, Norm
   for (int64_t c = chunks - 1; c >= 0; c--) {
     const int64_t first = first_of(c);
     if (first >= n) continue;
-    const Vec<T, V> raw = load_part<V>(from, first, n, from_compute<T>(C(0)));
-    C scale[V], bias[V];
-    load_norm_vector<T>(w, first, n, C(1), scale);
-    load_norm_vector<T>(b, first, n, C(0), bias);
-    Vec<T, V> out;
-#pragma unroll
-    for (int i = 0; i < V; i++) out[i] = from_compute<T>((to_compute<C>(raw[i]) - mean) * rstd * scale[i] + bias[i]);
-    store_part<V>(to, first, n, out, vectors);
+    store_words(to, first, n, scaled<T>(load_words(from, first, n), mean, rstd, w, b, first, n), vectors);
   }
 }
 

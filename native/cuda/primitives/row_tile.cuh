@@ -126,36 +126,11 @@ __device__ __forceinline__ Vec<T, V> load_part(const T* row, Index first, Index 
   return out;
 }
 
-// The 16 bytes that begin `shift` elements into low and high.
-template <class T>
-__device__ __forceinline__ Vec<T, kVec16<T>> join_vectors(const uint4& low, const uint4& high, int shift) {
-  uint32_t words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-  const int bytes = shift * static_cast<int>(sizeof(T));
-#pragma unroll
-  for (int i = 0; i < 6; i++) words[i] = bytes & 8 ? words[i + 2] : words[i];
-#pragma unroll
-  for (int i = 0; i < 5; i++) words[i] = bytes & 4 ? words[i + 1] : words[i];
-  if constexpr (sizeof(T) < 4)
-#pragma unroll
-    for (int i = 0; i < 4; i++) words[i] = bytes & 2 ? __funnelshift_r(words[i], words[i + 1], 16) : words[i];
-  const uint4 out = make_uint4(words[0], words[1], words[2], words[3]);
-  return *reinterpret_cast<const Vec<T, kVec16<T>>*>(&out);
-}
-
-// load_part of a row at any address: by the two aligned vectors that hold the elements, of which the second is mostly in L1.
-template <int V, class T, class Index>
-__device__ __forceinline__ Vec<T, V> load_part_anywhere(const T* row, Index first, Index n, T fill) {
-  const int shift = row_shift(row + first);
-  if (shift == 0 || first < 0 || first + V > n) return load_part<V>(row, first, n, fill);
-  const uint4* vectors = reinterpret_cast<const uint4*>(row + first - shift);
-  return join_vectors<T>(vectors[0], vectors[1], shift);
-}
-
 // `vectors` false: row + first is not aligned.
 template <int V, class T, class Index>
 __device__ __forceinline__ void store_part(T* row, Index first, Index n, const Vec<T, V>& values, bool vectors = true) {
   if (vectors && first >= 0 && first + V <= n) {
-    store_vec<V>(row + first, values);
+    store_global<V>(row + first, values);
     return;
   }
 #pragma unroll
