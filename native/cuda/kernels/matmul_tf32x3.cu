@@ -4,12 +4,14 @@
 // to the nearest. Then a b = a_high b_high + (a_high b_low + a_low b_high) + a_low b_low, of which the last is left out, as small as what
 // the parts leave of x (2^-22 of it). The small products come first, so that the large one is added to their sum.
 // Layout: parts of both operands are compact copies in scratch memory, contiguous along the dim that the operand is contiguous along, whose
-// rows begin at multiples of 16 bytes. Bytes: 12 for each element of a and b, and what the products move. FLOPs 6 m n k at TF32's rate.
+// rows begin at multiples of 16 bytes. They follow each other along k, those of a in the other order: the small products are one over 2 k.
+// Bytes: 12 for each element of a and b, and what the products move. FLOPs 6 m n k at TF32's rate.
 // Numerics: tensor cores cut off what does not fit the float32 they add to, and so lose more the more they have added: 2.4e-9 k of the
 // product, 7 to 20 times the error of float32 at k = 1024 and 4096. So they add up no more than kLongestSum products, and sums of these are
 // rounded to the nearest, in y. Only the large product needs it. Infinities give NaN, since inf 0 is met. The same bits from run to run.
 // Source: Markidis et al., arXiv:1803.04014; Ootomo and Yokota, arXiv:2203.03341.
-// On an H200, 4096 cubed: 1352 us (102 TFLOP/s of float32's), float32 2697; four times float32's error is not reached at any k.
+// On an H200, 4096 cubed: 1390 us (99 TFLOP/s of float32's; 1427 with the small products apart, 1410 to 1830 by other proposals of cuBLASLt for the
+// large one), float32 2697; four times float32's error is not reached at any k.
 #include "matmul.h"
 
 namespace shardwise::cuda {
@@ -19,21 +21,26 @@ namespace {
 constexpr int64_t kShortestSide = 512;
 constexpr int64_t kLongestSum = 512;
 
-// Rows of `inner` contiguous elements, the batch first.
+// Rows of `inner` contiguous elements, the batch first, and their parts: two in memory, one k after the other.
 struct Rows {
   const float* data;
   int64_t batch, outer, inner, batch_stride, outer_stride;
   bool along_columns;  // of the matrix
+  bool inner_is_k;
 
-  SW_HOST_DEVICE int64_t pitch() const { return round_up(inner, 4); }
-  SW_HOST_DEVICE int64_t elements() const { return batch * outer * pitch(); }
+  int64_t part_pitch() const { return round_up(inner, 4); }
+  int64_t pitch() const { return part_pitch() * (inner_is_k ? 2 : 1); }
+  int64_t second() const { return inner_is_k ? part_pitch() : outer * pitch(); }  // where the second part begins
+  int64_t batch_pitch() const { return outer * part_pitch() * 2; }
+  int64_t elements() const { return batch * batch_pitch(); }
 };
 
-bool rows_of(const MatrixView& v, int64_t batch, int64_t rows, int64_t columns, Rows* out) {
+// `rows` x `columns`, of which k is one.
+bool rows_of(const MatrixView& v, int64_t batch, int64_t rows, int64_t columns, bool columns_are_k, Rows* out) {
   const bool along_columns = v.column_stride == 1;
   if (!along_columns && v.row_stride != 1) return false;
   *out = {static_cast<const float*>(v.data), v.batch_stride == 0 ? 1 : batch, along_columns ? rows : columns, along_columns ? columns : rows,
-          v.batch_stride, along_columns ? v.row_stride : v.column_stride, along_columns};
+          v.batch_stride, along_columns ? v.row_stride : v.column_stride, along_columns, along_columns == columns_are_k};
   return true;
 }
 
@@ -49,41 +56,49 @@ __device__ __forceinline__ void split(float x, float* high, float* low) {
   *low = isinf(x) ? 0.f : to_tf32(x - *high);
 }
 
+struct SplitRows {
+  const float* from;
+  float *high, *low;
+  int64_t lines, outer, inner, batch_stride, outer_stride, batch_pitch, pitch;
+  bool aligned;
+};
+
 // Four elements a thread.
-__global__ void __launch_bounds__(256) split_kernel(Rows rows, bool aligned, float* high, float* low) {
-  const int64_t pitch = rows.pitch(), at = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
-  if (at >= pitch) return;
-  for (int64_t row = blockIdx.y; row < rows.batch * rows.outer; row += gridDim.y) {
-    const float* from = rows.data + row / rows.outer * rows.batch_stride + row % rows.outer * rows.outer_stride + at;
+__global__ void __launch_bounds__(256) split_kernel(const __grid_constant__ SplitRows s) {
+  const int64_t at = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
+  if (at >= s.inner) return;
+  for (int64_t line = blockIdx.y; line < s.lines; line += gridDim.y) {
+    const int64_t batch = line / s.outer, row = line % s.outer, to = batch * s.batch_pitch + row * s.pitch + at;
+    const float* from = s.from + batch * s.batch_stride + row * s.outer_stride + at;
     float x[4] = {}, h[4], l[4];
-    if (aligned && at + 4 <= rows.inner)
+    if (s.aligned && at + 4 <= s.inner)
       *reinterpret_cast<float4*>(x) = *reinterpret_cast<const float4*>(from);
     else
-      for (int i = 0; i < 4 && at + i < rows.inner; i++) x[i] = from[i];
+      for (int i = 0; i < 4 && at + i < s.inner; i++) x[i] = from[i];
     for (int i = 0; i < 4; i++) split(x[i], h + i, l + i);
-    *reinterpret_cast<float4*>(high + row * pitch + at) = *reinterpret_cast<float4*>(h);
-    *reinterpret_cast<float4*>(low + row * pitch + at) = *reinterpret_cast<float4*>(l);
+    *reinterpret_cast<float4*>(s.high + to) = *reinterpret_cast<float4*>(h);
+    *reinterpret_cast<float4*>(s.low + to) = *reinterpret_cast<float4*>(l);
   }
 }
 
 struct Parts {
-  MatrixView high, low;
+  MatrixView high, low, both;
 };
 
-MatrixView view_of(const Rows& rows, float* data) {
-  const int64_t pitch = rows.pitch(), step = rows.batch == 1 ? 0 : rows.outer * pitch;
-  return rows.along_columns ? MatrixView{data, step, pitch, 1} : MatrixView{data, step, 1, pitch};
-}
-
 // Into memory at *to, which moves on.
-Parts split_into(float** to, const Rows& rows, cudaStream_t stream) {
-  float *high = *to, *low = high + round_up(rows.elements(), 64);
-  *to = low + round_up(rows.elements(), 64);
+Parts split_into(float** to, const Rows& rows, bool low_first, cudaStream_t stream) {
+  float *first = *to, *second = first + rows.second(), *high = low_first ? second : first, *low = low_first ? first : second;
+  *to = first + round_up(rows.elements(), 64);
   const bool aligned = (reinterpret_cast<uintptr_t>(rows.data) & 15) == 0 && rows.outer_stride % 4 == 0 && rows.batch_stride % 4 == 0;
   const int64_t lines = rows.batch * rows.outer;
-  const dim3 grid(static_cast<unsigned>(ceil_div(rows.pitch(), 1024)), static_cast<unsigned>(lines < 65535 ? lines : 65535));
-  split_kernel<<<grid, 256, 0, stream>>>(rows, aligned, high, low);
-  return {view_of(rows, high), view_of(rows, low)};
+  const dim3 grid(static_cast<unsigned>(ceil_div(rows.inner, 1024)), static_cast<unsigned>(lines < 65535 ? lines : 65535));
+  split_kernel<<<grid, 256, 0, stream>>>({rows.data, high, low, lines, rows.outer, rows.inner, rows.batch_stride, rows.outer_stride,
+                                          rows.batch_pitch(), rows.pitch(), aligned});
+  const auto view = [&](float* data) {
+    const int64_t step = rows.batch == 1 ? 0 : rows.batch_pitch();
+    return rows.along_columns ? MatrixView{data, step, rows.pitch(), 1} : MatrixView{data, step, 1, rows.pitch()};
+  };
+  return {view(high), view(low), view(first)};
 }
 
 // y = alpha a b + beta c, for the first a and b, and then y += alpha a b, until one is declined or fails.
@@ -95,13 +110,11 @@ class Sum {
   }
 
   // `most` of the products of two numbers at a time.
-  void add(const MatrixView& a, const MatrixView& b, int64_t most) {
-    const int64_t k = part_.k;
+  void add(const MatrixView& a, const MatrixView& b, int64_t k, int64_t most) {
     for (int64_t done = 0; done < k && outcome_ == lt::Outcome::Done; done += part_.k) {
       part_.k = k - done < most ? k - done : most;
       add_part(a, b, done);
     }
-    part_.k = k;
   }
 
   lt::Outcome outcome() const { return outcome_; }
@@ -137,16 +150,20 @@ lt::Outcome matmul_tf32x3(const MatmulProblem& p, Stream& stream, const KernelCa
   Rows a, b;
   if (p.dtype != DType::Float32 || stream.facts->major < 8 || lt::state() != lt::State::Ready) return lt::Outcome::Declined;
   if (p.m < kShortestSide || p.n < kShortestSide || p.k < kShortestSide) return lt::Outcome::Declined;
-  if (!rows_of(p.a, p.batch, p.m, p.k, &a) || !rows_of(p.b, p.batch, p.k, p.n, &b)) return lt::Outcome::Declined;
-  const int64_t bytes = 8 * (round_up(a.elements(), 64) + round_up(b.elements(), 64));
+  if (!rows_of(p.a, p.batch, p.m, p.k, true, &a) || !rows_of(p.b, p.batch, p.k, p.n, false, &b)) return lt::Outcome::Declined;
+  const int64_t bytes = 4 * (round_up(a.elements(), 64) + round_up(b.elements(), 64));
   char* scratch = static_cast<char*>(stream.workspace(static_cast<int64_t>(lt::kScratchBytes) + bytes, call));
   if (!scratch) return lt::Outcome::Declined;  // in float32 it needs no memory
   float* to = reinterpret_cast<float*>(scratch + lt::kScratchBytes);
-  const Parts x = split_into(&to, a, stream.handle), y = split_into(&to, b, stream.handle);
+  const Parts x = split_into(&to, a, true, stream.handle), y = split_into(&to, b, false, stream.handle);
   Sum sum(p, scratch, stream, call, status);
-  sum.add(x.low, y.high, p.k);
-  sum.add(x.high, y.low, p.k);
-  sum.add(x.high, y.high, kLongestSum);
+  if (p.k % 4 == 0) {  // else parts are apart
+    sum.add(x.both, y.both, 2 * p.k, 2 * p.k);
+  } else {
+    sum.add(x.low, y.high, p.k, p.k);
+    sum.add(x.high, y.low, p.k, p.k);
+  }
+  sum.add(x.high, y.high, p.k, kLongestSum);
   return sum.outcome();
 }
 
