@@ -76,20 +76,24 @@ function profileOf(line: Line, units: Line): Profile {
   };
 }
 
-/** The kernels between the marks. The second line of the table has units. */
-function profiles(csv: string): Profile[] {
-  const [units = {}, ...lines] = parse(csv, { columns: true, relaxColumnCount: true, skipEmptyLines: true }) as Line[];
-  const marks = lines.flatMap((line, i) => (MARK.test(line['Kernel Name'] ?? '') ? [i] : []));
-  return lines.slice((marks.at(-2) ?? -1) + 1, marks.at(-1)).map((line) => profileOf(line, units));
-}
-
-function profile(index: number): Profile[] {
-  const command = ['--csv', '--page', 'raw', '--clock-control', 'none', ...SECTIONS.flatMap((section) => ['--section', section])];
+/** What the profiler's table says of kernels of one row: its second line has the units. */
+function ncu(index: number, options: readonly string[]): { units: Line; lines: Line[] } {
+  const command = ['--csv', '--page', 'raw', '--clock-control', 'none', ...options];
   const program = [process.execPath, ...process.execArgv, fileURLToPath(import.meta.url), '--one', String(index)];
   const { stdout, stderr, status } = spawnSync('ncu', [...command, ...program], { encoding: 'utf8', maxBuffer: 2 ** 28 });
   const start = stdout?.indexOf('"ID"') ?? -1;
   if (status !== 0 || start < 0) throw new Error(`ncu failed: ${[stdout, stderr].join('\n').trim().split('\n').slice(-5).join('\n')}`);
-  return profiles(stdout.slice(start));
+  const [units = {}, ...lines] = parse(stdout.slice(start), { columns: true, relaxColumnCount: true, skipEmptyLines: true }) as Line[];
+  return { units, lines };
+}
+
+/** First where the marks are, which needs no replays: those of all kernels that make the operands of an optimizer would take many minutes. */
+function profile(index: number): Profile[] {
+  const { lines: all } = ncu(index, ['--section', 'LaunchStats']);
+  const [before, after] = all.flatMap((line, i) => (MARK.test(line['Kernel Name'] ?? '') ? [i] : [])).slice(-2) as [number, number];
+  const between = ['--launch-skip', String(before + 1), '--launch-count', String(after - before - 1)];
+  const { units, lines } = ncu(index, [...SECTIONS.flatMap((section) => ['--section', section]), ...between]);
+  return lines.map((line) => profileOf(line, units));
 }
 
 /** In the process that is profiled: a call to warm up, and one between marks. */
