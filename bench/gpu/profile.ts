@@ -64,7 +64,12 @@ const MICROSECONDS: Readonly<Record<string, number>> = { ns: 1e-3, us: 1, usecon
 function profileOf(line: Line, units: Line): Profile {
   const of = (metric: string): number => +number(line, metric).toFixed(1);
   return {
-    kernel: /(\w+)(<|\(|$)/.exec((line['Kernel Name'] ?? '').replace(/^void /, '').replaceAll(/\w+::|\(anonymous namespace\)::/g, ''))?.[1] ?? 'unknown',
+    kernel:
+      /(\w+)(<|\(|$)/.exec(
+        kernelOf(line)
+          .replace(/^void /, '')
+          .replaceAll(/\w+::|\(anonymous namespace\)::/g, ''),
+      )?.[1] ?? 'unknown',
     us: +(number(line, 'gpu__time_duration.sum') * (MICROSECONDS[units['gpu__time_duration.sum'] ?? ''] ?? Number.NaN)).toFixed(1),
     memory: of('gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed'),
     compute: of('sm__throughput.avg.pct_of_peak_sustained_elapsed'),
@@ -87,12 +92,18 @@ function ncu(index: number, options: readonly string[]): { units: Line; lines: L
   return { units, lines };
 }
 
+const kernelOf = (line: Line): string => line['Kernel Name'] ?? '';
+
 /** First where the marks are, which needs no replays: those of all kernels that make the operands of an optimizer would take many minutes. */
 function profile(index: number): Profile[] {
   const { lines: all } = ncu(index, ['--section', 'LaunchStats']);
-  const [before, after] = all.flatMap((line, i) => (MARK.test(line['Kernel Name'] ?? '') ? [i] : [])).slice(-2) as [number, number];
-  const between = ['--launch-skip', String(before + 1), '--launch-count', String(after - before - 1)];
-  const { units, lines } = ncu(index, [...SECTIONS.flatMap((section) => ['--section', section]), ...between]);
+  const [before, after] = all.flatMap((line, i) => (MARK.test(kernelOf(line)) ? [i] : [])).slice(-2);
+  if (before === undefined || after === undefined || after === before + 1) throw new Error(`no kernels between two marks, of ${all.length} in all`);
+  const wanted = all.slice(before + 1, after).map(kernelOf);
+  const sections = SECTIONS.flatMap((section) => ['--section', section]);
+  const { units, lines } = ncu(index, [...sections, '--launch-skip', String(before + 1), '--launch-count', String(wanted.length)]);
+  const got = lines.map(kernelOf);
+  if (got.join() !== wanted.join()) throw new Error(`the second run has other kernels: ${got.join(', ')}; expected ${wanted.join(', ')}`);
   return lines.map((line) => profileOf(line, units));
 }
 

@@ -89,23 +89,36 @@ describe('more than 2^31 elements, CUDA', function () {
       ));
   }
 
-  it('layer norm and rms norm', async () => {
-    const [gain, bias] = [random([4096]), random([4096])];
-    await checkRows(4096, (x) => layerNorm(x, [4096], gain, bias));
-    await checkRows(4096, (x) => rmsNorm(x, [4096], gain));
-  });
+  for (const columns of [4095, 4096]) {
+    it(`layer norm and rms norm, rows of ${columns}`, async () => {
+      const [gain, bias] = [random([columns]), random([columns])];
+      await checkRows(columns, (x) => layerNorm(x, [columns], gain, bias));
+      await checkRows(columns, (x) => rmsNorm(x, [columns], gain));
+    });
 
-  it('gradients of layer norm and rms norm', async () => {
-    const [gain, bias] = [random([4096]), random([4096])];
-    await checkRows(
-      4096,
-      gradientOf((x) => layerNorm(x, [4096], gain, bias)),
-    );
-    await checkRows(
-      4096,
-      gradientOf((x) => rmsNorm(x, [4096], gain)),
-    );
-  });
+    it(`gradients of layer norm and rms norm, rows of ${columns}`, async () => {
+      const [gain, bias] = [random([columns]), random([columns])];
+      await checkRows(
+        columns,
+        gradientOf((x) => layerNorm(x, [columns], gain, bias)),
+      );
+      await checkRows(
+        columns,
+        gradientOf((x) => rmsNorm(x, [columns], gain)),
+      );
+    });
+
+    it(`gradients of the weight and the bias of layer norm, rows of ${columns}`, async () => {
+      const x = random([rowsOf(columns), columns]);
+      const leaves = [random([columns]).requiresGrad_(), random([columns]).requiresGrad_()] as const;
+      const sums = (part: Tensor): Tensor[] =>
+        scope(() => autograd.grad(layerNorm(part, [columns], ...leaves), leaves, { gradOutputs: part }).map((g) => (g as Tensor).to(float32)));
+      const half = Math.floor((x.shape[0] as number) / 2);
+      const [whole, top, bottom] = [sums(x), sums(x.narrow(0, 0, half)), sums(x.narrow(0, half, (x.shape[0] as number) - half))];
+      for (const i of [0, 1]) await assertSame(whole[i] as Tensor, (top[i] as Tensor).add(bottom[i] as Tensor), i === 0 ? 'weight' : 'bias');
+      x.dispose();
+    });
+  }
 
   it('cross entropy and its gradient', async () => {
     const classes = 128_256;

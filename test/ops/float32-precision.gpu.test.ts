@@ -23,6 +23,22 @@ const products: readonly Product[] = [
   { name: 'x^T w', make: () => ({ of: (x, w) => (x as Tensor).t().matmul(w as Tensor), operands: [randn([1000, 515], { device }), randn([1000, 1024], { device })] }) },
   { name: 'batches', make: () => ({ of: (x, w) => (x as Tensor).matmul(w as Tensor), operands: [randn([3, 600, 517], { device }), randn([3, 517, 530], { device })] }) },
   {
+    name: 'x^T w of an odd number of rows',
+    make: () => ({ of: (x, w) => (x as Tensor).t().matmul(w as Tensor), operands: [randn([1001, 515], { device }), randn([1001, 640], { device })] }),
+  },
+  { name: 'x^T w^T', make: () => ({ of: (x, w) => (x as Tensor).t().matmul((w as Tensor).t()), operands: [randn([1004, 515], { device }), randn([640, 1004], { device })] }) },
+  {
+    name: 'batches of whole vectors',
+    make: () => ({ of: (x, w) => (x as Tensor).matmul(w as Tensor), operands: [randn([3, 600, 516], { device }), randn([3, 516, 530], { device })] }),
+  },
+  {
+    name: 'batches with one matrix for all',
+    make: () => ({
+      of: (x, w) => (x as Tensor).transpose(1, 2).matmul((w as Tensor).expand(3, 516, 530)),
+      operands: [randn([3, 516, 600], { device }), randn([516, 530], { device })],
+    }),
+  },
+  {
     name: 'parts of larger matrices',
     make: () => ({
       of: (x, w) => (x as Tensor).narrow(1, 3, 801).matmul((w as Tensor).narrow(1, 1, 601)),

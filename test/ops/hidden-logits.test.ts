@@ -20,6 +20,7 @@ const values = (t: Tensor): number[][] => t.cpu().to(float64).tolist() as number
 
 /** `least`: what is taken for the size of smaller values. */
 function near(got: readonly number[], want: readonly number[], room: number, what: string, least = 0.01): void {
+  assert.equal(got.length, want.length, what);
   const wrong = got.findIndex((value, i) => !(Math.abs(value - (want[i] as number)) <= room * (Math.abs(want[i] as number) + least)));
   assert.equal(wrong, -1, `${what}: element ${wrong} is ${got[wrong]}, expected ${want[wrong]}`);
 }
@@ -76,7 +77,7 @@ for (const device of ['cpu', 'cuda'] as const) {
             if (!(visible[r] as boolean[]).includes(true)) continue;
             const p = probabilities(row);
             const target = targets[r] as number;
-            near([lost[r] as number], [-Math.log(p[target] as number)], Math.max(room, 1e-5), `loss ${r} of ${n}`, 1); // a difference of numbers beyond 1
+            near([lost[r] as number], [-Math.log(p[target] as number)], dtype === float64 ? room : Math.max(room, 1e-5), `loss ${r} of ${n}`, 1); // log of the sum less the logit, which are larger
             near(
               gradients[r] as number[],
               p.map((value, i) => value - (i === target ? 1 : 0)),
@@ -102,6 +103,16 @@ for (const device of ['cpu', 'cuda'] as const) {
           // The lowest number of float16 does not swallow a score, which is a float32: what is left of it counts.
           const alike = dtype === float16 ? F.scaledDotProductAttention(q, k, v).select(2, blindRow) : v.to(float64).mean(2);
           near(flat(blind), flat(alike), dtype === float16 ? 0.2 : room, `the blind row of depth ${depth}`);
+        }
+      });
+
+      it(`attention of ${dtype} has no weight beyond 1 where a large mask for all keys swallows what the sum of weights is`, () => {
+        const [q, k, v, g] = [3, 40, 40, 3].map((rows) => randn([1, 1, rows, 64]).to(dtype)) as [...Operands, Tensor];
+        const largest = flat(g).reduce((sum, value) => sum + Math.abs(value), 0);
+        for (const added of [2 ** 13, 2 ** 15, 2 ** 22, 2 ** 25, 2 ** 27, 2 ** 30, 2 ** 100].filter((value) => value < finfo(dtype).max)) {
+          const [, ...gradients] = attention([q, k, v], tensor(-added).to(dtype).expand([3, 40]), g, device);
+          for (const value of gradients.flatMap(flat)) assert.ok(Number.isFinite(value), `mask ${-added}: ${value}`);
+          for (const value of flat(gradients[2] as Tensor)) assert.ok(Math.abs(value) <= largest * 1.01, `mask ${-added}: ${value}, of gradients of ${largest}`);
         }
       });
     }

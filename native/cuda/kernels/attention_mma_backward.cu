@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
           if (edge || p.mask.data) {
             if (key >= keys || query >= queries || (p.causal && key > query))
               score = -INFINITY;
-            else if (p.mask.data)  // beside the lowest number of a mask, lse is rounded away
+            else if (p.mask.data)  // beside a large number lse is rounded: P is never above 1
               score = fminf(score + to_log2(mask_value<float>(p, mask_base, query, key)), lse);
           }
           const float probability = exp2_fast(score - lse);

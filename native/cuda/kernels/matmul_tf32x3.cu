@@ -157,7 +157,7 @@ lt::Outcome matmul_tf32x3(const MatmulProblem& p, Stream& stream, const KernelCa
   float* to = reinterpret_cast<float*>(scratch + lt::kScratchBytes);
   const Parts x = split_into(&to, a, true, stream.handle), y = split_into(&to, b, false, stream.handle);
   Sum sum(p, scratch, stream, call, status);
-  if (p.k % 4 == 0) {  // else parts are apart
+  if (p.k % 4 == 0 || !(a.inner_is_k || b.inner_is_k)) {  // else there is room between the parts of one
     sum.add(x.both, y.both, 2 * p.k, 2 * p.k);
   } else {
     sum.add(x.low, y.high, p.k, p.k);

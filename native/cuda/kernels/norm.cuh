@@ -84,12 +84,14 @@ struct AddPairs {
   }
 };
 
-// w or b of elements [first, first + V); `absent` where there is none.
-template <class T, int V, class C, class Index>
+// w or b of elements [first, first + V); `absent` where there is none. kWhole: they are a whole vector, on a boundary if w begins on one.
+template <class T, bool kWhole = false, int V, class C, class Index>
 __device__ __forceinline__ void load_norm_vector(const NormVector& v, Index first, Index n, C absent, C (&out)[V]) {
   if (!v.data) {
 #pragma unroll
     for (int i = 0; i < V; i++) out[i] = absent;
+  } else if (kWhole && v.vectors) {
+    unpack_words<T>(*reinterpret_cast<const uint4*>(static_cast<const T*>(v.data) + first), out);
   } else if (v.contiguous) {
     unpack_words<T>(load_words_anywhere(static_cast<const T*>(v.data), first, n), out);
   } else {

@@ -1,17 +1,19 @@
 // Backward pass of layer norm and rms norm over contiguous rows of any alignment and length; norm_backward.cu has the formulas.
 //
-// held     gx of rows of up to 1024 vectors: a team of a row (row_tile.cuh: part of a warp, else a block) holds g and x in registers, in the vectors
-//          of gx. A thread at an end of the row reads the V elements there, too, of which some are its neighbour's: it leaves these alone.
+// held     gx of rows of up to 1024 vectors: a team of a row (row_tile.cuh: part of a warp, else a block) holds g and x in
+//          registers, in the vectors of gx. A thread at an end of the row reads the V elements there, too, of which some are its
+//          neighbour's: it leaves these alone.
 // long     gx of other rows: a block walks over a row twice, for the sums and for gx.
-// columns  gw and gb: a thread has a vector of columns, at the same place in every row, and walks over a slice of the rows; a block adds up
-//          its threads in shared memory and writes a row of partial sums.
+// columns  gw and gb: a thread has a vector of columns, at the same place in every row, and walks over a slice of the rows; a
+//          block adds up its threads in shared memory and writes a row of partial sums.
 // Rows that do not begin on 16-byte boundaries are read by the two vectors around each (row_words.cuh).
-// Bytes: g and x twice, gx once; 2 n words of partials for each slice.
-// Numerics: float32 sums (float64 for float64) in an order fixed by the shape and the device, no atomics; one rounding at the end.
-// Source: as norm_backward.cu.
-// On an H200, layer norm of bfloat16, microseconds, beside PyTorch: 8192 x 4095 161 (134), 8192 x 16385 630 (652), 32768 x 300 70 (157), 65536 x 100
-// 42 (258), 100 x 200001 380 (929); columns take some 50 of 161. Tried for the first two: by elements 275 and 1110; in vectors, walking twice 190 and
-// 629; ends of rows moved into place, 64-bit offsets 214 and 671.
+// Bytes: g and x twice (long rows: three times), gx once; 2 n words of partials for each slice.
+// Numerics: float32 sums (float64 for float64), no atomics, one rounding at the end. Their order is fixed by the shape, the
+// device and where a row of gx lies beside a 16-byte boundary: equal rows may differ in the last bits.
+// Source: written for this library.
+// On an H200, layer norm of bfloat16, microseconds, beside PyTorch: 8192 x 4095 161 (134), 8192 x 16385 630 (652), 32768 x 300
+// 70 (157), 65536 x 100 42 (258), 100 x 200001 380 (929); columns take some 50 of 161. Tried for the first two: by elements 275
+// and 1110; in vectors, walking twice 190 and 629; ends of rows moved into place, 64-bit offsets 214 and 671.
 #include "norm.cuh"
 
 namespace shardwise::cuda {
@@ -19,33 +21,49 @@ namespace {
 
 constexpr int kThreads = 256;
 
-template <class T>
-struct RowNumbers {
-  using C = compute_t<T>;
-  C mean, rstd;
-  __device__ __forceinline__ RowNumbers(const C* means, const C* rstds, int64_t row) : mean(means ? means[row] : C(0)), rstd(rstds[row]) {}
-  // Of words of g and x; x centered and scaled. The words stay as they are: the floats of a whole row would be too many.
-  __device__ __forceinline__ void unpack(uint4& g, uint4& x, C (&gs)[kVec16<T>], C (&xs)[kVec16<T>]) const {
-    keep_packed(g);
-    keep_packed(x);
-    unpack_words<T>(g, gs);
-    unpack_words<T>(x, xs);
-#pragma unroll
-    for (int i = 0; i < kVec16<T>; i++) xs[i] = (xs[i] - mean) * rstd;
+// V elements of a row of n: own are those of [first, first + V) that exist. At an end of the row they are the V elements there, of
+// which the others are a neighbour's; of a shorter row they begin at its first.
+struct RowPart {
+  int32_t first, from, n;
+  __device__ __forceinline__ RowPart(int32_t first, int32_t n, int32_t v)
+      : first(first), from(first < 0 || n < v ? 0 : first + v <= n ? first : n - v), n(n) {}
+  __device__ __forceinline__ bool whole(int32_t v) const { return first == from && n >= v; }
+  __device__ __forceinline__ bool owns(int32_t i, int32_t v) const {
+    return from + i >= first && from + i < first + v && from + i < n;
   }
 };
 
-// gx of a vector from sums over the row.
+// Vectors of g, and of x centered and scaled, and of w, as a thread computes with them.
 template <class T>
-struct RowGradient {
+struct RowVectors {
   using C = compute_t<T>;
-  C mean_h, mean_hx, rstd;
-  __device__ __forceinline__ RowGradient(const Pair<C>& total, bool centered, C n, C rstd)
-      : mean_h(centered ? total.first / n : C(0)), mean_hx(total.second / n), rstd(rstd) {}
-  __device__ __forceinline__ uint4 of(const C (&gs)[kVec16<T>], const C (&xs)[kVec16<T>], const C (&scale)[kVec16<T>]) const {
-    C out[kVec16<T>];
+  static constexpr int V = kVec16<T>;
+  C mean, rstd, g[V], x[V], w[V];
+
+  __device__ __forceinline__ RowVectors(const C* means, const C* rstds, int64_t row)
+      : mean(means ? means[row] : C(0)), rstd(rstds[row]) {}
+  // The words stay as they are: the floats of a whole row would be too many.
+  __device__ __forceinline__ void unpack(uint4& g_words, uint4& x_words) {
+    keep_packed(g_words);
+    keep_packed(x_words);
+    unpack_words<T>(g_words, g);
+    unpack_words<T>(x_words, x);
 #pragma unroll
-    for (int i = 0; i < kVec16<T>; i++) out[i] = (gs[i] * scale[i] - mean_h - xs[i] * mean_hx) * rstd;
+    for (int i = 0; i < V; i++) x[i] = (x[i] - mean) * rstd;
+  }
+  // h and h xh.
+  __device__ __forceinline__ void add_to(Pair<C>& sums) const {
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+      sums.first += g[i] * w[i];
+      sums.second += g[i] * w[i] * x[i];
+    }
+  }
+  // gx, from the sums of these over the row.
+  __device__ __forceinline__ uint4 gradient(C mean_h, C mean_hx) const {
+    C out[V];
+#pragma unroll
+    for (int i = 0; i < V; i++) out[i] = (g[i] * w[i] - mean_h - x[i] * mean_hx) * rstd;
     return pack_words<T>(out);
   }
 };
@@ -60,17 +78,15 @@ __global__ void __launch_bounds__(kThreads)
   const RowPlace place(team);
   const bool active = place.row < rows;
   const int64_t row = active ? place.row : 0;
-  const RowNumbers<T> numbers(means, rstds, row);
   T* to = gx + row * n;
   const int32_t begin = place.slot * V - row_shift(to), step = place.stride * V;
-  const auto from_of = [&](int32_t first) { return first < 0 || n < V ? 0 : first + V <= n ? first : n - V; };
   uint4 held_g[kRowChunks], held_x[kRowChunks];
-  if (n >= V) {
+  if (n >= V) {  // no load stands in a branch that differs between threads: all wait together
 #pragma unroll
     for (int c = 0; c < kRowChunks; c++) {
-      const int32_t from = from_of(begin + c * step);
-      held_g[c] = load_words_across(g + row * n + from);
-      held_x[c] = load_words_across(x + row * n + from);
+      const RowPart part(begin + c * step, n, V);
+      held_g[c] = load_words_across(g + row * n + part.from);
+      held_x[c] = load_words_across(x + row * n + part.from);
     }
   } else {
 #pragma unroll
@@ -79,79 +95,71 @@ __global__ void __launch_bounds__(kThreads)
       held_x[c] = load_words_anywhere(x + row * n, 0, n);
     }
   }
-  C gs[V], xs[V], scale[V];
+  RowVectors<T> vectors(means, rstds, row);
   Pair<C> total{C(0), C(0)};
 #pragma unroll
   for (int c = 0; c < kRowChunks; c++) {
-    const int32_t first = begin + c * step, from = from_of(first);
-    if (first >= n) break;
-    numbers.unpack(held_g[c], held_x[c], gs, xs);
-    load_norm_vector<T>(w, from, n, C(1), scale);
-    if (first != from || n < V)
+    const RowPart part(begin + c * step, n, V);
+    if (part.first >= n) break;
+    vectors.unpack(held_g[c], held_x[c]);
+    load_norm_vector<T>(w, part.from, n, C(1), vectors.w);
+    if (!part.whole(V))
 #pragma unroll
       for (int i = 0; i < V; i++)
-        if (from + i < first || from + i >= first + V) gs[i] = C(0);
-#pragma unroll
-    for (int i = 0; i < V; i++) {
-      total.first += gs[i] * scale[i];
-      total.second += gs[i] * scale[i] * xs[i];
-    }
+        if (!part.owns(i, V)) vectors.g[i] = vectors.w[i] = C(0);
+    vectors.add_to(total);
   }
-  const RowGradient<T> gradient(row_reduce(total, AddPairs{}, Pair<C>{C(0), C(0)}, team, shared), means, C(n), numbers.rstd);
+  total = row_reduce(total, AddPairs{}, Pair<C>{C(0), C(0)}, team, shared);
+  const C mean_h = means ? total.first / C(n) : C(0), mean_hx = total.second / C(n);
   if (!active) return;
 #pragma unroll
   for (int c = 0; c < kRowChunks; c++) {
-    const int32_t first = begin + c * step, from = from_of(first);
-    if (first >= n) break;
-    numbers.unpack(held_g[c], held_x[c], gs, xs);
-    load_norm_vector<T>(w, from, n, C(1), scale);
-    const uint4 words = gradient.of(gs, xs, scale);
-    if (first == from && n >= V) {
-      __stwb(reinterpret_cast<uint4*>(to + from), words);
-    } else {
-      const auto elements = *reinterpret_cast<const Vec<T, V>*>(&words);
-#pragma unroll
-      for (int i = 0; i < V; i++)
-        if (from + i >= first && from + i < first + V && from + i < n) to[from + i] = elements[i];
+    const RowPart part(begin + c * step, n, V);
+    if (part.first >= n) break;
+    vectors.unpack(held_g[c], held_x[c]);
+    load_norm_vector<T>(w, part.from, n, C(1), vectors.w);
+    const uint4 words = vectors.gradient(mean_h, mean_hx);
+    if (part.whole(V)) {
+      __stwb(reinterpret_cast<uint4*>(to + part.from), words);
+      continue;
     }
+    const auto elements = *reinterpret_cast<const Vec<T, V>*>(&words);
+#pragma unroll
+    for (int i = 0; i < V; i++)
+      if (part.owns(i, V)) to[part.from + i] = elements[i];
   }
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) long_rows(const T* g, const T* x, const compute_t<T>* means, const compute_t<T>* rstds,
-                                                      NormVector w, T* gx, int64_t n) {
+__global__ void __launch_bounds__(kThreads)
+    long_rows(const T* g, const T* x, const compute_t<T>* means, const compute_t<T>* rstds, NormVector w, T* gx, int64_t n) {
   using C = compute_t<T>;
   constexpr int V = kVec16<T>;
   __shared__ RowScratch<Pair<C>> shared;
   const int64_t start = blockIdx.x * n;
-  const RowNumbers<T> numbers(means, rstds, blockIdx.x);
   T* to = gx + start;
   const int64_t begin = int64_t(threadIdx.x) * V - row_shift(to), step = int64_t(kThreads) * V;
-  C gs[V], xs[V], scale[V];
+  RowVectors<T> vectors(means, rstds, blockIdx.x);
   const auto load = [&](int64_t first) {
-    uint4 own_g = load_words_anywhere(g + start, first, n), own_x = load_words_anywhere(x + start, first, n);
-    numbers.unpack(own_g, own_x, gs, xs);
-    load_norm_vector<T>(w, first, n, C(1), scale);
+    uint4 g_words = load_words_anywhere(g + start, first, n), x_words = load_words_anywhere(x + start, first, n);
+    vectors.unpack(g_words, x_words);
+    load_norm_vector<T>(w, first, n, C(1), vectors.w);
   };
   Pair<C> total{C(0), C(0)};
   for (int64_t first = begin; first < n; first += step) {
     load(first);
-#pragma unroll
-    for (int i = 0; i < V; i++) {
-      total.first += gs[i] * scale[i];
-      total.second += gs[i] * scale[i] * xs[i];
-    }
+    vectors.add_to(total);
   }
-  const RowGradient<T> gradient(row_reduce(total, AddPairs{}, Pair<C>{C(0), C(0)}, RowTeam{kThreads, 1}, shared), means, C(n),
-                                numbers.rstd);
+  total = row_reduce(total, AddPairs{}, Pair<C>{C(0), C(0)}, RowTeam{kThreads, 1}, shared);
+  const C mean_h = means ? total.first / C(n) : C(0), mean_hx = total.second / C(n);
   for (int64_t first = begin; first < n; first += step) {
     load(first);
-    store_words(to, first, n, gradient.of(gs, xs, scale));
+    store_words(to, first, n, vectors.gradient(mean_h, mean_hx));
   }
 }
 
-// The columns of blockIdx.x in the rows of slice blockIdx.y; `lanes` threads side by side, a power of two of up to 32. A thread at the end has the last
-// V columns, of which some are its neighbour's, too.
+// The columns of blockIdx.x in the rows of slice blockIdx.y; `lanes` threads side by side, a power of two of up to 32. A thread at
+// the end has the last V columns, of which some are its neighbour's, too.
 template <class T>
 __global__ void __launch_bounds__(kThreads) any_columns(const T* g, const T* x, const compute_t<T>* means,
                                                         const compute_t<T>* rstds, compute_t<T>* partials, int64_t rows,
@@ -170,12 +178,12 @@ __global__ void __launch_bounds__(kThreads) any_columns(const T* g, const T* x, 
       const T *g_row = g + row * n, *x_row = x + row * n;
       uint4 own_g = n < V ? load_words_anywhere(g_row, from, n) : load_words_across(g_row + from);
       uint4 own_x = n < V ? load_words_anywhere(x_row, from, n) : load_words_across(x_row + from);
-      C gs[V], xs[V];
-      RowNumbers<T>(means, rstds, row).unpack(own_g, own_x, gs, xs);
+      RowVectors<T> vectors(means, rstds, row);
+      vectors.unpack(own_g, own_x);
 #pragma unroll
       for (int i = 0; i < V; i++) {
-        gw[i] += gs[i] * xs[i];
-        gb[i] += gs[i];
+        gw[i] += vectors.g[i] * vectors.x[i];
+        gb[i] += vectors.g[i];
       }
     }
 #pragma unroll
@@ -248,7 +256,8 @@ void norm_backward_any(const KernelCall& call, const NormBackward& b) {
     if (b.sums) {
       const ColumnPlan plan = plan_columns(b, *stream.facts);
       const dim3 blocks(static_cast<unsigned>(plan.tiles), static_cast<unsigned>(plan.slices));
-      any_columns<T><<<blocks, kThreads, 0, stream.handle>>>(g, x, means, rstds, static_cast<C*>(b.partials), b.rows, b.n, plan.lanes);
+      any_columns<T><<<blocks, kThreads, 0, stream.handle>>>(g, x, means, rstds, static_cast<C*>(b.partials), b.rows, b.n,
+                                                             plan.lanes);
     }
   });
 }

@@ -1,5 +1,6 @@
-// Backward pass of layer norm and rms norm over contiguous rows: the choice among three ways, the sums of what they leave, and that for
-// whole aligned vectors which norm_ring_backward.cu does not take (float64, weights of another dtype). With xh = (x - mean) rstd and h = g w:
+// Backward pass of layer norm and rms norm over contiguous rows: the choice among three ways, the sums of what they leave, and
+// that for whole aligned vectors which norm_ring_backward.cu does not take (float64, weights of another dtype or address). With
+// xh = (x - mean) rstd and h = g w:
 //
 //   gx = rstd (h - mean(h) - xh mean(h xh))   (rms norm: without mean(h)),   gw = sum over rows of g xh,   gb = sum over rows of
 //   g
@@ -84,7 +85,7 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
         const Vec<T, V> gs = load_vec<V>(reinterpret_cast<const T*>(&slot_of(turn, 0, c)));
         const Vec<T, V> xs = load_vec<V>(reinterpret_cast<const T*>(&slot_of(turn, 1, c)));
         C scale[V];
-        load_norm_vector<T>(w, first, n, C(1), scale);
+        load_norm_vector<T, true>(w, first, n, C(1), scale);
 #pragma unroll
         for (int i = 0; i < V; i++) {
           const C h = to_compute<C>(gs[i]) * scale[i];
@@ -102,7 +103,7 @@ __global__ void __launch_bounds__(kFusedThreads, 1)
       const Vec<T, V> gs = load_vec<V>(reinterpret_cast<const T*>(&slot_of(turn, 0, c)));
       const Vec<T, V> xs = load_vec<V>(reinterpret_cast<const T*>(&slot_of(turn, 1, c)));
       C scale[V];
-      load_norm_vector<T>(w, first, n, C(1), scale);
+      load_norm_vector<T, true>(w, first, n, C(1), scale);
       Vec<T, V> out;
 #pragma unroll
       for (int i = 0; i < V; i++) {
@@ -191,7 +192,7 @@ FusedPlan plan_fused(const NormBackward& b, const DeviceFacts& facts) {
   const int64_t limit = facts.max_shared_per_block - 1024;
   if (plan.lanes > kFusedThreads || plan.team_bytes > limit) return plan;
   plan.teams = kFusedThreads / plan.lanes;
-  while (plan.teams > 1 && plan.teams * plan.team_bytes > limit) plan.teams--;  // of whole warps: below one per team all of them fit
+  while (plan.teams > 1 && plan.teams * plan.team_bytes > limit) plan.teams--;  // of whole warps: below one a team all fit
   const int64_t rounds = ceil_div(b.rows, plan.teams);
   plan.parts = rounds < facts.num_sms ? rounds : facts.num_sms;
   return plan;
@@ -227,8 +228,7 @@ Status norm_backward(const KernelCall& call, const TensorView& g, const TensorVi
   NormBackward b = {x.dtype, rows, n, g.data, x.data, data_of(mean), rstd.data, norm_vector(w, x.dtype),
                     gx, data_of(more_view), gw || gb, nullptr};
   Stream& stream = stream_of(call);
-  const bool found = dispatch_floating(x.dtype, [](auto) {});
-  if (!found) return unsupported(call, x.dtype);
+  if (!is_floating(x.dtype)) return unsupported(call, x.dtype);
 
   auto* run = norm_backward_ring;
   int64_t parts = norm_backward_ring_parts(call, b);
@@ -242,8 +242,8 @@ Status norm_backward(const KernelCall& call, const TensorView& g, const TensorVi
       using C = compute_t<tag_t<decltype(tag)>>;
       // Its blocks start as those of the kernel before end, and wait for the last of them: that hides most of a launch.
       const LaunchShape shape{dim3(static_cast<unsigned>(ceil_div(n, 32)), 2), dim3(32, kSlices)};
-      launch_overlapped(norm_partials<C>, shape, stream, static_cast<const C*>(b.partials), static_cast<int32_t>(parts), n, gw, gb,
-                        gw ? gw_view->dtype : gb_view->dtype);
+      launch_overlapped(norm_partials<C>, shape, stream, static_cast<const C*>(b.partials), static_cast<int32_t>(parts), n, gw,
+                        gb, gw ? gw_view->dtype : gb_view->dtype);
     });
   if (b.more && run != norm_backward_ring)
     if (const Status status = add_contiguous(call, gx, b.more, gx, x.dtype, x.numel); !status.ok()) return status;

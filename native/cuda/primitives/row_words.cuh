@@ -1,6 +1,6 @@
-// Vectors of rows at any address as words: 16 bytes that hold elements of a row, for kernels whose operands do not share the alignment of a row
-// (row_tile.cuh has those that do). Words stay packed until they are computed with: as elements of 16 bits they would take a register each, and two
-// instructions more.
+// Vectors of rows at any address as words: 16 bytes that hold elements of a row, for kernels whose operands do not share the
+// alignment of a row (row_tile.cuh has those that do). Words stay packed until they are computed with: as elements of 16 bits they
+// would take a register each, and two instructions more.
 #pragma once
 #include "packed.cuh"
 #include "row_tile.cuh"
