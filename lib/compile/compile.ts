@@ -110,9 +110,7 @@ const knownOptions: Record<keyof CompileOptions, readonly unknown[] | null> = {
 };
 
 function checkOptions(options: CompileOptions): void {
-  for (const [name, value] of Object.entries(options)) {
-    if (!(name in knownOptions))
-      throw new ArgumentError(`compile: there is no option ${name}; known ones: ${Object.keys(knownOptions).join(', ')}`, { op: 'compile', given: name });
+  for (const [name, value] of Object.entries(optionsOf('compile', options, Object.keys(knownOptions).join(' ')))) {
     const allowed = knownOptions[name as keyof CompileOptions];
     if (allowed === null || allowed.includes(value)) continue;
     const expected = allowed.filter((v) => v !== undefined).join(' or ');

@@ -70,9 +70,16 @@ export function checkFlag(op: string, name: string, value: unknown, { orNull = f
  * @throws ArgumentError unless they are an object (null and positional arguments are not), and for an option of another name
  */
 export function optionsOf<T extends object>(op: string, options: T, names: string | null = null): T {
-  if (typeof options !== 'object' || options === null || Array.isArray(options)) throw unexpected(op, 'options', 'an object', options);
+  if (typeof options !== 'object' || options === null || Array.isArray(options))
+    throw unexpected(op, 'options', names === null ? 'an object' : `an object such as ${meantBy(options, names)}`, options);
   if (names !== null) for (const name in options) if (!` ${names} `.includes(` ${name} `)) throw noSuchOption(op, name, names.split(' '));
   return options;
+}
+
+/** What stands where options do is an argument in PyTorch: mostly the first of them. */
+function meantBy(given: unknown, names: string): string {
+  const [first] = names.split(' ');
+  return `{ ${first}: ${typeof given === 'object' || given === undefined ? '…' : shown(given)} }`;
 }
 
 function noSuchOption(op: string, name: string, names: readonly string[]): ArgumentError {

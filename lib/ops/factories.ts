@@ -13,7 +13,7 @@ import { dtypeOfArray, encodeValues } from '../core/values.js';
 import { makeFromValues } from './construct.js';
 import { fillValue, fillWords } from './copy.js';
 import { addMethod } from './method.js';
-import { describe, requireDtype, requireOptions, requireTensor } from './operand.js';
+import { describe, requireDtype, requireTensor } from './operand.js';
 import { finish } from './pinned.js';
 import { installSampleMaker } from './samples.js';
 import { arangeRule, factoryRule, linspaceRule } from './sharding/making.js';
@@ -62,10 +62,11 @@ const fullOp: Op<FullParams> = defineOp<FullParams>({
   samples: () => [],
 });
 
-const TENSOR_OPTIONS = ['dtype', 'device', 'requiresGrad', 'pinMemory'];
+/** Names of {@link TensorOptions}. */
+export const TENSOR_OPTIONS = 'dtype device requiresGrad pinMemory';
 
 function placed(options: TensorOptions, op: string): Device {
-  requireOptions(options, op, '{ dtype: float64 }', TENSOR_OPTIONS);
+  optionsOf(op, options, TENSOR_OPTIONS);
   requireDtype(options.dtype, op);
   return options.device === undefined ? getDefaultDevice() : deviceOf(options.device);
 }
@@ -109,7 +110,7 @@ export function ones(size: Shape, options: TensorOptions = {}): Tensor {
 
 function fullLike(input: Tensor, value: number | bigint, options: TensorOptions, op: string): Tensor {
   requireTensor(input, op);
-  requireOptions(options, op, '{ dtype: float64 }');
+  optionsOf(op, options, TENSOR_OPTIONS);
   const strides = isNonOverlappingAndDense(input.shape, input.strides) ? input.strides : null;
   const device = options.device === undefined ? input.device : deviceOf(options.device);
   requireDtype(options.dtype, op);
@@ -176,7 +177,7 @@ export function empty(size: Shape, options: TensorOptions = {}): Tensor {
  */
 export function emptyLike(input: Tensor, options: TensorOptions = {}): Tensor {
   requireTensor(input, 'emptyLike');
-  requireOptions(options, 'emptyLike', '{ dtype: float64 }', TENSOR_OPTIONS);
+  optionsOf('emptyLike', options, TENSOR_OPTIONS);
   return newEmpty(input, input.shape, options);
 }
 
@@ -270,7 +271,7 @@ export function eye(n: number, m: number | TensorOptions = n, options: TensorOpt
   const columns = typeof m === 'number' ? m : n;
   checkSizes([n, columns], 'eye');
   const given = typeof m === 'number' ? options : m;
-  requireOptions(given, 'eye', '{ dtype: float64 }', TENSOR_OPTIONS);
+  optionsOf('eye', given, TENSOR_OPTIONS);
   const matrix = zeros([n, columns], { ...given, requiresGrad: false });
   matrix.diagonal().fill_(1);
   return finish(matrix, given);
@@ -287,7 +288,7 @@ export function eye(n: number, m: number | TensorOptions = n, options: TensorOpt
  * @example tensor([[1, 2], [3, 4]])
  */
 export function tensor(data: NestedArray | ArrayBufferView | Tensor, options: TensorOptions = {}): Tensor {
-  requireOptions(options, 'tensor', '{ dtype: float64 }', TENSOR_OPTIONS);
+  optionsOf('tensor', options, TENSOR_OPTIONS);
   if (data instanceof Tensor)
     return finish(
       data

@@ -10,7 +10,7 @@ import type { Tensor } from '../core/tensor.js';
 import { waitingFor } from '../core/waiting.js';
 import { requireIndex } from './indexing.js';
 import { addMethod, NO_PARAMS } from './method.js';
-import { describe, requireOptions, requireTensor } from './operand.js';
+import { describe, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { indexGetRule } from './sharding/reading.js';
 import { indexPutRule } from './sharding/writing.js';
@@ -235,7 +235,7 @@ function indexPutInto(input: Tensor, entries: readonly IndexEntry[], values: Ten
  */
 export function indexPut(input: Tensor, entries: readonly IndexEntry[], values: Tensor, options: { accumulate?: boolean } = {}): Tensor {
   requireTensor(input, 'indexPut');
-  requireOptions(options, 'indexPut', '{ accumulate: true }', ['accumulate']);
+  optionsOf('indexPut', options, 'accumulate');
   return indexPutInto(input, entries, values, options.accumulate ?? false, false);
 }
 
@@ -262,7 +262,7 @@ addMethod('indexPut', function (entries: readonly IndexEntry[], values: Tensor, 
   return indexPut(this, entries, values, options);
 });
 addMethod('indexPut_', function (entries: readonly IndexEntry[], values: Tensor, options: { accumulate?: boolean } = {}) {
-  requireOptions(options, 'indexPut_', '{ accumulate: true }', ['accumulate']);
+  optionsOf('indexPut_', options, 'accumulate');
   return indexPutInto(this, entries, values, options.accumulate ?? false, true);
 });
 addMethod('nonzero', function (options?: { asTuple?: false }) {

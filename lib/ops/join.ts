@@ -4,12 +4,12 @@ import { dispatchOne } from '../core/dispatch.js';
 import { int64, promoteTypes } from '../core/dtype.js';
 import { ArgumentError, DeviceError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { checkIntegers, shown } from '../core/options.js';
+import { checkIntegers, optionsOf, shown } from '../core/options.js';
 import { checkSizes, formatShape, sameShape, wrapDim, wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { arange } from './factories.js';
 import { addMethod } from './method.js';
-import { alongside, requireOptions, requireTensor, requireTensors } from './operand.js';
+import { alongside, requireTensor, requireTensors } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { catRule } from './sharding/lists.js';
 import { triangleRule } from './sharding/making.js';
@@ -147,7 +147,7 @@ const triOp: Op<Triangle> = defineOp<Triangle>({
 
 function triangle(name: string, input: Tensor, options: { diagonal?: number }, upper: number): Tensor {
   requireTensor(input, name);
-  requireOptions(options, name, '{ diagonal: -1 }', ['diagonal']);
+  optionsOf(name, options, 'diagonal');
   const { diagonal = 0 } = options;
   if (!Number.isInteger(diagonal)) throw new ArgumentError(`${name}: expected the diagonal to be an integer, got ${shown(diagonal)}`, { op: name, diagonal });
   if (input.shape.length < 2) throw new ShapeError(`${name}: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: name });

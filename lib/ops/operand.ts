@@ -61,16 +61,6 @@ export function operands(a: TensorLike, b: TensorLike, op: string): [Tensor, Ten
   throw new ArgumentError(`${op}: expected at least one tensor, got ${describe(a)} and ${describe(b)}`, { op });
 }
 
-/** @throws ArgumentError unless `options` is an object: PyTorch's positional arguments are options here. */
-export function requireOptions(options: unknown, op: string, example: string, known: readonly string[] | null = null): void {
-  if (typeof options === 'object' && options !== null) {
-    if (known === null) return;
-    for (const name in options) if (!known.includes(name)) throw new ArgumentError(`${op}: there is no option ${name}; known ones: ${known.join(', ')}`, { op, option: name });
-    return;
-  }
-  throw new ArgumentError(`${op}: expected options such as ${example}, got ${describe(options)}`, { op, argument: 'options', given: describe(options) });
-}
-
 /** @throws DtypeError unless `dtype` is one of the constants, or absent */
 export function requireDtype(dtype: unknown, op: string): void {
   if (dtype === undefined || dtype instanceof DType) return;

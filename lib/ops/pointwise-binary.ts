@@ -11,11 +11,11 @@ import { dispatchOne } from '../core/dispatch.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
-import { checkOneOf } from '../core/options.js';
+import { checkOneOf, optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS } from './method.js';
-import { describe, operand, operands, requireOptions, type TensorLike } from './operand.js';
+import { describe, operand, operands, type TensorLike } from './operand.js';
 import { binarySamples } from './samples.js';
 import { where } from './where.js';
 
@@ -215,7 +215,7 @@ export function sub(input: TensorLike, other: TensorLike, options?: { alpha?: nu
 
 /** @throws ArgumentError for other options, and a fraction between integers */
 function alphaOf(options: { alpha?: number }, op: string, [a, b]: readonly [Tensor, Tensor]): Alpha {
-  requireOptions(options, op, '{ alpha: 2 }', ['alpha']);
+  optionsOf(op, options, 'alpha');
   const { alpha = 1 } = options;
   if (typeof alpha !== 'number') throw new ArgumentError(`${op}: expected alpha to be a number, got ${describe(alpha)}`, { op, alpha });
   if (alpha === 1) return ALPHA_ONE;
@@ -238,7 +238,7 @@ export function mul(input: TensorLike, other: TensorLike): Tensor {
 export type RoundingMode = 'trunc' | 'floor' | null;
 
 function divOpOf(options?: { roundingMode?: RoundingMode }): Op<None> {
-  if (options !== undefined) requireOptions(options, 'div', "{ roundingMode: 'floor' }", ['roundingMode']);
+  if (options !== undefined) optionsOf('div', options, 'roundingMode');
   const mode = options?.roundingMode ?? null;
   if (mode !== null) checkOneOf('div', 'roundingMode', mode, ['floor', 'trunc']);
   return mode === null ? trueDivOp : mode === 'floor' ? floorDivideOp : truncDivideOp;

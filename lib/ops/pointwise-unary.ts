@@ -9,11 +9,11 @@ import { dispatchOne } from '../core/dispatch.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
-import { shown } from '../core/options.js';
+import { optionsOf, shown } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS, unaryFunction } from './method.js';
-import { requireOptions, requireTensor } from './operand.js';
+import { requireTensor } from './operand.js';
 import { unarySamples } from './samples.js';
 
 type None = Record<string, never>;
@@ -273,7 +273,7 @@ export interface RoundOptions {
  */
 export function round(input: Tensor, options: RoundOptions = {}): Tensor {
   requireTensor(input, 'round');
-  requireOptions(options, 'round', '{ decimals: 2 }', ['decimals']);
+  optionsOf('round', options, 'decimals');
   const { decimals = 0 } = options;
   if (!Number.isInteger(decimals)) throw new ArgumentError(`round: expected decimals to be an integer, got ${shown(decimals)}`, { op: 'round', decimals });
   const whole = (t: Tensor): Tensor => dispatchOne(roundOp, [t], NO_PARAMS);

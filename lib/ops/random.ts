@@ -16,9 +16,9 @@ import { checkNumber, checkProbability, optionsOf, shown, unexpected } from '../
 import { drawnTogether, drawPlaceOf, Generator, nextDraw } from '../core/random.js';
 import { broadcastShapes, checkSizes, contiguousStrides, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
-import { emptyBeside, type TensorOptions } from './factories.js';
+import { emptyBeside, TENSOR_OPTIONS, type TensorOptions } from './factories.js';
 import { addMethod } from './method.js';
-import { alongside, requireDtype, requireOptions, requireTensor } from './operand.js';
+import { alongside, requireDtype, requireTensor } from './operand.js';
 import { finish } from './pinned.js';
 import { sampleTensor } from './samples.js';
 import { dropoutRule, type ElementIndex, randomRule } from './sharding/making.js';
@@ -74,9 +74,11 @@ export interface RandomOptions extends TensorOptions {
   generator?: Generator;
 }
 
+const RANDOM_OPTIONS = `${TENSOR_OPTIONS} generator`;
+
 function draw(op: Op<Draw>, shape: Shape, dtype: DType, first: number, second: number, options: RandomOptions, name: string, into: Tensor | null = null): Tensor {
   checkSizes(shape, name);
-  requireOptions(options, name, '{ dtype: float64 }');
+  optionsOf(name, options, RANDOM_OPTIONS);
   if (options.generator !== undefined && !(options.generator instanceof Generator)) throw unexpected(name, 'generator', 'a Generator', options.generator);
   requireDtype(dtype, name);
   if (op !== integerOp && op !== bernoulliOp && !dtype.isFloatingPoint)
@@ -183,7 +185,7 @@ export function randperm(n: number, options: RandomOptions = {}): Tensor {
 
 function like(op: string, input: Tensor, options: RandomOptions): RandomOptions {
   requireTensor(input, op);
-  requireOptions(options, op, '{ dtype: float64 }');
+  optionsOf(op, options, RANDOM_OPTIONS);
   return { dtype: input.dtype, device: input.device, ...options };
 }
 /** {@link rand} in the shape, dtype and device of `input`, unless options say others. @see PyTorch `torch.rand_like` */
@@ -214,9 +216,9 @@ export function randintLike(input: Tensor, low: number, high: number, options: R
  * @throws ArgumentError for what is no probability, on the CPU, which looks at the values (and blocks); on a GPU nobody waits for them
  * @see PyTorch `torch.bernoulli`
  */
-export function bernoulli(input: Tensor, options: RandomOptions = {}): Tensor {
+export function bernoulli(input: Tensor, options: Pick<RandomOptions, 'generator'> = {}): Tensor {
   requireTensor(input, 'bernoulli');
-  requireOptions(options, 'bernoulli', '{ generator }');
+  optionsOf('bernoulli', options, 'generator');
   requireOnCpu(input, (p) => p.ge(0).logicalAnd(p.le(1)), 'bernoulli: expected probabilities between 0 and 1');
   // In low precision the chances would be multiples of 1/256.
   const dtype = input.dtype === float64 ? float64 : float32;
@@ -249,7 +251,7 @@ function requireOnCpu(input: Tensor, isRight: (t: Tensor) => Tensor, message: st
  */
 export function multinomial(weights: Tensor, numSamples: number, options: { replacement?: boolean; generator?: Generator } = {}): Tensor {
   requireTensor(weights, 'multinomial');
-  requireOptions(options, 'multinomial', '{ replacement: true }', ['replacement', 'generator']);
+  optionsOf('multinomial', options, 'replacement generator');
   const { replacement = false, generator } = options;
   const n = weights.shape[weights.shape.length - 1] ?? 0;
   checkNumber('multinomial', 'numSamples', numSamples, { whole: true });
@@ -353,7 +355,7 @@ addMethod('exponential_', function (lambd = 1, options: RandomOptions = {}) {
   const uniform = randLike(this, options);
   return this.copy_(uniform.neg().log1p().div(-lambd));
 });
-addMethod('bernoulli', function (options?: RandomOptions) {
+addMethod('bernoulli', function (options?: Pick<RandomOptions, 'generator'>) {
   return bernoulli(this, options);
 });
 addMethod('multinomial', function (numSamples: number, options?: { replacement?: boolean; generator?: Generator }) {
@@ -387,7 +389,7 @@ declare module '../core/tensor.js' {
      */
     exponential_(lambd?: number, options?: RandomOptions): this;
     /** Ones with the probability that each element gives, else zeros; the same as {@link bernoulli}. */
-    bernoulli(options?: RandomOptions): Tensor;
+    bernoulli(options?: Pick<RandomOptions, 'generator'>): Tensor;
     /** Indices drawn with the weights of the last dim; the same as {@link multinomial}. */
     multinomial(numSamples: number, options?: { replacement?: boolean; generator?: Generator }): Tensor;
     /** Elements set to 0 with probability p, others scaled by 1 / (1 - p); the same as {@link dropout}. */

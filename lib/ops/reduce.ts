@@ -12,12 +12,13 @@ import { dispatchOne } from '../core/dispatch.js';
 import { bool, type DType, int64, uint8 } from '../core/dtype.js';
 import { IndexError } from '../core/errors.js';
 import { defineOp, type Op, type OpDefinition, type Sample } from '../core/op.js';
+import { optionsOf } from '../core/options.js';
 import { formatShape, numelOf, type Shape, wrapDims } from '../core/shape.js';
 import type { ShardingRule } from '../core/sharding-rule.js';
 import type { Tensor } from '../core/tensor.js';
 import { cat } from './join.js';
 import { addMethod } from './method.js';
-import { areOptions, requireDtype, requireFloating, requireOptions, requireTensor } from './operand.js';
+import { areOptions, requireDtype, requireFloating, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { extremeRule, keptDimsRule, logicRule, meanRule, prodRule, sumRule } from './sharding/reductions.js';
 
@@ -229,7 +230,7 @@ function reduction(op: Op<Reduction>, check: ((input: Tensor, dims: readonly num
   const fn = (input: Tensor, dim: Dims | ReduceOptions = null, options: ReduceOptions = NO_OPTIONS): Tensor => {
     if (areOptions(dim)) return fn(input, null, dim);
     requireTensor(input, op.name);
-    if (options !== NO_OPTIONS) requireOptions(options, op.name, '{ keepdim: true }', ['keepdim', 'dtype']);
+    if (options !== NO_OPTIONS) optionsOf(op.name, options, 'keepdim dtype');
     const { keepdim = false, dtype } = options;
     requireDtype(dtype, op.name);
     const given = dtype === undefined ? input : input.to(dtype);

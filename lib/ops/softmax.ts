@@ -8,12 +8,13 @@ import { dispatchOne } from '../core/dispatch.js';
 import { type DType, int64 } from '../core/dtype.js';
 import { DtypeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
+import { optionsOf } from '../core/options.js';
 import { wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { overwrite } from './composite.js';
 import { cat, flip } from './join.js';
 import { addMethod } from './method.js';
-import { requireOptions, requireTensor } from './operand.js';
+import { requireTensor } from './operand.js';
 import { lowerRows } from './rows.js';
 import { sampleTensor } from './samples.js';
 import { alongDimRule } from './sharding/dimwise.js';
@@ -165,7 +166,7 @@ export interface DtypeOption {
 function alongDim(op: Op<OneDim>, floatOnly: boolean) {
   const fn = (input: Tensor, dim: number, options: DtypeOption = {}): Tensor => {
     requireTensor(input, op.name);
-    requireOptions(options, op.name, '{ dtype: float64 }', ['dtype']);
+    optionsOf(op.name, options, 'dtype');
     const { dtype } = options;
     if (floatOnly && dtype !== undefined && !dtype.isFloatingPoint) throw new DtypeError(`${op.name}: expected a floating point dtype, got ${dtype.name}`, { op: op.name });
     const given = dtype === undefined ? (floatOnly && !input.dtype.isFloatingPoint ? input.float() : input) : input.to(dtype);

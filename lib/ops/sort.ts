@@ -10,7 +10,7 @@ import { optionsOf, shown } from '../core/options.js';
 import { formatShape, wrapDim } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
-import { areOptions, requireOptions, requirePair, requireTensor } from './operand.js';
+import { areOptions, requirePair, requireTensor } from './operand.js';
 import { maximum, minimum } from './pointwise-binary.js';
 import { amax, amin, lowerReduction, type Reduction, reductionSamples } from './reduce.js';
 import { lowerRows } from './rows.js';
@@ -48,7 +48,7 @@ function argFunction(op: Op<Reduction>) {
   const fn = (input: Tensor, dim: number | { keepdim?: boolean } | null = null, options: { keepdim?: boolean } = {}): Tensor => {
     if (areOptions(dim)) return fn(input, null, dim);
     requireTensor(input, op.name);
-    requireOptions(options, op.name, '{ keepdim: true }', ['keepdim']);
+    optionsOf(op.name, options, 'keepdim');
     const { keepdim = false } = options;
     const ndim = input.shape.length;
     const dims = dim === null ? input.shape.map((_, i) => i) : ndim === 0 ? [] : [wrapDim(dim, ndim, op.name)];
@@ -221,7 +221,7 @@ export interface TopkOptions {
 export function sort(input: Tensor, dim: number | SortOptions = -1, options: SortOptions = {}): ValuesAndIndices {
   if (areOptions(dim)) return sort(input, -1, dim);
   requireTensor(input, 'sort');
-  requireOptions(options, 'sort', '{ descending: true }', ['descending', 'stable']);
+  optionsOf('sort', options, 'descending stable');
   const { descending = false } = options;
   const [values, indices] = dispatch(sortOp, [input], { dim: wrapDim(dim, input.shape.length, 'sort'), descending: Number(descending) });
   return new ValuesAndIndices(values as Tensor, indices as Tensor);
@@ -231,7 +231,7 @@ export function sort(input: Tensor, dim: number | SortOptions = -1, options: Sor
 export function argsort(input: Tensor, dim: number | SortOptions = -1, options: SortOptions = {}): Tensor {
   if (areOptions(dim)) return argsort(input, -1, dim);
   requireTensor(input, 'argsort');
-  requireOptions(options, 'argsort', '{ descending: true }', ['descending', 'stable']);
+  optionsOf('argsort', options, 'descending stable');
   return sort(input, wrapDim(dim, input.shape.length, 'argsort'), options).indices;
 }
 
@@ -245,7 +245,7 @@ export function argsort(input: Tensor, dim: number | SortOptions = -1, options: 
 export function topk(input: Tensor, k: number, dim: number | TopkOptions = -1, options: TopkOptions = {}): ValuesAndIndices {
   if (areOptions(dim)) return topk(input, k, -1, dim);
   requireTensor(input, 'topk');
-  requireOptions(options, 'topk', '{ largest: false }', ['largest', 'sorted']);
+  optionsOf('topk', options, 'largest sorted');
   const { largest = true } = options;
   const at = wrapDim(dim, input.shape.length, 'topk');
   const size = input.shape[at] ?? 1;

@@ -2,10 +2,11 @@
 import { reduced } from '../core/decompose.js';
 import { dispatch } from '../core/dispatch.js';
 import { defineOp, type Op } from '../core/op.js';
+import { optionsOf } from '../core/options.js';
 import { wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
-import { areOptions, requireFloating, requireOptions, requireTensor } from './operand.js';
+import { areOptions, requireFloating, requireTensor } from './operand.js';
 import { type Dims, lowerReduction, type Reduction, reducedShape, reductionSamples, restore } from './reduce.js';
 import { keptDimsRule } from './sharding/reductions.js';
 import { where } from './where.js';
@@ -71,7 +72,7 @@ export function varMean(input: Tensor, dim: Dims | VarianceOptions = null, optio
 export function varMeanAs(op: string, input: Tensor, dim: Dims | VarianceOptions, options: VarianceOptions): [Tensor, Tensor] {
   if (areOptions(dim)) return varMeanAs(op, input, null, dim);
   requireTensor(input, op);
-  requireOptions(options, op, '{ correction: 0 }', ['correction', 'keepdim']);
+  optionsOf(op, options, 'correction keepdim');
   const { correction = 1, keepdim = false } = options;
   requireFloating(input, op);
   return dispatch(varMeanOp, [input], { dims: wrapDims(dim, input.shape.length, op), keepdim, correction }) as [Tensor, Tensor];

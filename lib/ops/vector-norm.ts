@@ -2,11 +2,11 @@
 import { reduced } from '../core/decompose.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { defineOp, type Op } from '../core/op.js';
-import { unexpected } from '../core/options.js';
+import { optionsOf, unexpected } from '../core/options.js';
 import { wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
-import { requireFloating, requireOptions, requireTensor } from './operand.js';
+import { requireFloating, requireTensor } from './operand.js';
 import { type Dims, lowerReduction, type Reduction, reducedShape, reductionSamples, restore } from './reduce.js';
 import { normRule } from './sharding/reductions.js';
 import { where } from './where.js';
@@ -78,7 +78,7 @@ function normGradient(g: Tensor, input: Tensor, norm: Tensor, params: Norm): Ten
 /** (sum |x|^p)^(1/p) over dims; 0 counts non-zeros, Infinity takes the largest. Gradient: yes. @throws DtypeError unless floating @see PyTorch `torch.norm` */
 export function norm(input: Tensor, p: number | 'fro' = 2, dim: Dims = null, options: { keepdim?: boolean } = {}): Tensor {
   requireTensor(input, 'norm');
-  requireOptions(options, 'norm', '{ keepdim: true }', ['keepdim']);
+  optionsOf('norm', options, 'keepdim');
   if (typeof p !== 'number' && p !== 'fro') throw unexpected('norm', 'p', "a number or 'fro'", p);
   requireFloating(input, 'norm');
   return dispatchOne(normOp, [input], { dims: wrapDims(dim, input.shape.length, 'norm'), keepdim: options.keepdim ?? false, order: p === 'fro' ? 2 : p });

@@ -17,7 +17,7 @@ import { writeBack } from './composite.js';
 import { definePointwise } from './define-pointwise.js';
 import { nonzero } from './index-tensors.js';
 import { addMethod, NO_PARAMS } from './method.js';
-import { describe, operand, requireOptions, requireTensor, type TensorLike } from './operand.js';
+import { describe, operand, requireTensor, type TensorLike } from './operand.js';
 import { sampleTensor, unarySamples } from './samples.js';
 
 type None = Record<string, never>;
@@ -150,7 +150,7 @@ function boundedBy(input: Tensor, limit: TensorLike, side: 'maximum' | 'minimum'
 
 function clampInto(input: Tensor, bounds: { min?: TensorLike | null; max?: TensorLike | null }, op: string, into: Tensor | null): Tensor {
   requireTensor(input, op);
-  requireOptions(bounds, op, '{ min: -1, max: 1 }', ['min', 'max']);
+  optionsOf(op, bounds, 'min max');
   const { min = null, max = null } = bounds;
   if (min === null && max === null) throw new ArgumentError('clamp: expected min, max or both', { op: 'clamp' });
   const integers = !input.dtype.isFloatingPoint;

@@ -2,7 +2,9 @@
 import assert from 'node:assert/strict';
 import {
   ArgumentError,
+  bernoulli,
   bool,
+  compile,
   float16,
   float64,
   heaviside,
@@ -11,7 +13,9 @@ import {
   nn,
   ones,
   optim,
+  rand,
   randn,
+  randnLike,
   rsub,
   ShardwiseError,
   type Tensor,
@@ -19,6 +23,7 @@ import {
   trilIndices,
   vsplit,
   zeros,
+  zerosLike,
 } from '../../lib/index.js';
 
 const { functional: F } = nn;
@@ -60,7 +65,7 @@ describe('options', () => {
   it('are no arguments of their own', () => {
     const x = ones([2, 2]);
     for (const fn of [() => x.max(1, true as never), () => x.kthvalue(1, 1, true as never), () => x.median(1, true as never)]) {
-      assert.throws(fn, /options to be an object, got true/);
+      assert.throws(fn, /options to be an object such as \{ keepdim: true \}, got true/);
     }
   });
 
@@ -70,6 +75,11 @@ describe('options', () => {
       () => F.gelu(x, { aproximate: 'tanh' } as never),
       () => x.sum(0, { keepDim: true } as never),
       () => x.clamp({ minimum: 1 } as never),
+      () => zerosLike(x, { dtyp: int64 } as never),
+      () => rand([2], { seed: 1 } as never),
+      () => randnLike(x, { mean: 1 } as never),
+      () => bernoulli(x, { p: 0.5 } as never),
+      () => compile((t: Tensor) => t, { fullGraph: true } as never),
       () => new nn.Linear(2, 3, { bais: false } as never),
       () => new nn.LayerNorm(3, { epsilon: 1 } as never),
       () => F.crossEntropy(x, ints(0, 1), { labelsmoothing: 0.1 } as never),
