@@ -99,6 +99,9 @@ inline __attribute__((always_inline)) Deviations<A> deviations(const T* x, A cen
     const auto size = [=](int64_t i) { return static_cast<double>(m::abs(x[i])); };                                     \
     return fold<double>(n, 0, size, [](double a, double b) { return a + b; });                                          \
   }                                                                                                                     \
+  SW_CLONES SW_ROW(void, row_wide_add, const T* x, double* y, int64_t n) {                                              \
+    for (int64_t i = 0; i < n; i++) y[i] += static_cast<double>(x[i]);                                                  \
+  }                                                                                                                     \
   SW_CLONES SW_ROW(T, row_abs_max, const T* x, int64_t n) {                                                              \
     return fold<T>(n, T(0), [=](int64_t i) { return m::abs(x[i]); }, [](T a, T b) { return m::maximum(a, b); });         \
   }                                                                                                                      \
@@ -133,6 +136,9 @@ SW_ROW_FUNCTIONS(double)
 SW_ROW_FUNCTIONS(int64_t)
 SW_FLOAT_ROW_FUNCTIONS(float)
 SW_FLOAT_ROW_FUNCTIONS(double)
+SW_CLONES SW_ROW(void, row_wide_add, const int64_t* x, int64_t* y, int64_t n) {
+  for (int64_t i = 0; i < n; i++) y[i] += x[i];
+}
 
 SW_CLONES SW_ROW(Deviations<float>, row_deviations, const float* x, float center, int64_t n) { return deviations(x, center, n); }
 SW_CLONES SW_ROW(Deviations<double>, row_deviations, const float* x, double center, int64_t n) { return deviations(x, center, n); }

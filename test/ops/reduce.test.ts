@@ -1,6 +1,6 @@
 /** Values of reductions where a plain formula loses digits or leaves the range of the dtype. */
 import assert from 'node:assert/strict';
-import { arange, concat, float64, full, nn, ones, type Tensor, tensor, zeros } from '../../lib/index.js';
+import { arange, bfloat16, concat, float32, float64, full, nn, ones, randn, type Tensor, tensor, zeros } from '../../lib/index.js';
 
 const list = (t: Tensor): number[] => t.flatten().tolist() as number[];
 
@@ -29,6 +29,39 @@ describe('the variance', () => {
     for (const offset of [1e4, 1e6, 1e7]) near(steps.add(offset).var().item(), (0.25 * n) / (n - 1), 1e-6);
     const mixed = concat([zeros([70_000]), ones([70_000])]); // all of it lies between the parts that threads share
     near(mixed.add(1e6).var(undefined, { correction: 0 }).item(), 0.25, 1e-6);
+  });
+
+  it('of columns is that of rows', () => {
+    // Around the ends of runs of rows and of columns that are reduced side by side.
+    for (const [rows, columns] of [
+      [1, 3],
+      [2, 1],
+      [63, 5],
+      [64, 513],
+      [65, 512],
+      [129, 1025],
+      [4097, 7],
+    ] as const)
+      for (const dtype of [float64, float32, bfloat16]) {
+        const x = randn([rows, columns], { dtype: float64 }).mul(3).add(1000).to(dtype);
+        const want = x.to(float64).t().contiguous();
+        const same = (got: Tensor, exact: Tensor, what: string): void => {
+          const room = dtype === float64 ? 1e-9 : dtype === float32 ? 1e-5 : 1e-2;
+          assert.deepEqual(got.shape, [columns]);
+          assert.ok(got.to(float64).allclose(exact, { rtol: room, atol: 0, equalNan: true }), `${what} of ${dtype} [${rows}, ${columns}]`);
+        };
+        same(x.var(0), want.var(1), 'the variance');
+        same(x.var(0, { correction: 0 }), want.var(1, { correction: 0 }), 'the variance without a correction');
+        same(x.narrow(1, 0, columns).std(0), want.std(1), 'the standard deviation');
+      }
+  });
+
+  it('of a column with what is no number is none, and that of the others is as it was', () => {
+    const x = randn([200, 600]);
+    const before = list(x.var(0));
+    x.narrow(1, 7, 1).narrow(0, 130, 1).fill_(Number.NaN);
+    x.narrow(1, 9, 1).narrow(0, 0, 1).fill_(Number.POSITIVE_INFINITY);
+    for (const [i, value] of list(x.var(0)).entries()) assert.ok(i === 7 || i === 9 ? Number.isNaN(value) : value === before[i], `column ${i}: ${value}`);
   });
 
   it('does not depend on what comes first', () => {

@@ -21,7 +21,7 @@ template <class T> struct Sum {
   A start() const { return 0; }
   A chunk(A a, const T* x, int64_t n) const { return a + row_sum(x, n); }
   A combine(A a, A b) const { return a + b; }
-  void column(A* a, const T* x, int64_t n) const { for (int64_t i = 0; i < n; i++) a[i] += x[i]; }
+  void column(A* a, const T* x, int64_t n) const { row_wide_add(x, a, n); }
   std::array<T, 1> finish(A a, int64_t) const { return {static_cast<T>(a)}; }
 };
 template <class T> struct Mean : Sum<T> {

@@ -105,8 +105,11 @@ void reduce_columns(const R& reducer, const KernelCall& call, const Extent& e) {
         reducer.column(cascade.run(), run, n);
         if ((r + 1) % Cascade<R>::kRun == 0) cascade.carry();
       }
-      for (int64_t i = 0; i < n; i++) buffer[i] = reducer.finish(cascade.total(i), e.inner)[0];
-      scatter(call.output(0), at, n, buffer);
+      constexpr size_t kOutputs = std::tuple_size_v<decltype(reducer.finish(reducer.start(), 0))>;
+      for (size_t k = 0; k < kOutputs; k++) {
+        for (int64_t i = 0; i < n; i++) buffer[i] = reducer.finish(cascade.total(i), e.inner)[k];
+        scatter(call.output(static_cast<int32_t>(k)), at, n, buffer);
+      }
     }
   });
 }

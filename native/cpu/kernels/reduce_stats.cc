@@ -9,31 +9,58 @@ namespace shardwise::cpu {
 
 namespace {
 
+// Of so many elements: what their distances from a center are in all, and the squares of these.
 struct Moments {
-  double count, mean, squares;  // squares: of the distances from the mean, summed
+  double count, center, away, squares;
+  double mean() const { return center + (count == 0 ? 0 : away / count); }
+  // From the mean; what is rounded below 0 is 0.
+  double variation() const {
+    const double out = count == 0 ? 0 : squares - away * away / count;
+    return out < 0 ? 0 : out;
+  }
 };
 
-// The deviations of a chunk from a center near its mean, corrected by their sum. Chunks are merged by the formula of Chan, Golub and
-// LeVeque.
+template <class T>
+inline __attribute__((always_inline)) void add_to_each(Moments* a, const T* x, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    const double away = static_cast<double>(x[i]) - a[i].center;
+    a[i].count += 1;
+    a[i].away += away;
+    a[i].squares += away * away;
+  }
+}
+SW_CLONES SW_ROW(void, add_to_columns, Moments* a, const float* x, int64_t n) { add_to_each(a, x, n); }
+SW_CLONES SW_ROW(void, add_to_columns, Moments* a, const double* x, int64_t n) { add_to_each(a, x, n); }
+
+// The deviations of a chunk from a center near its mean, of a column's run from its first element, corrected by their sum. Chunks are
+// merged by the formula of Chan, Golub and LeVeque.
 template <class T> struct Variance {
-  static constexpr bool kColumns = false;
+  static constexpr bool kColumns = true;
   double correction;
-  Moments start() const { return {0, 0, 0}; }
+  Moments start() const { return {0, 0, 0, 0}; }
   Moments chunk(const Moments& a, const T* x, int64_t n) const {
     const int64_t some = center_count(n);
-    const double count = static_cast<double>(n), center = row_wide_sum(x, some) / static_cast<double>(some);
+    const double center = row_wide_sum(x, some) / static_cast<double>(some);
     const Deviations<double> away = row_deviations(x, center, n);
-    const double squares = away.squares - away.sum * away.sum / count;
-    return combine(a, {count, center + away.sum / count, squares < 0 ? 0 : squares});
+    return combine(a, {static_cast<double>(n), center, away.sum, away.squares});
+  }
+  void column(Moments* a, const T* x, int64_t n) const {
+    if (a->count == 0) {
+      for (int64_t i = 0; i < n; i++) a[i] = {1, static_cast<double>(x[i]), 0, 0};
+      return;
+    }
+    add_to_columns(a, x, n);
   }
   Moments combine(const Moments& a, const Moments& b) const {
     if (a.count == 0) return b;
-    const double count = a.count + b.count, apart = b.mean - a.mean;
-    return {count, a.mean + apart * (b.count / count), a.squares + b.squares + apart * apart * (a.count * (b.count / count))};
+    if (b.count == 0) return a;
+    const double count = a.count + b.count, apart = b.mean() - a.mean();
+    const double squares = a.variation() + b.variation() + apart * apart * (a.count * (b.count / count));
+    return {count, a.mean() + apart * (b.count / count), 0, squares};
   }
   std::array<T, 2> finish(const Moments& a, int64_t n) const {
     const double divisor = static_cast<double>(n) - correction;
-    return {static_cast<T>(a.squares / (divisor > 0 ? divisor : 0.0)), static_cast<T>(n == 0 ? NAN : a.mean)};
+    return {static_cast<T>(a.variation() / (divisor > 0 ? divisor : 0.0)), static_cast<T>(n == 0 ? NAN : a.mean())};
   }
 };
 
