@@ -64,6 +64,18 @@ export function checkFlag(op: string, name: string, value: unknown, { orNull = f
   if (typeof value !== 'boolean' && !(orNull && value === null)) throw unexpected(op, name, orNull ? 'true, false or null' : 'true or false', value);
 }
 
+/** By the text that {@link optionsOf} has them in. */
+const knownNames = new Map<string, ReadonlySet<string>>();
+
+function namesOf(names: string): ReadonlySet<string> {
+  let known = knownNames.get(names);
+  if (known === undefined) {
+    known = new Set(names.split(' '));
+    knownNames.set(names, known);
+  }
+  return known;
+}
+
 /**
  * Options as they were given, to take apart. `names` are those there are, with spaces between them: a string, because no call makes it anew.
  *
@@ -72,7 +84,12 @@ export function checkFlag(op: string, name: string, value: unknown, { orNull = f
 export function optionsOf<T extends object>(op: string, options: T, names: string | null = null): T {
   if (typeof options !== 'object' || options === null || Array.isArray(options))
     throw unexpected(op, 'options', names === null ? 'an object' : `an object such as ${meantBy(options, names)}`, options);
-  if (names !== null) for (const name in options) if (!` ${names} `.includes(` ${name} `)) throw noSuchOption(op, name, names.split(' '));
+  if (names === null) return options;
+  let known: ReadonlySet<string> | null = null; // looked up only where there are options
+  for (const name in options) {
+    known ??= namesOf(names);
+    if (!known.has(name)) throw noSuchOption(op, name, [...known]);
+  }
   return options;
 }
 
