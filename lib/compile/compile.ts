@@ -93,7 +93,7 @@ export function compile<M extends CompilableModule>(module: M, options?: Compile
 export function compile<A extends readonly unknown[], R>(fn: (...args: A) => R, options?: CompileOptions): (...args: A) => R;
 export function compile(target: AnyFunction, options: CompileOptions = {}): AnyFunction {
   if (typeof target !== 'function') throw new ArgumentError(`compile: expected a function or a module, got ${shown(target)}`);
-  const { backend = 'eager', fullgraph = false } = optionsOf('compile', options);
+  const { backend = 'eager', fullgraph = false } = optionsOf('compile', options, OPTION_NAMES);
   const compiler = backendOf(backend);
   checkOptions(options);
   const run = compiledFunction(target, compiler, fullgraph);
@@ -108,9 +108,10 @@ const knownOptions: Record<keyof CompileOptions, readonly unknown[] | null> = {
   dynamic: [false, undefined],
   mode: ['default', undefined],
 };
+const OPTION_NAMES = Object.keys(knownOptions).join(' ');
 
 function checkOptions(options: CompileOptions): void {
-  for (const [name, value] of Object.entries(optionsOf('compile', options, Object.keys(knownOptions).join(' ')))) {
+  for (const [name, value] of Object.entries(options)) {
     const allowed = knownOptions[name as keyof CompileOptions];
     if (allowed === null || allowed.includes(value)) continue;
     const expected = allowed.filter((v) => v !== undefined).join(' or ');

@@ -10,7 +10,7 @@ import { checkSizes, formatShape, numelOf, type Shape } from '../core/shape.js';
 import { heldOf, Tensor } from '../core/tensor.js';
 import { dtypeOfArray } from '../core/values.js';
 import { valueAccess } from './construct.js';
-import { empty, linspace, type NestedArray, newEmpty, type TensorOptions, tensor } from './factories.js';
+import { empty, linspace, type NestedArray, newEmpty, TENSOR_OPTIONS, type TensorOptions, tensor } from './factories.js';
 import { addMethod } from './method.js';
 import { operand, requireTensor, type TensorLike } from './operand.js';
 import { finish } from './pinned.js';
@@ -76,6 +76,8 @@ export function scalarTensor(value: number | boolean, options: TensorOptions = {
   return tensor(value, optionsOf('scalarTensor', options));
 }
 
+const LOGSPACE_OPTIONS = `base ${TENSOR_OPTIONS}`;
+
 /**
  * `steps` values from `base ** start` to `base ** end`, both included, evenly spaced in their logarithms; `base` is positive, 10 by default.
  * Shapes: `[steps]`. Dtypes: any, the default floating type unless given; computed in float64. Gradient: none, it is a leaf.
@@ -84,7 +86,7 @@ export function scalarTensor(value: number | boolean, options: TensorOptions = {
  * @see PyTorch `torch.logspace`
  */
 export function logspace(start: number, end: number, steps: number, options: TensorOptions & { base?: number } = {}): Tensor {
-  const { base = 10, requiresGrad, pinMemory, dtype = getDefaultDtype(), ...rest } = optionsOf('logspace', options, 'base requiresGrad pinMemory dtype device');
+  const { base = 10, requiresGrad, pinMemory, dtype = getDefaultDtype(), ...rest } = optionsOf('logspace', options, LOGSPACE_OPTIONS);
   for (const [name, value] of Object.entries({ start, end, base })) checkNumber('logspace', name, value);
   checkSizesOf('logspace', { steps });
   const exponents = linspace(start, end, steps, { ...rest, dtype: float64 });

@@ -8,7 +8,7 @@ import { Tensor } from '../core/tensor.js';
 import { waitingFor } from '../core/waiting.js';
 import { defineComposite } from './composite.js';
 import { fillValue } from './copy.js';
-import { type TensorOptions, tensor } from './factories.js';
+import { TENSOR_OPTIONS, type TensorOptions, tensor } from './factories.js';
 import { nonzero } from './index-tensors.js';
 import { checkScatter, gather, requireIndex, scatter } from './indexing.js';
 import { cat } from './join.js';
@@ -234,6 +234,8 @@ function triangleIndices(op: string, { row, col, offset }: Triangle, inside: (i:
   return tensor([is, js], { dtype: int64, ...options });
 }
 
+const INDICES_OPTIONS = `offset ${TENSOR_OPTIONS}`;
+
 /**
  * Row and column indices of the elements on and above a diagonal (`offset` 0: the main one) of a matrix, row by row. Shapes: `[2, n]`.
  * Dtypes: int64 unless given. Gradient: none.
@@ -242,13 +244,13 @@ function triangleIndices(op: string, { row, col, offset }: Triangle, inside: (i:
  * @see PyTorch `torch.triu_indices`
  */
 export function triuIndices(row: number, col: number, options: TensorOptions & { offset?: number } = {}): Tensor {
-  const { offset = 0, ...place } = optionsOf('triuIndices', options, 'offset dtype device requiresGrad pinMemory');
+  const { offset = 0, ...place } = optionsOf('triuIndices', options, INDICES_OPTIONS);
   return triangleIndices('triuIndices', { row, col, offset }, (i, j) => j - i >= offset, place);
 }
 
 /** Row and column indices of the elements on and below a diagonal of a matrix; else as {@link triuIndices}. @see PyTorch `torch.tril_indices` */
 export function trilIndices(row: number, col: number, options: TensorOptions & { offset?: number } = {}): Tensor {
-  const { offset = 0, ...place } = optionsOf('trilIndices', options, 'offset dtype device requiresGrad pinMemory');
+  const { offset = 0, ...place } = optionsOf('trilIndices', options, INDICES_OPTIONS);
   return triangleIndices('trilIndices', { row, col, offset }, (i, j) => j - i <= offset, place);
 }
 

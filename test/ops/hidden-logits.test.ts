@@ -77,7 +77,7 @@ for (const device of ['cpu', 'cuda'] as const) {
             if (!(visible[r] as boolean[]).includes(true)) continue;
             const p = probabilities(row);
             const target = targets[r] as number;
-            near([lost[r] as number], [-Math.log(p[target] as number)], dtype === float64 ? room : Math.max(room, 1e-5), `loss ${r} of ${n}`, 1); // log of the sum less the logit, which are larger
+            near([lost[r] as number], [-Math.log(p[target] as number)], dtype === float64 ? room : Math.max(room, 1e-5), `loss ${r} of ${n}`, room < 1e-4 ? 1 : 0.01); // log of the sum less the logit, which are larger
             near(
               gradients[r] as number[],
               p.map((value, i) => value - (i === target ? 1 : 0)),

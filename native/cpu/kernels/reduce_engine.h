@@ -92,8 +92,9 @@ template <class T, class R>
 void reduce_columns(const R& reducer, const KernelCall& call, const Extent& e) {
   const TensorView& x = call.input(0);
   constexpr int64_t kWidth = Cascade<R>::kWidth;
+  constexpr size_t kOutputs = std::tuple_size_v<decltype(reducer.finish(reducer.start(), 0))>;
   parallel_for(e.outer, kWidth, [&](int64_t begin, int64_t end) {
-    T buffer[kWidth];
+    T buffer[kWidth], results[kOutputs][kWidth];
     for (int64_t at = begin; at < end; at += kWidth) {
       const int64_t n = end - at < kWidth ? end - at : kWidth;
       Cascade<R> cascade(reducer, n);
@@ -105,11 +106,11 @@ void reduce_columns(const R& reducer, const KernelCall& call, const Extent& e) {
         reducer.column(cascade.run(), run, n);
         if ((r + 1) % Cascade<R>::kRun == 0) cascade.carry();
       }
-      constexpr size_t kOutputs = std::tuple_size_v<decltype(reducer.finish(reducer.start(), 0))>;
-      for (size_t k = 0; k < kOutputs; k++) {
-        for (int64_t i = 0; i < n; i++) buffer[i] = reducer.finish(cascade.total(i), e.inner)[k];
-        scatter(call.output(static_cast<int32_t>(k)), at, n, buffer);
+      for (int64_t i = 0; i < n; i++) {
+        const auto values = reducer.finish(cascade.total(i), e.inner);
+        for (size_t k = 0; k < kOutputs; k++) results[k][i] = values[k];
       }
+      for (size_t k = 0; k < kOutputs; k++) scatter(call.output(static_cast<int32_t>(k)), at, n, results[k]);
     }
   });
 }

@@ -97,38 +97,39 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   RowVectors<T> vectors(means, rstds, row);
-  Pair<C> total{C(0), C(0)};
+  // body(part) for each vector of this thread, which is then in `vectors`.
+  const auto walk = [&](auto&& body) {
 #pragma unroll
-  for (int c = 0; c < kRowChunks; c++) {
-    const RowPart part(begin + c * step, n, V);
-    if (part.first >= n) break;
-    vectors.unpack(held_g[c], held_x[c]);
-    load_norm_vector<T>(w, part.from, n, C(1), vectors.w);
+    for (int c = 0; c < kRowChunks; c++) {
+      const RowPart part(begin + c * step, n, V);
+      if (part.first >= n) break;
+      vectors.unpack(held_g[c], held_x[c]);
+      load_norm_vector<T>(w, part.from, n, C(1), vectors.w);
+      body(part);
+    }
+  };
+  Pair<C> total{C(0), C(0)};
+  walk([&](const RowPart& part) {
     if (!part.whole(V))
 #pragma unroll
       for (int i = 0; i < V; i++)
         if (!part.owns(i, V)) vectors.g[i] = vectors.w[i] = C(0);
     vectors.add_to(total);
-  }
+  });
   total = row_reduce(total, AddPairs{}, Pair<C>{C(0), C(0)}, team, shared);
   const C mean_h = means ? total.first / C(n) : C(0), mean_hx = total.second / C(n);
   if (!active) return;
-#pragma unroll
-  for (int c = 0; c < kRowChunks; c++) {
-    const RowPart part(begin + c * step, n, V);
-    if (part.first >= n) break;
-    vectors.unpack(held_g[c], held_x[c]);
-    load_norm_vector<T>(w, part.from, n, C(1), vectors.w);
+  walk([&](const RowPart& part) {
     const uint4 words = vectors.gradient(mean_h, mean_hx);
     if (part.whole(V)) {
       __stwb(reinterpret_cast<uint4*>(to + part.from), words);
-      continue;
+      return;
     }
     const auto elements = *reinterpret_cast<const Vec<T, V>*>(&words);
 #pragma unroll
     for (int i = 0; i < V; i++)
       if (part.owns(i, V)) to[part.from + i] = elements[i];
-  }
+  });
 }
 
 template <class T>

@@ -93,10 +93,7 @@ __device__ __forceinline__ void store_words(T* row, Index first, Index n, const 
     __stwb(reinterpret_cast<uint4*>(row + first), words);
     return;
   }
-  const auto elements = *reinterpret_cast<const Vec<T, kVec16<T>>*>(&words);
-#pragma unroll
-  for (int i = 0; i < kVec16<T>; i++)
-    if (first + i >= 0 && first + i < n) row[first + i] = elements[i];
+  store_part<kVec16<T>>(row, first, n, *reinterpret_cast<const Vec<T, kVec16<T>>*>(&words), false);
 }
 
 }  // namespace shardwise::cuda

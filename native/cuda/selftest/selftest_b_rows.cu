@@ -259,8 +259,8 @@ void test_softmax() {
     if (left_out(dtype)) continue;
     begin((std::string("softmax ") + dtype_name(dtype)).c_str());
     std::vector<Sizes> shapes = {{1, 1}, {3, 5}, {0, 7}, {7, 64}, {33, 127}, {5, 1000}, {4, 1024}, {3, 4097}};
-    // Rows of whole vectors around the limits of teams, blocks and clusters.
-    shapes.insert(shapes.end(), {{1, 8}, {131, 24}, {33, 264}, {17, 520}, {9, 1032}, {5, 2056}, {0, 4096}, {2, 8201}, {2, 16385}, {800, 2001}});
+    // Rows of whole vectors around the limits of teams, blocks and clusters; and long ones that are none.
+    shapes.insert(shapes.end(), {{1, 8}, {131, 24}, {33, 264}, {17, 520}, {9, 1032}, {5, 2056}, {0, 4096}, {2, 8201}, {2, 16385}});
     if (!context().quick)
       shapes.insert(shapes.end(), {{1000, 8},
                                    {2111, 256},
@@ -295,8 +295,9 @@ void test_norms() {
     if (left_out(dtype)) continue;
     begin((std::string("norms ") + dtype_name(dtype)).c_str());
     std::vector<Sizes> shapes = {{1, 1}, {3, 5}, {0, 8}, {5, 64}, {37, 127}, {70, 768}, {9, 1030}, {3, 4096}};
-    // Rows of whole vectors around the limits of teams and blocks.
-    shapes.insert(shapes.end(), {{1, 8}, {131, 24}, {65, 264}, {33, 520}, {9, 1032}, {5, 2056}, {0, 4096}, {2, 8201}, {2, 16385}, {800, 2001}});
+    // Rows of whole vectors around the limits of teams and blocks; long ones that are none, and so many that threads have several.
+    shapes.insert(shapes.end(), {{1, 8}, {131, 24}, {65, 264}, {33, 520}, {9, 1032}, {5, 2056}, {0, 4096}});
+    shapes.insert(shapes.end(), {{2, 8201}, {2, 16385}, {800, 2001}});
     if (!context().quick)
       shapes.insert(shapes.end(), {{3000, 96},
                                    {2111, 256},
