@@ -48,6 +48,13 @@ type Line = Readonly<Record<string, string>>;
 
 const number = (line: Line, metric: string): number => Number((line[metric] ?? 'NaN').replaceAll(',', ''));
 
+/** Without its namespaces, which the profiler does not write alike in each run, and its arguments. */
+function kernelOf(line: Line): string {
+  const written = line['Kernel Name'] ?? '';
+  const plain = written.replace(/^void /, '').replaceAll(/\w+::|\(anonymous namespace\)::/g, '');
+  return /(\w+)(<|\(|$)/.exec(plain)?.[1] ?? written;
+}
+
 function stallsOf(line: Line): Record<string, number> {
   const seen = Object.keys(line).flatMap((metric) => {
     const name = /^smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio$/.exec(metric)?.[1];
@@ -64,12 +71,7 @@ const MICROSECONDS: Readonly<Record<string, number>> = { ns: 1e-3, us: 1, usecon
 function profileOf(line: Line, units: Line): Profile {
   const of = (metric: string): number => +number(line, metric).toFixed(1);
   return {
-    kernel:
-      /(\w+)(<|\(|$)/.exec(
-        kernelOf(line)
-          .replace(/^void /, '')
-          .replaceAll(/\w+::|\(anonymous namespace\)::/g, ''),
-      )?.[1] ?? 'unknown',
+    kernel: kernelOf(line),
     us: +(number(line, 'gpu__time_duration.sum') * (MICROSECONDS[units['gpu__time_duration.sum'] ?? ''] ?? Number.NaN)).toFixed(1),
     memory: of('gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed'),
     compute: of('sm__throughput.avg.pct_of_peak_sustained_elapsed'),
@@ -91,8 +93,6 @@ function ncu(index: number, options: readonly string[]): { units: Line; lines: L
   const [units = {}, ...lines] = parse(stdout.slice(start), { columns: true, relaxColumnCount: true, skipEmptyLines: true }) as Line[];
   return { units, lines };
 }
-
-const kernelOf = (line: Line): string => line['Kernel Name'] ?? '';
 
 /** First where the marks are, which needs no replays: those of all kernels that make the operands of an optimizer would take many minutes. */
 function profile(index: number): Profile[] {

@@ -59,6 +59,11 @@ const products: readonly Product[] = [
       operands: [randn([640, 768], { device }), randn([640, 1024], { device }), randn([1024, 768], { device })],
     }),
   },
+  // Float32's kernels split short and middling sums, and are the more exact for it.
+  ...[512, 800, 1024, 2048, 3000].map((k) => ({
+    name: `sums of ${k}`,
+    make: () => ({ of: (x: Tensor | undefined, w: Tensor | undefined) => (x as Tensor).matmul(w as Tensor), operands: [randn([515, k], { device }), randn([k, 640], { device })] }),
+  })),
 ];
 
 describe('the precision of float32 products on a GPU', () => {

@@ -4,13 +4,14 @@
 //   both dense, one dtype      cudaMemcpyAsync
 //   one dtype, rows            moved as words of up to 16 bytes, 4 words per thread
 //   one dtype, x transposed    32 x 32 tiles through shared memory: both sides coalesced (transpose.cu: in 16-byte vectors)
-//   float32, float16, bfloat16 vectors of 8 elements
+//   float32, float16, bfloat16 16 bytes of y per thread
 //   anything else              4 elements per thread, dtype switch per launch
 // Moves every byte of x and y once. Float to integer truncates (through int64), to bool is != 0, to a narrower float rounds to
 // even.
 // Source of the conversions: PyTorch's `Tensor.to`.
-// On an H200: 1 GiB of one dtype 503 us (4.27 TB/s), float32 to bfloat16 369 us for 1.5 GiB; transposed by elements 558 us for 2 x 512 MiB of
-// bfloat16, where vectors take 272 (transpose.cu).
+// On an H200: 1 GiB of one dtype 503 us (4.27 TB/s), float32 to bfloat16 369 us for 1.5 GiB, bfloat16 to float32 195 us for
+// 768 MiB (208 by 8 elements a thread, whose stores wrote half of each sector); transposed by elements 558 us for 2 x 512 MiB of bfloat16,
+// where vectors take 272 (transpose.cu).
 #include "../primitives/dtype.cuh"
 #include "../primitives/offsets.cuh"
 #include "../primitives/overlap.cuh"
@@ -24,7 +25,6 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kPerThread = 4;
 constexpr int kTile = 32;
-constexpr int kGroup = 8;  // elements per thread when converting vectors
 
 struct MoveArgs {
   int64_t count;
@@ -81,13 +81,14 @@ __global__ void __launch_bounds__(kThreads) convert_any(const __grid_constant__ 
 template <class To, class From>
 __global__ void __launch_bounds__(kThreads) convert_vectors(const __grid_constant__ MoveArgs args) {
   begin_behind_others();
-  const int64_t group = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (group >= args.count) return;
-  const Offsets<2> at = args.offsets.get(group);
-  const auto in = load_vec<kGroup>(static_cast<const From*>(args.x) + at[1]);
-  Vec<To, kGroup> out;
+  constexpr int V = kVec16<To>;  // more would leave the halves of a sector to two stores
+  const int64_t vector = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (vector >= args.count) return;
+  const Offsets<2> at = args.offsets.get(vector);
+  const auto in = load_vec<V>(static_cast<const From*>(args.x) + at[1]);
+  Vec<To, V> out;
 #pragma unroll
-  for (int i = 0; i < kGroup; i++) out[i] = from_compute<To>(to_compute<float>(in[i]));
+  for (int i = 0; i < V; i++) out[i] = from_compute<To>(to_compute<float>(in[i]));
   store_global(static_cast<To*>(args.y) + at[0], out);
 }
 
@@ -185,17 +186,19 @@ bool is_small_float(DType dtype) { return is_floating(dtype) && dtype != DType::
 bool can_convert_vectors(const Dims<2>& dims, const TensorView& y, const TensorView& x) {
   const int32_t inner = dims.ndim - 1;
   if (!is_small_float(x.dtype) || !is_small_float(y.dtype) || inner < 0) return false;
-  if (dims.strides[0][inner] != 1 || dims.strides[1][inner] != 1 || dims.sizes[inner] % kGroup != 0) return false;
+  const int64_t width = 16 / item_size(y.dtype);
+  if (dims.strides[0][inner] != 1 || dims.strides[1][inner] != 1 || dims.sizes[inner] % width != 0) return false;
   if (!is_aligned(x.data, 16) || !is_aligned(y.data, 16)) return false;
   for (int32_t d = 0; d < inner; d++)
-    if (dims.strides[0][d] % 8 != 0 || dims.strides[1][d] % 8 != 0) return false;
+    if (dims.strides[0][d] % width != 0 || dims.strides[1][d] % width != 0) return false;
   return true;
 }
 
 void launch_convert_vectors(const KernelCall& call, Dims<2> dims, MoveArgs& args) {
   const int32_t inner = dims.ndim - 1;
-  dims.sizes[inner] /= kGroup;
-  dims.strides[0][inner] = dims.strides[1][inner] = kGroup;
+  const int64_t width = 16 / item_size(args.y_dtype);
+  dims.sizes[inner] /= width;
+  dims.strides[0][inner] = dims.strides[1][inner] = width;
   args.count = dims.numel();
   args.offsets = dims.calculator<kMaxDims>();
   const LaunchShape shape{blocks_of(ceil_div(args.count, kThreads)), kThreads};

@@ -10,6 +10,9 @@ namespace {
 
 using namespace multi;
 
+constexpr int64_t kNormChunk = 8192;  // whose sums are one
+using NormTable = Table<1, kNormChunk>;
+
 template <class C>
 struct AddUpdate {
   using Value = C;
@@ -38,27 +41,22 @@ struct MultiplyUpdate {
 
 // partial[chunk] = sum of squares of a chunk.
 template <class C>
-__global__ void __launch_bounds__(kThreads) square_chunks(const __grid_constant__ Table<1> table, C* partial) {
+__global__ void __launch_bounds__(kThreads) square_chunks(const __grid_constant__ NormTable table, C* partial) {
   __shared__ C shared[32];
-  const Entry<1>& entry = table.entries[find_entry(table, static_cast<int32_t>(blockIdx.x))];
-  const int64_t begin = (static_cast<int32_t>(blockIdx.x) - entry.first_chunk) * kChunk;
-  const int64_t end = begin + kChunk < entry.numel ? begin + kChunk : entry.numel;
-  int64_t rest = begin;
+  const Chunk<1, kNormChunk> chunk(table);
+  const void* data = chunk.entry.data[0];
   C sum = C(0);
-  if (entry.aligned) {
-    rest = end - (end - begin) % kGroup;
-    for (int64_t i = begin + threadIdx.x * kGroup; i < rest; i += kThreads * kGroup) {
-      C v[kGroup];
-      load_group_floating(entry.data[0], i, table.dtypes[0], v);
-      C squares = C(0);
+  for (int64_t i = chunk.begin + threadIdx.x * kWord; i < chunk.rest; i += kStep) {
+    C v[kWord];
+    load_group_floating(data, i, table.dtypes[0], v);
+    C squares = C(0);
 #pragma unroll
-      for (int j = 0; j < kGroup; j++) squares += v[j] * v[j];
-      sum += squares;
-    }
+    for (int j = 0; j < kWord; j++) squares += v[j] * v[j];
+    sum += squares;
   }
-  for (int64_t i = rest + threadIdx.x; i < end; i += kThreads) {
+  for (int64_t i = chunk.rest + threadIdx.x; i < chunk.end; i += kThreads) {
     C v[1];
-    load_group_floating(entry.data[0], i, table.dtypes[0], v);
+    load_group_floating(data, i, table.dtypes[0], v);
     sum += v[0] * v[0];
   }
   sum = block_reduce(sum, SumOp(), C(0), shared);
@@ -69,8 +67,8 @@ template <class C>
 __global__ void __launch_bounds__(kThreads) square_strided(const __grid_constant__ StridedGroup<1> group, C* partial) {
   __shared__ C shared[32];
   C sum = C(0);
-  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kChunk;
-  for (int64_t i = begin + threadIdx.x; i < begin + kChunk && i < group.numel; i += kThreads) {
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kNormChunk;
+  for (int64_t i = begin + threadIdx.x; i < begin + kNormChunk && i < group.numel; i += kThreads) {
     C v[1];
     load_group_floating(group.data[0], group.offsets.get(i)[0], group.dtypes[0], v);
     sum += v[0] * v[0];
@@ -82,10 +80,10 @@ __global__ void __launch_bounds__(kThreads) square_strided(const __grid_constant
 // Block e: y[index of entry e] = root of the sum of its chunks.
 template <class C>
 __global__ void __launch_bounds__(kThreads)
-    norms(const __grid_constant__ Table<1> table, const C* partial, void* y, DType y_dtype) {
+    norms(const __grid_constant__ NormTable table, const C* partial, void* y, DType y_dtype) {
   __shared__ C shared[32];
   const Entry<1>& entry = table.entries[blockIdx.x];
-  const int64_t chunks = ceil_div(entry.numel, kChunk);
+  const int64_t chunks = ceil_div(entry.numel, kNormChunk);
   C sum = C(0);
   for (int64_t i = threadIdx.x; i < chunks; i += kThreads) sum += partial[entry.first_chunk + i];
   sum = block_reduce(sum, SumOp(), C(0), shared);
@@ -94,7 +92,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // The norms of the table's tensors. A strided tensor is alone in its table.
 template <class C>
-void launch_norms(const KernelCall& call, const Table<1>& table, C* partial, const TensorView* strided) {
+void launch_norms(const KernelCall& call, const NormTable& table, C* partial, const TensorView* strided) {
   const cudaStream_t stream = stream_of(call).handle;
   const TensorView& y = call.output(0);
   if (strided) {
@@ -137,11 +135,11 @@ Status foreach_norm(const KernelCall& call) {
   int64_t chunks = 0;
   for (int32_t i = 0; i < count; i++) {
     if (!is_floating(call.input(i).dtype)) return unsupported(call, call.input(i).dtype);
-    chunks += ceil_div(call.input(i).numel, kChunk);
+    chunks += ceil_div(call.input(i).numel, kNormChunk);
   }
   char* scratch = static_cast<char*>(stream_of(call).workspace(chunks * 8 + 8, call));
   if (!scratch) return Status{Code::OutOfMemory};
-  Table<1> table;
+  NormTable table;
   const auto flush = [&](const TensorView* strided) {
     if (table.count == 0) return;
     if (table.dtypes[0] == DType::Float64)

@@ -7,11 +7,13 @@
 // rows begin at multiples of 16 bytes. They follow each other along k, those of a in the other order: the small products are one over 2 k.
 // Bytes: 12 for each element of a and b, and what the products move. FLOPs 6 m n k at TF32's rate.
 // Numerics: tensor cores cut off what does not fit the float32 they add to, and so lose more the more they have added: 2.4e-9 k of the
-// product, 7 to 20 times the error of float32 at k = 1024 and 4096. So they add up no more than kLongestSum products, and sums of these are
-// rounded to the nearest, in y. Only the large product needs it. Infinities give NaN, since inf 0 is met. The same bits from run to run.
+// product, 7 to 20 times the error of float32 at k = 1024 and 4096. So they add up no more than 512 products, and sums of these are
+// rounded to the nearest, in y; below k = 2048, where float32's error is smaller, 384. Only the large product needs it: 4096 cubed takes
+// 1520 us with 384, 1720 with 256. Infinities give NaN, since inf 0 is met. The same bits from run to run.
 // Source: Markidis et al., arXiv:1803.04014; Ootomo and Yokota, arXiv:2203.03341.
-// On an H200, 4096 cubed: 1390 us (99 TFLOP/s of float32's; 1427 with the small products apart, 1410 to 1830 by other proposals of cuBLASLt for the
-// large one), float32 2697; four times float32's error is not reached at any k.
+// On an H200, 4096 cubed: 1390 us (99 TFLOP/s of float32's; 1427 with the small products apart, 1410 to 1830 by other proposals of cuBLASLt
+// for the large one), float32 2697. The error is at most 3.9 times that of cuBLASLt's float32 (k from 512 to 16384, results of 515 x 640 to
+// 2048 x 2048; by sums of 512 for all k it was 6 times at k = 512, where float32's kernels split k).
 #include "matmul.h"
 
 namespace shardwise::cuda {
@@ -19,7 +21,12 @@ namespace {
 
 // Where the copies cost little beside the product, and that is more than launches.
 constexpr int64_t kShortestSide = 512;
-constexpr int64_t kLongestSum = 512;
+
+// Of how many products a sum is made on the tensor cores, all about as long: whole steps of their kernels, and of alignment.
+int64_t sum_length(int64_t k) {
+  const int64_t longest = k < 2048 ? 384 : 512;
+  return round_up(ceil_div(k, ceil_div(k, longest)), 32);
+}
 
 // Rows of `inner` contiguous elements, the batch first, and their parts: two in memory, one k after the other.
 struct Rows {
@@ -28,11 +35,13 @@ struct Rows {
   bool along_columns;  // of the matrix
   bool inner_is_k;
 
-  int64_t part_pitch() const { return round_up(inner, 4); }
-  int64_t pitch() const { return part_pitch() * (inner_is_k ? 2 : 1); }
+  SW_HOST_DEVICE int64_t lines() const { return batch * outer; }
+  SW_HOST_DEVICE int64_t part_pitch() const { return round_up(inner, 4); }
+  SW_HOST_DEVICE int64_t pitch() const { return part_pitch() * (inner_is_k ? 2 : 1); }
   int64_t second() const { return inner_is_k ? part_pitch() : outer * pitch(); }  // where the second part begins
-  int64_t batch_pitch() const { return outer * part_pitch() * 2; }
+  SW_HOST_DEVICE int64_t batch_pitch() const { return outer * part_pitch() * 2; }
   int64_t elements() const { return batch * batch_pitch(); }
+  bool aligned() const { return (reinterpret_cast<uintptr_t>(data) & 15) == 0 && outer_stride % 4 == 0 && batch_stride % 4 == 0; }
 };
 
 // `rows` x `columns`, of which k is one.
@@ -56,28 +65,21 @@ __device__ __forceinline__ void split(float x, float* high, float* low) {
   *low = isinf(x) ? 0.f : to_tf32(x - *high);
 }
 
-struct SplitRows {
-  const float* from;
-  float *high, *low;
-  int64_t lines, outer, inner, batch_stride, outer_stride, batch_pitch, pitch;
-  bool aligned;
-};
-
 // Four elements a thread.
-__global__ void __launch_bounds__(256) split_kernel(const __grid_constant__ SplitRows s) {
-  const int64_t at = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4;
-  if (at >= s.inner) return;
-  for (int64_t line = blockIdx.y; line < s.lines; line += gridDim.y) {
-    const int64_t batch = line / s.outer, row = line % s.outer, to = batch * s.batch_pitch + row * s.pitch + at;
-    const float* from = s.from + batch * s.batch_stride + row * s.outer_stride + at;
+__global__ void __launch_bounds__(256) split_kernel(const __grid_constant__ Rows rows, float* high, float* low, bool aligned) {
+  const int64_t at = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * 4, pitch = rows.pitch(), batch_pitch = rows.batch_pitch();
+  if (at >= rows.inner) return;
+  for (int64_t line = blockIdx.y; line < rows.lines(); line += gridDim.y) {
+    const int64_t batch = line / rows.outer, row = line % rows.outer, to = batch * batch_pitch + row * pitch + at;
+    const float* from = rows.data + batch * rows.batch_stride + row * rows.outer_stride + at;
     float x[4] = {}, h[4], l[4];
-    if (s.aligned && at + 4 <= s.inner)
+    if (aligned && at + 4 <= rows.inner)
       *reinterpret_cast<float4*>(x) = *reinterpret_cast<const float4*>(from);
     else
-      for (int i = 0; i < 4 && at + i < s.inner; i++) x[i] = from[i];
+      for (int i = 0; i < 4 && at + i < rows.inner; i++) x[i] = from[i];
     for (int i = 0; i < 4; i++) split(x[i], h + i, l + i);
-    *reinterpret_cast<float4*>(s.high + to) = *reinterpret_cast<float4*>(h);
-    *reinterpret_cast<float4*>(s.low + to) = *reinterpret_cast<float4*>(l);
+    *reinterpret_cast<float4*>(high + to) = *reinterpret_cast<float4*>(h);
+    *reinterpret_cast<float4*>(low + to) = *reinterpret_cast<float4*>(l);
   }
 }
 
@@ -89,11 +91,9 @@ struct Parts {
 Parts split_into(float** to, const Rows& rows, bool low_first, cudaStream_t stream) {
   float *first = *to, *second = first + rows.second(), *high = low_first ? second : first, *low = low_first ? first : second;
   *to = first + round_up(rows.elements(), 64);
-  const bool aligned = (reinterpret_cast<uintptr_t>(rows.data) & 15) == 0 && rows.outer_stride % 4 == 0 && rows.batch_stride % 4 == 0;
-  const int64_t lines = rows.batch * rows.outer;
+  const int64_t lines = rows.lines();
   const dim3 grid(static_cast<unsigned>(ceil_div(rows.inner, 1024)), static_cast<unsigned>(lines < 65535 ? lines : 65535));
-  split_kernel<<<grid, 256, 0, stream>>>({rows.data, high, low, lines, rows.outer, rows.inner, rows.batch_stride, rows.outer_stride,
-                                          rows.batch_pitch(), rows.pitch(), aligned});
+  split_kernel<<<grid, 256, 0, stream>>>(rows, high, low, rows.aligned());
   const auto view = [&](float* data) {
     const int64_t step = rows.batch == 1 ? 0 : rows.batch_pitch();
     return rows.along_columns ? MatrixView{data, step, rows.pitch(), 1} : MatrixView{data, step, 1, rows.pitch()};
@@ -163,7 +163,7 @@ lt::Outcome matmul_tf32x3(const MatmulProblem& p, Stream& stream, const KernelCa
     sum.add(x.low, y.high, p.k, p.k);
     sum.add(x.high, y.low, p.k, p.k);
   }
-  sum.add(x.high, y.high, p.k, kLongestSum);
+  sum.add(x.high, y.high, p.k, sum_length(p.k));
   return sum.outcome();
 }
 

@@ -6,8 +6,11 @@ namespace {
 
 constexpr int kOperands = kMaxInputs + 1;  // the output, then the inputs
 
-// A tail that fills no group costs a second launch; short operands go through `strided` whole instead.
+// A tail that fills no vector costs a second launch; short operands go through `strided` whole instead.
 constexpr int64_t kLongEnoughForTail = 16384;
+
+// Elements of a vector of operands of this dtype.
+int64_t vector_of(DType dtype) { return 16 / item_size(dtype); }
 
 template <class C>
 Parameters<C> parameters_of(const KernelCall& call) {
@@ -41,22 +44,23 @@ bool vector_args(const KernelCall& call, const Kernels& kernels, DType dtype, co
   const int32_t inner = dims.ndim - 1;
   if (inner < 0 || dims.ndim > kVectorDims || dims.strides[0][inner] != 1) return false;
   if (y.dtype != (kernels.gives_bool ? DType::Bool : dtype)) return false;
+  const int64_t width = vector_of(dtype);
   args.numel = y.numel;
   if (dims.ndim == 1) {
-    args.numel -= y.numel % kVectorElements;
+    args.numel -= y.numel % width;
     if (args.numel == 0 || (args.numel != y.numel && y.numel < kLongEnoughForTail)) return false;
-  } else if (dims.sizes[inner] % kVectorElements != 0) {
+  } else if (dims.sizes[inner] % width != 0) {
     return false;
   }
-  Dims<kOperands> groups = dims;
-  groups.sizes[inner] /= kVectorElements;
+  Dims<kOperands> vectors = dims;
+  vectors.sizes[inner] /= width;
   bool plain = dims.ndim == 1;  // every operand is at the same place: no division
   for (int k = 0; k < kOperands; k++) {
     const bool present = k == 0 || k <= kernels.arity;
     if (k > 0) args.read[k - 1] = Read::Number;
     if (k > 0 && present) args.numbers[k - 1] = number_as<float>(call.input(k - 1).scalar);
     if (!present || (k > 0 && call.input(k - 1).is_immediate)) {
-      groups.strides[k][inner] = 0;
+      vectors.strides[k][inner] = 0;
       continue;
     }
     const TensorView& view = k == 0 ? y : call.input(k - 1);
@@ -64,11 +68,11 @@ bool vector_args(const KernelCall& call, const Kernels& kernels, DType dtype, co
     if (k > 0 && !is_bool && view.dtype != dtype) return false;
     const int64_t inner_stride = dims.strides[k][inner];
     if (inner_stride == 1) {
-      const int64_t item = item_size(view.dtype), unit = is_bool ? 8 : 16;
+      const int64_t item = item_size(view.dtype), unit = is_bool ? width : 16;
       if (!is_aligned(view.data, unit)) return false;
       for (int32_t d = 0; d < inner; d++)
         if (dims.strides[k][d] * item % unit != 0) return false;
-      groups.strides[k][inner] = kVectorElements;
+      vectors.strides[k][inner] = width;
       if (k > 0) args.read[k - 1] = is_bool ? Read::Bools : Read::Elements;
     } else if (inner_stride == 0 && k > 0) {
       args.read[k - 1] = is_bool ? Read::OneBool : Read::OneElement;
@@ -78,9 +82,9 @@ bool vector_args(const KernelCall& call, const Kernels& kernels, DType dtype, co
     }
     if (k > 0) args.inputs[k - 1] = view.data;
   }
-  if (!plain && args.numel / kVectorElements > kMax32) return false;
+  if (!plain && args.numel / width > kMax32) return false;
   args.output = y.data;
-  args.offsets = groups.calculator<kVectorDims>();
+  args.offsets = vectors.calculator<kVectorDims>();
   args.offsets.identity = plain;
   args.parameters = parameters_of<float>(call);
   return true;
@@ -166,8 +170,8 @@ VectorKernel vector_kernel(const Kernels& kernels, DType dtype) {
   }
 }
 
-void launch_vector(const KernelCall& call, VectorKernel kernel, const VectorArgs& args) {
-  const int64_t blocks = ceil_div(args.numel, kThreads * kVectorElements);
+void launch_vector(const KernelCall& call, VectorKernel kernel, DType dtype, const VectorArgs& args) {
+  const int64_t blocks = ceil_div(args.numel, kThreads * vector_of(dtype));
   launch_overlapped(kernel, {blocks_of(blocks), kThreads}, stream_of(call), args);
 }
 
@@ -178,7 +182,7 @@ bool flat_args(const KernelCall& call, const Kernels& kernels, DType dtype, Vect
     return t.ndim == 1 && t.strides[0] == 1 && t.dtype == wanted && is_aligned(t.data, 16);
   };
   const TensorView& y = call.output(0);
-  if (y.numel % kVectorElements != 0 || !flat(y, kernels.gives_bool ? DType::Bool : dtype)) return false;
+  if (y.numel % vector_of(dtype) != 0 || !flat(y, kernels.gives_bool ? DType::Bool : dtype)) return false;
   for (int k = 0; k < kMaxInputs; k++) {
     args.read[k] = Read::Number;
     args.numbers[k] = 0;
@@ -209,7 +213,7 @@ Status run(const KernelCall& call, const Kernels& kernels) {
   const VectorKernel kernel = compute == ComputeType::Float ? vector_kernel(kernels, dtype) : nullptr;
   VectorArgs args;
   if (kernel && flat_args(call, kernels, dtype, args)) {
-    launch_vector(call, kernel, args);
+    launch_vector(call, kernel, dtype, args);
     return launched(call);
   }
   const Dims<kOperands> dims = lay_out(call, kernels.arity);
@@ -218,7 +222,7 @@ Status run(const KernelCall& call, const Kernels& kernels) {
   args = VectorArgs{};
   if (!kernel || !vector_args(call, kernels, dtype, dims, args))
     return run_strided<float>(call, kernels, kernels.strided_float, dims, 0);
-  launch_vector(call, kernel, args);
+  launch_vector(call, kernel, dtype, args);
   if (args.numel == y.numel) return launched(call);
   return run_strided<float>(call, kernels, kernels.strided_float, dims, args.numel);
 }

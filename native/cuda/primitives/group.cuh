@@ -56,33 +56,35 @@ __device__ __forceinline__ void store_group_any(void* base, int64_t index, DType
   }
 }
 
-// The same in two steps, so that the loads of several operands can be in flight before the first is converted: 8 elements as
-// words of 16 bytes. `Words` is 4 if float64 may occur, else 2.
+// The same in two steps, so that the loads of several operands can be in flight before the first is converted: 4 elements of a
+// floating dtype as words of 16 bytes. `Words` is 2 if float64 may occur, else 1.
 template <int Words>
-__device__ __forceinline__ void load_raw8(const void* base, int64_t index, DType dtype, uint4 (&raw)[Words]) {
-  const uint4* words = reinterpret_cast<const uint4*>(static_cast<const char*>(base) + index * item_size(dtype));
-  raw[0] = words[0];
-  if (item_size(dtype) >= 4) raw[1] = words[1];
-  if constexpr (Words == 4) {
-    if (item_size(dtype) == 8) raw[2] = words[2], raw[3] = words[3];
+__device__ __forceinline__ void load_raw4(const void* base, int64_t index, DType dtype, uint4 (&raw)[Words]) {
+  const char* from = static_cast<const char*>(base) + index * item_size(dtype);
+  if (item_size(dtype) == 2)
+    reinterpret_cast<uint2&>(raw[0]) = *reinterpret_cast<const uint2*>(from);
+  else
+    raw[0] = *reinterpret_cast<const uint4*>(from);
+  if constexpr (Words == 2) {
+    if (item_size(dtype) == 8) raw[1] = reinterpret_cast<const uint4*>(from)[1];
   }
 }
 
 template <class T, class C, int Words>
-__device__ __forceinline__ void convert_raw8_as(const uint4 (&raw)[Words], C (&out)[8]) {
-  const Vec<T, 8>& v = reinterpret_cast<const Vec<T, 8>&>(raw);
+__device__ __forceinline__ void convert_raw4_as(const uint4 (&raw)[Words], C (&out)[4]) {
+  const Vec<T, 4>& v = reinterpret_cast<const Vec<T, 4>&>(raw);
 #pragma unroll
-  for (int i = 0; i < 8; i++) out[i] = to_compute<C>(v[i]);
+  for (int i = 0; i < 4; i++) out[i] = to_compute<C>(v[i]);
 }
 
 template <class C, int Words>
-__device__ __forceinline__ void convert_raw8(const uint4 (&raw)[Words], DType dtype, C (&out)[8]) {
+__device__ __forceinline__ void convert_raw4(const uint4 (&raw)[Words], DType dtype, C (&out)[4]) {
   switch (dtype) {
-    case DType::Float32: return convert_raw8_as<float>(raw, out);
-    case DType::Float16: return convert_raw8_as<half_t>(raw, out);
-    case DType::BFloat16: return convert_raw8_as<bfloat16_t>(raw, out);
+    case DType::Float32: return convert_raw4_as<float>(raw, out);
+    case DType::Float16: return convert_raw4_as<half_t>(raw, out);
+    case DType::BFloat16: return convert_raw4_as<bfloat16_t>(raw, out);
     default:
-      if constexpr (Words == 4) convert_raw8_as<double>(raw, out);
+      if constexpr (Words == 2) convert_raw4_as<double>(raw, out);
   }
 }
 

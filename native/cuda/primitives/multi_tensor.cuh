@@ -1,10 +1,12 @@
 // One elementwise update over many tensors in few launches: optimizer steps and foreach ops.
 //
 // A step works on `Roles` tensors at a time (parameter, gradient, state ...), element by element. Pointers and sizes of up to
-// kMaxTensors groups travel in the kernel arguments; blocks take chunks of 8192 elements (32 KB of float32) and find their
-// tensor by bisection. A thread loads 8 elements of each role in 16-byte accesses before it computes. Groups that are not dense
-// take a slow path of their own. Tried, AdamW of the 148 tensors of GPT-2 on one H200, microseconds: chunks of 2048 elements 991,
-// 4096 940, 8192 904 to 910, 16384 912, 32768 906; by 64 tensors a launch 928 (8192).
+// kMaxTensors groups travel in the kernel arguments; blocks take chunks of 1024 elements (4 KB of float32) and find their tensor
+// by bisection. A thread loads two words of 4 elements of each role before it computes. The words of neighbours are neighbours:
+// where each thread had 8 elements in a row, a store wrote half of each sector. Groups that are not dense take a slow path.
+// Tried, AdamW of the 148 tensors of GPT-2 on one H200, microseconds: 8 elements in a row, 256 threads, chunks of 8192 902; as it
+// is 825, chunks of 2048 to 8192 831 to 867; 256 threads 839 to 864; one word 836 to 859, four 871 to 1024; through shared memory by
+// bulk copies 877 to 1442; stores that L2 is to give up first and loads that pass by L1 within 1 %.
 //
 // An update is a struct with: Value (float or double), kRoles, kReads and kWrites (bit r: role r), and
 //   template <int N> void operator()(Value (&v)[kRoles][N]) const.
@@ -16,9 +18,11 @@
 
 namespace shardwise::cuda::multi {
 
-constexpr int kThreads = 256;
-constexpr int kGroup = 8;
-constexpr int64_t kChunk = 8192;
+constexpr int kThreads = 128;
+constexpr int kWord = 4;   // elements
+constexpr int kWords = 2;  // of a thread at a time
+constexpr int64_t kStep = kThreads * kWord;
+constexpr int64_t kChunk = kStep * kWords;
 constexpr int kMaxTensors = 256;
 
 template <int Roles>
@@ -30,7 +34,8 @@ struct Entry {
   bool aligned;   // 16-byte accesses
 };
 
-template <int Roles>
+// `Size`: elements of a chunk.
+template <int Roles, int64_t Size = kChunk>
 struct Table {
   int32_t count = 0;
   int32_t chunks = 0;
@@ -39,8 +44,8 @@ struct Table {
   Entry<Roles> entries[kMaxTensors];
 };
 
-template <int Roles>
-__device__ __forceinline__ int find_entry(const Table<Roles>& table, int32_t chunk) {
+template <int Roles, int64_t Size>
+__device__ __forceinline__ int find_entry(const Table<Roles, Size>& table, int32_t chunk) {
   int low = 0, high = table.count - 1;
   while (low < high) {
     const int middle = (low + high + 1) / 2;
@@ -61,43 +66,57 @@ __device__ __forceinline__ bool writes(uint32_t present, int r) {
   return ((Update::kWrites >> r) & 1) && ((present >> r) & 1);
 }
 
+// What a block works on: elements [begin, end) of a tensor, of which those before `rest` are read as words.
+template <int Roles, int64_t Size>
+struct Chunk {
+  const Entry<Roles>& entry;
+  int64_t begin, end, rest;
+
+  __device__ __forceinline__ explicit Chunk(const Table<Roles, Size>& table)
+      : entry(table.entries[find_entry(table, static_cast<int32_t>(blockIdx.x))]),
+        begin((static_cast<int32_t>(blockIdx.x) - entry.first_chunk) * Size),
+        end(begin + Size < entry.numel ? begin + Size : entry.numel),
+        rest(entry.aligned ? end - (end - begin) % kWord : begin) {}
+};
+
 template <class Update>
 __global__ void __launch_bounds__(kThreads)
-    update_dense(const __grid_constant__ Table<Update::kRoles> table, const Update update) {
+    update_dense(const __grid_constant__ Table<Update::kRoles, kChunk> table, const Update update) {
   begin_behind_others();
   using C = typename Update::Value;
   constexpr int R = Update::kRoles;
-  const Entry<R>& entry = table.entries[find_entry(table, static_cast<int32_t>(blockIdx.x))];
-  const int64_t begin = (static_cast<int32_t>(blockIdx.x) - entry.first_chunk) * kChunk;
-  const int64_t end = begin + kChunk < entry.numel ? begin + kChunk : entry.numel;
-  int64_t rest = begin;
-  if (entry.aligned) {
-    rest = end - (end - begin) % kGroup;
-    for (int64_t i = begin + threadIdx.x * kGroup; i < rest; i += kThreads * kGroup) {
-      uint4 raw[R][sizeof(C) / 2] = {};
-      C v[R][kGroup];
+  const Chunk<R, kChunk> chunk(table);
+  void* const(&data)[R] = chunk.entry.data;
+  const int64_t first = chunk.begin + threadIdx.x * kWord;
+  uint4 raw[kWords][R][sizeof(C) / 4] = {};  // zeros for an absent role
+#pragma unroll
+  for (int w = 0; w < kWords; w++)
+    if (first + w * kStep < chunk.rest)
 #pragma unroll
       for (int r = 0; r < R; r++)
-        if (reads<Update>(table.present, r)) load_raw8(entry.data[r], i, table.dtypes[r], raw[r]);
+        if (reads<Update>(table.present, r)) load_raw4(data[r], first + w * kStep, table.dtypes[r], raw[w][r]);
 #pragma unroll
-      for (int r = 0; r < R; r++) convert_raw8(raw[r], table.dtypes[r], v[r]);  // zeros for an absent role
+  for (int w = 0; w < kWords; w++)
+    if (first + w * kStep < chunk.rest) {
+      C v[R][kWord];
+#pragma unroll
+      for (int r = 0; r < R; r++) convert_raw4(raw[w][r], table.dtypes[r], v[r]);
       update(v);
 #pragma unroll
       for (int r = 0; r < R; r++)
-        if (writes<Update>(table.present, r)) store_group_floating(entry.data[r], i, table.dtypes[r], v[r]);
+        if (writes<Update>(table.present, r)) store_group_floating(data[r], first + w * kStep, table.dtypes[r], v[r]);
     }
-  }
-  for (int64_t i = rest + threadIdx.x; i < end; i += kThreads) {
+  for (int64_t i = chunk.rest + threadIdx.x; i < chunk.end; i += kThreads) {
     C v[R][1];
 #pragma unroll
     for (int r = 0; r < R; r++) {
       v[r][0] = C(0);
-      if (reads<Update>(table.present, r)) load_group_floating(entry.data[r], i, table.dtypes[r], v[r]);
+      if (reads<Update>(table.present, r)) load_group_floating(data[r], i, table.dtypes[r], v[r]);
     }
     update(v);
 #pragma unroll
     for (int r = 0; r < R; r++)
-      if (writes<Update>(table.present, r)) store_group_floating(entry.data[r], i, table.dtypes[r], v[r]);
+      if (writes<Update>(table.present, r)) store_group_floating(data[r], i, table.dtypes[r], v[r]);
   }
 }
 
@@ -161,8 +180,8 @@ void launch_strided(const KernelCall& call, const TensorView* const (&views)[Upd
 }
 
 // Adds a dense group to the table. The caller has checked that the dtypes are the table's and that there is room.
-template <int R>
-void add_entry(Table<R>& table, const TensorView* const (&views)[R], int32_t index) {
+template <int R, int64_t Size>
+void add_entry(Table<R, Size>& table, const TensorView* const (&views)[R], int32_t index) {
   Entry<R>& entry = table.entries[table.count++];
   entry.numel = views[0]->numel;
   entry.first_chunk = table.chunks;
@@ -172,19 +191,19 @@ void add_entry(Table<R>& table, const TensorView* const (&views)[R], int32_t ind
     entry.data[r] = views[r] ? views[r]->data : nullptr;
     entry.aligned = entry.aligned && is_aligned(entry.data[r], 16);
   }
-  table.chunks += static_cast<int32_t>(ceil_div(entry.numel, kChunk));
+  table.chunks += static_cast<int32_t>(ceil_div(entry.numel, Size));
 }
 
 // Does the group have other dtypes or roles than those in the table?
-template <int R>
-bool differs(const Table<R>& table, const TensorView* const (&views)[R]) {
+template <int R, int64_t Size>
+bool differs(const Table<R, Size>& table, const TensorView* const (&views)[R]) {
   for (int r = 0; r < R; r++)
     if (((table.present >> r) & 1) != (views[r] != nullptr) || (views[r] && table.dtypes[r] != views[r]->dtype)) return true;
   return false;
 }
 
-template <int R>
-void start_table(Table<R>& table, const TensorView* const (&views)[R]) {
+template <int R, int64_t Size>
+void start_table(Table<R, Size>& table, const TensorView* const (&views)[R]) {
   table.count = table.chunks = 0;
   table.present = 0;
   for (int r = 0; r < R; r++) {

@@ -32,6 +32,9 @@ void test_copy() {
       const Tensor x = uniform(from, {37, 24}, 3, is_floating(from) ? -90 : -100, 90);
       copy_case(std::string("from ") + dtype_name(from), x, make(to, {37, 24}));
       copy_case(std::string("transposed from ") + dtype_name(from), x.transpose(0, 1), make(to, {24, 37}));
+      const Tensor wide = uniform(from, {37, 40}, 12, is_floating(from) ? -90 : -100, 90);
+      for (const int64_t n : {int64_t(12), int64_t(24)})  // whole vectors of float32, and of all dtypes
+        copy_case(std::string("parts of rows from ") + dtype_name(from), wide.slice(1, 8, 1, n), make(to, {37, n}));
     }
   for (DType dtype : {DType::Float32, DType::BFloat16, DType::Bool, DType::Float64}) {
     const Tensor x = uniform(dtype, {3, 70, 45, 8}, 4);

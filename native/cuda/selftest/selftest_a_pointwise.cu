@@ -188,6 +188,10 @@ void test_floats(const Op& op) {
     list = operands(op, dtype, {24, 40});
     list[0] = operand(op, 0, list[0].dtype, {24, 1}, 22).expand(1, 40);
     check(op, "column broadcast", compute, list, make(out(dtype), {24, 40}));
+    // Whole vectors of float32 and of its bools, and of nothing shorter.
+    list.clear();
+    for (const Tensor& t : operands(op, dtype, {24, 20})) list.push_back(t.slice(1, 4, 1, 12));
+    check(op, "parts of rows", compute, list, make(out(dtype), {24, 12}));
     // A transposed operand, a strided output, three dims.
     list = operands(op, dtype, {5, 24, 16});
     list[op.arity - 1] = operand(op, op.arity - 1, list[op.arity - 1].dtype, {16, 24, 5}, 23).transpose(0, 2);

@@ -4,7 +4,9 @@
 namespace selftest {
 namespace {
 
-const std::vector<Sizes> kShapes = {{1}, {7}, {1000, 33}, {0}, {16384}, {16385}, {64, 3, 3, 3}, {50001}};
+// Around words of 4, steps of 512 and chunks of 1024 elements.
+const std::vector<Sizes> kShapes = {{1},    {7},    {515},   {1000, 33},    {0},    {1023}, {1024},
+                                    {1027}, {2050}, {16384}, {64, 3, 3, 3}, {16385}, {50001}};
 
 std::vector<Tensor> tensors(DType dtype, uint64_t seed, double low = -1, double high = 1, int repeat = 1) {
   std::vector<Tensor> list;
@@ -64,7 +66,7 @@ void test_adam() {
                    scale = variant == 3 ? 0.25 : 1;
       const double correction1 = 1 - std::pow(beta1, 3), correction2 = 1 - std::pow(beta2, 3);
       const DType state = mixed && dtype == DType::BFloat16 ? DType::Float32 : dtype;
-      const int repeat = variant == 0 ? 20 : 1;  // more than one table
+      const int repeat = variant == 0 ? 21 : 1;  // more than one table
       const auto p = tensors(dtype, 1, -1, 1, repeat),
                  g = tensors(mixed && dtype == DType::Float32 ? DType::BFloat16 : dtype, 50, -1, 1, repeat);
       const auto m = tensors(state, 90, -1, 1, repeat), v = tensors(state, 130, 0.1, 1, repeat),
@@ -97,7 +99,7 @@ void test_adam() {
 
 void test_foreach() {
   for (DType dtype : kFloats) {
-    const auto y = tensors(dtype, 1, -1, 1, 18), x = tensors(dtype, 300, -1, 1, 18), y0 = clones(y);
+    const auto y = tensors(dtype, 1, -1, 1, 21), x = tensors(dtype, 300, -1, 1, 21), y0 = clones(y);
     const double count = static_cast<double>(y.size());
     if (run("foreach_add", joined({y, x}), {}, {count, -0.5}).ok())
       for (size_t t = 0; t < y.size(); t++)
