@@ -93,30 +93,21 @@ async function main(): Promise<void> {
   const torch = peer === null ? null : torchSide(peer);
   const meter = new Meter();
   const { torch: version = 'none', gpu = 'unknown GPU' } = (await torch?.ask({ version: true })) ?? {};
-  const measured: Measured[] = [];
-  let raw: number | null | undefined;
+  const machine = `${os.cpus()[0]?.model.trim()}, ${os.cpus().length} threads, Node ${process.version}`;
+  const modes = options.compile ? MODES : ['eager'];
+  let report: Report = { date: today(), machine, gpu, torch: version, commit: commit(), pairs: options.pairs, modes, rows: [] };
+  const earlier = options.again === undefined ? null : (JSON.parse(readFileSync(options.again, 'utf8')) as Report);
   for (const row of chosen) {
-    if (row.job.host && raw === undefined) raw = rawLaunch();
+    const raw = row.job.host && report.rawLaunch === undefined ? rawLaunch() : null;
     const seen = await measure(row, ours, torch, meter, options);
-    measured.push(seen);
+    report = { ...report, ...(raw === null ? {} : { rawLaunch: raw }), rows: [...report.rows, seen] };
     console.error(`${row.name}: ${seen.failed ?? `${seen.ours?.toFixed(1)} us, torch ${seen.torch?.toFixed(1)}`}`);
+    // After each row: a run takes minutes, and may be cut off.
+    if (earlier !== null) keep(gpu, 'kernels', mended(earlier, report));
+    else if (options.write) keep(gpu, ['kernels', ...program.args].join('-'), report);
   }
   for (const each of [ours, torch, meter]) each?.end();
-  const machine = `${os.cpus()[0]?.model.trim()}, ${os.cpus().length} threads, Node ${process.version}`;
-  const report: Report = {
-    date: today(),
-    machine,
-    gpu,
-    torch: version,
-    commit: commit(),
-    pairs: options.pairs,
-    modes: options.compile ? MODES : ['eager'],
-    ...(typeof raw === 'number' ? { rawLaunch: raw } : {}),
-    rows: measured,
-  };
   console.log(printed(report));
-  if (options.again !== undefined) keep(gpu, 'kernels', mended(JSON.parse(readFileSync(options.again, 'utf8')) as Report, report));
-  else if (options.write) keep(gpu, ['kernels', ...program.args].join('-'), report);
 }
 
 await main();
