@@ -111,6 +111,13 @@ void all_cases(DType dtype, bool library) {
       matmul_case({dtype, 2, 70, m, k, R, C, R});
       matmul_case({dtype, 2, m, 77, k, P, C, P, Addend::Full, 2, floats ? 0.5 : 3});
     }
+  // Long columns, few of them and more.
+  for (const int64_t m : {1, 2, 3, 5, 8})
+    for (const int64_t k : {4120, 10000}) {
+      matmul_case({dtype, 1, m, 7, k, R, C, R, Addend::Row});
+      matmul_case({dtype, 2, 6, m, k, P, C, P, Addend::Full, 2, floats ? 0.5 : 3});
+    }
+  if (floats) matmul_case({dtype, 1, 1, 2051, 4104, R, C, R});
   matmul_case({dtype, 2, 5, 6, 0, R, R, R});
   matmul_case({dtype, 2, 5, 6, 0, R, R, P, Addend::Row, 1, 2});
   matmul_case({dtype, 1, 0, 6, 3, R, R, R});
