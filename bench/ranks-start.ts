@@ -4,11 +4,11 @@
  */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
+import getPort from 'get-port';
 import { median, python, torchVersion } from './figures.js';
 import { print } from './measure.js';
 
@@ -63,17 +63,9 @@ async function functions(): Promise<number> {
   return Math.max(...done) - start;
 }
 
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
-
 async function peers(interpreter: string): Promise<number> {
   const peer = fileURLToPath(new URL('peer_ranks_start.py', import.meta.url));
-  const env = { ...process.env, MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(await freePort()), WORLD_SIZE: String(RANKS) };
+  const env = { ...process.env, MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(await getPort({ host: '127.0.0.1' })), WORLD_SIZE: String(RANKS) };
   const start = performance.timeOrigin + performance.now();
   const others = new AbortController(); // of a rank that fails
   const rank = (number: number): Promise<{ stdout: string }> => promisify(execFile)(interpreter, [peer], { env: { ...env, RANK: String(number) }, signal: others.signal });

@@ -7,11 +7,13 @@ export const notes: Readonly<Record<string, string>> = {
     'Limited by power: both sides run at some 1,425 of 1,980 MHz; 0.94 to 1.05 from pair to pair. In bursts of two products, at the full clock, 1,201 us against 1,169. Tried: the tiles 128 x 128 to 128 x 256 in turns and in pairs, in groups of 4 to 16, and all algorithms that cuBLASLt proposes; the table has the fastest.',
   'matmul tn, bfloat16, 14336 x 4096 x 8192':
     'Limited by power; 0.97 to 1.04 from pair to pair, 0.98 to 1.02 from run to run, whether its tiles are dealt out beforehand or taken from a counter.',
+  'matmul nt, bfloat16, 2048 cubed':
+    '1.019 and 1.021 in two runs, 0.96 to 1.05 from pair to pair. One wave of 128 tiles on 132 multiprocessors: beginning and end of a kernel are what it can lose.',
   'matmul nt, bfloat16, 512 x 4096 x 14336': 'The same kernel of cuBLASLt on both sides, limited by power: 0.89 to 1.04 from pair to pair.',
   'matmul nt, bfloat16, 16 x 14336 x 4096':
     '87 to 89 % from run to run. cuBLASLt is the fastest that the table has; 112 columns a block (stream) 32.7 us, where 128 of 132 multiprocessors work; small blocks that load fragments from memory, 38.0. PyTorch replays a graph, whose kernels follow closer.',
   'matmul nt, bfloat16, 1 x 4096 x 4096':
-    "The bytes alone take 7.9 us, 0.69 to 0.86 of PyTorch's time with max-autotune, which finds kernels of 9.1 to 11.5 us from run to run. Tried: a warp for a column 11.2 us, a block for a column 9.1 and for four 9.0 (alone, with fixed strides; as it is 9.5), all multiprocessors with a share of k (stream) 12.0 to 16.3.",
+    "The bytes alone take 7.9 us, 0.69 to 0.86 of PyTorch's time with max-autotune, which finds kernels of 9.1 to 11.5 us from run to run. Tried: a warp for a column 11.2 us, a block for a column 9.1 and for four 9.0 (alone, with fixed strides; as it is 9.5), all multiprocessors with a share of k (stream) 12.0 to 16.3. The profile is of a warp for a column.",
   'matmul nt, bfloat16, 16 x 4096 x 4096': 'The bytes alone take 7.9 us. By a block a multiprocessor; small blocks that load fragments from memory take 12.6 to 14.5.',
   'matmul nt, bfloat16, 128 x 4096 x 4096': 'The bytes alone take 8.1 us; of its own kernels clusters that share k are the fastest (14.6 us), a proposal of cuBLASLt 13.9.',
   "matmul nt, float32 as 'tf32x3', 4096 cubed":
@@ -29,7 +31,7 @@ export const notes: Readonly<Record<string, string>> = {
     '1,200 us are its kernel; ten small ones count targets, add the losses and look at the incoming gradient, 19 us with launches that overlap (28 without). Tried for the kernel: stores that L2 is to give up first 1,242 for 1,218 of all, blocks that end with their row 1,248, 256 to 448 threads 1,228 to 1,582, one block a multiprocessor 1,485 to 1,651, sums sent into the memory of all blocks in place of barriers of the cluster 1,218.',
   'AdamW, the 148 tensors':
     "The bytes alone allow 0.80 of PyTorch's time; it runs at 99 % of copy. Tried: 256 threads 839 to 864 us, chunks of 2048 to 8192 elements 831 to 867, one word or four at a time 836 to 1,024, 8 elements in a row a thread 902, bulk copies through shared memory 877 to 1,442.",
-  'matmul, small and odd sizes': '0.972; 0.947 to 0.957 in runs without max-autotune, which finds faster kernels for 1000 x 3000 x 6216 and 512 x 4096 x 14336.',
+  'matmul, small and odd sizes': '0.972 and 0.973; 0.947 to 0.957 in runs without max-autotune, which finds faster kernels for 1000 x 3000 x 6216 and 512 x 4096 x 14336.',
   'host time of':
     'A raw launch loop alone takes 2.7 to 4.5 us on these hosts; in the same run as one (`npm run bench -- cuda`), add takes 0.4 to 0.7 us more. Hosts differ by a third from run to run, PyTorch on them as well.',
 };

@@ -35,13 +35,18 @@ export interface Profile {
   readonly stalls: Readonly<Record<string, number>>;
 }
 
+/** The kernels of a row in their order. */
+export interface RowProfile {
+  readonly commit: string;
+  readonly kernels: readonly Profile[];
+}
+
 /** Of some rows, by name. */
 export interface Profiles {
   readonly gpu: string;
   readonly machine: string;
   readonly date: string;
-  readonly commit: string;
-  readonly rows: Readonly<Record<string, readonly Profile[]>>;
+  readonly rows: Readonly<Record<string, RowProfile>>;
 }
 
 type Line = Readonly<Record<string, string>>;
@@ -125,10 +130,10 @@ function profileRows(chosen: readonly Row[], write: boolean): void {
   const seen = { ...kept<Profiles>(gpu, 'profiles')?.rows };
   for (const row of chosen.filter(({ job }) => !job.host)) {
     const kernels = profile(rows.indexOf(row));
-    seen[row.name] = kernels;
+    seen[row.name] = { commit: commit(), kernels };
     console.log(row.name);
     console.table(kernels.map(({ stalls, ...rest }) => ({ ...rest, stalls: JSON.stringify(stalls) })));
-    if (write) keep(gpu, 'profiles', { gpu, machine: `${os.cpus()[0]?.model.trim()}`, date: today(), commit: commit(), rows: seen });
+    if (write) keep(gpu, 'profiles', { gpu, machine: `${os.cpus()[0]?.model.trim()}`, date: today(), rows: seen });
   }
 }
 

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type CollectivesReport, printedCollectives } from '../gpus-table.js';
 import { noteOf } from './notes.js';
-import type { Profile, Profiles } from './profile.js';
+import type { Profiles, RowProfile } from './profile.js';
 import { printed, type Report, shortRows } from './table.js';
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..');
@@ -34,13 +34,14 @@ ${printedCollectives(found.report)}
 }
 
 /** What takes the time of a row. */
-function profileText(kernels: readonly Profile[] = []): string {
+function profileText(profile: RowProfile | undefined): string {
+  const { commit, kernels } = profile ?? { commit: '', kernels: [] };
   const longest = kernels.toSorted((a, b) => b.us - a.us)[0];
   if (longest === undefined) return '';
   const { kernel, us, memory, compute, occupancy, stalls } = longest;
   const waits = Object.entries(stalls).map(([name, share]) => `${name.replaceAll('_', ' ')} ${share} %`);
   const others = kernels.length > 1 ? `, one of ${kernels.length} kernels` : '';
-  return `\`${kernel.slice(0, 32)}\` ${us} us${others}: memory ${memory.toFixed(0)} %, compute ${compute.toFixed(0)} %, occupancy ${occupancy.toFixed(0)} %; ${waits.join(', ')}`;
+  return `\`${kernel.slice(0, 32)}\` ${us} us${others}: memory ${memory.toFixed(0)} %, compute ${compute.toFixed(0)} %, occupancy ${occupancy.toFixed(0)} %; ${waits.join(', ')} (${commit})`;
 }
 
 function shortRowsText(report: Report, profiles: Profiles | undefined): string {
@@ -87,8 +88,8 @@ ${printed(report)}
 ${laterRuns(report)}
 ### Rows that stay short of their goal
 
-By Nsight Compute (\`npm run bench:profile\`): the longest kernel of a row alone, with cold caches; shares are of what the hardware can do; then what its warps wait for most.
-Profiled at ${profiles?.commit ?? 'no commit yet'}.
+By Nsight Compute (\`npm run bench:profile\`): the longest kernel of a row alone, with cold caches; shares are of what the hardware can do; then what its warps wait for
+most, and the commit.
 
 ${shortRowsText(report, profiles)}
 

@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command, CommanderError } from 'commander';
+import getPort from 'get-port';
 import { addRun } from '../../lib/cli/run.js';
 import { root } from '../../scripts/check-tree.js';
 import { captured } from '../mesh/captured.js';
@@ -29,14 +29,6 @@ function run(...args: string[]): Promise<Ended> {
   child.stdout.on('data', (text) => (ended.stdout += text));
   child.stderr.on('data', (text) => (ended.stderr += text));
   return new Promise((resolve) => child.once('close', (code) => resolve({ ...ended, code })));
-}
-
-async function freePort(): Promise<string> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return String(port);
 }
 
 /** What the command says to options that it refuses, before anything is started. */
@@ -76,7 +68,7 @@ describe('shardwise run', function () {
   });
 
   it('makes one world of several nodes, which start again together', async () => {
-    const port = await freePort();
+    const port = String(await getPort({ host: '127.0.0.1' }));
     const node = (rank: number, ranks: string): Promise<Ended> =>
       run(
         '--nnodes',

