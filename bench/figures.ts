@@ -47,10 +47,15 @@ export function kept<T>(machine: string, subject: string): T | null {
   return existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as T) : null;
 }
 
-/** In place of what was kept today. */
-export function keep(machine: string, subject: string, figures: object): void {
+/** In place of what was kept today; the file. */
+export function store(machine: string, subject: string, figures: object): string {
   const file = fileOf(machine, subject);
   mkdirSync(path.dirname(file), { recursive: true });
   writeFileSync(file, `${JSON.stringify(figures, null, 2)}\n`);
-  console.log(`kept in ${path.relative(process.cwd(), file)}`);
+  return file;
+}
+
+/** The same, and says where. */
+export function keep(machine: string, subject: string, figures: object): void {
+  console.log(`kept in ${path.relative(process.cwd(), store(machine, subject, figures))}`);
 }

@@ -4,11 +4,11 @@
  *
  *   npm run bench:gpu -- [groups or parts of names …] [--pairs N] [--no-compile] [--write | --again bench/results/….json]
  */
-import { readFileSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
-import { commit, keep, median, python, today } from '../figures.js';
+import { commit, keep, median, python, store, today } from '../figures.js';
 import { chosenRows, copyRow, groups, type Row } from './rows.js';
 import { Meter, ourSide, type PeerMode, rawLaunch, type Side, torchSide } from './sides.js';
 import { type Measured, printed, type Report } from './table.js';
@@ -97,17 +97,19 @@ async function main(): Promise<void> {
   const modes = options.compile ? MODES : ['eager'];
   let report: Report = { date: today(), machine, gpu, torch: version, commit: commit(), pairs: options.pairs, modes, rows: [] };
   const earlier = options.again === undefined ? null : (JSON.parse(readFileSync(options.again, 'utf8')) as Report);
+  let unfinished: string | null = null;
   for (const row of chosen) {
     const raw = row.job.host && report.rawLaunch === undefined ? rawLaunch() : null;
     const seen = await measure(row, ours, torch, meter, options);
     report = { ...report, ...(raw === null ? {} : { rawLaunch: raw }), rows: [...report.rows, seen] };
     console.error(`${row.name}: ${seen.failed ?? `${seen.ours?.toFixed(1)} us, torch ${seen.torch?.toFixed(1)}`}`);
-    // After each row: a run takes minutes, and may be cut off.
-    if (earlier !== null) keep(gpu, 'kernels', mended(earlier, report));
-    else if (options.write) keep(gpu, ['kernels', ...program.args].join('-'), report);
+    if (options.write || earlier !== null) unfinished = store(gpu, 'unfinished-kernels-run', report); // it takes minutes, and may be cut off
   }
   for (const each of [ours, torch, meter]) each?.end();
   console.log(printed(report));
+  if (earlier !== null) keep(gpu, 'kernels', mended(earlier, report));
+  else if (options.write) keep(gpu, ['kernels', ...program.args].join('-'), report);
+  if (unfinished !== null) rmSync(unfinished);
 }
 
 await main();

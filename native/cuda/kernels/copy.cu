@@ -186,7 +186,7 @@ bool is_small_float(DType dtype) { return is_floating(dtype) && dtype != DType::
 bool can_convert_vectors(const Dims<2>& dims, const TensorView& y, const TensorView& x) {
   const int32_t inner = dims.ndim - 1;
   if (!is_small_float(x.dtype) || !is_small_float(y.dtype) || inner < 0) return false;
-  const int64_t width = 16 / item_size(y.dtype);
+  const int64_t width = vec16(y.dtype);
   if (dims.strides[0][inner] != 1 || dims.strides[1][inner] != 1 || dims.sizes[inner] % width != 0) return false;
   if (!is_aligned(x.data, 16) || !is_aligned(y.data, 16)) return false;
   for (int32_t d = 0; d < inner; d++)
@@ -196,7 +196,7 @@ bool can_convert_vectors(const Dims<2>& dims, const TensorView& y, const TensorV
 
 void launch_convert_vectors(const KernelCall& call, Dims<2> dims, MoveArgs& args) {
   const int32_t inner = dims.ndim - 1;
-  const int64_t width = 16 / item_size(args.y_dtype);
+  const int64_t width = vec16(args.y_dtype);
   dims.sizes[inner] /= width;
   dims.strides[0][inner] = dims.strides[1][inner] = width;
   args.count = dims.numel();

@@ -187,7 +187,7 @@ Targets targets_of(const KernelCall& call, const CrossEntropyRows& r) {
 int64_t vectors_of(const CrossEntropyRows& r) {
   const TensorView& x = *r.x;
   if (x.dtype == DType::Float64 || x.strides[1] != 1 || !is_aligned(x.data, 16)) return 0;
-  const int64_t width = 16 / item_size(x.dtype), vectors = x.sizes[1] / width;
+  const int64_t width = vec16(x.dtype), vectors = x.sizes[1] / width;
   if (x.sizes[1] % width != 0 || x.strides[0] % width != 0 || vectors >= (1 << 30)) return 0;
   return vectors;
 }

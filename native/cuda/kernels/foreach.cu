@@ -151,7 +151,7 @@ Status foreach_norm(const KernelCall& call) {
   };
   for (int32_t i = 0; i < count; i++) {
     const TensorView* views[1] = {&call.input(i)};
-    const bool dense = views[0]->is_contiguous();
+    const bool dense = views[0]->numel == 0 || views[0]->is_contiguous();
     if (!dense || table.count == kMaxTensors || (table.count > 0 && differs(table, views))) flush(nullptr);
     if (table.count == 0) start_table(table, views);
     add_entry(table, views, i);

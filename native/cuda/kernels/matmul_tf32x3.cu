@@ -22,7 +22,7 @@ namespace {
 // Where the copies cost little beside the product, and that is more than launches.
 constexpr int64_t kShortestSide = 512;
 
-// Of how many products a sum is made on the tensor cores, all about as long: whole steps of their kernels, and of alignment.
+// Of how many products a sum is made on the tensor cores: whole steps of their kernels, and of alignment. The last may be short.
 int64_t sum_length(int64_t k) {
   const int64_t longest = k < 2048 ? 384 : 512;
   return round_up(ceil_div(k, ceil_div(k, longest)), 32);

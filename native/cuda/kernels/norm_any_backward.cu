@@ -209,7 +209,7 @@ struct ColumnPlan {
 };
 
 ColumnPlan plan_columns(const NormBackward& b, const DeviceFacts& facts) {
-  const int64_t vectors = ceil_div(b.n, 16 / item_size(b.dtype));
+  const int64_t vectors = ceil_div(b.n, vec16(b.dtype));
   ColumnPlan plan{1, 0, 0};
   while (plan.lanes < 32 && plan.lanes < vectors) plan.lanes *= 2;
   plan.tiles = ceil_div(vectors, plan.lanes);
@@ -220,7 +220,7 @@ ColumnPlan plan_columns(const NormBackward& b, const DeviceFacts& facts) {
 
 // Of held rows, if they fit.
 RowPlan plan_held(const NormBackward& b) {
-  const int64_t width = 16 / item_size(b.dtype), vectors = ceil_div(b.n + width - 1, width);
+  const int64_t width = vec16(b.dtype), vectors = ceil_div(b.n + width - 1, width);
   RowPlan plan;
   plan.fits = vectors <= kRowChunks * kThreads;
   if (vectors <= 32 * kRowChunks) {

@@ -177,7 +177,7 @@ struct FusedPlan {
 };
 
 FusedPlan plan_fused(const NormBackward& b, const DeviceFacts& facts) {
-  const int64_t width = 16 / item_size(b.dtype), vectors = b.n / width;
+  const int64_t width = vec16(b.dtype), vectors = b.n / width;
   FusedPlan plan{};
   if (b.rows == 0 || b.n % width != 0) return plan;
   for (const void* rows : {b.g, b.x, static_cast<const void*>(b.gx)})

@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kBlockThreads ? kBlockThreads : kWarpThreads, 
 
 // Rows of up to 1024 vectors: 2 a thread; of up to 2048: 4 a thread of 512.
 RingPlan plan_of(const NormBackward& b) {
-  const int64_t width = 16 / item_size(b.dtype);
+  const int64_t width = vec16(b.dtype);
   if (b.dtype == DType::Float64 || b.n % width != 0 || !is_aligned(b.g, 16) || !is_aligned(b.x, 16) || !is_aligned(b.gx, 16))
     return {};
   if (!is_aligned(b.more, 16)) return {};
@@ -283,7 +283,7 @@ void norm_backward_ring(const KernelCall& call, const NormBackward& b) {
     launch_overlapped(
         kernel, shape, stream_of(call), static_cast<const uint4*>(b.g), static_cast<const uint4*>(b.x), static_cast<const uint4*>(b.more),
         static_cast<const float*>(b.mean), static_cast<const float*>(b.rstd), static_cast<const uint4*>(b.w.data),
-        static_cast<uint4*>(b.gx), static_cast<float*>(b.partials), b.rows, static_cast<int32_t>(b.n / (16 / item_size(b.dtype))), plan.lanes);
+        static_cast<uint4*>(b.gx), static_cast<float*>(b.partials), b.rows, static_cast<int32_t>(b.n / vec16(b.dtype)), plan.lanes);
   });
 }
 

@@ -207,11 +207,11 @@ __global__ void __launch_bounds__(1024)
 }  // namespace
 
 bool norm_forward_vectors(const KernelCall& call, const NormForward& f) {
-  if (f.dtype == DType::Float64 || f.n % (16 / item_size(f.dtype)) != 0) return false;
+  if (f.dtype == DType::Float64 || f.n % vec16(f.dtype) != 0) return false;
   for (const void* rows : {f.x, f.residual, static_cast<const void*>(f.sum), static_cast<const void*>(f.y)})
     if (!is_aligned(rows, 16)) return false;
   if ((f.w.data && !f.w.vectors) || (f.b.data && !f.b.vectors)) return false;
-  const int64_t vectors = f.n / (16 / item_size(f.dtype));
+  const int64_t vectors = f.n / vec16(f.dtype);
   bool done = false;
   dispatch_packed(f.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;

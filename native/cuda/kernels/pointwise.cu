@@ -9,9 +9,6 @@ constexpr int kOperands = kMaxInputs + 1;  // the output, then the inputs
 // A tail that fills no vector costs a second launch; short operands go through `strided` whole instead.
 constexpr int64_t kLongEnoughForTail = 16384;
 
-// Elements of a vector of operands of this dtype.
-int64_t vector_of(DType dtype) { return 16 / item_size(dtype); }
-
 template <class C>
 Parameters<C> parameters_of(const KernelCall& call) {
   double p[4] = {0, 0, 0, 0};
@@ -44,7 +41,7 @@ bool vector_args(const KernelCall& call, const Kernels& kernels, DType dtype, co
   const int32_t inner = dims.ndim - 1;
   if (inner < 0 || dims.ndim > kVectorDims || dims.strides[0][inner] != 1) return false;
   if (y.dtype != (kernels.gives_bool ? DType::Bool : dtype)) return false;
-  const int64_t width = vector_of(dtype);
+  const int64_t width = vec16(dtype);
   args.numel = y.numel;
   if (dims.ndim == 1) {
     args.numel -= y.numel % width;
@@ -171,7 +168,7 @@ VectorKernel vector_kernel(const Kernels& kernels, DType dtype) {
 }
 
 void launch_vector(const KernelCall& call, VectorKernel kernel, DType dtype, const VectorArgs& args) {
-  const int64_t blocks = ceil_div(args.numel, kThreads * vector_of(dtype));
+  const int64_t blocks = ceil_div(args.numel, kThreads * vec16(dtype));
   launch_overlapped(kernel, {blocks_of(blocks), kThreads}, stream_of(call), args);
 }
 
@@ -182,7 +179,7 @@ bool flat_args(const KernelCall& call, const Kernels& kernels, DType dtype, Vect
     return t.ndim == 1 && t.strides[0] == 1 && t.dtype == wanted && is_aligned(t.data, 16);
   };
   const TensorView& y = call.output(0);
-  if (y.numel % vector_of(dtype) != 0 || !flat(y, kernels.gives_bool ? DType::Bool : dtype)) return false;
+  if (y.numel % vec16(dtype) != 0 || !flat(y, kernels.gives_bool ? DType::Bool : dtype)) return false;
   for (int k = 0; k < kMaxInputs; k++) {
     args.read[k] = Read::Number;
     args.numbers[k] = 0;

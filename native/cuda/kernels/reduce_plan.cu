@@ -51,7 +51,7 @@ void make_plan(const KernelCall& call, int32_t reduced_ndim, bool keep_order, Pl
   args.outer_offsets = outer.calculator<kMaxDims>();
   args.large = args.reduced > kMax32 && !args.reduced_offsets.identity;
   const bool fast = is_floating(x.dtype) && x.dtype != DType::Float64 && !args.large;
-  const int64_t v16 = 16 / item_size(x.dtype);
+  const int64_t v16 = vec16(x.dtype);
   plan->vector =
       fast && (plan->columns ? vectors_fit(outer, reduced, x.data, v16, false) : vectors_fit(reduced, outer, x.data, v16, true));
   const int64_t v = plan->vector ? v16 : 1;

@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kThreads) add_short_rows(const __grid_constant
 // Starts add_short_rows if source and target have one dtype and their rows are aligned vectors without gaps.
 template <class Key>
 bool launch_short_rows(cudaStream_t stream, const UpdateArgs<Key>& args, const Dims<2>& columns, const Dims<1>& keys, const Dims<1>& positions) {
-  const int64_t width = 16 / item_size(args.target_dtype);
+  const int64_t width = vec16(args.target_dtype);
   if (args.combine != Combine::Add || !args.source || args.source_dtype != args.target_dtype || columns.ndim != 1) return false;
   if (columns.strides[0][0] != 1 || columns.strides[1][0] != 1 || args.columns % width != 0 || args.columns < 16 * width) return false;
   if (!is_aligned(args.source, 16) || !is_aligned(args.target, 16)) return false;

@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kThreads, 3)
 
 bool softmax_cluster_forward(const KernelCall& call, const SoftmaxRows& r) {
   Stream& stream = stream_of(call);
-  const int64_t width = 16 / item_size(r.dtype), vectors = r.n / width;
+  const int64_t width = vec16(r.dtype), vectors = r.n / width;
   if (r.n % width != 0 || !is_aligned(r.first, 16) || !is_aligned(r.out, 16) || vectors >= (int64_t(1) << 31)) return false;
   const int32_t cluster = slice_cluster(vectors, kSlice, *stream.facts);
   if (cluster == 0 || r.rows * cluster >= (int64_t(1) << 31)) return false;
@@ -116,7 +116,7 @@ bool softmax_cluster_forward(const KernelCall& call, const SoftmaxRows& r) {
 
 bool softmax_cluster_backward(const KernelCall& call, const SoftmaxRows& r) {
   Stream& stream = stream_of(call);
-  const int64_t width = 16 / item_size(r.dtype), vectors = r.n / width;
+  const int64_t width = vec16(r.dtype), vectors = r.n / width;
   if (r.n % width != 0 || !is_aligned(r.first, 16) || !is_aligned(r.second, 16) || !is_aligned(r.out, 16)) return false;
   if (r.dtype == DType::Float64 || vectors >= (int64_t(1) << 30)) return false;
   const int32_t cluster = slice_cluster(2 * vectors, kSlice, *stream.facts, 16);

@@ -236,7 +236,7 @@ __global__ void __launch_bounds__(1024)
 }
 
 bool rows_fit(const SoftmaxRows& r) {
-  return r.dtype != DType::Float64 && r.n % (16 / item_size(r.dtype)) == 0 && is_aligned(r.first, 16) &&
+  return r.dtype != DType::Float64 && r.n % vec16(r.dtype) == 0 && is_aligned(r.first, 16) &&
          is_aligned(r.second, 16) && is_aligned(r.out, 16);
 }
 
@@ -244,7 +244,7 @@ bool rows_fit(const SoftmaxRows& r) {
 
 bool softmax_vectors_forward(const KernelCall& call, const SoftmaxRows& r) {
   if (!rows_fit(r)) return false;
-  const int64_t vectors = r.n / (16 / item_size(r.dtype));
+  const int64_t vectors = r.n / vec16(r.dtype);
   bool done = false;
   dispatch_packed(r.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;
@@ -260,7 +260,7 @@ bool softmax_vectors_forward(const KernelCall& call, const SoftmaxRows& r) {
 
 bool softmax_vectors_backward(const KernelCall& call, const SoftmaxRows& r) {
   if (!rows_fit(r)) return false;
-  const int64_t vectors = r.n / (16 / item_size(r.dtype));
+  const int64_t vectors = r.n / vec16(r.dtype);
   bool done = false;
   dispatch_packed(r.dtype, [&](auto tag) {
     using T = tag_t<decltype(tag)>;

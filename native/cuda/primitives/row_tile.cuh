@@ -86,7 +86,7 @@ inline bool describe_rows(const TensorView* const (&views)[N], RowSet<N>* out) {
   out->n = ndim > 0 ? views[0]->sizes[ndim - 1] : 1;
   out->map.ndim = dims.ndim;
   bool aligned = true, same = true;
-  const int64_t width = 16 / item_size(views[0]->dtype);
+  const int64_t width = vec16(views[0]->dtype);
   for (int32_t d = 0; d < dims.ndim; d++) {
     const int32_t from = dims.ndim - 1 - d;
     out->map.sizes[d] = FastDivide(static_cast<uint32_t>(dims.sizes[from] > 0 ? dims.sizes[from] : 1));

@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "../../include/dtype.h"
+
 namespace shardwise::cuda {
 
 template <class T, int N>
@@ -14,6 +16,7 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
 // Elements of T in 16 bytes.
 template <class T>
 constexpr int kVec16 = 16 / static_cast<int>(sizeof(T));
+inline int64_t vec16(DType dtype) { return 16 / item_size(dtype); }
 
 namespace detail {
 template <int Bytes>

@@ -12,9 +12,10 @@ std::vector<Tensor> tensors(DType dtype, uint64_t seed, double low = -1, double 
   std::vector<Tensor> list;
   for (int r = 0; r < repeat; r++)
     for (const Sizes& s : kShapes) list.push_back(uniform(dtype, s, seed++, low, high));
-  // One that is not dense, and one that is not aligned.
+  // Two that are not dense, one of them empty, and one that is not aligned.
   list.push_back(uniform(dtype, {20, 30}, seed, low, high).transpose(0, 1));
-  list.push_back(uniform(dtype, {1001}, seed, low, high).slice(0, 1, 1, 1000));
+  list.push_back(uniform(dtype, {0, 30}, seed, low, high).transpose(0, 1));
+  list.push_back(uniform(dtype, {3001}, seed, low, high).slice(0, 1, 1, 3000));
   return list;
 }
 
@@ -66,7 +67,7 @@ void test_adam() {
                    scale = variant == 3 ? 0.25 : 1;
       const double correction1 = 1 - std::pow(beta1, 3), correction2 = 1 - std::pow(beta2, 3);
       const DType state = mixed && dtype == DType::BFloat16 ? DType::Float32 : dtype;
-      const int repeat = variant == 0 ? 21 : 1;  // more than one table
+      const int repeat = variant == 0 ? 22 : 1;  // more than one table
       const auto p = tensors(dtype, 1, -1, 1, repeat),
                  g = tensors(mixed && dtype == DType::Float32 ? DType::BFloat16 : dtype, 50, -1, 1, repeat);
       const auto m = tensors(state, 90, -1, 1, repeat), v = tensors(state, 130, 0.1, 1, repeat),
@@ -99,7 +100,7 @@ void test_adam() {
 
 void test_foreach() {
   for (DType dtype : kFloats) {
-    const auto y = tensors(dtype, 1, -1, 1, 21), x = tensors(dtype, 300, -1, 1, 21), y0 = clones(y);
+    const auto y = tensors(dtype, 1, -1, 1, 22), x = tensors(dtype, 400, -1, 1, 22), y0 = clones(y);
     const double count = static_cast<double>(y.size());
     if (run("foreach_add", joined({y, x}), {}, {count, -0.5}).ok())
       for (size_t t = 0; t < y.size(); t++)

@@ -118,6 +118,7 @@ void all_cases(DType dtype, bool library) {
       matmul_case({dtype, 2, 6, m, k, P, C, P, Addend::Full, 2, floats ? 0.5 : 3});
     }
   if (floats) matmul_case({dtype, 1, 1, 2051, 4104, R, C, R});
+  matmul_case({dtype, 3, 1, 9, 4120, R, C, R});
   matmul_case({dtype, 2, 5, 6, 0, R, R, R});
   matmul_case({dtype, 2, 5, 6, 0, R, R, P, Addend::Row, 1, 2});
   matmul_case({dtype, 1, 0, 6, 3, R, R, R});
