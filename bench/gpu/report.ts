@@ -74,7 +74,7 @@ function text(): string {
 
 ## One GPU
 
-Kernels beside PyTorch ${report.torch} on the same machine in the same run: ${report.gpu}, ${report.machine}, ${report.date}, at ${report.commit}.
+Kernels beside PyTorch ${report.torch} on the same machine in the same run: ${report.gpu}, ${report.machine}, ${report.date}, at ${report.commit}${report.seconds === undefined ? '' : `, in ${report.seconds} s`}.
 \`npm run bench:gpu\` makes such a table, whole or of some groups (\`npm run bench:gpu -- norms softmax --write\`), and needs a GPU and a Python with torch.
 
 - Both sides are measured in turns, ${report.pairs} times each; a figure is the median, the ratio that of the pairs, with the least and the largest behind it.

@@ -2,6 +2,8 @@
  * Kernels of one GPU beside PyTorch's, in pairs: ours, PyTorch, ours, PyTorch. Each figure is the median; PyTorch's is that of its best
  * mode, with short kernels replayed from a CUDA graph.
  *
+ * The rows of the host are also compared with a loop of raw launches: cmake --build build/cmake --target launch_loop.
+ *
  *   npm run bench:gpu -- [groups or parts of names …] [--pairs N] [--no-compile] [--write | --again bench/results/….json]
  */
 import { readFileSync, rmSync } from 'node:fs';
@@ -87,6 +89,7 @@ async function main(): Promise<void> {
     .option('--again <report>', 'keep them in place of those of an earlier report')
     .parse();
   const options = program.opts<Options>();
+  const start = performance.now();
   const chosen = [copyRow, ...chosenRows(program.args)];
   const ours = ourSide();
   const peer = python();
@@ -101,7 +104,8 @@ async function main(): Promise<void> {
   for (const row of chosen) {
     const raw = row.job.host && report.rawLaunch === undefined ? rawLaunch() : null;
     const seen = await measure(row, ours, torch, meter, options);
-    report = { ...report, ...(raw === null ? {} : { rawLaunch: raw }), rows: [...report.rows, seen] };
+    const seconds = Math.round((performance.now() - start) / 1000);
+    report = { ...report, ...(raw === null ? {} : { rawLaunch: raw }), seconds, rows: [...report.rows, seen] };
     console.error(`${row.name}: ${seen.failed ?? `${seen.ours?.toFixed(1)} us, torch ${seen.torch?.toFixed(1)}`}`);
     if (options.write || earlier !== null) unfinished = store(gpu, 'unfinished-kernels-run', report); // it takes minutes, and may be cut off
   }

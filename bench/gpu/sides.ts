@@ -76,19 +76,24 @@ export function rawLaunch(): number | null {
 
 /** Clock and power of the first GPU, sampled while it works. */
 export class Meter {
-  private readonly child: ChildProcess;
+  private child = this.watch('power.draw.instant');
   private samples: { mhz: number; watts: number }[] = [];
 
-  constructor() {
+  /** The power of the moment; older drivers have only a mean over a second, longer than a row takes. */
+  private watch(power: 'power.draw.instant' | 'power.draw'): ChildProcess {
     const device = process.env['CUDA_VISIBLE_DEVICES']?.split(',')[0] || '0'; // the one that is measured
-    this.child = spawn('nvidia-smi', ['-i', device, '--query-gpu=clocks.sm,power.draw', '--format=csv,noheader,nounits', '-lms', '20'], { stdio: ['ignore', 'pipe', 'ignore'] });
-    this.child.on('error', () => {}); // then there are no samples
-    this.child.stdout?.on('data', (text) => {
+    const child = spawn('nvidia-smi', ['-i', device, `--query-gpu=clocks.sm,${power}`, '--format=csv,noheader,nounits', '-lms', '20'], { stdio: ['ignore', 'pipe', 'ignore'] });
+    child.on('error', () => {}); // then there are no samples
+    child.once('exit', (status) => {
+      if (status !== 0 && status !== null && power !== 'power.draw') this.child = this.watch('power.draw');
+    });
+    child.stdout?.on('data', (text) => {
       for (const line of String(text).trim().split('\n')) {
         const [mhz, watts] = line.split(',').map(Number);
         if (mhz !== undefined && watts !== undefined && watts > 0) this.samples.push({ mhz, watts });
       }
     });
+    return child;
   }
 
   /** The lowest clock and the highest power since the last call. */

@@ -33,6 +33,8 @@ export interface Report {
   readonly modes: readonly string[];
   /** Microseconds of a raw launch. */
   readonly rawLaunch?: number;
+  /** That the run took. */
+  readonly seconds?: number;
   readonly rows: readonly Measured[];
 }
 
@@ -60,17 +62,21 @@ function shareOf({ row, ours }: Measured, { bytes, flops }: Ceilings): number | 
   return least === 0 ? null : least / ours;
 }
 
-function reached(measured: Measured, share: number | null, rawLaunch: number | undefined): boolean | null {
-  const { goal } = measured.row;
-  const { ours, ratio } = measured;
-  if (ours === undefined || Object.keys(goal).length === 0) return null;
-  const tests = [
-    goal.us === undefined ? null : ours <= goal.us,
-    goal.aboveRaw === undefined || rawLaunch === undefined ? null : ours <= rawLaunch + goal.aboveRaw,
-    goal.ratio === undefined || ratio === undefined ? null : ratio <= goal.ratio,
-    goal.limit === undefined || share === null ? null : share >= goal.limit,
-  ].filter((test) => test !== null);
-  return tests.length === 0 ? null : tests.every(Boolean);
+/** The last is of goals that were not all measured, as without PyTorch. */
+export type Verdict = 'reached' | 'not yet' | 'not measured';
+
+function verdictOf({ row: { goal }, ours, ratio, failed }: Measured, share: number | null, rawLaunch: number | undefined): Verdict | null {
+  if (failed !== undefined) return 'not yet';
+  if (Object.keys(goal).length === 0) return null;
+  const most = (figure: number | undefined, bound: number | undefined): Verdict =>
+    figure === undefined || bound === undefined ? 'not measured' : figure <= bound ? 'reached' : 'not yet';
+  const verdicts = [
+    goal.us === undefined ? null : most(ours, goal.us),
+    goal.aboveRaw === undefined ? null : most(ours, rawLaunch === undefined ? undefined : rawLaunch + goal.aboveRaw),
+    goal.ratio === undefined ? null : most(ratio, goal.ratio),
+    goal.limit === undefined ? null : most(goal.limit, share ?? undefined),
+  ];
+  return (['not yet', 'not measured', 'reached'] as const).find((each) => verdicts.includes(each)) ?? null;
 }
 
 function goalText({ goal: { us, aboveRaw, ratio, limit } }: Row): string {
@@ -106,7 +112,7 @@ function meanOf(rows: readonly Measured[]): { goal: number; ratio: number } | nu
 export function shortRows({ rows, rawLaunch }: Report): string[] {
   const ceilings = ceilingsOf(rows);
   const mean = meanOf(rows);
-  const short = rows.filter((measured) => reached(measured, shareOf(measured, ceilings), rawLaunch) === false).map(({ row }) => row.name);
+  const short = rows.filter((measured) => verdictOf(measured, shareOf(measured, ceilings), rawLaunch) === 'not yet').map(({ row }) => row.name);
   return mean !== null && mean.ratio > mean.goal ? [...short, MEAN] : short;
 }
 
@@ -115,12 +121,11 @@ export function printed(report: Report): string {
   const ceilings = ceilingsOf(report.rows);
   const lines = report.rows.map((measured) => {
     const { row, failed, ours, torch, mode, ratio, spread, mhz, watts, by } = measured;
-    if (failed !== undefined) return [row.name, failed, '', '', '', '', '', ''];
     const share = shareOf(measured, ceilings);
-    const isReached = reached(measured, share, report.rawLaunch);
+    const verdict = verdictOf(measured, share, report.rawLaunch) ?? '';
+    if (failed !== undefined) return [row.name, failed, '', '', '', '', goalText(row), verdict];
     const against = ratio === undefined ? '' : `${ratio.toFixed(2)} (${spread?.map((each) => each.toFixed(2)).join(' to ')})`;
     const beside = row.flops !== undefined && mhz !== undefined ? `, ${mhz} MHz, ${watts?.toFixed(0)} W` : '';
-    const verdict = isReached === null ? '' : isReached ? 'reached' : 'not yet';
     return [
       row.name,
       us(ours),
