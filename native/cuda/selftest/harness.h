@@ -17,6 +17,7 @@
 #include "../../generated/op_params.h"
 #include "../../include/backend.h"
 #include "random.h"
+#include "scratch.h"
 
 namespace selftest {
 
@@ -157,16 +158,20 @@ struct Tensor {
   Tensor clone() const;
 };
 
-inline Tensor make(DType dtype, const Sizes& sizes) {
+// Contiguous, from element `start` of its storage.
+inline Tensor shifted(DType dtype, const Sizes& sizes, int64_t start) {
   Tensor t;
+  t.offset = start;
   t.dtype = dtype;
   t.sizes = sizes;
   t.strides.assign(sizes.size(), 1);
   for (int d = static_cast<int>(sizes.size()) - 2; d >= 0; d--)
     t.strides[d] = t.strides[d + 1] * (sizes[d + 1] > 0 ? sizes[d + 1] : 1);
-  t.storage = std::make_shared<Storage>(t.numel() * item_size(dtype));
+  t.storage = std::make_shared<Storage>((start + t.numel()) * item_size(dtype));
   return t;
 }
+
+inline Tensor make(DType dtype, const Sizes& sizes) { return shifted(dtype, sizes, 0); }
 
 inline Tensor Tensor::clone() const {
   Tensor t = make(dtype, sizes);
@@ -186,9 +191,9 @@ inline Tensor fill_with(Tensor t, const std::function<double(int64_t)>& f) {
   return t;
 }
 
-inline Tensor uniform(DType dtype, const Sizes& sizes, uint64_t seed, double low = -3, double high = 3) {
+inline Tensor uniform(DType dtype, const Sizes& sizes, uint64_t seed, double low = -3, double high = 3, int64_t start = 0) {
   Random random(seed);
-  return fill_with(make(dtype, sizes),
+  return fill_with(shifted(dtype, sizes, start),
                    [&](int64_t) { return dtype == DType::Bool ? random.uniform(0, 1) < 0.5 : random.uniform(low, high); });
 }
 
@@ -212,6 +217,7 @@ struct Runner {
       storage->host = bytes;
       storage->transfer(true);
     }
+    poison_scratch(stream);
     Status status = backend->launch(call);
     const Status done = backend->stream_synchronize(stream, status.ok() ? call.error : nullptr);
     for (auto& [storage, bytes] : before) storage->transfer(false);

@@ -35,6 +35,21 @@ void test_index_select() {
       }
 }
 
+// More than a block of words; rows of every width of word, and operands that begin anywhere.
+void test_index_select_blocks() {
+  for (DType dtype : {DType::Float32, DType::BFloat16, DType::Int64, DType::Bool})
+    for (int64_t width : {1, 24, 64, 65})
+      for (int64_t k : {0, 1, 400, 1025})
+        for (int64_t start : {0, 1, 8}) {
+          const Tensor x = uniform(dtype, {2, 40, width}, 1, -3, 3, start), index = indices({k + 1}, 40, 2).slice(0, 1, 1, k),
+                       y = shifted(dtype, {2, k, width}, start);
+          if (!run("index_select", {x, index}, {y}, {}).ok()) continue;
+          expect(
+              "index_select", std::to_string(k) + " of " + std::to_string(width) + " from " + std::to_string(start), y,
+              [&](int64_t i) { return x.value(linear(x, {i / width / k, index.integer(i / width % k), i % width})); }, 0);
+        }
+}
+
 void test_index_add() {
   for (DType dtype : {DType::Float32, DType::BFloat16, DType::Float64, DType::Int32})
     for (int64_t k : {0, 1, 40, 3000})
@@ -68,6 +83,19 @@ void test_gather() {
           "gather", "strided", y2, [&](int64_t i) { return view.value(linear(view, {i / 120, i / 4 % 30, index2.integer(i)})); },
           0);
   }
+  // A block's elements, one less and more, several blocks; one element, none; operands that begin anywhere.
+  for (DType dtype : {DType::Float32, DType::BFloat16, DType::Int64, DType::Bool})
+    for (int64_t n : {0, 1, 255, 1023, 1024, 1025, 3001})
+      for (int64_t rows : {1, 3})
+        for (int64_t start : {0, 1}) {
+          const Tensor x = uniform(dtype, {rows, 41}, 6).slice(1, start, 1, 40),
+                       index = indices({rows, n + start}, 40, 7).slice(1, start, 1, n),
+                       y = make(dtype, {rows, n + start}).slice(1, start, 1, n);
+          if (!run("gather", {x, index}, {y}, {}).ok()) continue;
+          expect(
+              "gather", std::to_string(rows) + " rows of " + std::to_string(n) + " from " + std::to_string(start), y,
+              [&](int64_t i) { return x.value(linear(x, {i / n, index.integer(i)})); }, 0);
+        }
 }
 
 double combined(int reduce, double a, double b) {
@@ -118,12 +146,12 @@ void test_scatter() {
     }
 }
 
-void index_get_case(const std::string& label, const Tensor& x, const std::vector<Tensor>& index) {
+void index_get_case(const std::string& label, const Tensor& x, const std::vector<Tensor>& index, int64_t start = 0) {
   const int64_t k = static_cast<int64_t>(index.size()), positions = index[0].numel();
   Sizes sizes = index[0].sizes;
   int64_t rest = 1;
   for (size_t d = index.size(); d < x.sizes.size(); d++) sizes.push_back(x.sizes[d]), rest *= x.sizes[d];
-  const Tensor y = make(x.dtype, sizes);
+  const Tensor y = shifted(x.dtype, sizes, start);
   std::vector<Tensor> inputs = {x};
   inputs.insert(inputs.end(), index.begin(), index.end());
   if (!run("index_get", inputs, {y}, {static_cast<double>(k)}).ok()) return;
@@ -138,7 +166,8 @@ void index_get_case(const std::string& label, const Tensor& x, const std::vector
   expect("index_get", label, y, [&](int64_t i) { return x.value(row(i / rest) * rest + i % rest); }, 0);
   // index_put of what was read plus fresh values: the last of equal targets stays, or all are added.
   for (bool accumulate : {false, true}) {
-    const Tensor values = uniform(x.dtype, sizes, 99, -5, 5), target = x.clone(), before = x.clone();
+    const Tensor values = uniform(x.dtype, sizes, 99, -5, 5, start), before = x.clone(),
+                 target = fill_with(shifted(x.dtype, x.sizes, start), [&](int64_t i) { return before.value(i); });
     std::vector<double> expected;
     for (int64_t i = 0; i < x.numel(); i++) expected.push_back(before.value(i));
     for (int64_t p = 0; p < positions; p++)
@@ -167,7 +196,83 @@ void test_index_tuples() {
     index_get_case("odd rest", uniform(dtype, {6, 5, 3}, 9), {indices({40}, 6, 10)});
     index_get_case("many", uniform(dtype, {300, 4}, 9), {indices({5000}, 300, 10)});
     index_get_case("no index", x, {indices({0}, 12, 2)});
+    for (int64_t start : {1, 2, 8})  // the last in aligned words of a dtype of 16 bits
+      index_get_case("from " + std::to_string(start), uniform(dtype, {70, 7, 40}, 9, -5, 5, start), {indices({60}, 70, 3)},
+                     start);
   }
+}
+
+// More keys than fit 32 bits, over little memory: the dims that make them many have stride 0, and equal targets equal keys.
+void test_wide_keys() {
+  const int64_t outer = (int64_t(1) << 21) + 1, inner = 4099;
+  for (DType dtype : {DType::Float32, DType::BFloat16, DType::Float64, DType::Int64})
+    for (int64_t rest : {3, 128})  // elements one by one, and rows of vectors
+      for (const Sizes& s : {Sizes{50, 700}, Sizes{3000, inner}, Sizes{3000, 40}}) {
+        const int64_t count = s[0], used = s[1];
+        const std::string label = "wide keys, " + std::to_string(count) + " of " + std::to_string(used);
+        const Tensor whole = uniform(dtype, {inner, rest}, 1, -5, 5), before = whole.clone(),
+                     values = uniform(dtype, {count, rest}, 3, -5, 5), y = make(dtype, {count, rest}),
+                     b = indices({count}, used, 2), a = make(DType::Int64, {count});
+        fill_with(a, [&](int64_t i) { return static_cast<double>(outer - 1 - b.integer(i) * 511); });
+        Tensor many = whole;
+        many.sizes = {outer, inner, rest};
+        many.strides = {0, rest, 1};
+        if (run("index_get", {many, a, b}, {y}, {2}).ok())
+          expect(
+              "index_get", label, y, [&](int64_t i) { return before.value(b.integer(i / rest) * rest + i % rest); }, 0);
+        for (bool accumulate : {false, true}) {
+          std::vector<double> expected;
+          for (int64_t i = 0; i < whole.numel(); i++) expected.push_back(before.value(i)), whole.set(i, before.value(i));
+          for (int64_t i = 0; i < values.numel(); i++) {
+            double& t = expected[static_cast<size_t>(b.integer(i / rest) * rest + i % rest)];
+            t = accumulate ? t + values.value(i) : values.value(i);
+          }
+          if (run("index_put", {values, a, b}, {many}, {2, accumulate ? 1.0 : 0.0}).ok())
+            expect(
+                "index_put", label, whole, [&](int64_t i) { return expected[static_cast<size_t>(i)]; }, 10);
+        }
+      }
+}
+
+// The same of scatter, whose rows share their memory and have columns of their own in it, and of index_add, to one target.
+void test_wide_rows() {
+  const int64_t rows = 4001, n = 1100003, k = 70, own = n / rows;
+  Random random(4);
+  for (DType dtype : {DType::Float32, DType::Int64})
+    for (int reduce : {0, 1}) {
+      const Tensor whole = uniform(dtype, {n}, 1, -5, 5), source = uniform(dtype, {rows, k}, 2, -5, 5),
+                   index = make(DType::Int64, {rows, k});
+      fill_with(index, [&](int64_t i) { return static_cast<double>(i / k * own + random.integer(0, own)); });
+      std::vector<double> expected;
+      for (int64_t i = 0; i < n; i++) expected.push_back(whole.value(i));
+      for (int64_t i = 0; i < index.numel(); i++) {
+        double& target = expected[static_cast<size_t>(index.integer(i))];
+        target = combined(reduce, target, source.value(i));
+      }
+      Tensor many = whole;
+      many.sizes = {rows, n};
+      many.strides = {0, 1};
+      if (run("scatter", {index, source}, {many}, {static_cast<double>(reduce)}).ok())
+        expect(
+            "scatter", "wide keys", whole, [&](int64_t i) { return expected[static_cast<size_t>(i)]; }, 10);
+    }
+  const int64_t size = (int64_t(1) << 32) + 10, target = size - 3;
+  for (DType dtype : {DType::Float32, DType::BFloat16, DType::Int32})
+    for (int64_t count : {1, 9, 100})
+      for (int64_t width : {5, 128}) {
+        const Tensor whole = uniform(dtype, {1, 1, width}, 1, -5, 5), before = whole.clone(),
+                     source = uniform(dtype, {1, count, width}, 2, -5, 5),
+                     index = fill_with(make(DType::Int64, {count}), [&](int64_t) { return static_cast<double>(target); });
+        if (!run("index_add", {index, source}, {whole.expand(1, size)}, {2}).ok()) continue;
+        expect(
+            "index_add", "wide keys", whole,
+            [&](int64_t i) {
+              double sum = before.value(i);
+              for (int64_t j = 0; j < count; j++) sum += 2 * source.value(j * width + i);
+              return sum;
+            },
+            10);
+      }
 }
 
 void test_bad_indices() {
@@ -218,10 +323,13 @@ void test_bad_indices() {
 
 void test_indexing() {
   test_index_select();
+  test_index_select_blocks();
   test_index_add();
   test_gather();
   test_scatter();
   test_index_tuples();
+  test_wide_keys();
+  test_wide_rows();
   test_bad_indices();
 }
 

@@ -69,6 +69,18 @@ void test_fill() {
       if (run("fill", {}, {y}, is_floating(dtype) ? std::vector<double>{value, 0} : std::vector<double>{0, value}).ok())
         expect("fill", "1-D", y, [&](int64_t) { return value; }, 0);
     }
+  // More than a block; words of every width, by the size and by where they begin, and what lies beside them.
+  for (DType dtype : kAll)
+    for (int64_t n : {1024, 1025, 20000, 20001, 20002, 20004, 20008})
+      for (int64_t start : {0, 1, 4}) {
+        const double value = is_floating(dtype) ? -1.5 : 1;
+        const Tensor all = fill_with(make(dtype, {start + n + 3}), [](int64_t) { return 0.0; });
+        const Tensor y = all.slice(0, start, 1, n);
+        if (run("fill", {}, {y}, is_floating(dtype) ? std::vector<double>{value, 0} : std::vector<double>{0, value}).ok())
+          expect(
+              "fill", std::to_string(n) + " from " + std::to_string(start), all,
+              [&](int64_t i) { return i >= start && i < start + n ? value : 0.0; }, 0);
+      }
   const Tensor whole = fill_with(make(DType::Int32, {6, 10}), [](int64_t i) { return static_cast<double>(i); });
   const Tensor slice = whole.slice(1, 2, 3, 2);
   run("fill", {}, {slice}, {-1, 4294967294.0});  // -2
@@ -179,6 +191,41 @@ void random_case(const Tensor& y, const Tensor& index, const std::string& label)
            [&](int64_t i) { return static_cast<double>(static_cast<float>(uniform_value(element(i))) < 0.3f); });
 }
 
+void dropout_case(const std::string& label, const Tensor& x, const Tensor& y, const Tensor& mask, const Tensor& index, double p) {
+  if (!run("dropout", {x, index}, {y, mask}, {kSeedLow, kSeedHigh, static_cast<double>(kOffset), p}).ok()) return;
+  const auto kept = [&](int64_t i) {
+    const uint64_t element = static_cast<uint64_t>(index.scalar) + static_cast<uint64_t>(index.at(i));
+    return static_cast<float>(uniform_value(element)) >= static_cast<float>(p);
+  };
+  expect("dropout", label + ", y", y, [&](int64_t i) { return kept(i) ? x.value(i) / (1 - p) : 0.0; });
+  expect("dropout", label + ", mask", mask, [&](int64_t i) { return static_cast<double>(kept(i)); });
+}
+
+void test_dropout() {
+  for (DType dtype : kFloats)
+    for (double p : {0.0, 0.25, 1.0}) {
+      const Tensor x = uniform(dtype, {20, 31}, 5);
+      for (const Tensor& view : {x, x.transpose(0, 1)})
+        dropout_case("2 dims", view, make(dtype, view.sizes), make(DType::Bool, view.sizes),
+                     index_view(view.sizes, {view.sizes[1], 1}, 4), p);
+    }
+  // More than a block; operands that begin anywhere, all of them or one; elements that share no Philox block.
+  for (DType dtype : kFloats)
+    for (int64_t n : {0, 1, 3, 1023, 1024, 1025, 4098, 5000}) {
+      const auto from = [&](int64_t x, int64_t y, int64_t mask, double first) {
+        dropout_case(std::to_string(n) + " from " + std::to_string(x) + std::to_string(y) + std::to_string(mask),
+                     uniform(dtype, {n}, 6, -3, 3, x), shifted(dtype, {n}, y), shifted(DType::Bool, {n}, mask),
+                     index_view({n}, {1}, first), 0.4);
+      };
+      from(0, 0, 0, 8);
+      from(0, 0, 0, 7);
+      from(1, 0, 0, 8);
+      from(0, 1, 0, 8);
+      from(0, 0, 1, 8);
+      from(1, 1, 1, 5);
+    }
+}
+
 void test_random() {
   for (DType dtype : kAll) {
     random_case(make(dtype, {1001}), index_view({1001}, {1}, 0), "dense");
@@ -189,21 +236,6 @@ void test_random() {
     random_case(make(dtype, {0}), index_view({0}, {1}, 0), "empty");
   }
   random_case(make(DType::Float32, {large}), index_view({large}, {1}, 8), "large");
-  for (DType dtype : kFloats)
-    for (double p : {0.0, 0.25, 1.0}) {
-      const Tensor x = uniform(dtype, {20, 31}, 5);
-      for (const Tensor& view : {x, x.transpose(0, 1)}) {
-        const Sizes strides = {view.sizes[1], 1};
-        const Tensor y = make(dtype, view.sizes), mask = make(DType::Bool, view.sizes),
-                     index = index_view(view.sizes, strides, 4);
-        if (!run("dropout", {view, index}, {y, mask}, {kSeedLow, kSeedHigh, static_cast<double>(kOffset), p}).ok()) continue;
-        const auto kept = [&](int64_t i) {
-          return static_cast<float>(uniform_value(4 + static_cast<uint64_t>(i))) >= static_cast<float>(p);
-        };
-        expect("dropout", "y", y, [&](int64_t i) { return kept(i) ? view.value(i) / (1 - p) : 0.0; });
-        expect("dropout", "mask", mask, [&](int64_t i) { return static_cast<double>(kept(i)); });
-      }
-    }
 }
 
 }  // namespace
@@ -214,6 +246,7 @@ void test_memory() {
   test_sequences();
   test_tri();
   test_random();
+  test_dropout();
 }
 
 }  // namespace selftest

@@ -3,7 +3,7 @@
 //
 // Build and run: cmake --build build/cmake --target selftest_b, then build/selftest/selftest_b
 // Arguments: `quick` for small shapes only, `wide` for long rows only, `sparse` for a few rows of each kind (for compute-sanitizer),
-// `time` for timings only (`time rows`: of row kernels), and any of softmax norms entropy sums matmul wgmma attention.
+// `time` for timings only (`time rows`: of row kernels), and any of softmax norms entropy sums matmul wgmma tf32x3 attention.
 #include "selftest_b.h"
 
 #include "scratch.h"
@@ -38,6 +38,7 @@ int main(int count, char** arguments) {
                 {"sums", test_sums},
                 {"matmul", test_matmul},
                 {"wgmma", test_wgmma},
+                {"tf32x3", test_tf32x3},
                 {"attention", test_attention}};
   bool some = given("time");
   for (const auto& g : groups) some = some || given(g.name);

@@ -14,6 +14,7 @@
 #include "../../generated/op_params.h"
 #include "../../include/backend.h"
 #include "random.h"
+#include "scratch.h"
 
 namespace selftest {
 
@@ -107,24 +108,15 @@ inline void store_host(DType dtype, void* base, int64_t i, double v) {
 }
 inline double load_host(DType dtype, const void* base, int64_t i) {
   switch (dtype) {
-    case DType::Float32:
-      return static_cast<const float*>(base)[i];
-    case DType::Float64:
-      return static_cast<const double*>(base)[i];
-    case DType::Float16:
-      return half_of_bits(static_cast<const uint16_t*>(base)[i]);
-    case DType::BFloat16:
-      return bfloat_of_bits(static_cast<const uint16_t*>(base)[i]);
-    case DType::Int64:
-      return static_cast<double>(static_cast<const int64_t*>(base)[i]);
-    case DType::Int32:
-      return static_cast<const int32_t*>(base)[i];
-    case DType::Int16:
-      return static_cast<const int16_t*>(base)[i];
-    case DType::Int8:
-      return static_cast<const int8_t*>(base)[i];
-    default:
-      return static_cast<const uint8_t*>(base)[i];
+    case DType::Float32: return static_cast<const float*>(base)[i];
+    case DType::Float64: return static_cast<const double*>(base)[i];
+    case DType::Float16: return half_of_bits(static_cast<const uint16_t*>(base)[i]);
+    case DType::BFloat16: return bfloat_of_bits(static_cast<const uint16_t*>(base)[i]);
+    case DType::Int64: return static_cast<double>(static_cast<const int64_t*>(base)[i]);
+    case DType::Int32: return static_cast<const int32_t*>(base)[i];
+    case DType::Int16: return static_cast<const int16_t*>(base)[i];
+    case DType::Int8: return static_cast<const int8_t*>(base)[i];
+    default: return static_cast<const uint8_t*>(base)[i];
   }
 }
 
@@ -305,6 +297,7 @@ Code run_once(const std::string& what, const char* name, const std::vector<const
   for (Tensor* t : outputs)
     if (t->present()) t->upload();
   ErrorText error;
+  poison_scratch(context().stream);
   Status status = launch(name, inputs, std::vector<const Tensor*>(outputs.begin(), outputs.end()), params, &error);
   ErrorText later;
   const Status waited = context().backend->stream_synchronize(context().stream, &later);
@@ -392,6 +385,7 @@ void test_cross_entropy();
 void test_sums();
 void test_matmul();
 void test_wgmma();
+void test_tf32x3();
 void test_attention();
 void time_rows();
 void time_all();

@@ -1,6 +1,6 @@
 // Products against float64 (integers against int64) on the CPU, with and without cuBLASLt.
 #include "../cublaslt.h"
-#include "../kernels/matmul.h"
+#include "../kernels/matmul_table.h"
 #include "selftest_b.h"
 
 namespace selftest {
@@ -61,9 +61,9 @@ void matmul_case(const Case& q) {
   for (int64_t i = 0; i < q.batch; i++)
     for (int64_t r = 0; r < q.m; r++)
       for (int64_t s = 0; s < q.n; s++) {
+        const double *row = a.values.data() + a.index_of({i, r, 0}), *column = b.values.data() + b.index_of({i, 0, s});
         double sum = 0;
-        for (int64_t t = 0; t < q.k; t++)
-          sum += a.values[static_cast<size_t>(a.index_of({i, r, t}))] * b.values[static_cast<size_t>(b.index_of({i, t, s}))];
+        for (int64_t t = 0; t < q.k; t++) sum += row[t * a.strides[2]] * column[t * b.strides[1]];
         double v = q.alpha * sum + (c.present() && q.beta != 0 ? q.beta * c.at({i, r, s}) : 0);
         if (q.dtype == DType::Bool) v = v != 0;
         if (q.dtype == DType::Int8) v = static_cast<int8_t>(static_cast<int64_t>(v));
@@ -126,6 +126,37 @@ void all_cases(DType dtype, bool library) {
   end();
 }
 
+// More than 8 tile rows of matmul_mma.cu: named in a table, and by rows that no other kernel takes.
+void panels(DType dtype) {
+  begin((std::string("matmul ") + dtype_name(dtype) + ", tile rows in panels").c_str());
+  const auto expect_last = [](const char* wanted) {
+    char last[80];
+    shardwise::cuda::last_matmul(0, last, sizeof last);
+    if (std::strcmp(last, wanted) != 0) problem(std::string(wanted) + " was not taken but " + last);
+  };
+  const Order R = Order::Rows, C = Order::Columns, O = Order::Odd;
+  for (const Sizes& s : {Sizes{1, 1032, 136, 40}, Sizes{2, 1160, 72, 24}, Sizes{1, 1304, 264, 72}})
+    for (const Order a : {R, C})
+      for (const Order b : {R, C}) {
+        if (context().quick && s[1] > 1160) continue;
+        const char* layout = a == R ? (b == C ? "nt" : "nn") : (b == C ? "tt" : "tn");
+        std::string line = std::string(dtype_name(dtype)) + " " + layout;
+        for (const int64_t size : s) line += " " + std::to_string(size);
+        line += " tensor-core tensor-core";
+        ErrorText error;
+        if (!shardwise::cuda::load_matmul_table(0, line.c_str(), &error).ok()) problem(error.text);
+        const Addend c = s[1] == 1160 ? Addend::Full : Addend::None;
+        matmul_case({dtype, s[0], s[1], s[2], s[3], a, b, Order::Padded, c, 0.5, 3});
+        expect_last("tensor-core table");
+      }
+  shardwise::cuda::load_matmul_table(0, "", nullptr);
+  for (const Sizes& s : {Sizes{1027, 141, 45}, Sizes{1281, 70, 33}}) {
+    matmul_case({dtype, 1, s[0], s[1], s[2], O, O, O, Addend::Row});
+    expect_last("tensor-core rule");
+  }
+  end();
+}
+
 }  // namespace
 
 void test_matmul() {
@@ -137,6 +168,8 @@ void test_matmul() {
     lt::allow(library);
     matmul_route() = library ? MatmulRoute::Library : MatmulRoute::Own;
     for (const DType dtype : kFloats) all_cases(dtype, library);
+    if (!library)
+      for (const DType dtype : {DType::Float16, DType::BFloat16}) panels(dtype);
   }
   lt::allow(true);
   matmul_route() = MatmulRoute::Measured;
