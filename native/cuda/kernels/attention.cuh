@@ -47,8 +47,8 @@ int64_t attention_wgmma_scratch(const AttentionProblem& p, const DeviceFacts& fa
 int& attention_wgmma_taken();  // how many calls of this thread they took, for the self test
 // Tensor cores: float16 and bfloat16 with depth and value_depth up to 128, on devices with enough shared memory per block.
 bool attention_mma_applies(const AttentionProblem& p, const DeviceFacts& facts, bool backward);
-void attention_mma_forward(const AttentionProblem& p, cudaStream_t stream);
-void attention_mma_backward(const AttentionProblem& p, cudaStream_t stream);
+void attention_mma_forward(const AttentionProblem& p, const Stream& stream);
+void attention_mma_backward(const AttentionProblem& p, const Stream& stream);
 // CUDA cores: every floating dtype, any depth.
 void attention_simt_forward(const AttentionProblem& p, cudaStream_t stream);
 void attention_simt_backward(const AttentionProblem& p, cudaStream_t stream);

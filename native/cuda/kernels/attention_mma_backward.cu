@@ -7,9 +7,12 @@
 // Both form S and dP as (owned rows) x (passing rows)^T from two pairs of tiles, P = exp2(S - lse), dS = P (dP - delta), and
 // multiply P' and dS, as A fragments straight from the accumulators, by the passing tiles. What is q by keys is a column.
 // Two stages by cp.async. Causal: tiles on the hidden side of the diagonal are not visited.
-// FLOPs: 3 products by queries, 4 by keys, of 2 S T D each (half if causal). Shared memory at depth 128: 139 KiB by queries (64
-// passing rows), 105 KiB by keys (32 passing rows, because two accumulators of 128 columns fill the registers).
-// Numerics: float32 scores, sums and accumulators; P and dS rounded to the inputs' type for the products. Same bits from run to run.
+// Grid: (key or query) heads x tiles of 128 rows. Bytes: what is owned once, what passes once per tile, from L2; gq, gk, gv once.
+// FLOPs: 3 products by queries, 4 by keys, of 2 S T D each (half if causal). Shared memory at depth 128: 137 KiB by queries (64
+// passing rows), 103 KiB by keys (32 passing rows, because two accumulators of 128 columns fill the registers); where a block may
+// have less, 85 KiB (16 passing rows).
+// Numerics: float32 scores, sums and accumulators; P and dS rounded to the inputs' type for the products; ex2.approx. Same bits
+// from run to run.
 // Technique: Dao, FlashAttention-2 (arXiv:2307.08691).
 // On an H200, bfloat16, causal, depth 128, 2x16x8192: 12525 us, where attention_wgmma_backward.cu takes 2918.
 #include "attention_mma.cuh"
@@ -17,9 +20,10 @@
 namespace shardwise::cuda {
 namespace {
 
-template <class T, int Depth, bool ByKeys>
+// Narrow: for GPUs that allow a block 99 KiB of shared memory.
+template <class T, int Depth, bool ByKeys, bool Narrow>
 struct Config {
-  static constexpr int kPassing = ByKeys && Depth == 128 ? 32 : 64;
+  static constexpr int kPassing = Narrow ? 16 : ByKeys && Depth == 128 ? 32 : 64;
   static constexpr int kPitch = Depth + 8;
   static constexpr int kOwnedElements = kStationaryRows * kPitch, kPassingElements = kPassing * kPitch;
   static constexpr size_t kBytes = size_t(2) * (2 * kOwnedElements + 4 * kPassingElements) + 2 * 2 * kPassing * sizeof(float);
@@ -37,10 +41,10 @@ __device__ __forceinline__ void load_row_numbers(const AttentionProblem& p, int6
   *delta = static_cast<const float*>(p.delta)[head_index * p.queries + query];
 }
 
-template <class T, int Depth, bool ByKeys>
+template <class T, int Depth, bool ByKeys, bool Narrow>
 __global__ void __launch_bounds__(kAttentionThreads, 1)
     backward_kernel(const __grid_constant__ AttentionProblem p, int32_t tiles) {
-  using Cfg = Config<T, Depth, ByKeys>;
+  using Cfg = Config<T, Depth, ByKeys, Narrow>;
   constexpr int kPassing = Cfg::kPassing, kPitch = Cfg::kPitch, kStage = Cfg::kPassingElements;
   extern __shared__ uint4 shared[];
   uint16_t* const own1 = reinterpret_cast<uint16_t*>(shared);           // q or k
@@ -182,36 +186,36 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
                            value_depth, 1.0f, 1.0f);
 }
 
-template <class T, int Depth, bool ByKeys>
+template <class T, int Depth, bool ByKeys, bool Narrow>
 void start(const AttentionProblem& p, cudaStream_t stream) {
-  using Cfg = Config<T, Depth, ByKeys>;
+  using Cfg = Config<T, Depth, ByKeys, Narrow>;
   const int64_t tiles = ceil_div(ByKeys ? p.keys : p.queries, kStationaryRows),
                 owners = p.batch * (ByKeys ? p.kv_heads : p.heads);
   if (tiles * owners == 0) return;
-  allow_shared(backward_kernel<T, Depth, ByKeys>, Cfg::kBytes);
-  backward_kernel<T, Depth, ByKeys><<<owners * tiles, kAttentionThreads, Cfg::kBytes, stream>>>(p, static_cast<int32_t>(tiles));
+  const auto kernel = backward_kernel<T, Depth, ByKeys, Narrow>;
+  allow_shared(kernel, Cfg::kBytes);
+  kernel<<<owners * tiles, kAttentionThreads, Cfg::kBytes, stream>>>(p, static_cast<int32_t>(tiles));
+}
+
+template <class T, bool ByKeys>
+void start_pass(const AttentionProblem& p, const Stream& stream) {
+  if (p.depth <= 64 && p.value_depth <= 64)
+    start<T, 64, ByKeys, false>(p, stream.handle);
+  else if (stream.facts->max_shared_per_block >= static_cast<int64_t>(Config<T, 128, ByKeys, false>::kBytes))
+    start<T, 128, ByKeys, false>(p, stream.handle);
+  else
+    start<T, 128, ByKeys, true>(p, stream.handle);
 }
 
 template <class T>
-void start_passes(const AttentionProblem& p, cudaStream_t stream) {
-  const bool shallow = p.depth <= 64 && p.value_depth <= 64;
-  if (p.gq) {
-    if (shallow)
-      start<T, 64, false>(p, stream);
-    else
-      start<T, 128, false>(p, stream);
-  }
-  if (p.gk || p.gv) {
-    if (shallow)
-      start<T, 64, true>(p, stream);
-    else
-      start<T, 128, true>(p, stream);
-  }
+void start_passes(const AttentionProblem& p, const Stream& stream) {
+  if (p.gq) start_pass<T, false>(p, stream);
+  if (p.gk || p.gv) start_pass<T, true>(p, stream);
 }
 
 }  // namespace
 
-void attention_mma_backward(const AttentionProblem& p, cudaStream_t stream) {
+void attention_mma_backward(const AttentionProblem& p, const Stream& stream) {
   if (p.dtype == DType::BFloat16)
     start_passes<bfloat16_t>(p, stream);
   else

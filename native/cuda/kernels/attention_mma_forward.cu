@@ -1,13 +1,14 @@
-// Forward attention of float16 and bfloat16 on the tensor cores (mma.sync), depths up to 128.
+// Forward attention of float16 and bfloat16 on the tensor cores (mma.sync), depths up to 128. Math: attention.cu.
 //
-// A block computes 128 queries of one head, a warp 16 of them; tiles of 64 keys and values pass through two stages of shared
-// memory by cp.async, the next one under the products of this one. Per tile and warp: S = q k^T, running maximum
-// and sum of the rows (base 2), P = exp2(S - maximum) as the A fragments of out += P v: accumulators and A fragments have the
-// same layout, so P never leaves registers. Causal: tiles above the diagonal are not visited, only
-// tiles on it are masked; a head's longest query tiles start first.
+// A block computes 128 queries of one head, a warp 16 of them; tiles of 64 keys and values (48 where a block may have less than
+// 102 KiB of shared memory) pass through two stages of it by cp.async, the next one under the products of this one. Per tile and
+// warp: S = q k^T, running maximum and sum of the rows (base 2), P = exp2(S - maximum) as the A fragments of out += P v:
+// accumulators and A fragments have the same layout, so P never leaves registers. Causal: tiles above the diagonal are not
+// visited, only tiles on it are masked; a head's longest query tiles start first.
 // Grid: heads x query tiles. FLOPs 4 S T D (half if causal); bytes: q and out once, k and v once per query tile, from L2.
-// Shared memory: 104 KiB at depth 128, 54 KiB at depth 64.
-// Numerics: float32 scores, sums and accumulators, P rounded to the inputs' type for the second product. Same bits from run to run.
+// Shared memory: 102 KiB at depth 128 (85 with 48 keys), 54 KiB at depth 64. Unaligned rows come by elements.
+// Numerics: float32 scores, sums and accumulators, P rounded to the inputs' type for the second product; ex2.approx. Same bits
+// from run to run.
 // Technique: Dao, FlashAttention-2 (arXiv:2307.08691).
 // On an H200, bfloat16, causal, depth 128, 2x16x8192: 4082 us, where attention_wgmma_forward.cu takes 833.
 #include "attention_mma.cuh"
@@ -15,9 +16,8 @@
 namespace shardwise::cuda {
 namespace {
 
-constexpr int kKeys = 64;
-
-template <class T, int Depth>
+// kKeys: of a tile.
+template <class T, int Depth, int kKeys>
 __global__ void __launch_bounds__(kAttentionThreads, Depth == 64 ? 2 : 1)
     forward_kernel(const __grid_constant__ AttentionProblem p, int32_t tiles) {
   constexpr int kPitch = Depth + 8, kTileElements = kKeys * kPitch;
@@ -155,12 +155,24 @@ __global__ void __launch_bounds__(kAttentionThreads, Depth == 64 ? 2 : 1)
   store_rows<T, Depth>(to, out, query0 + warp_row, queries, v.columns, scales[0], scales[1]);
 }
 
-template <class T, int Depth>
+constexpr int64_t shared_bytes(int depth, int keys) { return int64_t(kStationaryRows + 4 * keys) * (depth + 8) * 2; }
+
+template <class T, int Depth, int kKeys>
 void start(const AttentionProblem& p, cudaStream_t stream) {
-  constexpr size_t bytes = size_t(kStationaryRows + 4 * kKeys) * (Depth + 8) * 2;
+  constexpr size_t bytes = shared_bytes(Depth, kKeys);
   const int64_t tiles = ceil_div(p.queries, kStationaryRows);
-  allow_shared(forward_kernel<T, Depth>, bytes);
-  forward_kernel<T, Depth><<<p.batch * p.heads * tiles, kAttentionThreads, bytes, stream>>>(p, static_cast<int32_t>(tiles));
+  allow_shared(forward_kernel<T, Depth, kKeys>, bytes);
+  forward_kernel<T, Depth, kKeys><<<p.batch * p.heads * tiles, kAttentionThreads, bytes, stream>>>(p, static_cast<int32_t>(tiles));
+}
+
+template <class T>
+void start_for(const AttentionProblem& p, const Stream& stream) {
+  if (p.depth <= 64 && p.value_depth <= 64)
+    start<T, 64, 64>(p, stream.handle);
+  else if (stream.facts->max_shared_per_block >= shared_bytes(128, 64))
+    start<T, 128, 64>(p, stream.handle);
+  else  // compute capability 8.6 and 8.9 allow a block 99 KiB
+    start<T, 128, 48>(p, stream.handle);
 }
 
 }  // namespace
@@ -168,24 +180,16 @@ void start(const AttentionProblem& p, cudaStream_t stream) {
 bool attention_mma_applies(const AttentionProblem& p, const DeviceFacts& facts, bool backward) {
   constexpr int64_t kMax = int64_t(1) << 30;
   const bool shallow = p.depth <= 64 && p.value_depth <= 64;
-  const int32_t shared = (backward ? (shallow ? 76 : 140) : (shallow ? 54 : 102)) << 10;  // of the kernels' tiles, rounded up
+  const int32_t shared = (backward ? (shallow ? 76 : 86) : (shallow ? 54 : 85)) << 10;  // of the kernels' smallest tiles, rounded up
   return (p.dtype == DType::Float16 || p.dtype == DType::BFloat16) && p.depth <= 128 && p.value_depth <= 128 &&
          facts.max_shared_per_block >= shared && p.queries < kMax && p.keys < kMax && p.lse_dtype == DType::Float32;
 }
 
-void attention_mma_forward(const AttentionProblem& p, cudaStream_t stream) {
-  const bool shallow = p.depth <= 64 && p.value_depth <= 64;
-  if (p.dtype == DType::BFloat16) {
-    if (shallow)
-      start<bfloat16_t, 64>(p, stream);
-    else
-      start<bfloat16_t, 128>(p, stream);
-  } else {
-    if (shallow)
-      start<half_t, 64>(p, stream);
-    else
-      start<half_t, 128>(p, stream);
-  }
+void attention_mma_forward(const AttentionProblem& p, const Stream& stream) {
+  if (p.dtype == DType::BFloat16)
+    start_for<bfloat16_t>(p, stream);
+  else
+    start_for<half_t>(p, stream);
 }
 
 }  // namespace shardwise::cuda
