@@ -10,15 +10,16 @@ import { addAmbientGuard } from './compile/guards.js';
 import { type Device, deviceByCode } from './core/device.js';
 import { installAutograd, swapBackend } from './core/dispatch.js';
 import type { DType } from './core/dtype.js';
-import { ArgumentError, DeviceError } from './core/errors.js';
+import { ArgumentError } from './core/errors.js';
 import { formatTensor } from './core/print.js';
 import { installStorageFinder } from './core/scope.js';
 import { contiguousStrides, formatShape, type Shape } from './core/shape.js';
 import { installMemory, type Storage } from './core/storage.js';
 import { Tensor } from './core/tensor.js';
 import { rawArray } from './core/values.js';
-import { cudaStatus } from './cuda/status.js';
+import { requireCuda } from './cuda/status.js';
 import { loadTables } from './cuda/tables.js';
+import { checkOwnVariables } from './cuda/variables.js';
 import { runEager } from './eager/eager-backend.js';
 import { installTokenCounts } from './eager/garbage.js';
 import { installLiveHandles, recording, recordStorages } from './eager/history.js';
@@ -39,12 +40,8 @@ addAmbientGuard(autocastState);
 swapBackend(runEager);
 installDevicePreparation((device) => {
   if (device.type === 'cpu') return;
-  const status = cudaStatus();
-  if (!status.available) {
-    const lines = [...status.tried.map((t) => `  tried ${t.path}: ${t.reason}`), ...status.hints.map((h) => `  - ${h}`)];
-    throw new DeviceError(`device "${device}" is not available: ${status.reason}\n${lines.join('\n')}`, { device: String(device) });
-  }
-  if (device.index >= addon.deviceCount('cuda')) throw new DeviceError(`there is no ${device}: ${addon.deviceCount('cuda')} CUDA devices were found`);
+  requireCuda(device);
+  checkOwnVariables();
   loadTables(addon, device.code);
 });
 installTokenCounts(readTokenCounts);

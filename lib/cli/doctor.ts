@@ -4,8 +4,8 @@ import { release } from 'node:os';
 import { findTables, gpuOf, type TableFile } from '../cuda/tables.js';
 import type { Addon, NativeDeviceInfo } from '../native/addon.js';
 import { type GlooSearch, openGloo, WITHOUT_GLOO } from '../native/gloo.js';
-import { backendLibraries, findLibrary, formatVersion, optionalLibraries } from '../native/libraries.js';
-import { cudaBackendCandidates, loadAddon } from '../native/load.js';
+import { findLibrary, formatVersion, optionalLibraries, whatIsMissing } from '../native/libraries.js';
+import { cudaBackendCandidates, loadAddon, openCudaBackend } from '../native/load.js';
 
 interface LibraryReport {
   name: string;
@@ -61,7 +61,7 @@ export function examine(version: string): DoctorReport {
   report.addon = { loaded: true, numKernels: addon.kernelNames.length };
   report.cpu = addon.deviceInfo(0);
   for (const path of cudaBackendCandidates()) {
-    const reason = report.cuda.available ? 'not needed' : addon.openBackend(path, ...backendLibraries());
+    const reason = report.cuda.available ? 'not needed' : openCudaBackend(addon, path);
     report.cuda.backend.push({ path, reason });
     report.cuda.available ||= reason === null;
   }
@@ -72,7 +72,7 @@ export function examine(version: string): DoctorReport {
   for (const library of optionalLibraries) {
     const { found, tried } = findLibrary(addon, library);
     const version = found ? formatVersion(library, found.version) : null;
-    report.libraries.push({ name: library.name, path: found?.path ?? null, version, without: library.without, tried });
+    report.libraries.push({ name: library.name, path: found?.path ?? null, version, without: whatIsMissing(library), tried });
   }
   report.gloo = { ...openGloo(addon), without: WITHOUT_GLOO };
   return report;
@@ -99,7 +99,7 @@ export function describeReport(report: DoctorReport): string {
   for (const [i, files] of report.tables.entries()) for (const text of describeTables(files)) row(report.tables.length > 1 ? `tuned:${i}` : 'tuned', text);
   const optional = (name: string, found: string | null, { without, tried }: Pick<LibraryReport, 'without' | 'tried'>): void => {
     row(name, found ?? `missing: ${without}`);
-    if (found === null) for (const { path, reason } of tried) row('', reason.startsWith(path) ? reason : `${path}: ${reason}`);
+    if (found === null) for (const { path, reason } of tried) row('', `${path}: ${reason}`);
   };
   for (const library of report.libraries) optional(library.name, library.path && `${library.version}, ${library.path}`, library);
   optional('gloo', report.gloo.path, report.gloo);

@@ -6,8 +6,8 @@ import type { Command } from 'commander';
 import { ArgumentError } from '../core/errors.js';
 import { describeProduct, formatTable, type Gpu, type MatmulTable, mergeEntries, type Product, parseTable } from '../cuda/matmul-table.js';
 import { gpuOf, tableFileName, tableFolder } from '../cuda/tables.js';
-import { backendLibraries, findLibrary, libraryNamed } from '../native/libraries.js';
-import { cudaBackendCandidates, loadAddon } from '../native/load.js';
+import { findLibrary, libraryNamed } from '../native/libraries.js';
+import { cudaBackendCandidates, loadAddon, openCudaBackend } from '../native/load.js';
 import type { Measured } from './tune-measure.js';
 import { DTYPES, everydayProducts, LAYOUTS, parseNames, parseProducts } from './tune-products.js';
 
@@ -84,7 +84,7 @@ function productsOf({ shapes, layout, dtype }: TuneOptions): Product[] {
 function whyNoGpu(): string | null {
   const addon = loadAddon();
   const candidates = cudaBackendCandidates();
-  const reasons = candidates.map((file) => addon.openBackend(file, ...backendLibraries()));
+  const reasons = candidates.map((file) => openCudaBackend(addon, file));
   if (!reasons.includes(null)) return `there is no GPU to measure on: ${candidates.length === 0 ? 'the CUDA part of shardwise is not built' : [...new Set(reasons)].join('; ')}`;
   return addon.tuningVersion() === 0 ? 'the CUDA part of shardwise has nothing to choose' : null;
 }

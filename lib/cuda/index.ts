@@ -3,9 +3,9 @@ import { type Device, deviceByCode, device as deviceOf } from '../core/device.js
 import { ArgumentError, DeviceError, FreedError } from '../core/errors.js';
 import { checkFlag, checkFunction, checkNumber, checkSynchronous, optionsOf, unexpected } from '../core/options.js';
 import { waitingCall } from '../eager/memory.js';
-import { nativeCall, newStream, streamOf, translate, writer } from '../eager/submit.js';
+import { nativeCall, newStream, prepareDevice, streamOf, translate, writer } from '../eager/submit.js';
 import type { NativeDeviceInfo, NativeMemoryStats, NativeSegment } from '../native/addon.js';
-import { type CudaStatus, cudaStatus } from './status.js';
+import { type CudaStatus, cudaStatus, requireCuda } from './status.js';
 
 export type { CudaStatus } from './status.js';
 
@@ -31,9 +31,8 @@ export type CudaDevice = number | Device | `cuda:${number}` | 'cuda';
 function cudaDevice(which: CudaDevice = 'cuda'): Device {
   if (typeof which === 'number') checkNumber('cuda', 'the device', which, { from: 0, to: 999, whole: true });
   const found = typeof which === 'number' ? deviceByCode(1 + which) : deviceOf(which);
-  const status = cudaStatus();
-  if (!status.available) throw new DeviceError(`cuda: ${status.reason}`, { tried: status.tried });
-  if (found.type !== 'cuda' || found.index >= deviceCount()) throw new DeviceError(`cuda: there is no ${found}; ${deviceCount()} devices were found`);
+  if (found.type !== 'cuda') throw new DeviceError(`cuda: expected a CUDA device, got ${found}`, { device: String(found) });
+  requireCuda(found);
   return found;
 }
 
@@ -101,6 +100,7 @@ export class Stream {
     const { device, priority = 0 } = optionsOf('Stream', options, 'device priority');
     checkNumber('Stream', 'priority', priority, { whole: true });
     this.device = device === 'cpu' ? deviceByCode(0) : cudaDevice(device);
+    prepareDevice(this.device); // it may be the first use of the device
     this.native = nativeCall(() => newStream(this.device, priority), 'Stream');
     droppedStreams.register(this, this.native, this);
   }

@@ -1,7 +1,8 @@
 /** Whether CUDA can be used: opens the backend once, and keeps every reason why a candidate could not be. */
+import type { Device } from '../core/device.js';
+import { DeviceError } from '../core/errors.js';
 import { writer } from '../eager/submit.js';
-import { backendLibraries } from '../native/libraries.js';
-import { cudaBackendCandidates } from '../native/load.js';
+import { cudaBackendCandidates, openCudaBackend } from '../native/load.js';
 
 /** CUDA can be used, or why not. */
 export type CudaStatus = { available: true; path: string } | { available: false; reason: string; tried: readonly { path: string; reason: string }[]; hints: readonly string[] };
@@ -13,11 +14,21 @@ export function cudaStatus(): CudaStatus {
   return status;
 }
 
+/** @throws DeviceError that says what was tried and how to mend it, or how many devices there are */
+export function requireCuda(device: Device): void {
+  const status = cudaStatus();
+  if (!status.available) {
+    const lines = [...status.tried.map((t) => `  tried ${t.path}: ${t.reason}`), ...status.hints.map((h) => `  - ${h}`)];
+    throw new DeviceError(`device "${device}" is not available: ${status.reason}\n${lines.join('\n')}`, { device: String(device), tried: status.tried });
+  }
+  const count = writer.addon.deviceCount('cuda');
+  if (device.index >= count) throw new DeviceError(`there is no ${device}: ${count} CUDA devices were found`, { device: String(device) });
+}
+
 function openBackend(): CudaStatus {
   const tried: { path: string; reason: string }[] = [];
-  const libraries = backendLibraries();
   for (const path of cudaBackendCandidates()) {
-    const reason = writer.addon.openBackend(path, ...libraries);
+    const reason = openCudaBackend(writer.addon, path);
     if (reason === null) return { available: true, path };
     tried.push({ path, reason });
   }

@@ -1,5 +1,6 @@
 /** gloo-engine.so: opened when ranks of several machines need it, or the doctor asks. Every candidate that fails keeps its reason. */
 import type { Addon } from './addon.js';
+import { reasonAlone } from './libraries.js';
 import { glooEngineCandidates } from './load.js';
 
 /** What its absence turns off. */
@@ -17,7 +18,7 @@ export function openGloo(addon: Addon): GlooSearch {
   for (const path of glooEngineCandidates()) {
     const reason = addon.openGloo(path);
     if (reason === null) return { path, tried };
-    tried.push({ path, reason });
+    tried.push({ path, reason: reasonAlone(path, reason) });
   }
   if (tried.length === 0) tried.push({ path: 'gloo-engine.so', reason: 'neither in build/Release nor in prebuilds: it was built without libgloo-dev' });
   return { path: null, tried };

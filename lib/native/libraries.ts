@@ -21,6 +21,8 @@ export interface OptionalLibrary {
   minimumVersion: number;
   /** What its absence turns off. */
   without: string;
+  /** What comes of it where the variable names one that cannot be used; where that is left out, as without any. */
+  misnamed?: string;
 }
 
 export const optionalLibraries: readonly OptionalLibrary[] = [
@@ -40,7 +42,9 @@ export const optionalLibraries: readonly OptionalLibrary[] = [
     versionSymbol: 'cublasLtGetVersion',
     wheels: ['cu13/lib', 'cublas/lib'],
     minimumVersion: 120000,
-    without: "matrix products on CUDA run on Shardwise's own kernels, slower at some sizes",
+    without: "matrix products on CUDA run on Shardwise's own kernels, slower at some sizes; float32 is not multiplied in TF32",
+    misnamed:
+      "matrix products of floats on CUDA fail, but for small ones: set SHARDWISE_CUBLASLT_PATH to a libcublasLt.so.13 or .12 or to its folder, or to off for Shardwise's own kernels, or unset it",
   },
   {
     name: 'NCCL',
@@ -65,6 +69,17 @@ export const optionalLibraries: readonly OptionalLibrary[] = [
 /** The entry of {@link optionalLibraries} of that name. */
 export function libraryNamed(name: 'libcuda' | 'cuBLASLt' | 'NCCL' | 'NVRTC'): OptionalLibrary {
   return optionalLibraries.find((library) => library.name === name) as OptionalLibrary;
+}
+
+/** What the absence of a library means here. */
+export function whatIsMissing({ variable, without, misnamed }: OptionalLibrary, environment: Environment = process.env): string {
+  const named = environment[variable];
+  return named && named !== 'off' ? (misnamed ?? without) : without;
+}
+
+/** The loader's own reasons begin with the path, which stands beside them anyway. */
+export function reasonAlone(path: string, reason: string): string {
+  return reason.startsWith(`${path}: `) ? reason.slice(path.length + 2) : reason;
 }
 
 export interface LibrarySearch {
@@ -92,7 +107,7 @@ export function findLibrary(addon: Addon, library: OptionalLibrary, environment:
   }
   for (const candidate of candidates) {
     const probed = addon.probeLibrary(candidate, library.versionSymbol);
-    if ('reason' in probed) tried.push({ path: candidate, reason: probed.reason });
+    if ('reason' in probed) tried.push({ path: candidate, reason: reasonAlone(candidate, probed.reason) });
     else if (probed.version >= library.minimumVersion) return { found: probed, tried };
     else {
       const versions = `${formatVersion(library, probed.version)}, but ${formatVersion(library, library.minimumVersion)} or newer is needed`;

@@ -5,6 +5,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { BackendLoadError } from '../core/errors.js';
 import type { Addon } from './addon.js';
+import { backendLibraries, reasonAlone } from './libraries.js';
 
 const require = createRequire(import.meta.url);
 const root = packageRoot(path.dirname(fileURLToPath(import.meta.url)));
@@ -56,6 +57,13 @@ function loadFrom(folder: string): Addon {
 /** Where cuda-backend.so may lie. */
 export function cudaBackendCandidates(): string[] {
   return besideAddon('cuda-backend.so', 'SHARDWISE_CUDA_BACKEND');
+}
+
+/** Opens one of them; null, or why it cannot be used. */
+export function openCudaBackend(addon: Addon, file: string): string | null {
+  const reason = addon.openBackend(file, ...backendLibraries());
+  // It tries the first device, and what it says of that holds for any.
+  return reason === null ? null : reasonAlone(file, reason).replace(/^cuda:0 does not exist: /, '');
 }
 
 /** Where gloo-engine.so may lie. */

@@ -153,7 +153,8 @@ bool try_open(Library* out, const std::string& path) {
   std::string reason;
   void* opened = open_with_siblings(path, &reason);
   if (opened) return accept(out, opened, path);
-  out->report += path + ": " + reason + "\n";
+  // The loader's own text begins with the path.
+  out->report += (reason.rfind(path, 0) == 0 ? reason : path + ": " + reason) + "\n";
   return false;
 }
 
@@ -175,8 +176,11 @@ void find_library(Library* out) {
     if (try_open(out, list.substr(at, end - at))) return;
     at = end + 1;
   }
-  if (chosen) out->state = State::Misconfigured;
-  if (out->report.empty()) out->report = "there is no libcublasLt.so.13 or .12";
+  if (chosen && *chosen) out->state = State::Misconfigured;
+  if (!out->report.empty())
+    out->report.pop_back();
+  else
+    out->report = "there is no libcublasLt.so.13 or .12";
 }
 
 Library& library() {

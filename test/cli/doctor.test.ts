@@ -1,12 +1,15 @@
 /** What `shardwise doctor` looks for and says. */
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { promisify } from 'node:util';
 import { after, describe, it } from 'mocha';
 import { describeReport, examine } from '../../lib/cli/doctor.js';
 import type { Addon } from '../../lib/native/addon.js';
-import { findLibrary, formatVersion, libraryCandidates, type OptionalLibrary, optionalLibraries } from '../../lib/native/libraries.js';
+import { findLibrary, formatVersion, libraryCandidates, type OptionalLibrary, optionalLibraries, whatIsMissing } from '../../lib/native/libraries.js';
+import { programArguments } from '../run-program.js';
 
 const library = (name: string) => optionalLibraries.find((one) => one.name === name) as OptionalLibrary;
 const nccl = library('NCCL');
@@ -63,6 +66,18 @@ describe('search for optional libraries', () => {
     ]);
   });
 
+  it('tells the path and the reason apart: the loader begins its reasons with the path', () => {
+    const addon = { probeLibrary: (name: string) => ({ reason: `${name}: no such file` }) } as unknown as Addon;
+    assert.deepEqual(findLibrary(addon, nccl, { SHARDWISE_NCCL_PATH: '/wrong' }).tried, [{ path: '/wrong', reason: 'no such file' }]);
+  });
+
+  it('knows that a cuBLASLt which was named and is not there makes products fail, and that being without one does not', () => {
+    const lt = library('cuBLASLt');
+    for (const environment of [{}, { SHARDWISE_CUBLASLT_PATH: '' }, { SHARDWISE_CUBLASLT_PATH: 'off' }]) assert.equal(whatIsMissing(lt, environment), lt.without);
+    assert.match(whatIsMissing(lt, { SHARDWISE_CUBLASLT_PATH: '/wrong' }), /products .* fail/);
+    assert.equal(whatIsMissing(nccl, { SHARDWISE_NCCL_PATH: '/wrong' }), nccl.without);
+  });
+
   it('writes versions as people do', () => {
     assert.equal(formatVersion(library('libcuda'), 13000), '13.0');
     assert.equal(formatVersion(library('cuBLASLt'), 130101), '13.1.1');
@@ -92,6 +107,12 @@ describe('shardwise doctor', () => {
     );
     assert.match(describeReport({ ...report, gloo: { ...gloo, path: '/a/gloo-engine.so' } }), /^gloo +\/a\/gloo-engine\.so$/m);
   });
+
+  it('says that products fail where cuBLASLt is not where it was said to be, and what to do', async () => {
+    const env = { ...process.env, SHARDWISE_CUBLASLT_PATH: '/nonexistent' };
+    const { stdout } = await promisify(execFile)(process.execPath, [...programArguments('../lib/cli/main'), 'doctor'], { env });
+    assert.match(stdout, /^cuBLASLt +missing: .*products .* fail, .*SHARDWISE_CUBLASLT_PATH .* off .*\n +\/nonexistent: cannot open/m);
+  }).timeout(30_000);
 
   it('says why the addon is missing', () => {
     const report = examine('1.2.3');

@@ -86,6 +86,17 @@ describe('tuning of matrix products, CUDA', function () {
     writeFileSync(file, formatTable(tuned));
   });
 
+  it('is told of products that have nothing to choose, too, and with the layout where rows begin anywhere', async () => {
+    const told = await products(['8x8x8:nt', '60x60x60:nn', '999x333x77:tn']);
+    assert.ok(told.includes('shardwise: matmul bfloat16 nt 1x8x8x8 by small (rule)\n'), told);
+    assert.ok(told.includes('shardwise: matmul bfloat16 nn 1x60x60x60 by simt (rule)\n'), told);
+    assert.match(told, /bfloat16 tn 1x999x333x77 by \S+ \(rule\)/);
+  });
+
+  it('is not chosen by a word that means nothing', async () => {
+    await assert.rejects(products(['8x8x8:nt'], { SHARDWISE_MATMUL: 'onw' }), /SHARDWISE_MATMUL: expected 'own' or 'cublaslt', got 'onw'/);
+  });
+
   it('is told by doctor', async () => {
     const { stdout } = await run('../lib/cli/main', ['doctor']);
     assert.ok(stdout.includes(`2 matrix products, ${file}`), stdout);

@@ -104,24 +104,47 @@ void add_clusters(const MatmulShape& shape, int32_t num_sms, List* list) {
     }
 }
 
+// The product in the orientation in which y has contiguous rows. False if it has one in neither, or a or b has unit stride along no dim.
+struct Oriented {
+  MatmulProblem p;
+  bool a_along_k = false, b_along_k = false;
+
+  bool orient(const MatmulProblem& problem) {
+    const bool rows = problem.y.column_stride == 1 || problem.n == 1, columns = problem.y.row_stride == 1 || problem.m == 1;
+    if (!rows && !columns) return false;
+    // One column is told as one row.
+    p = !rows || (columns && problem.n == 1) ? problem.transposed() : problem;
+    a_along_k = p.a.column_stride == 1 || p.k == 1, b_along_k = p.b.row_stride == 1 || p.k == 1;
+    return (a_along_k || p.a.row_stride == 1 || p.m <= 1) && (b_along_k || p.b.column_stride == 1 || p.n <= 1);
+  }
+
+  void tell(MatmulShape* out) const {
+    out->layout = a_along_k ? (b_along_k ? 0 : 1) : (b_along_k ? 3 : 2);
+    out->batch = p.batch, out->m = p.m, out->n = p.n, out->k = p.k;
+  }
+};
+
 }  // namespace
+
+bool layout_of(const MatmulProblem& problem, MatmulShape* out) {
+  Oriented o;
+  if (!o.orient(problem)) return false;
+  o.tell(out);
+  return true;
+}
 
 bool shape_of(const MatmulProblem& problem, MatmulShape* out) {
   const bool sixteen = problem.dtype == DType::Float16 || problem.dtype == DType::BFloat16;
   if (!sixteen && (problem.dtype != DType::Float32 || problem.precision != Float32Precision::Highest)) return false;
-  const bool rows = problem.y.column_stride == 1 || problem.n == 1, columns = problem.y.row_stride == 1 || problem.m == 1;
-  if (!rows && !columns) return false;
-  // One column is told as one row.
-  const MatmulProblem p = !rows || (columns && problem.n == 1) ? problem.transposed() : problem;
-  const bool a_along_k = p.a.column_stride == 1 || p.k == 1, b_along_k = p.b.row_stride == 1 || p.k == 1;
-  if ((!a_along_k && p.a.row_stride != 1 && p.m > 1) || (!b_along_k && p.b.column_stride != 1 && p.n > 1)) return false;
+  Oriented o;
+  if (!o.orient(problem)) return false;
+  const MatmulProblem& p = o.p;
   const int64_t item = item_size(p.dtype);
-  if (!aligned(p.a, a_along_k ? p.a.row_stride : p.a.column_stride, a_along_k ? p.m : p.k, p.batch, item) ||
-      !aligned(p.b, b_along_k ? p.b.column_stride : p.b.row_stride, b_along_k ? p.n : p.k, p.batch, item))
+  if (!aligned(p.a, o.a_along_k ? p.a.row_stride : p.a.column_stride, o.a_along_k ? p.m : p.k, p.batch, item) ||
+      !aligned(p.b, o.b_along_k ? p.b.column_stride : p.b.row_stride, o.b_along_k ? p.n : p.k, p.batch, item))
     return false;
   out->bits = sixteen ? 16 : 32;
-  out->layout = a_along_k ? (b_along_k ? 0 : 1) : (b_along_k ? 3 : 2);
-  out->batch = p.batch, out->m = p.m, out->n = p.n, out->k = p.k;
+  o.tell(out);
   return true;
 }
 

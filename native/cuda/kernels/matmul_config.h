@@ -47,6 +47,9 @@ struct MatmulShape {
 // The first letter is of a: contiguous along k (n) or m (t); the second of b: along n (n) or k (t).
 constexpr const char* kMatmulLayouts[] = {"nt", "nn", "tn", "tt"};
 
+// The layout and sizes of a product of any dtype, wherever its operands begin. False where one of them, or y, has unit stride along no dim.
+bool layout_of(const MatmulProblem& p, MatmulShape* out);
+
 // False for what no table speaks of: other dtypes, float32 in TF32, strides that no fast kernel takes, operands that begin anywhere.
 bool shape_of(const MatmulProblem& p, MatmulShape* out);
 

@@ -1,13 +1,16 @@
 // matmul of float16 and bfloat16 on the tensor cores (mma.sync, sm_80 and later), any strides: what runs without cuBLASLt.
+// Math: matmul.cu.
 //
 // A block of 8 warps computes a 128 x 128 tile of y, each warp 64 x 32 as 4 x 4 fragments of 16 x 8, over k in steps of 32 that
 // pass through 4 stages of shared memory (cp.async). An operand tile is stored as it lies in memory: [row][k] if k is
 // contiguous, else [k][row], and ldmatrix with or without transposition makes the same fragments of both. Rows of shared
 // memory are padded by 16 bytes, so that the 8 rows of an ldmatrix fall into different banks.
 // Grid: (tiles in panels of 8 tile rows, so that the blocks running together share operand tiles in L2; batch).
-// FLOPs 2 m n k per batch; shared memory 80 KiB. Operands that are not 16-byte aligned along their contiguous dim, or have
+// FLOPs 2 m n k per batch; shared memory 80 KiB. Bytes: a n / 128 times and b m / 128 times, from L2 where it holds them; c and y
+// once. Operands that are not 16-byte aligned along their contiguous dim, or have
 // none, are loaded element by element (a second instantiation) into the same stages.
-// Numerics: products exact, float32 accumulation, alpha, beta and c in float32, one rounding.
+// Numerics: products exact, float32 accumulation, k in order by 16; alpha, beta and c in float32, one rounding. No split of k:
+// the same bits from run to run.
 // Technique: pipelined tiles by cp.async and ldmatrix, as CUTLASS's documentation describes them for sm_80.
 // On an H200 with the capability lowered to 8.0, bfloat16: 296 TFLOP/s at 4096 cubed (nt: 272), 282 at 2048, 292 at 8192, where
 // matmul_wgmma.cu has 762, 714 and 693.

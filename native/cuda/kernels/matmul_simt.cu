@@ -1,4 +1,5 @@
 // matmul on the CUDA cores: any floating dtype or integers, any strides, any sizes; also the low-latency path of tiny products.
+// Math: matmul.cu.
 //
 // A block of 256 threads (16 x 16) computes a tile of 64 R x 64 R elements of y, each thread R x R groups of 4 x 4. The tiles of
 // a and b pass through shared memory as [k][row] in the accumulation type, two stages deep, so that the next tile's loads from
@@ -6,8 +7,8 @@
 // unit stride and is aligned, along k or along the other dim, whichever is contiguous.
 // Grid: (tiles of n x tiles of m, batch). R = 1: 64 x 64 tiles, 16 deep; R = 2 (float32): 128 x 128, 8 deep.
 // FLOPs 2 m n k per batch; a is read n / tile times, b m / tile times (from L2 mostly).
-// Numerics: float32 sums in order of k (float64 for float64; int64 wrapping for integers); alpha, beta and c before the one
-// rounding. float32 4096 cubed on an H200: 40 TFLOP/s of 67 (cuBLASLt 51).
+// Numerics: float32 sums in order of k (float64 for float64; int64 wrapping for integers), so the same bits from run to run;
+// alpha, beta and c before the one rounding. float32 4096 cubed on an H200: 40 TFLOP/s of 67 (cuBLASLt 51).
 // Technique: tiles in shared memory and registers, as in the public worklog "How to Optimize a CUDA Matmul Kernel".
 #include "../primitives/dtype.cuh"
 #include "../primitives/vector.cuh"

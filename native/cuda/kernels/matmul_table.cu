@@ -121,7 +121,7 @@ const char* source_name(MatmulSource source) {
   return source == MatmulSource::Table ? "table" : source == MatmulSource::Near ? "near" : "rule";
 }
 
-// SHARDWISE_DEBUG is a list of words.
+// SHARDWISE_DEBUG is a list of words; lib/cuda/variables.ts warns of others.
 bool asked_to_tell() {
   const char* asked = std::getenv("SHARDWISE_DEBUG");
   for (const char* at = asked; at && *at; at += std::strcspn(at, ","), at += *at == ',')
@@ -129,14 +129,21 @@ bool asked_to_tell() {
   return false;
 }
 
-void tell(const MatmulProblem& p, const MatmulShape* shape, const char* config, MatmulSource source) {
+bool tells() {
+  static const bool asked = asked_to_tell();
+  return asked;
+}
+
+// `kernel` may say more than its name.
+void tell(const MatmulProblem& p, const char* kernel, MatmulSource source) {
   static auto* told = new std::unordered_set<std::string>;
   static std::mutex mutex;
-  const MatmulShape s = shape ? *shape : MatmulShape{0, 0, p.batch, p.m, p.n, p.k};
+  MatmulShape s{0, 0, p.batch, p.m, p.n, p.k};
+  const char* const layout = layout_of(p, &s) ? kMatmulLayouts[s.layout] : "strided";
   char line[256];
   snprintf(line, sizeof line, "shardwise: matmul %s %s %lldx%lldx%lldx%lld by %s (%s)\n", dtype_name(p.dtype),
-           shape ? kMatmulLayouts[s.layout] : "strided", static_cast<long long>(s.batch), static_cast<long long>(s.m),
-           static_cast<long long>(s.n), static_cast<long long>(s.k), config, source_name(source));
+           layout, static_cast<long long>(s.batch), static_cast<long long>(s.m), static_cast<long long>(s.n),
+           static_cast<long long>(s.k), kernel, source_name(source));
   std::lock_guard<std::mutex> lock(mutex);
   if (told->insert(line).second) fputs(line, stderr);
 }
@@ -182,13 +189,19 @@ Status load_matmul_table(int32_t device, const char* text, ErrorText* error) {
   return kOk;
 }
 
-void note_matmul(const MatmulProblem& p, const MatmulShape* shape, const MatmulConfig& config, MatmulSource source, int32_t device) {
-  static const bool tells = asked_to_tell();
+void note_matmul(const MatmulProblem& p, const MatmulConfig& config, MatmulSource source, int32_t device) {
   if (device < kMaxDevices) tables().last[device].store(packed(config, source), std::memory_order_relaxed);
-  if (!tells) return;
-  char name[kConfigNameBytes];
+  if (!tells()) return;
+  char name[kConfigNameBytes], kernel[kConfigNameBytes + 8];
   name_of(config, name);
-  tell(p, shape, name, source);
+  // Our own kernels take float32 as it is, whatever is allowed; those of tf32x3 have that name.
+  const bool tf32 = config.kernel == MatmulKernel::Library && p.dtype == DType::Float32 && p.precision == Float32Precision::Tf32;
+  snprintf(kernel, sizeof kernel, "%s%s", name, tf32 ? " in tf32" : "");
+  tell(p, kernel, source);
+}
+
+void note_matmul(const MatmulProblem& p, const char* kernel) {
+  if (tells()) tell(p, kernel, MatmulSource::Rule);
 }
 
 int32_t matmul_configs(int32_t device, const char* problem, char* out, int32_t bytes) {
