@@ -2,9 +2,13 @@
 // gradient of either summand, that of rms norm plus `more`, which came to h; and gw.
 //
 // Rows of whole aligned vectors take one pass (norm_vectors_forward.cu, norm_ring_backward.cu): x, residual, h and y once, and
-// gy, h, more and gx once, where a sum and a norm take 5 of these each way. All others add by a kernel of their own.
-// Numerics: float32 (float64 for float64); h is rounded before it is normalised, gx once.
-// bf16 16384 x 4096 on one H200: 136.1 us, backward 134.5 and without `more` 111.3 (93, 94 and 85 % of copy).
+// gy, h, more and gx once, where a sum and a norm take 5 of these each way. All others add by a kernel of their own (256 threads
+// a block, at most 8 blocks a multiprocessor, an element at a time), before the norm and after its gradient.
+// Numerics: float32 (float64 for float64); h is rounded before it is normalised, gx once, and once more where `more` is added by
+// that kernel. Fixed order of summation, no atomics.
+// Source: Zhang and Sennrich, arXiv:1910.07467; PyTorch's rms_norm of x + residual.
+// bf16 16384 x 4096 on one H200, beside PyTorch with max-autotune: 131 us (133), backward 133 (150): 96 and 95 % of copy. In an
+// earlier run, L2 told what to give up first: 136.1 and 134.5, backward without `more` 111.3 (85 %).
 #include "../../generated/op_params.h"
 #include "norm.cuh"
 

@@ -9,12 +9,15 @@
 //   gx = g ((1 - s) w[t] (p - onehot(t)) + (s / n) (W p - w)),  p = exp(x - lse), W = sum(w)
 //
 // loss and gradient are 0 where t is ignore_index. Any other t outside [0, n) goes to the error slot.
-// forward   one read of the logits: running maximum and sum of exponentials per thread, merged over a team (part of a warp for
-//           short rows, else a block). backward: one read, one write in the dtype of the logits, nothing of float32 size;
-//           a block per part of a row, so long rows and few rows fill the device alike.
+// forward   one read of the logits (two with label smoothing): running maximum and sum of exponentials per thread, merged over a
+//           team (part of a warp for short rows, else a block). backward: one read, one write in the dtype of the logits, nothing
+//           of float32 size; a block per part of a row, so long rows and few rows fill the device alike.
 // Rows that are contiguous move in 16-byte vectors whatever their alignment (row_tile.cuh), others element by element.
-// Technique: loss and gradient without probabilities in memory, as in Liger Kernel, arXiv:2410.10989. Figures: cross_entropy_rows.cu.
-// Numerics: float32 (float64 for float64), loss and lse in that type. A row of -inf has lse -inf and loss NaN.
+// Source: PyTorch's cross_entropy. Technique: loss and gradient without probabilities in memory, as in Liger Kernel,
+// arXiv:2410.10989; running maximum and sum of Milakov and Gimelshein, arXiv:1805.02867.
+// Numerics: float32 (float64 for float64), loss and lse in that type, the gradient rounded once; no atomics, an order of sums
+// fixed by shape and alignment. A row of -inf has lse -inf and loss NaN.
+// On one H200, bf16 8192 x 128256: loss 815 us, gradient 1574, where cross_entropy_rows.cu takes 471 and 1034.
 #include "../../generated/op_params.h"
 #include "cross_entropy.cuh"
 

@@ -1,8 +1,10 @@
 // index_add: y[a, index[j], b] += alpha * src[a, j, b], where y already holds the base; equal indices are added in order.
 //
-// The indices are sorted, then each target sums its sources in a fixed order (segmented_update.cuh): deterministic, and low
-// precision is rounded once however often an index repeats.
-// On an H200, float32, 16,384 rows of 768 into 50,257: 154 us with the copy of the base (PyTorch, by atomics: 169), in place 74 (92).
+// The indices are sorted (a thread makes a key of each), then each target sums its sources in a fixed order
+// (segmented_update.cuh): deterministic, and low precision is rounded once however often an index repeats. Bytes: src once, its
+// targets read and written once, and the sort of the indices. Source: PyTorch's index_add_.
+// On an H200, float32, 16,384 rows of 768 into 50,257: 154 us with a copy of the base (PyTorch, by atomics, 169), in place 74
+// (92). Embedding's gradient goes this way: bfloat16, 16,384 ids into 128,256 x 4,096, with the zeros of the base, 871 us (1294).
 #include "../../generated/op_params.h"
 #include "segmented_update.cuh"
 

@@ -1,7 +1,9 @@
 // index_put: y[i1[I], ..., ik[I], rest...] = (or, accumulating, +=) values[I..., rest...]; y already holds the base.
 //
-// Tuples become keys, keys are sorted, targets are written in a fixed order (segmented_update.cuh): of equal targets the last
-// value stays, or all are added in order.
+// Tuples become keys (index_keys.cu), keys are sorted, targets are written in a fixed order (segmented_update.cuh): of equal
+// targets the last value stays, or all are added in order and rounded once. Bytes: values once, their
+// targets written once (accumulating: read, too), and the sort of the keys. Source: PyTorch's index_put_. Not timed by itself;
+// index_add.cu has figures of the same way.
 #include "../../generated/op_params.h"
 #include "segmented_update.cuh"
 

@@ -12,14 +12,16 @@
 // Numerics: float32 sums in an order fixed by the shape and the device, no atomics; one rounding at the end.
 // Technique: the number of partial rows does not grow with the rows, as in the published Hopper norm kernels; written anew.
 // Tried, layer norm of bf16 on one H200, microseconds for 32768 x 4096, 8192 x 4096 and 8192 x 16384:
-//   norm_backward_fused (norm_backward.cu): four teams a block that add up one after another   268.9   86.6   304.5
-//   this, w from L1 for long rows, the second kernel started after the first                   222.8   67.2   264.7
-//   this, w in shared memory, the second kernel's start overlapped                             216.9   64.4   237.5   (87, 74, 80 %)
-//   neighbouring rows for a block instead of strided ones                                      222.3   63.5   234.1   no clear gain
-//   the sums of clusters of two blocks, half as many partial rows                              213     63     231     (89, 76, 82 %)
-//   of clusters of four: some find no place until others end                                   367     115
-// What is left of 8192 x 4096: gx alone takes 57.8 us, 51 of them at the rate of 32768 rows; of 8192 x 16384 220: the rest is the partial sums
-// and the second kernel. Single batches of 8192 x 4096 take up to 126 us: see docs/STATUS.md. With `more`, rms norm of bf16 16384 x 4096: 134.5 us (94 %).
+//   norm_backward_fused (norm_backward.cu): four teams a block that add up in turn         268.9   86.6   304.5
+//   this, w from L1 for long rows, the second kernel started after the first               222.8   67.2   264.7
+//   this, w in shared memory, the second kernel's start overlapped                         216.9   64.4   237.5  (87, 74, 80 %)
+//   neighbouring rows for a block instead of strided ones                                  222.3   63.5   234.1  no clear gain
+//   the sums of clusters of two blocks, half as many partial rows                          213     63     231    (89, 76, 82 %)
+//   of clusters of four: some find no place until others end                               367     115
+// What is left of 8192 x 4096: gx alone takes 57.8 us, 51 of them at the rate of 32768 rows; of 8192 x 16384 220: the rest is the
+// partial sums and the second kernel. Single batches of 8192 x 4096 took up to 126 us at 4caf817, which was laid to a third block
+// on a multiprocessor while the kernel before ends (shared memory that lets none: 62.1 against 61.5); of the five pairs in
+// docs/performance.md none did. With `more`, rms norm of bf16 16384 x 4096: 133 us (95 %).
 #include "../primitives/hopper.cuh"
 #include "../primitives/overlap.cuh"
 #include "../primitives/packed.cuh"

@@ -7,9 +7,11 @@
 //   strided  4 elements per thread, 256 apart; any dtype, any strides; dtype switch per launch (a uniform branch).
 // Grid: one block of 256 threads per 4096 bytes (vector) or 1024 elements (strided).
 // Moves every byte of every operand once. All loads of a thread are issued before the first use. An element is read and
-// written by the same thread and read first, so the output may be the memory of an input.
-// On an H200, 512 MiB of float32: times a number 251 us (4.28 TB/s), x + y 368 (4.38). By 8 elements a thread, whose stores wrote half
-// of each sector, 280 and 385.
+// written by the same thread and read first, so the output may be the memory of an input. No element depends on another: same
+// bits from run to run.
+// Source: PyTorch's elementwise ops.
+// On an H200, 512 MiB of float32: times a number 251 us (4.28 TB/s), x + y 368 (4.38). By 8 elements a thread, whose stores wrote
+// half of each sector, 280 and 385.
 #pragma once
 #include "../../generated/op_params.h"
 #include "../math.cuh"

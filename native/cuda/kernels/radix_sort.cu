@@ -2,8 +2,12 @@
 //
 // A pass: histogram of every tile; prefix over the tiles for each digit; scatter. In the scatter each warp ranks its items with
 // match_any (equal digits keep their order), the tile is ordered by digit in shared memory and written in runs.
-// Moves per element and pass: key once for the histogram, key and position in and out for the scatter. Integer counting only,
-// so the result does not depend on timing.
+// Grid: a block of 256 threads for each tile of a row (4096 keys of 32 bits, 2048 of 64), for the prefix for each row and digit.
+// Rows of up to 2048: one block, bitonic, by key and then position.
+// Moves per element and pass: key once for the histogram, key and position in and out for the scatter (the first pass makes the
+// positions). Integer counting only, so the result does not depend on timing.
+// Technique: Merrill and Grimshaw (2011), a pass by histogram, prefix and scatter; ranks by match_any as in Onesweep
+// (arXiv:2206.01784), whose look-back it does not have. Not timed by itself, but with what follows: index_add.cu.
 #include "radix_sort.cuh"
 
 #include "../primitives/scan.cuh"

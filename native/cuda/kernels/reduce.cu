@@ -2,6 +2,10 @@
 //
 // amin is amax of the values in reverse order (-x for floats, ~x for integers), argmin likewise; all is "no zero". NaN wins in
 // amax, amin, argmax and argmin; the index is the first occurrence, row-major within the reduced dims.
+// Bytes: x once, y once, and accumulators twice where the reduced elements are split over blocks. One combination an element.
+// Numerics: float32, float64 or int64 (which wraps), rounded once; mean divides at the end. Sums add groups pairwise, then in the
+// order of reduce.cuh, fixed by shape, strides, alignment and device.
+// Source: PyTorch's reductions of these names. Not timed by itself.
 #include "reduce.cuh"
 
 namespace shardwise::cuda {

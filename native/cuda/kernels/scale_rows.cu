@@ -2,8 +2,10 @@
 //
 // Where all factors are 1, which is the case it exists for (a gradient that was made with its loss, by a loss that nothing was
 // done to), it reads only factors: one if they are the same element, else those of the rows, and takes the time of a launch.
-// Else one read and one write. Blocks take parts of rows in turn: 256 threads with four vectors each in flight.
-// Numerics: float32 (float64 for float64), one rounding.
+// Else one read and one write, and a product an element. Blocks take parts of rows in turn, at most 8 blocks a multiprocessor:
+// 256 threads with four vectors each in flight (elements where rows are no whole aligned vectors).
+// Numerics: float32 (float64 for float64), one rounding; rows whose factor is 1 keep their bits.
+// Source: written for this library.
 // bf16 8192 x 128256 on one H200: by 1 3.9 us, by another number 1123 (88 % of copy).
 #include "../primitives/overlap.cuh"
 #include "../primitives/row_tile.cuh"

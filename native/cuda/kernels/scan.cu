@@ -5,7 +5,10 @@
 // columns  the rows lie side by side in memory: one thread per row (or chunk of it), coalesced across threads
 // When rows are few they are cut into chunks: a first kernel reduces every chunk, the second starts each chunk from the
 // reduction of those before it. Reads x once (twice with chunks), writes y once. Computes in float32, float64 or int64 and
-// rounds each element once.
+// rounds each element once. Rows: four neighbours in order, threads by a scan of shuffles, tiles in order; columns: in order.
+// With chunks, their totals first: an order fixed by shape, strides and device.
+// Source: PyTorch's cumsum and cumprod; Hillis and Steele (1986) within a warp. Chunks are reduced first and then scanned,
+// without the look-back of Merrill and Garland, which would read x once. Not timed by itself.
 #include "../primitives/dtype.cuh"
 #include "../primitives/offsets.cuh"
 #include "../primitives/scan.cuh"

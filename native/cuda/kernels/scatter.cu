@@ -4,6 +4,10 @@
 // later one has the same target; for a reduction the first of equal ones combines them all, in order, and rounds once.
 // Longer rows: targets are sorted, see segmented_update.cuh. A number as source that is merely set needs neither.
 // A bad index is reported and clamped.
+// Grid: blocks of 256 threads, a thread an index. Bytes: indices (in short rows up to 64 times, by neighbours) and sources once,
+// targets written once (combining: read, too). Numerics: float32, float64 or int64; an order fixed by the indices, no
+// floating-point atomics. Source: PyTorch's scatter and scatter_reduce; of equal targets the last stays.
+// Not timed by itself.
 #include "../../generated/op_params.h"
 #include "../primitives/dtype.cuh"
 #include "../primitives/reduce.cuh"

@@ -1,11 +1,15 @@
 // The update after the sort: see segmented_update.cuh.
 //
 // Set: one thread per (sorted position, column word); the last of a segment copies, the others return.
-// Sums of rows of aligned 16-byte vectors: a block per (sorted position, part of the row), else, combining: one thread per (sorted position, column); the first of a segment of up to 32 positions walks through it. Longer
-// segments are put on a list (its order does not matter) that a second kernel works off: a block takes one segment and up to 32
-// columns, its threads sum interleaved parts and join them by a tree.
-// Reads every source element once and reads and writes each target once. Measured on one H200: 16384 rows of 4096 bf16 into 128256
-// rows, a thread per element 690 us, rows of vectors 154 us, sort included.
+// Sums of rows of aligned 16-byte vectors: a block per (sorted position, part of the row), else, combining: one thread per
+// (sorted position, column); the first of a segment of up to 32 positions walks through it. Longer segments are put on a list
+// (its order does not matter) that a second kernel works off: a block takes one segment and up to 32 columns, its threads sum
+// interleaved parts and join them by a tree.
+// Numerics: float32, float64 or int64, the base joined last, one rounding a target; an order fixed by the keys and the columns,
+// the list's counter is the only atomic.
+// Source: written for this library; PyTorch's gradient of embeddings sorts its indices, too.
+// Reads every source element once and reads and writes each target once. Measured on one H200: 16384 rows of 4096 bf16 into
+// 128256 rows, a thread per element 690 us, rows of vectors 154 us, sort included.
 #include "segmented_update.cuh"
 
 #include <cstring>

@@ -8,12 +8,14 @@
 //   rows     contiguous last dim, the row fits into the registers of a team (row_tile.cuh): part of a warp, a block, a cluster.
 //            Reads and writes each element once: 2 passes of memory forward, 3 backward.
 //   long     contiguous last dim, longer than that: a block per row walks it twice, the second time from the end, where L2
-//            still holds it.
+//            still holds it (the gradient by elements, both times from the beginning).
 //   strided  any strides: 32 neighbouring rows by 8 slices of the row per block, so that a softmax over a middle dim (its rows
 //            are neighbours in memory) is coalesced. Walks the row twice.
 // Numerics: float32 (float64 for float64) inside, one rounding at the end. A row of -inf gives NaN, NaN and +inf spread over
 // their row. Fixed order of reduction.
-// Technique: running maximum and sum of Milakov and Gimelshein, arXiv:1805.02867, where a row is walked over. The fast ways have the figures.
+// Source: PyTorch's softmax. Technique: running maximum and sum of Milakov and Gimelshein, arXiv:1805.02867, of rows in walks.
+// On one H200, bf16, rows forward and backward: 8192 x 4096 51.1 and 97.0 us (softmax_vectors.cu 33.5, 47.6), 8192 x 16384 253.4
+// and 468.7 (142.6, 205.1); float32 2048 x 131072 1708 (softmax_cluster.cu 570). The other paths were not timed.
 #include "../../generated/op_params.h"
 #include "../primitives/row_tile.cuh"
 #include "softmax.cuh"

@@ -4,6 +4,9 @@
 // position, which is a stable order); longer rows by the radix sort of radix_sort.cu, in batches that bound the scratch memory.
 // Equal elements, 0 and -0, and NaNs of all kinds keep their order in either direction. Elements are copied at the end by
 // index, so their bits survive.
+// Bytes: x twice (for keys, and by index), values and 8 bytes of index an element once; of longer rows keys and positions
+// besides, once in each of the passes of radix_sort.cu, one for each byte of an element. Integer comparisons alone:
+// deterministic. Source: PyTorch's sort with stable=True. Not timed by itself.
 #include "sort.cuh"
 
 #include "../../generated/op_params.h"

@@ -3,8 +3,10 @@
 //   index_get     y[I..., rest...] = x[i1[I], ..., ik[I], rest...]
 //
 // Both are y[a, p, c] = x[a * stride + offset(key of p) + offset(c)] with y contiguous, moved as words of up to 16 bytes when
-// the rows are dense. Each thread moves 4 words, 256 apart. One index tensor is read in the kernel; tuples become keys first.
-// Reads the taken rows and the indices, writes y. A bad index is reported and clamped.
+// the rows are dense. Each thread moves 4 words, 256 apart, a block of 256 threads 1024. One index tensor is read in the kernel;
+// tuples become keys first (index_keys.cu). Reads the taken rows and the indices, writes y; it moves bits.
+// A bad index is reported and clamped; negative ones count from the end in index_get.
+// Source: PyTorch's index_select (embeddings go through it) and indexing by tensors. Not timed by itself.
 #include "../../generated/op_params.h"
 #include "../primitives/dtype.cuh"
 #include "index_keys.cuh"

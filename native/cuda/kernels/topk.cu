@@ -3,7 +3,9 @@
 // Short rows, and k above 2048, go through the sort. Otherwise a block selects: it finds the key of the k-th element digit by
 // digit (8 bits a pass, histogram in shared memory), collects everything below it and the first of the equal ones in order of
 // index, and sorts those. When rows are few and long, blocks first select from segments of a row and then among the candidates.
-// Reads a row (bits / 8 + 1) times, mostly from L2. Integer counting only: deterministic.
+// Grid: a block of 512 threads for each row or segment (at least 4096 elements and 8 k, some two blocks a multiprocessor).
+// Reads a row (bits / 8 + 1) times, mostly from L2. Integer counting only: deterministic; elements are copied with their bits.
+// Source: PyTorch's topk. Technique: radix selection from the highest digit, Alabi et al. (2012). Not timed by itself.
 #include "sort.cuh"
 
 #include "../../generated/op_params.h"
