@@ -64,10 +64,10 @@ function peerText(modes: readonly string[]): string {
 }
 
 function text(): string {
-  const kernels = newest<Report>('-kernels.json');
-  if (kernels === null) throw new Error('bench/results has no figures of kernels: run npm run bench:gpu -- --write on a machine with a GPU');
+  const kernels = newest<Report>('-nvidia-h200-kernels.json');
+  if (kernels === null) throw new Error('bench/results has no figures of the kernels of an H200: run npm run bench:gpu -- --write on a machine with one');
   const { file, report } = kernels;
-  const profiles = newest<Profiles>('-profiles.json')?.report;
+  const profiles = newest<Profiles>('-nvidia-h200-profiles.json')?.report;
   return `<!-- Written by \`npm run bench:report\` from bench/results/${file}. Do not edit. -->
 
 # Performance
