@@ -62,8 +62,7 @@ export function cudaBackendCandidates(): string[] {
 /** Opens one of them; null, or why it cannot be used. */
 export function openCudaBackend(addon: Addon, file: string): string | null {
   const reason = addon.openBackend(file, ...backendLibraries());
-  // It tries the first device, and what it says of that holds for any.
-  return reason === null ? null : reasonAlone(file, reason).replace(/^cuda:0 does not exist: /, '');
+  return reason === null ? null : reasonAlone(file, reason);
 }
 
 /** Where gloo-engine.so may lie. */

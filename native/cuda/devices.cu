@@ -55,13 +55,18 @@ thread_local int32_t current_device = -1;
 std::atomic<int32_t> last_device{0};
 std::atomic<bool> has_context[kMaxDevices];
 
+// Where there are none, why there are none: that holds for each of them.
+Status require_device(int32_t device, ErrorText* error) {
+  if (devices().count == 0) return fail(error, Code::Device, "%s", devices().reason);
+  if (device >= 0 && device < devices().count) return kOk;
+  return fail(error, Code::Device, "cuda:%d does not exist: the index is out of range", device);
+}
+
 }  // namespace
 
 Status use_device(int32_t device, ErrorText* error) {
   if (device == current_device) return kOk;
-  if (device < 0 || device >= devices().count)
-    return fail(error, Code::Device, "cuda:%d does not exist: %s", device,
-                devices().count == 0 ? devices().reason : "the index is out of range");
+  if (const Status status = require_device(device, error); !status.ok()) return status;
   SW_TRY(error, cudaSetDevice(device));
   current_device = device;
   last_device.store(device, std::memory_order_relaxed);
@@ -97,9 +102,7 @@ const DeviceFacts* device_facts(int32_t device) {
 int32_t device_count() { return devices().count; }
 
 Status device_info(int32_t device, DeviceInfo* info, ErrorText* error) {
-  if (device < 0 || device >= devices().count)
-    return fail(error, Code::Device, "cuda:%d does not exist: %s", device,
-                devices().count == 0 ? devices().reason : "the index is out of range");
+  if (const Status status = require_device(device, error); !status.ok()) return status;
   cudaDeviceProp properties;
   SW_TRY(error, cudaGetDeviceProperties(&properties, device));
   int driver = 0;

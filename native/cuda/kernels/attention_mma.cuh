@@ -11,6 +11,9 @@ namespace shardwise::cuda {
 constexpr int kAttentionWarps = 8, kAttentionThreads = kAttentionWarps * 32;
 constexpr int kStationaryRows = kAttentionWarps * 16;  // of a block: 16 per warp
 
+// Takes the kernels of depth 64; else those of 128.
+inline bool is_shallow(const AttentionProblem& p) { return p.depth <= 64 && p.value_depth <= 64; }
+
 // One head of an operand.
 struct RowSource {
   const uint16_t* data;

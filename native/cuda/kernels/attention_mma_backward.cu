@@ -199,7 +199,7 @@ void start(const AttentionProblem& p, cudaStream_t stream) {
 
 template <class T, bool ByKeys>
 void start_pass(const AttentionProblem& p, const Stream& stream) {
-  if (p.depth <= 64 && p.value_depth <= 64)
+  if (is_shallow(p))
     start<T, 64, ByKeys, false>(p, stream.handle);
   else if (stream.facts->max_shared_per_block >= static_cast<int64_t>(Config<T, 128, ByKeys, false>::kBytes))
     start<T, 128, ByKeys, false>(p, stream.handle);

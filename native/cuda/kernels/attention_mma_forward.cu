@@ -167,7 +167,7 @@ void start(const AttentionProblem& p, cudaStream_t stream) {
 
 template <class T>
 void start_for(const AttentionProblem& p, const Stream& stream) {
-  if (p.depth <= 64 && p.value_depth <= 64)
+  if (is_shallow(p))
     start<T, 64, 64>(p, stream.handle);
   else if (stream.facts->max_shared_per_block >= shared_bytes(128, 64))
     start<T, 128, 64>(p, stream.handle);
@@ -179,8 +179,9 @@ void start_for(const AttentionProblem& p, const Stream& stream) {
 
 bool attention_mma_applies(const AttentionProblem& p, const DeviceFacts& facts, bool backward) {
   constexpr int64_t kMax = int64_t(1) << 30;
-  const bool shallow = p.depth <= 64 && p.value_depth <= 64;
-  const int32_t shared = (backward ? (shallow ? 76 : 86) : (shallow ? 54 : 85)) << 10;  // of the kernels' smallest tiles, rounded up
+  const bool shallow = is_shallow(p);
+  const int64_t of_backward = (shallow ? 76 : 86) << 10;  // rounded up
+  const int64_t shared = backward ? of_backward : shallow ? shared_bytes(64, 64) : shared_bytes(128, 48);  // of the smallest tiles
   return (p.dtype == DType::Float16 || p.dtype == DType::BFloat16) && p.depth <= 128 && p.value_depth <= 128 &&
          facts.max_shared_per_block >= shared && p.queries < kMax && p.keys < kMax && p.lse_dtype == DType::Float32;
 }

@@ -1,7 +1,7 @@
 // Products against float64 (integers against int64) on the CPU, with and without cuBLASLt.
 #include "../cublaslt.h"
 #include "../kernels/matmul_table.h"
-#include "selftest_b.h"
+#include "selftest_b_matmul.h"
 
 namespace selftest {
 namespace {
@@ -61,10 +61,7 @@ void matmul_case(const Case& q) {
   for (int64_t i = 0; i < q.batch; i++)
     for (int64_t r = 0; r < q.m; r++)
       for (int64_t s = 0; s < q.n; s++) {
-        const double *row = a.values.data() + a.index_of({i, r, 0}), *column = b.values.data() + b.index_of({i, 0, s});
-        double sum = 0;
-        for (int64_t t = 0; t < q.k; t++) sum += row[t * a.strides[2]] * column[t * b.strides[1]];
-        double v = q.alpha * sum + (c.present() && q.beta != 0 ? q.beta * c.at({i, r, s}) : 0);
+        double v = q.alpha * product_at(a, b, i, r, s) + (c.present() && q.beta != 0 ? q.beta * c.at({i, r, s}) : 0);
         if (q.dtype == DType::Bool) v = v != 0;
         if (q.dtype == DType::Int8) v = static_cast<int8_t>(static_cast<int64_t>(v));
         if (q.dtype == DType::UInt8) v = static_cast<uint8_t>(static_cast<int64_t>(v));

@@ -5,7 +5,7 @@
 #include "../cublaslt.h"
 #include "../devices.h"
 #include "../kernels/matmul_table.h"
-#include "selftest_b.h"
+#include "selftest_b_matmul.h"
 
 namespace selftest {
 namespace {
@@ -58,10 +58,7 @@ void check(const Case& q) {
   for (int64_t i = 0; i < kSamples; i++) {  // the first and the last ones, and any
     const int64_t at = i < 8 ? i : i < 16 ? all - 1 - (i - 8) : int64_t(random_source().bits() % uint64_t(all));
     const int64_t z = at / q.n / q.m, r = at / q.n % q.m, s = at % q.n;
-    const double *row = a.values.data() + a.index_of({z, r, 0}), *column = b.values.data() + b.index_of({z, 0, s});
-    double sum = 0;
-    for (int64_t t = 0; t < q.k; t++) sum += row[t * a.strides[2]] * column[t * b.strides[1]];
-    const double want = q.alpha * sum + (q.addend ? q.beta * c.at({z, r, s}) : 0), got = y.at({z, r, s});
+    const double want = q.alpha * product_at(a, b, z, r, s) + (q.addend ? q.beta * c.at({z, r, s}) : 0), got = y.at({z, r, s});
     const double error = std::isfinite(got) ? std::fabs(got - want) : 1e30;
     squares += want * want;
     squares_of_errors += error * error;

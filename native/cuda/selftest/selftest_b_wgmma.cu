@@ -2,7 +2,7 @@
 #include "../devices.h"
 #include "../kernels/matmul_table.h"
 #include "../kernels/matmul_wgmma.h"
-#include "selftest_b.h"
+#include "selftest_b_matmul.h"
 
 namespace selftest {
 namespace {
@@ -47,14 +47,10 @@ void check(const Case& q, int64_t samples) {
   run(what, "matmul", {&a, &b, &c}, {&y}, MatmulParams{q.alpha, q.beta});
   const double rtol = relative_tolerance(q.dtype), atol = (30 + double(q.k) * 2) * 1e-7 * std::fabs(q.alpha) + 1e-6;
   const int64_t all = q.batch * q.m * q.n, count = samples ? samples : all;
-  std::vector<double> column(static_cast<size_t>(q.k));
   for (int64_t i = 0; i < count; i++) {
     const int64_t at = samples ? int64_t(random_source().bits() % uint64_t(all)) : i;
     const int64_t z = at / q.n / q.m, r = at / q.n % q.m, s = at % q.n;
-    const double *pa = &a.values[static_cast<size_t>(a.index_of({z, r, 0}))], *pb = &b.values[static_cast<size_t>(b.index_of({z, 0, s}))];
-    double sum = 0;
-    for (int64_t t = 0; t < q.k; t++) sum += pa[t * a.strides[2]] * pb[t * b.strides[1]];
-    const double want = q.alpha * sum + (q.addend ? q.beta * c.at({z, r, s}) : 0), got = y.at({z, r, s});
+    const double want = q.alpha * product_at(a, b, z, r, s) + (q.addend ? q.beta * c.at({z, r, s}) : 0), got = y.at({z, r, s});
     const double share = std::isfinite(got) ? std::fabs(got - want) / (rtol * std::fabs(want) + atol) : 1e30;
     if (share > context().worst) context().worst = share;
     if (share <= 1) continue;
