@@ -53,7 +53,7 @@ constexpr int32_t kSkinnyRows = 4;
 
 struct DropoutKey {
   uint32_t seed_low, seed_high, offset_low, offset_high;
-  float probability;
+  uint32_t drop_below;  // of 2^16
   double scale;  // of what is kept
 };
 

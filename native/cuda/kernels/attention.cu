@@ -5,15 +5,15 @@
 //   out = P' v,   delta = sum(g out) per row,   dP = (g v^T) keep / (1 - p),   dS = P (dP - delta)
 //   gv = P'^T g,  gq = scale dS k,              gk = scale dS^T q
 //
-// float16 and bfloat16 with D, Dv <= 128 run on the tensor cores: on Hopper, without mask and dropout, by wgmma
-// (attention_wgmma_*.cu), else by mma.sync (attention_mma_*.cu); everything else on the CUDA cores (attention_simt.cu).
+// float16 and bfloat16 with D, Dv <= 128, without a mask or with a bool one or one of their dtype, run on the tensor cores: on Hopper
+// by wgmma (attention_wgmma_*.cu), else by mma.sync (attention_mma_*.cu); everything else on the CUDA cores (attention_simt.cu).
 // The backward pass is deterministic: one pass by query tiles for gq, one by key tiles for gk and gv (which walks over the query
 // heads of a group in order), no atomics on results; 7 products of S x T x D instead of 5.
-// Here: delta for the latter two ways, a warp a row and 8 rows a block; g and out once.
+// Here: delta for the CUDA cores, a warp a row and 8 rows a block; g and out once. For the others: attention_numbers.cu.
 // Numerics: float32 scores, sums and accumulators (float64 for float64). A row that sees nothing gives 0 and lse -inf.
 // Source: PyTorch's scaled_dot_product_attention (causal: keys after the query's own number are hidden); Dao, arXiv:2307.08691;
-// dropout by Philox of the score's number (philox.cuh).
-// On one H200, bfloat16, causal, depth 128, 2x16x8192, beside PyTorch: 922 us (1027), backward 3017 (2817).
+// dropout by 16 random bits of the weight's place (native/README.md), of which every pass makes the same ones again.
+// Figures are with the kernels, and in docs/performance.md.
 #include <cmath>
 
 #include "../../generated/op_params.h"
@@ -60,8 +60,7 @@ AttentionProblem problem_of(const Params& params, const TensorView& q, const Ten
   p.mask_dtype = mask.dtype;
   p.scale = params.scale;
   p.causal = params.causal != 0;
-  p.dropout = static_cast<float>(params.dropout);
-  p.keep_scale = params.dropout < 1 ? 1 / (1 - params.dropout) : 0;
+  p.set_dropout(params.dropout);
   p.key = PhiloxKey(params.seed_low, params.seed_high, params.offset);
   return p;
 }
@@ -87,7 +86,7 @@ Status attention(const KernelCall& call) {
   p.lse_dtype = lse.dtype;
   const Stream& stream = stream_of(call);
   if (attention_wgmma_forward(p, stream)) return launched(call);
-  if (attention_mma_applies(p, *stream.facts, false))
+  if (attention_mma_applies(p, *stream.facts))
     attention_mma_forward(p, stream);
   else
     attention_simt_forward(p, stream.handle);
@@ -107,25 +106,22 @@ Status attention_backward(const KernelCall& call) {
   p.gq = data_of(call.output(0));
   p.gk = data_of(call.output(1));
   p.gv = data_of(call.output(2));
+  const bool on_tensor_cores = attention_mma_applies(p, *stream.facts), is_double = p.dtype == DType::Float64;
   const int64_t rows = p.batch * p.heads * p.queries;
-  if (const int64_t bytes = attention_wgmma_scratch(p, *stream.facts)) {
-    p.delta = stream.workspace(bytes, call);
+  if (rows > 0) {
+    p.delta = stream.workspace(on_tensor_cores ? attention_numbers_bytes(p) : rows * (is_double ? 8 : 4), call);
     if (!p.delta) return Status{Code::OutOfMemory};
-    if (attention_wgmma_backward(p, stream)) return launched(call);
+  }
+  if (on_tensor_cores) {
+    if (rows > 0) attention_numbers(p, stream.handle);
+    if (!attention_wgmma_backward(p, stream)) attention_mma_backward(p, stream);
+    return launched(call);
   }
   if (rows > 0) {
-    const bool is_double = p.dtype == DType::Float64;
-    p.delta = stream.workspace(rows * (is_double ? 8 : 4), call);
-    if (!p.delta) return Status{Code::OutOfMemory};
-    if (is_double)
-      delta_kernel<double><<<ceil_div(rows, 8), 256, 0, stream.handle>>>(p);
-    else
-      delta_kernel<float><<<ceil_div(rows, 8), 256, 0, stream.handle>>>(p);
+    const auto kernel = is_double ? delta_kernel<double> : delta_kernel<float>;
+    kernel<<<ceil_div(rows, 8), 256, 0, stream.handle>>>(p);
   }
-  if (attention_mma_applies(p, *stream.facts, true))
-    attention_mma_backward(p, stream);
-  else
-    attention_simt_backward(p, stream.handle);
+  attention_simt_backward(p, stream.handle);
   return launched(call);
 }
 

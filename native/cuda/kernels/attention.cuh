@@ -1,6 +1,7 @@
 // Attention as its kernels see it, with what hides or drops a score. attention.cu says who computes what.
 #pragma once
 #include <cfloat>
+#include <cmath>
 
 #include "../primitives/dtype.cuh"
 #include "../primitives/philox.cuh"
@@ -16,17 +17,30 @@ struct HeadView {
   __host__ __device__ int64_t offset(int64_t batch, int64_t head) const { return batch * batch_stride + head * head_stride; }
 };
 
-struct AttentionProblem {
-  DType dtype = DType::Float32;
-  int64_t batch = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0, depth = 0, value_depth = 0;
-  HeadView q, k, v;
+// What changes scores and weights, beside the causal order.
+struct ScoreMods {
+  int64_t queries = 0, keys = 0;
   HeadView mask;  // [batch, head, query, key], 0 strides where it is broadcast; data is null without a mask
   DType mask_dtype = DType::Bool;
+  float dropout = 0;
+  uint32_t drop_below = 0;  // of 2^16
+  double keep_scale = 1;    // 1 / (1 - dropout)
+  PhiloxKey key;
+
+  void set_dropout(double probability) {
+    dropout = static_cast<float>(probability);
+    keep_scale = probability < 1 ? 1 / (1 - probability) : 0;
+    drop_below = static_cast<uint32_t>(std::lround(probability * 0x1p16));
+  }
+  bool any() const { return mask.data || dropout > 0; }
+};
+
+struct AttentionProblem : ScoreMods {
+  DType dtype = DType::Float32;
+  int64_t batch = 0, heads = 0, kv_heads = 0, depth = 0, value_depth = 0;
+  HeadView q, k, v;
   double scale = 1;
   bool causal = false;
-  float dropout = 0;
-  double keep_scale = 1;  // 1 / (1 - dropout)
-  PhiloxKey key;
 
   // forward: written. backward: read.
   void* out = nullptr;  // [batch, head, query, value_depth], contiguous
@@ -36,17 +50,27 @@ struct AttentionProblem {
   // backward only
   HeadView g;
   void *gq = nullptr, *gk = nullptr, *gv = nullptr;  // contiguous; null if not wanted
-  void* delta = nullptr;                             // [batch, head, query] sums of g out, in the accumulation type
+  // [batch, head, query] sums of g out, in the accumulation type; for tensor cores what attention_numbers makes.
+  void* delta = nullptr;
 };
 
-// Hopper's tensor cores: float16 and bfloat16 without mask and dropout. False, and nothing done, where they do not apply
-// (attention_wgmma.cuh says where). The backward pass needs so many bytes at p.delta; 0: it does not apply.
+// Hopper's tensor cores: float16 and bfloat16. False, and nothing done, where they do not apply (attention_wgmma.cuh says where).
 bool attention_wgmma_forward(const AttentionProblem& p, const Stream& stream);
 bool attention_wgmma_backward(const AttentionProblem& p, const Stream& stream);
-int64_t attention_wgmma_scratch(const AttentionProblem& p, const DeviceFacts& facts);
 int& attention_wgmma_taken();  // how many calls of this thread they took, for the self test
-// Tensor cores: float16 and bfloat16 with depth and value_depth up to 128, on devices with enough shared memory per block.
-bool attention_mma_applies(const AttentionProblem& p, const DeviceFacts& facts, bool backward);
+// For the backward pass on tensor cores, at p.delta: of each head blocks of 64 queries, first their lse in base 2, then their
+// delta. A query that does not exist or sees nothing has an lse of +inf, which makes its P zero.
+constexpr int kNumberRows = 64, kNumberBlock = 2 * kNumberRows;
+SW_HOST_DEVICE inline int64_t attention_number_blocks(const AttentionProblem& p) {
+  return (p.queries + 2 * kNumberRows - 1) / (2 * kNumberRows) * 2;
+}
+inline int64_t attention_numbers_bytes(const AttentionProblem& p) {
+  return p.batch * p.heads * attention_number_blocks(p) * kNumberBlock * 4;
+}
+void attention_numbers(const AttentionProblem& p, cudaStream_t stream);
+// Tensor cores: float16 and bfloat16 with depth and value_depth up to 128, on devices with enough shared memory per block. They
+// take whatever Hopper's take.
+bool attention_mma_applies(const AttentionProblem& p, const DeviceFacts& facts);
 void attention_mma_forward(const AttentionProblem& p, const Stream& stream);
 void attention_mma_backward(const AttentionProblem& p, const Stream& stream);
 // CUDA cores: every floating dtype, any depth.
@@ -54,6 +78,10 @@ void attention_simt_forward(const AttentionProblem& p, cudaStream_t stream);
 void attention_simt_backward(const AttentionProblem& p, cudaStream_t stream);
 
 #if defined(__CUDACC__)
+
+__device__ __forceinline__ int64_t number_place(int64_t query) {
+  return query / kNumberRows * kNumberBlock + query % kNumberRows;
+}
 
 constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
@@ -87,9 +115,16 @@ __device__ __forceinline__ C mask_value(const AttentionProblem& p, int64_t base,
   }
 }
 
-// Whether (query, key) of head `head_index` (batch * heads + head) survives dropout.
-__device__ __forceinline__ bool survives(const AttentionProblem& p, int64_t head_index, int64_t query, int64_t key) {
-  return uniform_of_element(p.key, static_cast<uint64_t>((head_index * p.queries + query) * p.keys + key)) >= p.dropout;
+// The counter of the random bits of 8 weights: those of (query, key) of head `head_index` (batch * heads + head) and the keys
+// beside it.
+__device__ __forceinline__ uint64_t dropout_counter(const ScoreMods& p, int64_t head_index, int64_t query, int64_t key) {
+  return static_cast<uint64_t>((head_index * p.queries + query) * ((p.keys + 7) >> 3) + (key >> 3));
+}
+
+// Whether this weight survives dropout.
+__device__ __forceinline__ bool survives(const ScoreMods& p, int64_t head_index, int64_t query, int64_t key) {
+  const uint32_t word = word_of(philox(p.key, dropout_counter(p, head_index, query, key)), static_cast<int>(key >> 1 & 3));
+  return (word >> (key & 1) * 16 & 0xffff) >= p.drop_below;
 }
 
 #endif

@@ -1,30 +1,49 @@
 // Forward attention of float16 and bfloat16 on the tensor cores (mma.sync), depths up to 128. Math: attention.cu.
 //
-// A block computes 128 queries of one head, a warp 16 of them; tiles of 64 keys and values (48 where a block may have less than
-// 102 KiB of shared memory) pass through two stages of it by cp.async, the next one under the products of this one. Per tile and
-// warp: S = q k^T, running maximum and sum of the rows (base 2), P = exp2(S - maximum) as the A fragments of out += P v:
+// A block of 4 warps computes 128 queries of one head, a warp 32 of them; two blocks share a multiprocessor. Tiles of 64 keys and
+// values (32 with a mask or dropout at depth 128) come by cp.async: values under the first product, the next keys under the second.
+// Per tile and warp: S = q k^T, running maximum and sum of the rows (base 2), P = exp2(S - maximum) as the A fragments of out += P v:
 // accumulators and A fragments have the same layout, so P never leaves registers. Causal: tiles above the diagonal are not
-// visited, only tiles on it are masked; a head's longest query tiles start first.
+// visited, only tiles on it are masked; a head's longest query tiles start first. Mask and dropout: attention_scores.cuh.
 // Grid: heads x query tiles. FLOPs 4 S T D (half if causal); bytes: q and out once, k and v once per query tile, from L2.
-// Shared memory: 102 KiB at depth 128 (85 with 48 keys), 54 KiB at depth 64. Unaligned rows come by elements.
+// Shared memory: 68 KiB at depth 128, 36 KiB at depth 64. Unaligned rows come by elements.
 // Numerics: float32 scores, sums and accumulators, P rounded to the inputs' type for the second product; ex2.approx. Same bits
 // from run to run.
 // Technique: Dao, FlashAttention-2 (arXiv:2307.08691).
-// On an H200, bfloat16, causal, depth 128, 2x16x8192: 4082 us, where attention_wgmma_forward.cu takes 833.
+//
+// Versions, us on an H200 that is told to be of capability 8.0, bfloat16, causal, depth 128, 2x16x8192. PyTorch's FlashAttention-2, of
+// the same instructions, takes 1735, attention_wgmma_forward.cu 833:
+//   mask and dropout looked for in the loops: more code than caches of instructions hold     4082
+//   kernels of their own for them; a warp has 16 queries, tiles come in two stages           2234
+//   a warp has 32 queries, and reads half as much of shared memory; tiles in one stage       2211
+//   a thread fills one column of a tile, by one pointer: a third fewer instructions          1893
+// 64 causal, 2x32x8192: 2255 (PyTorch 1867); three blocks a multiprocessor were 3 % faster before the last step, but registers spill.
+// With dropout 3528 (2112); with a bool mask, 128, 2x16x4096: 1655.
 #include "attention_mma.cuh"
 
 namespace shardwise::cuda {
 namespace {
 
-// kKeys: of a tile.
-template <class T, int Depth, int kKeys>
-__global__ void __launch_bounds__(kAttentionThreads, Depth == 64 ? 2 : 1)
-    forward_kernel(const __grid_constant__ AttentionProblem p, int32_t tiles) {
-  constexpr int kPitch = Depth + 8, kTileElements = kKeys * kPitch;
+// Mods: there is a mask, dropout or both.
+template <class Element, int DepthOfTile, bool Modified>
+struct ForwardTile {
+  using T = Element;
+  static constexpr bool kModified = Modified;
+  static constexpr int kDepth = DepthOfTile, kPitch = kDepth + 8;
+  static constexpr int kRows = 2;  // sixteens of a warp
+  static constexpr int kThreads = kStationaryRows / (16 * kRows) * 32;
+  static constexpr int kKeys = Modified && kDepth == 128 ? 32 : 64;  // of a tile; what is held of a mask fills the registers
+  static constexpr size_t kBytes = size_t(kStationaryRows + 2 * kKeys) * kPitch * 2;
+};
+
+template <class C>
+__global__ void __launch_bounds__(C::kThreads, 2) forward_kernel(const __grid_constant__ AttentionProblem p, int32_t tiles) {
+  using T = typename C::T;
+  constexpr int kDepth = C::kDepth, kPitch = C::kPitch, kKeys = C::kKeys, kRows = C::kRows;
   extern __shared__ uint4 shared[];
   uint16_t* const q_tile = reinterpret_cast<uint16_t*>(shared);
-  uint16_t* const k_tiles = q_tile + kStationaryRows * kPitch;
-  uint16_t* const v_tiles = k_tiles + 2 * kTileElements;
+  uint16_t* const k_tile = q_tile + kStationaryRows * kPitch;
+  uint16_t* const v_tile = k_tile + kKeys * kPitch;
 
   const int64_t head_index = blockIdx.x / tiles;
   const int32_t query0 = (tiles - 1 - static_cast<int32_t>(blockIdx.x % tiles)) * kStationaryRows;
@@ -36,161 +55,95 @@ __global__ void __launch_bounds__(kAttentionThreads, Depth == 64 ? 2 : 1)
   const int32_t visible = p.causal && last_query + 1 < keys ? last_query + 1 : keys;
   const int32_t steps = (visible + kKeys - 1) / kKeys;
 
-  fill_rows<kStationaryRows, Depth>(q_tile, q, query0);
-  fill_rows<kKeys, Depth>(k_tiles, k, 0);
-  fill_rows<kKeys, Depth>(v_tiles, v, 0);
+  fill_rows<C::kThreads, kStationaryRows, kDepth>(q_tile, q, query0);
+  fill_rows<C::kThreads, kKeys, kDepth>(k_tile, k, 0);
   copy_async_commit();
 
-  const int warp_row = static_cast<int>(threadIdx.x >> 5) * 16, group = (threadIdx.x & 31) >> 2, pair = (threadIdx.x & 3) * 2;
-  const int32_t row_low = query0 + warp_row + group;  // this thread's rows are row_low and row_low + 8
+  const int lane = threadIdx.x & 31, pair = (lane & 3) * 2, warp_row = static_cast<int>(threadIdx.x >> 5) * 16 * kRows;
+  const int32_t row_low = query0 + warp_row + (lane >> 2);  // the first of this thread's rows, each 8 below the one before
   const uint32_t q_address = shared_address(q_tile + warp_row * kPitch + lane_of_a(kPitch));
-  const uint32_t k_address = shared_address(k_tiles + lane_of_b(kPitch));
-  const uint32_t v_address = shared_address(v_tiles + lane_of_b_transposed(kPitch));
-  const float scale = static_cast<float>(p.scale) * kLog2E;
-  const int64_t mask_base = p.mask.offset(batch, head);
+  const uint32_t k_address = shared_address(k_tile + lane_of_b(kPitch));
+  const uint32_t v_address = shared_address(v_tile + lane_of_b_transposed(kPitch));
+  const float scale = static_cast<float>(p.scale) * kLog2E, scale_of_maximum = C::kModified ? 1.0f : scale;
 
-  float out[Depth / 8][4];
+  float out[kRows][kDepth / 2];
+  RowState rows[kRows];
 #pragma unroll
-  for (int j = 0; j < Depth / 8; j++)
+  for (int m = 0; m < kRows; m++)
 #pragma unroll
-    for (int e = 0; e < 4; e++) out[j][e] = 0.0f;
-  float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
-
-  constexpr bool kHoldQueries = Depth == 128;  // there is room for their fragments in the registers
-  uint32_t q_fragments[Depth / 16][4];
+    for (int i = 0; i < kDepth / 2; i++) out[m][i] = 0.0f;
 
 #pragma unroll 1
   for (int32_t step = 0; step < steps; step++) {
     const int32_t key0 = step * kKeys;
-    const int stage = step & 1;
-    if (step + 1 < steps) {
-      fill_rows<kKeys, Depth>(k_tiles + (stage ^ 1) * kTileElements, k, key0 + kKeys);
-      fill_rows<kKeys, Depth>(v_tiles + (stage ^ 1) * kTileElements, v, key0 + kKeys);
-    }
+    const bool hidden = p.causal && key0 > query0 + warp_row + 16 * kRows - 1;  // from this warp
+    copy_async_wait<0>();
+    __syncthreads();  // the keys are there; nobody needs the values before
+    fill_rows<C::kThreads, kKeys, kDepth>(v_tile, v, key0);
     copy_async_commit();
-    copy_async_wait<1>();
-    __syncthreads();
-    if (kHoldQueries && step == 0)
+    float s[kRows][kKeys / 2];
 #pragma unroll
-      for (int i = 0; i < Depth / 16; i++) load_matrices(q_fragments[i], q_address + i * 32);
-
-    if (!p.causal || key0 <= query0 + warp_row + 15) {  // else this warp sees nothing of the tile
-      float s[kKeys / 8][4];
+    for (int m = 0; m < kRows; m++)
 #pragma unroll
-      for (int j = 0; j < kKeys / 8; j++)
+      for (int i = 0; i < kKeys / 2; i++) s[m][i] = 0.0f;
+    if (!hidden) multiply_rows<T, kDepth>(s, q_address, k_address);
+    copy_async_wait<0>();
+    __syncthreads();  // the values are there; nobody needs these keys
+    if (step + 1 < steps) fill_rows<C::kThreads, kKeys, kDepth>(k_tile, k, key0 + kKeys);
+    copy_async_commit();
+    if (hidden) continue;
 #pragma unroll
-        for (int e = 0; e < 4; e++) s[j][e] = 0.0f;
-      const uint32_t k_stage = k_address + stage * kTileElements * 2;
-      if constexpr (kHoldQueries)
-        multiply_rows<T, kKeys, Depth>(s, q_fragments, k_stage);
-      else
-        multiply_rows<T, kKeys, Depth>(s, q_address, k_stage);
-
-      const bool edge = key0 + kKeys > keys || (p.causal && key0 + kKeys - 1 > query0 + warp_row);
+    for (int m = 0; m < kRows; m++) {
+      const int32_t row = row_low + m * 16;
+      Mods<T, kKeys, false, C::kModified> mods;
+      mods.load(p, batch, head, p.heads, row, key0 + pair);
+      if constexpr (C::kModified) mods.change(s[m], p, scale);
+      hide_keys(s[m], p.causal, keys, query0 + warp_row + m * 16, row, key0 + pair, pair);
+      float shrink[2];
+      softmax_step(s[m], scale_of_maximum, rows[m], shrink);
+      if constexpr (C::kModified) mods.drop(s[m]);
 #pragma unroll
-      for (int j = 0; j < kKeys / 8; j++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-          s[j][e] *= scale;
-          if (edge || p.mask.data) {
-            const int32_t query = row_low + (e >> 1) * 8, key = key0 + j * 8 + pair + (e & 1);
-            if (key >= keys || (p.causal && key > query))
-              s[j][e] = -INFINITY;
-            else if (p.mask.data && query < queries)
-              s[j][e] += to_log2(mask_value<float>(p, mask_base, query, key));
-          }
-        }
-
-#pragma unroll
-      for (int half = 0; half < 2; half++) {
-        float largest = -INFINITY;
-#pragma unroll
-        for (int j = 0; j < kKeys / 8; j++) largest = fmaxf(largest, fmaxf(s[j][half * 2], s[j][half * 2 + 1]));
-        largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
-        largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
-        largest = fmaxf(largest, maximum[half]);
-        const float base = largest == -INFINITY ? 0.0f : largest, shrink = exp2_fast(maximum[half] - base);
-        maximum[half] = largest;
-        float part = 0.0f;
-#pragma unroll
-        for (int j = 0; j < kKeys / 8; j++)
-#pragma unroll
-          for (int e = half * 2; e < half * 2 + 2; e++) {
-            s[j][e] = exp2_fast(s[j][e] - base);
-            part += s[j][e];
-          }
-        sum[half] = sum[half] * shrink + part;
-#pragma unroll
-        for (int j = 0; j < Depth / 8; j++) {
-          out[j][half * 2] *= shrink;
-          out[j][half * 2 + 1] *= shrink;
-        }
-      }
-      if (p.dropout > 0.0f) {
-        const float keep_scale = static_cast<float>(p.keep_scale);
-        const uint32_t kept = kept_elements<kKeys, false>(p, head_index, row_low, key0);
-#pragma unroll
-        for (int j = 0; j < kKeys / 8; j++)
-#pragma unroll
-          for (int e = 0; e < 4; e++) s[j][e] = kept >> (j * 4 + e) & 1 ? s[j][e] * keep_scale : 0.0f;
-      }
-      multiply_columns<T, kKeys, Depth>(out, s, v_address + stage * kTileElements * 2);
+      for (int i = 0; i < kDepth / 2; i++) out[m][i] *= shrink[i / 2 % 2];
     }
-    __syncthreads();  // before the next round overwrites this stage
+    multiply_columns<T, kDepth>(out, s, v_address);
   }
   copy_async_wait<0>();
 
-  float scales[2];
+  float* const lse = p.lse ? static_cast<float*>(p.lse) + head_index * queries : nullptr;
+  T* const to = static_cast<T*>(p.out) + head_index * queries * p.value_depth;
 #pragma unroll
-  for (int half = 0; half < 2; half++) {
-    sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
-    sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
-    scales[half] = sum[half] == 0.0f ? 0.0f : 1.0f / sum[half];
-    const int32_t row = row_low + half * 8;
-    if (p.lse && pair == 0 && row < queries)
-      static_cast<float*>(p.lse)[head_index * queries + row] =
-          sum[half] == 0.0f ? -INFINITY : (maximum[half] + log2f(sum[half])) * kLn2;
+  for (int m = 0; m < kRows; m++) {
+    float factors[2];
+    finish_rows(rows[m], scale_of_maximum, C::kModified ? static_cast<float>(p.keep_scale) : 1.0f, row_low + m * 16, queries, lse,
+                factors);
+    store_rows<T, kDepth>(to, out[m], query0 + warp_row + m * 16, queries, v.columns, factors[0], factors[1]);
   }
-  T* to = static_cast<T*>(p.out) + head_index * queries * p.value_depth;
-  store_rows<T, Depth>(to, out, query0 + warp_row, queries, v.columns, scales[0], scales[1]);
 }
 
-constexpr int64_t shared_bytes(int depth, int keys) { return int64_t(kStationaryRows + 4 * keys) * (depth + 8) * 2; }
-
-template <class T, int Depth, int kKeys>
+template <class C>
 void start(const AttentionProblem& p, cudaStream_t stream) {
-  constexpr size_t bytes = shared_bytes(Depth, kKeys);
   const int64_t tiles = ceil_div(p.queries, kStationaryRows);
-  allow_shared(forward_kernel<T, Depth, kKeys>, bytes);
-  forward_kernel<T, Depth, kKeys><<<p.batch * p.heads * tiles, kAttentionThreads, bytes, stream>>>(p, static_cast<int32_t>(tiles));
+  allow_shared(forward_kernel<C>, C::kBytes);
+  forward_kernel<C><<<p.batch * p.heads * tiles, C::kThreads, C::kBytes, stream>>>(p, static_cast<int32_t>(tiles));
+}
+
+template <class T, bool Modified>
+void start_of_depth(const AttentionProblem& p, cudaStream_t stream) {
+  is_shallow(p) ? start<ForwardTile<T, 64, Modified>>(p, stream) : start<ForwardTile<T, 128, Modified>>(p, stream);
 }
 
 template <class T>
-void start_for(const AttentionProblem& p, const Stream& stream) {
-  if (is_shallow(p))
-    start<T, 64, 64>(p, stream.handle);
-  else if (stream.facts->max_shared_per_block >= shared_bytes(128, 64))
-    start<T, 128, 64>(p, stream.handle);
-  else  // compute capability 8.6 and 8.9 allow a block 99 KiB
-    start<T, 128, 48>(p, stream.handle);
+void start_of(const AttentionProblem& p, cudaStream_t stream) {
+  p.any() ? start_of_depth<T, true>(p, stream) : start_of_depth<T, false>(p, stream);
 }
 
 }  // namespace
 
-bool attention_mma_applies(const AttentionProblem& p, const DeviceFacts& facts, bool backward) {
-  constexpr int64_t kMax = int64_t(1) << 30;
-  const bool shallow = is_shallow(p);
-  const int64_t of_backward = (shallow ? 76 : 86) << 10;  // rounded up
-  const int64_t shared = backward ? of_backward : shallow ? shared_bytes(64, 64) : shared_bytes(128, 48);  // of the smallest tiles
-  return (p.dtype == DType::Float16 || p.dtype == DType::BFloat16) && p.depth <= 128 && p.value_depth <= 128 &&
-         facts.max_shared_per_block >= shared && p.queries < kMax && p.keys < kMax && p.lse_dtype == DType::Float32;
-}
-
 void attention_mma_forward(const AttentionProblem& p, const Stream& stream) {
   if (p.dtype == DType::BFloat16)
-    start_for<bfloat16_t>(p, stream);
+    start_of<bfloat16_t>(p, stream.handle);
   else
-    start_for<half_t>(p, stream);
+    start_of<half_t>(p, stream.handle);
 }
 
 }  // namespace shardwise::cuda

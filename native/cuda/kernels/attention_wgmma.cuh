@@ -3,10 +3,9 @@
 // A tile in shared memory is a box of 64 features after the other, each [rows][128 bytes] as the copy engine writes it
 // (swizzled); rows past the end and features past the real depth are zeros there, and are cut off again when a tile is stored.
 #pragma once
-#include "../primitives/mma.cuh"
 #include "../primitives/wgmma.cuh"
 #include "../tensor_map.h"
-#include "attention.cuh"
+#include "attention_scores.cuh"
 
 namespace shardwise::cuda {
 
@@ -34,12 +33,12 @@ inline AttentionOrder attention_order(int64_t tiles, int64_t heads, int64_t byte
   return {static_cast<int32_t>(tiles), static_cast<int32_t>(heads), static_cast<int32_t>(ceil_div(heads, groups)), last_first};
 }
 
-// Where the kernels apply: 16-bit elements, depths up to 128, no mask, no dropout. Strides are the tensor maps' affair.
+// Where the kernels apply: 16-bit elements, depths up to 128. Strides are the tensor maps' affair.
 inline bool attention_wgmma_applies(const AttentionProblem& p, const DeviceFacts& facts) {
   constexpr int64_t kMax = int64_t(1) << 30;
-  return is_sm90(facts) && (p.dtype == DType::Float16 || p.dtype == DType::BFloat16) && !p.mask.data && p.dropout == 0.0f &&
-         p.depth > 0 && p.depth <= 128 && p.value_depth > 0 && p.value_depth <= 128 && p.queries > 0 && p.keys > 0 &&
-         p.queries < kMax && p.keys < kMax && p.batch * p.heads < kMax && p.lse_dtype == DType::Float32 && p.scale > 0;
+  return is_sm90(facts) && (p.dtype == DType::Float16 || p.dtype == DType::BFloat16) && mask_fits(p) && p.depth > 0 &&
+         p.depth <= 128 && p.value_depth > 0 && p.value_depth <= 128 && p.queries > 0 && p.keys > 0 && p.queries < kMax &&
+         p.keys < kMax && p.batch * p.heads < kMax && p.lse_dtype == DType::Float32 && p.scale > 0;
 }
 
 // Boxes of `box_rows` positions and 64 features. False if the copy engine cannot take the operand.
@@ -117,15 +116,6 @@ __device__ __forceinline__ void pack_fragments(uint32_t (&p)[Columns / 16][4], c
   for (int k = 0; k < Columns / 16; k++)
 #pragma unroll
     for (int i = 0; i < 4; i++) p[k][i] = pack_pair<T>(s[k * 8 + i * 2], s[k * 8 + i * 2 + 1]);
-}
-
-// Scores of columns from a limit on become -inf: one limit for this thread's lower row, one for the row 8 below. Limits are
-// relative to the thread's first column.
-template <int Columns>
-__device__ __forceinline__ void hide_columns_from(float (&s)[Columns / 2], int32_t limit_low, int32_t limit_high) {
-#pragma unroll
-  for (int i = 0; i < Columns / 2; i++)
-    if (i / 4 * 8 + i % 2 >= (i % 4 < 2 ? limit_low : limit_high)) s[i] = -INFINITY;
 }
 
 // Writes the 64 x Depth accumulators of a warpgroup, scaled per row half, through its rows of a tile of shared memory (`rows`, in

@@ -3,7 +3,7 @@
 //
 // Math: attention.cu. By queries: a block owns 128 rows of q and g, tiles of 64 keys and values pass by; gq = scale dS k. By keys: it
 //   owns 128 rows of k and v, tiles of 64 rows of q and g pass by, for every query head of the group in order; gk = scale dS^T q,
-//   gv = P^T g. Before both, a small kernel makes lse in base 2 and delta = sum(g out), padded to whole tiles.
+//   gv = P^T g. P and dS with a mask or dropout: attention.cu, attention_scores.cuh. Before both: attention_numbers.cu.
 // Layout: as in attention_wgmma_forward.cu.
 // Mapping: one block an SM; one thread, the producer, has the copy engine (TMA) bring tiles into a ring of 3 or 4 stages; two consumer
 //   warpgroups own 64 rows each. P and dS are A operands straight from the accumulators of S and dP. The narrow place is what the
@@ -25,43 +25,16 @@
 //     1195), rounds overlap
 //   groups of heads that end evenly                                                                 2832 (2853)
 //   descriptors in uniform registers        2918 (2801)   5638 (5088)   3059 (3416)   1523 (1415)   2768 (2818)
+//   With a bool mask, 128, 2x16x4096: 2428 us (2330), where mma.sync took 12943. With dropout, 128 causal, 2x16x8192: 5080 (3419), of
+//   which both passes draw; with four keys a counter of Philox instead of eight 5987, where mma.sync took 25786.
 //   471 TFLOP/s of 5 products at depth 128 causal, 659 of the 7 that are made. 16x12x1024 causal, 64: 249 (274).
 //   racecheck takes __syncwarp for no order between reads of all lanes and the arrival of one, and reports numbers that are loaded over
 //   others by keys: none once all lanes arrive, which takes 5 % more at depth 64.
 //   No gain: consumers that issue in turn; numbers of columns in 16-byte pieces. By keys at depth 128, rounds that overlap spill.
-#include "../primitives/packed.cuh"
 #include "attention_wgmma_backward.cuh"
 
 namespace shardwise::cuda {
 namespace {
-
-int64_t number_blocks(const AttentionProblem& p) { return round_up(p.queries, 2 * kNumberRows) / kNumberRows; }
-
-// delta = sum over columns of g out: 16 lanes a row, 8 elements a lane.
-template <class T>
-__global__ void __launch_bounds__(256) numbers_kernel(AttentionProblem p, int64_t blocks) {
-  const int64_t row = int64_t(blockIdx.x) * 16 + (threadIdx.x >> 4), padded = blocks * kNumberRows;
-  const int64_t head_index = row / padded, query = row % padded;
-  const int column = (threadIdx.x & 15) * 8;
-  float sum = 0.0f;
-  if (query < p.queries && column < p.value_depth) {
-    const T* const g = static_cast<const T*>(p.g.data) + p.g.offset(head_index / p.heads, head_index % p.heads) +
-                       query * p.g.row_stride + column;
-    const T* const out = static_cast<const T*>(p.out) + (head_index * p.queries + query) * p.value_depth + column;
-    float a[8], b[8];
-    unpack<T>(*reinterpret_cast<const uint4*>(g), a);
-    unpack<T>(*reinterpret_cast<const uint4*>(out), b);
-#pragma unroll
-    for (int i = 0; i < 8; i++) sum += a[i] * b[i];
-  }
-#pragma unroll
-  for (int lanes = 8; lanes > 0; lanes >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
-  if (column != 0) return;
-  const float lse = query < p.queries ? static_cast<const float*>(p.lse)[head_index * p.queries + query] : -INFINITY;
-  float* const to = static_cast<float*>(p.delta) + number_place(row);
-  to[0] = lse == -INFINITY ? INFINITY : lse * kLog2E;
-  to[kNumberRows] = lse == -INFINITY ? 0.0f : sum;
-}
 
 BackwardArgs arguments(const AttentionProblem& p) {
   BackwardArgs args;
@@ -70,11 +43,12 @@ BackwardArgs arguments(const AttentionProblem& p) {
   args.group_size = static_cast<int32_t>(p.heads / p.kv_heads);
   args.queries = static_cast<int32_t>(p.queries);
   args.keys = static_cast<int32_t>(p.keys);
-  args.number_blocks = static_cast<int32_t>(number_blocks(p));
+  args.number_blocks = static_cast<int32_t>(attention_number_blocks(p));
   args.causal = p.causal;
   args.scale = static_cast<float>(p.scale);
   args.scale_log2 = static_cast<float>(p.scale * 1.4426950408889634);
   args.numbers = static_cast<const float*>(p.delta);
+  args.mods = p;
   return args;
 }
 
@@ -124,35 +98,31 @@ struct BackwardPass {
 
 template <class ByQueries, class ByKeys>
 bool start(const AttentionProblem& p, const Stream& stream) {
-  using T = typename ByQueries::T;
   BackwardPass<ByQueries> by_queries;
   BackwardPass<ByKeys> by_keys;
-  if (reinterpret_cast<uintptr_t>(p.out) % 16 != 0 || !by_queries.prepare(p) || !by_keys.prepare(p)) return false;
-  const int64_t blocks = number_blocks(p);
-  numbers_kernel<T><<<p.batch * p.heads * blocks*(kNumberRows / 16), 256, 0, stream.handle>>>(p, blocks);
+  if (!by_queries.prepare(p) || !by_keys.prepare(p)) return false;
   if (p.gq) by_queries.launch(p, stream);
   if (p.gk || p.gv) by_keys.launch(p, stream);
   return true;
 }
 
-template <class T>
+template <class T, bool Mods>
 bool start_of_depth(const AttentionProblem& p, const Stream& stream) {
   if (p.depth <= 64 && p.value_depth <= 64)
-    return start<BackwardTile<T, 64, false, 64, 4>, BackwardTile<T, 64, true, 64, 4>>(p, stream);
-  return start<BackwardTile<T, 128, false, 64, 4>, BackwardTile<T, 128, true, 64, 3>>(p, stream);
+    return start<BackwardTile<T, 64, false, 64, 4, Mods>, BackwardTile<T, 64, true, 64, 4, Mods>>(p, stream);
+  return start<BackwardTile<T, 128, false, 64, 4, Mods>, BackwardTile<T, 128, true, 64, 3, Mods>>(p, stream);
+}
+
+template <class T>
+bool start_of(const AttentionProblem& p, const Stream& stream) {
+  return p.any() ? start_of_depth<T, true>(p, stream) : start_of_depth<T, false>(p, stream);
 }
 
 }  // namespace
 
-int64_t attention_wgmma_scratch(const AttentionProblem& p, const DeviceFacts& facts) {
-  if (!attention_wgmma_applies(p, facts) || p.depth % 8 != 0 || p.value_depth % 8 != 0) return 0;
-  const int64_t numbers = p.batch * p.heads * number_blocks(p) * kNumberBlock * 4;
-  const int64_t sums = p.batch * p.heads * p.queries * 4;  // of the other kernels, should the copy engine not take the strides
-  return numbers > sums ? numbers : sums;
-}
-
 bool attention_wgmma_backward(const AttentionProblem& p, const Stream& stream) {
-  const bool taken = p.dtype == DType::BFloat16 ? start_of_depth<bfloat16_t>(p, stream) : start_of_depth<half_t>(p, stream);
+  if (!attention_wgmma_applies(p, *stream.facts)) return false;
+  const bool taken = p.dtype == DType::BFloat16 ? start_of<bfloat16_t>(p, stream) : start_of<half_t>(p, stream);
   attention_wgmma_taken() += taken;
   return taken;
 }

@@ -4,26 +4,21 @@
 
 namespace shardwise::cuda {
 
-// Numbers of queries: blocks of 64 queries, of each first lse in base 2, then delta. A query that does not exist or sees nothing
-// has an lse of +inf, which makes its P zero.
-constexpr int kNumberRows = 64, kNumberBlock = 2 * kNumberRows;
-
-__device__ __forceinline__ int64_t number_place(int64_t query) {
-  return query / kNumberRows * kNumberBlock + query % kNumberRows;
-}
-
 struct BackwardArgs {
   AttentionOrder order;
   int32_t heads, kv_heads, group_size, queries, keys, number_blocks;
   bool causal, want1, want2;
   float scale, scale_log2;
   const float* numbers;
+  ScoreMods mods;
 };
 
 // ByKeys: a block owns rows of k and v, tiles of q and g pass by; else it owns rows of q and g, tiles of k and v pass by.
-template <class Element, int DepthOfTile, bool OwnKeys, int PassingRows, int NumStages>
+// Mods: there is a mask, dropout or both.
+template <class Element, int DepthOfTile, bool OwnKeys, int PassingRows, int NumStages, bool Mods>
 struct BackwardTile {
   using T = Element;
+  static constexpr bool kMods = Mods;
   static constexpr bool kByKeys = OwnKeys;
   static constexpr int kDepth = DepthOfTile, kPassing = PassingRows, kStages = NumStages, kBoxes = kDepth / 64;
   static constexpr int kConsumers = 2, kOwned = 64 * kConsumers, kThreads = 128 * (kConsumers + 1);
@@ -98,72 +93,6 @@ __device__ __forceinline__ void backward_produce(const BackwardArgs& p, const Ba
   }
 }
 
-__device__ __forceinline__ float2 load_two(uint32_t address) {
-  float2 v;
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
-  return v;
-}
-
-// Numbers of this thread's accumulators: by keys those of its columns, in shared memory, else those of its two rows.
-template <class C>
-struct BackwardNumbers {
-  float row[2] = {0, 0};
-
-  // Those of accumulators 4 j to 4 j + 3.
-  __device__ __forceinline__ void of_four(float (&out)[4], uint32_t columns, int j) const {
-    if constexpr (C::kByKeys) {
-      const float2 pair = load_two(columns + j * 32);
-      out[0] = out[2] = pair.x;
-      out[1] = out[3] = pair.y;
-    } else {
-      out[0] = out[1] = row[0];
-      out[2] = out[3] = row[1];
-    }
-  }
-};
-
-// s becomes P = exp2(scale s - lse).
-template <class C>
-__device__ __forceinline__ void take_exponentials(float (&s)[C::kPassing / 2], float scale, const BackwardNumbers<C>& lse,
-                                                  uint32_t columns) {
-#pragma unroll
-  for (int j = 0; j < C::kPassing / 8; j++) {
-    float l[4];
-    lse.of_four(l, columns, j);
-#pragma unroll
-    for (int e = 0; e < 4; e++) s[j * 4 + e] = exp2_fast(__fmaf_rn(s[j * 4 + e], scale, -l[e]));
-  }
-}
-
-// d becomes dS = P (d - delta).
-template <class C>
-__device__ __forceinline__ void take_gradients(float (&d)[C::kPassing / 2], const float (&s)[C::kPassing / 2],
-                                               const BackwardNumbers<C>& delta, uint32_t columns) {
-#pragma unroll
-  for (int j = 0; j < C::kPassing / 8; j++) {
-    float t[4];
-    delta.of_four(t, columns, j);
-#pragma unroll
-    for (int e = 0; e < 4; e++) d[j * 4 + e] = s[j * 4 + e] * (d[j * 4 + e] - t[e]);
-  }
-}
-
-// Scores that are hidden, or of rows that do not exist, become -inf. `row` and `column` are those of the thread's first element.
-template <class C>
-__device__ __forceinline__ void hide_scores(const BackwardArgs& p, float (&s)[C::kPassing / 2], int32_t first_row,
-                                            int32_t column0, int32_t row, int32_t column) {
-  if constexpr (C::kByKeys) {
-    if (!p.causal || column0 >= first_row + 63) return;  // the last key of this warpgroup is seen by all
-#pragma unroll
-    for (int i = 0; i < C::kPassing / 2; i++)
-      if (i / 4 * 8 + i % 2 < row - column + i % 4 / 2 * 8) s[i] = -INFINITY;
-  } else {
-    if (column0 + C::kPassing <= p.keys && (!p.causal || column0 + C::kPassing - 1 <= first_row)) return;
-    const int32_t low = p.causal && row + 1 < p.keys ? row + 1 : p.keys, high = p.causal && row + 9 < p.keys ? row + 9 : p.keys;
-    hide_columns_from<C::kPassing>(s, low - column, high - column);
-  }
-}
-
 template <class C>
 __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const BackwardPlace& place, const CUtensorMap* map1,
                                                  const CUtensorMap* map2, uint32_t shared, uint32_t own_full, uint32_t full,
@@ -182,7 +111,7 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
                  pass1_across = matrix_descriptor(ring_start, true, C::kPassingBox),
                  pass2_across = matrix_descriptor(ring_start + C::kPassingBytes, true, C::kPassingBox);
 
-  BackwardNumbers<C> lse, delta;
+  HeldNumbers<C::kByKeys> lse, delta;
   if constexpr (!C::kByKeys) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {  // they are there up to a multiple of the owned rows
@@ -216,15 +145,33 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
     wgmma_commit();
   };
 
-  int32_t step = 0;
+  Mods<T, kPassing, C::kByKeys, C::kMods> mods;
+  int32_t step = 0, head = C::kByKeys ? place.first_head : place.owner_head, column0;
+  // What changes the scores of the next round, read while they are made.
+  const auto load_mods = [&] {
+    column0 = (place.first_step + step) * kPassing;
+    mods.load(p.mods, place.batch, head, p.heads, row_low, column0 + pair);
+    if (++step == place.steps) step = 0, head += C::kByKeys;
+  };
   // s becomes P; returns the address of the columns' deltas.
   const auto take_scores = [&](int32_t stage) {
-    const int32_t column0 = (place.first_step + step) * kPassing;
-    if (++step == place.steps) step = 0;
     const uint32_t columns = shared + C::kNumbers + stage * C::kNumberBytes + pair * 4;
-    hide_scores<C>(p, s, first_row, column0, row_low, column0 + pair);
-    take_exponentials<C>(s, p.scale_log2, lse, columns);
+    if constexpr (C::kMods) mods.change(s, p.mods, p.scale_log2);
+    if constexpr (C::kByKeys)
+      hide_queries(s, p.causal, first_row + 63, row_low, column0 + pair, pair);
+    else
+      hide_keys(s, p.causal, p.keys, first_row, row_low, column0 + pair, pair);
+    take_exponentials<C::kMods>(s, p.scale_log2, lse, columns);
     return columns + kNumberRows * 4;
+  };
+  const float keep_scale = C::kMods ? static_cast<float>(p.mods.keep_scale) : 1.0f;
+  const auto take_sums = [&](uint32_t deltas) { take_gradients(d, s, delta, deltas, mods, keep_scale); };
+  // P of the weights that are kept, for gv.
+  const auto pack_weights = [&] {
+    if constexpr (C::kMods)
+      mods.pack_kept(fragments2, s);
+    else
+      pack_fragments<T, kPassing>(fragments2, s);
   };
   const auto start_sums1 = [&](uint32_t at) {
     start_columns<T, kPassing, kDepth>(sums1, fragments1, pass1_across + at);
@@ -264,15 +211,16 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
       wgmma_fence();
       start_scores(at);
       start_dp(at);
+      load_mods();
       wgmma_wait<1>();
       wgmma_hold(s);
       const uint32_t deltas = take_scores(ring.stage);
-      pack_fragments<T, kPassing>(fragments2, s);
+      pack_weights();
       wgmma_fence();
       start_sums2(at);
       wgmma_wait<1>();
       wgmma_hold(d);
-      take_gradients<C>(d, s, delta, deltas);
+      take_sums(deltas);
       pack_fragments<T, kPassing>(fragments1, d);
       wgmma_fence();
       start_sums1(at);
@@ -288,12 +236,13 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
     wgmma_fence();
     start_scores(0);
     start_dp(0);
+    load_mods();
     wgmma_wait<0>();
     wgmma_hold(s);
     wgmma_hold(d);
-    take_gradients<C>(d, s, delta, take_scores(0));
+    take_sums(take_scores(0));
     pack_fragments<T, kPassing>(fragments1, d);
-    pack_fragments<T, kPassing>(fragments2, s);
+    pack_weights();
 #pragma unroll 1
     for (int32_t round = 1; round < rounds; round++) {
       ring.advance();
@@ -303,18 +252,19 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
       start_dp(place_of_stage(ring.stage));
       start_sums2(place_of_stage(before.stage));
       start_sums1(place_of_stage(before.stage));
+      load_mods();
       wgmma_wait<3>();
       wgmma_hold(s);
       const uint32_t deltas = take_scores(ring.stage);
       wgmma_wait<2>();
       wgmma_hold(d);
-      take_gradients<C>(d, s, delta, deltas);
+      take_sums(deltas);
       wgmma_wait<0>();
       hold_sums();
       release(before.stage);
       before = ring;
       pack_fragments<T, kPassing>(fragments1, d);
-      pack_fragments<T, kPassing>(fragments2, s);
+      pack_weights();
     }
     wgmma_fence();
     start_sums2(place_of_stage(before.stage));
@@ -329,7 +279,8 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
                           place.batch);
   if constexpr (C::kByKeys)
     if (p.want2)
-      store_tile<T, kDepth>(map2, rows2, C::kOwnedBox, sums2, 1.0f, 1.0f, 1 + consumer, first_row, place.owner_head, place.batch);
+      store_tile<T, kDepth>(map2, rows2, C::kOwnedBox, sums2, keep_scale, keep_scale, 1 + consumer, first_row, place.owner_head,
+                            place.batch);
   finish_stores();
 }
 

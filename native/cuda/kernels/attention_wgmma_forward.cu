@@ -1,7 +1,8 @@
-// Forward attention of float16 and bfloat16 on Hopper's warpgroup tensor cores (wgmma), depths up to 128, without mask and dropout.
+// Forward attention of float16 and bfloat16 on Hopper's warpgroup tensor cores (wgmma), depths up to 128.
 //
 // Math: attention.cu. Per tile of queries and step of 128 keys: S = q k^T, running maximum and sum of the rows,
-//   P = exp2(scale S - maximum), out = out shrink + P v.
+//   P = exp2(scale S - maximum), out = out shrink + P v. With a mask S = scale q k^T + mask; with dropout
+//   P v leaves out what is dropped.
 // Layout: q, k, v of any batch, head and row strides that are multiples of 16 bytes, features contiguous, so that [B, S, H, D] seen
 //   as [B, H, S, D] is taken as it lies. Tiles of 128 queries, at depths up to 64 of 192 unless too many of them do not exist.
 // Mapping: one block an SM, which takes tile after tile from a counter, longest first. One thread, the producer, has the copy engine
@@ -10,6 +11,8 @@
 //   S, issued together: exponentials of one step run under the products around them, and consumers take turns at issuing (named
 //   barriers), so that one's exponentials run under the others' products. Sums leave by stmatrix and the copy engine.
 //   Causal: keys after a tile's last query are not visited, only steps on the diagonal are masked.
+//   With a mask or dropout, by kernels of their own: what is added to a step's scores is read, and random bits are drawn, while
+//   the scores are made (attention_scores.cuh).
 // Bytes: q and out once, k and v once per query tile, of which heads that run together (16 MiB) find most in L2. FLOPs 4 S T D (half
 //   if causal). Shared memory 193 KiB at depth 128, 144 to 168 KiB at depth 64.
 // Numerics: float32 scores, sums and accumulators, P rounded to the inputs' type for the second product. Same bits from run to run.
@@ -25,6 +28,8 @@
 //     are moved from registers each time
 //   this one                                833 (887)     1777 (1795)   1104 (1253)   421 (415)     83 (89)
 //   660 TFLOP/s of 989 at depth 128 causal; 498 at depth 64, where exponentials bind. 32 over 8 heads of 128, causal, 8192: 863 (963).
+//   With a bool mask, 128, 2x16x4096: 699 us (905), where mma.sync took 4046. With dropout, 128 causal, 2x16x8192: 1872 (1946), where
+//   mma.sync took 11296; with four keys a counter of Philox instead of eight 2380, with draws unrolled by two 1973.
 //   Lost: tiles of 128 x 160 keys at depth 64; two blocks an SM with steps of 64 keys (the registers do not suffice).
 #include "../primitives/work_counter.cuh"
 #include "attention_wgmma.cuh"
@@ -38,11 +43,14 @@ struct ForwardArgs {
   float scale;  // of scores, for powers of 2
   float* lse;
   WorkCounter counter;  // of tiles beyond the first of each block
+  ScoreMods mods;
 };
 
-template <class Element, int DepthOfTile, int ConsumerGroups, int NumStages>
+// Mods: there is a mask, dropout or both.
+template <class Element, int DepthOfTile, int ConsumerGroups, int NumStages, bool Mods>
 struct ForwardTile {
   using T = Element;
+  static constexpr bool kMods = Mods;
   static constexpr int kDepth = DepthOfTile, kConsumers = ConsumerGroups, kStages = NumStages;
   static constexpr int kQueries = 64 * kConsumers, kKeys = 128, kBoxes = kDepth / 64;
   static constexpr int kThreads = 128 * (kConsumers + 1);
@@ -124,42 +132,12 @@ __device__ __forceinline__ void forward_produce(const ForwardArgs& p, const CUte
   p.counter.finish(gridDim.x);
 }
 
-// Of this thread's two rows: the largest score so far, and the sum of P over this thread's columns.
-struct RowState {
-  float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
-};
-
-// Replaces scores by P = exp2(scale (score - maximum)) with the maximum so far; `shrink` is what earlier sums have to be
-// multiplied by.
-template <int Columns>
-__device__ __forceinline__ void softmax_step(float (&s)[Columns / 2], float scale, RowState& rows, float (&shrink)[2]) {
-#pragma unroll
-  for (int half = 0; half < 2; half++) {
-    float largest = rows.maximum[half];
-#pragma unroll
-    for (int j = 0; j < Columns / 8; j++) largest = fmaxf(largest, fmaxf(s[j * 4 + half * 2], s[j * 4 + half * 2 + 1]));
-    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
-    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
-    const float base = largest == -INFINITY ? 0.0f : largest * scale;
-    shrink[half] = exp2_fast(rows.maximum[half] * scale - base);
-    rows.maximum[half] = largest;
-    float part = 0.0f;
-#pragma unroll
-    for (int j = 0; j < Columns / 8; j++)
-#pragma unroll
-      for (int i = j * 4 + half * 2; i < j * 4 + half * 2 + 2; i++) {
-        s[i] = exp2_fast(__fmaf_rn(s[i], scale, -base));
-        part += s[i];
-      }
-    rows.sum[half] = rows.sum[half] * shrink[half] + part;
-  }
-}
-
 // What a consumer keeps from tile to tile.
 template <class C>
 struct ForwardConsumer {
   using T = typename C::T;
   static constexpr int kKeys = C::kKeys, kDepth = C::kDepth;
+  using StepMods = Mods<T, kKeys, false, C::kMods>;
 
   const ForwardArgs& p;
   const ForwardBarriers<C>& barriers;
@@ -215,45 +193,33 @@ struct ForwardConsumer {
 
   // Hides what this warpgroup's rows, from row0 on, do not see of a step, and takes exponentials.
   __device__ __forceinline__ void take_exponentials(float (&s)[kKeys / 2], int32_t step, int32_t row0, int32_t row_low,
-                                                    RowState& rows, float (&shrink)[2]) const {
-    const int32_t key0 = step * kKeys, pair = (lane & 3) * 2;
-    if (key0 + kKeys > p.keys || (p.causal && key0 + kKeys - 1 > row0)) {
-      const int32_t low = p.causal && row_low + 1 < p.keys ? row_low + 1 : p.keys;
-      const int32_t high = p.causal && row_low + 9 < p.keys ? row_low + 9 : p.keys;
-      hide_columns_from<kKeys>(s, low - key0 - pair, high - key0 - pair);
-    }
-    softmax_step<kKeys>(s, p.scale, rows, shrink);
+                                                    const StepMods& mods, RowState& rows, float (&shrink)[2]) const {
+    if constexpr (C::kMods) mods.change(s, p.mods, p.scale);
+    const int pair = (lane & 3) * 2;
+    hide_keys(s, p.causal, p.keys, row0, row_low, step * kKeys + pair, pair);
+    softmax_step(s, scale_of_maximum(), rows, shrink);
+    if constexpr (C::kMods) mods.drop(s);
   }
-
-  // 1 / sum of each row; writes lse.
-  __device__ __forceinline__ void finish_rows(const ForwardPlace& place, int32_t row_low, const RowState& rows,
-                                              float (&scales)[2]) const {
-    float* const lse = p.lse + int64_t(place.batch * p.heads + place.head) * p.queries;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      float sum = rows.sum[half];
-      sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-      sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-      scales[half] = sum == 0.0f ? 0.0f : 1.0f / sum;
-      const int32_t row = row_low + half * 8;
-      if (p.lse && lane % 4 == 0 && row < p.queries)
-        lse[row] = sum == 0.0f ? -INFINITY : (rows.maximum[half] * p.scale + log2f(sum)) * kLn2;
-    }
-  }
+  __device__ __forceinline__ float scale_of_maximum() const { return C::kMods ? 1.0f : p.scale; }
 
   __device__ __forceinline__ void tile(const ForwardPlace& place, const CUtensorMap* map_out) {
     const int32_t row0 = place.query0 + consumer * 64, row_low = row0 + (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
     float s[kKeys / 2], out[kDepth / 2], shrink[2];
     uint32_t probabilities[kKeys / 16][4];
     RowState rows;
+    StepMods mods;
+    const auto load_mods = [&](int32_t step) {
+      mods.load(p.mods, place.batch, place.head, p.heads, row_low, step * kKeys + (lane & 3) * 2);
+    };
 #pragma unroll
     for (int i = 0; i < kDepth / 2; i++) out[i] = 0.0f;
 
     wait_for_keys();
     start_scores(s);
+    load_mods(0);
     wgmma_wait<0>();
     finish_scores(s, place.steps == 1);
-    take_exponentials(s, 0, row0, row_low, rows, shrink);
+    take_exponentials(s, 0, row0, row_low, mods, rows, shrink);
     pack_fragments<T, kKeys>(probabilities, s);
 #pragma unroll 1
     for (int32_t step = 1; step < place.steps; step++) {
@@ -262,9 +228,10 @@ struct ForwardConsumer {
       start_scores(s);
       start_out(out, probabilities);
       arrive_for_threads_of(next_turn, 256);
+      load_mods(step);
       wgmma_wait<1>();
       finish_scores(s, step + 1 == place.steps);
-      take_exponentials(s, step, row0, row_low, rows, shrink);
+      take_exponentials(s, step, row0, row_low, mods, rows, shrink);
       finish_out(out, probabilities);
       pack_fragments<T, kKeys>(probabilities, s);
 #pragma unroll
@@ -272,7 +239,9 @@ struct ForwardConsumer {
     }
     start_out(out, probabilities);
     float scales[2];
-    finish_rows(place, row_low, rows, scales);
+    float* const lse = p.lse ? p.lse + int64_t(place.batch * p.heads + place.head) * p.queries : nullptr;
+    finish_rows(rows, scale_of_maximum(), C::kMods ? static_cast<float>(p.mods.keep_scale) : 1.0f, row_low, p.queries, lse,
+                scales);
     finish_out(out, probabilities);
     if (row0 < p.queries)
       store_tile<T, kDepth>(map_out, shared + C::kOut + consumer * 64 * 128, C::kQueryBox, out, scales[0], scales[1],
@@ -352,18 +321,25 @@ bool start(const AttentionProblem& p, const Stream& stream) {
   args.lse = static_cast<float*>(p.lse);
   args.work = static_cast<int32_t>(tiles * heads);
   args.counter = {stream.arrived, stream.arrived + 1};
+  args.mods = p;
   const int32_t blocks = args.work < stream.facts->num_sms ? args.work : stream.facts->num_sms;
   allow_shared(forward_kernel<C>, C::kSharedBytes);
   forward_kernel<C><<<blocks, C::kThreads, C::kSharedBytes, stream.handle>>>(map_q, map_k, map_v, map_out, args);
   return true;
 }
 
-template <class T>
+template <class T, bool Mods>
 bool start_of_depth(const AttentionProblem& p, const Stream& stream) {
-  if (p.depth > 64 || p.value_depth > 64) return start<ForwardTile<T, 128, 2, 2>>(p, stream);
+  if (p.depth > 64 || p.value_depth > 64) return start<ForwardTile<T, 128, 2, 2, Mods>>(p, stream);
   // Tiles of 192 queries are faster, unless too many of them do not exist.
-  if (round_up(p.queries, 192) * 10 <= round_up(p.queries, 128) * 11) return start<ForwardTile<T, 64, 3, 3>>(p, stream);
-  return start<ForwardTile<T, 64, 2, 3>>(p, stream);
+  if constexpr (!Mods)
+    if (round_up(p.queries, 192) * 10 <= round_up(p.queries, 128) * 11) return start<ForwardTile<T, 64, 3, 3, false>>(p, stream);
+  return start<ForwardTile<T, 64, 2, 3, Mods>>(p, stream);
+}
+
+template <class T>
+bool start_of(const AttentionProblem& p, const Stream& stream) {
+  return p.any() ? start_of_depth<T, true>(p, stream) : start_of_depth<T, false>(p, stream);
 }
 
 }  // namespace
@@ -375,7 +351,7 @@ int& attention_wgmma_taken() {
 
 bool attention_wgmma_forward(const AttentionProblem& p, const Stream& stream) {
   if (!attention_wgmma_applies(p, *stream.facts)) return false;
-  const bool taken = p.dtype == DType::BFloat16 ? start_of_depth<bfloat16_t>(p, stream) : start_of_depth<half_t>(p, stream);
+  const bool taken = p.dtype == DType::BFloat16 ? start_of<bfloat16_t>(p, stream) : start_of<half_t>(p, stream);
   attention_wgmma_taken() += taken;
   return taken;
 }

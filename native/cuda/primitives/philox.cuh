@@ -47,9 +47,4 @@ __device__ __forceinline__ double uniform_double(uint64_t bits) {
   return static_cast<double>(bits >> 11) * 1.1102230246251565e-16;
 }
 
-// The uniform float of one element: what dropout compares with its probability.
-__device__ __forceinline__ float uniform_of_element(const PhiloxKey& key, uint64_t element) {
-  return uniform_float(word_of(philox(key, element >> 2), static_cast<int>(element & 3)));
-}
-
 }  // namespace shardwise::cuda

@@ -6,10 +6,11 @@
 namespace selftest {
 namespace {
 
-// Philox4x32-10 as native/README.md has it, written again for the reference.
-double uniform_of(uint64_t seed, uint64_t offset, uint64_t element) {
+// Whether dropout keeps a weight, as native/README.md has it, written again for the reference.
+bool is_kept(uint64_t seed, uint64_t offset, uint64_t row, int64_t key, int64_t keys, double probability) {
+  const uint64_t counter = row * uint64_t((keys + 7) / 8) + uint64_t(key / 8);
   uint32_t k[2] = {uint32_t(seed), uint32_t(seed >> 32)};
-  uint32_t c[4] = {uint32_t(element / 4), uint32_t(element / 4 >> 32), uint32_t(offset), uint32_t(offset >> 32)};
+  uint32_t c[4] = {uint32_t(counter), uint32_t(counter >> 32), uint32_t(offset), uint32_t(offset >> 32)};
   for (int round = 0; round < 10; round++) {
     const uint64_t p0 = uint64_t(0xD2511F53u) * c[0], p1 = uint64_t(0xCD9E8D57u) * c[2];
     const uint32_t next[4] = {uint32_t(p1 >> 32) ^ c[1] ^ k[0], uint32_t(p1), uint32_t(p0 >> 32) ^ c[3] ^ k[1], uint32_t(p0)};
@@ -17,10 +18,13 @@ double uniform_of(uint64_t seed, uint64_t offset, uint64_t element) {
     k[0] += 0x9E3779B9u;
     k[1] += 0xBB67AE85u;
   }
-  return double(c[element % 4] >> 8) * 0x1p-24;
+  const uint32_t bits = key % 2 == 0 ? c[key % 8 / 2] & 0xffff : c[key % 8 / 2] >> 16;
+  return bits >= std::lround(probability * 65536);
 }
 
-enum class Mask { None, Bool, Float, Same, Empty };  // Same: the dtype of q. Empty: a bool mask with rows that see nothing
+// Same: the dtype of q. Empty: a bool mask with rows that see nothing. Keys: one bool for a key, whatever the query. Across: of
+// q's dtype, and queries are contiguous.
+enum class Mask { None, Bool, Float, Same, Empty, Keys, Across };
 
 struct Case {
   DType dtype;
@@ -95,7 +99,7 @@ Reference forward_of(const Case& c, const Operands& x, bool bool_mask, const Att
       largest = std::fmax(largest, s);
       if (c.dropout > 0)
         r.kept[static_cast<size_t>(row * c.keys + j)] =
-            uniform_of(seed, uint64_t(params.offset), uint64_t(row * c.keys + j)) >= float(c.dropout) ? 1 / (1 - c.dropout) : 0;
+            is_kept(seed, uint64_t(params.offset), uint64_t(row), j, c.keys, c.dropout) ? 1 / (1 - c.dropout) : 0;
     }
     for (int64_t j = 0; j < c.keys; j++) sum += largest == -INFINITY ? 0 : std::exp(weights[j] - largest);
     if (largest != -INFINITY) r.lse[static_cast<size_t>(row)] = largest + std::log(sum);
@@ -128,6 +132,22 @@ void backward_of(const Case& c, const Operands& x, const std::vector<double>& ou
   });
 }
 
+Tensor mask_of(const Case& c) {
+  const std::vector<int64_t> sizes{c.batch, c.heads, c.queries, c.keys};
+  if (c.mask == Mask::Bool || c.mask == Mask::Empty || c.mask == Mask::Keys) {
+    Tensor mask(
+        DType::Bool, sizes,
+        c.mask == Mask::Keys ? std::vector<int64_t>{c.keys, 0, 0, 1} : std::vector<int64_t>{c.queries * c.keys, 0, c.keys, 1});
+    mask.fill([&](int64_t i) { return c.mask == Mask::Empty && i / c.keys % 3 == 1 ? 0 : random_source().uniform() < 0.7; });
+    return mask;
+  }
+  const int64_t across = c.mask == Mask::Across;
+  Tensor mask(c.mask == Mask::Float ? DType::Float32 : c.dtype, sizes,
+              {0, c.queries * c.keys, across ? 1 : c.keys, across ? c.queries : 1});
+  mask.fill([&](int64_t) { return random_source().uniform() < 0.1 ? -INFINITY : random_source().normal(); });
+  return mask;
+}
+
 void attention_case(const Case& c) {
   const std::string what = "B" + std::to_string(c.batch) + " H" + std::to_string(c.heads) + "/" + std::to_string(c.kv_heads) +
                            " S" + std::to_string(c.queries) + " T" + std::to_string(c.keys) + " D" + std::to_string(c.depth) +
@@ -138,14 +158,7 @@ void attention_case(const Case& c) {
          v = heads_tensor(c.dtype, c.batch, c.kv_heads, c.keys, c.value_depth, c.layout),
          g = heads_tensor(c.dtype, c.batch, c.heads, c.queries, c.value_depth, c.layout), mask;
   for (Tensor* t : {&q, &k, &v, &g}) t->normal();
-  if (c.mask == Mask::Bool || c.mask == Mask::Empty) {
-    mask = Tensor(DType::Bool, {c.batch, c.heads, c.queries, c.keys}, {c.queries * c.keys, 0, c.keys, 1});
-    mask.fill([&](int64_t i) { return c.mask == Mask::Empty && i / c.keys % 3 == 1 ? 0 : random_source().uniform() < 0.7; });
-  } else if (c.mask != Mask::None) {
-    mask = Tensor(c.mask == Mask::Float ? DType::Float32 : c.dtype, {c.batch, c.heads, c.queries, c.keys},
-                  {0, c.queries * c.keys, c.keys, 1});
-    mask.fill([&](int64_t) { return random_source().uniform() < 0.1 ? -INFINITY : random_source().normal(); });
-  }
+  if (c.mask != Mask::None) mask = mask_of(c);
   const DType inner = c.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
   Tensor out(c.dtype, {c.batch, c.heads, c.queries, c.value_depth}), lse(inner, {c.batch, c.heads, c.queries});
   const AttentionParams params{1 / std::sqrt(double(c.depth > 0 ? c.depth : 1)), double(c.causal), c.dropout, 1234567, 89, 42};
@@ -176,22 +189,29 @@ void attention_case(const Case& c) {
   compare(what + " gv", gv, want.gv, rtol * 2, room(want.gv));
 }
 
-// What the kernels of sm_90 take: no mask, depths that are multiples of 8. Sizes that no tile divides, and of several tiles.
+// What the kernels of sm_90 take: depths that are multiples of 8. Sizes that no tile divides, and of several tiles. Every other
+// case has a mask, or dropout, or both.
 void sm90_cases(DType dtype) {
-  const int64_t sizes[][2] = {{1, 1},    {1, 131},  {131, 1},   {64, 64},   {65, 63},   {127, 129}, {128, 128}, {193, 191},
-                              {97, 389}, {389, 97}, {257, 512}, {640, 257}, {511, 769}, {1, 1031},  {1031, 64}};
+  const int64_t sizes[][2] = {{1, 1},     {1, 131},   {131, 1},  {64, 64},   {65, 63},  {127, 129},
+                              {128, 128}, {193, 191}, {66, 196}, {97, 389},  {389, 97}, {257, 512},
+                              {640, 257}, {511, 769}, {1, 1031}, {1031, 64}, {200, 140}};
+  const Mask masks[] = {Mask::None, Mask::Bool, Mask::Same, Mask::Empty, Mask::Keys, Mask::Across};
   const int before = shardwise::cuda::attention_wgmma_taken();
-  int turn = 0;
+  int turn = 0, modded = 0;
   for (const auto& s : sizes)
     for (const bool causal : {false, true})
-      for (const int64_t depth : {64, 128}) {
-        if ((context().quick || context().sparse) && s[0] * s[1] > 40000) continue;
-        turn++;
-        const int64_t kv_heads = turn % 3 == 0 ? 1 : 2, heads = kv_heads * (turn % 4 == 0 ? 3 : turn % 5 == 0 ? 2 : 1);
-        const int64_t narrower = turn % 7 == 3 ? 8 : turn % 7 == 5 ? 32 : 0;
-        attention_case({dtype, turn % 2 + 1, heads, kv_heads, s[0], s[1], depth - narrower,
-                        depth - (turn % 11 == 4 ? 24 : narrower), causal, Mask::None, 0, turn % 3 == 1});
-      }
+      for (const int64_t depth : {64, 128})
+        for (const bool mods : {false, true}) {
+          if ((context().quick || context().sparse) && s[0] * s[1] > 40000) continue;
+          turn++;
+          modded += mods;
+          const int64_t kv_heads = turn % 3 == 0 ? 1 : 2, heads = kv_heads * (turn % 4 == 0 ? 3 : turn % 5 == 0 ? 2 : 1);
+          const int64_t narrower = turn % 7 == 3 ? 8 : turn % 7 == 5 ? 32 : 0;
+          const Mask mask = mods ? masks[modded % 6] : Mask::None;
+          const double dropout = mods && (mask == Mask::None || modded % 4 == 0) ? 0.3 : 0;
+          attention_case({dtype, turn % 2 + 1, heads, kv_heads, s[0], s[1], depth - narrower,
+                          depth - (turn % 11 == 4 ? 24 : narrower), causal, mask, dropout, turn % 3 == 1});
+        }
   const int taken = shardwise::cuda::attention_wgmma_taken() - before;
   if (shardwise::cuda::is_sm90(*shardwise::cuda::device_facts(0)) && taken != 4 * turn)
     problem("the kernels of sm_90 took " + std::to_string(taken) + " of " + std::to_string(4 * turn) + " calls");

@@ -1,0 +1,137 @@
+/** Weights of attention that dropout drops: which they are, on every device, and what the gradients make of them. */
+import assert from 'node:assert/strict';
+import { bfloat16, type DType, eye, float16, float32, float64, manualSeed, nn, ones, randn, type Tensor, where, zerosLike } from '../../lib/index.js';
+import { skipWithoutCuda } from '../skip.js';
+
+const { functional: F } = nn;
+const P = 0.3;
+const SEED = 7;
+/** What is taken for the size of smaller values: of one key the gradient of q is 0, but of what 16 bits round. */
+const LEAST = 0.01;
+const room = new Map<DType, number>([
+  [float16, 4e-3],
+  [bfloat16, 3e-2],
+  [float32, 1e-5],
+  [float64, 1e-12],
+]);
+/** Queries and keys; keys are the values' depth, too, so that kernels for depths up to 64, up to 128 and beyond take part, and those for odd ones. */
+const sizes = [
+  [130, 128],
+  [70, 40],
+  [33, 37],
+  [20, 150],
+  [5, 1],
+] as const;
+
+interface Case {
+  readonly q: Tensor;
+  readonly k: Tensor;
+  /** One for every key: the result is the weights. */
+  readonly v: Tensor;
+  readonly g: Tensor;
+}
+
+function drawn(dtype: DType, queries: number, keys: number): Case {
+  const depth = keys <= 64 ? 32 : 104;
+  const make = (...shape: number[]): Tensor =>
+    randn([1, 2, ...shape], { dtype: float64 })
+      .mul(0.3)
+      .to(dtype);
+  return { q: make(queries, depth), k: make(keys, depth), v: eye(keys, { dtype }).expand([1, 2, keys, keys]), g: make(queries, keys) };
+}
+
+/** The result and the gradients of q, k and v. */
+function attention({ q, k, v, g }: Case, device: 'cpu' | 'cuda', dropoutP: number, isCausal = false): Tensor[] {
+  const operands = [q, k, v].map((t) => t.to(device).detach().requiresGrad_()) as [Tensor, Tensor, Tensor];
+  manualSeed(SEED);
+  const out = F.scaledDotProductAttention(...operands, { dropoutP, isCausal });
+  out.backward(g.to(device));
+  return [out.detach(), ...operands.map((t) => t.grad as Tensor)].map((t) => t.cpu());
+}
+
+const flat = (t: Tensor): number[] => t.to(float64).flatten().tolist() as number[];
+const isZero = (t: Tensor): boolean[] => flat(t).map((value) => value === 0);
+
+function near(got: Tensor, want: Tensor, part: number, what: string): void {
+  const [a, b] = [flat(got), flat(want)];
+  const largest = b.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  const wrong = a.findIndex((value, i) => !(Math.abs(value - (b[i] as number)) <= part * (largest + LEAST)));
+  assert.equal(wrong, -1, `${what}: element ${wrong} is ${a[wrong]}, expected ${b[wrong]}`);
+}
+
+for (const device of ['cpu', 'cuda'] as const) {
+  describe(`dropout of attention on ${device}`, () => {
+    before(function () {
+      if (device === 'cuda') skipWithoutCuda(this);
+    });
+
+    for (const [dtype, part] of room)
+      for (const [queries, keys] of sizes)
+        for (const isCausal of [false, true])
+          it(`drops weights and scales the others, of ${dtype}, ${queries} x ${keys}${isCausal ? ', causal' : ''}, and so do the gradients`, () => {
+            const drawnCase = drawn(dtype, queries, keys);
+            const { q, k, v, g } = drawnCase;
+            const [out, ...gradients] = attention(drawnCase, device, P, isCausal) as [Tensor, Tensor, Tensor, Tensor];
+            const weights = attention(drawnCase, device, 0, isCausal)[0] as Tensor;
+            const kept = out.ne(0);
+            const zero = zerosLike(weights);
+            near(
+              out,
+              where(
+                kept,
+                weights
+                  .to(float64)
+                  .div(1 - P)
+                  .to(dtype),
+                zero,
+              ),
+              part,
+              'result',
+            );
+            // The same in float64, by what was kept.
+            const exact = [q, k, v].map((t) => t.to(float64).requiresGrad_()) as [Tensor, Tensor, Tensor];
+            const [eq, ek, ev] = exact;
+            const scores = eq.matmul(ek.transpose(-2, -1)).div(Math.sqrt(q.shape[3] as number));
+            const seen = isCausal ? where(ones([queries, keys]).tril().ne(0), scores, Number.NEGATIVE_INFINITY) : scores;
+            seen
+              .softmax(-1)
+              .mul(kept.to(float64).div(1 - P))
+              .matmul(ev)
+              .backward(g.to(float64));
+            for (const [i, name] of ['q', 'k', 'v'].entries()) near(gradients[i] as Tensor, (exact[i] as Tensor).grad as Tensor, part, `gradient of ${name}`);
+          });
+
+    it('drops as large a part of weights as it is told', () => {
+      const [queries, keys] = [256, 128];
+      for (const dropoutP of [0.1, 0.5, 0.9]) {
+        const dropped = isZero(attention(drawn(float32, queries, keys), device, dropoutP)[0] as Tensor);
+        const part = dropped.filter(Boolean).length / dropped.length;
+        const deviation = Math.sqrt((dropoutP * (1 - dropoutP)) / dropped.length);
+        assert.ok(Math.abs(part - dropoutP) < 5 * deviation, `${part} of ${dropoutP}`);
+      }
+    });
+
+    it('drops everything with probability 1', () => {
+      for (const dtype of room.keys())
+        for (const t of attention(drawn(dtype, 40, 40), device, 1))
+          assert.ok(
+            flat(t).every((value) => value === 0),
+            String(dtype),
+          );
+    });
+
+    it('drops the same weights whatever the dtype, and those of the CPU', () => {
+      for (const [queries, keys] of sizes) {
+        const want = isZero(attention(drawn(float32, queries, keys), 'cpu', P)[0] as Tensor);
+        for (const dtype of room.keys()) assert.deepEqual(isZero(attention(drawn(dtype, queries, keys), device, P)[0] as Tensor), want, `${dtype}, ${queries} x ${keys}`);
+      }
+    });
+
+    it('drops the weights that it has always dropped', () => {
+      const t = (...shape: number[]): Tensor => ones([1, 1, ...shape]);
+      const [out] = attention({ q: t(2, 8), k: t(12, 8), v: eye(12).unsqueeze(0).unsqueeze(0), g: t(2, 12) }, device, P) as [Tensor];
+      const rows = isZero(out).map((dropped) => (dropped ? '.' : 'x'));
+      assert.deepEqual([rows.slice(0, 12).join(''), rows.slice(12).join('')], ['xxxxx.x.xxxx', '..x.xx.x.xx.']);
+    });
+  });
+}
