@@ -56,8 +56,19 @@ def sum_and_rms(x, r, w):  # the sum goes on as the next residual
 
 
 softmax = lambda x: F.softmax(x, -1)
-attention = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True)
-three = lambda job, dtype: [rand(job["shape"], dtype) for _ in range(3)]
+
+
+def attention(job, dtype):
+    batch, heads, length, depth = job["shape"]
+    keys = [batch, job.get("keyHeads", heads), length, depth]
+    scores = job["scores"]
+    mask = torch.ones(length, length, dtype=torch.bool, device=device)[None, None].tril().repeat(batch, 1, 1, 1) if scores == "masked" else None
+    options = {"attn_mask": mask, "is_causal": mask is None, "dropout_p": 0.1 if "dropout" in scores else 0.0, "enable_gqa": keys[1] != heads}
+    return lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **options), lambda *_: [rand(job["shape"], dtype), rand(keys, dtype), rand(keys, dtype)]
+
+
+def attention_by(make):
+    return lambda job, dtype, wrap: make(*attention(job, dtype))(job, dtype, wrap)
 
 
 def cross_entropy(job, dtype, wrap):
@@ -105,7 +116,51 @@ def backward_of_sum(job, dtype, wrap):
     return call
 
 
+def of(fn):
+    def make(job, dtype, wrap):
+        x = rand(job["shape"], dtype)
+        def call(i):
+            with torch.no_grad(): fn(x)
+        return call
+    return make
+
+
+def selected_rows(job, dtype, wrap):
+    table, ids = rand(job["shape"], dtype), torch.randint(0, job["shape"][0], (16_384,), device=device)
+    return lambda i: table.index_select(0, ids)
+
+
+def scattered_sums(job, dtype, wrap):
+    rows, columns = job["shape"]
+    x, ids, source = rand(job["shape"], dtype), torch.randint(0, columns, (rows, 1024), device=device), rand([rows, 1024], dtype)
+    return lambda i: x.scatter_add_(-1, ids, source)
+
+
+def places_of_nonzero(job, dtype, wrap):
+    mask = rand(job["shape"], dtype) > 0
+    return lambda i: mask.nonzero()
+
+
+everyday = {
+    "fill": of(lambda x: x.fill_(3)),
+    "sum_of_all": of(lambda x: x.sum()),
+    "sum_of_rows": of(lambda x: x.sum(-1)),
+    "sum_of_columns": of(lambda x: x.sum(0)),
+    "variance_of_rows": of(lambda x: x.var(-1)),
+    "log_sum_exp_of_rows": of(lambda x: x.logsumexp(-1)),
+    "largest_of_rows": of(lambda x: x.argmax(-1)),
+    "cumulative_sums_of_rows": of(lambda x: x.cumsum(-1)),
+    "sorted_rows": of(lambda x: x.sort(stable=True)),
+    "sorted_list": of(lambda x: x.sort(stable=True)),
+    "top_50_of_rows": of(lambda x: x.topk(50)),
+    "uniform_numbers": of(lambda x: torch.rand(x.shape, device=device)),
+    "dropout": of(lambda x: F.dropout(x, 0.1)),
+    "selected_rows": selected_rows,
+    "scattered_sums": scattered_sums,
+    "places_of_nonzero": places_of_nonzero,
+}
 makers = {
+    **everyday,
     "copy": forward_of(lambda x: x.clone(), lambda job, dtype: [rand(job["shape"], dtype)]),
     "matmul_nt": matmul(F.linear, lambda m, k: [m, k], lambda n, k: [n, k]),
     "matmul_nn": matmul(lambda x, w: x @ w, lambda m, k: [m, k], lambda n, k: [k, n]),
@@ -121,15 +176,15 @@ makers = {
     "transpose": forward_of(lambda x: x.t().contiguous(), lambda job, dtype: [rand(job["shape"], dtype)]),
     "embedding_backward": embedding_backward,
     "cast": forward_of(lambda x: x.to(torch.bfloat16), lambda job, dtype: [rand(job["shape"], dtype)]),
-    "attention": forward_of(attention, three),
-    "attention_backward": backward_of(attention, three),
+    "attention": attention_by(forward_of),
+    "attention_backward": attention_by(backward_of),
     "add": small(lambda a: a + a),
     "mm": small(lambda a: a @ a),
     "layer_norm_host": small(lambda a: F.layer_norm(a, (8,))),
     "backward_of_a_sum": backward_of_sum,
 }
-# Of these, compilation makes nothing else: of products unless it searches for the fastest kernel.
-uncompiled = {"copy", "adamw", "adamw_gpt2", "attention", "attention_backward", "add", "mm", "layer_norm_host", "backward_of_a_sum"}
+# Of these, compilation makes nothing else, or they are compared with eager calls: of products unless it searches for the fastest kernel.
+uncompiled = {*everyday, "copy", "adamw", "adamw_gpt2", "attention", "attention_backward", "add", "mm", "layer_norm_host", "backward_of_a_sum"}
 products = {"matmul_nt", "matmul_nn", "matmul_tn"}
 
 work, is_host, turn, graph = None, False, 0, None

@@ -1,4 +1,5 @@
 /** The rows that the kernels of one GPU are measured by: what is computed, what it must move or multiply, and the goal against PyTorch. */
+import { everydayRows } from './everyday.js';
 
 /** What both sides compute; each knows it by its `op`. `rotate`: sets of operands to take turns, so that none is found in the L2 cache. */
 export interface Job {
@@ -8,6 +9,9 @@ export interface Job {
   /** Of products of float32; the peer has 'high' for TF32, and float32 in place of 'tf32x3', which it has not. */
   readonly precision?: 'high' | 'tf32x3';
   readonly rotate?: number;
+  /** Of attention: which scores count, all of them if left out, and the heads of keys and values, as many as of queries if left out. */
+  readonly scores?: 'causal' | 'masked' | 'causal with dropout';
+  readonly keyHeads?: number;
   /** Microseconds of the host for small calls, instead of time on the device. */
   readonly host?: true;
   /** Where small calls are computed; the GPU if left out. */
@@ -88,6 +92,20 @@ function rowwise(
   };
 }
 
+/** Of q[batch, heads, length, depth] over as many positions, and its gradient, which makes the scores again. */
+function attention(scores: NonNullable<Job['scores']>, shape: readonly [number, number, number, number], keyHeads?: number): Row[] {
+  const [batch, heads, length, depth] = shape;
+  const size = `${batch} x ${heads}${keyHeads === undefined ? '' : ` over ${keyHeads}`} x ${length}`;
+  const product = 2 * batch * heads * length ** 2 * depth * (scores === 'masked' ? 1 : 0.5);
+  return (['attention', 'attention_backward'] as const).map((op) => ({
+    group: 'attention',
+    name: `${op.replaceAll('_', ' ')}, ${scores}, bfloat16, d ${depth}, ${size}`,
+    job: { op, shape, dtype: 'bfloat16', scores, ...(keyHeads === undefined ? {} : { keyHeads }) },
+    goal: { ratio: 2 },
+    flops: (op === 'attention' ? 2 : 5) * product,
+  }));
+}
+
 const host = (op: string, goal: Goal, device?: 'cpu'): Row => ({
   group: 'host',
   name: `host time of ${op.replaceAll('_', ' ')}${device === undefined ? '' : ' on the CPU'}`,
@@ -156,20 +174,12 @@ export const rows: readonly Row[] = [
     bytes: BF16 * EMBEDDING * (128_256 + TOKENS) + LONG * TOKENS,
   },
   { group: 'moves', name: 'cast of 1 GiB, float32 to bfloat16', job: { op: 'cast', shape: [GIB / FLOAT], dtype: 'float32' }, goal: { limit: 0.92 }, bytes: GIB * 1.5 },
-  {
-    group: 'attention',
-    name: 'attention, causal, bfloat16, d 128, 2 x 16 x 8192',
-    job: { op: 'attention', shape: [2, 16, 8192, 128], dtype: 'bfloat16' },
-    goal: { ratio: 2 },
-    flops: 2 * 2 * 16 * 8192 ** 2 * 128,
-  },
-  {
-    group: 'attention',
-    name: 'attention backward, causal, bfloat16, d 128, 2 x 16 x 8192',
-    job: { op: 'attention_backward', shape: [2, 16, 8192, 128], dtype: 'bfloat16' },
-    goal: { ratio: 2 },
-    flops: 2.5 * 2 * 2 * 16 * 8192 ** 2 * 128,
-  },
+  ...attention('causal', [2, 16, 8192, 128]),
+  ...attention('causal', [2, 32, 8192, 64]),
+  ...attention('causal', [2, 32, 8192, 128], 8),
+  ...attention('masked', [2, 16, 4096, 128]),
+  ...attention('causal with dropout', [2, 16, 8192, 128]),
+  ...everydayRows,
   host('add', { us: 4, aboveRaw: 1.5 }),
   host('mm', { us: 5, aboveRaw: 1.5 }),
   host('layer_norm', { us: 5, aboveRaw: 1.5 }),

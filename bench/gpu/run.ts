@@ -11,7 +11,7 @@ import os from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import { commit, keep, median, python, store, today } from '../figures.js';
-import { chosenRows, copyRow, groups, type Row } from './rows.js';
+import { chosenRows, copyRow, groups, type Row, rows } from './rows.js';
 import { Meter, ourSide, type PeerMode, rawLaunch, type Side, torchSide } from './sides.js';
 import { type Measured, printed, type Report } from './table.js';
 
@@ -74,10 +74,12 @@ async function measure(row: Row, ours: Side, torch: Side | null, meter: Meter, {
   return seen.reduce((best, each) => ((each.torch ?? Infinity) < (best.torch ?? Infinity) ? each : best));
 }
 
-/** A report whose rows are those of a later run where that has them. */
+/** A report whose rows are those of a later run where that has them, and those that are new, in the order of the rows. */
 function mended(report: Report, later: Report): Report {
   const again = new Map(later.rows.filter(({ row }) => row.group !== copyRow.group).map((measured) => [measured.row.name, { ...measured, commit: later.commit }]));
-  return { ...report, rows: report.rows.map((measured) => again.get(measured.row.name) ?? measured) };
+  const place = new Map([copyRow, ...rows].map(({ name }, i) => [name, i]));
+  const all = [...report.rows.filter(({ row }) => !again.has(row.name)), ...again.values()];
+  return { ...report, rows: all.toSorted((a, b) => (place.get(a.row.name) ?? rows.length + 1) - (place.get(b.row.name) ?? rows.length + 1)) };
 }
 
 async function main(): Promise<void> {

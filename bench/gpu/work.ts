@@ -3,6 +3,7 @@ import {
   addRmsNorm,
   autograd,
   bfloat16,
+  bool,
   crossEntropy,
   type DType,
   embedding,
@@ -18,6 +19,7 @@ import {
   scaledDotProductAttention,
   type Tensor,
 } from '../../lib/index.js';
+import { everyday } from './everyday.js';
 import type { Job } from './rows.js';
 
 /** What a row does, made once. */
@@ -156,22 +158,28 @@ const embeddingBackward: Maker = ({ shape }, make) => {
   return { call: backward, sample: () => [backward().indexSelect(0, head(ids, 1)), inExact()] };
 };
 
-/** Queries see earlier keys only: the first of them depend on the first keys alone. */
+/** Queries see earlier keys only, by the mask or without: the first of them depend on the first keys alone. Of dropped weights there is no sample. */
 function attention(isBackward: boolean): Maker {
-  return ({ shape }, make) => {
+  return ({ shape, scores, keyHeads }, make) => {
     const SEEN = 64;
-    const operands = [make(shape), make(shape), make(shape)].map((t) => (isBackward ? t.requiresGrad_() : t));
+    const [batch, heads, length, depth] = shape as [number, number, number, number];
+    const keys = [batch, keyHeads ?? heads, length, depth];
+    const operands = [make(shape), make(keys), make(keys)].map((t) => (isBackward ? t.requiresGrad_() : t));
     const gradient = make(shape);
-    const run = ([q, k, v]: readonly Tensor[]): Tensor => scaledDotProductAttention(q as Tensor, k as Tensor, v as Tensor, { isCausal: true });
+    const hidden = scores === 'masked' ? ones([length, length], { device }).tril().to(bool).expand(batch, 1, length, length).contiguous() : undefined;
+    const isDropped = scores === 'causal with dropout';
+    const run = ([q, k, v]: readonly Tensor[], attnMask = hidden): Tensor =>
+      scaledDotProductAttention(q as Tensor, k as Tensor, v as Tensor, { isCausal: attnMask === undefined, attnMask, dropoutP: isDropped ? 0.1 : 0, enableGqa: true });
     const corner = (t: Tensor): Tensor => t.select(0, 0).select(0, 0).narrow(0, 0, SEEN);
+    const one = (t: Tensor): Tensor => exact(corner(t)).unsqueeze(0).unsqueeze(0);
     const output = isBackward ? run(operands) : null;
     const call = (): Tensor => (output === null ? run(operands) : (gradOf([output], operands, [gradient])[0] as Tensor));
     const inExact = (): Tensor => {
-      const few = operands.map((t) => exact(corner(t)).unsqueeze(0).unsqueeze(0).requiresGrad_(isBackward));
-      const result = run(few);
-      return corner(isBackward ? (gradOf([result], [few[0] as Tensor], [exact(corner(gradient)).unsqueeze(0).unsqueeze(0)])[0] as Tensor) : result);
+      const few = operands.map((t) => one(t).requiresGrad_(isBackward));
+      const result = run(few, hidden && one(hidden).narrow(-1, 0, SEEN).to(bool));
+      return corner(isBackward ? (gradOf([result], [few[0] as Tensor], [one(gradient)])[0] as Tensor) : result);
     };
-    return { call, sample: () => [corner(call()), inExact()] };
+    return { call, ...(isDropped ? {} : { sample: () => [corner(call()), inExact()] as const }) };
   };
 }
 
@@ -248,7 +256,10 @@ const makers: Readonly<Record<string, Maker>> = {
 
 /** @throws Error for an op that there is not */
 export function prepare(job: Job): Work {
+  const make = (shape: readonly number[]): Tensor => noGrad(() => randn([...shape], { device, dtype: dtypes[job.dtype] }));
+  const simple = everyday[job.op];
+  if (simple !== undefined) return { call: simple(job.shape, make) };
   const maker = makers[job.host && job.op === 'layer_norm' ? 'layer_norm_host' : job.op];
   if (maker === undefined) throw new Error(`no work is called ${job.op}`);
-  return maker(job, (shape) => noGrad(() => randn([...shape], { device, dtype: dtypes[job.dtype] })));
+  return maker(job, make);
 }
