@@ -13,7 +13,7 @@ export const notes: Readonly<Record<string, string>> = {
   'matmul nt, bfloat16, 16 x 14336 x 4096':
     '87 to 89 % from run to run. cuBLASLt is the fastest that the table has; 112 columns a block (stream) 32.7 us, where 128 of 132 multiprocessors work; small blocks that load fragments from memory, 38.0. PyTorch replays a graph, whose kernels follow closer.',
   'matmul nt, bfloat16, 1 x 4096 x 4096':
-    "The bytes alone take 7.9 us, 0.69 to 0.86 of PyTorch's time with max-autotune, which finds kernels of 9.1 to 11.5 us from run to run. Tried: a warp for a column 11.2 us, a block for a column 9.1 and for four 9.0 (alone, with fixed strides; as it is 9.5), all multiprocessors with a share of k (stream) 12.0 to 16.3. The profile is of a warp for a column.",
+    "The bytes alone take 7.9 us, 0.69 to 0.86 of PyTorch's time with max-autotune, which finds kernels of 9.1 to 11.5 us from run to run. Tried: a warp for a column 11.2 us, a block for a column 9.1 and for four 9.0 (alone, with fixed strides; as it is 9.5), all multiprocessors with a share of k (stream) 12.0 to 16.3.",
   'matmul nt, bfloat16, 16 x 4096 x 4096': 'The bytes alone take 7.9 us. By a block a multiprocessor; small blocks that load fragments from memory take 12.6 to 14.5.',
   'matmul nt, bfloat16, 128 x 4096 x 4096': 'The bytes alone take 8.1 us; of its own kernels clusters that share k are the fastest (14.6 us), a proposal of cuBLASLt 13.9 to 14.5.',
   "matmul nt, float32 as 'tf32x3', 4096 cubed":

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { type CollectivesReport, printedCollectives } from '../gpus-table.js';
 import { noteOf } from './notes.js';
 import type { Profiles, RowProfile } from './profile.js';
+import type { Row } from './rows.js';
 import { printed, type Report, shortRows } from './table.js';
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..');
@@ -49,12 +50,18 @@ function shortRowsText(report: Report, profiles: Profiles | undefined): string {
   return ['| row | profile | why, and what was tried |', '| --- | --- | --- |', ...lines].join('\n');
 }
 
+/** Of some rows, those that are a whole group by its name. */
+function namesOf(some: readonly Row[], all: readonly Row[]): string {
+  const ofGroup = (group: string, list: readonly Row[]): readonly Row[] => list.filter((row) => row.group === group);
+  const groups = [...new Set(some.map(({ group }) => group))];
+  return groups.flatMap((group) => (ofGroup(group, some).length === ofGroup(group, all).length ? `all of ${group}` : ofGroup(group, some).map(({ name }) => name))).join('; ');
+}
+
 /** Rows that were measured again, by themselves. */
 function laterRuns({ rows }: Report): string {
   const commits = [...new Set(rows.flatMap((measured) => measured.commit ?? []))];
-  const runs = commits.map(
-    (commit) => `At ${commit}, in a run of their own, whose copy the limit is not from: ${rows.flatMap(({ row, commit: its }) => (its === commit ? row.name : [])).join('; ')}.`,
-  );
+  const [all, of] = [rows.map(({ row }) => row), (commit: string): Row[] => rows.filter((measured) => measured.commit === commit).map(({ row }) => row)];
+  const runs = commits.map((commit) => `At ${commit}, in a run of their own, whose copy the limit is not from: ${namesOf(of(commit), all)}.`);
   return runs.length === 0 ? '' : `\n${runs.join('\n')}\n`;
 }
 
@@ -82,6 +89,7 @@ Kernels beside PyTorch ${report.torch} on the same machine in the same run: ${re
 - Before anything is timed, a sample of our results is compared with float64.
 - The limit is what the machine does in the same run: the rate of a copy of 1 GiB for what moves memory, the best matmul of either side for what multiplies.
   ${report.rows.some(({ mhz }) => mhz !== undefined) ? 'Clock (the lowest seen) and power (the highest) stand beside matmuls, because these are limited by power.' : 'Matmuls are limited by power; clock and power were not read in this run.'}
+- Rows without a goal are ops of every day that no goal was set for; PyTorch's figure for them is that of eager calls.
 - Operands are random numbers; small weights take turns so that none is found in the L2 cache.
 
 ${printed(report)}

@@ -4,13 +4,18 @@
 namespace selftest {
 namespace {
 
+double rounded(double value, DType to) {
+  switch (to) {
+    case DType::Float32: return static_cast<float>(value);
+    case DType::Float16: return __half2float(__double2half(value));
+    case DType::BFloat16: return __bfloat162float(__double2bfloat16(value));
+    default: return value;
+  }
+}
+
 double converted(const Tensor& x, int64_t i, DType to) {
   if (to == DType::Bool) return x.value(i) != 0;
-  if (is_floating(to)) {
-    const Tensor t = make(to, {1});
-    t.set(0, x.value(i));
-    return t.value(0);
-  }
+  if (is_floating(to)) return rounded(x.value(i), to);
   const int64_t v = is_floating(x.dtype) ? static_cast<int64_t>(x.value(i)) : x.integer(i);
   switch (to) {
     case DType::Int32: return static_cast<int32_t>(v);
