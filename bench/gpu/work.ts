@@ -254,6 +254,9 @@ const makers: Readonly<Record<string, Maker>> = {
   backward_of_a_sum: backwardOfSum,
 };
 
+/** All that can be prepared. */
+export const ops: readonly string[] = [...Object.keys(makers), ...Object.keys(everyday)];
+
 /** @throws Error for an op that there is not */
 export function prepare(job: Job): Work {
   const make = (shape: readonly number[]): Tensor => noGrad(() => randn([...shape], { device, dtype: dtypes[job.dtype] }));

@@ -7,7 +7,8 @@
 // Moves per element and pass: key once for the histogram, key and position in and out for the scatter (the first pass makes the
 // positions). Integer counting only, so the result does not depend on timing.
 // Technique: Merrill and Grimshaw (2011), a pass by histogram, prefix and scatter; ranks by match_any as in Onesweep
-// (arXiv:2206.01784), whose look-back it does not have. Not timed by itself, but with what follows: index_add.cu.
+// (arXiv:2206.01784), whose look-back it does not have. Timed with what follows: sort.cu,
+// index_add.cu.
 #include "radix_sort.cuh"
 
 #include "../primitives/scan.cuh"

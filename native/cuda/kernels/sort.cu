@@ -6,7 +6,8 @@
 // index, so their bits survive.
 // Bytes: x twice (for keys, and by index), values and 8 bytes of index an element once; of longer rows keys and positions
 // besides, once in each of the passes of radix_sort.cu, one for each byte of an element. Integer comparisons alone:
-// deterministic. Source: PyTorch's sort with stable=True. Not timed by itself.
+// deterministic. Source: PyTorch's sort with stable=True.
+// On an H200, float32 (PyTorch): 4096 x 16384 7677 us (4920), 16M in one row 1346 (818).
 #include "sort.cuh"
 
 #include "../../generated/op_params.h"

@@ -1,0 +1,33 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { chosenRows, copyRow, groups, rows } from '../../bench/gpu/rows.js';
+import { ops } from '../../bench/gpu/work.js';
+
+const gpu = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..', 'bench', 'gpu');
+
+describe('the rows that kernels are measured by', () => {
+  it('are known to our side and to the peer', () => {
+    const peer = readFileSync(path.join(gpu, 'peer_torch.py'), 'utf8');
+    for (const { job } of [copyRow, ...rows]) {
+      assert.ok(ops.includes(job.op), `ours: ${job.op}`);
+      assert.match(peer, new RegExp(`^ +"${job.op}": `, 'm'), `peer: ${job.op}`);
+    }
+  });
+
+  it('have names of their own', () => {
+    const names = rows.map(({ name }) => name);
+    assert.deepEqual(
+      names.filter((name, i) => names.indexOf(name) !== i),
+      [],
+    );
+  });
+
+  it('are chosen by group or by a part of the name, and what no row is called by is refused', () => {
+    for (const group of groups) assert.ok(chosenRows([group]).length > 0, group);
+    assert.ok(chosenRows(['with dropout']).length === 2);
+    assert.equal(chosenRows([]).length, rows.length);
+    assert.throws(() => chosenRows(['nothing is called so']), /no row is called "nothing is called so", and no group: there are matmul, /);
+  });
+});
