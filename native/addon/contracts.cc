@@ -223,7 +223,10 @@ bool attention(const KernelCall& c) {
 bool attention_backward(const KernelCall& c) {
   const View &g = c.input(0), &q = c.input(1), &k = c.input(2), &v = c.input(3), &out = c.input(5);
   if (!attends(q, k, v, c.input(4)) || !shaped(out, {q.sizes[0], q.sizes[1], q.sizes[2], v.sizes[3]})) return false;
-  if (!same(g, out) || !floats(g) || !floats(out) || !shaped(c.input(6), {q.sizes[0], q.sizes[1], q.sizes[2]})) return false;
+  const View& lse = c.input(6);
+  if (!same(g, out) || !floats(g) || !floats(out) || !shaped(lse, {q.sizes[0], q.sizes[1], q.sizes[2]})) return false;
+  // As the forward pass made them: kernels go by no strides of these.
+  if (!out.is_contiguous() || !lse.is_contiguous() || lse.dtype != (q.dtype == DType::Float64 ? DType::Float64 : DType::Float32)) return false;
   for (int32_t i = 0; i < 3; i++)
     if (!same(c.output(i), c.input(1 + i)) || !floats(c.output(i))) return false;
   return true;

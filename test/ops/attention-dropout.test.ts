@@ -5,6 +5,8 @@ import { skipWithoutCuda } from '../skip.js';
 
 const { functional: F } = nn;
 const P = 0.3;
+/** What a weight that is kept is multiplied by: 16 bits decide, so P is a multiple of 2^-16. */
+const FACTOR = 65536 / (65536 - Math.round(65536 * P));
 const SEED = 7;
 /** What is taken for the size of smaller values: of one key the gradient of q is 0, but of what 16 bits round. */
 const LEAST = 0.01;
@@ -75,29 +77,13 @@ for (const device of ['cpu', 'cuda'] as const) {
             const weights = attention(drawnCase, device, 0, isCausal)[0] as Tensor;
             const kept = out.ne(0);
             const zero = zerosLike(weights);
-            near(
-              out,
-              where(
-                kept,
-                weights
-                  .to(float64)
-                  .div(1 - P)
-                  .to(dtype),
-                zero,
-              ),
-              part,
-              'result',
-            );
+            near(out, where(kept, weights.to(float64).mul(FACTOR).to(dtype), zero), part, 'result');
             // The same in float64, by what was kept.
             const exact = [q, k, v].map((t) => t.to(float64).requiresGrad_()) as [Tensor, Tensor, Tensor];
             const [eq, ek, ev] = exact;
             const scores = eq.matmul(ek.transpose(-2, -1)).div(Math.sqrt(q.shape[3] as number));
             const seen = isCausal ? where(ones([queries, keys]).tril().ne(0), scores, Number.NEGATIVE_INFINITY) : scores;
-            seen
-              .softmax(-1)
-              .mul(kept.to(float64).div(1 - P))
-              .matmul(ev)
-              .backward(g.to(float64));
+            seen.softmax(-1).mul(kept.to(float64).mul(FACTOR)).matmul(ev).backward(g.to(float64));
             for (const [i, name] of ['q', 'k', 'v'].entries()) near(gradients[i] as Tensor, (exact[i] as Tensor).grad as Tensor, part, `gradient of ${name}`);
           });
 
@@ -108,6 +94,15 @@ for (const device of ['cpu', 'cuda'] as const) {
         const part = dropped.filter(Boolean).length / dropped.length;
         const deviation = Math.sqrt((dropoutP * (1 - dropoutP)) / dropped.length);
         assert.ok(Math.abs(part - dropoutP) < 5 * deviation, `${part} of ${dropoutP}`);
+      }
+    });
+
+    it('keeps the sum of weights on average, also where nearly all are dropped', () => {
+      const [queries, keys] = [4096, 128];
+      for (const dropoutP of [0.999, 0.9999, 1e-6]) {
+        const mean = flat((attention(drawn(float32, queries, keys), device, dropoutP)[0] as Tensor).sum(-1).mean())[0] as number;
+        const deviation = Math.sqrt(dropoutP / (1 - dropoutP) / (2 * queries * keys));
+        assert.ok(Math.abs(mean - 1) < 5 * deviation + 1e-5, `${mean} with ${dropoutP}`);
       }
     });
 

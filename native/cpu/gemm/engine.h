@@ -4,6 +4,8 @@
 #pragma once
 #include <stdint.h>
 
+#include "weight_dropout.h"
+
 namespace shardwise::cpu {
 
 // y[m, n] (+)= alpha * a[m, k] b[k, n]. Strides and k count packed elements. Row panels of `a` (Engine::mr rows) are
@@ -53,8 +55,7 @@ constexpr int32_t kSkinnyRows = 4;
 
 struct DropoutKey {
   uint32_t seed_low, seed_high, offset_low, offset_high;
-  uint32_t drop_below;  // of 2^16
-  double scale;  // of what is kept
+  WeightDropout weights;
 };
 
 // Row operations of attention, see softmax_rows.inc.
@@ -69,8 +70,8 @@ struct SoftmaxRows {
   void (*multiply)(T* y, const T* x, const T* factors, int64_t n);  // y = x * factors
   T (*dot)(const T* a, const T* b, int64_t n);
   void (*gradients)(T* dp, const T* p, int64_t n, T delta, T scale);  // dp = p * (dp - delta) * scale
-  void (*keep_factors)(T* factors, int64_t n, const DropoutKey& key,
-                       uint64_t index);  // scale or 0 of elements index, index + 1 ...
+  // The factors of elements index, index + 1 ..., of which the first is a multiple of 8.
+  void (*keep_factors)(T* factors, int64_t n, const DropoutKey& key, uint64_t index);
 };
 
 struct Engines {

@@ -9,7 +9,7 @@
 // by wgmma (attention_wgmma_*.cu), else by mma.sync (attention_mma_*.cu); everything else on the CUDA cores (attention_simt.cu).
 // The backward pass is deterministic: one pass by query tiles for gq, one by key tiles for gk and gv (which walks over the query
 // heads of a group in order), no atomics on results; 7 products of S x T x D instead of 5.
-// Here: delta for the CUDA cores, a warp a row and 8 rows a block; g and out once. For the others: attention_numbers.cu.
+// Here: delta for the CUDA cores, a warp a row and 8 rows a block; g and out once. For the others: attention_row_stats.cu.
 // Numerics: float32 scores, sums and accumulators (float64 for float64). A row that sees nothing gives 0 and lse -inf.
 // Source: PyTorch's scaled_dot_product_attention (causal: keys after the query's own number are hidden); Dao, arXiv:2307.08691;
 // dropout by 16 random bits of the weight's place (native/README.md), of which every pass makes the same ones again.
@@ -60,7 +60,7 @@ AttentionProblem problem_of(const Params& params, const TensorView& q, const Ten
   p.mask_dtype = mask.dtype;
   p.scale = params.scale;
   p.causal = params.causal != 0;
-  p.set_dropout(params.dropout);
+  p.dropout = WeightDropout::of(params.dropout);
   p.key = PhiloxKey(params.seed_low, params.seed_high, params.offset);
   return p;
 }
@@ -109,11 +109,13 @@ Status attention_backward(const KernelCall& call) {
   const bool on_tensor_cores = attention_mma_applies(p, *stream.facts), is_double = p.dtype == DType::Float64;
   const int64_t rows = p.batch * p.heads * p.queries;
   if (rows > 0) {
-    p.delta = stream.workspace(on_tensor_cores ? attention_numbers_bytes(p) : rows * (is_double ? 8 : 4), call);
-    if (!p.delta) return Status{Code::OutOfMemory};
+    void* const scratch = stream.workspace(on_tensor_cores ? attention_row_stats_bytes(p) : rows * (is_double ? 8 : 4), call);
+    if (!scratch) return Status{Code::OutOfMemory};
+    p.delta = scratch;
+    p.row_stats = static_cast<float*>(scratch);
   }
   if (on_tensor_cores) {
-    if (rows > 0) attention_numbers(p, stream.handle);
+    if (rows > 0) attention_row_stats(p, stream.handle);
     if (!attention_wgmma_backward(p, stream)) attention_mma_backward(p, stream);
     return launched(call);
   }

@@ -1,8 +1,8 @@
 // Attention as its kernels see it, with what hides or drops a score. attention.cu says who computes what.
 #pragma once
 #include <cfloat>
-#include <cmath>
 
+#include "../../include/weight_dropout.h"
 #include "../primitives/dtype.cuh"
 #include "../primitives/philox.cuh"
 #include "../stream.h"
@@ -22,17 +22,8 @@ struct ScoreMods {
   int64_t queries = 0, keys = 0;
   HeadView mask;  // [batch, head, query, key], 0 strides where it is broadcast; data is null without a mask
   DType mask_dtype = DType::Bool;
-  float dropout = 0;
-  uint32_t drop_below = 0;  // of 2^16
-  double keep_scale = 1;    // 1 / (1 - dropout)
+  WeightDropout dropout;
   PhiloxKey key;
-
-  void set_dropout(double probability) {
-    dropout = static_cast<float>(probability);
-    keep_scale = probability < 1 ? 1 / (1 - probability) : 0;
-    drop_below = static_cast<uint32_t>(std::lround(probability * 0x1p16));
-  }
-  bool any() const { return mask.data || dropout > 0; }
 };
 
 struct AttentionProblem : ScoreMods {
@@ -42,6 +33,9 @@ struct AttentionProblem : ScoreMods {
   double scale = 1;
   bool causal = false;
 
+  // Are scores changed before their largest is sought? Kernels for which they are not multiply by a positive scale at the end.
+  bool is_modified() const { return mask.data || dropout.drop_below > 0 || !(static_cast<float>(scale) > 0); }
+
   // forward: written. backward: read.
   void* out = nullptr;  // [batch, head, query, value_depth], contiguous
   void* lse = nullptr;  // [batch, head, query], natural logarithm; -inf for a row that sees nothing
@@ -50,24 +44,24 @@ struct AttentionProblem : ScoreMods {
   // backward only
   HeadView g;
   void *gq = nullptr, *gk = nullptr, *gv = nullptr;  // contiguous; null if not wanted
-  // [batch, head, query] sums of g out, in the accumulation type; for tensor cores what attention_numbers makes.
-  void* delta = nullptr;
+  void* delta = nullptr;       // for CUDA cores: [batch, head, query] sums of g out, in the accumulation type
+  float* row_stats = nullptr;  // for tensor cores: what attention_row_stats makes
 };
 
 // Hopper's tensor cores: float16 and bfloat16. False, and nothing done, where they do not apply (attention_wgmma.cuh says where).
 bool attention_wgmma_forward(const AttentionProblem& p, const Stream& stream);
 bool attention_wgmma_backward(const AttentionProblem& p, const Stream& stream);
 int& attention_wgmma_taken();  // how many calls of this thread they took, for the self test
-// For the backward pass on tensor cores, at p.delta: of each head blocks of 64 queries, first their lse in base 2, then their
+// For the backward pass on tensor cores: of each head blocks of 64 queries, first their lse in base 2, then their
 // delta. A query that does not exist or sees nothing has an lse of +inf, which makes its P zero.
-constexpr int kNumberRows = 64, kNumberBlock = 2 * kNumberRows;
-SW_HOST_DEVICE inline int64_t attention_number_blocks(const AttentionProblem& p) {
-  return (p.queries + 2 * kNumberRows - 1) / (2 * kNumberRows) * 2;
+constexpr int kStatRows = 64, kStatBlock = 2 * kStatRows;
+SW_HOST_DEVICE inline int64_t attention_stat_blocks(const AttentionProblem& p) {
+  return (p.queries + 2 * kStatRows - 1) / (2 * kStatRows) * 2;
 }
-inline int64_t attention_numbers_bytes(const AttentionProblem& p) {
-  return p.batch * p.heads * attention_number_blocks(p) * kNumberBlock * 4;
+inline int64_t attention_row_stats_bytes(const AttentionProblem& p) {
+  return p.batch * p.heads * attention_stat_blocks(p) * kStatBlock * 4;
 }
-void attention_numbers(const AttentionProblem& p, cudaStream_t stream);
+void attention_row_stats(const AttentionProblem& p, cudaStream_t stream);
 // Tensor cores: float16 and bfloat16 with depth and value_depth up to 128, on devices with enough shared memory per block. They
 // take whatever Hopper's take.
 bool attention_mma_applies(const AttentionProblem& p, const DeviceFacts& facts);
@@ -79,9 +73,7 @@ void attention_simt_backward(const AttentionProblem& p, cudaStream_t stream);
 
 #if defined(__CUDACC__)
 
-__device__ __forceinline__ int64_t number_place(int64_t query) {
-  return query / kNumberRows * kNumberBlock + query % kNumberRows;
-}
+__device__ __forceinline__ int64_t stat_place(int64_t query) { return query / kStatRows * kStatBlock + query % kStatRows; }
 
 constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
@@ -94,7 +86,7 @@ __device__ __forceinline__ float exp2_fast(float v) {
 // A logarithm in base 2, finite where `v` is: of a row that the lowest number of a mask hides whole, all keys have the same part.
 __device__ __forceinline__ float to_log2(float v) {
   const float out = v * kLog2E;
-  return out == -INFINITY && v != -INFINITY ? -FLT_MAX : out;
+  return isinf(out) && !isinf(v) ? copysignf(FLT_MAX, out) : out;
 }
 
 // What the mask adds to the score of (query, key), which must exist: 0 or -inf for a bool mask.
@@ -124,7 +116,7 @@ __device__ __forceinline__ uint64_t dropout_counter(const ScoreMods& p, int64_t 
 // Whether this weight survives dropout.
 __device__ __forceinline__ bool survives(const ScoreMods& p, int64_t head_index, int64_t query, int64_t key) {
   const uint32_t word = word_of(philox(p.key, dropout_counter(p, head_index, query, key)), static_cast<int>(key >> 1 & 3));
-  return (word >> (key & 1) * 16 & 0xffff) >= p.drop_below;
+  return (word >> (key & 1) * 16 & 0xffff) >= p.dropout.drop_below;
 }
 
 #endif

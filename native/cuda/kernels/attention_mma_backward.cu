@@ -7,7 +7,7 @@
 // Both form S and dP as (owned rows) x (passing rows)^T from two pairs of tiles, P = exp2(S - lse), dS = P (dP - delta), and
 // multiply P' and dS, as A fragments straight from the accumulators, by the passing tiles. What is q by keys is a column.
 // Two stages by cp.async. Causal: tiles on the hidden side of the diagonal are not visited. Mask and dropout: attention_scores.cuh;
-// lse and delta: attention_numbers.cu.
+// lse and delta: attention_row_stats.cu.
 // Grid: (key or query) heads x tiles of 128 rows. Bytes: what is owned once, what passes once per tile, from L2; gq, gk, gv once.
 // FLOPs: 3 products by queries, 4 by keys, of 2 S T D each (half if causal). Shared memory at depth 128: 137 KiB (64 passing rows a
 // stage, by keys multiplied 32 at a time, because two accumulators of 128 columns fill the registers); where a block may have less,
@@ -20,7 +20,7 @@
 // the same instructions, with 5 products and atomics, takes 4915, attention_wgmma_backward.cu 2918:
 //   mask and dropout looked for in the loops: more code than caches of instructions hold     12525
 //   kernels of their own for them                                                             9207
-//   numbers of queries by words (276 to 36), by keys 64 rows a stage                          7488
+//   statistics of rows by words (276 to 36), by keys 64 rows a stage                          7488
 //   a thread fills one column of a tile, by one pointer                                       7443, by queries 3016, by keys 4392
 // 64 causal, 2x32x8192: 8214 (PyTorch 5412). With dropout 9468 (5479); with a bool mask, 128, 2x16x4096: 5042. In 99 KiB: 12061.
 #include "attention_mma.cuh"
@@ -39,8 +39,8 @@ struct BackwardTile {
   static constexpr int kPassing = Narrow ? 16 : 64;  // rows of a stage, and how many of them at a time: registers are few
   static constexpr int kStep = kByKeys && kDepth == 128 && !Narrow ? 32 : kPassing;
   static constexpr int kOwnedElements = kStationaryRows * kPitch, kPassingElements = kPassing * kPitch;
-  static constexpr size_t kNumberBytes = kByKeys ? 2 * kPassing * sizeof(float) : 0;
-  static constexpr size_t kBytes = size_t(2) * (2 * kOwnedElements + 4 * kPassingElements) + 2 * kNumberBytes;
+  static constexpr size_t kStatBytes = kByKeys ? 2 * kPassing * sizeof(float) : 0;
+  static constexpr size_t kBytes = size_t(2) * (2 * kOwnedElements + 4 * kPassingElements) + 2 * kStatBytes;
 };
 
 // What a block owns, and the rounds in which tiles pass by: over the steps of one head after the other.
@@ -92,11 +92,10 @@ __global__ void __launch_bounds__(kThreads, 1) backward_kernel(const __grid_cons
   uint16_t* const own2 = own1 + C::kOwnedElements;                      // g or v
   uint16_t* const pass1 = own2 + C::kOwnedElements;                     // k or q, two stages
   uint16_t* const pass2 = pass1 + 2 * kStage;                           // v or g, two stages
-  float* const numbers = reinterpret_cast<float*>(pass2 + 2 * kStage);  // by keys: [stage][lse, delta][kPassing]
+  float* const stats = reinterpret_cast<float*>(pass2 + 2 * kStage);    // by keys: [stage][lse, delta][kPassing]
   const BackwardPlace place = BackwardPlace::of<C>(p, tiles);
-  const auto numbers_of = [&](int64_t head, int32_t query) {
-    return static_cast<const float*>(p.delta) + (place.batch * p.heads + head) * attention_number_blocks(p) * kNumberBlock +
-           number_place(query);
+  const auto stats_of = [&](int64_t head, int32_t query) {
+    return p.row_stats + (place.batch * p.heads + head) * attention_stat_blocks(p) * kStatBlock + stat_place(query);
   };
 
   const auto fill_passing = [&](int32_t round) {
@@ -107,7 +106,7 @@ __global__ void __launch_bounds__(kThreads, 1) backward_kernel(const __grid_cons
     if constexpr (kByKeys)
       if (threadIdx.x < kPassing / 2) {  // 4 of lse, then of delta
         const int which = threadIdx.x / (kPassing / 4), four = threadIdx.x % (kPassing / 4) * 4;
-        copy_async(numbers + (stage * 2 + which) * kPassing + four, numbers_of(head, first) + which * kNumberRows + four, 16);
+        copy_async(stats + (stage * 2 + which) * kPassing + four, stats_of(head, first) + which * kStatRows + four, 16);
       }
   };
   fill_pair<kStationaryRows, kDepth>(p, !kByKeys, own1, own2, place.batch, place.own_head, place.row0);
@@ -119,15 +118,16 @@ __global__ void __launch_bounds__(kThreads, 1) backward_kernel(const __grid_cons
   const uint32_t own1_address = shared_address(own1 + warp_row * kPitch + lane_of_a(kPitch));
   const uint32_t own2_address = shared_address(own2 + warp_row * kPitch + lane_of_a(kPitch));
   const uint32_t along = lane_of_b(kPitch) * 2, across = lane_of_b_transposed(kPitch) * 2;
-  const float scale = static_cast<float>(p.scale) * kLog2E, keep_scale = C::kModified ? static_cast<float>(p.keep_scale) : 1.0f;
+  const float scale = static_cast<float>(p.scale) * kLog2E,
+              keep_scale = C::kModified ? static_cast<float>(p.dropout.keep_scale) : 1.0f;
 
-  HeldNumbers<kByKeys> lse, delta;
+  HeldStats<kByKeys> lse, delta;
   if constexpr (!kByKeys)
 #pragma unroll
     for (int half = 0; half < 2; half++) {  // they are there up to a multiple of the owned rows
-      const float* const at = numbers_of(place.first_head, row_low + half * 8);
+      const float* const at = stats_of(place.first_head, row_low + half * 8);
       lse.row[half] = at[0];
-      delta.row[half] = at[kNumberRows];
+      delta.row[half] = at[kStatRows];
     }
 
   float sums1[1][kDepth / 2], sums2[1][kDepth / 2];  // gq or gk; by keys gv
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(kThreads, 1) backward_kernel(const __grid_cons
       mods.load(p, place.batch, head, p.heads, row_low, column0 + pair);
       const uint32_t tile1 = shared_address(pass1 + stage * kStage + step * kPitch),
                      tile2 = shared_address(pass2 + stage * kStage + step * kPitch),
-                     columns = shared_address(numbers + stage * 2 * kPassing + step + pair);
+                     columns = shared_address(stats + stage * 2 * kPassing + step + pair);
       multiply_rows<T, kDepth>(s, own1_address, tile1 + along);
       multiply_rows<T, kDepth>(d, own2_address, tile2 + along);
       if constexpr (C::kModified) mods.change(s[0], p, scale);
@@ -218,7 +218,7 @@ void start_passes(const AttentionProblem& p, const Stream& stream) {
 
 template <class T>
 void start_of(const AttentionProblem& p, const Stream& stream) {
-  p.any() ? start_passes<T, true>(p, stream) : start_passes<T, false>(p, stream);
+  p.is_modified() ? start_passes<T, true>(p, stream) : start_passes<T, false>(p, stream);
 }
 
 }  // namespace

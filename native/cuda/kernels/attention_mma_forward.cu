@@ -24,7 +24,7 @@
 namespace shardwise::cuda {
 namespace {
 
-// Mods: there is a mask, dropout or both.
+// Modified: there is a mask, dropout or both.
 template <class Element, int DepthOfTile, bool Modified>
 struct ForwardTile {
   using T = Element;
@@ -114,8 +114,8 @@ __global__ void __launch_bounds__(C::kThreads, 2) forward_kernel(const __grid_co
 #pragma unroll
   for (int m = 0; m < kRows; m++) {
     float factors[2];
-    finish_rows(rows[m], scale_of_maximum, C::kModified ? static_cast<float>(p.keep_scale) : 1.0f, row_low + m * 16, queries, lse,
-                factors);
+    finish_rows(rows[m], scale_of_maximum, C::kModified ? static_cast<float>(p.dropout.keep_scale) : 1.0f, row_low + m * 16,
+                queries, lse, factors);
     store_rows<T, kDepth>(to, out[m], query0 + warp_row + m * 16, queries, v.columns, factors[0], factors[1]);
   }
 }
@@ -134,7 +134,7 @@ void start_of_depth(const AttentionProblem& p, cudaStream_t stream) {
 
 template <class T>
 void start_of(const AttentionProblem& p, cudaStream_t stream) {
-  p.any() ? start_of_depth<T, true>(p, stream) : start_of_depth<T, false>(p, stream);
+  p.is_modified() ? start_of_depth<T, true>(p, stream) : start_of_depth<T, false>(p, stream);
 }
 
 }  // namespace

@@ -81,7 +81,8 @@ __device__ __forceinline__ uint32_t kept_keys(const ScoreMods& m, uint64_t count
   uint32_t kept = 0;
 #pragma unroll
   for (int i = 0; i < 4; i++)
-    kept |= uint32_t((words[i] & 0xffff) >= m.drop_below) << 2 * i | uint32_t(words[i] >> 16 >= m.drop_below) << (2 * i + 1);
+    kept |= uint32_t((words[i] & 0xffff) >= m.dropout.drop_below) << 2 * i | uint32_t(words[i] >> 16 >= m.dropout.drop_below)
+                                                                                 << (2 * i + 1);
   return kept;
 }
 
@@ -126,7 +127,7 @@ struct HeldMods {
     if (m.mask.data) mask.load(m, m.mask.offset(batch, head), row, column);
 #pragma unroll
     for (int w = 0; w < (Columns + 63) / 64; w++)
-      kept[w] = m.dropout > 0.0f ? kept_elements<kOfWord, ByKeys>(m, batch * heads + head, row, column + w * 64) : ~0u;
+      kept[w] = m.dropout.drop_below > 0 ? kept_elements<kOfWord, ByKeys>(m, batch * heads + head, row, column + w * 64) : ~0u;
   }
   // s = scale s, and the mask.
   __device__ __forceinline__ void change(float (&s)[Columns / 2], const ScoreMods& m, float scale) const {
@@ -203,7 +204,8 @@ __device__ __forceinline__ void softmax_step(float (&s)[Half], float scale, RowS
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
     const float base = largest == -INFINITY ? 0.0f : largest * scale;
-    shrink[half] = exp2_fast(rows.maximum[half] * scale - base);
+    // Rounded as `base` is: while the maximum stays, this is 1.
+    shrink[half] = exp2_fast(__fadd_rn(__fmul_rn(rows.maximum[half], scale), -base));
     rows.maximum[half] = largest;
     float part = 0.0f;
 #pragma unroll
@@ -239,7 +241,7 @@ __device__ __forceinline__ float2 load_two(uint32_t address) {
 
 // lse or delta of this thread's elements: by keys of its columns, in shared memory, else of its two rows.
 template <bool ByKeys>
-struct HeldNumbers {
+struct HeldStats {
   float row[2] = {0, 0};
 
   // Those of elements 4 j to 4 j + 3. `columns`: the address of its first column's.
@@ -258,8 +260,7 @@ struct HeldNumbers {
 // The backward pass: s becomes P = exp2(scale s - lse). With mods s has its scale already; beside a large number of a mask lse is
 // rounded, but P is never above 1.
 template <bool Modified, int Half, bool ByKeys>
-__device__ __forceinline__ void take_exponentials(float (&s)[Half], float scale, const HeldNumbers<ByKeys>& lse,
-                                                  uint32_t columns) {
+__device__ __forceinline__ void take_exponentials(float (&s)[Half], float scale, const HeldStats<ByKeys>& lse, uint32_t columns) {
 #pragma unroll
   for (int j = 0; j < Half / 4; j++) {
     float l[4];
@@ -274,7 +275,7 @@ __device__ __forceinline__ void take_exponentials(float (&s)[Half], float scale,
 
 // d becomes dS = P (d - delta), d being 0 where it is dropped.
 template <int Half, bool ByKeys, class M>
-__device__ __forceinline__ void take_gradients(float (&d)[Half], const float (&s)[Half], const HeldNumbers<ByKeys>& delta,
+__device__ __forceinline__ void take_gradients(float (&d)[Half], const float (&s)[Half], const HeldStats<ByKeys>& delta,
                                                uint32_t columns, const M& mods, float keep_scale) {
 #pragma unroll
   for (int j = 0; j < Half / 4; j++) {

@@ -197,8 +197,8 @@ __global__ void __launch_bounds__(kThreads) simt_forward(const __grid_constant__
   for (int64_t key0 = 0; key0 < end; key0 += kTile) {
     C s[4][4] = {};
     score_tile(s, q, query0, k, key0, p.dtype, shared);
-    const uint32_t kept = p.dropout > 0.0f ? kept_weights<false>(p, head_index, query0, key0) : ~0u;
-    const C keep_scale = p.dropout > 0.0f ? C(p.keep_scale) : C(1);
+    const uint32_t kept = p.dropout.drop_below > 0 ? kept_weights<false>(p, head_index, query0, key0) : ~0u;
+    const C keep_scale = p.dropout.drop_below > 0 ? C(p.dropout.keep_scale) : C(1);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
       C largest = maximum[i];
@@ -260,8 +260,8 @@ __global__ void __launch_bounds__(kThreads) simt_backward(const __grid_constant_
       C s[4][4] = {}, d[4][4] = {};
       score_tile(s, ByKeys ? k : q, row0, ByKeys ? q : k, pass0, p.dtype, shared);
       score_tile(d, ByKeys ? v : g, row0, ByKeys ? g : v, pass0, p.dtype, shared);
-      const uint32_t kept = p.dropout > 0.0f ? kept_weights<ByKeys>(p, head_index, row0, pass0) : ~0u;
-      const C keep_scale = p.dropout > 0.0f ? C(p.keep_scale) : C(1);
+      const uint32_t kept = p.dropout.drop_below > 0 ? kept_weights<ByKeys>(p, head_index, row0, pass0) : ~0u;
+      const C keep_scale = p.dropout.drop_below > 0 ? C(p.dropout.keep_scale) : C(1);
 #pragma unroll
       for (int i = 0; i < 4; i++)
 #pragma unroll

@@ -36,9 +36,9 @@ inline AttentionOrder attention_order(int64_t tiles, int64_t heads, int64_t byte
 // Where the kernels apply: 16-bit elements, depths up to 128. Strides are the tensor maps' affair.
 inline bool attention_wgmma_applies(const AttentionProblem& p, const DeviceFacts& facts) {
   constexpr int64_t kMax = int64_t(1) << 30;
-  return is_sm90(facts) && (p.dtype == DType::Float16 || p.dtype == DType::BFloat16) && mask_fits(p) && p.depth > 0 &&
-         p.depth <= 128 && p.value_depth > 0 && p.value_depth <= 128 && p.queries > 0 && p.keys > 0 && p.queries < kMax &&
-         p.keys < kMax && p.batch * p.heads < kMax && p.lse_dtype == DType::Float32 && p.scale > 0;
+  return is_sm90(facts) && (p.dtype == DType::Float16 || p.dtype == DType::BFloat16) && mask_fits(p) && p.batch * p.heads > 0 &&
+         p.depth > 0 && p.depth <= 128 && p.value_depth > 0 && p.value_depth <= 128 && p.queries > 0 && p.keys > 0 &&
+         p.queries < kMax && p.keys < kMax && p.batch * p.heads < kMax && p.lse_dtype == DType::Float32 && p.scale > 0;
 }
 
 // Boxes of `box_rows` positions and 64 features. False if the copy engine cannot take the operand.

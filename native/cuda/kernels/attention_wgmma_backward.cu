@@ -3,7 +3,7 @@
 //
 // Math: attention.cu. By queries: a block owns 128 rows of q and g, tiles of 64 keys and values pass by; gq = scale dS k. By keys: it
 //   owns 128 rows of k and v, tiles of 64 rows of q and g pass by, for every query head of the group in order; gk = scale dS^T q,
-//   gv = P^T g. P and dS with a mask or dropout: attention.cu, attention_scores.cuh. Before both: attention_numbers.cu.
+//   gv = P^T g. P and dS with a mask or dropout: attention.cu, attention_scores.cuh. Before both: attention_row_stats.cu.
 // Layout: as in attention_wgmma_forward.cu.
 // Mapping: one block an SM; one thread, the producer, has the copy engine (TMA) bring tiles into a ring of 3 or 4 stages; two consumer
 //   warpgroups own 64 rows each. P and dS are A operands straight from the accumulators of S and dP. The narrow place is what the
@@ -28,9 +28,9 @@
 //   With a bool mask, 128, 2x16x4096: 2428 us (2330), where mma.sync took 12943. With dropout, 128 causal, 2x16x8192: 5080 (3419), of
 //   which both passes draw; with four keys a counter of Philox instead of eight 5987, where mma.sync took 25786.
 //   471 TFLOP/s of 5 products at depth 128 causal, 659 of the 7 that are made. 16x12x1024 causal, 64: 249 (274).
-//   racecheck takes __syncwarp for no order between reads of all lanes and the arrival of one, and reports numbers that are loaded over
+//   racecheck takes __syncwarp for no order between reads of all lanes and the arrival of one, and reports statistics that are loaded over
 //   others by keys: none once all lanes arrive, which takes 5 % more at depth 64.
-//   No gain: consumers that issue in turn; numbers of columns in 16-byte pieces. By keys at depth 128, rounds that overlap spill.
+//   No gain: consumers that issue in turn; statistics of columns in 16-byte pieces. By keys at depth 128, rounds that overlap spill.
 #include "attention_wgmma_backward.cuh"
 
 namespace shardwise::cuda {
@@ -43,11 +43,11 @@ BackwardArgs arguments(const AttentionProblem& p) {
   args.group_size = static_cast<int32_t>(p.heads / p.kv_heads);
   args.queries = static_cast<int32_t>(p.queries);
   args.keys = static_cast<int32_t>(p.keys);
-  args.number_blocks = static_cast<int32_t>(attention_number_blocks(p));
+  args.stat_blocks = static_cast<int32_t>(attention_stat_blocks(p));
   args.causal = p.causal;
   args.scale = static_cast<float>(p.scale);
   args.scale_log2 = static_cast<float>(p.scale * 1.4426950408889634);
-  args.numbers = static_cast<const float*>(p.delta);
+  args.row_stats = p.row_stats;
   args.mods = p;
   return args;
 }
@@ -106,16 +106,16 @@ bool start(const AttentionProblem& p, const Stream& stream) {
   return true;
 }
 
-template <class T, bool Mods>
+template <class T, bool Modified>
 bool start_of_depth(const AttentionProblem& p, const Stream& stream) {
   if (p.depth <= 64 && p.value_depth <= 64)
-    return start<BackwardTile<T, 64, false, 64, 4, Mods>, BackwardTile<T, 64, true, 64, 4, Mods>>(p, stream);
-  return start<BackwardTile<T, 128, false, 64, 4, Mods>, BackwardTile<T, 128, true, 64, 3, Mods>>(p, stream);
+    return start<BackwardTile<T, 64, false, 64, 4, Modified>, BackwardTile<T, 64, true, 64, 4, Modified>>(p, stream);
+  return start<BackwardTile<T, 128, false, 64, 4, Modified>, BackwardTile<T, 128, true, 64, 3, Modified>>(p, stream);
 }
 
 template <class T>
 bool start_of(const AttentionProblem& p, const Stream& stream) {
-  return p.any() ? start_of_depth<T, true>(p, stream) : start_of_depth<T, false>(p, stream);
+  return p.is_modified() ? start_of_depth<T, true>(p, stream) : start_of_depth<T, false>(p, stream);
 }
 
 }  // namespace

@@ -6,32 +6,32 @@ namespace shardwise::cuda {
 
 struct BackwardArgs {
   AttentionOrder order;
-  int32_t heads, kv_heads, group_size, queries, keys, number_blocks;
+  int32_t heads, kv_heads, group_size, queries, keys, stat_blocks;
   bool causal, want1, want2;
   float scale, scale_log2;
-  const float* numbers;
+  const float* row_stats;
   ScoreMods mods;
 };
 
 // ByKeys: a block owns rows of k and v, tiles of q and g pass by; else it owns rows of q and g, tiles of k and v pass by.
-// Mods: there is a mask, dropout or both.
-template <class Element, int DepthOfTile, bool OwnKeys, int PassingRows, int NumStages, bool Mods>
+// Modified: there is a mask, dropout or both.
+template <class Element, int DepthOfTile, bool OwnKeys, int PassingRows, int NumStages, bool Modified>
 struct BackwardTile {
   using T = Element;
-  static constexpr bool kMods = Mods;
+  static constexpr bool kModified = Modified;
   static constexpr bool kByKeys = OwnKeys;
   static constexpr int kDepth = DepthOfTile, kPassing = PassingRows, kStages = NumStages, kBoxes = kDepth / 64;
   static constexpr int kConsumers = 2, kOwned = 64 * kConsumers, kThreads = 128 * (kConsumers + 1);
   static constexpr int kOwnedBox = kOwned * 128, kPassingBox = kPassing * 128;
   static constexpr int kOwnedBytes = kBoxes * kOwnedBox, kPassingBytes = kBoxes * kPassingBox;
-  static constexpr int kNumberBytes = kByKeys ? kNumberBlock * 4 : 0;
+  static constexpr int kStatBytes = kByKeys ? kStatBlock * 4 : 0;
   static constexpr bool kHold =
       !kByKeys || kDepth == 64;  // the owned rows in registers: shared memory is the narrower of the two
-  // In shared memory: both owned tiles, then the results; a ring of both passing tiles, one of numbers; barriers.
-  static constexpr int kRing = 2 * kOwnedBytes, kStageBytes = 2 * kPassingBytes, kNumbers = kRing + kStages * kStageBytes;
-  static constexpr int kBarriers = kNumbers + kStages * kNumberBytes;
+  // In shared memory: both owned tiles, then the results; a ring of both passing tiles, one of statistics; barriers.
+  static constexpr int kRing = 2 * kOwnedBytes, kStageBytes = 2 * kPassingBytes, kStats = kRing + kStages * kStageBytes;
+  static constexpr int kBarriers = kStats + kStages * kStatBytes;
   static constexpr int kSharedBytes = kBarriers + (2 * kStages + 1) * 8;
-  static_assert(!kByKeys || kPassing == kNumberRows, "a stage takes one block of numbers");
+  static_assert(!kByKeys || kPassing == kStatRows, "a stage takes one block of statistics");
   static_assert(kSharedBytes <= 232448, "what a block may have");
 };
 
@@ -82,12 +82,12 @@ __device__ __forceinline__ void backward_produce(const BackwardArgs& p, const Ba
     const uint32_t ready = full + ring.stage * 8;
     const int32_t row = (place.first_step + step) * C::kPassing;
     barrier_wait(empty + ring.stage * 8, ring.phase ^ 1);
-    barrier_expect(ready, C::kStageBytes + C::kNumberBytes);
+    barrier_expect(ready, C::kStageBytes + C::kStatBytes);
     load_pair<C::kBoxes>(shared + C::kRing + ring.stage * C::kStageBytes, C::kPassingBox, pass1, pass2, ready, row, head,
                          place.batch);
     if constexpr (C::kByKeys) {
-      const int64_t block = int64_t(place.batch * p.heads + head) * p.number_blocks + row / kNumberRows;
-      bulk_load(shared + C::kNumbers + ring.stage * C::kNumberBytes, p.numbers + block * kNumberBlock, C::kNumberBytes, ready);
+      const int64_t block = int64_t(place.batch * p.heads + head) * p.stat_blocks + row / kStatRows;
+      bulk_load(shared + C::kStats + ring.stage * C::kStatBytes, p.row_stats + block * kStatBlock, C::kStatBytes, ready);
     }
     if (++step == place.steps) step = 0, head++;
   }
@@ -111,14 +111,14 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
                  pass1_across = matrix_descriptor(ring_start, true, C::kPassingBox),
                  pass2_across = matrix_descriptor(ring_start + C::kPassingBytes, true, C::kPassingBox);
 
-  HeldNumbers<C::kByKeys> lse, delta;
+  HeldStats<C::kByKeys> lse, delta;
   if constexpr (!C::kByKeys) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {  // they are there up to a multiple of the owned rows
       const int32_t row = row_low + half * 8, head_index = place.batch * p.heads + place.owner_head;
-      const float* const at = p.numbers + int64_t(head_index) * p.number_blocks * kNumberBlock + number_place(row);
+      const float* const at = p.row_stats + int64_t(head_index) * p.stat_blocks * kStatBlock + stat_place(row);
       lse.row[half] = at[0];
-      delta.row[half] = at[kNumberRows];
+      delta.row[half] = at[kStatRows];
     }
   }
 
@@ -145,7 +145,7 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
     wgmma_commit();
   };
 
-  Mods<T, kPassing, C::kByKeys, C::kMods> mods;
+  Mods<T, kPassing, C::kByKeys, C::kModified> mods;
   int32_t step = 0, head = C::kByKeys ? place.first_head : place.owner_head, column0;
   // What changes the scores of the next round, read while they are made.
   const auto load_mods = [&] {
@@ -155,20 +155,20 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
   };
   // s becomes P; returns the address of the columns' deltas.
   const auto take_scores = [&](int32_t stage) {
-    const uint32_t columns = shared + C::kNumbers + stage * C::kNumberBytes + pair * 4;
-    if constexpr (C::kMods) mods.change(s, p.mods, p.scale_log2);
+    const uint32_t columns = shared + C::kStats + stage * C::kStatBytes + pair * 4;
+    if constexpr (C::kModified) mods.change(s, p.mods, p.scale_log2);
     if constexpr (C::kByKeys)
       hide_queries(s, p.causal, first_row + 63, row_low, column0 + pair, pair);
     else
       hide_keys(s, p.causal, p.keys, first_row, row_low, column0 + pair, pair);
-    take_exponentials<C::kMods>(s, p.scale_log2, lse, columns);
-    return columns + kNumberRows * 4;
+    take_exponentials<C::kModified>(s, p.scale_log2, lse, columns);
+    return columns + kStatRows * 4;
   };
-  const float keep_scale = C::kMods ? static_cast<float>(p.mods.keep_scale) : 1.0f;
+  const float keep_scale = C::kModified ? static_cast<float>(p.mods.dropout.keep_scale) : 1.0f;
   const auto take_sums = [&](uint32_t deltas) { take_gradients(d, s, delta, deltas, mods, keep_scale); };
   // P of the weights that are kept, for gv.
   const auto pack_weights = [&] {
-    if constexpr (C::kMods)
+    if constexpr (C::kModified)
       mods.pack_kept(fragments2, s);
     else
       pack_fragments<T, kPassing>(fragments2, s);
@@ -192,7 +192,7 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
   const auto place_of_stage = [](int32_t stage) { return static_cast<uint32_t>(stage * (C::kStageBytes / 16)); };
 
   const auto release = [&](int32_t stage) {
-    if constexpr (C::kByKeys) __syncwarp();  // all lanes have read their columns' numbers
+    if constexpr (C::kByKeys) __syncwarp();  // all lanes have read their columns' statistics
     if (lane == 0) barrier_arrive(empty + stage * 8);
   };
 

@@ -46,11 +46,11 @@ struct ForwardArgs {
   ScoreMods mods;
 };
 
-// Mods: there is a mask, dropout or both.
-template <class Element, int DepthOfTile, int ConsumerGroups, int NumStages, bool Mods>
+// Modified: there is a mask, dropout or both.
+template <class Element, int DepthOfTile, int ConsumerGroups, int NumStages, bool Modified>
 struct ForwardTile {
   using T = Element;
-  static constexpr bool kMods = Mods;
+  static constexpr bool kModified = Modified;
   static constexpr int kDepth = DepthOfTile, kConsumers = ConsumerGroups, kStages = NumStages;
   static constexpr int kQueries = 64 * kConsumers, kKeys = 128, kBoxes = kDepth / 64;
   static constexpr int kThreads = 128 * (kConsumers + 1);
@@ -137,7 +137,7 @@ template <class C>
 struct ForwardConsumer {
   using T = typename C::T;
   static constexpr int kKeys = C::kKeys, kDepth = C::kDepth;
-  using StepMods = Mods<T, kKeys, false, C::kMods>;
+  using StepMods = Mods<T, kKeys, false, C::kModified>;
 
   const ForwardArgs& p;
   const ForwardBarriers<C>& barriers;
@@ -194,13 +194,13 @@ struct ForwardConsumer {
   // Hides what this warpgroup's rows, from row0 on, do not see of a step, and takes exponentials.
   __device__ __forceinline__ void take_exponentials(float (&s)[kKeys / 2], int32_t step, int32_t row0, int32_t row_low,
                                                     const StepMods& mods, RowState& rows, float (&shrink)[2]) const {
-    if constexpr (C::kMods) mods.change(s, p.mods, p.scale);
+    if constexpr (C::kModified) mods.change(s, p.mods, p.scale);
     const int pair = (lane & 3) * 2;
     hide_keys(s, p.causal, p.keys, row0, row_low, step * kKeys + pair, pair);
     softmax_step(s, scale_of_maximum(), rows, shrink);
-    if constexpr (C::kMods) mods.drop(s);
+    if constexpr (C::kModified) mods.drop(s);
   }
-  __device__ __forceinline__ float scale_of_maximum() const { return C::kMods ? 1.0f : p.scale; }
+  __device__ __forceinline__ float scale_of_maximum() const { return C::kModified ? 1.0f : p.scale; }
 
   __device__ __forceinline__ void tile(const ForwardPlace& place, const CUtensorMap* map_out) {
     const int32_t row0 = place.query0 + consumer * 64, row_low = row0 + (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
@@ -240,8 +240,8 @@ struct ForwardConsumer {
     start_out(out, probabilities);
     float scales[2];
     float* const lse = p.lse ? p.lse + int64_t(place.batch * p.heads + place.head) * p.queries : nullptr;
-    finish_rows(rows, scale_of_maximum(), C::kMods ? static_cast<float>(p.mods.keep_scale) : 1.0f, row_low, p.queries, lse,
-                scales);
+    finish_rows(rows, scale_of_maximum(), C::kModified ? static_cast<float>(p.mods.dropout.keep_scale) : 1.0f, row_low, p.queries,
+                lse, scales);
     finish_out(out, probabilities);
     if (row0 < p.queries)
       store_tile<T, kDepth>(map_out, shared + C::kOut + consumer * 64 * 128, C::kQueryBox, out, scales[0], scales[1],
@@ -328,18 +328,18 @@ bool start(const AttentionProblem& p, const Stream& stream) {
   return true;
 }
 
-template <class T, bool Mods>
+template <class T, bool Modified>
 bool start_of_depth(const AttentionProblem& p, const Stream& stream) {
-  if (p.depth > 64 || p.value_depth > 64) return start<ForwardTile<T, 128, 2, 2, Mods>>(p, stream);
+  if (p.depth > 64 || p.value_depth > 64) return start<ForwardTile<T, 128, 2, 2, Modified>>(p, stream);
   // Tiles of 192 queries are faster, unless too many of them do not exist.
-  if constexpr (!Mods)
+  if constexpr (!Modified)
     if (round_up(p.queries, 192) * 10 <= round_up(p.queries, 128) * 11) return start<ForwardTile<T, 64, 3, 3, false>>(p, stream);
-  return start<ForwardTile<T, 64, 2, 3, Mods>>(p, stream);
+  return start<ForwardTile<T, 64, 2, 3, Modified>>(p, stream);
 }
 
 template <class T>
 bool start_of(const AttentionProblem& p, const Stream& stream) {
-  return p.any() ? start_of_depth<T, true>(p, stream) : start_of_depth<T, false>(p, stream);
+  return p.is_modified() ? start_of_depth<T, true>(p, stream) : start_of_depth<T, false>(p, stream);
 }
 
 }  // namespace

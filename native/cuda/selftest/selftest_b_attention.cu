@@ -6,6 +6,8 @@
 namespace selftest {
 namespace {
 
+double dropped_of_65536(double probability) { return std::round(probability * 65536); }
+
 // Whether dropout keeps a weight, as native/README.md has it, written again for the reference.
 bool is_kept(uint64_t seed, uint64_t offset, uint64_t row, int64_t key, int64_t keys, double probability) {
   const uint64_t counter = row * uint64_t((keys + 7) / 8) + uint64_t(key / 8);
@@ -19,12 +21,12 @@ bool is_kept(uint64_t seed, uint64_t offset, uint64_t row, int64_t key, int64_t 
     k[1] += 0xBB67AE85u;
   }
   const uint32_t bits = key % 2 == 0 ? c[key % 8 / 2] & 0xffff : c[key % 8 / 2] >> 16;
-  return bits >= std::lround(probability * 65536);
+  return bits >= dropped_of_65536(probability);
 }
 
-// Same: the dtype of q. Empty: a bool mask with rows that see nothing. Keys: one bool for a key, whatever the query. Across: of
-// q's dtype, and queries are contiguous.
-enum class Mask { None, Bool, Float, Same, Empty, Keys, Across };
+// Same: the dtype of q. Empty: a bool mask with rows that see nothing. Keys: one bool for a key, whatever the query. Queries: one for
+// a query. Across: of q's dtype, and queries are contiguous. Odd: a bool mask that begins at an odd byte, with rows of an even pitch.
+enum class Mask { None, Bool, Float, Same, Empty, Keys, Queries, Across, Odd };
 
 struct Case {
   DType dtype;
@@ -33,6 +35,7 @@ struct Case {
   Mask mask = Mask::None;
   double dropout = 0;
   int layout = 0;  // 0: [B, H, S, D]; 1: a view of [B, S, H, D]; 2: unaligned rows; 3: no unit stride
+  double factor = 1;  // of the scale
 };
 
 Tensor heads_tensor(DType dtype, int64_t batch, int64_t heads, int64_t rows, int64_t depth, int layout) {
@@ -99,7 +102,9 @@ Reference forward_of(const Case& c, const Operands& x, bool bool_mask, const Att
       largest = std::fmax(largest, s);
       if (c.dropout > 0)
         r.kept[static_cast<size_t>(row * c.keys + j)] =
-            is_kept(seed, uint64_t(params.offset), uint64_t(row), j, c.keys, c.dropout) ? 1 / (1 - c.dropout) : 0;
+            is_kept(seed, uint64_t(params.offset), uint64_t(row), j, c.keys, c.dropout)
+                ? 65536 / (65536 - dropped_of_65536(c.dropout))
+                : 0;
     }
     for (int64_t j = 0; j < c.keys; j++) sum += largest == -INFINITY ? 0 : std::exp(weights[j] - largest);
     if (largest != -INFINITY) r.lse[static_cast<size_t>(row)] = largest + std::log(sum);
@@ -134,17 +139,19 @@ void backward_of(const Case& c, const Operands& x, const std::vector<double>& ou
 
 Tensor mask_of(const Case& c) {
   const std::vector<int64_t> sizes{c.batch, c.heads, c.queries, c.keys};
-  if (c.mask == Mask::Bool || c.mask == Mask::Empty || c.mask == Mask::Keys) {
-    Tensor mask(
-        DType::Bool, sizes,
-        c.mask == Mask::Keys ? std::vector<int64_t>{c.keys, 0, 0, 1} : std::vector<int64_t>{c.queries * c.keys, 0, c.keys, 1});
-    mask.fill([&](int64_t i) { return c.mask == Mask::Empty && i / c.keys % 3 == 1 ? 0 : random_source().uniform() < 0.7; });
-    return mask;
-  }
-  const int64_t across = c.mask == Mask::Across;
-  Tensor mask(c.mask == Mask::Float ? DType::Float32 : c.dtype, sizes,
-              {0, c.queries * c.keys, across ? 1 : c.keys, across ? c.queries : 1});
-  mask.fill([&](int64_t) { return random_source().uniform() < 0.1 ? -INFINITY : random_source().normal(); });
+  const bool is_added = c.mask == Mask::Float || c.mask == Mask::Same || c.mask == Mask::Across;
+  const DType dtype = !is_added ? DType::Bool : c.mask == Mask::Float ? DType::Float32 : c.dtype;
+  const int64_t pitch = c.mask == Mask::Odd ? c.keys / 2 * 2 + 2 : c.keys, whole = c.queries * pitch;
+  std::vector<int64_t> strides{whole, 0, pitch, 1};  // for every head alike
+  if (c.mask == Mask::Keys) strides = {c.keys, 0, 0, 1};
+  if (c.mask == Mask::Queries) strides = {c.queries, 0, 1, 0};
+  if (c.mask == Mask::Same || c.mask == Mask::Float) strides = {0, whole, pitch, 1};
+  if (c.mask == Mask::Across) strides = {c.heads * whole, whole, 1, c.queries};
+  Tensor mask(dtype, sizes, strides, c.mask == Mask::Odd ? 1 : 0);
+  mask.fill([&](int64_t i) -> double {
+    if (is_added) return random_source().uniform() < 0.1 ? -INFINITY : random_source().normal();
+    return c.mask == Mask::Empty && i / c.keys % 3 == 1 ? 0 : random_source().uniform() < 0.7;
+  });
   return mask;
 }
 
@@ -152,7 +159,8 @@ void attention_case(const Case& c) {
   const std::string what = "B" + std::to_string(c.batch) + " H" + std::to_string(c.heads) + "/" + std::to_string(c.kv_heads) +
                            " S" + std::to_string(c.queries) + " T" + std::to_string(c.keys) + " D" + std::to_string(c.depth) +
                            "/" + std::to_string(c.value_depth) + (c.causal ? " causal" : "") + " mask" +
-                           std::to_string(int(c.mask)) + (c.dropout > 0 ? " dropout" : "") + " layout" + std::to_string(c.layout);
+                           std::to_string(int(c.mask)) + (c.dropout > 0 ? " dropout" : "") + " layout" +
+                           std::to_string(c.layout) + (c.factor != 1 ? " scale x " + std::to_string(c.factor) : "");
   Tensor q = heads_tensor(c.dtype, c.batch, c.heads, c.queries, c.depth, c.layout),
          k = heads_tensor(c.dtype, c.batch, c.kv_heads, c.keys, c.depth, c.layout),
          v = heads_tensor(c.dtype, c.batch, c.kv_heads, c.keys, c.value_depth, c.layout),
@@ -161,7 +169,8 @@ void attention_case(const Case& c) {
   if (c.mask != Mask::None) mask = mask_of(c);
   const DType inner = c.dtype == DType::Float64 ? DType::Float64 : DType::Float32;
   Tensor out(c.dtype, {c.batch, c.heads, c.queries, c.value_depth}), lse(inner, {c.batch, c.heads, c.queries});
-  const AttentionParams params{1 / std::sqrt(double(c.depth > 0 ? c.depth : 1)), double(c.causal), c.dropout, 1234567, 89, 42};
+  const AttentionParams params{
+      c.factor / std::sqrt(double(c.depth > 0 ? c.depth : 1)), double(c.causal), c.dropout, 1234567, 89, 42};
   const Operands x{Operands::dense(q), Operands::dense(k), Operands::dense(v), Operands::dense(g), Operands::dense(mask)};
   Reference want = forward_of(c, x, mask.dtype == DType::Bool, params);
 
@@ -195,22 +204,24 @@ void sm90_cases(DType dtype) {
   const int64_t sizes[][2] = {{1, 1},     {1, 131},   {131, 1},  {64, 64},   {65, 63},  {127, 129},
                               {128, 128}, {193, 191}, {66, 196}, {97, 389},  {389, 97}, {257, 512},
                               {640, 257}, {511, 769}, {1, 1031}, {1031, 64}, {200, 140}};
-  const Mask masks[] = {Mask::None, Mask::Bool, Mask::Same, Mask::Empty, Mask::Keys, Mask::Across};
+  const Mask masks[] = {Mask::None, Mask::Bool, Mask::Same, Mask::Empty, Mask::Keys, Mask::Across, Mask::Odd};
   const int before = shardwise::cuda::attention_wgmma_taken();
-  int turn = 0, modded = 0;
+  int turn = 0;
   for (const auto& s : sizes)
     for (const bool causal : {false, true})
       for (const int64_t depth : {64, 128})
-        for (const bool mods : {false, true}) {
+        for (const bool modified : {false, true}) {
           if ((context().quick || context().sparse) && s[0] * s[1] > 40000) continue;
           turn++;
-          modded += mods;
-          const int64_t kv_heads = turn % 3 == 0 ? 1 : 2, heads = kv_heads * (turn % 4 == 0 ? 3 : turn % 5 == 0 ? 2 : 1);
+          const auto drawn = [](int64_t count) {
+            return static_cast<int64_t>(random_source().uniform() * static_cast<double>(count));
+          };
+          const int64_t kv_heads = 1 + drawn(2), heads = kv_heads * (1 + drawn(3)), batch = 1 + drawn(2);
           const int64_t narrower = turn % 7 == 3 ? 8 : turn % 7 == 5 ? 32 : 0;
-          const Mask mask = mods ? masks[modded % 6] : Mask::None;
-          const double dropout = mods && (mask == Mask::None || modded % 4 == 0) ? 0.3 : 0;
-          attention_case({dtype, turn % 2 + 1, heads, kv_heads, s[0], s[1], depth - narrower,
-                          depth - (turn % 11 == 4 ? 24 : narrower), causal, mask, dropout, turn % 3 == 1});
+          const Mask mask = modified ? masks[turn / 2 % 7] : Mask::None;
+          const double dropout = modified && (mask == Mask::None || drawn(2) == 0) ? 0.3 : 0;
+          attention_case({dtype, batch, heads, kv_heads, s[0], s[1], depth - narrower, depth - (turn % 11 == 4 ? 24 : narrower),
+                          causal, mask, dropout, turn % 3 == 1});
         }
   const int taken = shardwise::cuda::attention_wgmma_taken() - before;
   if (shardwise::cuda::is_sm90(*shardwise::cuda::device_facts(0)) && taken != 4 * turn)
@@ -234,6 +245,12 @@ void test_attention() {
     attention_case({dtype, 1, 2, 1, 65, 67, 64, 64, true, Mask::None, 0.3});
     attention_case({dtype, 1, 1, 1, 20, 19, 128, 128, false, Mask::Float, 0.5, 1});
     attention_case({dtype, 1, 2, 1, 20, 19, 150, 200, true});
+    attention_case({dtype, 2, 2, 1, 37, 70, 64, 64, false, Mask::Queries, 0.2, 2});
+    attention_case({dtype, 2, 2, 1, 70, 37, 128, 120, true, Mask::None, 0.2, 2});
+    for (const double factor : {-2.0, 0.0}) {  // kernels that look for the largest score before its scale would be wrong
+      attention_case({dtype, 1, 2, 1, 70, 67, 64, 64, false, Mask::None, 0, 0, factor});
+      attention_case({dtype, 1, 2, 1, 130, 131, 128, 128, true, Mask::None, 0, 0, factor});
+    }
     attention_case({dtype, 1, 2, 2, 4, 0, 16, 16});
     attention_case({dtype, 1, 2, 2, 0, 4, 16, 16});
     if (item_size(dtype) == 2) sm90_cases(dtype);

@@ -1,6 +1,6 @@
 // Before the gradient of attention on tensor cores: lse of each query in powers of 2, and delta = sum over columns of g out.
 //
-// Layout: out is contiguous, g of any strides; the numbers lie as attention.cuh has them, padded to whole tiles of 128 queries.
+// Layout: out is contiguous, g of any strides; they lie as attention.cuh has them, padded to whole tiles of 128 queries.
 // Mapping: 16 lanes a row, of which each takes 8 columns as a word where rows are such (depths up to 128), else column by column.
 // Bytes: g and out once, lse once, two float32 a query. Numerics: float32, a fixed order.
 // Source: Dao, FlashAttention-2 (arXiv:2307.08691), algorithm 2.
@@ -12,8 +12,8 @@ namespace shardwise::cuda {
 namespace {
 
 template <class T, bool Words>
-__global__ void __launch_bounds__(256) numbers_kernel(AttentionProblem p, int64_t blocks) {
-  const int64_t row = int64_t(blockIdx.x) * 16 + (threadIdx.x >> 4), padded = blocks * kNumberRows;
+__global__ void __launch_bounds__(256) row_stats_kernel(AttentionProblem p, int64_t blocks) {
+  const int64_t row = int64_t(blockIdx.x) * 16 + (threadIdx.x >> 4), padded = blocks * kStatRows;
   const int64_t head_index = row / padded, query = row % padded;
   const int lane = threadIdx.x & 15;
   const bool exists = query < p.queries;
@@ -37,24 +37,25 @@ __global__ void __launch_bounds__(256) numbers_kernel(AttentionProblem p, int64_
   for (int lanes = 8; lanes > 0; lanes >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
   if (lane != 0) return;
   const float lse = exists ? static_cast<const float*>(p.lse)[head_index * p.queries + query] : -INFINITY;
-  float* const to = static_cast<float*>(p.delta) + number_place(row);
+  float* const to = p.row_stats + stat_place(row);
   to[0] = lse == -INFINITY ? INFINITY : to_log2(lse);
-  to[kNumberRows] = lse == -INFINITY ? 0.0f : sum;
+  to[kStatRows] = lse == -INFINITY ? 0.0f : sum;
 }
 
 template <class T>
 void start(const AttentionProblem& p, cudaStream_t stream) {
-  const int64_t blocks = attention_number_blocks(p);
+  const int64_t blocks = attention_stat_blocks(p);
   const HeadView& g = p.g;
   const bool words = p.value_depth % 8 == 0 && g.column_stride == 1 && (g.batch_stride | g.head_stride | g.row_stride) % 8 == 0 &&
                      (reinterpret_cast<uintptr_t>(g.data) | reinterpret_cast<uintptr_t>(p.out)) % 16 == 0;
-  const auto kernel = words ? numbers_kernel<T, true> : numbers_kernel<T, false>;
-  kernel<<<p.batch * p.heads * blocks*(kNumberRows / 16), 256, 0, stream>>>(p, blocks);
+  const auto kernel = words ? row_stats_kernel<T, true> : row_stats_kernel<T, false>;
+  const int64_t grid = p.batch * p.heads * blocks * (kStatRows / 16);
+  kernel<<<grid, 256, 0, stream>>>(p, blocks);
 }
 
 }  // namespace
 
-void attention_numbers(const AttentionProblem& p, cudaStream_t stream) {
+void attention_row_stats(const AttentionProblem& p, cudaStream_t stream) {
   if (p.dtype == DType::BFloat16)
     start<bfloat16_t>(p, stream);
   else

@@ -1,0 +1,88 @@
+/** Scores of attention at the edges of what a kernel may take for granted: scales that are not positive, large scores, large masks. */
+import assert from 'node:assert/strict';
+import { bfloat16, type DType, finfo, float16, float32, float64, nn, ones, randn, type Tensor, tensor, where, zeros } from '../../lib/index.js';
+import { skipWithoutCuda } from '../skip.js';
+
+const { functional: F } = nn;
+const room = new Map<DType, number>([
+  [float16, 4e-3],
+  [bfloat16, 3e-2],
+  [float32, 2e-5],
+  [float64, 1e-12],
+]);
+
+type Operands = [q: Tensor, k: Tensor, v: Tensor];
+
+const flat = (t: Tensor): number[] => t.to(float64).flatten().tolist() as number[];
+
+function near(got: Tensor, want: Tensor, part: number, what: string): void {
+  const [a, b] = [flat(got.cpu()), flat(want)];
+  const largest = b.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  const wrong = a.findIndex((value, i) => !(Math.abs(value - (b[i] as number)) <= part * (largest + 0.01)));
+  assert.equal(wrong, -1, `${what}: element ${wrong} is ${a[wrong]}, expected ${b[wrong]}`);
+}
+
+/** The result, then the gradients of the operands. */
+function withGradients(operands: Operands, g: Tensor, compute: (operands: Operands) => Tensor): Tensor[] {
+  const leaves = operands.map((t) => t.detach().requiresGrad_()) as Operands;
+  const out = compute(leaves);
+  out.backward(g);
+  return [out.detach(), ...leaves.map((leaf) => leaf.grad as Tensor)];
+}
+
+for (const device of ['cpu', 'cuda'] as const) {
+  describe(`scores of attention at the edges, on ${device}`, () => {
+    before(function () {
+      if (device === 'cuda') skipWithoutCuda(this);
+    });
+
+    for (const [dtype, part] of room) {
+      const make = (...shape: number[]): Tensor => randn([1, 2, ...shape], { dtype: float64 }).to(dtype);
+
+      for (const depth of [64, 128])
+        for (const isCausal of [false, true])
+          it(`takes scales that are negative, 0 and tiny, of ${dtype}, depth ${depth}${isCausal ? ', causal' : ''}`, () => {
+            const [queries, keys] = [70, 67];
+            const operands: Operands = [make(queries, depth), make(keys, depth), make(keys, depth)];
+            const g = make(queries, depth);
+            const seen = isCausal ? ones([queries, keys]).tril().ne(0) : ones([queries, keys]).ne(0);
+            for (const scale of [-0.125, 0, 1e-50]) {
+              const got = withGradients(operands.map((t) => t.to(device)) as Operands, g.to(device), ([q, k, v]) => F.scaledDotProductAttention(q, k, v, { scale, isCausal }));
+              const exact = operands.map((t) => t.to(float64)) as Operands;
+              const want = withGradients(exact, g.to(float64), ([q, k, v]) =>
+                where(seen, q.matmul(k.transpose(-2, -1)).mul(scale), Number.NEGATIVE_INFINITY)
+                  .softmax(-1)
+                  .matmul(v),
+              );
+              for (const [i, name] of ['result', 'gradient of q', 'gradient of k', 'gradient of v'].entries())
+                near(got[i] as Tensor, want[i] as Tensor, part, `${name}, scale ${scale}`);
+            }
+          });
+
+      it(`keeps what earlier keys gave while the largest score stays, of ${dtype}`, () => {
+        const keys = 8192;
+        const [k, v] = [zeros([1, 1, keys, 64], { dtype }), randn([1, 1, keys, 64], { dtype: float64 }).to(dtype)];
+        k.select(-1, 0).fill_(161); // every score is 161 * 1.3 / 8, which no tile rounds to a number of 24 bits
+        const q = zeros([1, 1, 8, 64], { dtype });
+        q.select(-1, 0).fill_(1.3);
+        const out = F.scaledDotProductAttention(q.to(device), k.to(device), v.to(device));
+        near(out, v.to(float64).mean(-2, { keepdim: true }).expand([1, 1, 8, 64]), dtype === float64 ? 1e-12 : part / 4, 'mean of the values');
+      });
+
+      it(`takes a mask of the largest finite number for a number, of ${dtype}`, () => {
+        const [q, k, v] = [make(5, 64), make(40, 64), make(40, 64)];
+        const attnMask = zeros([5, 40], { dtype });
+        attnMask.select(-1, 3).fill_(finfo(dtype).max);
+        const out = F.scaledDotProductAttention(q.to(device), k.to(device), v.to(device), { attnMask: attnMask.to(device) });
+        near(out, v.to(float64).narrow(-2, 3, 1).expand([1, 2, 5, 64]), part, 'the value of the key that is added to');
+      });
+    }
+
+    it('gives rows of one key its value, whatever the scale', () => {
+      for (const scale of [-3, 0, 3]) {
+        const out = F.scaledDotProductAttention(ones([1, 1, 2, 8], { device }), ones([1, 1, 1, 8], { device }), tensor([[[[1, 2]]]], { device }), { scale });
+        assert.deepEqual(flat(out.cpu()), [1, 2, 1, 2]);
+      }
+    });
+  });
+}
