@@ -1,13 +1,14 @@
 /**
  * Our side of the GPU rows: a process that takes a line of JSON for each thing to do and answers with one.
  *
- *   {"prepare": job}   -> {"error": of a sample of the results, in parts of what the dtype allows}
+ *   {"prepare": job}   -> {"error": of samples of the results, in parts of what the dtype allows}; {} where there is none
  *   {"time": calls, "warm": calls before}    -> {"us": a call}
  *   {"drop": true}     -> {}
  */
 import { createInterface } from 'node:readline';
-import { cuda, float32, memory, scope, setFloat32MatmulPrecision, type Tensor } from '../../lib/index.js';
+import { cuda, memory, scope, setFloat32MatmulPrecision } from '../../lib/index.js';
 import type { Job } from './rows.js';
+import { sampleError } from './sample.js';
 import { prepare, type Work } from './work.js';
 
 let work: Work | null = null;
@@ -18,18 +19,6 @@ interface Request {
   prepare?: Job;
   time?: number;
   warm?: number;
-}
-
-/** Of the largest value of a sample: results beyond it are wrong, and have no time. */
-const allowedFor = (t: Tensor, job: Job): number => (job.precision === 'high' ? 3e-3 : t.dtype === float32 ? 1e-4 : 2e-2);
-
-/** The largest difference of a sample, in parts of the one that is allowed. */
-async function sampleError(made: Work, job: Job): Promise<number> {
-  if (made.sample === undefined) return 0;
-  const [got, wanted] = made.sample();
-  const exact = got.detach().to('cpu').to(wanted.dtype);
-  const largest = await wanted.abs().amax().itemAsync();
-  return (await exact.sub(wanted).abs().amax().itemAsync()) / (largest * allowedFor(got, job));
 }
 
 function run(calls: number): void {

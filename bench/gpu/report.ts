@@ -70,6 +70,10 @@ function peerText(modes: readonly string[]): string {
   return modes.includes('compile') ? 'that of its best mode, eager or `torch.compile`' : 'that of its eager mode (this run left `torch.compile` out)';
 }
 
+/** Of rows that the peer measures in no other mode, as its `uncompiled` says. */
+const eagerText = (modes: readonly string[]): string =>
+  modes.length > 1 ? "\n  For AdamW, attention, the copy and the rows of the host it is PyTorch's eager mode alone: compilation makes nothing else of them." : '';
+
 function text(): string {
   const kernels = newest<Report>('-nvidia-h200-kernels.json');
   if (kernels === null) throw new Error('bench/results has no figures of the kernels of an H200: run npm run bench:gpu -- --write on a machine with one');
@@ -85,8 +89,8 @@ Kernels beside PyTorch ${report.torch} on the same machine in the same run: ${re
 \`npm run bench:gpu\` makes such a table, whole or of some groups (\`npm run bench:gpu -- norms softmax --write\`), and needs a GPU and a Python with torch.
 
 - Both sides are measured in turns, ${report.pairs} times each; a figure is the median, the ratio that of the pairs, with the least and the largest behind it.
-- PyTorch's figure is ${peerText(report.modes)}, with short kernels replayed from a CUDA graph; ours are eager calls.
-- Before anything is timed, a sample of our results is compared with float64.
+- PyTorch's figure is ${peerText(report.modes)}, with short kernels replayed from a CUDA graph; ours are eager calls.${eagerText(report.modes)}
+- Before anything is timed, a sample of our results is compared with float64. Not sampled are the copy, ops of every day, attention with dropout, and the rows of the host.
 - The limit is what the machine does in the same run: the rate of a copy of 1 GiB for what moves memory, the best matmul of either side for what multiplies.
   ${report.rows.some(({ mhz }) => mhz !== undefined) ? 'Clock (the lowest seen) and power (the highest) stand beside matmuls, because these are limited by power.' : 'Matmuls are limited by power; clock and power were not read in this run.'}
 - Rows without a goal are ops of every day that no goal was set for; PyTorch's figure for them is that of eager calls.

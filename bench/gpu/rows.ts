@@ -190,7 +190,8 @@ export const rows: readonly Row[] = [
 /** Of the rows, each once. */
 export const groups: readonly string[] = [...new Set(rows.map((row) => row.group))];
 
-const isCalled = (row: Row, text: string): boolean => row.group === text || row.name.includes(text);
+/** The name of a group means that group alone, though names of other rows have it as a part. */
+const isCalled = (row: Row, text: string): boolean => (groups.includes(text) ? row.group === text : row.name.includes(text));
 
 /** All, or those of groups and parts of names. @throws Error for a text that no row is called by */
 export function chosenRows(wanted: readonly string[]): readonly Row[] {

@@ -11,7 +11,8 @@ import os from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import { commit, keep, median, python, store, today } from '../figures.js';
-import { chosenRows, copyRow, groups, type Row, rows } from './rows.js';
+import { checkAlike, mended } from './mended.js';
+import { chosenRows, copyRow, groups, type Row } from './rows.js';
 import { Meter, ourSide, type PeerMode, rawLaunch, type Side, torchSide } from './sides.js';
 import { type Measured, printed, type Report } from './table.js';
 
@@ -51,9 +52,9 @@ async function pairs(row: Row, ours: Side, torch: Side | null, count: number): P
 }
 
 async function measure(row: Row, ours: Side, torch: Side | null, meter: Meter, { pairs: count, compile }: Options): Promise<Measured> {
-  const { error = 0, failed } = await ours.ask({ prepare: row.job });
+  const { error, failed } = await ours.ask({ prepare: row.job });
   if (failed !== undefined) return { row, failed: `ours: ${failed}` };
-  if (!(error <= 1)) return { row, failed: `ours is wrong: a sample is ${error} times as far from float64 as its dtype allows` };
+  if (error !== undefined && !(error <= 1)) return { row, failed: `ours is wrong: a sample is ${error} times as far from float64 as its dtype allows` };
   await sleep(20); // what it tells comes another way than its reply
   const by = ours.takeTold().flatMap((line) => /^shardwise: matmul .* by ([^:,\s]+)/.exec(line)?.[1] ?? []);
   const modes: readonly PeerMode[] = compile && row.job.host !== true ? MODES : ['eager'];
@@ -67,19 +68,11 @@ async function measure(row: Row, ours: Side, torch: Side | null, meter: Meter, {
     if (times.failed !== undefined) return { row, failed: times.failed };
     const ratios = times.torch.map((us, i) => (times.ours[i] as number) / us);
     const peer = ratios.length === 0 ? {} : { torch: median(times.torch), mode, ratio: median(ratios), spread: [Math.min(...ratios), Math.max(...ratios)] as const };
-    seen.push({ row, ours: median(times.ours), error, ...(by.length > 0 ? { by: by.at(-1) } : {}), ...peer, ...(meter.take() ?? {}) });
+    seen.push({ row, ours: median(times.ours), ...(error === undefined ? {} : { error }), ...(by.length > 0 ? { by: by.at(-1) } : {}), ...peer, ...(meter.take() ?? {}) });
     await torch?.ask({ drop: true });
   }
   await ours.ask({ drop: true });
   return seen.reduce((best, each) => ((each.torch ?? Infinity) < (best.torch ?? Infinity) ? each : best));
-}
-
-/** A report whose rows are those of a later run where that has them, and those that are new, in the order of the rows. */
-function mended(report: Report, later: Report): Report {
-  const again = new Map(later.rows.filter(({ row }) => row.group !== copyRow.group).map((measured) => [measured.row.name, { ...measured, commit: later.commit }]));
-  const place = new Map([copyRow, ...rows].map(({ name }, i) => [name, i]));
-  const all = [...report.rows.filter(({ row }) => !again.has(row.name)), ...again.values()];
-  return { ...report, rows: all.toSorted((a, b) => (place.get(a.row.name) ?? rows.length + 1) - (place.get(b.row.name) ?? rows.length + 1)) };
 }
 
 async function main(): Promise<void> {
@@ -93,6 +86,7 @@ async function main(): Promise<void> {
   const options = program.opts<Options>();
   const start = performance.now();
   const chosen = [copyRow, ...chosenRows(program.args)];
+  const earlier = options.again === undefined ? null : (JSON.parse(readFileSync(options.again, 'utf8')) as Report);
   const ours = ourSide();
   const peer = python();
   const torch = peer === null ? null : torchSide(peer);
@@ -101,7 +95,7 @@ async function main(): Promise<void> {
   const machine = `${os.cpus()[0]?.model.trim()}, ${os.cpus().length} threads, Node ${process.version}`;
   const modes = options.compile ? MODES : ['eager'];
   let report: Report = { date: today(), machine, gpu, torch: version, commit: commit(), pairs: options.pairs, modes, rows: [] };
-  const earlier = options.again === undefined ? null : (JSON.parse(readFileSync(options.again, 'utf8')) as Report);
+  if (earlier !== null) checkAlike(earlier, report); // before the minutes that measuring takes
   let unfinished: string | null = null;
   for (const row of chosen) {
     const raw = row.job.host && report.rawLaunch === undefined ? rawLaunch() : null;

@@ -13,10 +13,12 @@ export interface Measured {
   /** Median of the pairs' ratios, ours / PyTorch's, and the least and the largest. */
   readonly ratio?: number;
   readonly spread?: readonly [number, number];
-  /** Of the sample, in parts of what its dtype allows. */
+  /** Of the samples, in parts of what their dtype allows, left out where there are none; the first reports have 0 there. */
   readonly error?: number;
   /** Which kernel computes our product. */
   readonly by?: string;
+  /** Of a row of the host from another run: microseconds of a raw launch in that run. */
+  readonly rawLaunch?: number;
   /** The lowest clock and the highest power seen. */
   readonly mhz?: number;
   readonly watts?: number;
@@ -62,6 +64,9 @@ function shareOf({ row, ours }: Measured, { bytes, flops }: Ceilings): number | 
   return least === 0 ? null : least / ours;
 }
 
+/** Of the run that the row is from: another run's loop says nothing of it. */
+const rawLaunchOf = (measured: Measured, report: Report): number | undefined => measured.rawLaunch ?? (measured.commit === undefined ? report.rawLaunch : undefined);
+
 /** The last is of goals that were not all measured, as without PyTorch. */
 export type Verdict = 'reached' | 'not yet' | 'not measured';
 
@@ -79,10 +84,11 @@ function verdictOf({ row: { goal }, ours, ratio, failed }: Measured, share: numb
   return (['not yet', 'not measured', 'reached'] as const).find((each) => verdicts.includes(each)) ?? null;
 }
 
-function goalText({ goal: { us, aboveRaw, ratio, limit } }: Row): string {
+function goalText({ row, rawLaunch }: Measured): string {
+  const { us, aboveRaw, ratio, limit } = row.goal;
   return [
     us === undefined ? '' : `${us} us`,
-    aboveRaw === undefined ? '' : `raw + ${aboveRaw} us`,
+    aboveRaw === undefined ? '' : `raw${rawLaunch === undefined ? '' : ` (${rawLaunch.toFixed(1)})`} + ${aboveRaw} us`,
     ratio === undefined ? '' : `${ratio} x`,
     limit === undefined ? '' : `${limit * 100} %`,
   ]
@@ -109,10 +115,11 @@ function meanOf(rows: readonly Measured[]): { goal: number; ratio: number } | nu
 }
 
 /** The rows that have not reached their goals. */
-export function shortRows({ rows, rawLaunch }: Report): string[] {
+export function shortRows(report: Report): string[] {
+  const { rows } = report;
   const ceilings = ceilingsOf(rows);
   const mean = meanOf(rows);
-  const short = rows.filter((measured) => verdictOf(measured, shareOf(measured, ceilings), rawLaunch) === 'not yet').map(({ row }) => row.name);
+  const short = rows.filter((measured) => verdictOf(measured, shareOf(measured, ceilings), rawLaunchOf(measured, report)) === 'not yet').map(({ row }) => row.name);
   return mean !== null && mean.ratio > mean.goal ? [...short, MEAN] : short;
 }
 
@@ -122,8 +129,8 @@ export function printed(report: Report): string {
   const lines = report.rows.map((measured) => {
     const { row, failed, ours, torch, mode, ratio, spread, mhz, watts, by } = measured;
     const share = shareOf(measured, ceilings);
-    const verdict = verdictOf(measured, share, report.rawLaunch) ?? '';
-    if (failed !== undefined) return [row.name, failed, '', '', '', '', goalText(row), verdict];
+    const verdict = verdictOf(measured, share, rawLaunchOf(measured, report)) ?? '';
+    if (failed !== undefined) return [row.name, failed, '', '', '', '', goalText(measured), verdict];
     const against = ratio === undefined ? '' : `${ratio.toFixed(2)} (${spread?.map((each) => each.toFixed(2)).join(' to ')})`;
     const beside = row.flops !== undefined && mhz !== undefined ? `, ${mhz} MHz, ${watts?.toFixed(0)} W` : '';
     return [
@@ -133,7 +140,7 @@ export function printed(report: Report): string {
       against,
       `${rate(measured)}${beside}${by === undefined ? '' : `, by ${by === 'library' ? 'cuBLASLt' : by}`}`,
       share === null ? '' : `${(share * 100).toFixed(0)} %`,
-      goalText(row),
+      goalText(measured),
       verdict,
     ];
   });

@@ -19,26 +19,33 @@ import {
   scaledDotProductAttention,
   type Tensor,
 } from '../../lib/index.js';
+import { atPlace, attentionInExact, placesOf } from './attention-sample.js';
 import { everyday } from './everyday.js';
 import type { Job } from './rows.js';
+
+/** A sample, and what it should be. */
+export type Pair = readonly [got: Tensor, wanted: Tensor];
 
 /** What a row does, made once. */
 export interface Work {
   /** The n-th call: operands take turns. */
   call(n: number): unknown;
-  /** Sample of a call's result, and what it should be. */
-  sample?(): readonly [Tensor, Tensor];
+  /** Samples of a call's result. */
+  sample?(): readonly Pair[];
 }
 
 const SAMPLE = 4;
-const device = 'cuda';
+/** Rows are measured on the GPU; tests try the samples without one. */
+type Where = 'cuda' | 'cpu';
+const device: Where = 'cuda';
 const dtypes: Readonly<Record<Job['dtype'], DType>> = { bfloat16, float32 };
 const exact = (t: Tensor): Tensor => t.detach().to('cpu').to(float64);
 const head = (t: Tensor, rows = SAMPLE): Tensor => t.narrow(0, 0, rows);
 const gradOf = (outputs: readonly Tensor[], inputs: Tensor[], gradients: readonly Tensor[]): readonly Tensor[] =>
   autograd.grad([...outputs], inputs, { gradOutputs: [...gradients], retainGraph: true }) as Tensor[];
 
-type Maker = (job: Job, make: (shape: readonly number[]) => Tensor) => Work;
+/** `make`: random operands, on the device `on`. */
+type Maker = (job: Job, make: (shape: readonly number[]) => Tensor, on: Where) => Work;
 
 const matmul =
   (x: (t: Tensor) => Tensor, w: (t: Tensor) => Tensor, xShape: (m: number, k: number) => number[], wShape: (n: number, k: number) => number[]): Maker =>
@@ -51,7 +58,7 @@ const matmul =
       sample: () => {
         const [a, b] = sets[0] as (typeof sets)[0];
         const rows = Math.min(SAMPLE, m);
-        return [head(product([a, b]), rows), exact(head(x(a), rows)).matmul(exact(w(b)))];
+        return [[head(product([a, b]), rows), exact(head(x(a), rows)).matmul(exact(w(b)))]];
       },
     };
   };
@@ -72,13 +79,10 @@ function rowwise(
         const set = sets[i % sets.length] as (typeof sets)[0];
         return fn(set.perRow, set.shared);
       },
-      sample: () => [
-        head(fn(perRow, shared)[0]),
-        fn(
-          perRow.map((t) => exact(head(t))),
-          shared.map(exact),
-        )[0],
-      ],
+      sample: () => {
+        const rows = perRow.map((t) => exact(head(t)));
+        return [[head(fn(perRow, shared)[0]), fn(rows, shared.map(exact))[0]]];
+      },
     };
   };
   const backward: Maker = (job, make) => {
@@ -91,7 +95,7 @@ function rowwise(
       const few = gradients.map((gradient) => exact(head(gradient)));
       return gradOf(fn(rows, others), [rows[0] as Tensor], few)[0] as Tensor;
     };
-    return { call: () => gradOf(outputs, inputs, gradients), sample: () => [head(gradOf(outputs, inputs, gradients)[0] as Tensor), inExact()] };
+    return { call: () => gradOf(outputs, inputs, gradients), sample: () => [[head(gradOf(outputs, inputs, gradients)[0] as Tensor), inExact()]] };
   };
   return { forward, backward };
 }
@@ -109,16 +113,16 @@ const soft = rowwise(
   ([x]) => [(x as Tensor).softmax(-1)],
 );
 
-const crossEntropyAndGradient: Maker = ({ shape }, make) => {
+const crossEntropyAndGradient: Maker = ({ shape }, make, on) => {
   const [rows, classes] = shape as [number, number];
   const logits = make(shape).requiresGrad_();
-  const targets = randint(0, classes, [rows], { device });
+  const targets = randint(0, classes, [rows], { device: on });
   const gradient = (): Tensor => autograd.grad(crossEntropy(logits, targets), [logits])[0] as Tensor;
   const inExact = (): Tensor => {
     const few = exact(head(logits)).requiresGrad_();
     return (autograd.grad(crossEntropy(few, head(targets).to('cpu'), { reduction: 'sum' }), [few])[0] as Tensor).div(rows);
   };
-  return { call: gradient, sample: () => [head(gradient()), inExact()] };
+  return { call: gradient, sample: () => [[head(gradient()), inExact()]] };
 };
 
 /** The tensors of GPT-2 with 124 million parameters. */
@@ -139,15 +143,15 @@ function adamw(shapes: readonly number[][], make: (shape: readonly number[]) => 
       const few = (t: Tensor): Tensor => exact(t.detach().flatten().narrow(0, 0, 64));
       const [p, g] = [few(first), few(first.grad as Tensor)];
       optimizer.step();
-      return [few(first), p.mul(1 - lr * weightDecay).sub(g.div(g.abs().add(eps)).mul(lr))];
+      return [[few(first), p.mul(1 - lr * weightDecay).sub(g.div(g.abs().add(eps)).mul(lr))]];
     },
   };
 }
 
-const embeddingBackward: Maker = ({ shape }, make) => {
+const embeddingBackward: Maker = ({ shape }, make, on) => {
   const [words, width, tokens] = shape as [number, number, number];
   const table = make([words, width]).requiresGrad_();
-  const ids = randint(0, words, [tokens], { device });
+  const ids = randint(0, words, [tokens], { device: on });
   const output = embedding(ids, table);
   const gradient = make([tokens, width]);
   const backward = (): Tensor => gradOf([output], [table], [gradient])[0] as Tensor;
@@ -155,44 +159,41 @@ const embeddingBackward: Maker = ({ shape }, make) => {
     const one = exact(ids.eq(head(ids, 1))).unsqueeze(0);
     return one.matmul(exact(gradient));
   };
-  return { call: backward, sample: () => [backward().indexSelect(0, head(ids, 1)), inExact()] };
+  return { call: backward, sample: () => [[backward().indexSelect(0, head(ids, 1)), inExact()]] };
 };
 
-/** Queries see earlier keys only, by the mask or without: the first of them depend on the first keys alone. Of dropped weights there is no sample. */
+/** Queries see earlier keys only, by the mask or without. Of dropped weights there is no sample. */
 function attention(isBackward: boolean): Maker {
-  return ({ shape, scores, keyHeads }, make) => {
-    const SEEN = 64;
+  return ({ shape, scores, keyHeads }, make, on) => {
     const [batch, heads, length, depth] = shape as [number, number, number, number];
     const keys = [batch, keyHeads ?? heads, length, depth];
-    const operands = [make(shape), make(keys), make(keys)].map((t) => (isBackward ? t.requiresGrad_() : t));
+    const operands = [make(shape), make(keys), make(keys)].map((t) => (isBackward ? t.requiresGrad_() : t)) as [Tensor, Tensor, Tensor];
+    const [q, k, v] = operands;
     const gradient = make(shape);
-    const hidden = scores === 'masked' ? ones([length, length], { device }).tril().to(bool).expand(batch, 1, length, length).contiguous() : undefined;
+    const mask = scores === 'masked' ? ones([length, length], { device: on }).tril().to(bool).expand(batch, 1, length, length).contiguous() : undefined;
     const isDropped = scores === 'causal with dropout';
-    const run = ([q, k, v]: readonly Tensor[], attnMask = hidden): Tensor =>
-      scaledDotProductAttention(q as Tensor, k as Tensor, v as Tensor, { isCausal: attnMask === undefined, attnMask, dropoutP: isDropped ? 0.1 : 0, enableGqa: true });
-    const corner = (t: Tensor): Tensor => t.select(0, 0).select(0, 0).narrow(0, 0, SEEN);
-    const one = (t: Tensor): Tensor => exact(corner(t)).unsqueeze(0).unsqueeze(0);
-    const output = isBackward ? run(operands) : null;
-    const call = (): Tensor => (output === null ? run(operands) : (gradOf([output], operands, [gradient])[0] as Tensor));
-    const inExact = (): Tensor => {
-      const few = operands.map((t) => one(t).requiresGrad_(isBackward));
-      const result = run(few, hidden && one(hidden).narrow(-1, 0, SEEN).to(bool));
-      return corner(isBackward ? (gradOf([result], [few[0] as Tensor], [one(gradient)])[0] as Tensor) : result);
+    const run = (): Tensor => scaledDotProductAttention(q, k, v, { isCausal: mask === undefined, attnMask: mask, dropoutP: isDropped ? 0.1 : 0, enableGqa: true });
+    const output = isBackward ? run() : null;
+    const call = (): Tensor => (output === null ? run() : (gradOf([output], operands, [gradient])[0] as Tensor));
+    const sample = (): readonly Pair[] => {
+      const result = call();
+      const given = { q, k, v, ...(mask === undefined ? {} : { mask }) };
+      return placesOf([batch, heads, length]).map((place) => [atPlace(result, place), attentionInExact(given, place, isBackward ? gradient : undefined)]);
     };
-    return { call, ...(isDropped ? {} : { sample: () => [corner(call()), inExact()] as const }) };
+    return { call, ...(isDropped ? {} : { sample }) };
   };
 }
 
 const small = (fn: (a: Tensor) => unknown): Maker => {
-  return () => {
-    const a = ones([8, 8], { device });
+  return (_job, _make, on) => {
+    const a = ones([8, 8], { device: on });
     return { call: () => fn(a) };
   };
 };
 
 /** Of small operands, and their gradient: what a call costs the host. */
-const backwardOfSum: Maker = (job) => {
-  const x = ones([8], { device: job.device ?? device, requiresGrad: true });
+const backwardOfSum: Maker = (job, _make, on) => {
+  const x = ones([8], { device: job.device ?? on, requiresGrad: true });
   return {
     call: () => {
       x.mul(2).add(1).sum().backward();
@@ -239,12 +240,12 @@ const makers: Readonly<Record<string, Maker>> = {
   transpose: ({ shape }, make) => {
     const x = make(shape);
     const call = (): Tensor => x.t().contiguous();
-    return { call, sample: () => [head(call()), exact(x.narrow(1, 0, SAMPLE)).t()] };
+    return { call, sample: () => [[head(call()), exact(x.narrow(1, 0, SAMPLE)).t()]] };
   },
   embedding_backward: embeddingBackward,
   cast: ({ shape }, make) => {
     const x = make(shape);
-    return { call: () => x.to(bfloat16), sample: () => [head(x.to(bfloat16), 1000), exact(head(x, 1000))] };
+    return { call: () => x.to(bfloat16), sample: () => [[head(x.to(bfloat16), 1000), exact(head(x, 1000))]] };
   },
   attention: attention(false),
   attention_backward: attention(true),
@@ -258,11 +259,11 @@ const makers: Readonly<Record<string, Maker>> = {
 export const ops: readonly string[] = [...Object.keys(makers), ...Object.keys(everyday)];
 
 /** @throws Error for an op that there is not */
-export function prepare(job: Job): Work {
-  const make = (shape: readonly number[]): Tensor => noGrad(() => randn([...shape], { device, dtype: dtypes[job.dtype] }));
+export function prepare(job: Job, on: Where = device): Work {
+  const make = (shape: readonly number[]): Tensor => noGrad(() => randn([...shape], { device: on, dtype: dtypes[job.dtype] }));
   const simple = everyday[job.op];
   if (simple !== undefined) return { call: simple(job.shape, make) };
   const maker = makers[job.host && job.op === 'layer_norm' ? 'layer_norm_host' : job.op];
   if (maker === undefined) throw new Error(`no work is called ${job.op}`);
-  return maker(job, make);
+  return maker(job, make, on);
 }

@@ -30,4 +30,28 @@ describe('the rows that kernels are measured by', () => {
     assert.equal(chosenRows([]).length, rows.length);
     assert.throws(() => chosenRows(['nothing is called so']), /no row is called "nothing is called so", and no group: there are matmul, /);
   });
+
+  it('are those of a group alone where a text is its name, though other names have it as a part', () => {
+    for (const group of groups)
+      assert.deepEqual(
+        chosenRows([group]),
+        rows.filter((row) => row.group === group),
+      );
+    assert.equal(chosenRows(['float32']).length, 3);
+    assert.equal(chosenRows(['matmul']).length, 9);
+    assert.ok(chosenRows(['matmul nt']).some(({ group }) => group === 'skinny'));
+    assert.equal(chosenRows(['float32', 'matmul nt, float32']).length, 3);
+  });
+
+  it('are eager alone on the side of the peer where the page says so', () => {
+    const peer = readFileSync(path.join(gpu, 'peer_torch.py'), 'utf8');
+    const uncompiled =
+      /^uncompiled = \{\*everyday, (.*)\}$/m
+        .exec(peer)?.[1]
+        ?.split(', ')
+        .map((op) => op.slice(1, -1)) ?? [];
+    const ofPage = [copyRow, ...rows].filter(({ group }) => ['copy', 'adamw', 'attention', 'host'].includes(group));
+    const ops = new Set(ofPage.map(({ job }) => (job.host && job.op === 'layer_norm' ? 'layer_norm_host' : job.op)));
+    assert.deepEqual([...ops].sort(), uncompiled.sort());
+  });
 });

@@ -59,4 +59,11 @@ describe('the table of kernels', () => {
     assert.deepEqual(shortRows(reportOf([wrong, good])), ['a wrong row']);
     assert.match(printed(reportOf([wrong])), /a wrong row \| ours is wrong .* not yet \|/);
   });
+
+  it('judges a row of another run by the raw launches of that run, and shows them', () => {
+    const host = (seen: Omit<Measured, 'row'>): string => printed(reportOf([measured('the row', { aboveRaw: 1.5 }, { ours: 4.6, ...seen })], 2));
+    assert.match(host({}), /raw \+ 1\.5 us \| not yet \|/);
+    assert.match(host({ commit: 'def', rawLaunch: 3.5 }), /raw \(3\.5\) \+ 1\.5 us \| reached \|/);
+    assert.match(host({ commit: 'def' }), /raw \+ 1\.5 us \| not measured \|/);
+  });
 });
