@@ -226,7 +226,8 @@ bool attention_backward(const KernelCall& c) {
   const View& lse = c.input(6);
   if (!same(g, out) || !floats(g) || !floats(out) || !shaped(lse, {q.sizes[0], q.sizes[1], q.sizes[2]})) return false;
   // As the forward pass made them: kernels go by no strides of these.
-  if (!out.is_contiguous() || !lse.is_contiguous() || lse.dtype != (q.dtype == DType::Float64 ? DType::Float64 : DType::Float32)) return false;
+  const auto is_dense = [](const View& t) { return t.numel == 0 || t.is_contiguous(); };
+  if (!is_dense(out) || !is_dense(lse) || lse.dtype != (q.dtype == DType::Float64 ? DType::Float64 : DType::Float32)) return false;
   for (int32_t i = 0; i < 3; i++)
     if (!same(c.output(i), c.input(1 + i)) || !floats(c.output(i))) return false;
   return true;
