@@ -1,14 +1,15 @@
 /** Multi-head attention with PyTorch's parameter layout. */
-import { bool } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { checkProbability, checkSizesOf, optionsOf, unexpected } from '../core/options.js';
-import { formatShape } from '../core/shape.js';
-import { Tensor } from '../core/tensor.js';
+import { checkFlag, checkProbability, checkSizesOf, optionsOf } from '../core/options.js';
+import { formatShape, sameShape } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
 import { scaledDotProductAttention } from '../ops/attention.js';
+import { maskedScores, softmaxOfSeen } from '../ops/attention-weights.js';
 import { empty } from '../ops/factories.js';
 import { linear } from '../ops/matmul.js';
+import { requireTensor } from '../ops/operand.js';
 import { dropout } from '../ops/random.js';
-import { where } from '../ops/where.js';
+import { maskOptionsOf, mergedMask } from './attention-masks.js';
 import { constant_, xavierUniform_ } from './init.js';
 import { type LayerOptions, Linear } from './layers.js';
 import { Module } from './module.js';
@@ -28,20 +29,25 @@ export interface MultiheadAttentionOptions extends LayerOptions {
 
 /** Options of one call. */
 export interface MultiheadAttentionCall {
-  /** `[batch, T]`: bool (true: leave out) or added. */
+  /** `[batch, T]`, or `[T]` without a batch: bool (true: leave out) or floating and added. */
   keyPaddingMask?: Tensor | null;
-  /** `[S, T]` or `[batch * heads, S, T]`: bool (true: leave out) or added. */
+  /** `[S, T]` or `[batch * heads, S, T]` (`[heads, S, T]` without a batch): bool (true: leave out) or floating and added. */
   attnMask?: Tensor | null;
+  /** The weights are the second result, null otherwise, which is faster. True by default. */
   needWeights?: boolean;
+  /** Weights are the mean over heads: `[batch, S, T]`, not `[batch, heads, S, T]`. True by default. */
   averageAttnWeights?: boolean;
+  /** Position i sees positions up to i, together with `keyPaddingMask`. Where `attnMask` is given, that says what is seen. False by default. */
   isCausal?: boolean;
 }
 
 /**
  * Attention over several heads. State names: `in_proj_weight`, `in_proj_bias`, `out_proj.weight`, `out_proj.bias`, as PyTorch's.
  *
- * Shapes: query `[S, N, E]`, key and value `[T, N, E]` (or batch first), result `[S, N, E]` and weights `[N, S, T]` or null.
+ * Shapes: query `[S, N, E]`, key and value `[T, N, E]` (or batch first), result `[S, N, E]` and weights `[N, S, T]` or null. A row that sees nothing has
+ * weights of 0.
  *
+ * @throws ShapeError, DtypeError for inputs and masks that do not fit; ArgumentError for what is no tensor, and options that are not what they should be
  * @see Vaswani et al., arXiv:1706.03762
  */
 export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, value: Tensor, options?: MultiheadAttentionCall], [Tensor, Tensor | null]> {
@@ -68,6 +74,8 @@ export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, valu
     } = optionsOf('MultiheadAttention', options, 'dropout bias batchFirst kdim vdim dtype device');
     checkSizesOf('MultiheadAttention', { embedDim, numHeads, kdim, vdim }, 1);
     checkProbability('MultiheadAttention', 'dropout', p);
+    checkFlag('MultiheadAttention', 'bias', bias);
+    checkFlag('MultiheadAttention', 'batchFirst', batchFirst);
     if (embedDim % numHeads !== 0) throw new ArgumentError(`MultiheadAttention: ${embedDim} features do not divide into ${numHeads} heads`, { embedDim, numHeads });
     this.embedDim = embedDim;
     this.numHeads = numHeads;
@@ -97,14 +105,16 @@ export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, valu
       needWeights = true,
       averageAttnWeights = true,
       isCausal = false,
-    } = optionsOf('MultiheadAttention', options, 'keyPaddingMask attnMask needWeights averageAttnWeights isCausal');
+    } = maskOptionsOf('MultiheadAttention', options, 'keyPaddingMask attnMask needWeights averageAttnWeights isCausal');
     this.checkInputs({ query, key, value });
     const single = query.ndim === 2;
     const batched = single ? [query, key, value].map((t) => t.unsqueeze(this.batchFirst ? 0 : 1)) : [query, key, value];
     const [q, k, v] = batched.map((t) => (this.batchFirst ? t : t.transpose(0, 1))) as [Tensor, Tensor, Tensor]; // [N, S, E]
     const [qh, kh, vh] = this.project(q, k, v).map((t) => this.splitHeads(t)) as [Tensor, Tensor, Tensor]; // [N, H, S, D]
+    // The fused kernels have a causal mask of their own.
     const causal = isCausal && attnMask === null && keyPaddingMask === null && !needWeights;
-    const mask = causal ? null : this.mergeMasks(attnMask, keyPaddingMask, qh, kh);
+    const masks = { attnMask, keyPaddingMask, batched: !single };
+    const mask = causal ? null : mergedMask('MultiheadAttention', masks, isCausal && attnMask === null, { q: qh, k: kh });
     const p = this.training ? this.dropout : 0;
     const weights = needWeights ? this.weights(qh, kh, mask, p) : null;
     const heads = weights === null ? scaledDotProductAttention(qh, kh, vh, { attnMask: mask, dropoutP: p, isCausal: causal }) : weights.matmul(vh);
@@ -119,7 +129,7 @@ export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, valu
   private checkInputs(inputs: { query: Tensor; key: Tensor; value: Tensor }): void {
     const { query } = inputs;
     for (const [name, t] of Object.entries(inputs)) {
-      if (!(t instanceof Tensor)) throw unexpected('MultiheadAttention', name, 'a tensor', t);
+      requireTensor(t, 'MultiheadAttention', name);
       if ((t.ndim !== 2 && t.ndim !== 3) || t.ndim !== query.ndim)
         throw new ShapeError(`MultiheadAttention: expected query, key and value of 3 dims, or of 2 without a batch, got ${name} of shape ${formatShape(t.shape)}`, {
           argument: name,
@@ -128,6 +138,16 @@ export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, valu
     if (query.shape[query.ndim - 1] !== this.embedDim) {
       throw new ShapeError(`MultiheadAttention: expected a query of ${this.embedDim} features, got shape ${formatShape(query.shape)}`, { shape: query.shape });
     }
+    this.checkLengths(inputs);
+  }
+
+  /** @throws ShapeError unless there is a value for each key, and as many sequences of them as of queries */
+  private checkLengths({ query, key, value }: { query: Tensor; key: Tensor; value: Tensor }): void {
+    const at = this.batchFirst ? 0 : 1;
+    const alone = query.ndim === 2;
+    if (sameShape(key.shape.slice(0, -1), value.shape.slice(0, -1)) && (alone || key.shape[at] === query.shape[at])) return;
+    const shapes = [query, key, value].map((t) => formatShape(t.shape)).join(', ');
+    throw new ShapeError(`MultiheadAttention: expected as many values as keys${alone ? '' : ', and batches of one size'}, got query, key and value of shapes ${shapes}`);
   }
 
   /** One product where all three inputs are the same tensor. */
@@ -146,21 +166,7 @@ export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, valu
 
   private weights(q: Tensor, k: Tensor, mask: Tensor | null, p: number): Tensor {
     const scores = q.mul(1 / Math.sqrt(this.embedDim / this.numHeads)).matmul(k.transpose(-2, -1));
-    const weights = (mask === null ? scores : scores.add(mask)).softmax(-1);
+    const weights = mask === null ? scores.softmax(-1) : softmaxOfSeen(maskedScores(scores, mask));
     return dropout(weights, p, p > 0);
   }
-
-  /** Both masks as one that is added to the scores `[N, H, S, T]`. */
-  private mergeMasks(attnMask: Tensor | null, padding: Tensor | null, q: Tensor, k: Tensor): Tensor | null {
-    const [n, h, s] = q.shape as [number, number, number];
-    const t = k.shape[2] as number;
-    const spread = attnMask === null ? null : asAdded(attnMask, q).reshape(attnMask.ndim === 2 ? [1, 1, s, t] : [n, h, s, t]);
-    const padded = padding === null ? null : asAdded(padding.ndim === 1 ? padding.unsqueeze(0) : padding, q).reshape([n, 1, 1, t]);
-    return spread !== null && padded !== null ? spread.add(padded) : (spread ?? padded);
-  }
-}
-
-/** A bool mask (true: leave out) as minus infinity and 0. */
-function asAdded(mask: Tensor, like: Tensor): Tensor {
-  return mask.dtype === bool ? where(mask, Number.NEGATIVE_INFINITY, like.newZeros([])) : mask.to(like.dtype);
 }

@@ -1,13 +1,14 @@
 /** The transformer of "Attention is all you need", numerically PyTorch's given the same weights. */
 import { float32 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
-import { checkOneOf, checkSizesOf, optionsOf, unexpected } from '../core/options.js';
+import { checkFlag, checkOneOf, checkSizesOf, optionsOf, unexpected } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { gelu, relu } from '../ops/activation.js';
 import { full, type TensorOptions } from '../ops/factories.js';
 import { triu } from '../ops/join.js';
 import { requireTensor } from '../ops/operand.js';
 import { MultiheadAttention } from './attention.js';
+import { maskOptionsOf } from './attention-masks.js';
 import { ModuleList } from './containers.js';
 import { xavierUniform_ } from './init.js';
 import { Dropout, type LayerOptions, Linear } from './layers.js';
@@ -53,6 +54,7 @@ function settingsOf(op: string, options: TransformerLayerOptions): Settings {
     ...place
   } = optionsOf(op, options, 'dimFeedforward dropout activation layerNormEps batchFirst normFirst bias dtype device');
   checkSizesOf(op, { dimFeedforward });
+  for (const [name, flag] of Object.entries({ batchFirst, normFirst, bias })) checkFlag(op, name, flag);
   if (typeof activation !== 'function') checkOneOf(op, 'activation', activation, Object.keys(activations));
   return {
     dimFeedforward,
@@ -76,6 +78,8 @@ function withStateOf<M extends AnyModule>(module: M, other: M): M {
   module.loadStateDict(other.stateDict());
   return module.train(other.training) as M;
 }
+
+const encoderMasks = 'srcMask srcKeyPaddingMask isCausal';
 
 /** Masks of an encoder layer. */
 export interface EncoderMasks {
@@ -121,7 +125,7 @@ export class TransformerEncoderLayer extends Module<[src: Tensor, masks?: Encode
 
   forward(src: Tensor, masks: EncoderMasks = {}): Tensor {
     requireTensor(src, 'TransformerEncoderLayer', 'src');
-    optionsOf('TransformerEncoderLayer', masks);
+    maskOptionsOf('TransformerEncoderLayer', masks, encoderMasks);
     if (this.normFirst) {
       const x = src.add(this.attend(this.norm1(src), masks));
       return x.add(this.feedForward(this.norm2(x)));
@@ -139,6 +143,8 @@ export class TransformerEncoderLayer extends Module<[src: Tensor, masks?: Encode
     return this.dropout2(this.linear2(this.dropout(this.activation(this.linear1(x)))));
   }
 }
+
+const decoderMasks = 'tgtMask memoryMask tgtKeyPaddingMask memoryKeyPaddingMask tgtIsCausal memoryIsCausal';
 
 /** Masks of a decoder layer. */
 export interface DecoderMasks {
@@ -194,7 +200,7 @@ export class TransformerDecoderLayer extends Module<[tgt: Tensor, memory: Tensor
   forward(tgt: Tensor, memory: Tensor, masks: DecoderMasks = {}): Tensor {
     requireTensor(tgt, 'TransformerDecoderLayer', 'tgt');
     requireTensor(memory, 'TransformerDecoderLayer', 'memory');
-    optionsOf('TransformerDecoderLayer', masks);
+    maskOptionsOf('TransformerDecoderLayer', masks, decoderMasks);
     if (this.normFirst) {
       let x = tgt.add(this.attend(this.norm1(tgt), masks));
       x = x.add(this.attendMemory(this.norm2(x), memory, masks));
@@ -248,6 +254,7 @@ export class TransformerEncoder extends Module<[src: Tensor, masks?: EncoderMask
   }
 
   forward(src: Tensor, masks: EncoderMasks = {}): Tensor {
+    maskOptionsOf('TransformerEncoder', masks, encoderMasks);
     let x = src;
     for (const layer of this.layers) x = layer(x, masks);
     return this.norm === null ? x : this.norm(x);
@@ -268,6 +275,7 @@ export class TransformerDecoder extends Module<[tgt: Tensor, memory: Tensor, mas
   }
 
   forward(tgt: Tensor, memory: Tensor, masks: DecoderMasks = {}): Tensor {
+    maskOptionsOf('TransformerDecoder', masks, decoderMasks);
     let x = tgt;
     for (const layer of this.layers) x = layer(x, memory, masks);
     return this.norm === null ? x : this.norm(x);
@@ -321,9 +329,10 @@ export class Transformer extends Module<[src: Tensor, tgt: Tensor, masks?: Trans
       srcMask = null,
       srcKeyPaddingMask = null,
       srcIsCausal = false,
-    } = optionsOf('Transformer', masks, 'srcMask srcKeyPaddingMask srcIsCausal tgtMask memoryMask tgtKeyPaddingMask memoryKeyPaddingMask tgtIsCausal memoryIsCausal');
+      ...masksOfDecoder
+    } = maskOptionsOf('Transformer', masks, `srcMask srcKeyPaddingMask srcIsCausal ${decoderMasks}`);
     const memory = this.encoder(src, { srcMask, srcKeyPaddingMask, isCausal: srcIsCausal });
-    return this.decoder(tgt, memory, masks);
+    return this.decoder(tgt, memory, masksOfDecoder);
   }
 
   /** Minus infinity above the diagonal: each position sees itself and earlier ones. */

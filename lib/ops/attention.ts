@@ -1,20 +1,19 @@
 /** Scaled dot product attention: fused, the score matrix is never written. */
 
-import { autocastOperands } from '../core/autocast.js';
-import { reduced } from '../core/decompose.js';
+import { autocastOperands, setOperandConverter } from '../core/autocast.js';
 import { dispatch } from '../core/dispatch.js';
-import { bool, float32, float64 } from '../core/dtype.js';
+import { bool } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { checkProbability, optionsOf } from '../core/options.js';
+import { checkFlag, checkNumber, checkProbability, optionsOf, unexpected } from '../core/options.js';
 import { nextDraw } from '../core/random.js';
 import { broadcastStrides, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
-import { type Tensor, wrapNumber } from '../core/tensor.js';
+import { Tensor, wrapNumber } from '../core/tensor.js';
+import { accumulatedIn, attentionWeights } from './attention-weights.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { attentionBackwardRule, attentionRule } from './sharding/attention.js';
-import { where } from './where.js';
 
 interface Attention {
   scale: number;
@@ -50,17 +49,20 @@ const attentionBackward: Op<Attention> = defineOp<Attention>({
     for (const name of attentionParams) command.param(params[name]);
   },
   vjp: 'not-differentiable',
-  decompose: ([g, q, k, v, mask], params) => {
+  decompose: (inputs, params) => {
     if (params.dropout > 0) throw new ArgumentError('scaledDotProductAttention: a second derivative with dropout is not supported', { op: 'scaledDotProductAttention' });
-    const [heads, keyHeads] = [(q as Tensor).shape[1] as number, (k as Tensor).shape[1] as number];
-    const [keys, values] = [shareHeads(k as Tensor, heads), shareHeads(v as Tensor, heads)];
-    const weights = attentionWeights(q as Tensor, keys, mask as Tensor, params.scale, params.causal === 1);
-    const gradWeights = (g as Tensor).matmul(values.transpose(-2, -1));
+    const { dtype } = inputs[1] as Tensor;
+    const [g, q, k, v] = inputs.slice(0, 4).map((t) => t.to(accumulatedIn(dtype))) as [Tensor, Tensor, Tensor, Tensor];
+    const [heads, keyHeads] = [q.shape[1] as number, k.shape[1] as number];
+    const [keys, values] = [shareHeads(k, heads), shareHeads(v, heads)];
+    const weights = attentionWeights(q, keys, inputs[4] as Tensor, params.scale, params.causal === 1);
+    const gradWeights = g.matmul(values.transpose(-2, -1));
     const inner = gradWeights
       .sub(gradWeights.mul(weights).sum(-1, { keepdim: true }))
       .mul(weights)
       .mul(params.scale);
-    return [inner.matmul(keys), sumHeads(inner.transpose(-2, -1).matmul(q as Tensor), keyHeads), sumHeads(weights.transpose(-2, -1).matmul(g as Tensor), keyHeads)];
+    const grads = [inner.matmul(keys), sumHeads(inner.transpose(-2, -1).matmul(q), keyHeads), sumHeads(weights.transpose(-2, -1).matmul(g), keyHeads)];
+    return grads.map((t) => t.to(dtype));
   },
   samples: () =>
     attentionOp.samples().map(({ inputs, params }) => {
@@ -86,18 +88,6 @@ function sumHeads(t: Tensor, own: number): Tensor {
   return heads === own ? t : t.reshape([b, own, heads / own, s, d]).sum(2);
 }
 
-/** softmax(scale q k^T + mask); rows with nothing to see are 0. */
-function attentionWeights(q: Tensor, k: Tensor, mask: Tensor, scale: number, causal: boolean): Tensor {
-  let scores = q.matmul(k.transpose(-2, -1)).mul(scale); // [B, H, S, T]
-  const hidden = Number.NEGATIVE_INFINITY;
-  if (mask.storage !== null) scores = mask.dtype === bool ? where(mask, scores, hidden) : scores.add(mask);
-  if (causal) scores = where(q.detach().newOnes(scores.shape.slice(-2), { dtype: bool }).tril(), scores, hidden);
-  scores = reduced(scores);
-  const largest = scores.detach().amax(-1, { keepdim: true }).clamp({ min: -3e38 });
-  const e = scores.sub(largest).exp();
-  return e.div(e.sum(-1, { keepdim: true }).clamp({ min: 1e-38 }));
-}
-
 const attentionOp: Op<Attention> = defineOp<Attention>({
   name: 'attention',
   autocast: 'low precision',
@@ -111,7 +101,7 @@ const attentionOp: Op<Attention> = defineOp<Attention>({
     const rows = query.shape.slice(0, 3);
     return [
       { shape: [...rows, value.shape[3] as number], strides: null, dtype, device },
-      { shape: rows, strides: null, dtype: dtype === float64 ? float64 : float32, device },
+      { shape: rows, strides: null, dtype: accumulatedIn(dtype), device },
     ];
   },
   lower: (command, inputs, outputs, params) => {
@@ -125,7 +115,8 @@ const attentionOp: Op<Attention> = defineOp<Attention>({
   saves: { inputs: [0, 1, 2, 3], outputs: [0, 1] },
   vjp: (ctx, g) => {
     const inputs = [0, 1, 2, 3].map((i) => ctx.input(i)) as [Tensor, Tensor, Tensor, Tensor];
-    const grads = dispatch(attentionBackward, [g, ...inputs, ctx.output(0), ctx.output(1)], ctx.params);
+    const [out, lse] = [ctx.output(0), ctx.output(1)].map((t) => t.contiguous()) as [Tensor, Tensor]; // hooks may have laid them out anew
+    const grads = dispatch(attentionBackward, [g, ...inputs, out, lse], ctx.params);
     return [...grads, null];
   },
   samples: () => {
@@ -163,7 +154,7 @@ export interface AttentionOptions {
  * Dtypes: equal floating types, kept; accumulates in float32 (float64 for float64). Gradient: query, key, value, and a mask that requires it.
  *
  * @throws ShapeError for fewer than 2 dims, or sizes of query, key and value that do not fit; DtypeError for dtypes that differ or do not fit the
- * mask's; ArgumentError for `attnMask` with `isCausal`, for what is no tensor, and in a second derivative with dropout
+ * mask's; ArgumentError for `attnMask` with `isCausal`, for what is no tensor, options that are not what they should be, and in a second derivative with dropout
  * @see PyTorch `torch.nn.functional.scaled_dot_product_attention`; Vaswani et al., arXiv:1706.03762; Dao et al., arXiv:2205.14135;
  * Ainslie et al., arXiv:2305.13245 for grouped heads
  */
@@ -171,6 +162,7 @@ export function scaledDotProductAttention(query: Tensor, key: Tensor, value: Ten
   requireTensor(query, 'scaledDotProductAttention', 'query');
   requireTensor(key, 'scaledDotProductAttention', 'key');
   requireTensor(value, 'scaledDotProductAttention', 'value');
+  if (options instanceof Tensor) throw unexpected('scaledDotProductAttention', 'options', 'an object such as { attnMask: mask }', options);
   const { attnMask = null } = optionsOf('scaledDotProductAttention', options, 'attnMask dropoutP isCausal scale enableGqa');
   if (attnMask !== null) requireTensor(attnMask, 'scaledDotProductAttention', 'attnMask');
   const [q, k, v] = autocastOperands('low precision', [query, key, value] as const);
@@ -179,13 +171,14 @@ export function scaledDotProductAttention(query: Tensor, key: Tensor, value: Ten
 }
 
 function attentionOf(query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions): Tensor {
-  const { attnMask = null, dropoutP = 0, isCausal = false, scale = null } = options;
+  const { attnMask = null, dropoutP = 0, isCausal = false } = options;
   checkAttention(query, key, value, options);
+  const scale = options.scale ?? 1 / Math.sqrt(Math.max(1, query.shape[query.shape.length - 1] as number)); // finite for a depth of 0, too
   if (attnMask?.requiresGrad) return attentionWithMaskGradient(query, key, value, attnMask, scale, dropoutP);
   const four = [query, key, value].map((t) => toFourDims(t)) as [Tensor, Tensor, Tensor];
   const mask = attnMask === null ? wrapNumber(0, query.dtype, query.device) : maskToFourDims(attnMask, query.shape);
   const params: Attention = {
-    scale: scale ?? 1 / Math.sqrt(query.shape[query.shape.length - 1] as number),
+    scale,
     causal: Number(isCausal),
     dropout: dropoutP,
     ...(dropoutP > 0 ? nextDraw(undefined, ...four) : { seedLow: 0, seedHigh: 0, offset: 0 }),
@@ -209,15 +202,35 @@ function maskToFourDims(mask: Tensor, query: Shape): Tensor {
 }
 
 /** A mask that is learned: the scores are written out, so that it can get its gradient. */
-function attentionWithMaskGradient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: number | null, p: number): Tensor {
+function attentionWithMaskGradient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: number, p: number): Tensor {
   const heads = q.shape[q.shape.length - 3] ?? 1;
   const share = (t: Tensor): Tensor => (t.shape.length > 2 ? shareHeads(t, heads) : t);
-  const weights = attentionWeights(q, share(k), mask, scale ?? 1 / Math.sqrt(q.shape[q.shape.length - 1] as number), false);
-  return weights.dropout(p, p > 0).matmul(share(v));
+  const converter = setOperandConverter(null); // mixed precision has converted the operands; sums are not for it to round
+  try {
+    const weights = attentionWeights(q, share(k), mask, scale, false).dropout(p, p > 0);
+    return weights.matmul(share(v).to(weights.dtype)).to(q.dtype);
+  } finally {
+    setOperandConverter(converter);
+  }
 }
 
-function checkAttention(q: Tensor, k: Tensor, v: Tensor, { attnMask: mask = null, dropoutP = 0, isCausal: causal = false, enableGqa: gqa = false }: AttentionOptions): void {
+function checkAttention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions): void {
   const op = 'scaledDotProductAttention';
+  const { attnMask: mask = null, dropoutP = 0, isCausal = false, scale = null, enableGqa = false } = options;
+  checkFlag(op, 'isCausal', isCausal);
+  checkFlag(op, 'enableGqa', enableGqa);
+  if (scale !== null) checkNumber(op, 'scale', scale);
+  checkProbability(op, 'dropoutP', dropoutP);
+  checkShapes(op, q, k, v, enableGqa);
+  if (q.dtype !== k.dtype || k.dtype !== v.dtype || !q.dtype.isFloatingPoint)
+    throw new DtypeError(`${op}: expected equal floating dtypes, got ${q.dtype.name}, ${k.dtype.name}, ${v.dtype.name}`, { op });
+  if (mask === null) return;
+  if (isCausal) throw new ArgumentError(`${op}: give attnMask or isCausal, not both`, { op });
+  if (mask.dtype !== bool && mask.dtype !== q.dtype) throw new DtypeError(`${op}: the mask must be bool or ${q.dtype.name}, got ${mask.dtype.name}`, { op });
+  checkMask(op, mask, [...q.shape.slice(0, -1), k.shape[k.shape.length - 2] as number]);
+}
+
+function checkShapes(op: string, q: Tensor, k: Tensor, v: Tensor, gqa: boolean): void {
   const shapes = `query ${formatShape(q.shape)}, key ${formatShape(k.shape)}, value ${formatShape(v.shape)}`;
   const size = (t: Tensor, back: number): number | undefined => t.shape[t.shape.length - back];
   const lead = (t: Tensor): Shape => t.shape.slice(0, gqa ? -3 : -2);
@@ -226,14 +239,10 @@ function checkAttention(q: Tensor, k: Tensor, v: Tensor, { attnMask: mask = null
   if (size(q, 1) !== size(k, 1) || size(k, 2) !== size(v, 2)) throw new ShapeError(`${op}: query and key need equal last sizes, key and value equal lengths: ${shapes}`, { op });
   if (!sameShape(lead(q), lead(k)) || !sameShape(lead(k), lead(v)))
     throw new ShapeError(`${op}: leading dims differ: ${shapes}${gqa ? '' : '. For grouped heads pass { enableGqa: true }.'}`, { op });
-  if (gqa && ((size(q, 3) ?? 1) % (size(k, 3) ?? 1) !== 0 || size(k, 3) !== size(v, 3)))
-    throw new ShapeError(`${op}: query heads must be a multiple of key heads: ${shapes}`, { op });
-  if (q.dtype !== k.dtype || k.dtype !== v.dtype || !q.dtype.isFloatingPoint)
-    throw new DtypeError(`${op}: expected equal floating dtypes, got ${q.dtype.name}, ${k.dtype.name}, ${v.dtype.name}`, { op });
-  checkProbability(op, 'dropoutP', dropoutP);
-  if (mask !== null && causal) throw new ArgumentError(`${op}: give attnMask or isCausal, not both`, { op });
-  if (mask !== null && mask.dtype !== bool && mask.dtype !== q.dtype) throw new DtypeError(`${op}: the mask must be bool or ${q.dtype.name}, got ${mask.dtype.name}`, { op });
-  if (mask !== null) checkMask(op, mask, [...q.shape.slice(0, -1), size(k, 2) as number]);
+  if (!gqa) return;
+  const [heads, keyHeads] = [size(q, 3) ?? 1, size(k, 3) ?? 1];
+  if (size(k, 3) !== size(v, 3)) throw new ShapeError(`${op}: key and value need equally many heads, the third dim from the end: ${shapes}`, { op });
+  if (heads !== keyHeads && (keyHeads === 0 || heads % keyHeads !== 0)) throw new ShapeError(`${op}: query heads must be a multiple of key heads: ${shapes}`, { op });
 }
 
 function checkMask(op: string, mask: Tensor, scores: Shape): void {

@@ -1,0 +1,84 @@
+/** Masks of attention in layers: bool (true: leave out) or added to the scores, as PyTorch's layers have them. */
+import { bool } from '../core/dtype.js';
+import { DtypeError, ShapeError } from '../core/errors.js';
+import { checkFlag, optionsOf, unexpected } from '../core/options.js';
+import { formatShape, type Shape, sameShape } from '../core/shape.js';
+import { Tensor } from '../core/tensor.js';
+import { causalMask } from '../ops/attention-weights.js';
+import { requireTensor } from '../ops/operand.js';
+import { where } from '../ops/where.js';
+
+/**
+ * The options of one call, as they were given. Those of `names` that end in "Mask" are tensors or null, the others true or false.
+ *
+ * @throws ArgumentError for a mask in their place, for other names and for what they cannot be
+ */
+export function maskOptionsOf<T extends object>(op: string, options: T, names: string): T {
+  if (options instanceof Tensor) throw unexpected(op, 'options', `an object such as { ${names.split(' ')[0]}: mask }`, options);
+  for (const [name, value] of Object.entries(optionsOf(op, options, names))) {
+    if (value === undefined) continue;
+    if (!name.endsWith('Mask')) checkFlag(op, name, value);
+    else if (value !== null) requireTensor(value, op, name);
+  }
+  return options;
+}
+
+/** Masks of one call of a layer, of `batched` inputs or of one sequence. */
+export interface Masks {
+  attnMask: Tensor | null;
+  keyPaddingMask: Tensor | null;
+  batched: boolean;
+}
+
+/** What scores are made of: queries `[N, H, S, D]` and keys `[N, H, T, D]`. */
+interface Heads {
+  q: Tensor;
+  k: Tensor;
+}
+
+interface Expected {
+  shapes: readonly Shape[];
+  /** What the sizes are. */
+  meaning: string;
+}
+
+/** @throws ShapeError, DtypeError */
+function checkMask(op: string, name: string, mask: Tensor, { shapes, meaning }: Expected): void {
+  if (mask.dtype !== bool && !mask.dtype.isFloatingPoint) {
+    const message = `${op}: expected ${name} to be bool (true: leave out) or floating (added to the scores), got ${mask.dtype.name}; where 1 is to leave out, pass mask.ne(0)`;
+    throw new DtypeError(message, { op, argument: name, dtype: mask.dtype.name });
+  }
+  if (shapes.some((shape) => sameShape(shape, mask.shape))) return;
+  const message = `${op}: expected ${name} of shape ${shapes.map(formatShape).join(' or ')}, ${meaning}, got ${formatShape(mask.shape)}; expand or reshape it to that`;
+  throw new ShapeError(message, { op, argument: name, shape: mask.shape });
+}
+
+function checkMasks(op: string, { attnMask, keyPaddingMask, batched }: Masks, [n, h, s, t]: readonly [number, number, number, number]): void {
+  const meaning = batched ? '[queries, keys] or [batch * heads, queries, keys]' : '[queries, keys] or [heads, queries, keys]';
+  const rows = [s, t];
+  if (attnMask !== null) checkMask(op, 'attnMask', attnMask, { shapes: [rows, [n * h, ...rows]], meaning });
+  if (keyPaddingMask !== null) checkMask(op, 'keyPaddingMask', keyPaddingMask, { shapes: [batched ? [n, t] : [t]], meaning: batched ? '[batch, keys]' : '[keys]' });
+}
+
+/**
+ * Both masks, and a causal one, as one that broadcasts to the scores `[N, H, S, T]`: bool (true: look), which the fused kernels read as it is, or added,
+ * of the queries' dtype.
+ *
+ * @throws ShapeError, DtypeError for masks that do not fit
+ */
+export function mergedMask(op: string, masks: Masks, causal: boolean, { q, k }: Heads): Tensor | null {
+  const [n, h, s] = q.shape as [number, number, number];
+  const t = k.shape[2] as number;
+  checkMasks(op, masks, [n, h, s, t]);
+  const { attnMask, keyPaddingMask } = masks;
+  const spread = attnMask?.reshape(attnMask.ndim === 2 ? [1, 1, s, t] : [n, h, s, t]);
+  const padding = keyPaddingMask?.reshape([n, 1, 1, t]);
+  const given = [spread, padding].filter((mask) => mask !== undefined);
+  const visible = given.filter((mask) => mask.dtype === bool).map((mask) => mask.logicalNot());
+  if (causal) visible.push(causalMask(q, [s, t]));
+  const seen = visible.length === 0 ? null : visible.reduce((a, b) => a.logicalAnd(b));
+  const floating = given.filter((mask) => mask.dtype !== bool).map((mask) => mask.to(q.dtype));
+  if (floating.length === 0) return seen;
+  const added = floating.reduce((a, b) => a.add(b));
+  return seen === null ? added : where(seen, added, Number.NEGATIVE_INFINITY);
+}

@@ -1,0 +1,74 @@
+/** Masks of nn.Transformer and of its layers: those by name, and no others. */
+import assert from 'node:assert/strict';
+import { ArgumentError, bool, float64, nn, ones, randn, type Tensor, zeros } from '../../lib/index.js';
+
+const settings = { dimFeedforward: 16, dropout: 0, batchFirst: true, dtype: float64 } as const;
+const src = randn([2, 5, 8], { dtype: float64 });
+const tgt = randn([2, 4, 8], { dtype: float64 });
+const later = (size: number): Tensor => ones([size, size], { dtype: bool }).triu({ diagonal: 1 });
+const padding = (size: number): Tensor => {
+  const mask = zeros([2, size], { dtype: bool });
+  mask.select(1, size - 1).fill_(true);
+  return mask;
+};
+
+const encoderLayer = new nn.TransformerEncoderLayer(8, 2, settings);
+const decoderLayer = new nn.TransformerDecoderLayer(8, 2, settings);
+const encoder = new nn.TransformerEncoder(encoderLayer, 2);
+const decoder = new nn.TransformerDecoder(decoderLayer, 2);
+const transformer = new nn.Transformer({ ...settings, dModel: 8, nhead: 2, numEncoderLayers: 1, numDecoderLayers: 1 });
+
+const near = (got: Tensor, want: Tensor): void => assert.ok(got.allclose(want, { rtol: 1e-6, atol: 1e-10 }));
+
+describe('masks of nn.Transformer', () => {
+  it('an encoder is causal by isCausal, with a padding mask too', () => {
+    const srcKeyPaddingMask = padding(5);
+    for (const module of [encoderLayer, encoder]) {
+      near(module(src, { isCausal: true }), module(src, { srcMask: later(5) }));
+      near(module(src, { isCausal: true, srcKeyPaddingMask }), module(src, { srcMask: later(5), srcKeyPaddingMask }));
+    }
+  });
+
+  it('a decoder is causal by tgtIsCausal and memoryIsCausal, with padding masks too', () => {
+    const paddings = { tgtKeyPaddingMask: padding(4), memoryKeyPaddingMask: padding(5) };
+    const memoryMask = ones([4, 5], { dtype: bool }).triu({ diagonal: 1 });
+    for (const module of [decoderLayer, decoder])
+      for (const others of [{}, paddings])
+        near(module(tgt, src, { ...others, tgtIsCausal: true, memoryIsCausal: true }), module(tgt, src, { ...others, tgtMask: later(4), memoryMask }));
+  });
+
+  it('a transformer takes masks of both', () => {
+    const paddings = { srcKeyPaddingMask: padding(5), tgtKeyPaddingMask: padding(4) };
+    near(transformer(src, tgt, { ...paddings, srcIsCausal: true, tgtIsCausal: true }), transformer(src, tgt, { ...paddings, srcMask: later(5), tgtMask: later(4) }));
+  });
+
+  it('masks of another name are refused, with the names that there are', () => {
+    const calls: [name: string, call: (masks: object) => Tensor, known: RegExp][] = [
+      ['TransformerEncoderLayer', (masks) => encoderLayer(src, masks), /options are srcMask, srcKeyPaddingMask, isCausal/],
+      ['TransformerEncoder', (masks) => encoder(src, masks), /options are srcMask, srcKeyPaddingMask, isCausal/],
+      ['TransformerDecoderLayer', (masks) => decoderLayer(tgt, src, masks), /options are tgtMask, memoryMask, .*, memoryIsCausal/],
+      ['TransformerDecoder', (masks) => decoder(tgt, src, masks), /options are tgtMask, memoryMask, .*, memoryIsCausal/],
+      ['Transformer', (masks) => transformer(src, tgt, masks), /options are srcMask, .*, memoryIsCausal/],
+    ];
+    for (const [name, call, known] of calls)
+      for (const wrong of ['mask', 'attnMask', 'src_mask', 'keyPaddingMask']) {
+        const refused = (error: Error): boolean =>
+          error instanceof ArgumentError && error.message.startsWith(`${name}: there is no option "${wrong}"`) && known.test(error.message);
+        assert.throws(() => call({ [wrong]: later(5) }), refused, `${name} ${wrong}`);
+      }
+  });
+
+  it('masks that are no tensors, flags that are no flags and positional masks are refused by name', () => {
+    const refusals: [() => unknown, RegExp][] = [
+      [() => encoderLayer(src, { srcMask: [[1]] as never }), /TransformerEncoderLayer: expected srcMask to be a tensor, got an array/],
+      [() => encoderLayer(src, { isCausal: 2n as never }), /TransformerEncoderLayer: expected isCausal to be true or false, got 2/],
+      [() => decoderLayer(tgt, src, { tgtIsCausal: 'yes' as never }), /TransformerDecoderLayer: expected tgtIsCausal to be true or false, got 'yes'/],
+      [() => decoderLayer(tgt, src, { memoryKeyPaddingMask: 3 as never }), /expected memoryKeyPaddingMask to be a tensor/],
+      [() => transformer(src, tgt, { srcIsCausal: Symbol('x') as never }), /Transformer: expected srcIsCausal to be true or false/],
+      [() => encoder(src, later(5) as never), /an object such as \{ srcMask: mask \}, got a Tensor/],
+      [() => decoder(tgt, src, later(4) as never), /an object such as \{ tgtMask: mask \}, got a Tensor/],
+      [() => new nn.TransformerEncoderLayer(8, 2, { normFirst: 1 as never }), /TransformerEncoderLayer: expected normFirst to be true or false, got 1/],
+    ];
+    for (const [call, message] of refusals) assert.throws(call, (error: Error) => error instanceof ArgumentError && message.test(error.message), String(message));
+  });
+});
