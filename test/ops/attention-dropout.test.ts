@@ -1,21 +1,14 @@
 /** Weights of attention that dropout drops: which they are, on every device, and what the gradients make of them. */
 import assert from 'node:assert/strict';
-import { bfloat16, type DType, eye, float16, float32, float64, manualSeed, nn, ones, randn, type Tensor, where, zerosLike } from '../../lib/index.js';
+import { type DType, eye, float32, float64, manualSeed, nn, ones, randn, type Tensor, where, zerosLike } from '../../lib/index.js';
 import { skipWithoutCuda } from '../skip.js';
+import { flat, near, type Operands, room, withGradients } from './attention-values.js';
 
 const { functional: F } = nn;
 const P = 0.3;
 /** What a weight that is kept is multiplied by: 16 bits decide, so P is a multiple of 2^-16. */
 const FACTOR = 65536 / (65536 - Math.round(65536 * P));
 const SEED = 7;
-/** What is taken for the size of smaller values: of one key the gradient of q is 0, but of what 16 bits round. */
-const LEAST = 0.01;
-const room = new Map<DType, number>([
-  [float16, 4e-3],
-  [bfloat16, 3e-2],
-  [float32, 1e-5],
-  [float64, 1e-12],
-]);
 /** Queries and keys; keys are the values' depth, too, so that kernels for depths up to 64, up to 128 and beyond take part, and those for odd ones. */
 const sizes = [
   [130, 128],
@@ -44,22 +37,12 @@ function drawn(dtype: DType, queries: number, keys: number): Case {
 
 /** The result and the gradients of q, k and v. */
 function attention({ q, k, v, g }: Case, device: 'cpu' | 'cuda', dropoutP: number, isCausal = false): Tensor[] {
-  const operands = [q, k, v].map((t) => t.to(device).detach().requiresGrad_()) as [Tensor, Tensor, Tensor];
+  const operands = [q, k, v].map((t) => t.to(device)) as Operands;
   manualSeed(SEED);
-  const out = F.scaledDotProductAttention(...operands, { dropoutP, isCausal });
-  out.backward(g.to(device));
-  return [out.detach(), ...operands.map((t) => t.grad as Tensor)].map((t) => t.cpu());
+  return withGradients(operands, g.to(device), (leaves) => F.scaledDotProductAttention(...leaves, { dropoutP, isCausal })).map((t) => t.cpu());
 }
 
-const flat = (t: Tensor): number[] => t.to(float64).flatten().tolist() as number[];
 const isZero = (t: Tensor): boolean[] => flat(t).map((value) => value === 0);
-
-function near(got: Tensor, want: Tensor, part: number, what: string): void {
-  const [a, b] = [flat(got), flat(want)];
-  const largest = b.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-  const wrong = a.findIndex((value, i) => !(Math.abs(value - (b[i] as number)) <= part * (largest + LEAST)));
-  assert.equal(wrong, -1, `${what}: element ${wrong} is ${a[wrong]}, expected ${b[wrong]}`);
-}
 
 for (const device of ['cpu', 'cuda'] as const) {
   describe(`dropout of attention on ${device}`, () => {
@@ -79,12 +62,13 @@ for (const device of ['cpu', 'cuda'] as const) {
             const zero = zerosLike(weights);
             near(out, where(kept, weights.to(float64).mul(FACTOR).to(dtype), zero), part, 'result');
             // The same in float64, by what was kept.
-            const exact = [q, k, v].map((t) => t.to(float64).requiresGrad_()) as [Tensor, Tensor, Tensor];
-            const [eq, ek, ev] = exact;
-            const scores = eq.matmul(ek.transpose(-2, -1)).div(Math.sqrt(q.shape[3] as number));
-            const seen = isCausal ? where(ones([queries, keys]).tril().ne(0), scores, Number.NEGATIVE_INFINITY) : scores;
-            seen.softmax(-1).mul(kept.to(float64).mul(FACTOR)).matmul(ev).backward(g.to(float64));
-            for (const [i, name] of ['q', 'k', 'v'].entries()) near(gradients[i] as Tensor, (exact[i] as Tensor).grad as Tensor, part, `gradient of ${name}`);
+            const exact = [q, k, v].map((t) => t.to(float64)) as Operands;
+            const [, ...wanted] = withGradients(exact, g.to(float64), ([eq, ek, ev]) => {
+              const scores = eq.matmul(ek.transpose(-2, -1)).div(Math.sqrt(q.shape[3] as number));
+              const seen = isCausal ? where(ones([queries, keys]).tril().ne(0), scores, Number.NEGATIVE_INFINITY) : scores;
+              return seen.softmax(-1).mul(kept.to(float64).mul(FACTOR)).matmul(ev);
+            });
+            for (const [i, name] of ['q', 'k', 'v'].entries()) near(gradients[i] as Tensor, wanted[i] as Tensor, part, `gradient of ${name}`);
           });
 
     it('drops as large a part of weights as it is told', () => {

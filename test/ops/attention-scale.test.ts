@@ -1,34 +1,10 @@
 /** Scores of attention at the edges of what a kernel may take for granted: scales that are not positive, large scores, large masks. */
 import assert from 'node:assert/strict';
-import { bfloat16, type DType, finfo, float16, float32, float64, nn, ones, randn, type Tensor, tensor, where, zeros } from '../../lib/index.js';
+import { finfo, float64, nn, ones, randn, type Tensor, tensor, where, zeros } from '../../lib/index.js';
 import { skipWithoutCuda } from '../skip.js';
+import { flat, near, type Operands, room, withGradients } from './attention-values.js';
 
 const { functional: F } = nn;
-const room = new Map<DType, number>([
-  [float16, 4e-3],
-  [bfloat16, 3e-2],
-  [float32, 2e-5],
-  [float64, 1e-12],
-]);
-
-type Operands = [q: Tensor, k: Tensor, v: Tensor];
-
-const flat = (t: Tensor): number[] => t.to(float64).flatten().tolist() as number[];
-
-function near(got: Tensor, want: Tensor, part: number, what: string): void {
-  const [a, b] = [flat(got.cpu()), flat(want)];
-  const largest = b.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-  const wrong = a.findIndex((value, i) => !(Math.abs(value - (b[i] as number)) <= part * (largest + 0.01)));
-  assert.equal(wrong, -1, `${what}: element ${wrong} is ${a[wrong]}, expected ${b[wrong]}`);
-}
-
-/** The result, then the gradients of the operands. */
-function withGradients(operands: Operands, g: Tensor, compute: (operands: Operands) => Tensor): Tensor[] {
-  const leaves = operands.map((t) => t.detach().requiresGrad_()) as Operands;
-  const out = compute(leaves);
-  out.backward(g);
-  return [out.detach(), ...leaves.map((leaf) => leaf.grad as Tensor)];
-}
 
 for (const device of ['cpu', 'cuda'] as const) {
   describe(`scores of attention at the edges, on ${device}`, () => {

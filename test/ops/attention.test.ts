@@ -9,7 +9,6 @@ import {
   type DType,
   finfo,
   float16,
-  float32,
   float64,
   full,
   manualSeed,
@@ -22,16 +21,9 @@ import {
   where,
   zeros,
 } from '../../lib/index.js';
+import { type Operands, room } from './attention-values.js';
 
 const { scaledDotProductAttention: sdpa } = nn.functional;
-const room = new Map<DType, number>([
-  [float16, 4e-3],
-  [bfloat16, 3e-2],
-  [float32, 1e-5],
-  [float64, 1e-12],
-]);
-type Operands = [q: Tensor, k: Tensor, v: Tensor];
-
 const drawn = (dtype: DType): Operands => [4, 5, 5].map((rows) => randn([1, 2, rows, 3], { dtype }).requiresGrad_()) as Operands;
 const near = (got: Tensor, want: Tensor, limit: number, what: string): void => {
   const difference = got.to(float64).sub(want.to(float64)).abs().amax().item() as number;

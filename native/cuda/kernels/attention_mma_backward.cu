@@ -30,7 +30,7 @@ namespace {
 
 constexpr int kWarps = kStationaryRows / 16, kThreads = kWarps * 32;
 
-// Narrow: for GPUs that allow a block 99 KiB of shared memory. Modified: there is a mask, dropout or both.
+// Narrow: for GPUs that allow a block 99 KiB of shared memory. Modified: AttentionProblem::is_modified.
 template <class Element, int DepthOfTile, bool OwnKeys, bool Narrow, bool Modified>
 struct BackwardTile {
   using T = Element;

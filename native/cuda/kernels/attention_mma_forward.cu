@@ -24,7 +24,7 @@
 namespace shardwise::cuda {
 namespace {
 
-// Modified: there is a mask, dropout or both.
+// Modified: AttentionProblem::is_modified.
 template <class Element, int DepthOfTile, bool Modified>
 struct ForwardTile {
   using T = Element;

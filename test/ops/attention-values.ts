@@ -1,0 +1,34 @@
+/** What tests of attention share: a result with its gradients, and how near values have to be. */
+import assert from 'node:assert/strict';
+import { bfloat16, type DType, float16, float32, float64, type Tensor } from '../../lib/index.js';
+
+/** How far a value may be off, in parts of the largest. */
+export const room: ReadonlyMap<DType, number> = new Map<DType, number>([
+  [float16, 4e-3],
+  [bfloat16, 3e-2],
+  [float32, 1e-5],
+  [float64, 1e-12],
+]);
+
+export type Operands = [q: Tensor, k: Tensor, v: Tensor];
+
+/** What is taken for the size of smaller values: of one key the gradient of q is 0, but of what 16 bits round. */
+const LEAST = 0.01;
+
+export const flat = (t: Tensor): number[] => t.to(float64).flatten().tolist() as number[];
+
+/** `part`: of the largest value that is wanted. */
+export function near(got: Tensor, want: Tensor, part: number, what: string): void {
+  const [a, b] = [flat(got.cpu()), flat(want)];
+  const largest = b.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  const wrong = a.findIndex((value, i) => !(Math.abs(value - (b[i] as number)) <= part * (largest + LEAST)));
+  assert.equal(wrong, -1, `${what}: element ${wrong} is ${a[wrong]}, expected ${b[wrong]}`);
+}
+
+/** The result, then the gradients of the operands. */
+export function withGradients(operands: Operands, g: Tensor, compute: (operands: Operands) => Tensor): Tensor[] {
+  const leaves = operands.map((t) => t.detach().requiresGrad_()) as Operands;
+  const out = compute(leaves);
+  out.backward(g);
+  return [out.detach(), ...leaves.map((leaf) => leaf.grad as Tensor)];
+}
