@@ -23,6 +23,7 @@
 //   statistics of rows by words (276 to 36), by keys 64 rows a stage                          7488
 //   a thread fills one column of a tile, by one pointer                                       7443, by queries 3016, by keys 4392
 // 64 causal, 2x32x8192: 8214 (PyTorch 5412). With dropout 9468 (5479); with a bool mask, 128, 2x16x4096: 5042. In 99 KiB: 12061.
+#include "attention_backward_place.cuh"
 #include "attention_mma.cuh"
 
 namespace shardwise::cuda {
@@ -36,41 +37,11 @@ struct BackwardTile {
   using T = Element;
   static constexpr bool kByKeys = OwnKeys, kModified = Modified;
   static constexpr int kDepth = DepthOfTile, kPitch = kDepth + 8;
-  static constexpr int kPassing = Narrow ? 16 : 64;  // rows of a stage, and how many of them at a time: registers are few
-  static constexpr int kStep = kByKeys && kDepth == 128 && !Narrow ? 32 : kPassing;
-  static constexpr int kOwnedElements = kStationaryRows * kPitch, kPassingElements = kPassing * kPitch;
+  static constexpr int kOwned = kStationaryRows, kPassing = Narrow ? 16 : 64;        // rows of a block, and of a stage
+  static constexpr int kStep = kByKeys && kDepth == 128 && !Narrow ? 32 : kPassing;  // at a time: registers are few
+  static constexpr int kOwnedElements = kOwned * kPitch, kPassingElements = kPassing * kPitch;
   static constexpr size_t kStatBytes = kByKeys ? 2 * kPassing * sizeof(float) : 0;
   static constexpr size_t kBytes = size_t(2) * (2 * kOwnedElements + 4 * kPassingElements) + 2 * kStatBytes;
-};
-
-// What a block owns, and the rounds in which tiles pass by: over the steps of one head after the other.
-struct BackwardPlace {
-  int64_t batch, owner, own_head, kv_head, first_head;
-  int32_t row0, own_rows, first_step, steps, rounds;
-
-  template <class C>
-  __device__ __forceinline__ static BackwardPlace of(const AttentionProblem& p, int32_t tiles) {
-    BackwardPlace place;
-    const int64_t own_heads = C::kByKeys ? p.kv_heads : p.heads, group_size = p.heads / p.kv_heads;
-    place.owner = blockIdx.x / tiles;
-    place.batch = place.owner / own_heads;
-    place.own_head = place.owner % own_heads;
-    place.kv_head = C::kByKeys ? place.own_head : place.own_head / group_size;
-    place.first_head = C::kByKeys ? place.own_head * group_size : place.own_head;
-    // Longest first: by queries the last tile, by keys the first one sees most.
-    const int32_t tile = static_cast<int32_t>(blockIdx.x % tiles);
-    place.row0 = (C::kByKeys ? tile : tiles - 1 - tile) * kStationaryRows;
-    place.own_rows = static_cast<int32_t>(C::kByKeys ? p.keys : p.queries);
-    // The passing rows that can see, or be seen by, the owned ones.
-    const int32_t rows = static_cast<int32_t>(C::kByKeys ? p.queries : p.keys);
-    const int32_t last = (place.row0 + kStationaryRows < place.own_rows ? place.row0 + kStationaryRows : place.own_rows) - 1;
-    const int32_t end = !C::kByKeys && p.causal && last + 1 < rows ? last + 1 : rows;
-    place.first_step = C::kByKeys && p.causal ? place.row0 / C::kPassing : 0;
-    place.steps = (end + C::kPassing - 1) / C::kPassing - place.first_step;
-    if (place.steps < 0) place.steps = 0;
-    place.rounds = place.steps * static_cast<int32_t>(C::kByKeys ? group_size : 1);
-    return place;
-  }
 };
 
 // Starts to fill two tiles: of q and g, or of k and v.
@@ -93,7 +64,9 @@ __global__ void __launch_bounds__(kThreads, 1) backward_kernel(const __grid_cons
   uint16_t* const pass1 = own2 + C::kOwnedElements;                     // k or q, two stages
   uint16_t* const pass2 = pass1 + 2 * kStage;                           // v or g, two stages
   float* const stats = reinterpret_cast<float*>(pass2 + 2 * kStage);    // by keys: [stage][lse, delta][kPassing]
-  const BackwardPlace place = BackwardPlace::of<C>(p, tiles);
+  // Longest first: by queries the last tile, by keys the first one sees most.
+  const int32_t owner = static_cast<int32_t>(blockIdx.x / tiles), tile = static_cast<int32_t>(blockIdx.x % tiles);
+  const BackwardPlace place = BackwardPlace::of<C>(p, kByKeys ? tile : tiles - 1 - tile, owner);
   const auto stats_of = [&](int64_t head, int32_t query) {
     return p.row_stats + (place.batch * p.heads + head) * attention_stat_blocks(p) * kStatBlock + stat_place(query);
   };
@@ -109,7 +82,7 @@ __global__ void __launch_bounds__(kThreads, 1) backward_kernel(const __grid_cons
         copy_async(stats + (stage * 2 + which) * kPassing + four, stats_of(head, first) + which * kStatRows + four, 16);
       }
   };
-  fill_pair<kStationaryRows, kDepth>(p, !kByKeys, own1, own2, place.batch, place.own_head, place.row0);
+  fill_pair<C::kOwned, kDepth>(p, !kByKeys, own1, own2, place.batch, place.own_head, place.row0);
   if (place.rounds > 0) fill_passing(0);
   copy_async_commit();
 
@@ -176,20 +149,20 @@ __global__ void __launch_bounds__(kThreads, 1) backward_kernel(const __grid_cons
   copy_async_wait<0>();
 
   const float factor = static_cast<float>(p.scale);
-  const int32_t depth = static_cast<int32_t>(p.depth), value_depth = static_cast<int32_t>(p.value_depth);
+  const int32_t rows = static_cast<int32_t>(kByKeys ? p.keys : p.queries), depth = static_cast<int32_t>(p.depth),
+                value_depth = static_cast<int32_t>(p.value_depth);
+  const int64_t start = static_cast<int64_t>(owner) * rows;
   T* const to = static_cast<T*>(kByKeys ? p.gk : p.gq);
-  if (to)
-    store_rows<T, kDepth>(to + place.owner * place.own_rows * p.depth, sums1[0], warp_first, place.own_rows, depth, factor,
-                          factor);
+  if (to) store_rows<T, kDepth>(to + start * depth, sums1[0], warp_first, rows, depth, factor, factor);
   if constexpr (kByKeys)
     if (p.gv)
-      store_rows<T, kDepth>(static_cast<T*>(p.gv) + place.owner * place.own_rows * p.value_depth, sums2[0], warp_first,
-                            place.own_rows, value_depth, keep_scale, keep_scale);
+      store_rows<T, kDepth>(static_cast<T*>(p.gv) + start * value_depth, sums2[0], warp_first, rows, value_depth, keep_scale,
+                            keep_scale);
 }
 
 template <class C>
 void start(const AttentionProblem& p, cudaStream_t stream) {
-  const int64_t tiles = ceil_div(C::kByKeys ? p.keys : p.queries, kStationaryRows),
+  const int64_t tiles = ceil_div(C::kByKeys ? p.keys : p.queries, C::kOwned),
                 owners = p.batch * (C::kByKeys ? p.kv_heads : p.heads);
   if (tiles * owners == 0) return;
   allow_shared(backward_kernel<C>, C::kBytes);

@@ -40,7 +40,6 @@ BackwardArgs arguments(const AttentionProblem& p) {
   BackwardArgs args;
   args.heads = static_cast<int32_t>(p.heads);
   args.kv_heads = static_cast<int32_t>(p.kv_heads);
-  args.group_size = static_cast<int32_t>(p.heads / p.kv_heads);
   args.queries = static_cast<int32_t>(p.queries);
   args.keys = static_cast<int32_t>(p.keys);
   args.stat_blocks = static_cast<int32_t>(attention_stat_blocks(p));
@@ -88,7 +87,7 @@ struct BackwardPass {
     const int64_t tiles = ceil_div(C::kByKeys ? p.keys : p.queries, C::kOwned),
                   owners = p.batch * (C::kByKeys ? p.kv_heads : p.heads);
     // By keys all owners of a head read the same query head at about the same time, by queries owners of one key head share it.
-    const int64_t passing = C::kByKeys ? p.queries : p.keys / args.group_size;
+    const int64_t passing = C::kByKeys ? p.queries : p.keys * args.kv_heads / args.heads;
     args.order = attention_order(tiles, owners, passing * (p.depth + p.value_depth) * 2, p.causal && !C::kByKeys, *stream.facts);
     allow_shared(backward_kernel<C>, C::kSharedBytes);
     backward_kernel<C><<<tiles * owners, C::kThreads, C::kSharedBytes, stream.handle>>>(

@@ -1,12 +1,13 @@
 // The kernel of attention_wgmma_backward.cu (its header tells the whole story) as a template.
 #pragma once
+#include "attention_backward_place.cuh"
 #include "attention_wgmma.cuh"
 
 namespace shardwise::cuda {
 
 struct BackwardArgs {
   AttentionOrder order;
-  int32_t heads, kv_heads, group_size, queries, keys, stat_blocks;
+  int32_t heads, kv_heads, queries, keys, stat_blocks;
   bool causal, want1, want2;
   float scale, scale_log2;
   const float* row_stats;
@@ -37,31 +38,6 @@ struct BackwardTile {
 
 #if SW_SM90A
 
-// What a block owns, and the rounds in which tiles pass by: over the steps of one head after the other.
-struct BackwardPlace {
-  int32_t row0, batch, kv_head, first_head, owner_head, first_step, steps, rounds;
-  template <class C>
-  __device__ __forceinline__ static BackwardPlace of(const BackwardArgs& p) {
-    BackwardPlace place;
-    int32_t tile, owner;
-    p.order.place(blockIdx.x, &tile, &owner);
-    const int32_t own_heads = C::kByKeys ? p.kv_heads : p.heads;
-    place.batch = owner / own_heads;
-    place.owner_head = owner % own_heads;
-    place.kv_head = C::kByKeys ? place.owner_head : place.owner_head / p.group_size;
-    place.first_head = C::kByKeys ? place.owner_head * p.group_size : place.owner_head;
-    place.row0 = tile * C::kOwned;
-    const int32_t rows = C::kByKeys ? p.queries : p.keys, end = place.row0 + C::kOwned;
-    const int32_t last_seen = end < p.queries ? end : p.queries;  // by queries
-    const int32_t passing = !C::kByKeys && p.causal && last_seen < rows ? last_seen : rows;
-    place.first_step = C::kByKeys && p.causal ? place.row0 / C::kPassing : 0;
-    place.steps = (passing + C::kPassing - 1) / C::kPassing - place.first_step;
-    if (place.steps < 0) place.steps = 0;
-    place.rounds = place.steps * (C::kByKeys ? p.group_size : 1);
-    return place;
-  }
-};
-
 // Both tiles of a pair: q and g, or k and v.
 template <int Boxes>
 __device__ __forceinline__ void load_pair(uint32_t to, uint32_t box_bytes, const CUtensorMap* first, const CUtensorMap* second,
@@ -75,7 +51,7 @@ __device__ __forceinline__ void backward_produce(const BackwardArgs& p, const Ba
                                                  const CUtensorMap* own2, const CUtensorMap* pass1, const CUtensorMap* pass2,
                                                  uint32_t shared, uint32_t own_full, uint32_t full, uint32_t empty) {
   barrier_expect(own_full, 2 * C::kOwnedBytes);
-  load_pair<C::kBoxes>(shared, C::kOwnedBox, own1, own2, own_full, place.row0, place.owner_head, place.batch);
+  load_pair<C::kBoxes>(shared, C::kOwnedBox, own1, own2, own_full, place.row0, place.own_head, place.batch);
   RingPlace<C::kStages> ring;
   int32_t head = C::kByKeys ? place.first_head : place.kv_head, step = 0;
   for (int32_t round = 0; round < place.rounds; round++, ring.advance()) {
@@ -115,7 +91,7 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
   if constexpr (!C::kByKeys) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {  // they are there up to a multiple of the owned rows
-      const int32_t row = row_low + half * 8, head_index = place.batch * p.heads + place.owner_head;
+      const int32_t row = row_low + half * 8, head_index = place.batch * p.heads + place.own_head;
       const float* const at = p.row_stats + int64_t(head_index) * p.stat_blocks * kStatBlock + stat_place(row);
       lse.row[half] = at[0];
       delta.row[half] = at[kStatRows];
@@ -146,7 +122,7 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
   };
 
   Mods<T, kPassing, C::kByKeys, C::kModified> mods;
-  int32_t step = 0, head = C::kByKeys ? place.first_head : place.owner_head, column0;
+  int32_t step = 0, head = C::kByKeys ? place.first_head : place.own_head, column0;
   // What changes the scores of the next round, read while they are made.
   const auto load_mods = [&] {
     column0 = (place.first_step + step) * kPassing;
@@ -275,11 +251,11 @@ __device__ __forceinline__ void backward_consume(const BackwardArgs& p, const Ba
 
   if (first_row >= own_rows) return;
   if (p.want1)
-    store_tile<T, kDepth>(map1, rows1, C::kOwnedBox, sums1, p.scale, p.scale, 1 + consumer, first_row, place.owner_head,
+    store_tile<T, kDepth>(map1, rows1, C::kOwnedBox, sums1, p.scale, p.scale, 1 + consumer, first_row, place.own_head,
                           place.batch);
   if constexpr (C::kByKeys)
     if (p.want2)
-      store_tile<T, kDepth>(map2, rows2, C::kOwnedBox, sums2, keep_scale, keep_scale, 1 + consumer, first_row, place.owner_head,
+      store_tile<T, kDepth>(map2, rows2, C::kOwnedBox, sums2, keep_scale, keep_scale, 1 + consumer, first_row, place.own_head,
                             place.batch);
   finish_stores();
 }
@@ -311,7 +287,9 @@ __global__ void __launch_bounds__(C::kThreads, 1)
     barrier_init_fence();
   }
   __syncthreads();
-  const BackwardPlace place = BackwardPlace::of<C>(p);
+  int32_t tile, owner;
+  p.order.place(blockIdx.x, &tile, &owner);
+  const BackwardPlace place = BackwardPlace::of<C>(p, tile, owner);
   if (threadIdx.x < 128) {
     registers_down<24>();
     if (threadIdx.x == 0) backward_produce<C>(p, place, &own1, &own2, &pass1, &pass2, shared, own_full, full, empty);
