@@ -1,82 +1,10 @@
-/** Kernels on more than 2^31 elements: parts of what they give are what they give for those parts alone, which other tests compare with float64. */
+/** Kernels of rows, products and steps on more than 2^31 elements; other tests compare what they give for few rows with float64. */
 import assert from 'node:assert/strict';
-import {
-  autograd,
-  bfloat16,
-  crossEntropy,
-  cuda,
-  type DType,
-  float32,
-  layerNorm,
-  memory,
-  nn,
-  optim,
-  randint,
-  randn,
-  rmsNorm,
-  scaledDotProductAttention,
-  scope,
-  type Tensor,
-} from '../../lib/index.js';
-import { skipBecause, skipWithoutCuda } from '../skip.js';
+import { addRmsNorm, autograd, bfloat16, crossEntropy, float32, layerNorm, nn, ones, optim, randint, rmsNorm, scope, type Tensor } from '../../lib/index.js';
+import { foreachAdd_, foreachMul_ } from '../../lib/ops/optimizer-steps.js';
+import { assertSame, BEYOND, checkRows, describeBeyond, device, gradientOf, HEIGHT, partsOf, random, rowsOf } from './beyond-32-bits.js';
 
-const BEYOND = 2 ** 31;
-/** Of the device, that the largest of these takes. */
-const GIBIBYTES = 70;
-const device = 'cuda' as const;
-
-const random = (shape: readonly number[], dtype: DType = bfloat16): Tensor => randn([...shape], { device, dtype });
-
-/** So many rows of `columns` that there are more elements, and a few over. */
-const rowsOf = (columns: number): number => Math.floor(BEYOND / columns) + 5;
-
-/** Where parts begin: the first rows, those around element 2^31, the last. */
-const partsOf = (rows: number, columns: number, height: number): number[] => [0, Math.floor(BEYOND / columns) - 1, rows - height];
-
-const HEIGHT = 3;
-
-async function assertSame(got: Tensor, expected: Tensor, what: string): Promise<void> {
-  assert.deepEqual(got.shape, expected.shape, what);
-  const [a, b] = [got.detach().to(float32), expected.detach().to(float32)];
-  const largest = await b.abs().amax().itemAsync();
-  const apart = await a.sub(b).abs().amax().itemAsync();
-  // Rows may be added in another order where there are few: one rounding of bfloat16.
-  assert.ok(apart <= largest * 2 ** -7 && Number.isFinite(largest) && largest > 0, `${what}: ${apart} apart, of ${largest}`);
-}
-
-/** `fn` works on rows that do not know of each other. */
-async function checkRows(columns: number, fn: (x: Tensor, first: number) => Tensor, make = (rows: number): Tensor => random([rows, columns])): Promise<void> {
-  const rows = rowsOf(columns);
-  const x = make(rows);
-  const whole = fn(x, 0);
-  for (const first of partsOf(rows, columns, HEIGHT)) {
-    const part = fn(x.narrow(0, first, HEIGHT).clone(), first);
-    await assertSame(whole.narrow(0, first, HEIGHT), part, `rows from ${first}`);
-    part.dispose();
-  }
-  for (const t of [x, whole]) t.dispose();
-}
-
-const gradientOf = (fn: (x: Tensor) => Tensor): ((x: Tensor) => Tensor) => {
-  return (x) =>
-    scope(() => {
-      const leaf = x.detach().requiresGrad_();
-      const y = fn(leaf);
-      return autograd.grad(y, [leaf], { gradOutputs: x.detach() })[0] as Tensor;
-    });
-};
-
-describe('more than 2^31 elements, CUDA', function () {
-  this.timeout(120_000);
-  before(function () {
-    skipWithoutCuda(this);
-    if (cuda.getDeviceProperties().totalBytes < GIBIBYTES * 2 ** 30) skipBecause(this, `they take ${GIBIBYTES} GiB of the device`);
-  });
-  afterEach(() => {
-    memory.collect();
-    cuda.emptyCache();
-  });
-
+describeBeyond('rows, products, steps', () => {
   for (const columns of [4096, 131_072]) {
     it(`softmax and its logarithm, rows of ${columns}`, async () => {
       await checkRows(columns, (x) => x.softmax(-1));
@@ -163,27 +91,61 @@ describe('more than 2^31 elements, CUDA', function () {
     for (const t of [table, gradient]) t.dispose();
   });
 
-  it('a step of AdamW', async () => {
-    const columns = 4096;
-    const rows = rowsOf(columns);
-    const [values, gradient] = [random([rows, columns]), random([rows, columns])];
-    const step = (from: number, height: number): Tensor => {
-      const parameter = new nn.Parameter(values.narrow(0, from, height).clone());
-      parameter.grad = gradient.narrow(0, from, height).clone();
-      new optim.AdamW([parameter], { lr: 0.1 }).step();
-      return parameter.detach();
-    };
-    const whole = step(0, rows);
-    for (const first of partsOf(rows, columns, HEIGHT)) await assertSame(whole.narrow(0, first, HEIGHT), step(first, HEIGHT), `rows from ${first}`);
-    for (const t of [values, gradient, whole]) t.dispose();
+  for (const columns of [4095, 4096]) {
+    it(`rms norm of a sum, and its gradient, rows of ${columns}`, async () => {
+      const gain = random([columns]);
+      for (const i of [0, 1]) await checkRows(columns, (x) => addRmsNorm(x, x, [columns], gain)[i] as Tensor);
+      await checkRows(
+        columns,
+        gradientOf((x) => addRmsNorm(x, x, [columns], gain)[0]),
+      );
+    });
+  }
+
+  it('sums of products of many rows', async () => {
+    const rows = rowsOf(64);
+    const x = random([rows, 64]);
+    const half = Math.floor(rows / 2);
+    const products = (part: Tensor): Tensor => part.t().matmul(part).to(float32);
+    await assertSame(products(x), products(x.narrow(0, 0, half)).add(products(x.narrow(0, half, rows - half))), 'sums');
+    x.dispose();
   });
 
-  it('attention of many sequences', async () => {
-    const [heads, length, depth] = [8, 512, 64] as const;
-    const attend = (x: Tensor): Tensor => {
-      const q = x.view([x.shape[0] as number, heads, length, depth]);
-      return scaledDotProductAttention(q, q, q, { isCausal: true }).reshape([x.shape[0] as number, heads * length * depth]);
-    };
-    await checkRows(heads * length * depth, attend);
+  const steps: Record<string, (parameter: nn.Parameter) => unknown> = {
+    AdamW: (parameter) => new optim.AdamW([parameter], { lr: 0.1 }).step(),
+    'SGD with momentum': (parameter) => new optim.SGD([parameter], { lr: 0.1, momentum: 0.9 }).step(),
+  };
+  for (const [name, take] of Object.entries(steps)) {
+    it(`a step of ${name}`, async () => {
+      const columns = 4096;
+      const rows = rowsOf(columns);
+      const [values, gradient] = [random([rows, columns]), random([rows, columns])];
+      const step = (from: number, height: number): Tensor => {
+        const parameter = new nn.Parameter(values.narrow(0, from, height).clone());
+        parameter.grad = gradient.narrow(0, from, height).clone();
+        take(parameter);
+        return parameter.detach();
+      };
+      const whole = step(0, rows);
+      for (const first of partsOf(rows, columns, HEIGHT)) await assertSame(whole.narrow(0, first, HEIGHT), step(first, HEIGHT), `rows from ${first}`);
+      for (const t of [values, gradient, whole]) t.dispose();
+    });
+  }
+
+  it('norms of gradients, and gradients that are limited by them', async () => {
+    const parameter = new nn.Parameter(ones([BEYOND + 5], { device, dtype: bfloat16 }));
+    parameter.grad = ones([BEYOND + 5], { device, dtype: bfloat16 });
+    const before = await nn.utils.clipGradNorm_([parameter], 1).to(float32).itemAsync();
+    const norm = Math.sqrt(BEYOND + 5);
+    assert.ok(Math.abs(before / norm - 1) < 2 ** -8, `${before}, not ${norm}`);
+    const grad = parameter.grad;
+    for (const at of [0, BEYOND - 1, BEYOND + 3]) {
+      const limited = await grad.narrow(0, at, 2).amax().to(float32).itemAsync();
+      assert.ok(Math.abs(limited * norm - 1) < 2 ** -6, `${limited}, not ${1 / norm}`);
+    }
+    foreachMul_([grad], 2);
+    foreachAdd_([grad], [parameter.detach()], { alpha: 3 });
+    for (const at of [0, BEYOND - 1, BEYOND + 3]) assert.equal(await grad.narrow(0, at, 2).amin().to(float32).itemAsync(), 3);
+    grad.dispose();
   });
 });

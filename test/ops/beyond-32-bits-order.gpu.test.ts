@@ -1,0 +1,91 @@
+/** Scans, sorts, reductions and indices of more than 2^31 elements; other tests compare what they give for few rows with float64. */
+import assert from 'node:assert/strict';
+import { arange, argmax, bool, float32, int64, ones, randint, type Tensor, uint8, varMean, zeros } from '../../lib/index.js';
+import { assertSame, BEYOND, checkRows, describeBeyond, device, partsOf, random, rowsOf } from './beyond-32-bits.js';
+
+const COLUMNS = 4096;
+const LENGTH = BEYOND + 5;
+
+describeBeyond('order and indices', () => {
+  it('running sums and products', async () => {
+    await checkRows(COLUMNS, (x) => x.cumsum(-1));
+    await checkRows(COLUMNS, (x) => x.clamp({ min: 0.9, max: 1.1 }).cumprod(-1));
+    const counts = ones([LENGTH], { device, dtype: uint8 }).cumsum(0);
+    for (const at of [0, BEYOND - 2, LENGTH - 2]) assert.deepEqual(counts.narrow(0, at, 2).tolist(), [at + 1, at + 2]);
+    counts.dispose();
+    const rows = rowsOf(COLUMNS);
+    const down = ones([rows, COLUMNS], { device }).cumsum(0);
+    await assertSame(down.narrow(0, rows - 1, 1), ones([1, COLUMNS], { device }).mul(rows), 'the last row');
+    down.dispose();
+  });
+
+  for (const columns of [1024, COLUMNS, 131_072]) {
+    it(`sorted values and where they were, rows of ${columns}`, async () => {
+      await checkRows(columns, (x) => x.sort().values);
+      await checkRows(columns, (x) => x.gather(-1, x.sort().indices));
+      await checkRows(columns, (x) => x.topk(5).values);
+      await checkRows(columns, (x) => x.gather(-1, x.topk(5).indices));
+    });
+  }
+
+  it('reductions of rows and of columns', async () => {
+    await checkRows(COLUMNS, (x) => x.sum(-1));
+    await checkRows(COLUMNS, (x) => x.amax(-1));
+    await checkRows(COLUMNS, (x) => argmax(x, -1));
+    await checkRows(COLUMNS, (x) => x.logsumexp(-1));
+    await checkRows(COLUMNS, (x) => x.norm(2, -1));
+    for (const i of [0, 1]) await checkRows(COLUMNS, (x) => varMean(x, -1)[i] as Tensor);
+    const x = random([rowsOf(COLUMNS), COLUMNS]);
+    const half = Math.floor(rowsOf(COLUMNS) / 2);
+    const [top, bottom] = [x.narrow(0, 0, half), x.narrow(0, half, rowsOf(COLUMNS) - half)];
+    await assertSame(x.amax(0), top.amax(0).maximum(bottom.amax(0)), 'the largest of columns');
+    await assertSame(
+      x.square().sum(0, { dtype: float32 }),
+      top
+        .square()
+        .sum(0, { dtype: float32 })
+        .add(bottom.square().sum(0, { dtype: float32 })),
+      'sums of columns',
+    );
+    x.dispose();
+  });
+
+  it('elements written and added by index', async () => {
+    await checkRows(COLUMNS, (x) => x.scatter(1, x.argsort(1), x));
+    await checkRows(COLUMNS, (x) => {
+      const ids = arange(0, COLUMNS, 512, { device }).expand([x.shape[0] as number, 8]);
+      return x.scatterAdd(1, ids, x.narrow(1, 8, 8));
+    });
+    const rows = rowsOf(COLUMNS);
+    const x = random([rows, COLUMNS]);
+    for (const row of partsOf(rows, COLUMNS, 1)) {
+      const [ids, columns] = [randint(row, row + 1, [2], { device }), arange(7, 9, 1, { device })];
+      const before = x.narrow(0, row, 1).clone();
+      await assertSame(x.index([ids, columns]), before.view([COLUMNS]).narrow(0, 7, 2), `two elements of row ${row}`);
+      const values = random([2]);
+      x.indexPut_([ids, columns], values);
+      await assertSame(x.narrow(0, row, 1).view([COLUMNS]).narrow(0, 7, 2), values, `elements put into row ${row}`);
+      x.indexPut_([ids.narrow(0, 0, 1)], before, { accumulate: true });
+      await assertSame(x.narrow(0, row, 1).narrow(1, 16, 8), before.narrow(1, 16, 8).mul(2), `a sum in row ${row}`);
+      x.indexAdd_(0, ids.narrow(0, 0, 1), before);
+      await assertSame(x.narrow(0, row, 1).narrow(1, 16, 8), before.narrow(1, 16, 8).mul(3), `two sums in row ${row}`);
+    }
+    x.dispose();
+  });
+
+  it('coordinates of elements that are not 0', async () => {
+    const x = zeros([LENGTH], { device, dtype: bool });
+    const places = [3, BEYOND - 1, BEYOND, LENGTH - 1];
+    for (const at of places) x.narrow(0, at, 1).fill_(true);
+    assert.deepEqual(x.nonzero().view([-1]).tolist(), places);
+    assert.equal(x.sum({ dtype: int64 }).item(), 4);
+    x.dispose();
+  });
+
+  it('triangles, turned, joined and masked', async () => {
+    await checkRows(65_536, (x, first) => x.tril({ diagonal: first + 5 }));
+    await checkRows(COLUMNS, (x) => x.flip([1]));
+    await checkRows(COLUMNS, (x) => x.roll(5, 1));
+    await checkRows(COLUMNS, (x) => x.maskedFill(x.gt(0), 7));
+  });
+});
