@@ -78,11 +78,15 @@ def cross_entropy(job, dtype, wrap):
     return lambda i: torch.autograd.grad(loss(logits), logits)
 
 
-def adamw(shapes, wrap):
+def steps_of(make, shapes):
     params = [torch.nn.Parameter(rand(s, torch.float32)) for s in shapes]
     for p in params: p.grad = torch.randn_like(p)
-    optimizer = torch.optim.AdamW(params, 1e-3, fused=True)
+    optimizer = make(params)
     return lambda i: optimizer.step()
+
+
+adamw = lambda params: torch.optim.AdamW(params, 1e-3, fused=True)
+sgd = lambda params: torch.optim.SGD(params, 1e-3, momentum=0.9, fused=True)
 
 
 def gpt2_shapes(layers, d):
@@ -130,15 +134,35 @@ def selected_rows(job, dtype, wrap):
     return lambda i: table.index_select(0, ids)
 
 
-def scattered_sums(job, dtype, wrap):
-    rows, columns = job["shape"]
-    x, ids, source = rand(job["shape"], dtype), torch.randint(0, columns, (rows, 1024), device=device), rand([rows, 1024], dtype)
-    return lambda i: x.scatter_add_(-1, ids, source)
+def per_row(fn):  # some indices of each row, and as many elements
+    def make(job, dtype, wrap):
+        rows, columns = job["shape"]
+        x, ids, source = rand(job["shape"], dtype), torch.randint(0, columns, (rows, 1024), device=device), rand([rows, 1024], dtype)
+        return lambda i: fn(x, ids, source)
+    return make
+
+
+def put(accumulate):
+    def make(job, dtype, wrap):
+        x, at = rand(job["shape"], dtype), tuple(torch.randint(0, size, (2**20,), device=device) for size in job["shape"])
+        values = rand([2**20], dtype)
+        return lambda i: x.index_put_(at, values, accumulate=accumulate)
+    return make
+
+
+def drawn(fn):
+    return lambda job, dtype, wrap: lambda i: fn(job["shape"])
 
 
 def places_of_nonzero(job, dtype, wrap):
     mask = rand(job["shape"], dtype) > 0
     return lambda i: mask.nonzero()
+
+
+def matmul_in_float64(job, dtype, wrap):
+    m, n, k = job["shape"]
+    x, w = rand([m, k], torch.float64), rand([k, n], torch.float64)
+    return lambda i: x @ w
 
 
 everyday = {
@@ -149,15 +173,29 @@ everyday = {
     "variance_of_rows": of(lambda x: x.var(-1)),
     "log_sum_exp_of_rows": of(lambda x: x.logsumexp(-1)),
     "largest_of_rows": of(lambda x: x.argmax(-1)),
+    "norm_of_all": of(lambda x: x.norm()),
+    "norm_of_rows": of(lambda x: x.norm(2, -1)),
+    "softmax_of_rows": of(softmax),
+    "softmax_of_rows_backward": backward_of(softmax, rows_and(1, 0)),
     "cumulative_sums_of_rows": of(lambda x: x.cumsum(-1)),
+    "cumulative_sums_of_columns": of(lambda x: x.cumsum(0)),
+    "cumulative_sums_of_a_list": of(lambda x: x.cumsum(0)),
     "sorted_rows": of(lambda x: x.sort(stable=True)),
     "sorted_list": of(lambda x: x.sort(stable=True)),
     "top_50_of_rows": of(lambda x: x.topk(50)),
-    "uniform_numbers": of(lambda x: torch.rand(x.shape, device=device)),
+    "uniform_numbers": drawn(lambda shape: torch.rand(shape, device=device)),
+    "normal_numbers": drawn(lambda shape: torch.randn(shape, device=device)),
+    "whole_numbers": drawn(lambda shape: torch.randint(0, 1000, shape, device=device)),
     "dropout": of(lambda x: F.dropout(x, 0.1)),
     "selected_rows": selected_rows,
-    "scattered_sums": scattered_sums,
+    "gathered_elements": per_row(lambda x, ids, source: x.gather(-1, ids)),
+    "scattered_elements": per_row(lambda x, ids, source: x.scatter_(-1, ids, source)),
+    "scattered_sums": per_row(lambda x, ids, source: x.scatter_add_(-1, ids, source)),
+    "elements_put": put(False),
+    "sums_put": put(True),
     "places_of_nonzero": places_of_nonzero,
+    "sgd_with_momentum": lambda job, dtype, wrap: steps_of(sgd, [job["shape"][1:]] * job["shape"][0]),
+    "matmul_in_float64": matmul_in_float64,
 }
 makers = {
     **everyday,
@@ -171,8 +209,8 @@ makers = {
     "rms_norm_of_a_sum_backward": backward_of(sum_and_rms, rows_and(2, 1), skip=(1,)),
     "softmax": forward_of(softmax, rows_and(1, 0)),
     "cross_entropy_and_gradient": cross_entropy,
-    "adamw": lambda job, dtype, wrap: adamw([job["shape"][1:]] * job["shape"][0], wrap),
-    "adamw_gpt2": lambda job, dtype, wrap: adamw(gpt2_shapes(*job["shape"]), wrap),
+    "adamw": lambda job, dtype, wrap: steps_of(adamw, [job["shape"][1:]] * job["shape"][0]),
+    "adamw_gpt2": lambda job, dtype, wrap: steps_of(adamw, gpt2_shapes(*job["shape"])),
     "transpose": forward_of(lambda x: x.t().contiguous(), lambda job, dtype: [rand(job["shape"], dtype)]),
     "embedding_backward": embedding_backward,
     "cast": forward_of(lambda x: x.to(torch.bfloat16), lambda job, dtype: [rand(job["shape"], dtype)]),
@@ -186,6 +224,7 @@ makers = {
 # Of these, compilation makes nothing else, or they are compared with eager calls: of products unless it searches for the fastest kernel.
 uncompiled = {*everyday, "copy", "adamw", "adamw_gpt2", "attention", "attention_backward", "add", "mm", "layer_norm_host", "backward_of_a_sum"}
 products = {"matmul_nt", "matmul_nn", "matmul_tn"}
+reading = {"places_of_nonzero"}  # a capture that fails as they read leaves PyTorch's random numbers unusable
 
 work, is_host, turn, graph = None, False, 0, None
 LONG_US = 200  # nobody waits for Python, and a graph copies slower
@@ -205,7 +244,7 @@ def prepare(job, mode, graph_calls):
     work = makers[name](job, getattr(torch, job["dtype"]), wrap)
     run(20_000 if is_host else 3)
     torch.cuda.synchronize()
-    if not is_host and time_calls(graph_calls, graph_calls) < LONG_US: capture(graph_calls)
+    if not is_host and name not in reading and time_calls(graph_calls, graph_calls) < LONG_US: capture(graph_calls)
     return {"graph": graph is not None}
 
 
