@@ -5,11 +5,11 @@ import { bool, int64, uint8 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { optionsOf } from '../core/options.js';
-import { broadcastShapes, formatShape, type Shape, sameShape } from '../core/shape.js';
+import { broadcastShapes, contiguousStrides, formatShape, type Shape, sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { waitingFor } from '../core/waiting.js';
 import { requireIndex } from './indexing.js';
-import { addMethod, NO_PARAMS } from './method.js';
+import { addMethod } from './method.js';
 import { describe, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { indexGetRule } from './sharding/reading.js';
@@ -75,16 +75,49 @@ const indexPutOp: Op<IndexParams> = defineOp<IndexParams>({
   ],
 });
 
-const nonzeroOp: Op<Record<string, never>> = defineOp<Record<string, never>>({
+/** Elements that share an entry in `starts`: a multiple of 64, the flags in a word. */
+interface Tiles {
+  tile: number;
+}
+
+const SMALLEST_TILE = 4096;
+/** As many as a block of a GPU adds up at once. */
+const MOST_TILES = 16_384;
+
+/** What the rows of the result are made of, so that they are made when their number is known, and the input is read once. */
+const nonzeroOp: Op<Tiles> = defineOp<Tiles>({
   name: 'nonzero',
-  doc: 'Indices of elements that are not 0; the first output says how many rows of the second count.',
-  meta: ([x]) => {
-    const input = x as Tensor;
-    const { device } = input;
+  doc: 'Which elements are not 0: how many lie before each tile, and in all; a bit for each element.',
+  kernelParams: ['tile'],
+  meta: ([x], { tile }) => {
+    const { device } = x as Tensor;
+    const numel = (x as Tensor).numel();
     return [
-      { shape: [1], strides: null, dtype: int64, device },
-      { shape: [input.numel(), input.shape.length], strides: null, dtype: int64, device },
+      { shape: [Math.ceil(numel / tile) + 1], strides: null, dtype: int64, device },
+      { shape: [Math.ceil(numel / 64)], strides: null, dtype: int64, device },
     ];
+  },
+  vjp: 'not-differentiable',
+  samples: () => [],
+});
+
+interface NonzeroRows extends Tiles {
+  /** Of the tensor that was looked at. */
+  shape: Shape;
+  count: number;
+}
+
+const nonzeroRowsOp: Op<NonzeroRows> = defineOp<NonzeroRows>({
+  name: 'nonzeroRows',
+  doc: 'Indices of elements that are not 0, from what nonzero found.',
+  kernelParams: ['tile'],
+  meta: ([starts], { shape, count }) => [{ shape: [count, shape.length], strides: null, dtype: int64, device: (starts as Tensor).device }],
+  lower: (command, [starts, flags], [rows], { shape, tile }) => {
+    command.indexView(0, shape, contiguousStrides(shape));
+    command.tensor(starts as Tensor);
+    command.tensor(flags as Tensor);
+    command.output(rows as Tensor);
+    command.param(tile);
   },
   vjp: 'not-differentiable',
   samples: () => [],
@@ -103,8 +136,13 @@ export function nonzero(input: Tensor, options?: { asTuple?: false }): Tensor;
 export function nonzero(input: Tensor, options: { asTuple?: boolean } = {}): Tensor | Tensor[] {
   requireTensor(input, 'nonzero');
   const { asTuple = false } = optionsOf('nonzero', options, 'asTuple');
-  const [count, rows] = dispatch(nonzeroOp, [input.detach()], NO_PARAMS) as [Tensor, Tensor];
-  const found = rows.narrow(0, 0, Number(waitingFor('nonzero', () => count.item()))).clone();
+  let tile = SMALLEST_TILE;
+  while (tile * MOST_TILES < input.numel()) tile *= 2;
+  const [starts, flags] = dispatch(nonzeroOp, [input.detach()], { tile }) as [Tensor, Tensor];
+  const count = Number(waitingFor('nonzero', () => starts.narrow(0, starts.numel() - 1, 1).item()));
+  const found = dispatchOne(nonzeroRowsOp, [starts, flags], { shape: input.shape, count, tile });
+  starts.dispose();
+  flags.dispose();
   return asTuple ? found.unbind(1) : found;
 }
 

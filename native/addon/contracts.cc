@@ -193,11 +193,21 @@ bool by_indices(const KernelCall& c, const View& indexed, const View& values) {
 bool index_get(const KernelCall& c) { return by_indices(c, c.input(0), c.output(0)); }
 bool index_put(const KernelCall& c) { return by_indices(c, c.output(0), c.input(0)); }
 
+// A start for each tile of `numel` elements and one behind the last, and a word of flags for each 64: tiles end where words do.
+bool tiled(const View& starts, const View& flags, int64_t numel, double param) {
+  const int64_t tile = count_of(param, int64_t(1) << 52);
+  if (tile < 64 || tile % 64 != 0 || !dense(starts) || !dense(flags)) return false;
+  if (starts.dtype != DType::Int64 || flags.dtype != DType::Int64) return false;
+  return holds(starts, numel / tile + (numel % tile != 0) + 1) && holds(flags, numel / 64 + (numel % 64 != 0));
+}
 bool nonzero(const KernelCall& c) {
-  const View &x = c.input(0), &count = c.output(0), &found = c.output(1);
-  if (x.is_immediate || !holds(count, 1) || found.is_immediate || !found.is_contiguous()) return false;
-  return count.dtype == DType::Int64 && found.dtype == DType::Int64 &&
-         static_cast<double>(found.numel) >= static_cast<double>(x.numel) * x.ndim;
+  return !c.input(0).is_immediate && tiled(c.output(0), c.output(1), c.input(0).numel, c.params[0]);
+}
+// The shape of what was looked at is an index view.
+bool nonzero_rows(const KernelCall& c) {
+  const View &shape = c.input(0), &rows = c.output(0);
+  if (!shape.is_immediate || !rank(rows, 2) || rows.sizes[1] != shape.ndim || !dense(rows) || rows.dtype != DType::Int64) return false;
+  return tiled(c.input(1), c.input(2), shape.numel, c.params[0]);
 }
 
 bool matmul(const KernelCall& c) {
@@ -274,6 +284,7 @@ constexpr Contract kContracts[] = {
     {"scale_rows", 1, 1, scale_rows},
     {"index_select", 2, 1, index_select}, {"index_add", 2, 1, index_add}, {"gather", 2, 1, gather}, {"scatter", 2, 1, scatter},
     {"index_get", -1, 1, index_get}, {"index_put", -1, 1, index_put}, {"nonzero", 1, 2, nonzero},
+    {"nonzero_rows", 3, 1, nonzero_rows},
     {"matmul", 3, 1, matmul}, {"attention", 4, 2, attention}, {"attention_backward", 7, 3, attention_backward},
     {"sgd_step", -1, 0, sgd_step}, {"adam_step", -1, 0, adam_step}, {"foreach_add", -1, 0, foreach_add},
     {"foreach_mul", -1, 0, foreach_mul}, {"foreach_norm", -1, 1, foreach_norm},

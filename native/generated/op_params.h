@@ -110,6 +110,14 @@ struct MatmulParams {
   double float32_precision;
 };
 
+struct NonzeroParams {
+  double tile;
+};
+
+struct NonzeroRowsParams {
+  double tile;
+};
+
 struct RandomBernoulliParams {
   double seed_low;
   double seed_high;

@@ -43,6 +43,7 @@ function* pairs({ op, inputs, params }: Call, outerRanks: number, innerRanks: nu
 /** Ops without a rule, which run on replicated tensors only, and why. */
 const without: Record<string, string> = {
   nonzero: 'where a row of its result stands depends on the values of all others',
+  nonzeroRows: 'it reads what nonzero found, which all ranks have',
 };
 
 describe('the sharding rule of every op in the table', () => {

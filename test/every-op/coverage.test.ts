@@ -10,6 +10,7 @@ import { ownOps } from './differentiable.js';
 /** Ops without samples, why they have none, and where they are tested. */
 const elsewhere: Record<string, { why: string; file: string }> = {
   nonzero: { why: 'how many rows of its result count depends on values', file: 'test/ops/search-and-index.test.ts' },
+  nonzeroRows: { why: 'it makes the rows of what nonzero found', file: 'test/ops/search-and-index.test.ts' },
   toDevice: { why: 'it needs a second device, or pinned memory', file: 'test/core/pinned.gpu.test.ts' },
   randomUniform: { why: 'no operands; its values are tested by their distribution', file: 'test/ops/random.test.ts' },
   randomNormal: { why: 'no operands; its values are tested by their distribution', file: 'test/ops/random.test.ts' },

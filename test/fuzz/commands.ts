@@ -25,7 +25,7 @@ import type { Rng } from './rng.js';
 const HEADER_WORDS = 7;
 export const IMMEDIATE = -1;
 export const ALLOCATE = -2;
-const INDEX_VIEW = -3;
+export const INDEX_VIEW = -3;
 const ITEM_BYTES = [4, 8, 2, 2, 8, 4, 2, 1, 1, 1];
 
 /** One operand; `value` is the offset of a storage, the bytes to allocate, or a number. */

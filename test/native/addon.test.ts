@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { addon } from '../../lib/runtime.js';
-import { type Command, encode, IMMEDIATE, type Operand, recordCommands } from '../fuzz/commands.js';
+import { type Command, encode, IMMEDIATE, INDEX_VIEW, type Operand, recordCommands } from '../fuzz/commands.js';
 
 const words = new Float64Array(addon.words);
 const stream = addon.defaultStream(0);
@@ -22,6 +22,13 @@ function view(sizes: number[], { dtype = FLOAT32, strides = sizes.map((_, d) => 
 }
 
 const absent: Operand = { kind: IMMEDIATE, value: 0, dtype: FLOAT32, sizes: [], strides: [] };
+
+/** What nonzero finds in 64 elements, as the operands of nonzero_rows for so many. */
+const found = (numel: number): Operand[] => [
+  { kind: INDEX_VIEW, value: 0, dtype: FLOAT32, sizes: [numel], strides: [1] },
+  view([2], { dtype: INT64 }),
+  view([1], { dtype: INT64 }),
+];
 
 function submit(kernel: string, inputs: Operand[], outputs: Operand[], params: number[] = []): void {
   const id = addon.kernelNames.indexOf(kernel);
@@ -53,7 +60,10 @@ const misfits: Record<string, () => void> = {
   'more of the largest than there are': () => submit('topk', [view([3])], [view([5]), view([5], { dtype: INT64 })], [5, 1]),
   'slices of another width': () => submit('index_select', [view([1, 3, 4]), view([2], { dtype: INT64 })], [view([1, 2, 8])]),
   'fewer index tensors than announced': () => submit('index_get', [view([3, 3]), view([2], { dtype: INT64 })], [view([2])], [2]),
-  'rows of indices that are not 64 bits wide': () => submit('nonzero', [view([3])], [view([1], { dtype: INT64 }), view([3, 1])], []),
+  'rows of indices that are not 64 bits wide': () => submit('nonzero_rows', found(64), [view([3, 1])], [64]),
+  'tiles that end within a word': () => submit('nonzero_rows', found(64), [view([3, 1], { dtype: INT64 })], [32]),
+  'flags for fewer elements': () => submit('nonzero_rows', found(65), [view([3, 1], { dtype: INT64 })], [128]),
+  'starts of fewer tiles': () => submit('nonzero', [view([65])], [view([2], { dtype: INT64 }), view([2], { dtype: INT64 })], [64]),
   'heads that do not divide': () => submit('attention', [view([1, 3, 2, 2]), view([1, 2, 2, 2]), view([1, 2, 2, 2]), absent], [view([1, 3, 2, 2]), view([1, 3, 2])], [1, 0, 0]),
   'gradients of another size than the parameters': () => submit('sgd_step', [view([1000]), view([1], { bytes: 4 }), absent], [], [1, 0.1]),
   'a list that is longer than the operands': () => submit('foreach_mul', [view([2])], [], [1e9, 2]),

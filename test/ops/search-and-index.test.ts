@@ -3,16 +3,19 @@ import assert from 'node:assert/strict';
 import {
   ArgumentError,
   arange,
+  bfloat16,
   bincount,
   bool,
   bucketize,
   DtypeError,
+  float64,
   IndexError,
   int32,
   int64,
   isin,
   max,
   min,
+  rand,
   searchsorted,
   type Tensor,
   tensor,
@@ -212,6 +215,31 @@ const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected:
   'trace, kron and inner': [() => [arange(4).reshape(2, 2).float().trace(), whole([1, 2]).kron(whole([1, 10])), tensor([1, 2]).inner(tensor([3, 4]))], [3, [1, 10, 2, 20], 11]],
 };
 
+function assertFinds(x: Tensor): void {
+  const { shape } = x;
+  const expected: number[][] = [];
+  x.bool()
+    .reshape([-1])
+    .toTypedArray()
+    .forEach((value, i) => {
+      if (!value) return;
+      const row = [...shape];
+      let rest = i;
+      for (let d = shape.length - 1; d >= 0; d--) {
+        row[d] = rest % (shape[d] as number);
+        rest = Math.floor(rest / (shape[d] as number));
+      }
+      expected.push(row);
+    });
+  const rows = x.nonzero();
+  assert.deepEqual(rows.shape, [expected.length, shape.length]);
+  assert.deepEqual(Array.from(rows.toTypedArray(), Number), expected.flat());
+  assert.deepEqual(
+    x.nonzero({ asTuple: true }).map((t) => t.shape),
+    shape.map(() => [expected.length]),
+  );
+}
+
 describe('ops that search, index and rank', () => {
   for (const [what, [actual, expected]] of Object.entries(cases)) {
     it(what, () => {
@@ -234,6 +262,29 @@ describe('ops that search, index and rank', () => {
     ]);
     assert.deepEqual(tensor([1, 2, 3]).cumsum_(0).tolist(), [1, 3, 6]);
     assert.deepEqual(tensor([true, false]).bitwiseNot_().tolist(), [false, true]);
+  });
+
+  // nonzero finds them in tiles, nonzeroRows writes them down: shapes around the ends of words and tiles, and strided ones.
+  for (const [share, what] of Object.entries({ 0: 'none', 0.02: 'few', 0.5: 'half', 1: 'all' })) {
+    it(`finds elements that are not 0, where ${what} are`, () => {
+      for (const shape of [[], [0], [3, 0], [1], [64], [65], [4095], [4096], [4097], [5, 4096], [3, 1, 5000], [2, 3, 4, 50, 6]]) {
+        const x = rand(shape).lt(Number(share));
+        for (const dtype of [bool, int64, bfloat16, float64]) {
+          assertFinds(x.to(dtype));
+          if (shape.length > 1) assertFinds(x.to(dtype).transpose(0, 1));
+        }
+      }
+      assertFinds(rand([2, 70]).lt(Number(share)).unsqueeze(1).expand([2, 90, 70]));
+    });
+  }
+
+  it('finds elements that are not 0 in large tensors, by larger tiles', () => {
+    const x = zeros([3, 2 ** 25], { dtype: bool });
+    const places = [0, 8191, 8192, 2 ** 25 - 1];
+    for (const at of places) x.narrow(1, at, 1).fill_(true);
+    const expected = [0, 1, 2].flatMap((row) => places.map((at) => [row, at]));
+    assert.deepEqual(x.nonzero().tolist(), expected);
+    x.dispose();
   });
 
   it('names what does not fit', () => {

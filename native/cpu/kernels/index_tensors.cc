@@ -49,6 +49,53 @@ TensorView rest_of(const TensorView& indexed, int32_t count, int64_t offset) {
   return rest;
 }
 
+// Bit i % 64 of flags[i / 64] becomes whether element i is not 0, for a tile of them; returns how many are not.
+template <class T>
+int64_t flag_elements(const TensorView& x, int64_t begin, int64_t tile, uint64_t* flags) {
+  const int64_t end = x.numel - begin < tile ? x.numel : begin + tile;
+  int64_t found = 0;
+  T buffer[1024];
+  for (int64_t at = begin; at < end; at += 1024) {
+    const int64_t n = end - at < 1024 ? end - at : 1024;
+    gather(x, at, n, buffer);
+    uint8_t set[1024] = {};
+    for (int64_t i = 0; i < n; i++) set[i] = buffer[i] != T(0);
+    for (int64_t i = 0; i < n; i += 64) {
+      uint64_t word = 0;
+      for (int64_t k = 0; k < 64; k += 8) {
+        uint64_t bytes;  // of which the product has the lowest bits side by side at its upper end
+        std::memcpy(&bytes, set + i + k, 8);
+        word |= bytes * 0x0102040810204080u >> 56 << k;
+      }
+      flags[(at + i) / 64] = word;
+      found += __builtin_popcountll(word);
+    }
+  }
+  return found;
+}
+
+// The coordinates of those elements of a tile that have their flag, `count` at most.
+void write_rows(const TensorView& shape, const uint64_t* flags, int64_t begin, int64_t tile, int64_t count, int64_t* rows) {
+  const int32_t last = shape.ndim - 1;
+  const int64_t end = shape.numel - begin < tile ? shape.numel : begin + tile, width = shape.sizes[last];
+  int64_t outer[kMaxDims] = {}, line = 0;  // coordinates but the last of the line that begins with element `line`
+  for (int64_t i = begin; i < end && count > 0; i += 64)
+    for (uint64_t left = flags[i / 64]; left != 0 && count > 0; left &= left - 1, count--) {
+      const int64_t element = i + __builtin_ctzll(left);
+      if (element - line >= width) {
+        const int64_t lines = (element - line) / width;
+        line += lines * width;
+        if (last > 0) outer[last - 1] += lines;
+        for (int32_t d = last - 1; d > 0 && outer[d] >= shape.sizes[d]; d--) {
+          outer[d - 1] += outer[d] / shape.sizes[d];
+          outer[d] %= shape.sizes[d];
+        }
+      }
+      for (int32_t d = 0; d < last; d++) *rows++ = outer[d];
+      *rows++ = element - line;
+    }
+}
+
 }  // namespace
 
 Status index_get(const KernelCall& call) {
@@ -96,27 +143,35 @@ Status index_put(const KernelCall& call) {
 }
 
 Status nonzero(const KernelCall& call) {
-  const TensorView &x = call.input(0), &count = call.output(0), &rows = call.output(1);
-  auto* out = static_cast<int64_t*>(rows.data);
-  int64_t found = 0;
+  const TensorView& x = call.input(0);
+  const auto tile = static_cast<int64_t>(call.params_as<NonzeroParams>().tile);
+  auto* starts = static_cast<int64_t*>(call.output(0).data);
+  auto* flags = static_cast<uint64_t*>(call.output(1).data);
+  const int64_t tiles = call.output(0).numel - 1;
+  starts[0] = 0;
   with_compute_type(x.dtype, [&](auto type) {
-    using T = decltype(type);
-    T buffer[1024];
-    for (int64_t at = 0; at < x.numel; at += 1024) {
-      const int64_t n = x.numel - at < 1024 ? x.numel - at : 1024;
-      gather(x, at, n, buffer);
-      for (int64_t i = 0; i < n; i++) {
-        if (buffer[i] == T(0)) continue;
-        int64_t rest = at + i;
-        for (int32_t d = x.ndim - 1; d >= 0; d--) {
-          out[found * x.ndim + d] = rest % x.sizes[d];
-          rest /= x.sizes[d];
-        }
-        found++;
-      }
+    parallel_for(tiles, row_grain(tile), [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; t++) starts[t + 1] = flag_elements<decltype(type)>(x, t * tile, tile, flags);
+    });
+  });
+  for (int64_t t = 0; t < tiles; t++) starts[t + 1] += starts[t];
+  return kOk;
+}
+
+Status nonzero_rows(const KernelCall& call) {
+  const TensorView &shape = call.input(0), &rows = call.output(0);
+  if (rows.numel == 0) return kOk;
+  const auto tile = static_cast<int64_t>(call.params_as<NonzeroRowsParams>().tile);
+  const auto* starts = static_cast<const int64_t*>(call.input(1).data);
+  const auto* flags = static_cast<const uint64_t*>(call.input(2).data);
+  parallel_for(call.input(1).numel - 1, row_grain(tile), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; t++) {
+      // Whatever was found, what is written lies in the rows.
+      const int64_t first = starts[t], last = starts[t + 1] < rows.sizes[0] ? starts[t + 1] : rows.sizes[0];
+      if (first < 0 || first >= last) continue;
+      write_rows(shape, flags, t * tile, tile, last - first, static_cast<int64_t*>(rows.data) + first * shape.ndim);
     }
   });
-  *static_cast<int64_t*>(count.data) = found;
   return kOk;
 }
 

@@ -1,4 +1,4 @@
-// sort, topk, nonzero.
+// sort, topk, nonzero, nonzero_rows.
 #include <algorithm>
 #include <numeric>
 
@@ -87,31 +87,60 @@ void test_topk() {
       topk_case("one row", uniform(dtype, {40001}, 3, low, 100), k);
       topk_case("ties", ties(dtype, {2, 20000}, 4), k);
     }
+    for (int64_t k : {int64_t(300), int64_t(512), int64_t(513)})
+      topk_case("long rows", uniform(dtype, {3, 7000}, 2, low, 100), k);
+    for (int64_t step : {-1, 1}) {  // one of them puts the elements wanted last, so that all are looked at
+      const auto steps = [&](int64_t i) { return static_cast<double>((step < 0 ? 8999 - i % 9000 : i % 9000) / 100); };
+      topk_case(step < 0 ? "falling" : "rising", fill_with(make(dtype, {2, 9000}), steps), 70);
+    }
+    topk_case("many rows", uniform(dtype, {600, 2100}, 8, low, 100), 7);
     topk_case("many", uniform(dtype, {2, 6000}, 5, low, 100), 3000);
     topk_case("columns", uniform(dtype, {5000, 3}, 6, low, 100).transpose(0, 1), 20);
   }
   topk_case("large", uniform(DType::Float32, {large}, 7, -1, 1), 1000);
 }
 
-void nonzero_case(const std::string& label, const Tensor& x) {
-  const int64_t ndim = static_cast<int64_t>(x.sizes.size());
-  const Tensor count = make(DType::Int64, {1}), rows = make(DType::Int64, {x.numel(), ndim});
-  if (!run("nonzero", {x}, {count, rows}, {}).ok()) return;
-  std::vector<int64_t> expected;
+void nonzero_case(const std::string& label, const Tensor& x, int64_t tile = 4096) {
+  const int64_t ndim = static_cast<int64_t>(x.sizes.size()), numel = x.numel();
+  std::vector<int64_t> rows_of, before(static_cast<size_t>((numel + tile - 1) / tile + 1)),
+      words(static_cast<size_t>((numel + 63) / 64));
   int64_t found = 0;
-  for (int64_t i = 0; i < x.numel(); i++) {
+  for (int64_t i = 0; i < numel; i++) {
+    if (i % tile == 0) before[static_cast<size_t>(i / tile)] = found;
     if (!(x.value(i) != 0)) continue;
     found++;
+    words[static_cast<size_t>(i / 64)] |= int64_t(1) << (i % 64);
     int64_t rest = i;
-    const size_t at = expected.size();
-    expected.resize(at + static_cast<size_t>(ndim));
+    const size_t at = rows_of.size();
+    rows_of.resize(at + static_cast<size_t>(ndim));
     for (int64_t d = ndim - 1; d >= 0; d--)
-      expected[at + static_cast<size_t>(d)] = rest % x.sizes[static_cast<size_t>(d)], rest /= x.sizes[static_cast<size_t>(d)];
+      rows_of[at + static_cast<size_t>(d)] = rest % x.sizes[static_cast<size_t>(d)], rest /= x.sizes[static_cast<size_t>(d)];
   }
-  expect_integers("nonzero", label + " count", count, [&](int64_t) { return found; });
-  Tensor filled = rows;
-  filled.sizes[0] = std::min(found, x.numel());
-  expect_integers("nonzero", label, filled, [&](int64_t i) { return expected[static_cast<size_t>(i)]; });
+  before.back() = found;
+  const Tensor starts = make(DType::Int64, {static_cast<int64_t>(before.size())}),
+               flags = make(DType::Int64, {static_cast<int64_t>(words.size())});
+  if (!run("nonzero", {x}, {starts, flags}, {static_cast<double>(tile)}).ok()) return;
+  const auto expect_list = [&](const char* kernel, const char* what, const Tensor& got, const std::vector<int64_t>& list) {
+    expect_integers(kernel, label + what, got, [&](int64_t i) { return list[static_cast<size_t>(i)]; });
+  };
+  expect_list("nonzero", " starts", starts, before);
+  expect_list("nonzero", " flags", flags, words);
+  Tensor shape = x;  // without data
+  shape.storage = nullptr;
+  // As many rows as there are, and fewer than the flags say: nothing is written behind them.
+  for (int64_t count : {found, found / 2})
+    for (int64_t start : {0, 1}) {
+      const Tensor rows = shifted(DType::Int64, {count, ndim}, start);
+      if (run("nonzero_rows", {shape, starts, flags}, {rows}, {static_cast<double>(tile)}).ok())
+        expect_list("nonzero_rows", "", rows, rows_of);
+    }
+}
+
+// Elements that are not 0 with a probability.
+Tensor some_set(DType dtype, const Sizes& sizes, double probability, int64_t start = 0) {
+  Random random(5);
+  const double value = dtype == DType::Bool ? 1 : -3;
+  return fill_with(shifted(dtype, sizes, start), [&](int64_t) { return random.uniform(0, 1) < probability ? value : -0.0; });
 }
 
 void test_nonzero() {
@@ -119,11 +148,22 @@ void test_nonzero() {
     const Tensor x = ties(dtype, {30, 41, 5}, 1);
     nonzero_case("3 dims", x);
     nonzero_case("transposed", x.transpose(0, 2));
+    nonzero_case("every other", x.slice(1, 1, 2, 20), 128);
+    nonzero_case("stretched", uniform(dtype, {7, 1, 11}, 2).expand(1, 300), 256);
     nonzero_case("empty", make(dtype, {0, 3}));
     nonzero_case("scalar", uniform(dtype, {}, 2, 1, 2));
-    nonzero_case("none", fill_with(make(dtype, {100}), [](int64_t) { return 0.0; }));
+    nonzero_case("scalar of 0", some_set(dtype, {}, 0));
+    nonzero_case("2 dims", some_set(dtype, {67, 129}, 0.3));
+    nonzero_case("4 dims", some_set(dtype, {3, 5, 70, 7}, 0.3).transpose(1, 3));
+    nonzero_case("5 dims", some_set(dtype, {2, 3, 40, 5, 6}, 0.3), 64);
+    for (double probability : {0.0, 0.01, 0.5, 1.0})
+      for (int64_t n : {1, 63, 64, 65, 255, 257, 511, 513, 4095, 4096, 4097, 12289})
+        for (int64_t tile : {64, 192, 4096, 8192})
+          nonzero_case(std::to_string(n) + " in tiles of " + std::to_string(tile), some_set(dtype, {n}, probability), tile);
+    nonzero_case("not aligned", some_set(dtype, {5000}, 0.5, 1));
   }
-  nonzero_case("large", ties(DType::Float32, {large}, 3));
+  nonzero_case("many tiles", some_set(DType::Bool, {64 * 20000 + 5}, 0.5), 64);
+  nonzero_case("large", ties(DType::Float32, {large}, 3), 8192);
 }
 
 }  // namespace
