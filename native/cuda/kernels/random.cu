@@ -9,10 +9,13 @@
 // integers are 64 bits modulo the span. Products and sums are not fused, as on the CPU; rounded to the dtype at the end.
 // Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011). Other numbers than PyTorch's.
 // On an H200, 16384 x 16384: uniforms in float32 561 us (PyTorch 416), dropout in bfloat16 671 (438).
-#include "../../include/uniform_bound.h"
+#include <cmath>
+
 #include "../../generated/op_params.h"
+#include "../../include/uniform_bound.h"
 #include "../primitives/group.cuh"
 #include "../primitives/offsets.cuh"
+#include "../primitives/packed.cuh"
 #include "../primitives/philox.cuh"
 #include "../stream.h"
 
@@ -29,6 +32,8 @@ struct Elements {
   bool dense_index;             // index = first_index + linear, and first_index % 4 == 0
   bool dense_output;            // contiguous and aligned: vector stores
   OffsetCalculator<2> offsets;  // output, index
+
+  bool is_dense() const { return dense_index && dense_output; }
 };
 
 struct Drawn {
@@ -37,17 +42,20 @@ struct Drawn {
   bool valid[kPerThread];
 };
 
+// Dense: both index and output are, so that of a whole group only the first element is asked for.
+template <bool Dense>
 __device__ __forceinline__ bool place(const Elements& e, Drawn& d) {
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kPerThread;
   if (first >= e.count) return false;
   int64_t linear[kPerThread];
+  Offsets<2> offsets[kPerThread];
 #pragma unroll
   for (int i = 0; i < kPerThread; i++) {
     d.valid[i] = first + i < e.count;
-    linear[i] = d.valid[i] ? first + i : e.count - 1;
+    linear[i] = Dense || d.valid[i] ? first + i : e.count - 1;
+    if constexpr (Dense) offsets[i].at[0] = offsets[i].at[1] = linear[i];
   }
-  Offsets<2> offsets[kPerThread];
-  e.offsets.get_many_large(linear, offsets);
+  if constexpr (!Dense) e.offsets.get_many_large(linear, offsets);
 #pragma unroll
   for (int i = 0; i < kPerThread; i++) {
     d.at[i] = offsets[i][0];
@@ -85,32 +93,36 @@ __device__ __forceinline__ void draw_wide(const PhiloxKey& key, const Drawn& d, 
   }
 }
 
-// One element of the pair that two lanes make.
+// The pair that two lanes make. The angle is taken in half turns, so that no range has to be reduced.
 template <class C>
-__device__ __forceinline__ C normal_of(uint32_t even, uint32_t odd, bool second) {
-  const C u0 = static_cast<C>(uniform_float(even)), u1 = static_cast<C>(uniform_float(odd));
-  const C angle = C(6.283185307179586476925) * u1;
+__device__ __forceinline__ void normal_pair(uint32_t even, uint32_t odd, C& first, C& second) {
+  const C u0 = static_cast<C>(uniform_float(even)), half_turns = C(2) * static_cast<C>(uniform_float(odd));
+  C radius;
   if constexpr (sizeof(C) == 4) {
-    const float radius = ::sqrtf(-2.0f * ::logf(1.0f - u0));
-    return radius * (second ? ::sinf(angle) : ::cosf(angle));
+    radius = ::sqrtf(-2.0f * ::logf(1.0f - u0));
+    ::sincospif(half_turns, &second, &first);
   } else {
-    const double radius = ::sqrt(-2.0 * ::log(1.0 - u0));
-    return radius * (second ? ::sin(angle) : ::cos(angle));
+    radius = ::sqrt(-2.0 * ::log(1.0 - u0));
+    ::sincospi(half_turns, &second, &first);
   }
+  first *= radius;
+  second *= radius;
 }
 
 template <class C>
 __device__ __forceinline__ void draw_normals(const PhiloxKey& key, const Drawn& d, bool dense, C (&out)[kPerThread]) {
   if (dense) {
     const uint4 words = philox(key, d.element[0] >> 2);
-    out[0] = normal_of<C>(words.x, words.y, false), out[1] = normal_of<C>(words.x, words.y, true);
-    out[2] = normal_of<C>(words.z, words.w, false), out[3] = normal_of<C>(words.z, words.w, true);
+    normal_pair<C>(words.x, words.y, out[0], out[1]);
+    normal_pair<C>(words.z, words.w, out[2], out[3]);
   } else {
 #pragma unroll 1
     for (int i = 0; i < kPerThread; i++) {
       const uint4 words = philox(key, d.element[i] >> 2);
       const bool high = d.element[i] & 2;
-      out[i] = normal_of<C>(high ? words.z : words.x, high ? words.w : words.y, d.element[i] & 1);
+      C pair[2];
+      normal_pair<C>(high ? words.z : words.x, high ? words.w : words.y, pair[0], pair[1]);
+      out[i] = d.element[i] & 1 ? pair[1] : pair[0];
     }
   }
 }
@@ -157,12 +169,18 @@ struct IntegerDraw {
   using Value = int64_t;
   PhiloxKey key;
   int64_t low;
-  uint64_t span;
+  uint64_t span, reciprocal;  // (2^64 - 1) / span
   __device__ __forceinline__ void operator()(const Drawn& d, bool dense, int64_t (&out)[kPerThread]) const {
     uint64_t words[kPerThread];
     draw_wide(key, d, dense, words);
 #pragma unroll
-    for (int i = 0; i < kPerThread; i++) out[i] = low + static_cast<int64_t>(words[i] % span);
+    for (int i = 0; i < kPerThread; i++) {
+      // The quotient from below, by less than 3: words[i] % span takes four times as many instructions.
+      uint64_t rest = words[i] - __umul64hi(words[i], reciprocal) * span;
+      if (rest >= span) rest -= span;
+      if (rest >= span) rest -= span;
+      out[i] = low + static_cast<int64_t>(rest);
+    }
   }
 };
 
@@ -178,14 +196,14 @@ struct BernoulliDraw {
   }
 };
 
-template <class Draw>
+template <class Draw, bool Dense>
 __global__ void __launch_bounds__(kThreads)
     random_kernel(const __grid_constant__ Elements elements, const Draw draw, void* y, DType dtype) {
   Drawn d;
-  if (!place(elements, d)) return;
+  if (!place<Dense>(elements, d)) return;
   typename Draw::Value values[kPerThread];
-  draw(d, elements.dense_index, values);
-  if (elements.dense_output && d.valid[kPerThread - 1])
+  draw(d, Dense || elements.dense_index, values);
+  if ((Dense || elements.dense_output) && d.valid[kPerThread - 1])
     store_group_any(y, d.at[0], dtype, values);
   else
     store_any(y, d.at, dtype, values, d.valid);
@@ -209,7 +227,12 @@ Status run_random(const KernelCall& call, const Draw& draw) {
   const TensorView& y = call.output(0);
   if (y.numel == 0) return kOk;
   const unsigned blocks = static_cast<unsigned>(ceil_div(y.numel, kThreads * kPerThread));
-  random_kernel<<<blocks, kThreads, 0, stream_of(call).handle>>>(elements_of(y, call.input(0)), draw, y.data, y.dtype);
+  const Elements elements = elements_of(y, call.input(0));
+  const cudaStream_t stream = stream_of(call).handle;
+  if (elements.is_dense())
+    random_kernel<Draw, true><<<blocks, kThreads, 0, stream>>>(elements, draw, y.data, y.dtype);
+  else
+    random_kernel<Draw, false><<<blocks, kThreads, 0, stream>>>(elements, draw, y.data, y.dtype);
   return launched(call);
 }
 
@@ -230,10 +253,47 @@ struct DropoutArgs {
   bool vectors;  // y and mask take vector stores
 };
 
+// x, y and mask contiguous: 16 bytes a thread. A uniform of 24 bits is at least the probability from `threshold` on.
+template <class T>
+__global__ void __launch_bounds__(kThreads) dropout_dense(const __grid_constant__ DropoutArgs args, uint32_t threshold) {
+  constexpr int kGroup = kVec16<T>;
+  const int64_t first = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kGroup;
+  if (first >= args.elements.count) return;
+  const T* const x = static_cast<const T*>(args.x) + first;
+  T* const y = static_cast<T*>(args.y) + first;
+  const float scale = static_cast<float>(args.scale);
+  uint32_t words[kGroup];
+#pragma unroll
+  for (int i = 0; i < kGroup; i += 4) {
+    const uint4 drawn = philox(args.key, (args.elements.first_index + static_cast<uint64_t>(first + i)) >> 2);
+    words[i] = drawn.x >> 8, words[i + 1] = drawn.y >> 8, words[i + 2] = drawn.z >> 8, words[i + 3] = drawn.w >> 8;
+  }
+  if (first + kGroup > args.elements.count) {
+#pragma unroll
+    for (int i = 0; i < kGroup; i++) {
+      if (first + i >= args.elements.count) return;
+      const bool kept = words[i] >= threshold;
+      y[i] = from_compute<T>(kept ? to_compute<float>(x[i]) * scale : 0.0f);
+      args.mask[first + i] = kept;
+    }
+    return;
+  }
+  float values[kGroup];
+  unpack<T>(*reinterpret_cast<const uint4*>(x), values);
+  Vec<uint8_t, kGroup> mask;
+#pragma unroll
+  for (int i = 0; i < kGroup; i++) {
+    mask[i] = words[i] >= threshold;
+    values[i] = words[i] >= threshold ? values[i] * scale : 0.0f;
+  }
+  *reinterpret_cast<uint4*>(y) = pack<T>(values);
+  store_global(args.mask + first, mask);
+}
+
 template <class C>
 __global__ void __launch_bounds__(kThreads) dropout_kernel(const __grid_constant__ DropoutArgs args) {
   Drawn d;
-  if (!place(args.elements, d)) return;
+  if (!place<false>(args.elements, d)) return;
   uint32_t words[kPerThread];
   draw_words(args.key, d, args.elements.dense_index, words);
   const bool whole = d.valid[kPerThread - 1];
@@ -280,7 +340,8 @@ Status random_integer(const KernelCall& call) {
   const auto& p = call.params_as<RandomIntegerParams>();
   const int64_t low = number_as<int64_t>(p.low), high = number_as<int64_t>(p.high);
   if (high <= low) return fail(call.error, Code::Invalid, "random_integer: high must be greater than low");
-  return run_random(call, IntegerDraw{key_of(p), low, static_cast<uint64_t>(high) - static_cast<uint64_t>(low)});
+  const uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  return run_random(call, IntegerDraw{key_of(p), low, span, UINT64_MAX / span});
 }
 
 Status random_bernoulli(const KernelCall& call) {
@@ -303,8 +364,17 @@ Status dropout(const KernelCall& call) {
   args.mask = static_cast<uint8_t*>(mask.data);
   args.dtype = y.dtype;
   args.vectors = groups_aligned(y, kPerThread) && groups_aligned(mask, kPerThread);
-  const unsigned blocks = static_cast<unsigned>(ceil_div(y.numel, kThreads * kPerThread));
   const cudaStream_t stream = stream_of(call).handle;
+  if (args.elements.is_dense() && y.dtype != DType::Float64 && is_aligned(x.data, 16) && is_aligned(y.data, 16) &&
+      is_aligned(mask.data, vec16(y.dtype))) {
+    const uint32_t threshold = static_cast<uint32_t>(std::ceil(args.probability * 16777216.0));
+    const unsigned blocks = static_cast<unsigned>(ceil_div(y.numel, kThreads * vec16(y.dtype)));
+    dispatch_packed(y.dtype, [&](auto tag) {
+      dropout_dense<typename decltype(tag)::type><<<blocks, kThreads, 0, stream>>>(args, threshold);
+    });
+    return launched(call);
+  }
+  const unsigned blocks = static_cast<unsigned>(ceil_div(y.numel, kThreads * kPerThread));
   if (y.dtype == DType::Float64)
     dropout_kernel<double><<<blocks, kThreads, 0, stream>>>(args);
   else

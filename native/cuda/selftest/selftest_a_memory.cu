@@ -184,7 +184,7 @@ void random_case(const Tensor& y, const Tensor& index, const std::string& label)
     if (run("random_normal", {index}, {y}, params({0.5, 2})).ok())
       expect(
           "random_normal", label, y, [&](int64_t i) { return 0.5 + 2 * normal_value(element(i)); },
-          4);  // the angle is rounded to float
+          4);  // logarithm, root, sine and products are rounded each
   }
   const int64_t high = y.dtype == DType::Bool ? 2 : 100, low = y.dtype == DType::UInt8 || y.dtype == DType::Bool ? 0 : -20;
   if (run("random_integer", {index}, {y}, params({static_cast<double>(low), static_cast<double>(high)})).ok())
