@@ -69,25 +69,41 @@ inline int bits_for(uint64_t range) {
 }
 
 #if defined(__CUDACC__)
-// Bitonic sort of `size` (a power of two) pairs in shared memory by (key, position), by all threads of the block.
-template <class Key>
-__device__ __forceinline__ void sort_shared(Key* keys, uint32_t* positions, int size) {
+// Bitonic network over `size` (a power of two) places in shared memory, by all threads of the block. exchange(low, high, rising)
+// puts the larger of two places into `high`, or else into `low`.
+template <class Exchange>
+__device__ __forceinline__ void bitonic(int size, Exchange&& exchange) {
   for (int run = 2; run <= size; run <<= 1) {
     for (int gap = run >> 1; gap > 0; gap >>= 1) {
       __syncthreads();
       for (int t = threadIdx.x; t < size / 2; t += blockDim.x) {
-        const int low = 2 * t - (t & (gap - 1)), high = low + gap;
-        const Key a = keys[low], b = keys[high];
-        const uint32_t pa = positions[low], pb = positions[high];
-        const bool swapped = a > b || (a == b && pa > pb);
-        if (swapped == ((low & run) == 0)) {
-          keys[low] = b, keys[high] = a;
-          positions[low] = pb, positions[high] = pa;
-        }
+        const int low = 2 * t - (t & (gap - 1));
+        exchange(low, low + gap, (low & run) == 0);
       }
     }
   }
   __syncthreads();
+}
+
+// Pairs, by key and then position.
+template <class Key>
+__device__ __forceinline__ void sort_shared(Key* keys, uint32_t* positions, int size) {
+  bitonic(size, [=](int low, int high, bool rising) {
+    const Key a = keys[low], b = keys[high];
+    const uint32_t pa = positions[low], pb = positions[high];
+    const bool swapped = a > b || (a == b && pa > pb);
+    if (swapped != rising) return;
+    keys[low] = b, keys[high] = a;
+    positions[low] = pb, positions[high] = pa;
+  });
+}
+
+template <class Word>
+__device__ __forceinline__ void sort_shared(Word* words, int size) {
+  bitonic(size, [=](int low, int high, bool rising) {
+    const Word a = words[low], b = words[high];
+    if ((a > b) == rising) words[low] = b, words[high] = a;
+  });
 }
 #endif
 

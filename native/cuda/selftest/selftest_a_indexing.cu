@@ -139,6 +139,11 @@ void test_scatter() {
       scatter_case("short rows", indices({5, 7, 12}, 9, 1), x({5, 7, 12}, 2), x({6, 7, 9}, 3), reduce);
       scatter_case("long rows", indices({3, 500}, 40, 4), x({3, 500}, 5), x({3, 40}, 6), reduce);
       scatter_case("histogram", indices({5000}, 3, 7), x({5000}, 8), x({3}, 9), reduce);
+      scatter_case("rows of a block", indices({2, 3, 2048}, 3000, 20), x({2, 3, 2048}, 21), x({2, 3, 3000}, 22), reduce);
+      scatter_case("few targets", indices({2, 1025}, 2, 23), x({2, 1025}, 24), x({2, 2}, 25), reduce);
+      if (reduce < 2)
+        scatter_case("many targets", indices({2, 65}, (1 << 21) + 9, 26), x({2, 65}, 27), x({2, (1 << 21) + 9}, 28), reduce);
+      scatter_case("longer rows", indices({3, 2049}, 500, 29), x({3, 2049}, 30), x({3, 500}, 31), reduce);
       scatter_case("strided", indices({90, 20}, 11, 10, DType::Int32).transpose(0, 1), x({90, 20}, 11).transpose(0, 1),
                    x({11, 20}, 12).transpose(0, 1), reduce);
       scatter_case("a number", indices({4, 100}, 50, 13), number(1.0, dtype), x({4, 50}, 14), reduce);
