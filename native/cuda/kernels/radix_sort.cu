@@ -1,25 +1,20 @@
 // LSD radix sort of (key, position) pairs, 8 bits a pass; short rows are sorted by one block. See radix_sort.cuh.
 //
-// A pass: histogram of every tile; prefix over the tiles for each digit; scatter. In the scatter each warp ranks its items with
-// match_any (equal digits keep their order), the tile is ordered by digit in shared memory and written in runs.
+// A pass: histogram of every tile; prefix over the tiles for each digit; scatter. In the scatter each warp ranks its items by
+// ballots (equal digits keep their order), the tile is ordered by digit in shared memory and written in runs.
 // Grid: a block of 256 threads for each tile of a row (4096 keys of 32 bits, 2048 of 64), for the prefix for each row and digit.
 // Rows of up to 2048: one block, bitonic, by key and then position.
 // Moves per element and pass: key once for the histogram, key and position in and out for the scatter (the first pass makes the
 // positions). Integer counting only, so the result does not depend on timing.
-// Technique: Merrill and Grimshaw (2011), a pass by histogram, prefix and scatter; ranks by match_any as in Onesweep
-// (arXiv:2206.01784), whose look-back it does not have. Timed with what follows: sort.cu,
+// Technique: Merrill and Grimshaw (2011), a pass by histogram, prefix and scatter; ranks within a warp as in
+// Onesweep (arXiv:2206.01784), whose look-back it does not have. Timed with what follows: sort.cu,
 // index_add.cu.
-#include "radix_sort.cuh"
-
-#include "../primitives/scan.cuh"
+#include "radix_rank.cuh"
 
 namespace shardwise::cuda::radix {
 namespace {
 
-template <class Key>
-__device__ __forceinline__ uint32_t digit_of(Key key, int shift) {
-  return static_cast<uint32_t>(key >> shift) & (kDigits - 1);
-}
+constexpr int kScanThreads = 1024;
 
 // Block (row, tile).
 template <class Key>
@@ -28,18 +23,24 @@ __global__ void __launch_bounds__(kThreads) histogram(const Key* keys, uint32_t*
   const int64_t row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
   bins[threadIdx.x] = 0;
   __syncthreads();
-  const int64_t begin = tile * kTile<Key>, end = begin + kTile<Key> < n ? begin + kTile<Key> : n;
-  for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) atomicAdd(&bins[digit_of(keys[row * n + i], shift)], 1u);
+  constexpr int kItems = kTile<Key> / kThreads;
+  const int64_t first = tile * kTile<Key> + threadIdx.x;
+  Key own[kItems];
+#pragma unroll
+  for (int r = 0; r < kItems; r++) own[r] = keys[row * n + (first + r * kThreads < n ? first + r * kThreads : n - 1)];
+#pragma unroll
+  for (int r = 0; r < kItems; r++)
+    if (first + r * kThreads < n) atomicAdd(&bins[digit_of(own[r], shift)], 1u);
   __syncthreads();
   counts[(row * kDigits + threadIdx.x) * tiles + tile] = bins[threadIdx.x];
 }
 
 // Block (row, digit): exclusive prefix over the tiles.
-__global__ void __launch_bounds__(kThreads) scan_tiles(uint32_t* counts, uint32_t* totals, int64_t tiles) {
+__global__ void __launch_bounds__(kScanThreads) scan_tiles(uint32_t* counts, uint32_t* totals, int64_t tiles) {
   __shared__ uint32_t shared[33];
   uint32_t* own = counts + static_cast<int64_t>(blockIdx.x) * tiles;
   uint32_t carry = 0;
-  for (int64_t start = 0; start < tiles; start += kThreads) {
+  for (int64_t start = 0; start < tiles; start += blockDim.x) {
     const int64_t i = start + threadIdx.x;
     uint32_t total;
     const uint32_t before = block_scan_exclusive(i < tiles ? own[i] : 0u, SumOp(), 0u, shared, total);
@@ -51,7 +52,7 @@ __global__ void __launch_bounds__(kThreads) scan_tiles(uint32_t* counts, uint32_
 
 // Block (row, tile).
 template <class Key>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     scatter(const Key* keys_in, const uint32_t* positions_in, Key* keys_out, uint32_t* positions_out, const uint32_t* counts,
             const uint32_t* totals, int64_t n, int64_t tiles, int shift) {
   constexpr int kWarps = kThreads / 32, kItems = kTile<Key> / kThreads;
@@ -62,58 +63,32 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ uint32_t shared[33];
   const int64_t row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const int64_t begin = tile * kTile<Key>;
-  const int count = static_cast<int>(n - begin < kTile<Key> ? n - begin : kTile<Key>);
+  const int64_t first = tile * kTile<Key>;
+  const int count = static_cast<int>(n - first < kTile<Key> ? n - first : kTile<Key>);
 
-  // A warp's items lie together, so that warp, round and lane count upwards with the index. Items past the end take the
-  // largest key: they come last and are not written.
+  // Items past the end take the largest key: they come last and are not written.
+  const auto item = [=](int r) { return warp * (32 * kItems) + r * 32 + lane; };
   Key keys[kItems];
-  uint32_t positions[kItems], ranks[kItems];
+  uint32_t ranks[kItems];
 #pragma unroll
-  for (int r = 0; r < kItems; r++) {
-    const int i = warp * (32 * kItems) + r * 32 + lane;
-    keys[r] = i < count ? keys_in[row * n + begin + i] : ~Key(0);
-    positions[r] = i >= count ? 0u : positions_in ? positions_in[row * n + begin + i] : static_cast<uint32_t>(begin + i);
-  }
-  for (int d = lane; d < kDigits; d += 32) warp_counts[warp][d] = 0;
-  __syncwarp();
-#pragma unroll
-  for (int r = 0; r < kItems; r++) {
-    const uint32_t digit = digit_of(keys[r], shift);
-    const unsigned peers = __match_any_sync(kFullWarp, digit);
-    const int leader = __ffs(peers) - 1;
-    uint32_t base = 0;
-    if (lane == leader) {
-      base = warp_counts[warp][digit];
-      warp_counts[warp][digit] = base + __popc(peers);
-    }
-    __syncwarp();
-    ranks[r] = __shfl_sync(kFullWarp, base, leader) + __popc(peers & ((1u << lane) - 1));
-  }
+  for (int r = 0; r < kItems; r++) keys[r] = item(r) < count ? keys_in[row * n + first + item(r)] : ~Key(0);
+  rank_in_warp(keys, shift, warp_counts[warp], [&](int r, uint32_t rank) { ranks[r] = rank; });
   __syncthreads();
-
-  {  // thread = digit
+  {
+    static_assert(kThreads == kDigits);
     const int digit = threadIdx.x;
-    uint32_t in_tile = 0;
-#pragma unroll
-    for (int w = 0; w < kWarps; w++) {
-      const uint32_t c = warp_counts[w][digit];
-      warp_counts[w][digit] = in_tile;
-      in_tile += c;
-    }
+    const uint32_t begin = begin_of_digits<kWarps>(warp_counts, shared);
     uint32_t total;
-    const uint32_t tile_start = block_scan_exclusive(in_tile, SumOp(), 0u, shared, total);
     const uint32_t row_start = block_scan_exclusive(totals[row * kDigits + digit], SumOp(), 0u, shared, total);
-#pragma unroll
-    for (int w = 0; w < kWarps; w++) warp_counts[w][digit] += tile_start;
-    run_base[digit] = row_start + counts[(row * kDigits + digit) * tiles + tile] - tile_start;
+    run_base[digit] = row_start + counts[(row * kDigits + digit) * tiles + tile] - begin;
   }
   __syncthreads();
 #pragma unroll
   for (int r = 0; r < kItems; r++) {
     const uint32_t slot = warp_counts[warp][digit_of(keys[r], shift)] + ranks[r];
     tile_keys[slot] = keys[r];
-    tile_positions[slot] = positions[r];
+    if (item(r) < count)
+      tile_positions[slot] = positions_in ? positions_in[row * n + first + item(r)] : static_cast<uint32_t>(first + item(r));
   }
   __syncthreads();
   for (int i = threadIdx.x; i < count; i += kThreads) {
@@ -161,7 +136,8 @@ void sort_pairs(cudaStream_t stream, Buffers<Key>& b, int bits) {
   for (int shift = 0; shift < bits; shift += 8) {
     const int to = 1 - from;
     histogram<<<blocks, kThreads, 0, stream>>>(b.keys[from], b.histogram, b.n, tiles, shift);
-    scan_tiles<<<static_cast<unsigned>(b.rows * kDigits), kThreads, 0, stream>>>(b.histogram, b.totals, tiles);
+    scan_tiles<<<static_cast<unsigned>(b.rows * kDigits), tiles <= kThreads ? kThreads : kScanThreads, 0, stream>>>(
+        b.histogram, b.totals, tiles);
     scatter<<<blocks, kThreads, 0, stream>>>(b.keys[from], shift == 0 ? nullptr : b.positions[from], b.keys[to], b.positions[to],
                                              b.histogram, b.totals, b.n, tiles, shift);
     from = to;

@@ -1,7 +1,8 @@
 // sort: rows along the last dim, stable, NaN largest, with the indices (int64).
 //
 // Elements become unsigned keys (sort.cuh). Rows up to 2048 are sorted by one block in shared memory (bitonic, by key and then
-// position, which is a stable order); longer rows by the radix sort of radix_sort.cu, in batches that bound the scratch memory.
+// position, which is a stable order), rows up to 16384 of at most 32 bits an element by one block too (sort_block.cu); longer rows
+// by the radix sort of radix_sort.cu, in batches that bound the scratch memory.
 // Equal elements, 0 and -0, and NaNs of all kinds keep their order in either direction. Elements are copied at the end by
 // index, so their bits survive.
 // Bytes: x twice (for keys, and by index), values and 8 bytes of index an element once; of longer rows keys and positions
@@ -16,8 +17,9 @@ namespace shardwise::cuda {
 namespace sorting {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kEntries = 4;   // that a thread writes
 constexpr int64_t kBatch = int64_t(1) << 26;  // elements sorted at once: at most 1.6 GB of scratch memory, or one row
+static_assert(kBatch / radix::kSmall < 65536, "rows of a batch are a dim of the grid");
 
 template <class Key>
 __global__ void __launch_bounds__(1024) sort_short_rows(const __grid_constant__ SortArgs args, int size) {
@@ -25,30 +27,79 @@ __global__ void __launch_bounds__(1024) sort_short_rows(const __grid_constant__ 
   __shared__ uint32_t positions[radix::kSmall];
   const Offsets<3> row = args.row_offsets.get(blockIdx.x);
   for (int i = threadIdx.x; i < size; i += blockDim.x) {
-    keys[i] = i < args.n ? key_at<Key>(args.x, row[0] + i * args.x_step, args.dtype, args.flip) : ~Key(0);
+    keys[i] = i < args.n ? key_at<Key>(args, row[0] + i * args.x_step) : ~Key(0);
     positions[i] = i < args.n ? static_cast<uint32_t>(i) : UINT32_MAX;
   }
   radix::sort_shared(keys, positions, size);
-  for (int i = threadIdx.x; i < args.k; i += blockDim.x) write_entry(args, row, i, positions[i]);
+  write_entries(args, row, threadIdx.x, blockDim.x, positions);
 }
 
-// One thread per element of rows first_row, first_row + 1, ...
+// Block (part of a row, row), from row `first_row` on; a thread has kEntries elements.
+struct Part {
+  int64_t first, step;
+  __device__ __forceinline__ Part()
+      : first(static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x), step(static_cast<int64_t>(gridDim.x) * kThreads) {}
+};
+
+template <class Key>
+__global__ void __launch_bounds__(kThreads) make_keys(const __grid_constant__ SortArgs args, int64_t first_row, Key* keys) {
+  const Part part;
+  const int64_t base = args.row_offsets.get(first_row + blockIdx.y)[0];
+  int64_t at[kEntries];
+  Key made[kEntries];
+#pragma unroll
+  for (int u = 0; u < kEntries; u++) {
+    const int64_t i = part.first + u * part.step;
+    at[u] = base + (i < args.n ? i : 0) * args.x_step;
+  }
+  keys_at(args, at, made);
+#pragma unroll
+  for (int u = 0; u < kEntries; u++)
+    if (part.first + u * part.step < args.n) keys[blockIdx.y * args.n + part.first + u * part.step] = made[u];
+}
+
+// An element is made from its key where no other has that key: sorted rows that are long take elements from anywhere.
+template <class Key, class Word>
+__device__ __forceinline__ void write_sorted(const SortArgs& args, int64_t first_row, const Key* keys,
+                                             const uint32_t* positions) {
+  const Part part;
+  const Offsets<3> row = args.row_offsets.get(first_row + blockIdx.y);
+  Key bits[kEntries];
+  uint32_t from[kEntries];
+#pragma unroll
+  for (int u = 0; u < kEntries; u++) {
+    const int64_t i = part.first + u * part.step, at = blockIdx.y * args.n + (i < args.k ? i : 0);
+    bits[u] = keys[at];
+    from[u] = positions[at];
+  }
+#pragma unroll
+  for (int u = 0; u < kEntries; u++) {
+    const int64_t i = part.first + u * part.step;
+    if (i >= args.k) return;
+    Key own;
+    const Word word = bits_of(bits[u], args.dtype, args.flip, own)
+                          ? static_cast<Word>(own)
+                          : static_cast<const Word*>(args.x)[row[0] + static_cast<int64_t>(from[u]) * args.x_step];
+    static_cast<Word*>(args.values)[row[1] + i * args.values_step] = word;
+    args.indices[row[2] + i * args.indices_step] = from[u];
+  }
+}
+
 template <class Key>
 __global__ void __launch_bounds__(kThreads)
-    make_keys(const __grid_constant__ SortArgs args, int64_t first_row, int64_t count, Key* keys) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= count) return;
-  const int64_t row = i / args.n;
-  const int64_t base = args.row_offsets.get(first_row + row)[0];
-  keys[i] = key_at<Key>(args.x, base + (i - row * args.n) * args.x_step, args.dtype, args.flip);
-}
-
-__global__ void __launch_bounds__(kThreads)
-    write_rows(const __grid_constant__ SortArgs args, int64_t first_row, int64_t count, const uint32_t* positions) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= count) return;
-  const int64_t row = i / args.k, entry = i - row * args.k;
-  write_entry(args, args.row_offsets.get(first_row + row), entry, positions[row * args.n + entry]);
+    write_rows(const __grid_constant__ SortArgs args, int64_t first_row, const Key* keys, const uint32_t* positions) {
+  if constexpr (sizeof(Key) == 8) {
+    write_sorted<Key, uint64_t>(args, first_row, keys, positions);
+  } else {
+    switch (item_size(args.dtype)) {
+      case 4:
+        return write_sorted<Key, uint32_t>(args, first_row, keys, positions);
+      case 2:
+        return write_sorted<Key, uint16_t>(args, first_row, keys, positions);
+      default:
+        return write_sorted<Key, uint8_t>(args, first_row, keys, positions);
+    }
+  }
 }
 
 template <class Key>
@@ -61,18 +112,20 @@ Status sort_with_keys(const KernelCall& call, const SortArgs& args) {
     sort_short_rows<Key><<<static_cast<unsigned>(args.rows), threads, 0, stream.handle>>>(args, size);
     return launched(call);
   }
+  if (sort_rows_in_blocks(args, stream)) return launched(call);
   const int64_t batch = args.n >= kBatch ? 1 : args.rows < kBatch / args.n ? args.rows : kBatch / args.n;
   void* scratch = stream.workspace(radix::buffer_bytes<Key>(batch, args.n), call);
   if (!scratch) return Status{Code::OutOfMemory};
   for (int64_t row = 0; row < args.rows; row += batch) {
     const int64_t rows = args.rows - row < batch ? args.rows - row : batch;
     auto buffers = radix::lay_out<Key>(scratch, rows, args.n);
-    const int64_t count = rows * args.n, written = rows * args.k;
-    make_keys<Key>
-        <<<static_cast<unsigned>(ceil_div(count, kThreads)), kThreads, 0, stream.handle>>>(args, row, count, buffers.keys[0]);
+    const auto parts = [rows](int64_t entries) {
+      return dim3(static_cast<unsigned>(ceil_div(entries, kThreads * kEntries)), static_cast<unsigned>(rows));
+    };
+    make_keys<Key><<<parts(args.n), kThreads, 0, stream.handle>>>(args, row, buffers.keys[0]);
     radix::sort_pairs(stream.handle, buffers, key_bits(args.dtype));
-    write_rows<<<static_cast<unsigned>(ceil_div(written, kThreads)), kThreads, 0, stream.handle>>>(
-        args, row, written, buffers.positions[buffers.result]);
+    write_rows<Key><<<parts(args.k), kThreads, 0, stream.handle>>>(args, row, buffers.keys[buffers.result],
+                                                                   buffers.positions[buffers.result]);
   }
   return launched(call);
 }

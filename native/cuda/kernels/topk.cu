@@ -1,15 +1,16 @@
 // topk: the k largest (or smallest) of each row, sorted; of equal ones the lowest index comes first. NaN is largest.
 //
-// Short rows, and k above 2048, go through the sort. Otherwise a block selects: it finds the key of the k-th element digit by
-// digit (8 bits a pass, histogram in shared memory), collects everything below it and the first of the equal ones in order of
-// index, and sorts those. When rows are few and long, blocks first select from segments of a row and then among the candidates.
+// Short rows, and k above 2048, go through the sort; k up to 512 is selected by one look at a row, topk_threshold.cu. Otherwise a
+// block finds the key of the k-th element digit by digit (8 bits a pass, histogram in shared memory), collects everything below it
+// and the first of the equal ones in order of index, and sorts those. When rows are few and long, blocks first select from segments
+// of a row and then among the candidates.
 // Grid: a block of 512 threads for each row or segment (at least 4096 elements and 8 k, some two blocks a multiprocessor).
 // Reads a row (bits / 8 + 1) times, mostly from L2. Integer counting only: deterministic; elements are copied with their bits.
 // Source: PyTorch's topk. Technique: radix selection from the highest digit, Alabi et al. (2012).
 // On an H200, k 50 of 1024 x 128256 in float32: 1857 us (PyTorch 1546).
-#include "sort.cuh"
-
 #include "../../generated/op_params.h"
+#include "radix_rank.cuh"
+#include "topk.cuh"
 
 namespace shardwise::cuda {
 namespace {
@@ -21,26 +22,6 @@ constexpr int kItems = 4;
 constexpr int64_t kMaxK = radix::kSmall;
 constexpr int64_t kMinSegment = 4096;
 
-// Where a select kernel reads: the tensor (segments of its rows), or the candidates of an earlier select.
-template <class Key>
-struct SelectArgs {
-  int64_t segments, segment;  // per row, and their length
-  Key* keys;                  // [rows][segments][k] candidates
-  uint32_t* positions;
-  int bits;
-};
-
-// Calls visit(key, i, valid) for the block's elements in rounds: thread t sees i = round * 2048 + t * 4 + u, in order.
-template <class Key, bool FromTensor>
-struct Source {
-  const SortArgs& args;
-  const Key* keys;
-  int64_t base, count;
-  __device__ __forceinline__ Key operator[](int64_t i) const {
-    return FromTensor ? key_at<Key>(args.x, base + i * args.x_step, args.dtype, args.flip) : keys[i];
-  }
-};
-
 // FromTensor: blocks are (row, segment) and leave candidates, unless there is one segment; else blocks are rows.
 template <class Key, bool FromTensor>
 __global__ void __launch_bounds__(kThreads)
@@ -50,14 +31,8 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ uint32_t bins[radix::kDigits];
   __shared__ uint32_t shared[33];
   __shared__ uint32_t found[2];
-  const int64_t parts = FromTensor ? select.segments : 1;
-  const int64_t row = blockIdx.x / parts, part = blockIdx.x % parts;
-  const Offsets<3> row_offsets = args.row_offsets.get(row);
-  const int64_t first = part * select.segment;
-  const int64_t total = FromTensor ? args.n : select.segments * args.k;
-  const int64_t count = !FromTensor ? total : total - first < select.segment ? total - first : select.segment;
-  const Source<Key, FromTensor> source = {args, select.keys + row * total, row_offsets[0] + first * args.x_step, count};
-  const uint32_t* positions = select.positions + row * total;
+  const Selection<Key, FromTensor> from(args, select);
+  const int64_t count = from.count;
 
   // The key of the k-th smallest, and how many equal to it are wanted.
   Key prefix = 0, mask = 0;
@@ -66,17 +41,16 @@ __global__ void __launch_bounds__(kThreads)
     if (threadIdx.x < radix::kDigits) bins[threadIdx.x] = 0;
     __syncthreads();
     for (int64_t start = 0; start < count; start += kThreads * kItems) {
+      int64_t at[kItems];
       Key keys[kItems];
 #pragma unroll
-      for (int u = 0; u < kItems; u++) {
-        const int64_t i = start + u * kThreads + threadIdx.x;
-        keys[u] = i < count ? source[i] : Key(0);
-      }
+      for (int u = 0; u < kItems; u++) at[u] = start + u * kThreads + threadIdx.x;
+      from.keys_of(args, at, keys);
 #pragma unroll
       for (int u = 0; u < kItems; u++) {
         const bool matches = start + u * kThreads + threadIdx.x < count && (keys[u] & mask) == prefix;
-        const uint32_t digit = matches ? static_cast<uint32_t>(keys[u] >> shift) & (radix::kDigits - 1) : radix::kDigits;
-        const unsigned peers = __match_any_sync(kFullWarp, digit);
+        const uint32_t digit = static_cast<uint32_t>(keys[u] >> shift) & (radix::kDigits - 1);
+        const unsigned peers = radix::lanes_with(digit) & __ballot_sync(kFullWarp, matches);
         if (matches && (threadIdx.x & 31) == static_cast<unsigned>(__ffs(peers) - 1))
           atomicAdd(&bins[digit], static_cast<uint32_t>(__popc(peers)));
       }
@@ -100,13 +74,15 @@ __global__ void __launch_bounds__(kThreads)
   const uint32_t smaller = static_cast<uint32_t>(args.k) - wanted;
   uint32_t below = 0, equal = 0;
   for (int64_t start = 0; start < count; start += kThreads * kItems) {
+    int64_t at[kItems];
     Key keys[kItems];
+#pragma unroll
+    for (int u = 0; u < kItems; u++) at[u] = start + threadIdx.x * kItems + u;
+    from.keys_of(args, at, keys);
     uint32_t flags = 0;  // low half: how many are smaller; high half: how many are equal
 #pragma unroll
     for (int u = 0; u < kItems; u++) {
-      const int64_t i = start + threadIdx.x * kItems + u;
-      keys[u] = i < count ? source[i] : Key(0);
-      if (i < count) flags += keys[u] < prefix ? 1u : keys[u] == prefix ? 0x10000u : 0u;
+      if (at[u] < count) flags += keys[u] < prefix ? 1u : keys[u] == prefix ? 0x10000u : 0u;
     }
     if (!__syncthreads_or(flags != 0)) continue;
     uint32_t in_round;
@@ -114,8 +90,7 @@ __global__ void __launch_bounds__(kThreads)
     uint32_t at_below = below + (before & 0xffff), at_equal = equal + (before >> 16);
 #pragma unroll
     for (int u = 0; u < kItems; u++) {
-      const int64_t i = start + threadIdx.x * kItems + u;
-      if (i >= count || keys[u] > prefix) continue;
+      if (at[u] >= count || keys[u] > prefix) continue;
       uint32_t slot;
       if (keys[u] < prefix) {
         slot = at_below++;
@@ -124,18 +99,14 @@ __global__ void __launch_bounds__(kThreads)
         slot = smaller + at_equal++;
       }
       chosen[slot] = keys[u];
-      chosen_positions[slot] = FromTensor ? static_cast<uint32_t>(first + i) : positions[i];
+      chosen_positions[slot] = from.position(at[u]);
     }
     below += in_round & 0xffff;
     equal += in_round >> 16;
   }
   __syncthreads();
-  if (FromTensor && select.segments > 1) {
-    const int64_t to = static_cast<int64_t>(blockIdx.x) * args.k;
-    for (int i = threadIdx.x; i < args.k; i += kThreads) {
-      select.keys[to + i] = chosen[i];
-      select.positions[to + i] = chosen_positions[i];
-    }
+  if (FromTensor && select.segments > 1) {  // candidates need no order
+    from.write(args, select, chosen, chosen_positions);
     return;
   }
   for (int i = static_cast<int>(args.k) + threadIdx.x; i < size; i += kThreads) {
@@ -143,7 +114,7 @@ __global__ void __launch_bounds__(kThreads)
     chosen_positions[i] = UINT32_MAX;
   }
   radix::sort_shared(chosen, chosen_positions, size);
-  for (int i = threadIdx.x; i < args.k; i += kThreads) write_entry(args, row_offsets, i, chosen_positions[i]);
+  from.write(args, select, chosen, chosen_positions);
 }
 
 template <class Key>
@@ -173,6 +144,11 @@ Status select_rows(const KernelCall& call, const SortArgs& args) {
     if (!scratch) return Status{Code::OutOfMemory};
     select.keys = reinterpret_cast<Key*>(scratch);
     select.positions = reinterpret_cast<uint32_t*>(scratch + key_bytes);
+  }
+  if (args.k <= kMaxThresholdK) {
+    select_by_threshold<Key, true>(stream.handle, args, select);
+    if (select.segments > 1) select_by_threshold<Key, false>(stream.handle, args, select);
+    return launched(call);
   }
   select_kernel<Key, true>
       <<<static_cast<unsigned>(args.rows * select.segments), kThreads, 0, stream.handle>>>(args, select, size);

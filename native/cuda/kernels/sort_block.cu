@@ -1,0 +1,91 @@
+// sort and topk of rows of 2,049 to 16,384 elements with keys of up to 32 bits: a block holds a row and sorts it in shared memory.
+//
+// A pass for each byte of an element, from the lowest: keys and places are read into registers, ranked (radix_rank.cuh) and written
+// back to where they come in the order of that byte. Elements are copied at the end by place, so their bits survive.
+// Grid: a block a row, of 256, 512 or 1024 threads with 16 keys each. Shared memory: 6 bytes a key and 1 KiB a warp, 128 KiB for the
+// longest rows. Bytes: x twice (for keys, and by place, the second time from near), values and indices once: what passes through
+// memory (radix_sort.cu) moves 20 bytes an element and pass besides. Integer counting only: deterministic.
+// Source and technique: sort.cu, radix_rank.cuh.
+#include "../primitives/async_copy.cuh"
+#include "radix_rank.cuh"
+#include "sort.cuh"
+
+namespace shardwise::cuda::sorting {
+namespace {
+
+using namespace radix;
+
+constexpr int kItems = 16;
+
+template <int Warps>
+struct BlockTile {
+  static constexpr int kThreads = Warps * 32, kTile = kThreads * kItems;
+  static constexpr int kBytes = kTile * 6 + Warps * kDigits * 4;
+};
+
+template <int Warps>
+__global__ void __launch_bounds__(Warps * 32, Warps == 8 ? 3 : 32 / Warps)
+    sort_block_rows(const __grid_constant__ SortArgs args, int bits) {
+  using Tile = BlockTile<Warps>;
+  extern __shared__ uint32_t tile_keys[];
+  auto* const counts = reinterpret_cast<uint32_t(*)[kDigits]>(tile_keys + Tile::kTile);
+  uint16_t* const tile_places = reinterpret_cast<uint16_t*>(counts + Warps);
+  __shared__ uint32_t shared[33];
+  const Offsets<3> row = args.row_offsets.get(blockIdx.x);
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, n = static_cast<int>(args.n);
+  const auto item = [=](int r) { return warp * (32 * kItems) + r * 32 + lane; };
+
+  // Items past the end take the largest key and come last. Ranks share a word with places: registers are few.
+  uint32_t keys[kItems], places[kItems];
+  {
+    int64_t at[kItems];
+#pragma unroll
+    for (int r = 0; r < kItems; r++) at[r] = row[0] + (item(r) < n ? item(r) : 0) * args.x_step;
+    keys_at(args, at, keys);
+  }
+#pragma unroll
+  for (int r = 0; r < kItems; r++) {
+    if (item(r) >= n) keys[r] = ~0u;
+    places[r] = item(r);
+  }
+#pragma unroll 1
+  for (int shift = 0;; shift += 8) {
+    rank_in_warp(keys, shift, counts[warp], [&](int r, uint32_t rank) { places[r] |= rank << 16; });
+    __syncthreads();
+    begin_of_digits<Warps>(counts, shared);
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < kItems; r++) {
+      const uint32_t slot = counts[warp][digit_of(keys[r], shift)] + (places[r] >> 16);
+      tile_keys[slot] = keys[r];
+      tile_places[slot] = static_cast<uint16_t>(places[r]);
+    }
+    __syncthreads();
+    if (shift + 8 >= bits) break;
+#pragma unroll
+    for (int r = 0; r < kItems; r++) {
+      keys[r] = tile_keys[item(r)];
+      places[r] = tile_places[item(r)];
+    }
+  }
+  write_entries(args, row, threadIdx.x, Tile::kThreads, tile_places);
+}
+
+template <int Warps>
+bool sort_with(const SortArgs& args, const Stream& stream) {
+  using Tile = BlockTile<Warps>;
+  if (args.n > Tile::kTile || stream.facts->max_shared_per_block < Tile::kBytes) return false;
+  allow_shared(sort_block_rows<Warps>, Tile::kBytes);
+  sort_block_rows<Warps>
+      <<<static_cast<unsigned>(args.rows), Tile::kThreads, Tile::kBytes, stream.handle>>>(args, key_bits(args.dtype));
+  return true;
+}
+
+}  // namespace
+
+bool sort_rows_in_blocks(const SortArgs& args, const Stream& stream) {
+  return key_bits(args.dtype) <= 32 && args.rows <= kMax32 &&
+         (sort_with<8>(args, stream) || sort_with<16>(args, stream) || sort_with<32>(args, stream));
+}
+
+}  // namespace shardwise::cuda::sorting

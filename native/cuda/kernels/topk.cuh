@@ -1,0 +1,72 @@
+// What both ways of selecting have in common: topk.cu says which is taken.
+#pragma once
+#include "sort.cuh"
+
+namespace shardwise::cuda::sorting {
+
+// Where a select kernel reads: the tensor (segments of its rows), or the candidates of an earlier select.
+template <class Key>
+struct SelectArgs {
+  int64_t segments, segment;  // per row, and their length
+  Key* keys;                  // [rows][segments][k] candidates
+  uint32_t* positions;
+  int bits;
+};
+
+// What a block selects from: of a row of the tensor its segment, or all candidates of a row.
+template <class Key, bool FromTensor>
+struct Selection {
+  int64_t row, first, count;
+  Offsets<3> row_offsets;
+  int64_t base;  // of the tensor
+  const Key* candidates;
+  const uint32_t* positions;  // of candidates
+
+  __device__ __forceinline__ Selection(const SortArgs& args, const SelectArgs<Key>& select)
+      : row(FromTensor ? blockIdx.x / select.segments : blockIdx.x),
+        first(FromTensor ? blockIdx.x % select.segments * select.segment : 0),
+        count(FromTensor ? (args.n - first < select.segment ? args.n - first : select.segment) : select.segments * args.k),
+        row_offsets(args.row_offsets.get(row)),
+        base(row_offsets[0] + first * args.x_step),
+        candidates(select.keys + row * count),
+        positions(select.positions + row * count) {}
+
+  // Those of elements i; places behind the end give the last.
+  template <int N>
+  __device__ __forceinline__ void keys_of(const SortArgs& args, const int64_t (&i)[N], Key (&keys)[N]) const {
+    int64_t at[N];
+#pragma unroll
+    for (int u = 0; u < N; u++) at[u] = i[u] < count ? i[u] : count - 1;
+    if constexpr (FromTensor) {
+#pragma unroll
+      for (int u = 0; u < N; u++) at[u] = base + at[u] * args.x_step;
+      keys_at(args, at, keys);
+    } else {
+#pragma unroll
+      for (int u = 0; u < N; u++) keys[u] = candidates[at[u]];
+    }
+  }
+
+  // In its row.
+  __device__ __forceinline__ uint32_t position(int64_t i) const {
+    return FromTensor ? static_cast<uint32_t>(first + i) : positions[i];
+  }
+
+  // The first k of `chosen`, in order: candidates of this segment, or what is asked for.
+  __device__ __forceinline__ void write(const SortArgs& args, const SelectArgs<Key>& select, const Key* chosen,
+                                        const uint32_t* chosen_positions) const {
+    if (!FromTensor || select.segments == 1) return write_entries(args, row_offsets, threadIdx.x, blockDim.x, chosen_positions);
+    const int64_t to = static_cast<int64_t>(blockIdx.x) * args.k;
+    for (int i = threadIdx.x; i < args.k; i += blockDim.x) {
+      select.keys[to + i] = chosen[i];
+      select.positions[to + i] = chosen_positions[i];
+    }
+  }
+};
+
+// Few of a row, by one look at it: topk_threshold.cu. Launches a stage: from the tensor, or from candidates.
+constexpr int64_t kMaxThresholdK = 512;
+template <class Key, bool FromTensor>
+void select_by_threshold(cudaStream_t stream, const SortArgs& args, const SelectArgs<Key>& select);
+
+}  // namespace shardwise::cuda::sorting

@@ -1,0 +1,137 @@
+// topk for k up to 512: a block looks at its row, or segment of one, once, and holds what may still be among the first k.
+//
+// What is held lies in shared memory, without order. When it is full it is sorted by key and place and cut to k; from then on only
+// keys below the k-th are taken up. Of equal keys the later one is never taken up, as it comes behind the k that are held. A batch
+// of 2048 elements is counted first: if all that pass fit they are appended, else it is gone through 256 at a time.
+// Elements in no order pass k ln(n / k) times; in falling order all do, and a sort follows each few hundred.
+// Grid: a block of 256 threads for each row or segment. Bytes: x once, k values and indices. What is held is a set that does not
+// depend on timing, and it is sorted at the end: deterministic; elements are copied with their bits.
+// Source: PyTorch's topk. Technique: a threshold that falls, as queues of k-nearest-neighbour search have it (Johnson, Douze,
+// Jegou 2017, arXiv:1702.08734), here by batches in shared memory.
+// On an H200: topk.cu.
+#include "topk.cuh"
+
+namespace shardwise::cuda::sorting {
+namespace {
+
+constexpr int kThreads = 256, kItems = 8;
+constexpr int64_t kLeastHeld = 512;
+
+// What a block holds. All threads call its methods.
+template <class Key>
+struct Held {
+  Key* keys;
+  uint32_t* positions;
+  int* slots;  // [3] counters of batches, then one for parts of a batch; 0 before their turn
+  int capacity, k, count = 0;
+  bool full = false;  // are there k, so that `limit` counts?
+  Key limit = 0;
+
+  __device__ __forceinline__ bool passes(Key key) const { return !full || key < limit; }
+
+  __device__ __noinline__ void cut() {
+    for (int i = count + threadIdx.x; i < capacity; i += kThreads) keys[i] = ~Key(0), positions[i] = UINT32_MAX;
+    radix::sort_shared(keys, positions, capacity);
+    if (count >= k) full = true, count = k, limit = keys[k - 1];
+    __syncthreads();
+  }
+
+  // Reserves `own` slots of a counter for this thread; returns the first.
+  __device__ __forceinline__ int reserve(int own, int* counter) const {
+    const int lane = threadIdx.x & 31;
+    const int up_to = warp_scan_inclusive(own, SumOp());
+    int base = 0;
+    if (lane == 31 && up_to > 0) base = atomicAdd(counter, up_to);
+    return __shfl_sync(kFullWarp, base, 31) + up_to - own;
+  }
+
+  __device__ __forceinline__ void put(int slot, Key key, uint32_t position) {
+    keys[count + slot] = key;
+    positions[count + slot] = position;
+  }
+
+  // One element a thread, in a block that may have to cut first.
+  __device__ __forceinline__ void take_up(bool valid, Key key, uint32_t position) {
+    if (count + kThreads > capacity) {
+      __syncthreads();
+      cut();
+    }
+    const bool wanted = valid && passes(key);
+    const int slot = reserve(wanted, slots + 3);
+    if (wanted) put(slot, key, position);
+    __syncthreads();
+    count += slots[3];
+    __syncthreads();
+    if (threadIdx.x == 0) slots[3] = 0;
+    __syncthreads();
+  }
+};
+
+template <class Key, bool FromTensor>
+__global__ void __launch_bounds__(kThreads, sizeof(Key) == 4 ? 4 : 2)
+    threshold_kernel(const __grid_constant__ SortArgs args, const __grid_constant__ SelectArgs<Key> select, int capacity) {
+  extern __shared__ uint64_t shared[];
+  __shared__ int slots[4];
+  if (threadIdx.x < 4) slots[threadIdx.x] = 0;
+  const Selection<Key, FromTensor> from(args, select);
+  Key* const keys = reinterpret_cast<Key*>(shared);
+  Held<Key> held = {keys, reinterpret_cast<uint32_t*>(keys + capacity), slots, capacity, static_cast<int>(args.k)};
+  __syncthreads();
+
+  int turn = 0;
+#pragma unroll 1
+  for (int64_t start = 0; start < from.count; start += kThreads * kItems) {
+    const int left = static_cast<int>(from.count - start < kThreads * kItems ? from.count - start : kThreads * kItems);
+    const auto item = [](int u) { return static_cast<int>(u * kThreads + threadIdx.x); };
+    Key batch[kItems];
+    {
+      int64_t at[kItems];
+#pragma unroll
+      for (int u = 0; u < kItems; u++) at[u] = start + item(u);
+      from.keys_of(args, at, batch);
+    }
+    uint32_t wanted = 0;
+#pragma unroll
+    for (int u = 0; u < kItems; u++)
+      if (item(u) < left && held.passes(batch[u])) wanted |= 1u << u;
+    const int slot = held.reserve(__popc(wanted), slots + turn);
+    __syncthreads();
+    const int total = slots[turn];
+    turn = turn == 2 ? 0 : turn + 1;
+    if (threadIdx.x == 0) slots[turn == 2 ? 0 : turn + 1] = 0;  // read a batch ago, written a batch ahead
+    if (total == 0) continue;
+    if (held.count + total <= capacity) {
+      int next = slot;
+#pragma unroll
+      for (int u = 0; u < kItems; u++)
+        if (wanted >> u & 1) held.put(next++, batch[u], from.position(start + item(u)));
+      held.count += total;
+    } else {
+#pragma unroll
+      for (int u = 0; u < kItems; u++) {
+        held.take_up(item(u) < left, batch[u], item(u) < left ? from.position(start + item(u)) : 0);
+      }
+    }
+  }
+  __syncthreads();
+  held.cut();
+  from.write(args, select, keys, held.positions);
+}
+
+}  // namespace
+
+template <class Key, bool FromTensor>
+void select_by_threshold(cudaStream_t stream, const SortArgs& args, const SelectArgs<Key>& select) {
+  int64_t capacity = kLeastHeld;  // four times k, so that sorts are few
+  while (capacity < 4 * args.k) capacity *= 2;
+  const int64_t blocks = args.rows * (FromTensor ? select.segments : 1);
+  threshold_kernel<Key, FromTensor>
+      <<<static_cast<unsigned>(blocks), kThreads, capacity*(sizeof(Key) + 4), stream>>>(args, select, static_cast<int>(capacity));
+}
+
+template void select_by_threshold<uint32_t, true>(cudaStream_t, const SortArgs&, const SelectArgs<uint32_t>&);
+template void select_by_threshold<uint32_t, false>(cudaStream_t, const SortArgs&, const SelectArgs<uint32_t>&);
+template void select_by_threshold<uint64_t, true>(cudaStream_t, const SortArgs&, const SelectArgs<uint64_t>&);
+template void select_by_threshold<uint64_t, false>(cudaStream_t, const SortArgs&, const SelectArgs<uint64_t>&);
+
+}  // namespace shardwise::cuda::sorting
