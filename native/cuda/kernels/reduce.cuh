@@ -26,7 +26,8 @@ namespace shardwise::cuda::reduce {
 
 constexpr int kThreads = 256;
 constexpr int kUnroll = 4;  // vectors or elements in flight per thread
-constexpr int64_t kMaxSplits = 1024;
+constexpr int64_t kMaxSplits = 4096;
+constexpr int64_t kLongSplit = 16;  // unrolled steps of a block: from here on more blocks even out which of them is slow
 constexpr int kMaxVector = 8;
 
 struct Args {
@@ -62,21 +63,26 @@ __device__ __forceinline__ void emit(const Args& args, const Op& op, int64_t out
 
 // ---- rows -------------------------------------------------------------------------------------------------------------
 
+// Joins the accumulators of `width` neighbouring threads, a power of two up to 32 or the whole block. Does this thread have the result?
 template <class Op>
-__device__ __forceinline__ void finish_row(const Args& args, const Op& op, int64_t row, typename Op::Accumulator a) {
+__device__ __forceinline__ bool join_threads(const Op& op, int width, typename Op::Accumulator& a) {
   using A = typename Op::Accumulator;
   __shared__ uint4 buffer[(kThreads / 32 * sizeof(A) + 15) / 16];
-  const int width = args.threads_per_row < 32 ? args.threads_per_row : 32;
-  for (int mask = width >> 1; mask > 0; mask >>= 1) a = op.combine(a, shuffle_xor(a, mask));
-  if (args.threads_per_row > 32) {
+  for (int mask = (width < 32 ? width : 32) >> 1; mask > 0; mask >>= 1) a = op.combine(a, shuffle_xor(a, mask));
+  if (width > 32) {
     A* shared = reinterpret_cast<A*>(buffer);
     if ((threadIdx.x & 31) == 0) shared[threadIdx.x >> 5] = a;
     __syncthreads();
-    if (threadIdx.x >= 32) return;
+    if (threadIdx.x >= 32) return false;
     a = threadIdx.x < kThreads / 32 ? shared[threadIdx.x] : op.identity();
     for (int mask = kThreads / 64; mask > 0; mask >>= 1) a = op.combine(a, shuffle_xor(a, mask));
   }
-  if (threadIdx.x % args.threads_per_row == 0 && row < args.outer) emit(args, op, row, blockIdx.y, a);
+  return threadIdx.x % width == 0;
+}
+
+template <class Op>
+__device__ __forceinline__ void finish_row(const Args& args, const Op& op, int64_t row, typename Op::Accumulator a) {
+  if (join_threads(op, args.threads_per_row, a) && row < args.outer) emit(args, op, row, blockIdx.y, a);
 }
 
 struct RowPlace {
@@ -258,19 +264,18 @@ __global__ void __launch_bounds__(kThreads) columns(const __grid_constant__ Args
   finish_columns<Op, V>(args, op, first, a);
 }
 
-// ---- the second phase: one warp per output ------------------------------------------------------------------------------
+// ---- the second phase: a warp or a block per output -----------------------------------------------------------------------
 
 template <class Op>
-__global__ void __launch_bounds__(kThreads) join_partials(const __grid_constant__ Args args, const Op op) {
+__global__ void __launch_bounds__(kThreads) join_partials(const __grid_constant__ Args args, const Op op, int width) {
   begin_behind_others();
   using A = typename Op::Accumulator;
-  const int64_t output = static_cast<int64_t>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
-  if (output >= args.outer) return;
+  const int64_t output = static_cast<int64_t>(blockIdx.x) * (kThreads / width) + threadIdx.x / width;
   A a = op.identity();
-  for (int64_t s = threadIdx.x & 31; s < args.splits; s += 32)
-    a = op.combine(a, static_cast<const A*>(args.partial)[s * args.outer + output]);
-  for (int mask = 16; mask > 0; mask >>= 1) a = op.combine(a, shuffle_xor(a, mask));
-  if ((threadIdx.x & 31) == 0) op.finish(args, output, a);
+  if (output < args.outer)
+    for (int64_t s = threadIdx.x % width; s < args.splits; s += width)
+      a = op.combine(a, static_cast<const A*>(args.partial)[s * args.outer + output]);
+  if (join_threads(op, width, a) && output < args.outer) op.finish(args, output, a);
 }
 
 // ---- host -------------------------------------------------------------------------------------------------------------
@@ -323,7 +328,9 @@ Status launch_reduce(const KernelCall& call, Plan& plan, const Op& op) {
       launch_overlapped(rows_any<Op>, {grid, kThreads}, stream, plan.args, op);
   }
   if (plan.args.splits > 1) {
-    launch_overlapped(join_partials<Op>, {blocks_of(ceil_div(plan.args.outer, kThreads / 32)), kThreads}, stream, plan.args, op);
+    const int width = plan.args.splits > 256 ? kThreads : 32;
+    launch_overlapped(join_partials<Op>, {blocks_of(ceil_div(plan.args.outer, kThreads / width)), kThreads}, stream, plan.args,
+                      op, width);
   }
   return launched(call);
 }

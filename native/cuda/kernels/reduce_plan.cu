@@ -72,7 +72,8 @@ void make_plan(const KernelCall& call, int32_t reduced_ndim, bool keep_order, Pl
     if (!whole_block) per_block = INT64_MAX / 4;
   }
   if (plan->blocks < busy && args.reduced >= 4 * per_block) {
-    int64_t splits = ceil_div(busy, plan->blocks);
+    const int64_t even = plan->columns ? 0 : args.reduced / (kLongSplit * per_block), enough = ceil_div(busy, plan->blocks);
+    int64_t splits = even > enough ? even : enough;
     const int64_t most = args.reduced / (2 * per_block);
     splits = splits < most ? splits : most;
     splits = splits < kMaxSplits ? splits : kMaxSplits;

@@ -36,25 +36,29 @@ struct TakeArgs {
   IndexErrorSink errors;
 };
 
+// In steps, so that the loads of all words of a thread are in flight together: first of indices, then of words.
 template <class Word>
 __global__ void __launch_bounds__(kThreads) take_rows(const __grid_constant__ TakeArgs args) {
-  Word words[kPerThread];
   const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads * kPerThread) + threadIdx.x;
+  int64_t keys[kPerThread], positions[kPerThread], from[kPerThread];
 #pragma unroll
   for (int u = 0; u < kPerThread; u++) {
-    const int64_t i = first + u * kThreads;
-    if (i >= args.count) continue;
+    const int64_t wanted = first + u * kThreads, i = wanted < args.count ? wanted : args.count - 1;
     const int64_t row = args.columns.quotient(i), column = i - row * args.columns.size;
-    const int64_t outer = args.positions.quotient(row), position = row - outer * args.positions.size;
-    int64_t key;
-    if (args.keys)
-      key = static_cast<int64_t>(args.keys[position]);
-    else
-      key = check_index(load_index(args.index, args.index_offsets.get(position)[0], args.index_dtype), args.size, args.wrap,
-                        position, args.errors);
-    words[u] = static_cast<const Word*>(
-        args.x)[outer * args.outer_stride + args.key_offsets.get(key)[0] + args.column_offsets.get(column)[0]];
+    const int64_t outer = args.positions.quotient(row);
+    positions[u] = row - outer * args.positions.size;
+    from[u] = outer * args.outer_stride + args.column_offsets.get(column)[0];
+    keys[u] = args.keys ? static_cast<int64_t>(args.keys[positions[u]])
+                        : load_index(args.index, args.index_offsets.get(positions[u])[0], args.index_dtype);
   }
+  Word words[kPerThread];
+#pragma unroll
+  for (int u = 0; u < kPerThread; u++) {
+    if (!args.keys) keys[u] = check_index(keys[u], args.size, args.wrap, positions[u], args.errors);
+    from[u] += args.key_offsets.get(keys[u])[0];
+  }
+#pragma unroll
+  for (int u = 0; u < kPerThread; u++) words[u] = static_cast<const Word*>(args.x)[from[u]];
 #pragma unroll
   for (int u = 0; u < kPerThread; u++)
     if (first + u * kThreads < args.count) static_cast<Word*>(args.y)[first + u * kThreads] = words[u];
