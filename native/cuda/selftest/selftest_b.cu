@@ -3,7 +3,7 @@
 //
 // Build and run: cmake --build build/cmake --target selftest_b, then build/selftest/selftest_b
 // Arguments: `quick` for small shapes only, `wide` for long rows only, `sparse` for a few rows of each kind (for compute-sanitizer),
-// `time` for timings only (`time rows`: of row kernels), and any of softmax norms entropy sums matmul wgmma tf32x3 attention.
+// `time` for timings only (`time rows`: of row kernels), and any of softmax norms entropy sums matmul cublaslt wgmma tf32x3 attention.
 #include "selftest_b.h"
 
 #include "scratch.h"
@@ -32,14 +32,9 @@ int main(int count, char** arguments) {
   const struct {
     const char* name;
     void (*test)();
-  } groups[] = {{"softmax", test_softmax},
-                {"norms", test_norms},
-                {"entropy", test_cross_entropy},
-                {"sums", test_sums},
-                {"matmul", test_matmul},
-                {"wgmma", test_wgmma},
-                {"tf32x3", test_tf32x3},
-                {"attention", test_attention}};
+  } groups[] = {{"softmax", test_softmax}, {"norms", test_norms},   {"entropy", test_cross_entropy},
+                {"sums", test_sums},       {"matmul", test_matmul}, {"cublaslt", test_cublaslt},
+                {"wgmma", test_wgmma},     {"tf32x3", test_tf32x3}, {"attention", test_attention}};
   bool some = given("time");
   for (const auto& g : groups) some = some || given(g.name);
   for (const auto& g : groups)

@@ -384,6 +384,7 @@ void test_norms();
 void test_cross_entropy();
 void test_sums();
 void test_matmul();
+void test_cublaslt();
 void test_wgmma();
 void test_tf32x3();
 void test_attention();
