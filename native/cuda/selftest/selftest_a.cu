@@ -2,6 +2,7 @@
 // the host. Prints PASS or FAIL per kernel; exits with 1 on a failure.
 //
 //   cmake --build build/cmake --target selftest_a, then build/selftest/selftest_a [pointwise|memory|reductions|sorting|indexing|steps]
+//   selftest_a sparse ...  few dtypes and no large tensors, for compute-sanitizer
 //   selftest_a huge    tensors of more than 2^31 elements (16 GB)
 //   selftest_a time    bandwidth of the kernels that matter most
 //
@@ -32,6 +33,7 @@ const Backend* backend = nullptr;
 void* stream = nullptr;
 std::map<std::string, Tally> tallies;
 int64_t large = 3000017;
+bool sparse = false;
 
 int32_t kernel_id(const std::string& name) {
   for (int32_t i = 0; i < backend->num_kernels; i++)
@@ -57,8 +59,10 @@ int main(int argc, char** argv) {
     printf("no stream: %s\n", error.text);
     return 2;
   }
+  sparse = argc > 1 && std::string(argv[1]) == "sparse";
+  if (sparse) large = 100003;
   if (getenv("SELFTEST_LARGE")) large = atoll(getenv("SELFTEST_LARGE"));
-  const std::string only = argc > 1 ? argv[1] : "";
+  const std::string only = argc > 1 + sparse ? argv[1 + sparse] : "";
   const std::pair<const char*, void (*)()> groups[] = {{"pointwise", test_pointwise},   {"memory", test_memory},
                                                        {"reductions", test_reductions}, {"sorting", test_sorting},
                                                        {"indexing", test_indexing},     {"steps", test_steps}};

@@ -71,7 +71,7 @@ void test_index_add() {
 }
 
 void test_gather() {
-  for (DType dtype : kAll) {
+  for (DType dtype : all_dtypes()) {
     const Tensor x = uniform(dtype, {6, 8, 30}, 6), index = indices({5, 8, 11}, 30, 7);
     const Tensor y = make(dtype, {5, 8, 11});
     if (run("gather", {x, index}, {y}, {}).ok())

@@ -32,8 +32,8 @@ void copy_case(const std::string& label, const Tensor& x, const Tensor& y) {
 }
 
 void test_copy() {
-  for (DType from : kAll)
-    for (DType to : kAll) {
+  for (DType from : all_dtypes())
+    for (DType to : all_dtypes()) {
       const Tensor x = uniform(from, {37, 24}, 3, is_floating(from) ? -90 : -100, 90);
       copy_case(std::string("from ") + dtype_name(from), x, make(to, {37, 24}));
       copy_case(std::string("transposed from ") + dtype_name(from), x.transpose(0, 1), make(to, {24, 37}));
@@ -67,7 +67,7 @@ void test_copy() {
 }
 
 void test_fill() {
-  for (DType dtype : kAll)
+  for (DType dtype : all_dtypes())
     for (int64_t n : {0, 1, 15, 64, 1001}) {
       const double value = is_floating(dtype) ? -1.5 : dtype == DType::Bool ? 1 : 77;
       const Tensor y = make(dtype, {n});
@@ -75,7 +75,7 @@ void test_fill() {
         expect("fill", "1-D", y, [&](int64_t) { return value; }, 0);
     }
   // More than a block; words of every width, by the size and by where they begin, and what lies beside them.
-  for (DType dtype : kAll)
+  for (DType dtype : all_dtypes())
     for (int64_t n : {1024, 1025, 20000, 20001, 20002, 20004, 20008})
       for (int64_t start : {0, 1, 4}) {
         const double value = is_floating(dtype) ? -1.5 : 1;
@@ -232,7 +232,7 @@ void test_dropout() {
 }
 
 void test_random() {
-  for (DType dtype : kAll) {
+  for (DType dtype : all_dtypes()) {
     random_case(make(dtype, {1001}), index_view({1001}, {1}, 0), "dense");
     random_case(make(dtype, {1001}), index_view({1001}, {1}, 6), "start 6");
     random_case(make(dtype, {}), index_view({}, {}, 3), "scalar");

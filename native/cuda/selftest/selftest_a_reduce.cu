@@ -234,7 +234,7 @@ void test_scans() {
 }  // namespace
 
 void test_reductions() {
-  for (DType dtype : kAll) {
+  for (DType dtype : all_dtypes()) {
     const bool floating = is_floating(dtype);
     for (const Shape& s : shapes(dtype, floating ? -2 : dtype == DType::UInt8 ? 0 : -50, floating ? 3 : 50)) {
       const Case c = layout(s);

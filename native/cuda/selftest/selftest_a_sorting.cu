@@ -62,7 +62,7 @@ Tensor ties(DType dtype, const Sizes& sizes, uint64_t seed) {
 }
 
 void test_sort() {
-  for (DType dtype : kAll) {
+  for (DType dtype : all_dtypes()) {
     const double low = dtype == DType::UInt8 ? 0 : -100;
     for (int64_t n :
          {int64_t(0), int64_t(1), int64_t(2), int64_t(33), int64_t(1000), int64_t(2048), int64_t(2049), int64_t(9001)})
@@ -78,8 +78,8 @@ void test_sort() {
 }
 
 void test_topk() {
-  for (DType dtype :
-       {DType::Float32, DType::Float64, DType::BFloat16, DType::Float16, DType::Int64, DType::Int32, DType::UInt8}) {
+  for (DType dtype : all_dtypes()) {
+    if (dtype == DType::Bool || dtype == DType::Int8 || dtype == DType::Int16) continue;
     const double low = dtype == DType::UInt8 ? 0 : -100;
     for (int64_t k : {int64_t(0), int64_t(1), int64_t(5), int64_t(100)}) {
       topk_case("short rows", uniform(dtype, {5, 300}, 1, low, 100), k);
@@ -144,7 +144,7 @@ Tensor some_set(DType dtype, const Sizes& sizes, double probability, int64_t sta
 }
 
 void test_nonzero() {
-  for (DType dtype : kAll) {
+  for (DType dtype : all_dtypes()) {
     const Tensor x = ties(dtype, {30, 41, 5}, 1);
     nonzero_case("3 dims", x);
     nonzero_case("transposed", x.transpose(0, 2));
