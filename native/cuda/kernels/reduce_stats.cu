@@ -8,7 +8,8 @@
 // Numerics: norm and logsumexp in float32 (float64 for float64), rounded once; order fixed by shape, strides, place, device.
 // Source: PyTorch's var, linalg.vector_norm and logsumexp; Welford (1962), Chan et al. (1979); Milakov and Gimelshein,
 // arXiv:1805.02867.
-// On an H200, float32, 16384 x 16384: variance of rows 314 us (PyTorch 387), logsumexp of rows 264 (1818).
+// On an H200, float32, 16384 x 16384: variance of rows 314 us (PyTorch 387), logsumexp of rows 264 (1819), norms of rows 245
+// (262) and of all 249 (249).
 #include "reduce.cuh"
 
 #include "../math.cuh"

@@ -10,7 +10,8 @@
 // With chunks, their totals first: an order fixed by shape, strides, alignment and device.
 // Source: PyTorch's cumsum and cumprod; Hillis and Steele (1986) within a warp. Chunks are reduced first and then scanned,
 // without the look-back of Merrill and Garland, which would read x once.
-// On an H200, cumsum of rows, float32, 16384 x 16384: 807 us (2.66 TB/s; PyTorch 1138).
+// On an H200, float32 (PyTorch): cumsum of rows, 16384 x 16384, 545 us (1138), of columns 1000 (6212), of 64M in one row 222 (210, by
+// look-back, whose bits depend on timing). Versions: through shared memory and a tile at a time, rows 807 us, one row 310.
 #include "../primitives/dtype.cuh"
 #include "../primitives/group.cuh"
 #include "../primitives/offsets.cuh"
