@@ -41,6 +41,7 @@ function described({ from, to, above, below, whole }: NumberRule): string {
 /** A short form of a value, for messages. */
 export function shown(value: unknown): string {
   if (typeof value === 'string') return `'${value}'`;
+  if (typeof value === 'bigint') return `${value}n`;
   if (Array.isArray(value)) return `[${value.map(shown).join(', ')}]`;
   return typeof value === 'object' && value !== null ? kindOf(value) : typeof value === 'function' ? functionOf(value) : String(value);
 }

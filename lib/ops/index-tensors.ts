@@ -139,11 +139,14 @@ export function nonzero(input: Tensor, options: { asTuple?: boolean } = {}): Ten
   let tile = SMALLEST_TILE;
   while (tile * MOST_TILES < input.numel()) tile *= 2;
   const [starts, flags] = dispatch(nonzeroOp, [input.detach()], { tile }) as [Tensor, Tensor];
-  const count = Number(waitingFor('nonzero', () => starts.narrow(0, starts.numel() - 1, 1).item()));
-  const found = dispatchOne(nonzeroRowsOp, [starts, flags], { shape: input.shape, count, tile });
-  starts.dispose();
-  flags.dispose();
-  return asTuple ? found.unbind(1) : found;
+  try {
+    const count = Number(waitingFor('nonzero', () => starts.narrow(0, starts.numel() - 1, 1).item()));
+    const found = dispatchOne(nonzeroRowsOp, [starts, flags], { shape: input.shape, count, tile });
+    return asTuple ? found.unbind(1) : found;
+  } finally {
+    starts.dispose();
+    flags.dispose();
+  }
 }
 
 /** One entry of an index: a tensor of indices (int64 or int32), a mask (bool or uint8) over as many dims as it has, or null for a whole dim. */

@@ -151,8 +151,8 @@ export function randint(...args: [number, number, Shape, RandomOptions?] | [numb
 }
 
 function integersFrom(op: string, low: number, high: number, size: Shape, options: RandomOptions, into: Tensor | null = null): Tensor {
-  if (!Number.isSafeInteger(low) || !Number.isSafeInteger(high) || low >= high)
-    throw new ArgumentError(`${op}: expected integers low < high, got ${shown(low)} and ${shown(high)}`, { op, low, high });
+  for (const [name, value] of Object.entries({ low, high })) if (!Number.isSafeInteger(value)) throw unexpected(op, name, 'an integer between -2^53 and 2^53', value);
+  if (low >= high) throw new ArgumentError(`${op}: expected low < high, got ${low} and ${high}`, { op, low, high });
   const dtype = optionsOf(op, options).dtype ?? int64;
   requireRange(dtype, low, high, op);
   return draw(integerOp, size, dtype, low, high, options, op, into);
@@ -314,9 +314,9 @@ const dropoutOp: Op<Dropout> = defineOp<Dropout>({
 /**
  * With `training` (true), sets elements to 0 with probability `p` (0.5) and scales the others by 1 / (1 - p); else, or for p = 0, returns the input itself.
  *
- * Shape and dtype stay. Gradient: yes, the same mask and scale.
+ * Shape and dtype stay; floating dtypes. Gradient: yes, the same mask and scale.
  *
- * @throws ArgumentError unless 0 <= p <= 1, or for no tensor
+ * @throws ArgumentError unless 0 <= p <= 1, or for no tensor; DtypeError for whole numbers, of which no share is kept
  * @see PyTorch `torch.nn.functional.dropout`; Srivastava et al., JMLR 15 (2014)
  */
 export function dropout(input: Tensor, p = 0.5, training = true, options: { generator?: Generator } = {}): Tensor {
@@ -324,6 +324,8 @@ export function dropout(input: Tensor, p = 0.5, training = true, options: { gene
   const { generator } = optionsOf('dropout', options, 'generator');
   checkProbability('dropout', 'p', p);
   if (!training || p === 0) return input;
+  if (!input.dtype.isFloatingPoint)
+    throw new DtypeError(`dropout: expected a floating point input, got ${input.dtype.name}. Convert with .float().`, { op: 'dropout', dtype: input.dtype.name });
   if (p === 1) return input.mul(0);
   return dispatch(dropoutOp, [input], { probability: p, ...nextDraw(generator, input) })[0] as Tensor;
 }

@@ -1,10 +1,10 @@
 /** Scans, sorts, reductions and indices of more than 2^31 elements; other tests compare what they give for few rows with float64. */
 import assert from 'node:assert/strict';
-import { arange, argmax, bool, float32, int64, ones, randint, type Tensor, uint8, varMean, zeros } from '../../lib/index.js';
+import { arange, argmax, argmin, bool, float32, float64, int64, linspace, ones, randint, type Tensor, uint8, varMean, zeros } from '../../lib/index.js';
 import { assertSame, BEYOND, checkRows, describeBeyond, device, partsOf, random, rowsOf } from './beyond-32-bits.js';
 
 const COLUMNS = 4096;
-const LENGTH = BEYOND + 5;
+const LENGTH = BEYOND + 2; // a multiple of 5
 
 describeBeyond('order and indices', () => {
   it('running sums and products', async () => {
@@ -35,6 +35,12 @@ describeBeyond('order and indices', () => {
     await checkRows(COLUMNS, (x) => x.logsumexp(-1));
     await checkRows(COLUMNS, (x) => x.norm(2, -1));
     for (const i of [0, 1]) await checkRows(COLUMNS, (x) => varMean(x, -1)[i] as Tensor);
+    await checkRows(COLUMNS, (x) => x.amin(-1));
+    await checkRows(COLUMNS, (x) => argmin(x, -1));
+    await checkRows(COLUMNS, (x) => x.mean(-1));
+    await checkRows(COLUMNS, (x) => x.clamp({ min: 0.9, max: 1.1 }).prod(-1));
+    await checkRows(COLUMNS, (x) => x.gt(3.5).any(-1).to(float32).add(1));
+    await checkRows(COLUMNS, (x) => x.gt(-3.5).all(-1).to(float32).add(1));
     const x = random([rowsOf(COLUMNS), COLUMNS]);
     const half = Math.floor(rowsOf(COLUMNS) / 2);
     const [top, bottom] = [x.narrow(0, 0, half), x.narrow(0, half, rowsOf(COLUMNS) - half)];
@@ -57,8 +63,22 @@ describeBeyond('order and indices', () => {
       return x.scatterAdd(1, ids, x.narrow(1, 8, 8));
     });
     const rows = rowsOf(COLUMNS);
+    const backwards = arange(0, rows, 1, { device }).flip([0]);
+    const table = random([100, COLUMNS]);
+    await checkRows(COLUMNS, (x) => {
+      const ids = x.narrow(1, 0, 1).ne(0).to(int64).squeeze(1);
+      return table.indexSelect(0, ids).add(table.index([ids]));
+    });
     const x = random([rows, COLUMNS]);
-    for (const row of partsOf(rows, COLUMNS, 1)) {
+    const turned = zeros([rows, COLUMNS], { device, dtype: x.dtype });
+    const parts = partsOf(rows, COLUMNS, 1);
+    const writes = [() => turned.indexPut_([backwards], x), () => turned.indexPut_([backwards], x, { accumulate: true }), () => turned.indexAdd_(0, backwards, x)];
+    for (const [i, write] of writes.entries()) {
+      write();
+      for (const row of parts) await assertSame(turned.narrow(0, rows - 1 - row, 1), x.narrow(0, row, 1).mul(i + 1), `row ${row}, after ${i + 1} writes`);
+    }
+    turned.dispose();
+    for (const row of parts) {
       const [ids, columns] = [randint(row, row + 1, [2], { device }), arange(7, 9, 1, { device })];
       const before = x.narrow(0, row, 1).clone();
       await assertSame(x.index([ids, columns]), before.view([COLUMNS]).narrow(0, 7, 2), `two elements of row ${row}`);
@@ -79,7 +99,20 @@ describeBeyond('order and indices', () => {
     for (const at of places) x.narrow(0, at, 1).fill_(true);
     assert.deepEqual(x.nonzero().view([-1]).tolist(), places);
     assert.equal(x.sum({ dtype: int64 }).item(), 4);
-    x.dispose();
+    const all = x
+      .fill_(true)
+      .view([5, LENGTH / 5])
+      .nonzero();
+    assert.deepEqual(all.shape, [LENGTH, 2]);
+    for (const at of [0, BEYOND - 1, LENGTH - 1]) assert.deepEqual(all.narrow(0, at, 1).tolist(), [[Math.floor(at / (LENGTH / 5)), at % (LENGTH / 5)]]);
+    for (const t of [x, all]) t.dispose();
+  });
+
+  it('numbers in order', async () => {
+    for (const numbers of [arange(0, LENGTH, 1, { device }), linspace(0, LENGTH - 1, LENGTH, { device, dtype: float64 })]) {
+      for (const at of [0, BEYOND - 1, LENGTH - 2]) assert.deepEqual(numbers.narrow(0, at, 2).tolist(), [at, at + 1]);
+      numbers.dispose();
+    }
   });
 
   it('triangles, turned, joined and masked', async () => {

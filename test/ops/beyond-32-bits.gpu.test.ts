@@ -15,6 +15,11 @@ describeBeyond('rows, products, steps', () => {
         columns,
         gradientOf((x) => x.softmax(-1)),
       ));
+    it(`gradients of the logarithm of softmax, rows of ${columns}`, () =>
+      checkRows(
+        columns,
+        gradientOf((x) => x.logSoftmax(-1)),
+      ));
   }
 
   for (const columns of [4095, 4096]) {
@@ -56,7 +61,7 @@ describeBeyond('rows, products, steps', () => {
     const gradient = (x: Tensor, first: number): Tensor =>
       scope(() => {
         const leaf = x.detach().requiresGrad_();
-        return autograd.grad(crossEntropy(leaf, own(x, first), { reduction: 'sum' }), [leaf])[0] as Tensor;
+        return autograd.grad(crossEntropy(leaf, own(x, first), { reduction: 'sum' }).mul(0.5), [leaf])[0] as Tensor;
       });
     await checkRows(classes, gradient);
   });

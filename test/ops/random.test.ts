@@ -1,6 +1,6 @@
 /** Random tensors by their distribution: randomUniform, randomNormal, randomInteger, randomBernoulli. */
 import assert from 'node:assert/strict';
-import { float64, Generator, randint, randn, type Tensor, zeros } from '../../lib/index.js';
+import { ArgumentError, arange, DtypeError, dropout, float64, Generator, randint, randn, type Tensor, zeros } from '../../lib/index.js';
 
 const count = 20_000;
 const drawn = (fill: (t: Tensor, options: { generator: Generator }) => Tensor, seed = 5): Tensor =>
@@ -62,5 +62,33 @@ describe('random numbers', () => {
     assert.ok(uniform.amin().item() >= -1 && uniform.amax().item() < 3);
     const whole = randint(-2, 3, [count]);
     assert.deepEqual([Number(whole.amin().item()), Number(whole.amax().item())], [-2, 2]);
+  });
+
+  it('tell bounds that are no integers, and dtypes that no share can be kept of', () => {
+    const message = (fn: () => unknown): string => {
+      try {
+        fn();
+      } catch (error) {
+        if (error instanceof ArgumentError || error instanceof DtypeError) return error.message;
+      }
+      return 'no error';
+    };
+    assert.equal(
+      message(() => randint(0, 2 ** 53, [1])),
+      'randint: expected high to be an integer between -2^53 and 2^53, got 9007199254740992',
+    );
+    assert.equal(
+      message(() => randint(0n as unknown as number, 2, [1])),
+      'randint: expected low to be an integer between -2^53 and 2^53, got 0n',
+    );
+    assert.equal(
+      message(() => randint(2, 2, [1])),
+      'randint: expected low < high, got 2 and 2',
+    );
+    assert.equal(
+      message(() => dropout(arange(8), 0.3)),
+      'dropout: expected a floating point input, got int64. Convert with .float().',
+    );
+    assert.deepEqual(dropout(arange(3), 0.3, false).tolist(), [0, 1, 2]);
   });
 });

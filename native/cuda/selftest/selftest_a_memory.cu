@@ -191,6 +191,12 @@ void random_case(const Tensor& y, const Tensor& index, const std::string& label)
     expect("random_integer", label, y, [&](int64_t i) {
       return static_cast<double>(low + static_cast<int64_t>(wide_word(element(i)) % static_cast<uint64_t>(high - low)));
     });
+  if (y.dtype == DType::Int64)
+    for (double span : {1.0, 2147483647.0, 4294967296.0, 4294967297.0, 1e15, 9007199254740991.0})
+      if (run("random_integer", {index}, {y}, params({-3, span - 3})).ok())
+        expect_integers("random_integer", label + ", a span of " + std::to_string(span), y, [&](int64_t i) {
+          return static_cast<int64_t>(wide_word(element(i)) % static_cast<uint64_t>(span)) - 3;
+        });
   if (run("random_bernoulli", {index}, {y}, params({0.3})).ok())
     expect("random_bernoulli", label, y,
            [&](int64_t i) { return static_cast<double>(static_cast<float>(uniform_value(element(i))) < 0.3f); });

@@ -68,8 +68,12 @@ void test_sort() {
          {int64_t(0), int64_t(1), int64_t(2), int64_t(33), int64_t(1000), int64_t(2048), int64_t(2049), int64_t(9001)})
       sort_case("rows of " + std::to_string(n), uniform(dtype, {3, n}, 1, low, 100), make(dtype, {3, n}),
                 make(DType::Int64, {3, n}));
-    sort_case("ties", ties(dtype, {4, 500}, 2), make(dtype, {4, 500}), make(DType::Int64, {4, 500}));
-    sort_case("long ties", ties(dtype, {2, 5000}, 3), make(dtype, {2, 5000}), make(DType::Int64, {2, 5000}));
+    // What a block of 256, 512 or 1024 threads holds, and what none does.
+    for (int64_t n : {int64_t(4096), int64_t(4097), int64_t(8192), int64_t(8193), int64_t(16384), int64_t(16385), int64_t(20011)})
+      sort_case("rows of " + std::to_string(n), uniform(dtype, {2, n}, 6, low, 100), make(dtype, {2, n}), make(DType::Int64, {2, n}));
+    for (int64_t n : {int64_t(500), int64_t(5000), int64_t(17001)})
+      sort_case("ties of " + std::to_string(n), ties(dtype, {3, n}, 2), make(dtype, {3, n}), make(DType::Int64, {3, n}));
+    sort_case("no rows", make(dtype, {0, 5000}), make(dtype, {0, 5000}), make(DType::Int64, {0, 5000}));
     sort_case("columns", uniform(dtype, {2500, 3}, 4, low, 100).transpose(0, 1), make(dtype, {2500, 3}).transpose(0, 1),
               make(DType::Int64, {3, 2500}));
     sort_case("scalar", uniform(dtype, {}, 4), make(dtype, {}), make(DType::Int64, {}));
@@ -93,6 +97,7 @@ void test_topk() {
       const auto steps = [&](int64_t i) { return static_cast<double>((step < 0 ? 8999 - i % 9000 : i % 9000) / 100); };
       topk_case(step < 0 ? "falling" : "rising", fill_with(make(dtype, {2, 9000}), steps), 70);
     }
+    topk_case("no rows", make(dtype, {0, 5000}), 3);
     topk_case("many rows", uniform(dtype, {600, 2100}, 8, low, 100), 7);
     topk_case("many", uniform(dtype, {2, 6000}, 5, low, 100), 3000);
     topk_case("columns", uniform(dtype, {5000, 3}, 6, low, 100).transpose(0, 1), 20);
