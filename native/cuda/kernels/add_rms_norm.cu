@@ -4,6 +4,7 @@
 // Rows of whole aligned vectors take one pass (norm_vectors_forward.cu, norm_ring_backward.cu): x, residual, h and y once, and
 // gy, h, more and gx once, where a sum and a norm take 5 of these each way. All others add by a kernel of their own (256 threads
 // a block, at most 8 blocks a multiprocessor, an element at a time), before the norm and after its gradient.
+// Operations: by the formulas 5 an element (two sums, a square, two products), backward 10.
 // Numerics: float32 (float64 for float64); h is rounded before it is normalised, gx once, and once more where `more` is added by
 // that kernel. Fixed order of summation, no atomics.
 // Source: Zhang and Sennrich, arXiv:1910.07467; PyTorch's rms_norm of x + residual.

@@ -14,6 +14,7 @@
 // Numerics: all in the accumulation type, exponentials to its precision. Same bits from run to run.
 // Source: Rabe and Staats (arXiv:2112.05682), Dao et al. (arXiv:2205.14135).
 // On an H200, float32, causal, depth 64, 4x12x1024: 1094 us, backward 2902 (5.9 and 5.5 of 67 TFLOP/s).
+// No other version was timed.
 #include "../primitives/vector.cuh"
 #include "attention.cuh"
 

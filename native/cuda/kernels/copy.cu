@@ -6,6 +6,8 @@
 //   one dtype, x transposed    32 x 32 tiles through shared memory: both sides coalesced (transpose.cu: in 16-byte vectors)
 //   float32, float16, bfloat16 16 bytes of y per thread
 //   anything else              4 elements per thread, dtype switch per launch
+// Grid: blocks of 256 threads, for 1024 words (rows), a 32 x 32 tile (transposed), 256 vectors of y (the three floats), or 1024
+// elements (anything else). No arithmetic but the conversion of each element.
 // Moves every byte of x and y once. Float to integer truncates (through int64), to bool is != 0, to a narrower float rounds to
 // even.
 // Source of the conversions: PyTorch's `Tensor.to`.

@@ -3,9 +3,11 @@
 // fill writes words of up to 16 bytes, 4 per thread. arange and linspace compute in float64 (int64 for integers, arange) and
 // round once: value i is start + i * step without a fused multiply-add; linspace counts from both ends towards the middle.
 // tri keeps element (i, j) of the last two dims where j - i <= diagonal (lower) or >= diagonal (upper); it moves bits.
-// Grid: one block of 256 threads per 1024 words or elements. Writes y once; tri reads what it keeps.
+// Grid: one block of 256 threads per 1024 words or elements. Writes y once; tri reads what it keeps. Operations: none in fill
+// and tri, a product and a sum an element in arange and linspace.
 // Source: PyTorch's full, arange, linspace, tril and triu.
 // On an H200, fill of 1 GiB: 230 us (4.66 TB/s; PyTorch 231).
+// No other version was timed.
 #include "../../generated/op_params.h"
 #include "../primitives/dtype.cuh"
 #include "../primitives/offsets.cuh"

@@ -2,7 +2,8 @@
 // Layout: primitives/multi_tensor.cuh, blocks of 128 threads; add and mul take chunks of 1024 elements. The norm sums squares per
 // chunk of 8192 elements, a block for each, whose threads load four words before they add; then a block for each tensor joins its
 // chunks and takes the root.
-// Bytes: add x once and y twice, mul y twice, norm x once, and a word for each chunk twice.
+// Bytes: add x once and y twice, mul y twice, norm x once, and a word for each chunk twice. Operations an element: add a product
+// and a sum, mul a product, norm a square and a sum.
 // Numerics: float32 (float64 for float64), one rounding. Squares are added by a thread, then by shuffle trees, in an order fixed
 // by sizes and layout, without atomics; they are not scaled, so norms beyond the root of float32's range are inf.
 // Source: PyTorch's _foreach_add_, _foreach_mul_ and _foreach_norm; tables of pointers as in NVIDIA Apex.

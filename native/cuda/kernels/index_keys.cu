@@ -2,6 +2,7 @@
 // key = (i1 n2 + i2) n3 + ..., in 64 bits; negative indices count from the end once, bad ones are reported and clamped. Blocks of
 // 256 threads. Integers alone. Source: PyTorch's indexing by tensors.
 // On an H200, 1M pairs of indices: 12 us (16 bytes read and 4 written for each, 1.7 TB/s).
+// No other version was timed.
 #include "index_keys.cuh"
 
 namespace shardwise::cuda::indexing {

@@ -14,6 +14,7 @@
 // Technique: pipelined tiles by cp.async and ldmatrix, as CUTLASS's documentation describes them for sm_80.
 // On an H200 with the capability lowered to 8.0, bfloat16: 296 TFLOP/s at 4096 cubed (nt: 272), 282 at 2048, 292 at 8192, where
 // matmul_wgmma.cu has 762, 714 and 693.
+// No other version was timed.
 #include "../primitives/mma.cuh"
 #include "matmul.h"
 

@@ -5,6 +5,7 @@
 // Numerics: as matmul_simt.cu, sums in order of k in the compute type, one rounding. Same bits from run to run.
 // Source: written for this library.
 // On one H200, mm of 8 x 8, whole calls behind one another: 3.05 to 3.55 us (PyTorch 7.0 to 8.3), a raw launch 2.7 to 3.0.
+// Versions: by matmul_simt.cu, when the host, too, took longer for a launch, 5.2 and 4.2 us in two runs (PyTorch 9.8 and 8.3).
 #include "../primitives/dtype.cuh"
 #include "matmul.h"
 

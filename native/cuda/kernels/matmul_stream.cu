@@ -17,7 +17,8 @@
 // One after the other on a stream, the first 16 x 4096 x 4096: without programmatic launch 13.85, with it 12.22, and with the first step (32 KiB an SM)
 // asked of L2 while the kernel before ends 12.01. More does not help: two steps 12.22, three 12.9, all 16.3, by the copy engine or by prefetch
 // instructions alike; two blocks of 16 columns an SM 12.06 to 16. 4.26 TB/s of what is added, so 4 us are start and end, not bytes.
-// Technique: a ring of stages that the copy engine fills, as in matmul_wgmma.cu, with as much under way as memory needs.
+// Technique: a ring of stages that the copy engine fills, as CUTLASS's documentation describes it for Hopper (matmul_wgmma.cu),
+// with as much under way as memory needs.
 // Numerics: float32 within a warp, then the four parts of k in order; alpha, beta and c in float32; one rounding. The same bits
 // each run.
 #include "../primitives/hopper.cuh"

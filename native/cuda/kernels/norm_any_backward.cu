@@ -6,6 +6,9 @@
 // long     gx of other rows: a block walks over a row twice, for the sums and for gx.
 // columns  gw and gb: a thread has a vector of columns, at the same place in every row, and walks over a slice of the rows; a
 //          block adds up its threads in shared memory and writes a row of partial sums.
+// Teams: held, with up to four vectors a thread, 1 to 32 threads of a block of 128 (rows of up to 128 vectors), else a block of
+// 64 to 256; long a block of 256; columns blocks of 256, up to 32 threads side by side, the others over the rows, some 6 blocks a
+// multiprocessor.
 // Rows that do not begin on 16-byte boundaries are read by the two vectors around each (row_words.cuh).
 // Bytes: g and x twice (long rows: three times), gx once; 2 n words of partials for each slice. Some 54 instructions for an
 // element of held rows, 19 of columns.

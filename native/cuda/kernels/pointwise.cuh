@@ -6,6 +6,7 @@
 //            broadcast, outer dims may be anything that keeps vectors aligned (x + bias, x * column, ...).
 //   strided  4 elements per thread, 256 apart; any dtype, any strides; dtype switch per launch (a uniform branch).
 // Grid: one block of 256 threads per 4096 bytes (vector) or 1024 elements (strided).
+// Operations: f, once an element.
 // Moves every byte of every operand once. All loads of a thread are issued before the first use. An element is read and
 // written by the same thread and read first, so the output may be the memory of an input. No element depends on another: same
 // bits from run to run.

@@ -7,6 +7,7 @@
 // Numerics: float32 (float64 for float64), one rounding; rows whose factor is 1 keep their bits.
 // Source: written for this library.
 // bf16 8192 x 128256 on one H200: by 1 3.9 us, by another number 1123 (88 % of copy).
+// No other version was timed.
 #include "../primitives/overlap.cuh"
 #include "../primitives/row_tile.cuh"
 

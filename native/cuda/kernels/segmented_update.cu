@@ -5,6 +5,8 @@
 // (sorted position, column); the first of a segment of up to 32 positions walks through it. Longer segments are put on a list
 // (its order does not matter) that a second kernel works off: a block takes one segment and up to 32 columns, its threads sum
 // interleaved parts and join them by a tree.
+// Grid: blocks of 256 threads (rows of fewer vectors: of fewer); for long segments 4 blocks a multiprocessor.
+// Operations: set, none; sums a product by alpha and a sum for each source element, other joins one.
 // Numerics: float32, float64 or int64, the base joined last, one rounding a target; an order fixed by the keys and the columns,
 // the list's counter is the only atomic.
 // Source: written for this library; PyTorch's gradient of embeddings sorts its indices, too.

@@ -11,12 +11,17 @@
 //            still holds it (the gradient by elements, both times from the beginning).
 //   strided  any strides: 32 neighbouring rows by 8 slices of the row per block, so that a softmax over a middle dim (its rows
 //            are neighbours in memory) is coalesced. Walks the row twice.
+// Threads: rows 128 a block for teams of parts of warps, else as many as hold the row by four vectors each, up to 1024 a block
+// (backward 512); long 1024; strided 256.
+// Operations: rows 6 an element (comparison, difference, exponential, sum, product, difference), long and strided 7, of which two
+// exponentials (log_softmax one); backward 4.
 // Numerics: float32 (float64 for float64) inside, one rounding at the end. A row of -inf gives NaN, NaN and +inf spread over
 // their row. Fixed order of reduction.
 // Source: PyTorch's softmax. Technique: running maximum and sum of Milakov and Gimelshein, arXiv:1805.02867, of rows in walks.
 // On one H200, bf16, rows forward and backward: 8192 x 4096 51.1 and 97.0 us (softmax_vectors.cu 33.5, 47.6), 8192 x 16384 253.4
 // and 468.7 (142.6, 205.1); float32 2048 x 131072 1708 (softmax_cluster.cu 570). Long, a block a row,
 // bf16, 64 x 1048576: 180 (35 % of copy; PyTorch 295).
+// Versions: softmax_vectors.cu, softmax_cluster.cu for whole aligned vectors; of these paths no other was timed.
 #include "../../generated/op_params.h"
 #include "../primitives/row_tile.cuh"
 #include "softmax.cuh"

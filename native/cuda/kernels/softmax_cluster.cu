@@ -7,8 +7,8 @@
 // gradient has slices of both g and y, in clusters of up to 16 blocks. Bytes: x and y once; g, y and gx once. Two exponentials an
 // element: one for the sum, one for the result. Numerics: as softmax_vectors.cu, with a running maximum. Fixed order of
 // summation.
-// Technique: running maximum and sum of Milakov and Gimelshein, arXiv:1805.02867; rows over the memory of a cluster as in the published Hopper
-// softmax kernels.
+// Technique: running maximum and sum of Milakov and Gimelshein, arXiv:1805.02867; rows over the memory of a cluster as in QuACK's
+// softmax for Hopper.
 // Tried, softmax of float32 2048 x 131072 on one H200, microseconds: rows in the registers of 8 blocks of 1024 threads (softmax_rows)
 // 1708; this, waiting for the whole slice 667; taking vectors as they arrive, one exchange between the blocks 623 (81 % of copy);
 // clusters that stay, and fetch the next row into each place that they have used: 600 with 512 threads a block, 586 with 384 (86 %),

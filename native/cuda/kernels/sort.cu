@@ -3,6 +3,8 @@
 // Elements become unsigned keys (sort.cuh). Rows up to 2048 are sorted by one block in shared memory (bitonic, by key and then
 // position, which is a stable order), rows up to 16384 of at most 32 bits an element by one block too (sort_block.cu); longer rows
 // by the radix sort of radix_sort.cu, in batches that bound the scratch memory.
+// Grid: rows up to 2048 a block of up to 1024 threads each, two elements a thread; of longer rows keys are made and results are
+// written by blocks of 256 threads with four elements each, for 1024 elements of a row.
 // Equal elements, 0 and -0, and NaNs of all kinds keep their order in either direction. Elements are copied at the end by
 // index, or in longer rows made from their key where only one element has it, so their bits survive.
 // Bytes: x twice (for keys, and by index), values and 8 bytes of index an element once; of longer rows keys and positions
