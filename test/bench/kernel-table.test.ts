@@ -53,6 +53,12 @@ describe('the table of kernels', () => {
 
   it('has no verdict on a row without goals', () => assert.equal(verdict({}, { ours: 290 }), ''));
 
+  it('counts the slower rows of a mean among those that stay short, where the mean does', () => {
+    const rows = [measured('slower', { mean: 0.95 }, { ours: 290, ratio: 1.02 }), measured('faster', { mean: 0.95 }, { ours: 290, ratio: 0.97 })];
+    assert.deepEqual(shortRows(reportOf(rows)), ['slower', 'matmul, small and odd sizes, geometric mean']);
+    assert.deepEqual(shortRows(reportOf([measured('slower', { mean: 0.95 }, { ours: 290, ratio: 1.02 }), measured('faster', { mean: 0.95 }, { ours: 290, ratio: 0.8 })])), []);
+  });
+
   it('counts a row that is wrong among those that stay short', () => {
     const wrong = measured('a wrong row', { ratio: 1 }, { failed: 'ours is wrong' });
     const good = measured('a good row', { ratio: 1 }, { ours: 290, ratio: 0.9 });
