@@ -3,11 +3,14 @@ import assert from 'node:assert/strict';
 import {
   ArgumentError,
   arange,
+  autograd,
   bfloat16,
   bincount,
   bool,
   bucketize,
   DtypeError,
+  embedding,
+  float16,
   float64,
   IndexError,
   int32,
@@ -15,6 +18,7 @@ import {
   isin,
   max,
   min,
+  ones,
   rand,
   searchsorted,
   type Tensor,
@@ -286,6 +290,30 @@ describe('ops that search, index and rank', () => {
     assert.deepEqual(x.nonzero().tolist(), expected);
     x.dispose();
   });
+
+  for (const dtype of [bfloat16, float16]) {
+    it(`rounds sums into one place once, however many they are: ${dtype.name}`, () => {
+      const [count, places] = [12_288, 3];
+      const [values, at] = [ones([count], { dtype }), arange(count).remainder(places)];
+      const zero = zeros([places], { dtype });
+      const expected = arange(places)
+        .mul(-1)
+        .add(count + places - 1)
+        .div(places, { roundingMode: 'floor' })
+        .to(dtype)
+        .tolist();
+      const table = zeros([places, 2], { dtype }).requiresGrad_();
+      const [gradient] = autograd.grad(embedding(at, table), [table], { gradOutputs: ones([count, 2], { dtype }) }) as [Tensor];
+      const sums = {
+        scatterAdd: zero.scatterAdd(0, at, values),
+        scatterReduce: zero.scatterReduce(0, at, values, 'sum'),
+        indexAdd: zero.indexAdd(0, at, values),
+        indexPut: zero.indexPut([at], values, { accumulate: true }),
+        embedding: gradient.select(1, 0),
+      };
+      for (const [op, sum] of Object.entries(sums)) assert.deepEqual(sum.tolist(), expected, op);
+    });
+  }
 
   it('names what does not fit', () => {
     assert.throws(() => bincount(tensor([1.5])), DtypeError);

@@ -5,6 +5,7 @@
 #include "generated/op_params.h"
 #include "kernel_call.h"
 #include "row_math.h"
+#include "target_order.h"
 
 namespace shardwise::cpu {
 
@@ -128,15 +129,19 @@ Status index_put(const KernelCall& call) {
   if (values.numel == 0) return kOk;
   with_compute_type(y.dtype, [&](auto type) {
     using T = decltype(type);
-    std::vector<T> value(static_cast<size_t>(width)), old(static_cast<size_t>(width));
-    for (size_t i = 0; i < at.offsets.size(); i++) {
-      const TensorView target = rest_of(y, count, at.offsets[i]);
-      gather(values, static_cast<int64_t>(i) * width, width, value.data());
-      if (p.accumulate != 0) {
-        gather(target, 0, width, old.data());
-        for (int64_t j = 0; j < width; j++) value[j] += old[j];
-      }
-      scatter(target, 0, width, value.data());
+    std::vector<T> value(static_cast<size_t>(width)), sum(static_cast<size_t>(width));
+    const auto n = static_cast<int64_t>(at.offsets.size());
+    const bool adds = p.accumulate != 0;
+    const TargetOrder order(at.offsets.data(), adds ? n : 0, y.dtype);
+    for (int64_t i = 0; i < n;) {
+      const int64_t offset = at.offsets[order[i]];
+      const TensorView target = rest_of(y, count, offset);
+      if (adds) gather(target, 0, width, sum.data());
+      do {
+        gather(values, order[i++] * width, width, value.data());
+        for (int64_t j = 0; j < width; j++) sum[j] = adds ? sum[j] + value[j] : value[j];
+      } while (adds && i < n && at.offsets[order[i]] == offset);
+      scatter(target, 0, width, sum.data());
     }
   });
   return kOk;

@@ -6,6 +6,7 @@
 #include "generated/op_params.h"
 #include "kernel_call.h"
 #include "row_math.h"
+#include "target_order.h"
 
 namespace shardwise::cpu {
 
@@ -71,20 +72,23 @@ Status index_add(const KernelCall& call) {
     const T scale = static_cast<T>(alpha);
     // Threads share the width (or the outer dim), never one element, so the order of additions is the index's.
     const bool by_outer = y.sizes[0] > 1;
+    const TargetOrder order(index.data(), k, y.dtype);
     parallel_for(by_outer ? y.sizes[0] : width, by_outer ? 1 : 64, [&](int64_t begin, int64_t end) {
       const int64_t first = by_outer ? 0 : begin, n = by_outer ? width : end - begin;
-      std::vector<T> from(static_cast<size_t>(n)), to(static_cast<size_t>(n));
+      std::vector<T> from(static_cast<size_t>(n)), sum(static_cast<size_t>(n));
       for (int64_t outer = by_outer ? begin : 0; outer < (by_outer ? end : 1); outer++) {
-        for (int64_t i = 0; i < k; i++) {
-          char* target = slice(y, outer, index[i]) + first * y.strides[2] * item_size(y.dtype);
-          gather(source.dtype, slice(source, outer, i) + first * source.strides[2] * item_size(source.dtype), source.strides[2], from.data(), n);
-          if (y.dtype == dtype_of<T>() && y.strides[2] == 1) {
-            row_scale_add_any(from.data(), scale, reinterpret_cast<T*>(target), n);
-          } else {
-            gather(y.dtype, target, y.strides[2], to.data(), n);
-            row_scale_add_any(from.data(), scale, to.data(), n);
-            scatter(y.dtype, to.data(), target, y.strides[2], n);
+        for (int64_t i = 0; i < k;) {
+          const int64_t at = index[order[i]];
+          char* target = slice(y, outer, at) + first * y.strides[2] * item_size(y.dtype);
+          const bool direct = y.dtype == dtype_of<T>() && y.strides[2] == 1;
+          T* to = direct ? reinterpret_cast<T*>(target) : sum.data();
+          if (!direct) gather(y.dtype, target, y.strides[2], to, n);
+          for (; i < k && index[order[i]] == at; i++) {
+            gather(source.dtype, slice(source, outer, order[i]) + first * source.strides[2] * item_size(source.dtype), source.strides[2],
+                   from.data(), n);
+            row_scale_add_any(from.data(), scale, to, n);
           }
+          if (!direct) scatter(y.dtype, to, target, y.strides[2], n);
         }
       }
     });
@@ -159,14 +163,20 @@ Status scatter(const KernelCall& call) {
     parallel_for(rows.count, row_grain(rows.width), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; row++) {
         const int64_t base = row_offset(y, index, row);
-        for (int64_t i = 0; i < rows.width; i++) {
-          char* target = element_at(y.data, y.dtype, base + at[row * rows.width + i] * last_stride(y));
-          T value, old = T(0);
-          if (source.is_immediate) from_double(source.scalar, &value);
-          else gather(source.dtype, element_at(source.data, source.dtype, row_offset(source, index, row) + i * last_stride(source)), 1, &value, 1);
-          if (mode != 0) gather(y.dtype, target, 1, &old, 1);
-          old = combine(mode, old, value);
-          scatter(y.dtype, &old, target, 1, 1);
+        const int64_t* named = at.data() + row * rows.width;
+        const TargetOrder order(named, mode == 0 ? 0 : rows.width, y.dtype);
+        for (int64_t i = 0; i < rows.width;) {
+          const int64_t column = named[order[i]];
+          char* target = element_at(y.data, y.dtype, base + column * last_stride(y));
+          T value, result = T(0);
+          if (mode != 0) gather(y.dtype, target, 1, &result, 1);
+          do {
+            if (source.is_immediate) from_double(source.scalar, &value);
+            else gather(source.dtype, element_at(source.data, source.dtype, row_offset(source, index, row) + order[i] * last_stride(source)), 1, &value, 1);
+            result = combine(mode, result, value);
+            i++;
+          } while (mode != 0 && i < rows.width && named[order[i]] == column);
+          scatter(y.dtype, &result, target, 1, 1);
         }
       }
     });

@@ -1,0 +1,27 @@
+// The order in which positions are added to what they name.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "dtype.h"
+
+namespace shardwise::cpu {
+
+// Positions one after the other, or for dtypes of 16 bits those of one target behind one another: its sum can then be rounded once.
+class TargetOrder {
+ public:
+  TargetOrder(const int64_t* targets, int64_t count, DType dtype) {
+    if (!is_floating(dtype) || item_size(dtype) != 2) return;
+    order_.resize(static_cast<size_t>(count));
+    std::iota(order_.begin(), order_.end(), int64_t(0));
+    std::stable_sort(order_.begin(), order_.end(), [targets](int64_t a, int64_t b) { return targets[a] < targets[b]; });
+  }
+  int64_t operator[](int64_t i) const { return order_.empty() ? i : order_[static_cast<size_t>(i)]; }
+
+ private:
+  std::vector<int64_t> order_;  // empty: as they come
+};
+
+}  // namespace shardwise::cpu
