@@ -70,7 +70,7 @@ inline int bits_for(uint64_t range) {
 
 #if defined(__CUDACC__)
 // Bitonic network over `size` (a power of two) places in shared memory, by all threads of the block. exchange(low, high, rising)
-// puts the larger of two places into `high`, or else into `low`.
+// puts the larger of two places into `high`, or else into `low`. Begins and ends with a barrier.
 template <class Exchange>
 __device__ __forceinline__ void bitonic(int size, Exchange&& exchange) {
   for (int run = 2; run <= size; run <<= 1) {

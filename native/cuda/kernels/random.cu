@@ -2,8 +2,8 @@
 //
 // Math: Philox4x32-10 of the element's index in the global tensor (native/README.md), so a value depends on neither the grid
 // nor the sharding. The index view says which local element is which global one.
-// Each thread makes 4 neighbouring elements (of dropout 16 bytes). When the index view is dense and starts at a multiple of 4 they
-// share one Philox block (two for 64-bit values), else each computes its own. Grid: one block of 256 threads per 1024 elements.
+// Each thread makes 4 neighbouring elements (of dense dropout 16 bytes). When the index view is dense and starts at a multiple of 4 they
+// share one Philox block (two for 64-bit values), else each computes its own. Grid: blocks of 256 threads.
 // Writes y once (dropout: reads x, writes y and the mask). 20 products of 32 by 32 bits for four words.
 // Numerics: uniforms of 24 bits (float64: 53), below their bound in every dtype; normals by Box-Muller of 24-bit uniforms;
 // integers are 64 bits modulo the span. Products and sums are not fused, as on the CPU; rounded to the dtype at the end.
@@ -181,7 +181,7 @@ struct IntegerDraw {
       uint64_t rest = words[i] - __umul64hi(words[i], reciprocal) * span;
       if (rest >= span) rest -= span;
       if (rest >= span) rest -= span;
-      out[i] = low + static_cast<int64_t>(rest);
+      out[i] = static_cast<int64_t>(static_cast<uint64_t>(low) + rest);
     }
   }
 };

@@ -27,7 +27,7 @@ namespace shardwise::cuda::reduce {
 constexpr int kThreads = 256;
 constexpr int kUnroll = 4;  // vectors or elements in flight per thread
 constexpr int64_t kMaxSplits = 4096;
-constexpr int64_t kLongSplit = 16;  // unrolled steps of a block: from here on more blocks even out which of them is slow
+constexpr int64_t kLongSplit = 16;  // unrolled steps of a block: where each has more, more blocks are taken, as some are slow
 constexpr int kMaxVector = 8;
 
 struct Args {

@@ -248,10 +248,10 @@ Status run_scan(const KernelCall& call) {
   args.vectors = args.x_step == 1 && args.y_step == 1 && groups_aligned(x, kItems) && groups_aligned(y, kItems);
   Dims<2> rows;
   for (int32_t d = 0; d + 1 < x.ndim; d++) rows.push(x.sizes[d], {x.strides[d], y.strides[d]});
-  for (int32_t d = 0; d < rows.ndim; d++)
-    args.vectors = args.vectors && rows.strides[0][d] % kItems == 0 && rows.strides[1][d] % kItems == 0;
   rows.sort_by_stride();
   rows.collapse();
+  for (int32_t d = 0; d < rows.ndim; d++)
+    args.vectors = args.vectors && rows.strides[0][d] % kItems == 0 && rows.strides[1][d] % kItems == 0;
   args.row_offsets = rows.calculator<kMaxDims>();
 
   const bool columns = args.x_step != 1 && rows.ndim > 0 && rows.strides[0][rows.ndim - 1] == 1;
@@ -269,6 +269,8 @@ Status run_scan(const KernelCall& call) {
   if (chunks < 1) chunks = 1;
   args.per_chunk = columns ? ceil_div(args.n, chunks) : round_up(ceil_div(args.n, chunks), kTile);
   args.chunks = ceil_div(args.n, args.per_chunk);
+  if (!columns && args.rows * args.chunks > kMax32)
+    return fail(call.error, Code::Unsupported, "%s: more than 2^31 - 1 rows", kernel_name(call.kernel));
   if (!is_floating(x.dtype)) return launch_scan<int64_t, Op>(call, args, columns);
   if (x.dtype == DType::Float64) return launch_scan<double, Op>(call, args, columns);
   return launch_scan<float, Op>(call, args, columns);

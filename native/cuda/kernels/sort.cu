@@ -1,8 +1,8 @@
 // sort: rows along the last dim, stable, NaN largest, with the indices (int64).
 //
 // Elements become unsigned keys (sort.cuh). Rows up to 2048 are sorted by one block in shared memory (bitonic, by key and then
-// position, which is a stable order), rows up to 16384 of at most 32 bits an element by one block too (sort_block.cu); longer rows
-// by the radix sort of radix_sort.cu, in batches that bound the scratch memory.
+// position, which is a stable order), rows of at most 32 bits an element up to 16384 (8192 where a block has 99 KiB of shared
+// memory) by one block too (sort_block.cu); longer rows by the radix sort of radix_sort.cu, in batches that bound the scratch memory.
 // Grid: rows up to 2048 a block of up to 1024 threads each, two elements a thread; of longer rows keys are made and results are
 // written by blocks of 256 threads with four elements each, for 1024 elements of a row.
 // Equal elements, 0 and -0, and NaNs of all kinds keep their order in either direction. Elements are copied at the end by
@@ -160,6 +160,7 @@ SortArgs make_args(const KernelCall& call, int64_t k, bool flip) {
 Status sort_rows(const KernelCall& call, const SortArgs& args) {
   if (args.rows == 0 || args.n == 0 || args.k == 0) return kOk;
   if (args.n > kMax32) return fail(call.error, Code::Unsupported, "sort: a row has more than 2^31 - 1 elements");
+  if (args.rows > kMax32) return fail(call.error, Code::Unsupported, "sort: more than 2^31 - 1 rows");
   return key_bits(args.dtype) > 32 ? sort_with_keys<uint64_t>(call, args) : sort_with_keys<uint32_t>(call, args);
 }
 

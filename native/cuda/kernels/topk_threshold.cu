@@ -3,7 +3,7 @@
 // What is held lies in shared memory, without order. When it is full it is sorted by key and place and cut to k; from then on only
 // keys below the k-th are taken up. Of equal keys the later one is never taken up, as it comes behind the k that are held. A batch
 // of 2048 elements is counted first: if all that pass fit they are appended, else it is gone through 256 at a time.
-// Elements in no order pass k ln(n / k) times; in falling order all do, and a sort follows each few hundred.
+// Elements in no order pass k ln(n / k) times; where each is better than those before all do, and a sort follows each 700 or more.
 // Grid: a block of 256 threads for each row or segment. Bytes: x once, k values and indices. What is held is a set that does not
 // depend on timing, and it is sorted at the end: deterministic; elements are copied with their bits.
 // Source: PyTorch's topk. Technique: a threshold that falls, as queues of k-nearest-neighbour search have it (Johnson, Douze,
@@ -15,7 +15,7 @@ namespace shardwise::cuda::sorting {
 namespace {
 
 constexpr int kThreads = 256, kItems = 8;
-constexpr int64_t kLeastHeld = 512;
+constexpr int64_t kLeastHeld = 1024;
 
 // What a block holds. All threads call its methods.
 template <class Key>
@@ -33,7 +33,6 @@ struct Held {
     for (int i = count + threadIdx.x; i < capacity; i += kThreads) keys[i] = ~Key(0), positions[i] = UINT32_MAX;
     radix::sort_shared(keys, positions, capacity);
     if (count >= k) full = true, count = k, limit = keys[k - 1];
-    __syncthreads();
   }
 
   // Reserves `own` slots of a counter for this thread; returns the first.
