@@ -1,8 +1,8 @@
 // sort: rows along the last dim, stable, NaN largest, with the indices (int64).
 //
-// Elements become unsigned keys (sort.cuh). Rows up to 2048 are sorted by one block in shared memory (bitonic, by key and then
-// position, which is a stable order), rows of at most 32 bits an element up to 16384 (8192 where a block has 99 KiB of shared
-// memory) by one block too (sort_block.cu); longer rows by the radix sort of radix_sort.cu, in batches that bound the scratch memory.
+// Elements become unsigned keys (sort.cuh). Rows of 257 to 16384 elements of at most 32 bits (8192 where a block has 99 KiB of shared
+// memory) are sorted by one block by their digits (sort_block.cu), other rows up to 2048 by one block, too (bitonic, by key and then
+// position, which is a stable order); longer rows by the radix sort of radix_sort.cu, in batches that bound the scratch memory.
 // Grid: rows up to 2048 a block of up to 1024 threads each, two elements a thread; of longer rows keys are made and results are
 // written by blocks of 256 threads with four elements each, for 1024 elements of a row.
 // Equal elements, 0 and -0, and NaNs of all kinds keep their order in either direction. Elements are copied at the end by
@@ -108,6 +108,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class Key>
 Status sort_with_keys(const KernelCall& call, const SortArgs& args) {
   Stream& stream = stream_of(call);
+  if (sort_rows_in_blocks(args, stream)) return launched(call);
   if (args.n <= radix::kSmall) {
     int size = 2;
     while (size < args.n) size *= 2;
@@ -115,7 +116,6 @@ Status sort_with_keys(const KernelCall& call, const SortArgs& args) {
     sort_short_rows<Key><<<static_cast<unsigned>(args.rows), threads, 0, stream.handle>>>(args, size);
     return launched(call);
   }
-  if (sort_rows_in_blocks(args, stream)) return launched(call);
   const int64_t batch = args.n >= kBatch ? 1 : args.rows < kBatch / args.n ? args.rows : kBatch / args.n;
   void* scratch = stream.workspace(radix::buffer_bytes<Key>(batch, args.n), call);
   if (!scratch) return Status{Code::OutOfMemory};

@@ -1,8 +1,8 @@
-// sort and topk of rows of 2,049 to 16,384 elements with keys of up to 32 bits: a block holds a row and sorts it in shared memory.
+// sort and topk of rows of 257 to 16,384 elements with keys of up to 32 bits: a block holds a row and sorts it in shared memory.
 //
 // A pass for each byte of an element, from the lowest: keys and places are read into registers, ranked (radix_rank.cuh) and written
 // back to where they come in the order of that byte. Elements are copied at the end by place, so their bits survive.
-// Grid: a block a row, of 256, 512 or 1024 threads with 16 keys each. Shared memory: 6 bytes a key and 1 KiB a warp, 128 KiB for the
+// Grid: a block a row, of 256 threads with 4, 8 or 16 keys each, or of 512 or 1024 with 16. Shared memory: 6 bytes a key and 1 KiB a warp, 128 KiB for the
 // longest rows. Bytes: x twice (for keys, and by place, the second time from near), values and indices once: what passes through
 // memory (radix_sort.cu) moves 20 bytes an element and pass besides. Integer counting only: deterministic.
 // Source: PyTorch's sort with stable=True. Technique: radix sort, ranks within a block as in Onesweep (arXiv:2206.01784).
@@ -17,18 +17,18 @@ namespace {
 
 using namespace radix;
 
-constexpr int kItems = 16;
-
-template <int Warps>
+template <int Warps, int Items>
 struct BlockTile {
-  static constexpr int kThreads = Warps * 32, kTile = kThreads * kItems;
+  static constexpr int kThreads = Warps * 32, kTile = kThreads * Items;
   static constexpr int kBytes = kTile * 6 + Warps * kDigits * 4;
 };
 
-template <int Warps>
-__global__ void __launch_bounds__(Warps * 32, Warps == 8 ? 3 : 32 / Warps)
+template <int Warps, int kItems>
+__global__ void __launch_bounds__(Warps * 32, Warps > 8      ? 32 / Warps
+                                              : kItems == 16 ? 3
+                                                             : 4)
     sort_block_rows(const __grid_constant__ SortArgs args, int bits) {
-  using Tile = BlockTile<Warps>;
+  using Tile = BlockTile<Warps, kItems>;
   extern __shared__ uint32_t tile_keys[];
   auto* const counts = reinterpret_cast<uint32_t(*)[kDigits]>(tile_keys + Tile::kTile);
   uint16_t* const tile_places = reinterpret_cast<uint16_t*>(counts + Warps);
@@ -73,12 +73,12 @@ __global__ void __launch_bounds__(Warps * 32, Warps == 8 ? 3 : 32 / Warps)
   write_entries(args, row, threadIdx.x, Tile::kThreads, tile_places);
 }
 
-template <int Warps>
+template <int Warps, int Items>
 bool sort_with(const SortArgs& args, const Stream& stream) {
-  using Tile = BlockTile<Warps>;
+  using Tile = BlockTile<Warps, Items>;
   if (args.n > Tile::kTile || stream.facts->max_shared_per_block < Tile::kBytes) return false;
-  allow_shared(sort_block_rows<Warps>, Tile::kBytes);
-  sort_block_rows<Warps>
+  allow_shared(sort_block_rows<Warps, Items>, Tile::kBytes);
+  sort_block_rows<Warps, Items>
       <<<static_cast<unsigned>(args.rows), Tile::kThreads, Tile::kBytes, stream.handle>>>(args, key_bits(args.dtype));
   return true;
 }
@@ -86,8 +86,9 @@ bool sort_with(const SortArgs& args, const Stream& stream) {
 }  // namespace
 
 bool sort_rows_in_blocks(const SortArgs& args, const Stream& stream) {
-  return key_bits(args.dtype) <= 32 && args.rows <= kMax32 &&
-         (sort_with<8>(args, stream) || sort_with<16>(args, stream) || sort_with<32>(args, stream));
+  return key_bits(args.dtype) <= 32 && args.n > 256 && args.rows <= kMax32 &&
+         (sort_with<8, 4>(args, stream) || sort_with<8, 8>(args, stream) || sort_with<8, 16>(args, stream) ||
+          sort_with<16, 16>(args, stream) || sort_with<32, 16>(args, stream));
 }
 
 }  // namespace shardwise::cuda::sorting

@@ -1,9 +1,9 @@
 // topk for k up to 512: a block looks at its row, or segment of one, once, and holds what may still be among the first k.
 //
 // What is held lies in shared memory, without order. When it is full it is sorted by key and place and cut to k; from then on only
-// keys below the k-th are taken up. Of equal keys the later one is never taken up, as it comes behind the k that are held. A batch
-// of 2048 elements is counted first: if all that pass fit they are appended, else it is gone through 256 at a time.
-// Elements in no order pass k ln(n / k) times; where each is better than those before all do, and a sort follows each 700 or more.
+// what comes before the k-th is taken up. A batch of 2048 elements is counted first: if all that pass fit they are appended, else it
+// is gone through 256 at a time. Batches come in the order of their reversed bits, so that rising or falling rows, too, have few
+// that pass: elements in no order do so k ln(n / k) times, of a row in order one batch in each power of two.
 // Grid: a block of 256 threads for each row or segment. Bytes: x once, k values and indices. What is held is a set that does not
 // depend on timing, and it is sorted at the end: deterministic; elements are copied with their bits.
 // Source: PyTorch's topk. Technique: a threshold that falls, as queues of k-nearest-neighbour search have it (Johnson, Douze,
@@ -14,8 +14,8 @@
 namespace shardwise::cuda::sorting {
 namespace {
 
-constexpr int kThreads = 256, kItems = 8;
-constexpr int64_t kLeastHeld = 1024;
+constexpr int kThreads = 256, kItems = 8, kBatch = kThreads * kItems;
+constexpr int64_t kLeastHeld = 512;
 
 // What a block holds. All threads call its methods.
 template <class Key>
@@ -24,15 +24,19 @@ struct Held {
   uint32_t* positions;
   int* slots;  // [3] counters of batches, then one for parts of a batch; 0 before their turn
   int capacity, k, count = 0;
-  bool full = false;  // are there k, so that `limit` counts?
+  bool full = false;  // are there k, so that the last of them counts?
   Key limit = 0;
+  uint32_t limit_position = 0;
 
-  __device__ __forceinline__ bool passes(Key key) const { return !full || key < limit; }
+  template <class Position>
+  __device__ __forceinline__ bool passes(Key key, Position&& position) const {
+    return !full || key < limit || (key == limit && position() < limit_position);
+  }
 
   __device__ __noinline__ void cut() {
     for (int i = count + threadIdx.x; i < capacity; i += kThreads) keys[i] = ~Key(0), positions[i] = UINT32_MAX;
     radix::sort_shared(keys, positions, capacity);
-    if (count >= k) full = true, count = k, limit = keys[k - 1];
+    if (count >= k) full = true, count = k, limit = keys[k - 1], limit_position = positions[k - 1];
   }
 
   // Reserves `own` slots of a counter for this thread; returns the first.
@@ -55,7 +59,7 @@ struct Held {
       __syncthreads();
       cut();
     }
-    const bool wanted = valid && passes(key);
+    const bool wanted = valid && passes(key, [=] { return position; });
     const int slot = reserve(wanted, slots + 3);
     if (wanted) put(slot, key, position);
     __syncthreads();
@@ -77,10 +81,14 @@ __global__ void __launch_bounds__(kThreads, sizeof(Key) == 4 ? 4 : 2)
   Held<Key> held = {keys, reinterpret_cast<uint32_t*>(keys + capacity), slots, capacity, static_cast<int>(args.k)};
   __syncthreads();
 
+  const uint32_t batches = static_cast<uint32_t>((from.count + kBatch - 1) / kBatch), bits = 32 - __clz(batches - 1);
   int turn = 0;
 #pragma unroll 1
-  for (int64_t start = 0; start < from.count; start += kThreads * kItems) {
-    const int left = static_cast<int>(from.count - start < kThreads * kItems ? from.count - start : kThreads * kItems);
+  for (uint32_t n = 0; n < 1u << bits; n++) {
+    const uint32_t reversed = bits > 0 ? __brev(n) >> (32 - bits) : 0;
+    if (reversed >= batches) continue;
+    const int64_t start = static_cast<int64_t>(reversed) * kBatch;
+    const int left = static_cast<int>(from.count - start < kBatch ? from.count - start : kBatch);
     const auto item = [](int u) { return static_cast<int>(u * kThreads + threadIdx.x); };
     Key batch[kItems];
     {
@@ -92,7 +100,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(Key) == 4 ? 4 : 2)
     uint32_t wanted = 0;
 #pragma unroll
     for (int u = 0; u < kItems; u++)
-      if (item(u) < left && held.passes(batch[u])) wanted |= 1u << u;
+      if (item(u) < left && held.passes(batch[u], [&] { return from.position(start + item(u)); })) wanted |= 1u << u;
     const int slot = held.reserve(__popc(wanted), slots + turn);
     __syncthreads();
     const int total = slots[turn];

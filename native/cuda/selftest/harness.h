@@ -323,7 +323,9 @@ inline std::vector<DType> all_dtypes() {
 void test_pointwise();
 void test_memory();
 void test_reductions();
-void test_sorting();
+void test_sort();
+void test_topk();
+void test_nonzero();
 void test_indexing();
 void test_steps();
 void test_huge();

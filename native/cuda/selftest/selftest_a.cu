@@ -1,7 +1,8 @@
 // Self-test of the element-wise, reduction, sorting, indexing and optimizer kernels of the CUDA backend, against references on
 // the host. Prints PASS or FAIL per kernel; exits with 1 on a failure.
 //
-//   cmake --build build/cmake --target selftest_a, then build/selftest/selftest_a [pointwise|memory|reductions|sorting|indexing|steps]
+//   cmake --build build/cmake --target selftest_a, then build/selftest/selftest_a [group]
+//   groups: pointwise memory reductions sort topk nonzero indexing steps
 //   selftest_a sparse ...  few dtypes and no large tensors, for compute-sanitizer
 //   selftest_a huge    tensors of more than 2^31 elements (16 GB)
 //   selftest_a time    bandwidth of the kernels that matter most
@@ -63,9 +64,9 @@ int main(int argc, char** argv) {
   if (sparse) large = 100003;
   if (getenv("SELFTEST_LARGE")) large = atoll(getenv("SELFTEST_LARGE"));
   const std::string only = argc > 1 + sparse ? argv[1 + sparse] : "";
-  const std::pair<const char*, void (*)()> groups[] = {{"pointwise", test_pointwise},   {"memory", test_memory},
-                                                       {"reductions", test_reductions}, {"sorting", test_sorting},
-                                                       {"indexing", test_indexing},     {"steps", test_steps}};
+  const std::pair<const char*, void (*)()> groups[] = {
+      {"pointwise", test_pointwise}, {"memory", test_memory},   {"reductions", test_reductions}, {"sort", test_sort},
+      {"topk", test_topk},           {"nonzero", test_nonzero}, {"indexing", test_indexing},     {"steps", test_steps}};
   if (only == "time") {
     time_kernels();
     return 0;

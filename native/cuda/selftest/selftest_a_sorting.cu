@@ -61,6 +61,8 @@ Tensor ties(DType dtype, const Sizes& sizes, uint64_t seed) {
   });
 }
 
+}  // namespace
+
 void test_sort() {
   for (DType dtype : all_dtypes()) {
     const double low = dtype == DType::UInt8 ? 0 : -100;
@@ -105,6 +107,8 @@ void test_topk() {
   topk_case("large", uniform(DType::Float32, {large}, 7, -1, 1), 1000);
 }
 
+namespace {
+
 void nonzero_case(const std::string& label, const Tensor& x, int64_t tile = 4096) {
   const int64_t ndim = static_cast<int64_t>(x.sizes.size()), numel = x.numel();
   std::vector<int64_t> rows_of, before(static_cast<size_t>((numel + tile - 1) / tile + 1)),
@@ -148,6 +152,8 @@ Tensor some_set(DType dtype, const Sizes& sizes, double probability, int64_t sta
   return fill_with(shifted(dtype, sizes, start), [&](int64_t) { return random.uniform(0, 1) < probability ? value : -0.0; });
 }
 
+}  // namespace
+
 void test_nonzero() {
   for (DType dtype : all_dtypes()) {
     const Tensor x = ties(dtype, {30, 41, 5}, 1);
@@ -169,14 +175,6 @@ void test_nonzero() {
   }
   nonzero_case("many tiles", some_set(DType::Bool, {64 * 20000 + 5}, 0.5), 64);
   nonzero_case("large", ties(DType::Float32, {large}, 3), 8192);
-}
-
-}  // namespace
-
-void test_sorting() {
-  test_sort();
-  test_topk();
-  test_nonzero();
 }
 
 }  // namespace selftest

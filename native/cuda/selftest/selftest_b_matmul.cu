@@ -162,11 +162,14 @@ using shardwise::cuda::MatmulRoute;
 void test_matmul() {
   shardwise::cuda::lt::allow(false);
   matmul_route() = MatmulRoute::Own;
-  for (const DType dtype : kFloats) all_cases(dtype, false);
-  for (const DType dtype : {DType::Float16, DType::BFloat16}) panels(dtype);
+  for (const DType dtype : kFloats)
+    if (dtype == DType::Float32 || !left_out(dtype)) all_cases(dtype, false);
+  for (const DType dtype : {DType::Float16, DType::BFloat16})
+    if (!left_out(dtype)) panels(dtype);
   shardwise::cuda::lt::allow(true);
   matmul_route() = MatmulRoute::Measured;
-  for (const DType dtype : {DType::Int64, DType::Int32, DType::Int8, DType::UInt8, DType::Bool}) all_cases(dtype, false);
+  for (const DType dtype : {DType::Int64, DType::Int32, DType::Int8, DType::UInt8, DType::Bool})
+    if (dtype == DType::Int32 || !left_out(dtype)) all_cases(dtype, false);
 }
 
 void test_cublaslt() {
