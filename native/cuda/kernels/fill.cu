@@ -6,8 +6,8 @@
 // Grid: one block of 256 threads per 1024 words or elements. Writes y once; tri reads what it keeps. Operations: none in fill
 // and tri, a product and a sum an element in arange and linspace.
 // Source: PyTorch's full, arange, linspace, tril and triu.
-// On an H200, fill of 1 GiB: 230 us (4.66 TB/s; PyTorch 231).
-// No other version was timed.
+// On an H200 (PyTorch): fill of 1 GiB 230 us (231), linspace of as much float32 512 (2523), arange of 2^28 bfloat16 493 (2524),
+// the lower triangle of 16384 x 16384 in float32 736 (667). No other version was timed.
 #include "../../generated/op_params.h"
 #include "../primitives/dtype.cuh"
 #include "../primitives/offsets.cuh"

@@ -10,8 +10,8 @@
 // Reads x once, writes rows once; the flags, a bit for each element, are written and read.
 // Numerics: integers alone (a float is 0 if its bits but the sign are), so the result does not depend on timing.
 // Source: PyTorch's nonzero. Technique: compaction by counts, prefix sums and ranks.
-// On an H200, 16M bools, half of them set, with the host's reading of the count: 74 us (PyTorch 80). Versions: bytes one at a time,
-// twice, into rows of the greatest size, of which the front is copied: 207 us.
+// On an H200, 16M bools, half of them set, with the host's reading of the count: 74 us (PyTorch 80). Versions: bytes one at a
+// time, twice, into rows of the greatest size, of which the front is copied: 207 us.
 #include "../../generated/op_params.h"
 #include "../primitives/offsets.cuh"
 #include "../primitives/scan.cuh"

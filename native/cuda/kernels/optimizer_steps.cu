@@ -15,8 +15,8 @@
 // per float32 element: reads p, g, m, v, writes p, m, v; amsgrad 36. SGD moves 12, with momentum 20: reads p, g, b, writes p, b.
 // Operations an element: AdamW 14, of which two divisions and a root; SGD 2, with momentum 5, decay and Nesterov 2 more each.
 // No element depends on another: the same bits from run to run.
-// Source: Loshchilov and Hutter, arXiv:1711.05101; many tensors in a launch as in Apex's multi-tensor kernels. AdamW of 32 tensors of 4096 x 4096
-// float32 on an H200 3,530 us (99 % of copy; PyTorch's fused one 4,325); what was tried: multi_tensor.cuh.
+// Source: Loshchilov and Hutter, arXiv:1711.05101; many tensors in a launch as in Apex's multi-tensor kernels. AdamW of 32
+// tensors of 4096 x 4096 float32 on an H200 3,530 us (99 % of copy; PyTorch's fused one 4,325); what was tried: multi_tensor.cuh.
 // SGD with momentum of the same 2,497 us (101 %; PyTorch 2,948).
 #include "../../generated/op_params.h"
 #include "../primitives/multi_tensor.cuh"

@@ -45,8 +45,8 @@ __device__ __forceinline__ void rank_in_warp(const Key (&keys)[Items], int shift
   }
 }
 
-// Turns the counts of the warps into where in the tile the items of each begin. Thread d receives where digit d begins. Blocks of at
-// least kDigits threads; `shared` holds 33. Barriers before and after are the caller's.
+// Turns the counts of the warps into where in the tile the items of each begin. Thread d receives where digit d begins. Blocks of
+// at least kDigits threads; `shared` holds 33. Barriers before and after are the caller's.
 template <int Warps>
 __device__ __forceinline__ uint32_t begin_of_digits(uint32_t (*counts)[kDigits], uint32_t* shared) {
   const int digit = threadIdx.x;

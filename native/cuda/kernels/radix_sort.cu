@@ -8,9 +8,9 @@
 // positions). Integer counting only, so the result does not depend on timing.
 // Technique: Merrill and Grimshaw (2011), a pass by histogram, prefix and scatter; ranks within a warp as in
 // Onesweep (arXiv:2206.01784), whose look-back it does not have.
-// On an H200, a pass over 16M keys of 32 bits: scatter 136 to 160 us, of which 60 are its bytes: some 130 instructions for 32 keys;
-// histogram and prefix 33 and 16 us by loads one at a time and blocks of 256, which are 8 or 16 at a time and, for more than 256
-// tiles, blocks of 1024 now.
+// On an H200, a pass over 16M keys of 32 bits: scatter 136 to 160 us, of which 60 are its bytes: some 130 instructions for 32
+// keys; histogram and prefix 33 and 16 us by loads one at a time and blocks of 256, which are 8 or 16 at a time and, for more
+// than 256 tiles, blocks of 1024 now.
 // __match_any_sync in place of the ballots: 200 us more in four passes. With what comes before and after: sort.cu, index_add.cu.
 #include "radix_rank.cuh"
 

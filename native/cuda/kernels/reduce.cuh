@@ -63,7 +63,8 @@ __device__ __forceinline__ void emit(const Args& args, const Op& op, int64_t out
 
 // ---- rows -------------------------------------------------------------------------------------------------------------
 
-// Joins the accumulators of `width` neighbouring threads, a power of two up to 32 or the whole block. Does this thread have the result?
+// Joins the accumulators of `width` neighbouring threads, a power of two up to 32 or the whole block. Does this thread have the
+// result?
 template <class Op>
 __device__ __forceinline__ bool join_threads(const Op& op, int width, typename Op::Accumulator& a) {
   using A = typename Op::Accumulator;

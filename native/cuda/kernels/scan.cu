@@ -11,8 +11,9 @@
 // Operations: columns one an element; rows two, and for each four of them a scan over the threads; with chunks one more.
 // Source: PyTorch's cumsum and cumprod; Hillis and Steele (1986) within a warp. Chunks are reduced first and then scanned,
 // without the look-back of Merrill and Garland, which would read x once.
-// On an H200, float32 (PyTorch): cumsum of rows, 16384 x 16384, 545 us (1138), of columns 1000 (6212), of 64M in one row 222 (210, by
-// look-back, whose bits depend on timing). Versions: through shared memory and a tile at a time, rows 807 us, one row 310.
+// On an H200, float32 (PyTorch): cumsum of rows, 16384 x 16384, 545 us (1138), of columns 1000 (6212), of 64M in one row 222
+// (210, by look-back, whose bits depend on timing); of bfloat16 rows, 16384 x 16384, 488 (1114). Versions: through shared memory
+// and a tile at a time, rows 807 us, one row 310.
 #include "../primitives/dtype.cuh"
 #include "../primitives/group.cuh"
 #include "../primitives/offsets.cuh"
@@ -91,8 +92,8 @@ __global__ void __launch_bounds__(kThreads) reduce_row_chunks(const __grid_const
   if (threadIdx.x == 0) static_cast<C*>(args.totals)[c.row * args.chunks + c.chunk] = sum;
 }
 
-// Vectors: x and y are dense, of floating dtypes, and groups of kItems lie aligned; a thread loads what it adds up. Else loads and
-// stores are coalesced element by element, and change places in shared memory.
+// Vectors: x and y are dense, of floating dtypes, and groups of kItems lie aligned; a thread loads what it adds up. Else loads
+// and stores are coalesced element by element, and change places in shared memory.
 template <class C, class Op, bool Vectors>
 __global__ void __launch_bounds__(kThreads, sizeof(C) == 4 && Vectors ? 5 : 1) scan_rows(const __grid_constant__ ScanArgs args) {
   __shared__ C tile[Vectors ? 1 : kTile + kTile / 32];

@@ -1,17 +1,17 @@
 // sort: rows along the last dim, stable, NaN largest, with the indices (int64).
 //
-// Elements become unsigned keys (sort.cuh). Rows of 257 to 16384 elements of at most 32 bits (8192 where a block has 99 KiB of shared
-// memory) are sorted by one block by their digits (sort_block.cu), other rows up to 2048 by one block, too (bitonic, by key and then
-// position, which is a stable order); longer rows by the radix sort of radix_sort.cu, in batches that bound the scratch memory.
-// Grid: rows up to 2048 a block of up to 1024 threads each, two elements a thread; of longer rows keys are made and results are
-// written by blocks of 256 threads with four elements each, for 1024 elements of a row.
+// Elements become unsigned keys (sort.cuh). Rows of 257 to 16384 elements of at most 32 bits (8192 where a block has 99 KiB of
+// shared memory) are sorted by one block by their digits (sort_block.cu), other rows up to 2048 by one block, too (bitonic, by
+// key and then position, which is a stable order); longer rows by the radix sort of radix_sort.cu, in batches that bound the
+// scratch memory. Grid: rows up to 2048 a block of up to 1024 threads each, two elements a thread; of longer rows keys are made
+// and results are written by blocks of 256 threads with four elements each, for 1024 elements of a row.
 // Equal elements, 0 and -0, and NaNs of all kinds keep their order in either direction. Elements are copied at the end by
 // index, or in longer rows made from their key where only one element has it, so their bits survive.
 // Bytes: x twice (for keys, and by index), values and 8 bytes of index an element once; of longer rows keys and positions
 // besides, in each of the passes of radix_sort.cu, one for each byte of an element. Integer comparisons alone: deterministic.
 // Source: PyTorch's sort with stable=True.
-// On an H200, float32, 16M in one row: 851 us (PyTorch 819). Versions: elements of long rows by index, which reads a sector for each,
-// and keys with a division each: 1150; with ranks by __match_any_sync: 1346. Rows that a block holds: sort_block.cu.
+// On an H200, float32, 16M in one row: 851 us (PyTorch 819). Versions: elements of long rows by index, which reads a sector for
+// each, and keys with a division each: 1150; with ranks by __match_any_sync: 1346. Rows that a block holds: sort_block.cu.
 #include "sort.cuh"
 
 #include "../../generated/op_params.h"

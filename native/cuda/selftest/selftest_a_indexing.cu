@@ -19,8 +19,8 @@ int64_t linear(const Tensor& t, const Sizes& at) {
 }
 
 void test_index_select() {
-  for (DType dtype : {DType::Float32, DType::BFloat16, DType::Int64, DType::Bool})
-    for (DType index_dtype : {DType::Int64, DType::Int32})
+  for (DType dtype : ends_of({DType::Float32, DType::BFloat16, DType::Int64, DType::Bool}))
+    for (DType index_dtype : ends_of({DType::Int64, DType::Int32}))
       for (const Sizes& s : {Sizes{1, 50, 64}, Sizes{3, 20, 7}, Sizes{4, 9, 1}, Sizes{2, 5, 0}}) {
         const Tensor x = uniform(dtype, s, 1), index = indices({33}, s[1], 2, index_dtype);
         for (const Tensor& view : {x, x.transpose(0, 2)}) {
@@ -37,7 +37,7 @@ void test_index_select() {
 
 // More than a block of words; rows of every width of word, and operands that begin anywhere.
 void test_index_select_blocks() {
-  for (DType dtype : {DType::Float32, DType::BFloat16, DType::Int64, DType::Bool})
+  for (DType dtype : ends_of({DType::Float32, DType::BFloat16, DType::Int64, DType::Bool}))
     for (int64_t width : {1, 24, 64, 65})
       for (int64_t k : {0, 1, 400, 1025})
         for (int64_t start : {0, 1, 8}) {
@@ -51,7 +51,7 @@ void test_index_select_blocks() {
 }
 
 void test_index_add() {
-  for (DType dtype : {DType::Float32, DType::BFloat16, DType::Float64, DType::Int32})
+  for (DType dtype : ends_of({DType::Float32, DType::BFloat16, DType::Float64, DType::Int32}))
     for (int64_t k : {0, 1, 40, 3000})
       for (const Sizes& s : {Sizes{1, 10, 40}, Sizes{3, 300, 5}, Sizes{1, 1, 1}, Sizes{1, 700, 264}, Sizes{1, 90, 2304}}) {
         if (k * s[2] > 1000000 && s[1] > 100) continue;
@@ -84,7 +84,7 @@ void test_gather() {
           0);
   }
   // A block's elements, one less and more, several blocks; one element, none; operands that begin anywhere.
-  for (DType dtype : {DType::Float32, DType::BFloat16, DType::Int64, DType::Bool})
+  for (DType dtype : ends_of({DType::Float32, DType::BFloat16, DType::Int64, DType::Bool}))
     for (int64_t n : {0, 1, 255, 1023, 1024, 1025, 3001})
       for (int64_t rows : {1, 3})
         for (int64_t start : {0, 1}) {
@@ -129,8 +129,8 @@ void scatter_case(const std::string& label, const Tensor& index, const Tensor& s
 }
 
 void test_scatter() {
-  for (DType dtype : {DType::Float32, DType::BFloat16, DType::Float64, DType::Int64, DType::Int32})
-    for (int reduce = 0; reduce <= 4; reduce++) {
+  for (DType dtype : ends_of({DType::Float32, DType::BFloat16, DType::Float64, DType::Int64, DType::Int32}))
+    for (int reduce : ends_of({1, 0, 2, 3, 4})) {
       const double low = reduce == 2 && !is_floating(dtype) ? 1
                          : reduce == 2                      ? 0.99
                                                             : -5,
@@ -190,7 +190,7 @@ void index_get_case(const std::string& label, const Tensor& x, const std::vector
 }
 
 void test_index_tuples() {
-  for (DType dtype : {DType::Float32, DType::BFloat16, DType::Float64, DType::Int64}) {
+  for (DType dtype : ends_of({DType::Float32, DType::BFloat16, DType::Float64, DType::Int64})) {
     const Tensor x = uniform(dtype, {12, 9, 32}, 1, -5, 5);
     index_get_case("1 index", x, {indices({50}, 12, 2, DType::Int64, -12)});
     index_get_case("1 index of 2 dims", x, {indices({5, 8}, 12, 3).transpose(0, 1)});
@@ -210,7 +210,7 @@ void test_index_tuples() {
 // More keys than fit 32 bits, over little memory: the dims that make them many have stride 0, and equal targets equal keys.
 void test_wide_keys() {
   const int64_t outer = (int64_t(1) << 21) + 1, inner = 4099;
-  for (DType dtype : {DType::Float32, DType::BFloat16, DType::Float64, DType::Int64})
+  for (DType dtype : ends_of({DType::Float32, DType::BFloat16, DType::Float64, DType::Int64}))
     for (int64_t rest : {3, 128})  // elements one by one, and rows of vectors
       for (const Sizes& s : {Sizes{50, 700}, Sizes{3000, inner}, Sizes{3000, 40}}) {
         const int64_t count = s[0], used = s[1];
@@ -243,7 +243,7 @@ void test_wide_keys() {
 void test_wide_rows() {
   const int64_t rows = 4001, n = 1100003, k = 70, own = n / rows;
   Random random(4);
-  for (DType dtype : {DType::Float32, DType::Int64})
+  for (DType dtype : ends_of({DType::Float32, DType::Int64}))
     for (int reduce : {0, 1}) {
       const Tensor whole = uniform(dtype, {n}, 1, -5, 5), source = uniform(dtype, {rows, k}, 2, -5, 5),
                    index = make(DType::Int64, {rows, k});
@@ -262,7 +262,7 @@ void test_wide_rows() {
             "scatter", "wide keys", whole, [&](int64_t i) { return expected[static_cast<size_t>(i)]; }, 10);
     }
   const int64_t size = (int64_t(1) << 32) + 10, target = size - 3;
-  for (DType dtype : {DType::Float32, DType::BFloat16, DType::Int32})
+  for (DType dtype : ends_of({DType::Float32, DType::BFloat16, DType::Int32}))
     for (int64_t count : {1, 9, 100})
       for (int64_t width : {5, 128}) {
         const Tensor whole = uniform(dtype, {1, 1, width}, 1, -5, 5), before = whole.clone(),

@@ -66,14 +66,13 @@ Tensor ties(DType dtype, const Sizes& sizes, uint64_t seed) {
 void test_sort() {
   for (DType dtype : all_dtypes()) {
     const double low = dtype == DType::UInt8 ? 0 : -100;
-    for (int64_t n :
-         {int64_t(0), int64_t(1), int64_t(2), int64_t(33), int64_t(1000), int64_t(2048), int64_t(2049), int64_t(9001)})
+    for (int64_t n : ends_of<int64_t>({33, 0, 1, 2, 256, 257, 1000, 1024, 1025, 2048, 2049, 9001}))
       sort_case("rows of " + std::to_string(n), uniform(dtype, {3, n}, 1, low, 100), make(dtype, {3, n}),
                 make(DType::Int64, {3, n}));
     // What a block of 256, 512 or 1024 threads holds, and what none does.
-    for (int64_t n : {int64_t(4096), int64_t(4097), int64_t(8192), int64_t(8193), int64_t(16384), int64_t(16385), int64_t(20011)})
+    for (int64_t n : ends_of<int64_t>({1025, 4096, 4097, 8192, 8193, 16384, 20011, 16385}))
       sort_case("rows of " + std::to_string(n), uniform(dtype, {2, n}, 6, low, 100), make(dtype, {2, n}), make(DType::Int64, {2, n}));
-    for (int64_t n : {int64_t(500), int64_t(5000), int64_t(17001)})
+    for (int64_t n : ends_of<int64_t>({500, 5000, 17001}))
       sort_case("ties of " + std::to_string(n), ties(dtype, {3, n}, 2), make(dtype, {3, n}), make(DType::Int64, {3, n}));
     sort_case("no rows", make(dtype, {0, 5000}), make(dtype, {0, 5000}), make(DType::Int64, {0, 5000}));
     sort_case("columns", uniform(dtype, {2500, 3}, 4, low, 100).transpose(0, 1), make(dtype, {2500, 3}).transpose(0, 1),
@@ -87,14 +86,13 @@ void test_topk() {
   for (DType dtype : all_dtypes()) {
     if (dtype == DType::Bool || dtype == DType::Int8 || dtype == DType::Int16) continue;
     const double low = dtype == DType::UInt8 ? 0 : -100;
-    for (int64_t k : {int64_t(0), int64_t(1), int64_t(5), int64_t(100)}) {
+    for (int64_t k : ends_of<int64_t>({1, 0, 5, 100})) {
       topk_case("short rows", uniform(dtype, {5, 300}, 1, low, 100), k);
       topk_case("long rows", uniform(dtype, {3, 7000}, 2, low, 100), k);
       topk_case("one row", uniform(dtype, {40001}, 3, low, 100), k);
       topk_case("ties", ties(dtype, {2, 20000}, 4), k);
     }
-    for (int64_t k : {int64_t(300), int64_t(512), int64_t(513)})
-      topk_case("long rows", uniform(dtype, {3, 7000}, 2, low, 100), k);
+    for (int64_t k : ends_of<int64_t>({512, 300, 513})) topk_case("long rows", uniform(dtype, {3, 7000}, 2, low, 100), k);
     for (int64_t step : {-1, 1}) {  // one of them puts the elements wanted last, so that all are looked at
       const auto steps = [&](int64_t i) { return static_cast<double>((step < 0 ? 8999 - i % 9000 : i % 9000) / 100); };
       topk_case(step < 0 ? "falling" : "rising", fill_with(make(dtype, {2, 9000}), steps), 70);
@@ -167,9 +165,9 @@ void test_nonzero() {
     nonzero_case("2 dims", some_set(dtype, {67, 129}, 0.3));
     nonzero_case("4 dims", some_set(dtype, {3, 5, 70, 7}, 0.3).transpose(1, 3));
     nonzero_case("5 dims", some_set(dtype, {2, 3, 40, 5, 6}, 0.3), 64);
-    for (double probability : {0.0, 0.01, 0.5, 1.0})
-      for (int64_t n : {1, 63, 64, 65, 255, 257, 511, 513, 4095, 4096, 4097, 12289})
-        for (int64_t tile : {64, 192, 4096, 8192})
+    for (double probability : ends_of({0.0, 0.01, 1.0, 0.5}))
+      for (int64_t n : ends_of<int64_t>({65, 1, 63, 64, 255, 257, 511, 513, 4095, 4096, 4097, 12289}))
+        for (int64_t tile : ends_of<int64_t>({64, 192, 8192, 4096}))
           nonzero_case(std::to_string(n) + " in tiles of " + std::to_string(tile), some_set(dtype, {n}, probability), tile);
     nonzero_case("not aligned", some_set(dtype, {5000}, 0.5, 1));
   }
