@@ -97,6 +97,8 @@ void test_topk() {
       const auto steps = [&](int64_t i) { return static_cast<double>((step < 0 ? 8999 - i % 9000 : i % 9000) / 100); };
       topk_case(step < 0 ? "falling" : "rising", fill_with(make(dtype, {2, 9000}), steps), 70);
     }
+    // Equal ones in several batches, the first of which is not looked at first.
+    topk_case("two values", fill_with(make(dtype, {2, 9000}), [](int64_t i) { return i % 9000 < 4500 ? 0.0 : 1.0; }), 100);
     topk_case("no rows", make(dtype, {0, 5000}), 3);
     topk_case("many rows", uniform(dtype, {600, 2100}, 8, low, 100), 7);
     topk_case("many", uniform(dtype, {2, 6000}, 5, low, 100), 3000);
