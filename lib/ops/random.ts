@@ -18,7 +18,7 @@ import { broadcastShapes, checkSizes, contiguousStrides, type Shape } from '../c
 import { Tensor } from '../core/tensor.js';
 import { emptyBeside, TENSOR_OPTIONS, type TensorOptions } from './factories.js';
 import { addMethod } from './method.js';
-import { alongside, requireDtype, requireTensor } from './operand.js';
+import { alongside, requireDtype, requireFloating, requireTensor } from './operand.js';
 import { finish } from './pinned.js';
 import { sampleTensor } from './samples.js';
 import { dropoutRule, type ElementIndex, randomRule } from './sharding/making.js';
@@ -152,7 +152,6 @@ export function randint(...args: [number, number, Shape, RandomOptions?] | [numb
 
 function integersFrom(op: string, low: number, high: number, size: Shape, options: RandomOptions, into: Tensor | null = null): Tensor {
   for (const [name, value] of Object.entries({ low, high })) if (!Number.isSafeInteger(value)) throw unexpected(op, name, 'an integer between -2^53 and 2^53', value);
-  if (low >= high) throw new ArgumentError(`${op}: expected low < high, got ${low} and ${high}`, { op, low, high });
   const dtype = optionsOf(op, options).dtype ?? int64;
   requireRange(dtype, low, high, op);
   return draw(integerOp, size, dtype, low, high, options, op, into);
@@ -324,8 +323,7 @@ export function dropout(input: Tensor, p = 0.5, training = true, options: { gene
   const { generator } = optionsOf('dropout', options, 'generator');
   checkProbability('dropout', 'p', p);
   if (!training || p === 0) return input;
-  if (!input.dtype.isFloatingPoint)
-    throw new DtypeError(`dropout: expected a floating point input, got ${input.dtype.name}. Convert with .float().`, { op: 'dropout', dtype: input.dtype.name });
+  requireFloating(input, 'dropout');
   if (p === 1) return input.mul(0);
   return dispatch(dropoutOp, [input], { probability: p, ...nextDraw(generator, input) })[0] as Tensor;
 }

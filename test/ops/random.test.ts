@@ -87,7 +87,7 @@ describe('random numbers', () => {
     );
     assert.equal(
       message(() => dropout(arange(8), 0.3)),
-      'dropout: expected a floating point input, got int64. Convert with .float().',
+      'dropout: expected input to be a floating point tensor, got int64; convert it with .float()',
     );
     assert.deepEqual(dropout(arange(3), 0.3, false).tolist(), [0, 1, 2]);
   });
