@@ -13,7 +13,7 @@ import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { softplus } from './activation.js';
 import { oneHot } from './indexing.js';
 import { stack } from './join.js';
-import { requireNumbers, requirePair, requireTensor } from './operand.js';
+import { requireFloating, requireNumbers, requirePair, requireTensor } from './operand.js';
 import { parallelOperands } from './parallel-loss.js';
 import { sampleTensor } from './samples.js';
 import { scaleRows } from './scale-rows.js';
@@ -213,7 +213,7 @@ function keepsGradient(logits: Tensor, weight: Tensor | null): boolean {
 /** Classes last and rows merged: `[N, C, d]` becomes `[N d, C]`. */
 function toRows(op: string, input: Tensor, target: Tensor, weight: Tensor | null): { rows: Tensor; labels: Tensor; shape: readonly number[] } {
   if (target.dtype !== int64) throw new DtypeError(`${op}: expected int64 class indices, got ${target.dtype.name}. Convert with .long().`, { op, dtype: target.dtype.name });
-  if (!input.dtype.isFloatingPoint) throw new DtypeError(`${op}: expected floating point logits, got ${input.dtype.name}`, { op });
+  requireFloating(input, op);
   const classDim = input.shape.length === 1 ? 0 : 1;
   const expected = input.shape.filter((_, i) => i !== classDim);
   if (input.shape.length === 0 || target.shape.length !== expected.length || expected.some((s, i) => s !== target.shape[i])) {

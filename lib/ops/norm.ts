@@ -8,7 +8,7 @@ import { checkNumber } from '../core/options.js';
 import { checkSizes, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { addMethod } from './method.js';
-import { requireTensor } from './operand.js';
+import { requireFloating, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { normalisationBackwardRule, normalisationRule, outerDims } from './sharding/rows.js';
 import { varMean } from './variance.js';
@@ -206,7 +206,7 @@ export const rmsNormOp: Op<NormParams> = defineOp<NormParams>({
 
 export function checkNormalised([first, ...weights]: readonly Tensor[], normalizedShape: Shape, op: string): void {
   const input = first as Tensor;
-  if (!input.dtype.isFloatingPoint) throw new DtypeError(`${op}: expected a floating point tensor, got ${input.dtype.name}`, { op });
+  requireFloating(input, op);
   const tail = input.shape.slice(input.shape.length - normalizedShape.length);
   if (normalizedShape.length === 0 || !sameShape(tail, normalizedShape)) {
     throw new ShapeError(`${op}: the last dims of the input, ${formatShape(input.shape)}, must be the normalised shape ${formatShape(normalizedShape)}`, {

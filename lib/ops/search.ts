@@ -10,7 +10,7 @@ import { Tensor } from '../core/tensor.js';
 import { waitingFor } from '../core/waiting.js';
 import { defineComposite } from './composite.js';
 import { cat } from './join.js';
-import { operand, requireTensor } from './operand.js';
+import { operand, requireFloating, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
 
@@ -206,7 +206,7 @@ defineComposite('bincount', bincount, { readsValues: true, samples: () => [[samp
 export function histc(input: Tensor, bins = 100, options: { min?: number; max?: number } = {}): Tensor {
   requireTensor(input, 'histc');
   const { min = 0, max = 0 } = optionsOf('histc', options, 'min max');
-  if (!input.dtype.isFloatingPoint) throw new DtypeError(`histc: expected a floating point tensor, got ${input.dtype.name}`, { op: 'histc' });
+  requireFloating(input, 'histc');
   checkNumber('histc', 'bins', bins, { from: 1, whole: true });
   checkNumber('histc', 'min', min);
   checkNumber('histc', 'max', max, { from: min });

@@ -5,13 +5,13 @@
  * what is no tensor.
  */
 
-import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
+import { ArgumentError, IndexError, ShapeError } from '../core/errors.js';
 import { checkNumber, checkOneOf, checkProbability, optionsOf, shown } from '../core/options.js';
 import { formatShape, wrapDim, wrapDims } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { cat } from './join.js';
-import { requireTensor } from './operand.js';
+import { requireFloating, requireTensor } from './operand.js';
 import type { Dims, ReduceOptions } from './reduce.js';
 import { sampleTensor } from './samples.js';
 import { sort, ValuesAndIndices } from './sort.js';
@@ -104,7 +104,7 @@ export function quantile(input: Tensor, q: number | Tensor, dim: number | null =
   requireTensor(input, 'quantile');
   const { keepdim = false, interpolation = 'linear' } = optionsOf('quantile', options, 'keepdim interpolation');
   checkOneOf('quantile', 'interpolation', interpolation, ['linear', 'lower', 'higher', 'nearest', 'midpoint']);
-  if (!input.dtype.isFloatingPoint) throw new DtypeError(`quantile: expected a floating point tensor, got ${input.dtype.name}`, { op: 'quantile' });
+  requireFloating(input, 'quantile');
   if (!(q instanceof Tensor)) checkProbability('quantile', 'q', q);
   if (q instanceof Tensor && q.ndim > 1) throw new ShapeError(`quantile: expected a number or a vector of quantiles, got shape ${formatShape(q.shape)}`, { op: 'quantile' });
   const at = dim === null ? 0 : wrapDim(dim, input.ndim, 'quantile');
@@ -154,7 +154,7 @@ defineComposite('nansum', nansum, { samples: () => [[matrix()], [matrix(), 1]] }
 export function nanmean(input: Tensor, dim: Dims = null, options: { keepdim?: boolean } = {}): Tensor {
   requireTensor(input, 'nanmean');
   const { keepdim = false } = optionsOf('nanmean', options, 'keepdim');
-  if (!input.dtype.isFloatingPoint) throw new DtypeError(`nanmean: expected a floating point tensor, got ${input.dtype.name}`, { op: 'nanmean' });
+  requireFloating(input, 'nanmean');
   wrapDims(dim, input.ndim, 'nanmean');
   return nansum(input, dim, { keepdim }).div(input.isnan().logicalNot().sum(dim, { keepdim }));
 }
