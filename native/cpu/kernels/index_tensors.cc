@@ -132,17 +132,16 @@ Status index_put(const KernelCall& call) {
     std::vector<T> value(static_cast<size_t>(width)), sum(static_cast<size_t>(width));
     const auto n = static_cast<int64_t>(at.offsets.size());
     const bool adds = p.accumulate != 0;
-    const TargetOrder order(at.offsets.data(), adds ? n : 0, y.dtype);
-    for (int64_t i = 0; i < n;) {
-      const int64_t offset = at.offsets[order[i]];
+    const TargetOrder order(at.offsets.data(), n, y.dtype, adds);
+    order.for_each_run([&](int64_t offset, int64_t begin, int64_t end) {
       const TensorView target = rest_of(y, count, offset);
       if (adds) gather(target, 0, width, sum.data());
-      do {
-        gather(values, order[i++] * width, width, value.data());
+      for (int64_t i = begin; i < end; i++) {
+        gather(values, order[i] * width, width, value.data());
         for (int64_t j = 0; j < width; j++) sum[j] = adds ? sum[j] + value[j] : value[j];
-      } while (adds && i < n && at.offsets[order[i]] == offset);
+      }
       scatter(target, 0, width, sum.data());
-    }
+    });
   });
   return kOk;
 }

@@ -77,19 +77,18 @@ Status index_add(const KernelCall& call) {
       const int64_t first = by_outer ? 0 : begin, n = by_outer ? width : end - begin;
       std::vector<T> from(static_cast<size_t>(n)), sum(static_cast<size_t>(n));
       for (int64_t outer = by_outer ? begin : 0; outer < (by_outer ? end : 1); outer++) {
-        for (int64_t i = 0; i < k;) {
-          const int64_t at = index[order[i]];
+        order.for_each_run([&](int64_t at, int64_t run_begin, int64_t run_end) {
           char* target = slice(y, outer, at) + first * y.strides[2] * item_size(y.dtype);
           const bool direct = y.dtype == dtype_of<T>() && y.strides[2] == 1;
           T* to = direct ? reinterpret_cast<T*>(target) : sum.data();
           if (!direct) gather(y.dtype, target, y.strides[2], to, n);
-          for (; i < k && index[order[i]] == at; i++) {
+          for (int64_t i = run_begin; i < run_end; i++) {
             gather(source.dtype, slice(source, outer, order[i]) + first * source.strides[2] * item_size(source.dtype), source.strides[2],
                    from.data(), n);
             row_scale_add_any(from.data(), scale, to, n);
           }
           if (!direct) scatter(y.dtype, to, target, y.strides[2], n);
-        }
+        });
       }
     });
   });
@@ -164,20 +163,18 @@ Status scatter(const KernelCall& call) {
       for (int64_t row = begin; row < end; row++) {
         const int64_t base = row_offset(y, index, row);
         const int64_t* named = at.data() + row * rows.width;
-        const TargetOrder order(named, mode == 0 ? 0 : rows.width, y.dtype);
-        for (int64_t i = 0; i < rows.width;) {
-          const int64_t column = named[order[i]];
+        const TargetOrder order(named, rows.width, y.dtype, mode != 0);
+        order.for_each_run([&](int64_t column, int64_t run_begin, int64_t run_end) {
           char* target = element_at(y.data, y.dtype, base + column * last_stride(y));
           T value, result = T(0);
           if (mode != 0) gather(y.dtype, target, 1, &result, 1);
-          do {
+          for (int64_t i = run_begin; i < run_end; i++) {
             if (source.is_immediate) from_double(source.scalar, &value);
             else gather(source.dtype, element_at(source.data, source.dtype, row_offset(source, index, row) + order[i] * last_stride(source)), 1, &value, 1);
             result = combine(mode, result, value);
-            i++;
-          } while (mode != 0 && i < rows.width && named[order[i]] == column);
+          }
           scatter(y.dtype, &result, target, 1, 1);
-        }
+        });
       }
     });
   });
