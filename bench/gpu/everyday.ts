@@ -33,13 +33,13 @@ const drawn =
     return () => fn([...shape], { device });
   };
 
-/** Some indices of each row, and as many elements: `[rows, columns, indices]`. */
+/** Some indices of each row, and as many elements. */
 const perRow =
   (fn: (x: Tensor, ids: Tensor, source: Tensor) => unknown): Everyday =>
   (shape, make) => {
-    const [rows, columns, indices = INDICES] = shape as [number, number, number?];
-    const x = make([rows, columns]);
-    const [ids, source] = [randint(0, columns, [rows, indices], { device: x.device }), make([rows, indices])];
+    const [rows, columns] = shape as [number, number];
+    const x = make(shape);
+    const [ids, source] = [randint(0, columns, [rows, INDICES], { device: x.device }), make([rows, INDICES])];
     return () => noGrad(() => fn(x, ids, source));
   };
 
@@ -122,7 +122,6 @@ const [ROWS, ROW] = [4096, 16_384];
 const [LISTS, VOCABULARY, WIDTH] = [1024, 128_256, 4096];
 const LIST = 2 ** 24;
 const [SHORT, SHORT_ROWS, LONG_ROW, LONG_ROWS, MIDDLE, MIDDLE_ROWS] = [256, 131_072, 2 ** 20, 64, 4096, 8192];
-const [MANY_ROWS, FEW, FEW_INDICES] = [65_536, 1024, 16];
 const [SGD_TENSORS, SGD_SIDE] = [32, 4096];
 const PRODUCT = 4096;
 /** Of the H200's tensor cores in float64, in TFLOP/s. */
@@ -155,7 +154,6 @@ export const everydayRows: readonly Row[] = [
   row('gathered_elements', [ROWS, 2 * ROW], (2 * FLOAT + LONG) * ROWS * INDICES),
   row('scattered_elements', [ROWS, 2 * ROW], (2 * FLOAT + LONG) * ROWS * INDICES),
   row('scattered_sums', [ROWS, 2 * ROW], (3 * FLOAT + LONG) * ROWS * INDICES),
-  row('scattered_sums', [MANY_ROWS, FEW, FEW_INDICES], (3 * FLOAT + LONG) * MANY_ROWS * FEW_INDICES),
   row('elements_put', SIDES, (2 * FLOAT + 2 * LONG) * PLACES),
   row('sums_put', SIDES, (3 * FLOAT + 2 * LONG) * PLACES),
   row('places_of_nonzero', [LIST], LIST * (BOOL + LONG / 2)),

@@ -136,8 +136,8 @@ def selected_rows(job, dtype, wrap):
 
 def per_row(fn):  # some indices of each row, and as many elements
     def make(job, dtype, wrap):
-        rows, columns, indices = [*job["shape"], 1024][:3]
-        x, ids, source = rand([rows, columns], dtype), torch.randint(0, columns, (rows, indices), device=device), rand([rows, indices], dtype)
+        rows, columns = job["shape"]
+        x, ids, source = rand(job["shape"], dtype), torch.randint(0, columns, (rows, 1024), device=device), rand([rows, 1024], dtype)
         return lambda i: fn(x, ids, source)
     return make
 
