@@ -3,7 +3,7 @@
 // A pass: histogram of every tile; prefix over the tiles for each digit; scatter. In the scatter each warp ranks its items by
 // ballots (equal digits keep their order), the tile is ordered by digit in shared memory and written in runs.
 // Grid: a block of 256 threads for each tile of a row (4096 keys of 32 bits, 2048 of 64), for the prefix for each row and digit.
-// Rows of up to 2048: one block, bitonic, by key and then position; steps within a warp's 64 places wait for the warp alone.
+// Rows of up to 2048: one block, bitonic, by key and then position.
 // Moves per element and pass: key once for the histogram, key and position in and out for the scatter (the first pass makes the
 // positions). Integer counting only, so the result does not depend on timing.
 // Technique: Merrill and Grimshaw (2011), a pass by histogram, prefix and scatter; ranks within a warp as in
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(1024)
     keys[i] = i < n ? keys_in[base + i] : ~Key(0);
     positions[i] = i < n ? static_cast<uint32_t>(i) : UINT32_MAX;
   }
-  sort_shared(keys, positions, size, size);
+  sort_shared(keys, positions, size);
   for (int i = threadIdx.x; i < n; i += blockDim.x) {
     keys_out[base + i] = keys[i];
     positions_out[base + i] = positions[i];

@@ -1,7 +1,6 @@
 // Sorting of unsigned keys with 32-bit positions: stable, deterministic, by rows. Used by sort, topk and by the index kernels
 // that must combine equal targets in order.
 #pragma once
-#include "../primitives/reduce.cuh"
 #include "../stream.h"
 
 namespace shardwise::cuda::radix {
@@ -69,52 +68,17 @@ inline int bits_for(uint64_t range) {
   return bits;
 }
 
-// How blocks take rows of up to kSmall places, each padded to a power of two: a thread has two places of one row.
-struct SmallRows {
-  int length, per_block;
-  unsigned blocks;
-  int threads() const { return length / 2 * per_block; }
-};
-
-// As many rows to a block as it has places for, while each multiprocessor has a block.
-inline SmallRows small_rows(int64_t rows, int64_t n, int num_sms) {
-  SmallRows small{2, 1, 0};
-  while (small.length < n) small.length *= 2;
-  while (small.threads() < kWarpSize || (small.threads() < kSmall / 2 && small.per_block * int64_t(num_sms) < rows))
-    small.per_block *= 2;
-  small.blocks = static_cast<unsigned>(ceil_div(rows, small.per_block));
-  return small;
-}
-
 #if defined(__CUDACC__)
-// What a thread of such a block has: places first, first + step, ... of a row, whose places begin at `base` of the block's.
-struct SmallRow {
-  int first, step, base;
-  int64_t row;
-  __device__ __forceinline__ explicit SmallRow(int length)
-      : first(threadIdx.x & (length / 2 - 1)),
-        step(length / 2),
-        base(2 * (threadIdx.x - first)),
-        row(static_cast<int64_t>(blockIdx.x) * (2 * blockDim.x / length) + base / length) {}
-};
-
-// Bitonic network over each `length` of some places in shared memory (powers of two), by all warps of the block.
-// exchange(low, high, rising) puts the larger of two places into `high`, or else into `low`. Begins and ends with a barrier;
-// between steps that stay within the 64 places of a warp, only the warp waits.
+// Bitonic network over `size` (a power of two) places in shared memory, by all threads of the block. exchange(low, high, rising)
+// puts the larger of two places into `high`, or else into `low`. Begins and ends with a barrier.
 template <class Exchange>
-__device__ __forceinline__ void bitonic(int places, int length, Exchange&& exchange) {
-  bool crossed = true;
-  for (int run = 2; run <= length; run <<= 1) {
+__device__ __forceinline__ void bitonic(int size, Exchange&& exchange) {
+  for (int run = 2; run <= size; run <<= 1) {
     for (int gap = run >> 1; gap > 0; gap >>= 1) {
-      const bool crosses = gap > kWarpSize;
-      if (crosses || crossed)
-        __syncthreads();
-      else
-        __syncwarp();
-      crossed = crosses;
-      for (int t = threadIdx.x; t < places / 2; t += blockDim.x) {
+      __syncthreads();
+      for (int t = threadIdx.x; t < size / 2; t += blockDim.x) {
         const int low = 2 * t - (t & (gap - 1));
-        exchange(low, low + gap, (low & run & (length - 1)) == 0);
+        exchange(low, low + gap, (low & run) == 0);
       }
     }
   }
@@ -123,8 +87,8 @@ __device__ __forceinline__ void bitonic(int places, int length, Exchange&& excha
 
 // Pairs, by key and then position.
 template <class Key>
-__device__ __forceinline__ void sort_shared(Key* keys, uint32_t* positions, int places, int length) {
-  bitonic(places, length, [=](int low, int high, bool rising) {
+__device__ __forceinline__ void sort_shared(Key* keys, uint32_t* positions, int size) {
+  bitonic(size, [=](int low, int high, bool rising) {
     const Key a = keys[low], b = keys[high];
     const uint32_t pa = positions[low], pb = positions[high];
     const bool swapped = a > b || (a == b && pa > pb);
@@ -135,8 +99,8 @@ __device__ __forceinline__ void sort_shared(Key* keys, uint32_t* positions, int 
 }
 
 template <class Word>
-__device__ __forceinline__ void sort_shared(Word* words, int places, int length) {
-  bitonic(places, length, [=](int low, int high, bool rising) {
+__device__ __forceinline__ void sort_shared(Word* words, int size) {
+  bitonic(size, [=](int low, int high, bool rising) {
     const Word a = words[low], b = words[high];
     if ((a > b) == rising) words[low] = b, words[high] = a;
   });

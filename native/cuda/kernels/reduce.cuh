@@ -336,4 +336,12 @@ Status launch_reduce(const KernelCall& call, Plan& plan, const Op& op) {
   return launched(call);
 }
 
+// Runs body(TypeTag<C>) with the compute type of the input's dtype.
+template <class F>
+Status with_compute_type(DType dtype, F&& body) {
+  if (dtype == DType::Float64) return body(TypeTag<double>{});
+  if (is_floating(dtype)) return body(TypeTag<float>{});
+  return body(TypeTag<int64_t>{});
+}
+
 }  // namespace shardwise::cuda::reduce

@@ -272,7 +272,9 @@ Status run_scan(const KernelCall& call) {
   args.chunks = ceil_div(args.n, args.per_chunk);
   if (!columns && args.rows * args.chunks > kMax32)
     return fail(call.error, Code::Unsupported, "%s: more than 2^31 - 1 rows", kernel_name(call.kernel));
-  return with_compute_type(x.dtype, [&](auto tag) { return launch_scan<tag_t<decltype(tag)>, Op>(call, args, columns); });
+  if (!is_floating(x.dtype)) return launch_scan<int64_t, Op>(call, args, columns);
+  if (x.dtype == DType::Float64) return launch_scan<double, Op>(call, args, columns);
+  return launch_scan<float, Op>(call, args, columns);
 }
 
 }  // namespace

@@ -1,20 +1,19 @@
 // scatter: y[..., index[..., j]] = (or +=, *=, max=, min=) src[..., j] along the last dim; y already holds the base.
 //
-// Rows of up to 32 indices: a lane an index, and as many rows as a warp has room for. Lanes of a row with equal targets find each
-// other by a match: for a set the last writes, for a reduction the first combines them all, in order, and rounds once.
-// Rows of up to 2048: blocks sort them in shared memory, by target and place in one word; a thread a target. Longer rows: the
+// Rows of up to 64 indices: one thread per index compares itself with the others of its row. For a set it stands back if a
+// later one has the same target; for a reduction the first of equal ones combines them all, in order, and rounds once.
+// Rows of up to 2048: a block sorts them in shared memory, by target and place in one word; a thread a target. Longer rows: the
 // targets of all rows are sorted, see segmented_update.cuh. A number as source that is merely set needs no order.
 // A bad index is reported and clamped.
-// Grid: blocks of 256 threads; rows of 33 to 2048 indices: blocks of up to 1024 threads, two indices a thread.
-// Bytes: indices and sources once, targets written once (combining: read, too). Operations: set, none; combining, one an index.
+// Grid: blocks of 256 threads, a thread an index; rows of 65 to 2048 indices: a block of up to 1024 threads a row.
+// Bytes: indices (in short rows up to 64 times, by neighbours) and sources once, targets written once (combining: read, too).
+// Operations: set, none; combining, one an index. Comparisons besides, in short rows up to 63 an index.
 // Numerics: float32, float64 or int64; an order fixed by the indices, no floating-point atomics. What is set in rows of up to
 // 2048 passes through these types, too: a NaN is some NaN, a bool 0 or 1. Source: PyTorch's scatter and scatter_reduce; of equal
 // targets the last stays.
-// On an H200, 1,024 indices a row into [4096, 32768] in float32: sums 189 us (PyTorch, by atomics, 239), set 183 (254).
-// 1M indices in rows of 16, 48, 128 into [., 1024]: sums 60, 52, 42 (53, 41, 17), set 48, 48, 37 (52, 47, 15), of which sorts in
-// shared memory are most from 33 on. Versions: a sort of the indices of all rows, through memory: sums of 1,024 473; a row a
-// block, with barriers of the block after each step of its sort: sums of 48 90; rows of up to 64 by a thread an index that
-// compares itself with the others of its row: sums of 16, of neighbouring targets, 59 (PyTorch 8).
+// On an H200, 1,024 indices a row into [4096, 32768] in float32: sums 189 us (PyTorch, by atomics, 239), set 183 (254); sums of
+// 16 indices a row into [65536, 1024] 59 (8), of which the comparisons are most. Versions: a
+// sort of the indices of all rows, through memory: sums 473.
 #include <algorithm>
 
 #include "../../generated/op_params.h"
@@ -30,7 +29,7 @@ namespace {
 
 using namespace indexing;
 
-constexpr int64_t kBlockRow = radix::kSmall;
+constexpr int64_t kShortRow = 64, kBlockRow = radix::kSmall;
 constexpr int kPlaceBits = 11;  // of a place in a row that a block sorts
 static_assert(kBlockRow == 1 << kPlaceBits);
 
@@ -58,116 +57,98 @@ __global__ void __launch_bounds__(kThreads) scatter_keys(const __grid_constant__
   keys[i] = static_cast<Key>(row * args.n + check_index(value, args.n, false, i, args.errors));
 }
 
-// What index j of the row that lies `at` puts.
 template <class C>
-__device__ __forceinline__ C source_of(const ScatterArgs& args, const Offsets<3>& at, int64_t j) {
-  C value[1] = {static_cast<C>(args.number)};
-  const int64_t from[1] = {at[2] + j * args.source_step};
-  if (args.source) load_class<C>(args.source, from, args.source_dtype, value);
-  return value[0];
-}
-
-// Sets a target of the row that lies `at`, or joins what is there with the value.
-template <class C>
-__device__ __forceinline__ void put(const ScatterArgs& args, const Offsets<3>& at, int64_t target, C value) {
-  const int64_t to[1] = {at[0] + target * args.y_step};
-  C result[1] = {value};
-  if (args.combine != Combine::Set) {
-    load_class<C>(args.y, to, args.y_dtype, result);
-    result[0] = join(args.combine, result[0], value);
-  }
-  const bool valid[1] = {true};
-  store_class<false, C>(args.y, to, args.y_dtype, result, valid);
-}
-
-// A thread an index.
-template <class C>
-__global__ void __launch_bounds__(kThreads) scatter_number(const __grid_constant__ ScatterArgs args) {
+__global__ void __launch_bounds__(kThreads) scatter_short_rows(const __grid_constant__ ScatterArgs args) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= args.count) return;
-  const int64_t row = args.per_row.quotient(i);
+  const int64_t row = args.per_row.quotient(i), j = i - row * args.k;
   const Offsets<3> at = args.rows.get(row);
-  const int64_t index = load_index(args.index, at[1] + (i - row * args.k) * args.index_step, args.index_dtype);
-  put<C>(args, at, check_index(index, args.n, false, i, args.errors), static_cast<C>(args.number));
-}
-
-// Lanes of a warp for as many rows as it has room for, a lane an index.
-template <class C>
-__global__ void __launch_bounds__(kThreads) scatter_warp_rows(const __grid_constant__ ScatterArgs args) {
-  const int k = static_cast<int>(args.k), rows = kWarpSize / k;
-  const int lane = threadIdx.x % kWarpSize, slot = lane / k, j = lane - slot * k;
-  const int64_t warp = static_cast<int64_t>(blockIdx.x) * (kThreads / kWarpSize) + threadIdx.x / kWarpSize;
-  const int64_t row = warp * rows + slot, i = row * k + j;
-  const bool active = slot < rows && i < args.count;
-  const Offsets<3> at = args.rows.get(active ? row : 0);
-  int64_t target = 0;
-  C value = C(0);
-  if (active) {
-    target = check_index(load_index(args.index, at[1] + j * args.index_step, args.index_dtype), args.n, false, i, args.errors);
-    value = source_of<C>(args, at, j);
-  }
-  const unsigned long long key = active ? static_cast<unsigned long long>(target) * kWarpSize + slot : ~0ull;
-  const unsigned equal = __match_any_sync(kFullWarp, key);
+  const auto index_at = [&](int64_t other) { return load_index(args.index, at[1] + other * args.index_step, args.index_dtype); };
+  const auto source_at = [&](int64_t other) {
+    const int64_t from[1] = {at[2] + other * args.source_step};
+    C value[1] = {static_cast<C>(args.number)};
+    if (args.source) load_class<C>(args.source, from, args.source_dtype, value);
+    return value[0];
+  };
+  const int64_t target = check_index(index_at(j), args.n, false, i, args.errors);
+  const auto same = [&](int64_t other) {
+    const int64_t index = index_at(other);
+    return (index < 0 ? 0 : index >= args.n ? args.n - 1 : index) == target;
+  };
+  C value = source_at(j);
+  const int64_t to[1] = {at[0] + target * args.y_step};
   if (args.combine == Combine::Set) {
-    if (active && equal >> lane == 1) put<C>(args, at, target, value);  // the last of equal targets
-    return;
+    if (!args.free_order)
+      for (int64_t other = j + 1; other < args.k; other++)
+        if (same(other)) return;
+  } else {
+    for (int64_t other = 0; other < j; other++)
+      if (same(other)) return;
+    C base[1];
+    load_class<C>(args.y, to, args.y_dtype, base);
+    for (int64_t other = j + 1; other < args.k; other++)
+      if (same(other)) value = join(args.combine, value, source_at(other));
+    value = join(args.combine, base[0], value);
   }
-  const bool first = active && (equal & ((1u << lane) - 1)) == 0;
-  for (unsigned others = first ? equal & (equal - 1) : 0; __any_sync(kFullWarp, others != 0); others &= others - 1) {
-    const C other = __shfl_sync(kFullWarp, value, others != 0 ? __ffs(others) - 1 : lane);
-    if (others != 0) value = join(args.combine, value, other);
-  }
-  if (first) put<C>(args, at, target, value);
+  const C values[1] = {value};
+  const bool valid[1] = {true};
+  store_class<false, C>(args.y, to, args.y_dtype, values, valid);
 }
 
-// Rows that a block sorts. Word: target and place, in 32 bits if they fit.
+// A block a row. Word: target and place, in 32 bits if they fit.
 template <class Word, class C>
-__global__ void __launch_bounds__(kBlockRow / 2) scatter_block_rows(const __grid_constant__ ScatterArgs args, int length) {
-  __shared__ Word all_words[kBlockRow];
-  __shared__ C all_values[kBlockRow];
-  const radix::SmallRow own(length);
-  Word* const words = all_words + own.base;
-  C* const values = all_values + own.base;
-  const int k = own.row * args.k < args.count ? static_cast<int>(args.k) : 0;  // of rows beyond the last, none
-  const Offsets<3> at = args.rows.get(k > 0 ? own.row : 0);
-  for (int j = own.first; j < length; j += own.step) {
+__global__ void __launch_bounds__(kBlockRow / 2) scatter_block_rows(const __grid_constant__ ScatterArgs args, int size) {
+  __shared__ Word words[kBlockRow];
+  __shared__ C values[kBlockRow];
+  const Offsets<3> at = args.rows.get(blockIdx.x);
+  const int k = static_cast<int>(args.k);
+  for (int j = threadIdx.x; j < size; j += blockDim.x) {
     Word word = ~Word(0);
     if (j < k) {
       const int64_t index = load_index(args.index, at[1] + j * args.index_step, args.index_dtype);
-      word = static_cast<Word>(check_index(index, args.n, false, own.row * args.k + j, args.errors)) << kPlaceBits | j;
+      word = static_cast<Word>(check_index(index, args.n, false, blockIdx.x * args.k + j, args.errors)) << kPlaceBits | j;
     }
     words[j] = word;
   }
-  radix::sort_shared(all_words, 2 * blockDim.x, length);
-  for (int j = own.first; j < k; j += own.step) values[j] = source_of<C>(args, at, words[j] & (kBlockRow - 1));
+  radix::sort_shared(words, size);
+  for (int j = threadIdx.x; j < k; j += blockDim.x) {
+    const int64_t from[1] = {at[2] + static_cast<int64_t>(words[j] & (kBlockRow - 1)) * args.source_step};
+    C value[1] = {static_cast<C>(args.number)};
+    if (args.source) load_class<C>(args.source, from, args.source_dtype, value);
+    values[j] = value[0];
+  }
   __syncthreads();
   const bool sets = args.combine == Combine::Set;
-  for (int j = own.first; j < k; j += own.step) {
+  for (int j = threadIdx.x; j < k; j += blockDim.x) {
     const Word target = words[j] >> kPlaceBits;
     const int other = sets ? j + 1 : j - 1;  // the last of equal targets is set, the first combines
     if (other >= 0 && other < k && words[other] >> kPlaceBits == target) continue;
-    C value = values[j];
-    for (int next = j + 1; next < k && words[next] >> kPlaceBits == target; next++)
-      value = join(args.combine, value, values[next]);
-    put<C>(args, at, static_cast<int64_t>(target), value);
+    const int64_t to[1] = {at[0] + static_cast<int64_t>(target) * args.y_step};
+    C value[1] = {values[j]};
+    if (!sets) {
+      C base[1];
+      load_class<C>(args.y, to, args.y_dtype, base);
+      for (int next = j + 1; next < k && words[next] >> kPlaceBits == target; next++)
+        value[0] = join(args.combine, value[0], values[next]);
+      value[0] = join(args.combine, base[0], value[0]);
+    }
+    const bool valid[1] = {true};
+    store_class<false, C>(args.y, to, args.y_dtype, value, valid);
   }
 }
 
-template <class C>
-Status scatter_in_place(const KernelCall& call, const ScatterArgs& args) {
+template <class Word>
+Status scatter_by_blocks(const KernelCall& call, const ScatterArgs& args) {
+  int size = 2;
+  while (size < args.k) size *= 2;
+  const unsigned blocks = static_cast<unsigned>(args.count / args.k);
   const cudaStream_t stream = stream_of(call).handle;
-  const int64_t rows = args.count / args.k;
-  if (args.free_order) {
-    scatter_number<C><<<static_cast<unsigned>(ceil_div(args.count, kThreads)), kThreads, 0, stream>>>(args);
-  } else if (args.k <= kWarpSize) {
-    const int64_t per_block = kThreads / kWarpSize * (kWarpSize / args.k);
-    scatter_warp_rows<C><<<static_cast<unsigned>(ceil_div(rows, per_block)), kThreads, 0, stream>>>(args);
-  } else {
-    const radix::SmallRows small = radix::small_rows(rows, args.k, stream_of(call).facts->num_sms);
-    const bool narrow = args.n <= int64_t(1) << (32 - kPlaceBits);
-    const auto kernel = narrow ? scatter_block_rows<uint32_t, C> : scatter_block_rows<uint64_t, C>;
-    kernel<<<small.blocks, small.threads(), 0, stream>>>(args, small.length);
-  }
+  if (!is_floating(args.y_dtype))
+    scatter_block_rows<Word, int64_t><<<blocks, size / 2, 0, stream>>>(args, size);
+  else if (args.y_dtype == DType::Float64)
+    scatter_block_rows<Word, double><<<blocks, size / 2, 0, stream>>>(args, size);
+  else
+    scatter_block_rows<Word, float><<<blocks, size / 2, 0, stream>>>(args, size);
   return launched(call);
 }
 
@@ -254,9 +235,21 @@ Status scatter(const KernelCall& call) {
     rows.push(index.sizes[d], {y.strides[d], index.strides[d], source.is_immediate ? 0 : source.strides[d]});
   rows.collapse();
   args.rows = rows.calculator<kMaxDims>();
-  const bool in_place = args.free_order || args.k <= kWarpSize || (args.k <= kBlockRow && args.count / args.k <= kMax32);
-  if (!in_place) return args.count > kMax32 && args.count > args.k ? scatter_halves(call) : scatter_sorted(call, args);
-  return with_compute_type(y.dtype, [&](auto tag) { return scatter_in_place<tag_t<decltype(tag)>>(call, args); });
+  if (args.k > kShortRow && !args.free_order) {
+    if (args.k <= kBlockRow && args.count / args.k <= kMax32)
+      return args.n <= int64_t(1) << (32 - kPlaceBits) ? scatter_by_blocks<uint32_t>(call, args)
+                                                       : scatter_by_blocks<uint64_t>(call, args);
+    return args.count > kMax32 && args.count > args.k ? scatter_halves(call) : scatter_sorted(call, args);
+  }
+  const unsigned blocks = static_cast<unsigned>(ceil_div(args.count, kThreads));
+  const cudaStream_t stream = stream_of(call).handle;
+  if (!is_floating(y.dtype))
+    scatter_short_rows<int64_t><<<blocks, kThreads, 0, stream>>>(args);
+  else if (y.dtype == DType::Float64)
+    scatter_short_rows<double><<<blocks, kThreads, 0, stream>>>(args);
+  else
+    scatter_short_rows<float><<<blocks, kThreads, 0, stream>>>(args);
+  return launched(call);
 }
 
 }  // namespace shardwise::cuda

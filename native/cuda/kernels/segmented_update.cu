@@ -311,11 +311,9 @@ Status update_sorted(const KernelCall& call, const SegmentedUpdate& update, cons
   }
   const cudaStream_t stream = stream_of(call).handle;
   SW_CUDA(cudaMemsetAsync(args.list, 0, sizeof(uint32_t), stream));
-  return with_compute_type(target.dtype, [&](auto tag) {
-    using C = tag_t<decltype(tag)>;
-    const bool done = std::is_same_v<C, float> && launch_short_rows(stream, args, column_dims, key_dims, position_dims);
-    return launch_combine<C>(call, args, done);
-  });
+  if (!is_floating(target.dtype)) return launch_combine<int64_t>(call, args, false);
+  if (target.dtype == DType::Float64) return launch_combine<double>(call, args, false);
+  return launch_combine<float>(call, args, launch_short_rows(stream, args, column_dims, key_dims, position_dims));
 }
 
 template Status update_sorted<uint32_t>(const KernelCall&, const SegmentedUpdate&, const uint32_t*, const uint32_t*, void*);

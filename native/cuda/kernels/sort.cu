@@ -1,18 +1,17 @@
 // sort: rows along the last dim, stable, NaN largest, with the indices (int64).
 //
 // Elements become unsigned keys (sort.cuh). Rows of 257 to 16384 elements of at most 32 bits (8192 where a block has 99 KiB of
-// shared memory) are sorted by one block by their digits (sort_block.cu), other rows up to 2048 by a block in shared memory, too,
-// or several by one (bitonic, by key and then position, which is a stable order); longer rows by the radix sort of radix_sort.cu,
-// in batches that bound the scratch memory. Grid: rows up to 2048 by blocks of up to 1024 threads, two elements a thread; of
-// longer rows keys are made and results are written by blocks of 256 threads with four elements each, for 1024 elements of a row.
+// shared memory) are sorted by one block by their digits (sort_block.cu), other rows up to 2048 by one block, too (bitonic, by
+// key and then position, which is a stable order); longer rows by the radix sort of radix_sort.cu, in batches that bound the
+// scratch memory. Grid: rows up to 2048 a block of up to 1024 threads each, two elements a thread; of longer rows keys are made
+// and results are written by blocks of 256 threads with four elements each, for 1024 elements of a row.
 // Equal elements, 0 and -0, and NaNs of all kinds keep their order in either direction. Elements are copied at the end by
 // index, or in longer rows made from their key where only one element has it, so their bits survive.
 // Bytes: x twice (for keys, and by index), values and 8 bytes of index an element once; of longer rows keys and positions
 // besides, in each of the passes of radix_sort.cu, one for each byte of an element. Integer comparisons alone: deterministic.
 // Source: PyTorch's sort with stable=True.
-// On an H200, float32, 16M in one row: 851 us (PyTorch 819); 65,536 rows of 64: 153 (416), of 200: 831 (1,502). Versions of the
-// first: elements by index, which reads a sector for each, and keys with a division each: 1150; with ranks by __match_any_sync:
-// 1346. Rows that a block holds: sort_block.cu.
+// On an H200, float32, 16M in one row: 851 us (PyTorch 819). Versions: elements of long rows by index, which reads a sector for
+// each, and keys with a division each: 1150; with ranks by __match_any_sync: 1346. Rows that a block holds: sort_block.cu.
 #include "sort.cuh"
 
 #include "../../generated/op_params.h"
@@ -26,19 +25,16 @@ constexpr int64_t kBatch = int64_t(1) << 26;  // elements sorted at once: at mos
 static_assert(kBatch / radix::kSmall < 65536, "rows of a batch are a dim of the grid");
 
 template <class Key>
-__global__ void __launch_bounds__(1024) sort_short_rows(const __grid_constant__ SortArgs args, int length) {
+__global__ void __launch_bounds__(1024) sort_short_rows(const __grid_constant__ SortArgs args, int size) {
   __shared__ Key keys[radix::kSmall];
   __shared__ uint32_t positions[radix::kSmall];
-  const radix::SmallRow own(length);
-  const bool valid = own.row < args.rows;
-  const Offsets<3> row = args.row_offsets.get(valid ? own.row : 0);
-  for (int i = own.first; i < length; i += own.step) {
-    const bool filled = valid && i < args.n;
-    keys[own.base + i] = filled ? key_at<Key>(args, row[0] + i * args.x_step) : ~Key(0);
-    positions[own.base + i] = filled ? static_cast<uint32_t>(i) : UINT32_MAX;
+  const Offsets<3> row = args.row_offsets.get(blockIdx.x);
+  for (int i = threadIdx.x; i < size; i += blockDim.x) {
+    keys[i] = i < args.n ? key_at<Key>(args, row[0] + i * args.x_step) : ~Key(0);
+    positions[i] = i < args.n ? static_cast<uint32_t>(i) : UINT32_MAX;
   }
-  radix::sort_shared(keys, positions, 2 * blockDim.x, length);
-  if (valid) write_entries(args, row, own.first, own.step, positions + own.base);
+  radix::sort_shared(keys, positions, size);
+  write_entries(args, row, threadIdx.x, blockDim.x, positions);
 }
 
 // Block (part of a row, row), from row `first_row` on; a thread has kEntries elements.
@@ -114,8 +110,10 @@ Status sort_with_keys(const KernelCall& call, const SortArgs& args) {
   Stream& stream = stream_of(call);
   if (sort_rows_in_blocks(args, stream)) return launched(call);
   if (args.n <= radix::kSmall) {
-    const radix::SmallRows small = radix::small_rows(args.rows, args.n, stream.facts->num_sms);
-    sort_short_rows<Key><<<small.blocks, small.threads(), 0, stream.handle>>>(args, small.length);
+    int size = 2;
+    while (size < args.n) size *= 2;
+    const int threads = size / 2 < 32 ? 32 : size / 2;
+    sort_short_rows<Key><<<static_cast<unsigned>(args.rows), threads, 0, stream.handle>>>(args, size);
     return launched(call);
   }
   const int64_t batch = args.n >= kBatch ? 1 : args.rows < kBatch / args.n ? args.rows : kBatch / args.n;

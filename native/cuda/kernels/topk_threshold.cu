@@ -36,7 +36,7 @@ struct Held {
 
   __device__ __noinline__ void cut() {
     for (int i = count + threadIdx.x; i < capacity; i += kThreads) keys[i] = ~Key(0), positions[i] = UINT32_MAX;
-    radix::sort_shared(keys, positions, capacity, capacity);
+    radix::sort_shared(keys, positions, capacity);
     if (count >= k) full = true, count = k, limit = keys[k - 1], limit_position = positions[k - 1];
   }
 

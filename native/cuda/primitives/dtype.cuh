@@ -236,14 +236,6 @@ inline bool dispatch_all(DType dtype, F&& body) {
   return dispatch_floating(dtype, body) || dispatch_integer(dtype, body);
 }
 
-// Kernels whose load_class and store_class tell dtypes apart: one instantiation for each class that they compute in.
-template <class F>
-inline auto with_compute_type(DType dtype, F&& body) {
-  if (dtype == DType::Float64) return body(TypeTag<double>{});
-  if (is_floating(dtype)) return body(TypeTag<float>{});
-  return body(TypeTag<int64_t>{});
-}
-
 // Kernels that only move elements: one instantiation per size.
 template <class F>
 inline void dispatch_size(DType dtype, F&& body) {

@@ -69,11 +69,6 @@ void test_sort() {
     for (int64_t n : ends_of<int64_t>({33, 0, 1, 2, 256, 257, 1000, 1024, 1025, 2048, 2049, 9001}))
       sort_case("rows of " + std::to_string(n), uniform(dtype, {3, n}, 1, low, 100), make(dtype, {3, n}),
                 make(DType::Int64, {3, n}));
-    // Several to a block, and a block that is not full.
-    for (int64_t n : ends_of<int64_t>({65, 1, 2, 3, 31, 32, 64, 128, 130, 255, 5}))
-      sort_case("many rows of " + std::to_string(n), ties(dtype, {1027, n}, 8), make(dtype, {1027, n}), make(DType::Int64, {1027, n}));
-    sort_case("many columns", uniform(dtype, {40, 600}, 9, low, 100).transpose(0, 1), make(dtype, {40, 600}).transpose(0, 1),
-              make(DType::Int64, {600, 40}));
     // What a block of 256, 512 or 1024 threads holds, and what none does.
     for (int64_t n : ends_of<int64_t>({1025, 4096, 4097, 8192, 8193, 16384, 20011, 16385}))
       sort_case("rows of " + std::to_string(n), uniform(dtype, {2, n}, 6, low, 100), make(dtype, {2, n}), make(DType::Int64, {2, n}));
@@ -106,7 +101,6 @@ void test_topk() {
     topk_case("two values", fill_with(make(dtype, {2, 9000}), [](int64_t i) { return i % 9000 < 4500 ? 0.0 : 1.0; }), 100);
     topk_case("no rows", make(dtype, {0, 5000}), 3);
     topk_case("many rows", uniform(dtype, {600, 2100}, 8, low, 100), 7);
-    topk_case("many short rows", uniform(dtype, {1027, 60}, 9, low, 100), 2);
     topk_case("many", uniform(dtype, {2, 6000}, 5, low, 100), 3000);
     topk_case("columns", uniform(dtype, {5000, 3}, 6, low, 100).transpose(0, 1), 20);
   }
