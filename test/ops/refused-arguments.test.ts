@@ -5,15 +5,23 @@ import {
   bernoulli,
   bool,
   cat,
+  crossEntropy,
   float64,
   full,
+  histc,
   int8,
   int64,
+  layerNorm,
+  logsumexp,
   multinomial,
+  nanmean,
+  nllLoss,
   normal,
   ones,
+  quantile,
   randint,
   repeatInterleave,
+  rmsNorm,
   ShardwiseError,
   type Tensor,
   tensor,
@@ -103,6 +111,27 @@ describe('what plain JavaScript does with a tensor', () => {
     assert.match(`${tensor([1.5])}`, /1.5/);
     assert.equal(JSON.stringify({ x: tensor([[1, 2]]) }), '{"x":[[1,2]]}');
   });
+});
+
+describe('whole numbers where floating ones are needed', () => {
+  const [table, labels] = [ones([2, 3], { dtype: int64 }), ints(0, 1)];
+  const ops: Record<string, () => unknown> = {
+    crossEntropy: () => crossEntropy(table, labels),
+    histc: () => histc(labels),
+    layerNorm: () => layerNorm(table, [3]),
+    logsumexp: () => logsumexp(table, 1),
+    mean: () => table.mean(),
+    nanmean: () => nanmean(table),
+    nllLoss: () => nllLoss(table, labels),
+    quantile: () => quantile(labels, 0.5),
+    rmsNorm: () => rmsNorm(table, [3]),
+  };
+  for (const [op, call] of Object.entries(ops))
+    it(`are refused by ${op}, with what to do`, () =>
+      assert.throws(call, {
+        code: 'ERR_DTYPE',
+        message: `${op}: expected input to be a floating point tensor, got int64; convert it with .float()`,
+      }));
 });
 
 describe('multinomial', () => {
