@@ -11,6 +11,7 @@ import { Command } from 'commander';
 import { cuda } from '../lib/index.js';
 import { commit, keep, median, python, today, torchVersion } from './figures.js';
 import { type CollectivesReport, type Compared, printedCollectives, type Times } from './gpus-table.js';
+import { requireGpu, runProgram } from './program.js';
 
 /** A line of a program. */
 interface Row extends Times {
@@ -60,12 +61,13 @@ function ratios(a: readonly Round[], b: readonly Round[], name: string): { ratio
 }
 
 function main(): void {
-  const program = new Command('bench:gpus')
+  const command = new Command('bench:gpus')
     .option('--ranks <n>', 'a GPU each', Number, cuda.deviceCount())
     .option('--rounds <n>', 'how often each side runs', Number, 3)
     .option('--write', 'keep the figures in bench/results', false)
     .parse();
-  const { ranks, rounds, write } = program.opts<{ ranks: number; rounds: number; write: boolean }>();
+  const { ranks, rounds, write } = command.opts<{ ranks: number; rounds: number; write: boolean }>();
+  requireGpu();
   const [a, b]: [Round[], Round[]] = [[], []];
   for (let i = 0; i < rounds; i++) {
     a.push(ours(ranks));
@@ -81,4 +83,4 @@ function main(): void {
   if (write) keep(`${ranks}x ${device}`, 'collectives', report);
 }
 
-main();
+await runProgram(main);

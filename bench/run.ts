@@ -7,10 +7,11 @@ import { spawnSync } from 'node:child_process';
 import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { Command } from 'commander';
+import { Argument, Command } from 'commander';
 import { cuda } from '../lib/index.js';
 import { commit, keep, median, python, today, torchVersion } from './figures.js';
 import type { Row } from './measure.js';
+import { runProgram } from './program.js';
 
 const here = fileURLToPath(import.meta.url);
 const folder = path.dirname(here);
@@ -72,13 +73,13 @@ function table(ours: ReadonlyMap<string, Row>, peers: ReadonlyMap<string, Readon
 }
 
 function main(): void {
-  const program = new Command('bench')
-    .argument('[device]', 'cpu or cuda', cuda.isAvailable() ? 'cuda' : 'cpu')
+  const command = new Command('bench')
+    .addArgument(new Argument('[device]', 'where to measure').choices(['cpu', 'cuda']).default(cuda.isAvailable() ? 'cuda' : 'cpu'))
     .option('--rounds <n>', 'how often each side runs', Number, 3)
     .option('--write', 'keep the figures in bench/results', false)
     .parse();
-  const device = program.args[0] ?? (cuda.isAvailable() ? 'cuda' : 'cpu');
-  const { rounds, write } = program.opts<{ rounds: number; write: boolean }>();
+  const device = command.processedArgs[0] as string;
+  const { rounds, write } = command.opts<{ rounds: number; write: boolean }>();
   const seen = new Map<string, Row[][]>();
   const all = programs(device);
   for (let i = 0; i < rounds; i++) for (const each of all) seen.set(each.by, [...(seen.get(each.by) ?? []), rowsOf(each)]);
@@ -101,4 +102,4 @@ function store(device: string, rounds: number, results: ReadonlyMap<string, Read
   keep(device === 'cuda' ? cuda.getDeviceProperties().name : `${processors}-cores`, device, { machine, date, commit: commit(), rounds, torch, rows });
 }
 
-main();
+await runProgram(main);

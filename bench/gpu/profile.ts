@@ -12,6 +12,7 @@ import { Command } from 'commander';
 import { parse } from 'csv-parse/sync';
 import { cuda, scope, setFloat32MatmulPrecision, type Tensor, triu, zeros } from '../../lib/index.js';
 import { commit, keep, kept, today } from '../figures.js';
+import { runProgram } from '../program.js';
 import { chosenRows, type Row, rows } from './rows.js';
 import { type Report, shortRows } from './table.js';
 import { prepare } from './work.js';
@@ -143,15 +144,15 @@ function shortOf(file: string): Row[] {
 }
 
 function main(): void {
-  const program = new Command('bench:profile')
+  const command = new Command('bench:profile')
     .argument('[rows...]', 'groups as of bench:gpu, or parts of the names of rows; all that are timed on the device if left out')
     .option('--short <report>', 'those that stay short of their goals in a report of bench:gpu')
     .option('--one <index>', 'what the profiled process does', Number)
     .option('--write', 'keep the figures in bench/results', false)
     .parse();
-  const { one, short, write } = program.opts<{ one?: number; short?: string; write: boolean }>();
-  if (one === undefined) profileRows(short === undefined ? chosenRows(program.args) : shortOf(short), write);
+  const { one, short, write } = command.opts<{ one?: number; short?: string; write: boolean }>();
+  if (one === undefined) profileRows(short === undefined ? chosenRows(command.args) : shortOf(short), write);
   else callOnce(rows[one] as Row);
 }
 
-main();
+await runProgram(main);

@@ -61,7 +61,7 @@ function namesOf(some: readonly Row[], all: readonly Row[]): string {
 function laterRuns({ rows }: Report): string {
   const commits = [...new Set(rows.flatMap((measured) => measured.commit ?? []))];
   const [all, of] = [rows.map(({ row }) => row), (commit: string): Row[] => rows.filter((measured) => measured.commit === commit).map(({ row }) => row)];
-  const runs = commits.map((commit) => `At ${commit}, in a run of their own, whose copy the limit is not from: ${namesOf(of(commit), all)}.`);
+  const runs = commits.map((commit) => `At ${commit}, in a run of their own, whose copy and matmuls the limit is not from: ${namesOf(of(commit), all)}.`);
   return runs.length === 0 ? '' : `\n${runs.join('\n')}\n`;
 }
 
@@ -94,7 +94,7 @@ Kernels beside PyTorch ${report.torch} on the same machine in the same run: ${re
 - The limit is what the machine does in the same run: the rate of a copy of 1 GiB for what moves memory, the best matmul of either side for what multiplies.
   ${report.rows.some(({ mhz }) => mhz !== undefined) ? 'Clock (the lowest seen) and power (the highest) stand beside matmuls, because these are limited by power.' : 'Matmuls are limited by power; clock and power were not read in this run.'}
 - Rows without a goal are ops of every day that no goal was set for; PyTorch's figure for them is that of eager calls.
-- PyTorch chooses its attention itself: of its three for the first row of attention, cuDNN's took 892 us, FlashAttention-2 1,735, the memory-efficient one 3,320.
+- PyTorch chooses its attention itself, on this GPU cuDNN's.
 - Operands are random numbers; small weights take turns so that none is found in the L2 cache.
 
 ${printed(report)}

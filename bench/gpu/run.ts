@@ -11,6 +11,7 @@ import os from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
 import { commit, keep, median, python, store, today } from '../figures.js';
+import { requireGpu, runProgram } from '../program.js';
 import { checkAlike, mended } from './mended.js';
 import { chosenRows, copyRow, groups, type Row } from './rows.js';
 import { Meter, ourSide, type PeerMode, rawLaunch, type Side, torchSide } from './sides.js';
@@ -76,16 +77,17 @@ async function measure(row: Row, ours: Side, torch: Side | null, meter: Meter, {
 }
 
 async function main(): Promise<void> {
-  const program = new Command('bench:gpu')
+  const command = new Command('bench:gpu')
     .argument('[rows...]', `groups (${groups.join(', ')}) or parts of names; all rows if left out`)
     .option('--pairs <n>', 'how often each side is measured', Number, 5)
     .option('--no-compile', 'leave torch.compile out, which takes seconds a row')
     .option('--write', 'keep the figures in bench/results', false)
     .option('--again <report>', 'keep them in place of those of an earlier report')
     .parse();
-  const options = program.opts<Options>();
+  const options = command.opts<Options>();
   const start = performance.now();
-  const chosen = [copyRow, ...chosenRows(program.args)];
+  const chosen = [copyRow, ...chosenRows(command.args)];
+  requireGpu();
   const earlier = options.again === undefined ? null : (JSON.parse(readFileSync(options.again, 'utf8')) as Report);
   const ours = ourSide();
   const peer = python();
@@ -108,8 +110,8 @@ async function main(): Promise<void> {
   for (const each of [ours, torch, meter]) each?.end();
   console.log(printed(report));
   if (earlier !== null) keep(gpu, 'kernels', mended(earlier, report));
-  else if (options.write) keep(gpu, ['kernels', ...program.args].join('-'), report);
+  else if (options.write) keep(gpu, ['kernels', ...command.args].join('-'), report);
   if (unfinished !== null) rmSync(unfinished);
 }
 
-await main();
+await runProgram(main);

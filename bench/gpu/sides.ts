@@ -90,7 +90,7 @@ export class Meter {
     child.stdout?.on('data', (text) => {
       for (const line of String(text).trim().split('\n')) {
         const [mhz, watts] = line.split(',').map(Number);
-        if (mhz !== undefined && watts !== undefined && watts > 0) this.samples.push({ mhz, watts });
+        if (mhz !== undefined && watts !== undefined && mhz > 0 && watts > 0) this.samples.push({ mhz, watts });
       }
     });
     return child;

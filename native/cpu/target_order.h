@@ -1,4 +1,4 @@
-// The order in which positions are added to what they name.
+// The order in which positions are put to what they name, or combined with it.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -9,12 +9,11 @@
 
 namespace shardwise::cpu {
 
-// Positions one after the other, or, where values of 16 bits are combined, those of one target behind one another: its sum can then be
-// rounded once.
+// Positions one after the other, or, where results of 16 bits are rounded, those of one target behind one another: it is rounded once.
 class TargetOrder {
  public:
-  TargetOrder(const int64_t* targets, int64_t count, DType dtype, bool combines = true) : targets_(targets), count_(count) {
-    if (!combines || !is_floating(dtype) || item_size(dtype) != 2) return;
+  TargetOrder(const int64_t* targets, int64_t count, DType dtype, bool rounds = true) : targets_(targets), count_(count) {
+    if (!rounds || !is_floating(dtype) || item_size(dtype) != 2) return;
     order_.resize(static_cast<size_t>(count));
     std::iota(order_.begin(), order_.end(), int64_t(0));
     std::stable_sort(order_.begin(), order_.end(), [targets](int64_t a, int64_t b) { return targets[a] < targets[b]; });

@@ -163,14 +163,18 @@ Status scatter(const KernelCall& call) {
       for (int64_t row = begin; row < end; row++) {
         const int64_t base = row_offset(y, index, row);
         const int64_t* named = at.data() + row * rows.width;
-        const TargetOrder order(named, rows.width, y.dtype, mode != 0);
+        const TargetOrder order(named, rows.width, y.dtype, mode == 1 || mode == 2);
         order.for_each_run([&](int64_t column, int64_t run_begin, int64_t run_end) {
           char* target = element_at(y.data, y.dtype, base + column * last_stride(y));
           T value, result = T(0);
           if (mode != 0) gather(y.dtype, target, 1, &result, 1);
           for (int64_t i = run_begin; i < run_end; i++) {
-            if (source.is_immediate) from_double(source.scalar, &value);
-            else gather(source.dtype, element_at(source.data, source.dtype, row_offset(source, index, row) + order[i] * last_stride(source)), 1, &value, 1);
+            if (source.is_immediate) {
+              from_double(source.scalar, &value);
+            } else {
+              const int64_t offset = row_offset(source, index, row) + order[i] * last_stride(source);
+              gather(source.dtype, element_at(source.data, source.dtype, offset), 1, &value, 1);
+            }
             result = combine(mode, result, value);
           }
           scatter(y.dtype, &result, target, 1, 1);

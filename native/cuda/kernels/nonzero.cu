@@ -7,7 +7,8 @@
 // nonzero: a warp flags and counts a tile, 16 bytes a lane and load where x is dense; one block turns the counts into starts.
 // nonzero_rows: a block of 256 threads takes a tile by 4096 elements: it ranks their flags by a scan, puts the numbers of those
 // that are set into shared memory by rank, and neighbouring threads write neighbouring rows.
-// Reads x once, writes rows once; the flags, a bit for each element, are written and read.
+// Reads x once, writes rows once; the flags, a bit for each element, are written and read. Operations: an element a comparison
+// and its flag, one that is set some five of its scan and a division for each dim but the first.
 // Numerics: integers alone (a float is 0 if its bits but the sign are), so the result does not depend on timing.
 // Source: PyTorch's nonzero. Technique: compaction by counts, prefix sums and ranks.
 // On an H200, 16M bools, half of them set, with the host's reading of the count: 74 us (PyTorch 80). Versions: bytes one at a

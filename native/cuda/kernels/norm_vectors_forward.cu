@@ -3,10 +3,9 @@
 //   mean = sum(x) / n (0 for rms norm), rstd = 1 / sqrt(sum((x - mean)^2) / n + eps), y = (x - mean) rstd w + b
 //
 // With a residual, x is the sum of two operands, rounded, which is written beside y: two reads and two writes.
-// direct  rows of up to 1024 vectors (row_direct.cuh): a part of a warp for each up to 128, else a block with four vectors a
-// thread.
-//         Rows of warps that are summed are asked of L2 while the kernel before ends. Warps find their mean and squared deviations by shuffles; a
-//         block joins those of its warps through one barrier.
+// direct  rows of up to 1024 vectors (row_direct.cuh): a part of a warp for each up to 128, else a block with four vectors
+//         a thread. Rows of warps that are summed are asked of L2 while the kernel before ends. Warps find their mean and
+//         squared deviations by shuffles; a block joins those of its warps through one barrier.
 // ring    longer rows, up to 2048 vectors: persistent blocks (row_ring.cuh) with two vectors a thread. w and b stay packed in
 //         registers for all rows of a block; the next three rows are on their way by cp.async.
 // Bytes: each of x and y once (with a residual: of it and the sum too). Some 11 instructions for an element (conversion, sum,
@@ -23,11 +22,11 @@
 //   the same in one run, L2 told to give up first what was read and written             137.0   36.1
 //   L2 left to itself                                                                   130.5   35.0   (96 and 90 %)
 //   two vectors a thread, three blocks of 512 threads a multiprocessor                  143.1   38.3
-// With a residual, rms norm of 16384 x 4096: 131 (96 %; 135 with L2 told; a sum and a norm 168). float32 512 x 768: 3.2 to 4 (PyTorch in a
-// graph 3.9). ring at 8192 x 16384: 139.6 (141.0 with L2 told).
-// Warps, 16384 x 768 and 131072 x 512, L2 told: 13.6 and 69.8; asked of L2 before, too, 14.35 and 71.6; left to itself 15.4 and 68.2; without the
-// overlap 1.3 more; means and squares merged at once (Chan) 13.8 and 69.3. With a residual, 16384 x 1024: 36.1, asked of L2 before 35.1.
-// 65536 x 256: 18.4 (ring of warps: 25.5).
+// With a residual, rms norm of 16384 x 4096: 131 (96 %; 135 with L2 told; a sum and a norm 168). float32 512 x 768: 3.2 to 4
+// (PyTorch in a graph 3.9). ring at 8192 x 16384: 139.6 (141.0 with L2 told).
+// Warps, 16384 x 768 and 131072 x 512, L2 told: 13.6 and 69.8; asked of L2 before, too, 14.35 and 71.6; left to itself 15.4 and
+// 68.2; without the overlap 1.3 more; means and squares merged at once (Chan) 13.8 and 69.3. With a residual, 16384 x 1024: 36.1,
+// asked of L2 before 35.1. 65536 x 256: 18.4 (ring of warps: 25.5).
 #include "../primitives/packed.cuh"
 #include "../primitives/row_direct.cuh"
 #include "norm.cuh"

@@ -19,9 +19,9 @@
 // their row. Fixed order of reduction.
 // Source: PyTorch's softmax. Technique: running maximum and sum of Milakov and Gimelshein, arXiv:1805.02867, of rows in walks.
 // On one H200, bf16, rows forward and backward: 8192 x 4096 51.1 and 97.0 us (softmax_vectors.cu 33.5, 47.6), 8192 x 16384 253.4
-// and 468.7 (142.6, 205.1); float32 2048 x 131072 1708 (softmax_cluster.cu 570). Long, a block a row,
-// bf16, 64 x 1048576: 180 (35 % of copy; PyTorch 295). Held rows
-// of 8192 x 4095 63 (107), in float64 8192 x 4096 159 (301); strided, 8192 x 4096 over dim 0 531 (9655).
+// and 468.7 (142.6, 205.1); float32 2048 x 131072 1708 (softmax_cluster.cu 570). Long, a block a row, bf16, 64 x 1048576: 180
+// (35 % of copy; PyTorch 295). Held rows of 8192 x 4095 63 (107), in float64 8192 x 4096 159 (301); strided, 8192 x 4096 over
+// dim 0 531 (9655).
 // Versions: softmax_vectors.cu, softmax_cluster.cu for whole aligned vectors; of these paths no other was timed.
 #include "../../generated/op_params.h"
 #include "../primitives/row_tile.cuh"

@@ -4,8 +4,10 @@
 // only what comes before the k-th is taken up. A batch of 2048 elements is counted first: if all that pass fit they are appended,
 // else it is gone through 256 at a time. Batches come in the order of their reversed bits, so that rising or falling rows, too,
 // have few that pass: elements in no order do so k ln(n / k) times, of a row in order one batch in each power of two.
-// Grid: a block of 256 threads for each row or segment. Bytes: x once, k values and indices. What is held is a set that does not
-// depend on timing, and it is sorted at the end: deterministic; elements are copied with their bits.
+// Grid: a block of 256 threads for each row or segment. Bytes: x once, k values and indices. Operations: an element some six to
+// make its key, one comparison, and where it may pass a scan of its warp; a sort of what is held each time it is full.
+// What is held is a set that does not depend on timing, and it is sorted at the end: deterministic; elements are copied with
+// their bits.
 // Source: PyTorch's topk. Technique: a threshold that falls, as queues of k-nearest-neighbour search have it (Johnson, Douze,
 // Jegou 2017, arXiv:1702.08734), here by batches in shared memory.
 // On an H200, k 50 of 1024 x 128256 in float32 (PyTorch): in no order 561 us (1570), rising 1537 (1604). Versions: batches as

@@ -47,6 +47,19 @@ int32_t kernel_id(const std::string& name) {
 
 int main(int argc, char** argv) {
   using namespace selftest;
+  sparse = argc > 1 && std::string(argv[1]) == "sparse";
+  if (sparse) large = 100003;
+  if (getenv("SELFTEST_LARGE")) large = atoll(getenv("SELFTEST_LARGE"));
+  const std::string only = argc > 1 + sparse ? argv[1 + sparse] : "";
+  const std::pair<const char*, void (*)()> groups[] = {
+      {"pointwise", test_pointwise}, {"memory", test_memory},   {"reductions", test_reductions}, {"sort", test_sort},
+      {"topk", test_topk},           {"nonzero", test_nonzero}, {"indexing", test_indexing},     {"steps", test_steps}};
+  bool known = only.empty() || only == "huge" || only == "time";
+  for (const auto& [name, group] : groups) known = known || only == name;
+  if (!known) {
+    printf("no group is called %s\n", only.c_str());
+    return 2;
+  }
   backend = shardwise_backend_v1();
   ErrorText error;
   DeviceInfo info;
@@ -60,13 +73,6 @@ int main(int argc, char** argv) {
     printf("no stream: %s\n", error.text);
     return 2;
   }
-  sparse = argc > 1 && std::string(argv[1]) == "sparse";
-  if (sparse) large = 100003;
-  if (getenv("SELFTEST_LARGE")) large = atoll(getenv("SELFTEST_LARGE"));
-  const std::string only = argc > 1 + sparse ? argv[1 + sparse] : "";
-  const std::pair<const char*, void (*)()> groups[] = {
-      {"pointwise", test_pointwise}, {"memory", test_memory},   {"reductions", test_reductions}, {"sort", test_sort},
-      {"topk", test_topk},           {"nonzero", test_nonzero}, {"indexing", test_indexing},     {"steps", test_steps}};
   if (only == "time") {
     time_kernels();
     return 0;

@@ -1,0 +1,32 @@
+/** Programs that measure, where they cannot. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const here = fileURLToPath(import.meta.url);
+const folder = path.resolve(path.dirname(here), '..', '..', 'bench');
+
+/** On any machine as on one whose CUDA part is not there. */
+function withoutGpu(program: string, ...args: string[]): { status: number | null; stderr: string } {
+  const command = [...process.execArgv, path.join(folder, program + path.extname(here)), ...args];
+  const { status, stderr } = spawnSync(process.execPath, command, { encoding: 'utf8', env: { ...process.env, SHARDWISE_CUDA_BACKEND: '/nowhere/cuda-backend.so' } });
+  return { status, stderr };
+}
+
+describe('programs that measure GPUs', () => {
+  for (const program of ['gpu/run', 'gpu/profile', 'gpus'])
+    it(`say what is missing without one, and no stack: ${program}`, () => {
+      const { status, stderr } = withoutGpu(program);
+      assert.equal(status, 1);
+      assert.match(stderr, /^device "cuda:0" is not available: .*\n {2}tried \/nowhere\/cuda-backend\.so/m);
+      assert.doesNotMatch(stderr, /^ +at /m);
+    });
+
+  it('name the rows that there are where one is misspelt', () => {
+    const { status, stderr } = withoutGpu('gpu/run', 'matmull');
+    assert.equal(status, 1);
+    assert.match(stderr, /no row is called "matmull", and no group: there are matmul, /);
+    assert.doesNotMatch(stderr, /^ +at /m);
+  });
+});
