@@ -21,9 +21,7 @@ Status Group::join(World& world, const GlooGroup& plan, std::unique_ptr<Group>* 
     }
   }
   std::unique_ptr<Group> group(new Group(connections.release(), roster_of(plan), plan.timeout_ms));
-  for (int32_t other = 0; other < size; other++) {
-    if (other != rank) group->prepare(other);
-  }
+  group->for_peers([&](int32_t other) { group->await_peer(other); });
   *out = std::move(group);
   return kOk;
 }
@@ -34,22 +32,30 @@ Group::Group(Connections* connections, comm::Roster roster, int64_t timeout_ms)
       size_(connections->size()),
       timeout_ms_(timeout_ms),
       connections_(connections),
-      peers_(static_cast<size_t>(size_)) {}
+      peers_(static_cast<size_t>(size_)) {
+  const int64_t bytes = frame_bytes();
+  // Of all peers before any is heard: what fails from then on is told to all.
+  for_peers([&](int32_t rank) {
+    Peer& other = peer(rank);
+    for (int parity = 0; parity < 2; parity++) {
+      other.frames[parity].reset(new char[static_cast<size_t>(bytes)]());
+      other.incoming[parity] = connections_->buffer(other.frames[parity].get(), bytes);
+    }
+    other.own_frame.reset(new char[static_cast<size_t>(bytes)]);
+    other.outgoing = connections_->buffer(other.own_frame.get(), bytes);
+    other.words_in = connections_->buffer(&other.words, sizeof(Words));
+    other.words_out = connections_->buffer(&own_words_, sizeof(Words));
+  });
+}
 
 // What a peer may send at any time has a place from now on, so that it need not ask first.
-void Group::prepare(int32_t rank) {
-  Peer& other = peer(rank);
-  const int64_t bytes = frame_bytes();
-  for (int parity = 0; parity < 2; parity++) {
-    other.frames[parity].reset(new char[static_cast<size_t>(bytes)]());
-    other.incoming[parity] = connections_->buffer(other.frames[parity].get(), bytes);
+void Group::await_peer(int32_t rank) {
+  try {
+    peer(rank).words_in->recv(rank, kWordsSlot);
+    peer(rank).incoming[1]->recv(rank, kFrameSlot);
+  } catch (const std::exception&) {
+    // It has joined and gone already. The first call says so, with its last words where they have come.
   }
-  other.own_frame.reset(new char[static_cast<size_t>(bytes)]);
-  other.outgoing = connections_->buffer(other.own_frame.get(), bytes);
-  other.words_in = connections_->buffer(&other.words, sizeof(Words));
-  other.words_out = connections_->buffer(&own_words_, sizeof(Words));
-  other.words_in->recv(rank, kWordsSlot);
-  other.incoming[1]->recv(rank, kFrameSlot);
 }
 
 // Once what it has sent is gone.

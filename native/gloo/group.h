@@ -104,7 +104,7 @@ class Group {
   int64_t timeout_ms() const { return timeout_ms_.load(std::memory_order_relaxed); }
 
   // group.cc
-  void prepare(int32_t rank);
+  void await_peer(int32_t rank);
   Status dispatch(const CollectiveCall& call);
   Status end_call(Status status);
   void disconnect();

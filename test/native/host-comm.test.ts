@@ -30,7 +30,7 @@ describe('collectives of host memory', function () {
       skipBecause(this, 'no g++');
     }
     mkdirSync(path.join(root, 'build', 'selftest'), { recursive: true });
-    execFileSync(compileOnce, ['g++', '-std=c++20', '-O1', '-pthread', ...sources('native/comm'), ...sources('native/comm/selftest'), '-ldl', '-o', program], {
+    execFileSync(compileOnce, ['g++', '-std=c++20', '-O1', '-pthread', ...sources('native/comm'), ...sources('native/comm/selftest'), '-rdynamic', '-ldl', '-o', program], {
       cwd: root,
       stdio: 'inherit',
     });

@@ -6,6 +6,7 @@
 
 #include "../far_watch.h"
 #include "fake_device.h"
+#include "slow_gloo.h"
 
 namespace shardwise::comm::selftest {
 namespace {
@@ -189,6 +190,31 @@ void absence(Ranks mode) {
   end_group(mode == Ranks::Threads ? "threads: far devices: ranks that do not come" : "processes: far devices: ranks that do not come");
 }
 
+// Two ranks leave as soon as they have joined, while the third still joins, which hears of it in its first call.
+void departure_at_once() {
+  run_ranks(Ranks::Threads, 3, {}, [](HostGroup& host) {
+    Connection connection(host, 20'000);
+    const int32_t ranks[] = {0, 1, 2};
+    const GlooGroup plan{"brief", "brief", ranks, host.rank(), 3, 20'000, [](void*) { return false; }, nullptr};
+    void* member = nullptr;
+    ErrorText error;
+    const bool stays = host.rank() == 0;
+    if (stays) pause_before_frames(300);
+    CHECK(gloo->join(connection.world, plan, &member, &error).ok(), "rank %d: %s", host.rank(), error.text);
+    pause_before_frames(0);
+    if (stays && member) {
+      CollectiveCall call{};
+      call.kind = Collective::Barrier;
+      call.name = "barrier";
+      call.error = &error;
+      CHECK(!gloo->comm->run(member, call).ok() && contains(error, "rank 1 has left the group"), "%s", error.text);
+    }
+    if (member) gloo->comm->destroy(member);
+  });
+  CHECK(has_paused(), "gloo's receive was not taken from this program: is it built with -rdynamic?");
+  end_group("threads: groups over gloo: ranks that leave as soon as they have joined");
+}
+
 // Nobody carries its calls out any more, and it does not wait for that.
 void departure(Ranks mode) {
   run_far(mode, 2, [](Rank& rank, FarWatch& far, HostGroup&) {
@@ -239,6 +265,7 @@ bool test_far(const char* library) {
     return false;
   }
   gloo = entry();
+  take_receive(opened);
   signal(SIGPIPE, SIG_IGN);  // as Node does
   killed(false);
   killed(true);
@@ -248,6 +275,7 @@ bool test_far(const char* library) {
     absence(mode);
     departure(mode);
   }
+  departure_at_once();
   return true;
 }
 
