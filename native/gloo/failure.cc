@@ -34,6 +34,10 @@ bool Group::is_gone(int32_t rank, std::string* why) {
   hear();
   Peer& other = peer(rank);
   if (other.is_heard) return other.words.end == End::Left;
+  if (!other.lost.empty()) {
+    *why = other.lost;
+    return true;
+  }
   return is_broken(*other.words_in, why);
 }
 

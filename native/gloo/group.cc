@@ -1,5 +1,7 @@
 #include "group.h"
 
+#include <stdexcept>
+
 #include "slots.h"
 
 namespace shardwise::across {
@@ -53,8 +55,9 @@ void Group::await_peer(int32_t rank) {
   try {
     peer(rank).words_in->recv(rank, kWordsSlot);
     peer(rank).incoming[1]->recv(rank, kFrameSlot);
-  } catch (const std::exception&) {
+  } catch (const std::runtime_error& failure) {
     // It has joined and gone already. The first call says so, with its last words where they have come.
+    peer(rank).lost = plain(failure.what());
   }
 }
 

@@ -86,6 +86,7 @@ class Group {
     std::unique_ptr<char[]> frames[2], own_frame;
     std::unique_ptr<Buffer> incoming[2], outgoing, words_in, words_out;
     Words words = {};
+    std::string lost;  // why it went before this rank had joined
     bool is_heard = false, is_told = false, has_frame_under_way = false;
     bool has_called = false;
     comm::Note last = {};
