@@ -1,7 +1,7 @@
 /** Why rows stay short of their goals, and what was tried: by what their names begin with. Shown by the report where the goal is not reached. */
 export const notes: Readonly<Record<string, string>> = {
   'matmul nt, bfloat16, 4096 cubed':
-    'Limited by power: its tensor cores are at work 95 % of the time; 0.87 to 1.00 from pair to pair, a kernel of cuBLASLt on our side, the best of what max-autotune tries on the other. Tried: its own tiles of 128 x 256 1.00, of 128 x 208 in turns 0.98, 128 x 192 1.08 (5.3 waves), 128 x 128 0.94 to 0.99, beside its eager mode.',
+    'Limited by power: its tensor cores are at work 95 % of the time; 0.87 to 1.00 from pair to pair, a kernel of cuBLASLt on our side, the best of what max-autotune tries on the other. Tried: its own tiles of 128 x 256 1.00, of 128 x 208 in turns 0.98, 128 x 192 1.08 (5.3 waves), 128 x 128 0.94 to 0.99, each beside the eager mode of PyTorch.',
   'matmul nt, bfloat16, 8192 x 14336 x 4096': 'Limited by power: its tensor cores are at work 96 % of the time; 0.92 to 1.00 from pair to pair.',
   'matmul nn, bfloat16, 8192 x 4096 x 14336':
     'Limited by power: both sides run at 1,425 to 1,485 of 1,980 MHz; 0.94 to 1.05 from pair to pair. In bursts of two products, at the full clock, 1,201 us against 1,169. Tried: the tiles 128 x 128 to 128 x 256 in turns and in pairs, in groups of 4 to 16, and all algorithms that cuBLASLt proposes; the table has the fastest.',
