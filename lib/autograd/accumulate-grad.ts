@@ -1,7 +1,9 @@
 /** The end of a gradient's way: it is added into `.grad` of a leaf. */
 
 import { isNonOverlappingAndDense } from '../core/shape.js';
+import type { Storage } from '../core/storage.js';
 import { heldOf, setGrad, type Tensor } from '../core/tensor.js';
+import { copyInLayoutOf, hasLayoutOf } from './gradient-layout.js';
 import { ACCUMULATE_SEQUENCE, type Gradients, leaves, Node } from './node.js';
 
 const NO_GRADIENTS: Gradients = [];
@@ -19,40 +21,49 @@ export class AccumulateGrad extends Node {
 
   apply([given]: Gradients): Gradients {
     const { variable } = this;
-    if (given === null || given === undefined) return NO_GRADIENTS;
+    if (given === null || given === undefined || !variable.requiresGrad) return NO_GRADIENTS; // it may have been frozen since the forward pass
     const grad = variable.sharding === null ? given : variable.sharding.fit(given);
     const before = variable.gradTensor;
-    if (before === null) setGrad(variable, this.createGraph || !stealable(grad, variable) ? grad.clone() : grad);
-    else if (this.createGraph) variable.grad = before.add(grad);
+    if (before === null) setGrad(variable, this.createGraph || !isUnseen(grad, variable) ? copyInLayoutOf(variable, grad) : takeOver(grad));
+    else if (this.createGraph) setGrad(variable, before.add(grad));
     else before.add_(grad);
     if (variable.postAccumulateHooks !== null) for (const hook of variable.postAccumulateHooks.values()) hook(variable);
     return NO_GRADIENTS;
   }
 }
 
-/** Whether nobody else looks at the gradient's memory, so that it can become `.grad` without a copy. */
-function stealable(grad: Tensor, variable: Tensor): boolean {
+/** Whether nobody else holds the gradient's memory, neither user code nor another node, and it lies as its tensor does: then it becomes `.grad` without a copy. */
+function isUnseen(grad: Tensor, variable: Tensor): boolean {
   const storage = grad.storage;
   return (
     storage !== null &&
+    !storage.exposed &&
     storage.holds <= 1 &&
-    storage.refs <= 2 &&
-    grad.base === null &&
+    (isOfRules(storage) || (storage.refs <= 2 && grad.base === null)) &&
     storage.nbytes === heldOf(grad).nbytes &&
     // Of distributed ones, the gradient must be held as its tensor is.
     placedAlike(grad, variable) &&
-    sameLayout(grad, variable) &&
+    hasLayoutOf(variable, grad) &&
     isNonOverlappingAndDense(grad.shape, grad.strides)
   );
 }
 
-function placedAlike(grad: Tensor, variable: Tensor): boolean {
-  return grad.sharding === null || grad.sharding.spec === variable.sharding?.spec;
+/** Whether gradient rules made it, which keep nothing: what else shows the memory is garbage. */
+function isOfRules(storage: Storage): boolean {
+  return storage.scope?.ofBackward === true;
 }
 
-function sameLayout(a: Tensor, b: Tensor): boolean {
-  for (let i = 0; i < a.shape.length; i++) if ((a.shape[i] as number) > 1 && a.strides[i] !== b.strides[i]) return false;
-  return true;
+/** The tensors that a rule had on its way to the gradient own it no more. */
+function takeOver(grad: Tensor): Tensor {
+  const storage = grad.storage as Storage;
+  if (!isOfRules(storage)) return grad;
+  storage.refs = storage.holds + 1;
+  grad.base = null;
+  return grad;
+}
+
+function placedAlike(grad: Tensor, variable: Tensor): boolean {
+  return grad.sharding === null || grad.sharding.spec === variable.sharding?.spec;
 }
 
 /** The accumulator of a leaf; one for its life, so that hooks stay. */

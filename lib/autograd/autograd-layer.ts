@@ -6,7 +6,7 @@ import type { AnyOp } from '../core/op.js';
 import type { Tensor } from '../core/tensor.js';
 import { anomalyStack } from './anomaly.js';
 import { isGradEnabled } from './grad-mode.js';
-import { hasGradient, OpNode } from './node.js';
+import { changeHistory, hasGradient, OpNode } from './node.js';
 import { checkViewChange, rebaseView } from './view-history.js';
 
 export function autogradLayer(op: AnyOp, inputs: readonly Tensor[], params: object, into: Tensor | null): Tensor[] {
@@ -80,8 +80,7 @@ function changeInPlace(op: AnyOp, inputs: readonly Tensor[], params: object, int
   if (node !== null) {
     if (into.base !== null) rebaseView(into, node, inputs.indexOf(into));
     else {
-      into.node = node;
-      into.outputNr = 0;
+      changeHistory(into, node, 0);
       into.leafRequiresGrad = false;
     }
     node.saveOutputs([into]);

@@ -7,6 +7,7 @@ import { captureWatch } from '../core/watch.js';
 import { requireTensors } from '../ops/operand.js';
 import { runBackward } from './engine.js';
 import { type Edge, edgeOf, type HookHandle, type Node, register, type TensorHook } from './node.js';
+import { exposeOne } from './user-gradients.js';
 
 /** Options of {@link Tensor.backward}. */
 export interface BackwardOptions {
@@ -14,7 +15,7 @@ export interface BackwardOptions {
   retainGraph?: boolean;
   /** Record the backward pass itself, for higher derivatives. */
   createGraph?: boolean;
-  /** Accumulate only into these leaves. */
+  /** Accumulate only into these; those that are no leaves retain their gradient from now on. */
   inputs?: Tensor | readonly Tensor[];
 }
 
@@ -34,6 +35,7 @@ export function backward(tensors: Tensor | readonly Tensor[], gradTensors?: Tens
     const list = asList('backward', 'inputs', inputs);
     if (list.length === 0) throw new ArgumentError('backward: inputs is an empty list', { op: 'backward' });
     only = new Set(list.map((t) => requiredEdge(t, 'backward', 'inputs').node));
+    for (const t of list) t.retainGrad();
   }
   const edges = roots.map((t) => requiredEdge(t, 'backward', 'the tensor'));
   runBackward(
@@ -125,7 +127,7 @@ function rootGradient(t: Tensor, given: Tensor | null): Tensor {
   if (!sameShape(given.shape, t.shape)) {
     throw new ShapeError(`backward: the gradient has shape ${formatShape(given.shape)}, the tensor ${formatShape(t.shape)}`, { gradient: given.shape, shape: t.shape });
   }
-  return given;
+  return exposeOne(given);
 }
 
 function hookTarget(t: Tensor, op: string): Edge {

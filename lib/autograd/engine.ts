@@ -12,9 +12,10 @@ import { setGrad, type Tensor } from '../core/tensor.js';
 import { AccumulateGrad } from './accumulate-grad.js';
 import { checkAnomaly, isAnomalyEnabled } from './anomaly.js';
 import { setGradEnabled } from './grad-mode.js';
+import { rowMajorCopy } from './gradient-layout.js';
 import type { Edge, Gradients, Node, NodeTask } from './node.js';
 import { ReadyQueue } from './ready-queue.js';
-import { fitReplaced } from './user-gradients.js';
+import { expose, exposeOne, fitReplaced } from './user-gradients.js';
 
 export interface EngineOptions {
   retainGraph: boolean;
@@ -41,7 +42,7 @@ export function runBackward(roots: readonly Edge[], rootGrads: readonly Tensor[]
   callbackStack.push(callbacks);
   const modeBefore = setGradEnabled(options.createGraph);
   const converter = setOperandConverter(null); // gradients have the dtypes that mixed precision chose in forward
-  const scope = options.createGraph ? null : openScope();
+  const scope = options.createGraph ? null : openScope(true);
   const run = new BackwardRun(options, scope);
   try {
     run.start(roots, rootGrads);
@@ -76,7 +77,8 @@ class BackwardRun {
   private readonly scope: Scope | null;
   private readonly met: Node[] = [];
   private readonly ready = new ReadyQueue();
-  private needed: Set<Node> | null = null;
+  /** Which nodes matter where targets are given; null: all. */
+  private ahead: Ahead | null = null;
 
   constructor(options: EngineOptions, scope: Scope | null) {
     this.options = options;
@@ -87,7 +89,7 @@ class BackwardRun {
   start(roots: readonly Edge[], grads: readonly Tensor[]): void {
     const { captures, only } = this.options;
     const targets = captures !== null ? new Set(captures.map((e) => e.node)) : only;
-    if (targets !== null) this.needed = reaching(roots, targets);
+    if (targets !== null) this.ahead = aheadOf(roots, targets);
     const { met } = this;
     for (let i = 0; i < roots.length; i++) this.taskOf((roots[i] as Edge).node);
     const first = met.length; // a node that is the root of several tensors starts once
@@ -137,12 +139,13 @@ class BackwardRun {
     const task = node.task as NodeTask;
     const buffer = task.arrived;
     task.arrived = [];
-    const runs = this.needed === null || this.needed.has(node);
+    const runs = this.ahead === null || this.ahead.receiving.has(node);
+    const executes = runs && this.executes(node);
     const mark = this.scope === null ? 0 : this.scope.storages.length;
     let incoming = runs ? this.runTensorHooks(node, buffer) : buffer;
     if (runs) this.capture(node, incoming);
     let results: Gradients = [];
-    if (runs && this.executes(node)) {
+    if (executes) {
       if (node.preHooks !== null) incoming = this.runPreHooks(node, incoming);
       if (hasAny(incoming)) {
         const grads = padded(incoming, node.numOutputs);
@@ -153,14 +156,12 @@ class BackwardRun {
     this.passOn(node, results);
     this.letGo(buffer);
     this.sweep(mark);
-    if (runs && !this.options.retainGraph) node.release();
+    if (executes && !this.options.retainGraph) node.release();
   }
 
-  /** A captured leaf is not accumulated into; with `only`, other leaves are left alone. */
+  /** Whether a node that receives gradients passes them on: a captured one only where another target lies behind it, so that its graph stays. */
   private executes(node: Node): boolean {
-    if (!(node instanceof AccumulateGrad)) return true;
-    if (this.options.captures !== null) return false;
-    return this.options.only === null || this.options.only.has(node);
+    return this.ahead === null || this.ahead.passing.has(node) || this.options.only?.has(node) === true;
   }
 
   private apply(node: Node, grads: Gradients): Gradients {
@@ -168,7 +169,7 @@ class BackwardRun {
       node.createGraph = this.options.createGraph;
       if (node.variable.postAccumulateHooks !== null) return outside(() => node.apply(grads));
     }
-    const results = node.runsUserCode ? outside(() => node.apply(this.exposed(grads))) : node.apply(grads);
+    const results = node.runsUserCode ? expose(outside(() => node.apply(expose(grads)))) : node.apply(grads);
     if (isAnomalyEnabled()) checkAnomaly(node, results);
     return results;
   }
@@ -228,12 +229,6 @@ class BackwardRun {
     storage.free('backward used it up');
   }
 
-  /** Marks gradients that user code sees: the collector frees them, not we. */
-  private exposed(grads: Gradients): Gradients {
-    for (const g of grads) if (g?.storage?.scope && g.storage.scope === this.scope) g.storage.escape();
-    return grads;
-  }
-
   private runTensorHooks(node: Node, buffer: Gradients): Gradients {
     if (node.tensorHooks === null && node.retained === null) return buffer;
     return padded(buffer, node.numOutputs).map((grad, nr) => {
@@ -242,14 +237,13 @@ class BackwardRun {
       const hooks = node.tensorHooks?.[nr];
       if (hooks !== undefined && hooks.size > 0) current = outside(() => this.runHooks(hooks.values(), current));
       const retained = node.retained?.[nr];
-      if (retained !== undefined) setGrad(retained, current);
+      if (retained !== undefined) retain(retained, current);
       return current;
     });
   }
 
   private runHooks(hooks: Iterable<(grad: Tensor) => Tensor | undefined | void>, grad: Tensor): Tensor {
-    let current = grad;
-    this.exposed([grad]);
+    let current = exposeOne(grad);
     for (const hook of hooks) {
       current = fitReplaced(hook(current), current, 'a tensor hook');
     }
@@ -257,7 +251,7 @@ class BackwardRun {
   }
 
   private runPreHooks(node: Node, grads: Gradients): Gradients {
-    let current: Gradients = this.exposed(padded(grads, node.numOutputs));
+    let current: Gradients = expose(padded(grads, node.numOutputs));
     for (const hook of (node.preHooks as NonNullable<Node['preHooks']>).values()) {
       const replaced = outside(() => hook(current));
       if (replaced !== undefined) current = replacedAll(replaced, current, `a pre-hook of ${node.name}`);
@@ -266,8 +260,8 @@ class BackwardRun {
   }
 
   private runPostHooks(node: Node, results: Gradients, grads: Gradients): Gradients {
-    let current: Gradients = this.exposed(results);
-    this.exposed(grads);
+    let current: Gradients = expose(results);
+    expose(grads);
     for (const hook of (node.postHooks as NonNullable<Node['postHooks']>).values()) {
       const replaced = outside(() => hook(current, grads));
       if (replaced !== undefined) current = replacedAll(replaced, current, `a hook of ${node.name}`);
@@ -286,8 +280,15 @@ class BackwardRun {
 
   /** The caller's scope frees what it gets, like all that is made there. */
   private giveOut({ storage }: Tensor): void {
+    if (storage !== null) storage.exposed = true;
     if (this.scope !== null && storage?.scope === this.scope) outliveScope(storage, this.scope.parent);
   }
+}
+
+/** Adds to the `.grad` of a tensor that is no leaf: always memory of its own, since the gradient goes on to the tensor's inputs. */
+function retain(t: Tensor, grad: Tensor): void {
+  const before = t.gradTensor;
+  setGrad(t, before === null ? rowMajorCopy(grad) : before.add(grad));
 }
 
 /** @throws AutogradError unless there are as many, each like the one that it replaces. */
@@ -307,8 +308,15 @@ function hasAny(grads: Gradients): boolean {
   return false;
 }
 
-/** Nodes from which one of the targets can be reached. */
-function reaching(roots: readonly Edge[], targets: ReadonlySet<Node>): Set<Node> {
+/** Of the nodes on the way to targets. */
+interface Ahead {
+  /** Targets, and nodes from which one can be reached. */
+  readonly receiving: ReadonlySet<Node>;
+  /** Those behind which a target lies. */
+  readonly passing: ReadonlySet<Node>;
+}
+
+function aheadOf(roots: readonly Edge[], targets: ReadonlySet<Node>): Ahead {
   const order: Node[] = [];
   const seen = new Set<Node>();
   const stack: { node: Node; next: number }[] = [];
@@ -330,9 +338,11 @@ function reaching(roots: readonly Edge[], targets: ReadonlySet<Node>): Set<Node>
       }
     }
   }
-  const needed = new Set<Node>();
+  const receiving = new Set<Node>();
+  const passing = new Set<Node>();
   for (const node of order) {
-    if (targets.has(node) || node.edges.some((e) => e !== null && needed.has(e.node))) needed.add(node);
+    if (node.edges.some((e) => e !== null && receiving.has(e.node))) passing.add(node);
+    if (targets.has(node) || passing.has(node)) receiving.add(node);
   }
-  return needed;
+  return { receiving, passing };
 }

@@ -133,6 +133,17 @@ export function edgeOf(t: Tensor): Edge | null {
   return t.leafRequiresGrad ? { node: leaves.accumulatorOf(t), outputNr: 0 } : null;
 }
 
+/** Gives a tensor that has changed another history; a gradient that it retains is that of its new values. */
+export function changeHistory(t: Tensor, node: Node | null, outputNr: number): void {
+  const before = t.node as Node | null;
+  if (before?.retained?.[t.outputNr] === t) {
+    before.retained[t.outputNr] = undefined;
+    if (node !== null) (node.retained ??= [])[outputNr] = t;
+  }
+  t.node = node;
+  t.outputNr = outputNr;
+}
+
 /** One edge for each tensor, in an array of exactly that length. */
 export function edgesOf(tensors: readonly Tensor[]): (Edge | null)[] {
   const edges = new Array<Edge | null>(tensors.length);
@@ -145,6 +156,7 @@ export class OpNode extends Node implements VjpContext<object> {
   readonly op: AnyOp;
   readonly params: object;
   private readonly shapes: Shape[];
+  private readonly strides: readonly Shape[] | null;
   private readonly inputDtypes: DType[];
   private readonly inputDevices: Device[];
   /** Where plain tensors, such as scalars, met distributed ones: which inputs they are. */
@@ -169,6 +181,7 @@ export class OpNode extends Node implements VjpContext<object> {
       this.inputDtypes[i] = t.dtype;
       this.inputDevices[i] = t.device;
     }
+    this.strides = op.savesStrides ? inputs.map((t) => t.strides) : null;
     this.plainInputs = distributed === 0 || distributed === count ? null : inputs.map((t) => t.sharding === null);
   }
 
@@ -223,6 +236,10 @@ export class OpNode extends Node implements VjpContext<object> {
     return this.shapes[i] as Shape;
   }
 
+  inputStrides(i: number): Shape {
+    return (this.strides as readonly Shape[])[i] as Shape;
+  }
+
   inputDtype(i: number): DType {
     return this.inputDtypes[i] as DType;
   }
@@ -247,6 +264,11 @@ export class OpNode extends Node implements VjpContext<object> {
       fitted[i] = g === null || g === undefined || !this.needs(i) ? null : this.fitted(g, i);
     }
     return fitted;
+  }
+
+  /** An op of the program's, see `library.customOp`. */
+  override get runsUserCode(): boolean {
+    return this.op.compute !== null;
   }
 
   /** In shape and dtype of the input, and plain where that is. */

@@ -12,6 +12,18 @@ export interface GradientSlot {
   readonly device: Device;
 }
 
+/** User code has these from now on: nothing of the engine's adds into them, reuses or frees them. Returns them. */
+export function expose<T extends readonly (Tensor | null | undefined)[]>(grads: T): T {
+  for (let i = 0; i < grads.length; i++) grads[i]?.storage?.expose();
+  return grads;
+}
+
+/** The same of one. */
+export function exposeOne(grad: Tensor): Tensor {
+  grad.storage?.expose();
+  return grad;
+}
+
 function describe(value: unknown): string {
   return value instanceof Tensor ? `${value.dtype.name}${formatShape(value.shape)} on ${value.device}` : `${value === null ? 'null' : typeof value}`;
 }
@@ -36,6 +48,7 @@ function isBroadcastOf(from: Shape, to: Shape): boolean {
  */
 export function fitReturned(given: unknown, slot: GradientSlot, source: string): Tensor {
   if (!(given instanceof Tensor) || given.device !== slot.device || !isBroadcastOf(given.shape, slot.shape)) throw refuse(source, slot, given);
+  exposeOne(given);
   const summed = isSame(given.shape, slot.shape) ? given : given.sumToSize(slot.shape);
   return summed.dtype === slot.dtype ? summed : summed.to(slot.dtype);
 }
@@ -49,5 +62,5 @@ export function fitReturned(given: unknown, slot: GradientSlot, source: string):
 export function fitReplaced(given: unknown, grad: Tensor, source: string): Tensor {
   if (given === undefined || given === null) return grad;
   if (!(given instanceof Tensor) || given.device !== grad.device || given.dtype !== grad.dtype || !isSame(given.shape, grad.shape)) throw refuse(source, grad, given);
-  return given;
+  return exposeOne(given);
 }

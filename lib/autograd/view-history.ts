@@ -1,9 +1,10 @@
 /** In-place changes of views: the base gets a new history, and every view of it is refreshed from there when next asked. */
 import { InPlaceError } from '../core/errors.js';
 import type { AnyOp } from '../core/op.js';
-import { isNonOverlappingAndDense, type Shape } from '../core/shape.js';
+import { isNonOverlappingAndDense, overlapsItself, type Shape } from '../core/shape.js';
 import { type Tensor, viewHistory } from '../core/tensor.js';
-import { edgeOf, type Gradients, Node, type OpNode } from './node.js';
+import { arange } from '../ops/factories.js';
+import { changeHistory, edgeOf, type Gradients, Node, type OpNode } from './node.js';
 import { zerosStridedLike } from './strided.js';
 
 interface Layout {
@@ -92,9 +93,20 @@ class ViewOfChanged extends Node {
   apply([grad]: Gradients): Gradients {
     if (!grad) return [null];
     const whole = zerosStridedLike(grad, this.base.shape, this.base.strides);
-    whole.asStrided(this.window.shape, this.window.strides, this.window.offset).add_(grad);
+    addInto(whole, this.window, grad);
     return [whole];
   }
+}
+
+/** Adds a gradient into a window of dense memory; elements that share a place add up there. */
+function addInto(whole: Tensor, { shape, strides, offset }: Window, grad: Tensor): void {
+  if (!overlapsItself(shape, strides)) {
+    whole.asStrided(shape, strides, offset).add_(grad);
+    return;
+  }
+  const count = whole.numel();
+  const places = arange(count, { device: whole.device }).asStrided(shape, strides, offset).reshape(-1);
+  whole.asStrided([count], [1], 0).indexAdd_(0, places, grad.reshape(-1));
 }
 
 /** In its place where the base is distributed: what the view is of each part is not kept. Its values are those of the changed base. */
@@ -118,8 +130,7 @@ class LostView extends Node {
 export function rebaseView(view: Tensor, node: OpNode, selfIndex: number): void {
   const base = view.base as Tensor;
   const copy = new CopySlices(base, windowOn(base, view), node, selfIndex);
-  base.node = copy;
-  base.outputNr = 0;
+  changeHistory(base, copy, 0);
   refresh(view);
 }
 
@@ -127,8 +138,7 @@ function refresh(view: Tensor): void {
   const base = view.base as Tensor;
   view.nodeVersion = view.currentVersion;
   if (base.node === null) return;
-  view.node = view.sharding === null ? new ViewOfChanged(base, windowOn(base, view)) : new LostView(base);
-  view.outputNr = 0;
+  changeHistory(view, view.sharding === null ? new ViewOfChanged(base, windowOn(base, view)) : new LostView(base), 0);
 }
 
 viewHistory.refresh = refresh;

@@ -45,6 +45,8 @@ export interface VjpContext<P> {
    */
   takeOutput(i: number): Tensor | null;
   inputShape(i: number): Shape;
+  /** How input `i` lay in memory; only for an op whose definition saves strides. */
+  inputStrides(i: number): Shape;
   inputDtype(i: number): DType;
   inputDevice(i: number): Device;
   /** Whether what the rule does is recorded: its result must then be right in a neighbourhood, not only where it is. */
@@ -90,6 +92,8 @@ export interface Op<P> {
   /** Inputs and outputs that the gradient rule reads. */
   readonly savesInputs: (needs: (i: number) => boolean, inputs: readonly Tensor[]) => readonly number[];
   readonly savesOutputs: readonly number[] | 'all';
+  /** Whether the gradient rule asks how the inputs lay in memory. */
+  readonly savesStrides: boolean;
   /** Outputs that have a gradient; null means all floating ones. Statistics kept for backward have none. */
   readonly differentiable: readonly number[] | null;
   readonly samples: () => readonly Sample<P>[];
@@ -132,6 +136,7 @@ export type OpDefinition<P> = Pick<Op<P>, 'name' | 'doc' | 'samples'> & {
   saves?: {
     inputs?: readonly number[] | ((needs: (i: number) => boolean, inputs: readonly Tensor[]) => readonly number[]);
     outputs?: readonly number[] | 'all';
+    strides?: boolean;
   };
   differentiable?: readonly number[];
   autocast?: AutocastPolicy;
@@ -164,6 +169,7 @@ export function defineOp<P>(definition: OpDefinition<P>): Op<P> {
     vjp: definition.vjp === 'not-differentiable' ? null : definition.vjp,
     savesInputs: typeof inputs === 'function' ? inputs : () => inputs,
     savesOutputs: saves?.outputs ?? [],
+    savesStrides: saves?.strides ?? false,
     differentiable: definition.differentiable ?? null,
     samples: definition.samples,
     autocast: definition.autocast ?? null,

@@ -7,9 +7,12 @@ import { releaseAll, type Storage } from './storage.js';
 export class Scope {
   readonly parent: Scope | null;
   readonly storages: Storage[] = [];
+  /** Opened by a backward pass, which frees gradients as it uses them up; all others are the program's. */
+  readonly ofBackward: boolean;
 
-  constructor(parent: Scope | null) {
+  constructor(parent: Scope | null, ofBackward: boolean) {
     this.parent = parent;
+    this.ofBackward = ofBackward;
   }
 }
 
@@ -17,8 +20,8 @@ export class Scope {
 export let currentScope: Scope | null = null;
 
 /** @internal */
-export function openScope(): Scope {
-  currentScope = new Scope(currentScope);
+export function openScope(ofBackward = false): Scope {
+  currentScope = new Scope(currentScope, ofBackward);
   return currentScope;
 }
 

@@ -51,6 +51,19 @@ export function isNonOverlappingAndDense(shape: Shape, strides: Shape): boolean 
   return true;
 }
 
+/** Whether one memory location surely holds two elements: after `expand`, or `unfold` by less than the size. */
+export function overlapsItself(shape: Shape, strides: Shape): boolean {
+  let count = 1;
+  let span = 1;
+  for (let i = 0; i < shape.length; i++) {
+    const size = shape[i] as number;
+    if (size === 0) return false;
+    count *= size;
+    span += (size - 1) * Math.abs(strides[i] as number);
+  }
+  return count > span;
+}
+
 export function sameShape(a: Shape, b: Shape): boolean {
   if (a === b) return true;
   if (a.length !== b.length) return false;

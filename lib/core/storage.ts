@@ -44,6 +44,8 @@ export class Storage {
   token: object | null = null;
   /** @internal the open scope that will free it */
   scope: Scope | null = null;
+  /** @internal whether user code holds a gradient on it: that memory is never taken over as another `.grad` nor freed before the collector */
+  exposed = false;
   /** @internal why it is gone, for the error */
   freedBy: string | null = null;
 
@@ -127,6 +129,12 @@ export class Storage {
   escape(): void {
     this.scope = null;
     if (this.token === null && this.handle > 0) this.token = memory.makeToken(this.handle);
+  }
+
+  /** @internal user code gets a gradient on it to see, or has given one */
+  expose(): void {
+    this.exposed = true;
+    if (this.scope?.ofBackward === true) this.escape();
   }
 
   /** @internal */

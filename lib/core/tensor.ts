@@ -85,8 +85,6 @@ export class Tensor {
   leafRequiresGrad = false;
   /** @internal */
   gradTensor: Tensor | null = null;
-  /** @internal whether user code has seen `.grad`, so that it must not be freed under its feet */
-  gradExposed = false;
   /** @internal the node that accumulates into `.grad` of a leaf */
   gradAccumulator: GradFn | null = null;
   /** @internal the tensor this is a differentiable view of */
@@ -145,17 +143,17 @@ export class Tensor {
     return this.gradFn === null;
   }
 
-  /** The gradient accumulated by `backward`, or null. */
+  /** The gradient accumulated by `backward`, or null. The next `backward` adds into this tensor, as in PyTorch; a copy of it is `grad.clone()`. */
   get grad(): Tensor | null {
     captureWatch.readsGrad?.(this);
-    this.gradExposed = true;
+    this.gradTensor?.storage?.expose();
     return this.gradTensor;
   }
 
   set grad(value: Tensor | null) {
     if (value !== null && !(value instanceof Tensor)) throw unexpected('grad', 'the gradient', 'a tensor or null', value);
+    value?.storage?.expose();
     setGrad(this, value);
-    this.gradExposed = true;
   }
 
   /** How often this tensor or one that shares its memory was changed in place. */
@@ -352,8 +350,7 @@ export function setGrad(tensor: Tensor, value: Tensor | null): void {
   tensor.gradTensor = value;
   if (value !== null) memoryRoles.mark?.(value.storage, 'gradient');
   if (before !== null && before.holds > 0) before.unhold();
-  if (before?.storage && before.storage.handle !== 0 && !tensor.gradExposed) before.dispose();
-  tensor.gradExposed = false;
+  if (before?.storage && before.storage.handle !== 0 && !before.storage.exposed) before.dispose();
 }
 
 function gradientOfAnotherKind(tensor: Tensor, value: Tensor): AutogradError {

@@ -3,13 +3,13 @@ import { cpu, type Device, toOneDevice } from '../core/device.js';
 import { DeviceError, DtypeError, InPlaceError, ShapeError } from '../core/errors.js';
 import { currentHome, processHome } from '../core/home.js';
 import type { AnyOp, OutputMeta } from '../core/op.js';
-import { contiguousStrides, formatShape, isContiguousLayout, numelOf, sameShape } from '../core/shape.js';
+import { contiguousStrides, formatShape, isContiguousLayout, numelOf, overlapsItself, sameShape } from '../core/shape.js';
 import { Storage } from '../core/storage.js';
 import { Tensor } from '../core/tensor.js';
 import { copyOp } from './copy-op.js';
 import { recording, recordStorages } from './history.js';
 import { allocateNow, allocatePinned, readBytesSync, writeBytes } from './memory.js';
-import { overlaps, overlapsItself, overlapsPartly } from './overlap.js';
+import { overlaps, overlapsPartly } from './overlap.js';
 import { nativeCall, streamOf, submitCommand, writer } from './submit.js';
 
 const kernelIds: number[] = [];
@@ -200,7 +200,7 @@ function checkInto(op: Pick<AnyOp, 'name'>, into: Tensor, meta: OutputMeta): voi
       op: op.name,
     });
   }
-  if (overlapsItself(into)) {
+  if (overlapsItself(into.shape, into.strides)) {
     throw new InPlaceError(
       `${op.name}: cannot write into a tensor whose elements share memory (as after expand or unfold: shape ${formatShape(into.shape)}, strides ${formatShape(into.strides)}). clone() it first.`,
       { op: op.name },

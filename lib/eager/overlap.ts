@@ -4,19 +4,6 @@ import { sameShape } from '../core/shape.js';
 import type { Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
 
-/** Whether one memory location surely holds two elements of the tensor: after `expand`, or `unfold` by less than the size. */
-export function overlapsItself(t: Tensor): boolean {
-  let count = 1;
-  let span = 1;
-  for (let i = 0; i < t.shape.length; i++) {
-    const size = t.shape[i] as number;
-    if (size === 0) return false;
-    count *= size;
-    span += (size - 1) * Math.abs(t.strides[i] as number);
-  }
-  return count > span;
-}
-
 /** Where storages lie that show memory of arrays: two of them may show the same. */
 const lent = new WeakMap<Storage, ArrayBufferView>();
 let anyLent = false;

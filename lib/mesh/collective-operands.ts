@@ -2,9 +2,9 @@
 import type { CollectiveCall } from '../core/collective.js';
 import { ArgumentError, DeviceError, DtypeError, InPlaceError, ShapeError, ShardingError } from '../core/errors.js';
 import { checkFlag, checkNumber, optionsOf, shown, unexpected } from '../core/options.js';
-import { formatShape } from '../core/shape.js';
+import { formatShape, overlapsItself } from '../core/shape.js';
 import { type Sharding, Tensor } from '../core/tensor.js';
-import { overlaps, overlapsItself } from '../eager/overlap.js';
+import { overlaps } from '../eager/overlap.js';
 import type { ProcessGroup } from './process-group.js';
 import { Work } from './work.js';
 
@@ -93,7 +93,7 @@ function copyingBack(t: Tensor, memory: Tensor): () => void {
 
 /** @throws InPlaceError for a tensor whose elements share memory */
 export function checkWritable(name: string, what: string, t: Tensor): void {
-  if (!overlapsItself(t)) return;
+  if (!overlapsItself(t.shape, t.strides)) return;
   throw new InPlaceError(
     `${name}: cannot write into ${what}, whose elements share memory (as after expand or unfold: shape ${formatShape(t.shape)}, strides ${formatShape(t.strides)}). clone() it first.`,
     { op: name },

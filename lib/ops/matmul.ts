@@ -1,7 +1,6 @@
 /** Matrix products: matmul, mm, bmm, addmm, baddbmm, linear, dot, mv, outer. One op underneath, on batches of matrices. */
 
 import { autocastOperands } from '../core/autocast.js';
-import type { CommandWriter } from '../core/command.js';
 import { toOneDevice } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { DeviceError, DtypeError, ShapeError } from '../core/errors.js';
@@ -10,6 +9,7 @@ import { optionsOf } from '../core/options.js';
 import { broadcastShapes, broadcastStrides, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { float32PrecisionCode } from './float32-precision.js';
+import { lowerBatch, lowerMatrices } from './matmul-command.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
@@ -79,13 +79,13 @@ const matmulOp: Op<Product> = defineOp<Product>({
     command.param(beta);
     command.param(float32PrecisionCode());
   },
-  saves: { inputs: (needs) => (needs(0) ? (needs(1) ? [0, 1] : [1]) : needs(1) ? [0] : []) },
+  saves: { inputs: (needs) => (needs(0) ? (needs(1) ? [0, 1] : [1]) : needs(1) ? [0] : []), strides: true },
   vjp: (ctx, g) => {
     const { alpha, beta } = ctx.params;
     const scaled = alpha === 1 ? g : g.mul(alpha);
     return [
-      ctx.needs(0) ? product(scaled, ctx.input(1).transpose(-2, -1)) : null, // dL/da = dL/dy b^T
-      ctx.needs(1) ? product(ctx.input(0).transpose(-2, -1), scaled) : null, // dL/db = a^T dL/dy
+      ctx.needs(0) ? productLike(ctx.inputStrides(0), scaled, ctx.input(1).transpose(-2, -1)) : null, // dL/da = dL/dy b^T
+      ctx.needs(1) ? productLike(ctx.inputStrides(1), ctx.input(0).transpose(-2, -1), scaled) : null, // dL/db = a^T dL/dy
       ctx.needs(2) ? (beta === 1 ? g : beta === 0 ? g.zerosLike() : g.mul(beta)) : null,
     ];
   },
@@ -113,40 +113,6 @@ const matmulOp: Op<Product> = defineOp<Product>({
   },
 });
 
-/** Two matrices: a batch of one. */
-function lowerMatrices(command: CommandWriter, a: Tensor, b: Tensor, c: Tensor, out: Tensor): void {
-  const [m, n] = out.shape as [number, number];
-  const k = a.shape[1] as number;
-  command.view(a, [1, m, k], [0, a.strides[0] as number, a.strides[1] as number]);
-  command.view(b, [1, k, n], [0, b.strides[0] as number, b.strides[1] as number]);
-  if (c.storage === null) command.tensor(c);
-  else command.view(c, [1, m, n], [0, ...(c.shape.length === 2 && c.shape[0] === m && c.shape[1] === n ? c.strides : broadcastStrides(c.shape, c.strides, out.shape))]);
-  command.outputView(out, [1, m, n], [0, out.strides[0] as number, out.strides[1] as number]);
-  command.cost((m * n * k) / 8);
-}
-
-function lowerBatch(command: CommandWriter, a: Tensor, b: Tensor, c: Tensor, out: Tensor): void {
-  const batch = batchOf(out.shape);
-  const size = numelOf(batch);
-  const [m, k, n] = [last(out.shape, 2), last(a.shape, 1), last(out.shape, 1)];
-  const strided = (t: Tensor, rows: number, columns: number): number[] => {
-    const strides = broadcastStrides(t.shape, t.strides, [...batch, rows, columns]);
-    return [innermost(batch, strides), strides[strides.length - 2] as number, strides[strides.length - 1] as number];
-  };
-  command.view(a, [size, m, k], strided(a, m, k));
-  command.view(b, [size, k, n], strided(b, k, n));
-  if (c.storage === null) command.tensor(c);
-  else command.view(c, [size, m, n], strided(c, m, n));
-  command.outputView(out, [size, m, n], strided(out, m, n));
-  command.cost((size * m * n * k) / 8);
-}
-
-/** The stride that walks all batch dims at once; the operands were made regular before the dispatch. */
-function innermost(batch: Shape, strides: readonly number[]): number {
-  for (let i = batch.length - 1; i >= 0; i--) if (batch[i] !== 1) return strides[i] as number;
-  return 0;
-}
-
 /** Whether batch dims can be walked with one stride. */
 function batchIsRegular(t: Tensor, batch: Shape): boolean {
   const strides = broadcastStrides(t.shape, t.strides, [...batch, last(t.shape, 2), last(t.shape, 1)]);
@@ -166,6 +132,11 @@ function product(a: Tensor, b: Tensor, c: Tensor | null = null, params: Product 
   const regular = (t: Tensor): Tensor => (batch.length < 2 || batchIsRegular(t, batch) ? t : t.expand([...batch, last(t.shape, 2), last(t.shape, 1)]).contiguous());
   const addend = c === null ? wrapNumber(0, a.dtype, a.device) : c;
   return dispatchOne(matmulOp, [regular(a), regular(b), addend], params);
+}
+/** The product, stored by columns if the operand with these strides was, as a transposed weight is: its gradient then lies as the weight does. */
+function productLike(strides: Shape, a: Tensor, b: Tensor): Tensor {
+  const byColumns = strides[strides.length - 2] === 1 && strides[strides.length - 1] !== 1;
+  return byColumns ? product(b.transpose(-2, -1), a.transpose(-2, -1)).transpose(-2, -1) : product(a, b);
 }
 const NO_BATCH: Shape = Object.freeze([]);
 
