@@ -20,8 +20,8 @@ export type PadMode = 'constant' | 'reflect' | 'replicate' | 'circular';
  * Shapes: `[..., n]` with `[before, after]` gives `[..., before + n + after]`. Dtypes: all, kept. Gradient: yes.
  *
  * @throws ArgumentError for an odd list, more pairs than dims, a count that is no integer, or one that the mode cannot fill: reflect at most n - 1,
- * circular at most n, and none of reflect, replicate and circular less than 0; for a value that an integer dtype cannot hold; for no tensor
- * @throws ShapeError if more is taken away than there is
+ * circular at most as many as are left; for a value that an integer dtype cannot hold; for no tensor
+ * @throws ShapeError if more is taken away than there is, or all of it by reflect and replicate
  * @see PyTorch `torch.nn.functional.pad`
  */
 export function pad(input: Tensor, padding: readonly number[], options: { mode?: PadMode; value?: number } = {}): Tensor {
@@ -36,7 +36,9 @@ export function pad(input: Tensor, padding: readonly number[], options: { mode?:
     const dim = input.ndim - 1 - i / 2;
     const [before, after] = padding.slice(i, i + 2) as [number, number];
     if (before === 0 && after === 0) continue;
-    out = mode === 'constant' ? padConstant(out, dim, before, after, value) : padFrom(out, dim, before, after, mode);
+    if (mode === 'constant') out = padConstant(out, dim, before, after, value);
+    else if (mode === 'circular') out = padCircular(out, dim, before, after);
+    else out = padFrom(out, dim, before, after, mode);
   }
   return out === input ? input.clone() : out;
 }
@@ -51,11 +53,16 @@ defineComposite('pad', pad, {
   ],
 });
 
-function padConstant(input: Tensor, dim: number, before: number, after: number, value: number): Tensor {
+/** Without what negative counts take away. */
+function withoutTaken(input: Tensor, dim: number, before: number, after: number): Tensor {
   const size = input.size(dim);
   const [start, cut] = [Math.max(0, -before), Math.max(0, -after)];
   if (start + cut > size) throw new ShapeError(`pad: ${before} and ${after} take more than all of dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'pad' });
-  const kept = input.narrow(dim, start, size - start - cut);
+  return input.narrow(dim, start, size - start - cut);
+}
+
+function padConstant(input: Tensor, dim: number, before: number, after: number, value: number): Tensor {
+  const kept = withoutTaken(input, dim, before, after);
   const block = (n: number): Tensor[] =>
     n > 0
       ? [
@@ -68,17 +75,25 @@ function padConstant(input: Tensor, dim: number, before: number, after: number, 
   return cat([...block(before), kept, ...block(after)], dim);
 }
 
+/** What is left goes round: elements that were taken away do not come back, as they do with reflect and replicate. */
+function padCircular(input: Tensor, dim: number, before: number, after: number): Tensor {
+  return padFrom(withoutTaken(input, dim, before, after), dim, Math.max(0, before), Math.max(0, after), 'circular');
+}
+
 /** Pads with the tensor's own elements: an index for every place. */
 function padFrom(input: Tensor, dim: number, before: number, after: number, mode: Exclude<PadMode, 'constant'>): Tensor {
   const size = input.size(dim);
   const most = mode === 'reflect' ? size - 1 : mode === 'circular' ? size : size === 0 ? 0 : Number.POSITIVE_INFINITY;
-  if (before > most || after > most || before < 0 || after < 0)
+  if (before > most || after > most)
     throw new ArgumentError(`pad: ${mode} cannot add ${before} and ${after} to dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'pad', mode });
+  const total = size + before + after;
+  if (total < 1 && mode !== 'circular')
+    throw new ShapeError(`pad: ${before} and ${after} leave nothing of dim ${dim} of shape ${formatShape(input.shape)} for ${mode}`, { op: 'pad', mode });
   const source = (i: number): number => {
     if (mode === 'replicate') return Math.min(Math.max(i, 0), size - 1);
     if (mode === 'circular') return (i + size) % size;
     return i < 0 ? -i : i >= size ? 2 * (size - 1) - i : i;
   };
-  const places = Array.from({ length: size + before + after }, (_, i) => source(i - before));
+  const places = Array.from({ length: total }, (_, i) => source(i - before));
   return input.indexSelect(dim, input.newTensor(places, { dtype: int64 }));
 }

@@ -206,6 +206,12 @@ const cases: Record<string, [actual: () => Tensor | readonly Tensor[], expected:
       [0, 0, 0, 0],
     ],
   ],
+  'reflect takes away and adds': [() => nn.functional.pad(arange(5), [-1, 2], { mode: 'reflect' }), [1, 2, 3, 4, 3, 2]],
+  'reflect shows what it takes away': [() => nn.functional.pad(arange(5), [-4, 4], { mode: 'reflect' }), [4, 3, 2, 1, 0]],
+  'replicate takes away and adds': [() => nn.functional.pad(arange(5), [3, -3], { mode: 'replicate' }), [0, 0, 0, 0, 1]],
+  'replicate takes away at both ends': [() => nn.functional.pad(arange(5), [-1, -1], { mode: 'replicate' }), [1, 2, 3]],
+  'circular takes away and adds': [() => nn.functional.pad(arange(5), [2, -1], { mode: 'circular' }), [2, 3, 0, 1, 2, 3]],
+  'circular takes away all': [() => nn.functional.pad(arange(5), [-2, -3], { mode: 'circular' }), []],
   'pad reflects without the edge': [() => nn.functional.pad(arange(3), [2, 1], { mode: 'reflect' }), [2, 1, 0, 1, 2, 1]],
   'pad repeats the edge': [() => nn.functional.pad(arange(3), [2, 1], { mode: 'replicate' }), [0, 0, 0, 1, 2, 2]],
   'pad goes around': [() => nn.functional.pad(arange(3), [2, 1], { mode: 'circular' }), [1, 2, 0, 1, 2, 0]],
@@ -244,6 +250,9 @@ describe('ops that move elements', () => {
     assert.deepEqual(broadcastShapes([2, 1], [3], []), [2, 3]);
     assert.throws(() => nn.functional.pad(grid(), [1]), ArgumentError);
     assert.throws(() => nn.functional.pad(arange(3), [3, 0], { mode: 'reflect' }), ArgumentError);
+    for (const mode of ['reflect', 'replicate'] as const) assert.throws(() => nn.functional.pad(arange(3), [-1, -2], { mode }), ShapeError);
+    assert.throws(() => nn.functional.pad(arange(3), [-2, -2], { mode: 'circular' }), ShapeError);
+    assert.throws(() => nn.functional.pad(arange(5), [-4, 4], { mode: 'circular' }), ArgumentError);
     assert.throws(() => meshgrid([grid()]), ShapeError);
     assert.throws(() => tensor(1, { dtype: float32 }).mT, ShapeError);
   });
