@@ -10,6 +10,7 @@ import { checkSizes, formatShape, numelOf, type Shape, sameShape } from '../core
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { checkNormalised, epsilon, flatten, isAbsent, type NormParams, optional, outputMeta, rmsNormBackward, rmsNormOp, statisticsMeta } from './norm.js';
 import { requireTensor } from './operand.js';
+import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import { normalisationBackwardRule, normalisationRule } from './sharding/rows.js';
 
@@ -69,7 +70,7 @@ const addRmsNormOp: Op<NormParams> = defineOp<NormParams>({
     const sum = ctx.output(1);
     const given = [g.contiguous(), sum, ctx.output(2), more === null ? optional(null, sum) : (more as Tensor).contiguous(), ctx.input(2)];
     const [gx, gw] = dispatch(addRmsNormBackward, given, ctx.params) as [Tensor, Tensor];
-    return [gx, gx, ctx.needs(2) ? gw.reshape(ctx.inputShape(2)) : null];
+    return [gx, gx, ctx.needs(2) ? reshapeIfNeeded(gw, ctx.inputShape(2)) : null];
   },
   decompose: ([x, residual, weight], params) => {
     const sum = (x as Tensor).add(residual as Tensor);

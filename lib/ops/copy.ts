@@ -171,6 +171,11 @@ export function clone(input: Tensor): Tensor {
   return dispatchOne(copyOp, [input], { preserve: true });
 }
 
+/** A copy in new memory in row-major order, whatever the layout of the input. @internal */
+export function copyRowMajor(input: Tensor): Tensor {
+  return dispatchOne(copyOp, [input], {});
+}
+
 interface FillParams {
   value: number | bigint;
 }

@@ -4,6 +4,7 @@ import { unexpected } from '../core/options.js';
 import { formatShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { requireTensors } from './operand.js';
+import { reshapeIfNeeded } from './reshape-if-needed.js';
 
 interface Labelled {
   tensor: Tensor;
@@ -114,8 +115,8 @@ function contract(a: Labelled, b: Labelled, later: ReadonlySet<string>): Labelle
   };
   const count = (labels: readonly string[]): number => labels.reduce((n, l) => n * size(l), 1);
   const arrange = (o: Labelled, order: readonly string[]): Tensor => o.tensor.permute(order.map((l) => o.labels.indexOf(l))).expand(order.map(size));
-  const left = arrange(a, [...batch, ...onlyA, ...inner]).reshape([count(batch), count(onlyA), count(inner)]);
-  const right = arrange(b, [...batch, ...inner, ...onlyB]).reshape([count(batch), count(inner), count(onlyB)]);
+  const left = reshapeIfNeeded(arrange(a, [...batch, ...onlyA, ...inner]), [count(batch), count(onlyA), count(inner)]);
+  const right = reshapeIfNeeded(arrange(b, [...batch, ...inner, ...onlyB]), [count(batch), count(inner), count(onlyB)]);
   const labels = [...batch, ...onlyA, ...onlyB];
-  return { tensor: left.matmul(right).reshape(labels.map(size)), labels };
+  return { tensor: reshapeIfNeeded(left.matmul(right), labels.map(size)), labels };
 }

@@ -14,6 +14,7 @@ import { checkScatter, gather, requireIndex, scatter } from './indexing.js';
 import { cat } from './join.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
+import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import type { ScatterReduction } from './scatter-reduce.js';
 import { where } from './where.js';
@@ -33,7 +34,7 @@ export function take(input: Tensor, index: Tensor): Tensor {
   requireIndex(index, 'take');
   if (input.numel() === 0 && index.numel() > 0) throw new IndexError(`take: shape ${formatShape(input.shape)} holds no elements`, { op: 'take', shape: input.shape });
   const wrapped = where(index.lt(0), index.add(input.numel()), index);
-  return input.reshape(-1).indexSelect(0, wrapped.reshape(-1)).reshape(index.shape);
+  return reshapeIfNeeded(reshapeIfNeeded(input, [-1]).indexSelect(0, reshapeIfNeeded(wrapped, [-1])), index.shape);
 }
 defineComposite('take', take, { samples: () => [[matrix(), sampleTensor([2, 2], { dtype: int64, low: -12, high: 12 })]] });
 
@@ -52,7 +53,7 @@ export function takeAlongDim(input: Tensor, indices: Tensor, dim: number | null 
     throw new ShapeError(`takeAlongDim: indices of shape ${formatShape(indices.shape)} for an input of shape ${formatShape(input.shape)}: the numbers of dims differ`, {
       op: 'takeAlongDim',
     });
-  if (dim === null) return gather(input.reshape(-1), 0, indices.reshape(-1));
+  if (dim === null) return gather(reshapeIfNeeded(input, [-1]), 0, reshapeIfNeeded(indices, [-1]));
   const at = wrapDim(dim, input.ndim, 'takeAlongDim');
   const without = (shape: Shape): number[] => shape.map((s, i) => (i === at ? 1 : s));
   const common = broadcastShapes(without(input.shape), without(indices.shape), 'takeAlongDim');

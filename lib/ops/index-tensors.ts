@@ -221,7 +221,7 @@ function takeFront(values: Tensor, count: number, position: number): Tensor {
 /**
  * `input[i, j, ...]` with index tensors, masks, and null for a whole dim; negative indices count from the end. Shapes: the indices broadcast to
  * one shape, which takes the place of the indexed dims, or comes first where these are not neighbours; a mask counts as the indices of its true
- * elements (which blocks). Dtypes: any, kept. Gradient: input.
+ * elements (which blocks). Without index tensors, a view of all. Dtypes: any, kept. Gradient: input.
  *
  * @throws IndexError for more entries than dims, or an index out of range, possibly not before values are read; ShapeError if indices do not
  * broadcast, or a mask does not cover its dims; DtypeError for an index of another dtype; ArgumentError unless `entries` is a list of tensors and null
@@ -233,7 +233,7 @@ export function index(input: Tensor, entries: readonly IndexEntry[]): Tensor {
   requireEntries(entries, 'index');
   const given = withDimForScalars(input, entries);
   const { order, indices, position } = prepare('index', given.input, given.entries);
-  if (indices.length === 0) return input;
+  if (indices.length === 0) return input.view(input.shape);
   const front = dispatchOne(indexGetOp, [given.input.permute(order), ...indices], { numIndices: indices.length, accumulate: 0 });
   return placeFront(front, (indices[0] as Tensor).shape.length, position);
 }

@@ -10,6 +10,7 @@ import type { Tensor } from '../core/tensor.js';
 import { waitingFor } from '../core/waiting.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
+import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { writeRows } from './rows.js';
 import { sampleTensor } from './samples.js';
 import { gatherRule, indexSelectRule } from './sharding/reading.js';
@@ -159,7 +160,7 @@ export function indexSelect(input: Tensor, dim: number, index: Tensor): Tensor {
   if (input.shape.length === 0 && index.numel() !== 1)
     throw new ShapeError(`indexSelect: a tensor without dims has one element, got ${index.numel()} indices`, { op: 'indexSelect' });
   if (index.shape.length > 1) throw new ShapeError(`indexSelect: expected a vector of indices, got shape ${formatShape(index.shape)}`, { op: 'indexSelect' });
-  return dispatchOne(indexSelectOp, [input.contiguous(), index.reshape(-1).contiguous()], { dim: wrapDim(dim, input.shape.length, 'indexSelect') });
+  return dispatchOne(indexSelectOp, [input.contiguous(), reshapeIfNeeded(index, [-1]).contiguous()], { dim: wrapDim(dim, input.shape.length, 'indexSelect') });
 }
 
 function indexAddInto(op: string, input: Tensor, dim: number, index: Tensor, source: Tensor, options: { alpha?: number }, into: Tensor | null): Tensor {
@@ -179,7 +180,7 @@ function indexAddInto(op: string, input: Tensor, dim: number, index: Tensor, sou
       expected: input.dtype.name,
       given: source.dtype.name,
     });
-  return dispatchOne(indexAddOp, [input, index.reshape(-1).contiguous(), source.contiguous()], { dim: at, alpha }, into);
+  return dispatchOne(indexAddOp, [input, reshapeIfNeeded(index, [-1]).contiguous(), source.contiguous()], { dim: at, alpha }, into);
 }
 
 /**
@@ -216,7 +217,7 @@ export function gather(input: Tensor, dim: number, index: Tensor): Tensor {
   requireIndex(index, 'gather');
   // A tensor without dims counts as a vector of one element.
   if (input.shape.length === 0 && index.shape.length === 1) return gather(input.reshape([1]), dim, index);
-  if (input.shape.length > 0 && index.numel() === 0) return input.flatten().narrow(0, 0, 0).reshape(index.shape);
+  if (input.shape.length > 0 && index.numel() === 0) return input.narrow(0, 0, 0).reshape(index.shape).clone();
   const at = checkGather('gather', input, dim, index);
   return dispatchOne(gatherOp, [input, index], { dim: at });
 }
@@ -296,7 +297,7 @@ export function embedding(input: Tensor, weight: Tensor, options: { paddingIdx?:
   if (weight.shape.length !== 2) throw new ShapeError(`embedding: expected a weight of 2 dims, got ${formatShape(weight.shape)}`, { op: 'embedding' });
   if (weight.shape[0] === 0 && input.numel() > 0) throw new IndexError('embedding: a weight without rows has none for an index', { op: 'embedding', shape: weight.shape });
   const table = paddingIdx === null ? weight : withoutGradient(weight, paddingIdx);
-  return indexSelect(table, 0, input.reshape(-1)).reshape([...input.shape, weight.shape[1] as number]);
+  return reshapeIfNeeded(indexSelect(table, 0, reshapeIfNeeded(input, [-1])), [...input.shape, weight.shape[1] as number]);
 }
 
 function withoutGradient(weight: Tensor, row: number): Tensor {

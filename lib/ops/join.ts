@@ -7,9 +7,11 @@ import { defineOp, type Op } from '../core/op.js';
 import { checkIntegers, optionsOf, shown } from '../core/options.js';
 import { checkSizes, formatShape, sameShape, wrapDim, wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
+import { copyRowMajor } from './copy.js';
 import { arange } from './factories.js';
 import { addMethod } from './method.js';
 import { alongside, requireTensor, requireTensors } from './operand.js';
+import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import { catRule } from './sharding/lists.js';
 import { triangleRule } from './sharding/making.js';
@@ -204,7 +206,7 @@ export function roll(input: Tensor, shifts: number | readonly number[], dims: nu
   checkIntegers('roll', 'shifts', by);
   if (dims === null) {
     if (by.length !== 1) throw new ArgumentError(`roll: ${by.length} shifts need as many dims`, { op: 'roll', shifts });
-    return rollDim(input.reshape(-1), by[0] as number, 0).reshape(input.shape);
+    return reshapeIfNeeded(rollDim(reshapeIfNeeded(input, [-1]), by[0] as number, 0), input.shape);
   }
   const along = typeof dims === 'number' ? [dims] : dims;
   checkIntegers('roll', 'dims', along);
@@ -216,7 +218,7 @@ export function roll(input: Tensor, shifts: number | readonly number[], dims: nu
 
 function rollDim(input: Tensor, shift: number, dim: number): Tensor {
   const size = input.size(dim);
-  if (size === 0) return input;
+  if (size === 0) return input.clone();
   const by = ((shift % size) + size) % size;
   return by === 0 ? input.clone() : cat([input.narrow(dim, size - by, by), input.narrow(dim, 0, size - by)], dim);
 }
@@ -236,11 +238,8 @@ export function repeat(input: Tensor, counts: readonly number[]): Tensor {
   const shape = [...Array<number>(lead).fill(1), ...input.shape];
   const paired = shape.flatMap((s) => [1, s]);
   const stretched = shape.flatMap((s, i) => [counts[i] as number, s]);
-  return input
-    .reshape(paired)
-    .expand(stretched)
-    .clone() // never the input's memory, whatever the counts
-    .reshape(shape.map((s, i) => s * (counts[i] as number)));
+  // Never the input's memory, whatever the counts.
+  return copyRowMajor(input.reshape(paired).expand(stretched)).reshape(shape.map((s, i) => s * (counts[i] as number)));
 }
 
 for (const [name, upper] of [

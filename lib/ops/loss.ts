@@ -15,6 +15,7 @@ import { oneHot } from './indexing.js';
 import { stack } from './join.js';
 import { requireFloating, requireNumbers, requirePair, requireTensor } from './operand.js';
 import { parallelOperands } from './parallel-loss.js';
+import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import { scaleRows } from './scale-rows.js';
 import { crossEntropyBackwardRule, crossEntropyRule, crossEntropyWithGradientRule } from './sharding/rows.js';
@@ -226,7 +227,7 @@ function toRows(op: string, input: Tensor, target: Tensor, weight: Tensor | null
   checkClassWeight(op, weight, classes);
   const rows = input.shape.length <= 2 ? input : input.movedim(1, -1);
   const numRows = target.numel();
-  return { rows: rows.reshape([numRows, classes]).contiguous(), labels: target.reshape([numRows]).contiguous(), shape: target.shape };
+  return { rows: reshapeIfNeeded(rows, [numRows, classes]).contiguous(), labels: reshapeIfNeeded(target, [numRows]).contiguous(), shape: target.shape };
 }
 
 /** @throws ArgumentError, ShapeError unless there is none or a factor for each class */
@@ -238,7 +239,7 @@ function checkClassWeight(op: string, weight: Tensor | null, classes: number): v
 }
 
 function reduceRows(rows: Tensor, labels: Tensor, shape: readonly number[], weight: Tensor | null, ignoreIndex: number, reduction: LossReduction): Tensor {
-  if (reduction === 'none') return rows.reshape(shape);
+  if (reduction === 'none') return reshapeIfNeeded(rows, shape);
   if (reduction === 'sum') return rows.sum();
   return rows.sum().div(countOf(labels, weight?.to(rows.dtype) ?? null, ignoreIndex));
 }

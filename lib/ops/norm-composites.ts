@@ -7,6 +7,7 @@ import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { layerNorm } from './norm.js';
 import { requireFloating, requireTensor } from './operand.js';
+import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import { varMean } from './variance.js';
 
@@ -47,8 +48,8 @@ export function groupNorm(input: Tensor, numGroups: number, weight: Tensor | nul
   if (input.numel() === numGroups)
     throw new ShapeError(`groupNorm: expected more than one value for each group, got shape ${formatShape(input.shape)}`, { op: 'groupNorm', shape: input.shape });
   const width = batch * numGroups === 0 ? 0 : input.numel() / (batch * numGroups);
-  const normal = layerNorm(input.reshape([batch, numGroups, width]), [width], null, null, eps);
-  return affine(normal.reshape(input.shape), weight, bias).to(input.dtype);
+  const normal = layerNorm(reshapeIfNeeded(input, [batch, numGroups, width]), [width], null, null, eps);
+  return affine(reshapeIfNeeded(normal, input.shape), weight, bias).to(input.dtype);
 }
 defineComposite('groupNorm', groupNorm, { method: false, samples: () => [[sampleTensor([2, 4, 3]), 2, sampleTensor([4], { seed: 2 }), sampleTensor([4], { seed: 3 })]] });
 

@@ -9,6 +9,7 @@ import { checkSizes, formatShape, numelOf, type Shape, sameShape } from '../core
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { requireFloating, requireTensor } from './operand.js';
+import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import { normalisationBackwardRule, normalisationRule, outerDims } from './sharding/rows.js';
 import { varMean } from './variance.js';
@@ -44,7 +45,7 @@ export function flatten(t: Tensor, width: number): { sizes: number[]; strides: n
 
 /** Its rows as a matrix; -1 for their number would be any number where rows have no elements. */
 export function rowsOf(t: Tensor, width: number): Tensor {
-  return t.reshape(flatten(t, width).sizes);
+  return reshapeIfNeeded(t, flatten(t, width).sizes);
 }
 
 export interface BackwardParams extends NormParams {
@@ -76,9 +77,9 @@ const layerNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
     const [variance, mean] = varMean(input, 1, { correction: 0, keepdim: true });
     const rstd = variance.add(params.eps).rsqrt();
     const normal = input.sub(mean).mul(rstd);
-    const scaled = isAbsent(weight as Tensor) ? dy : dy.mul((weight as Tensor).reshape(-1));
+    const scaled = isAbsent(weight as Tensor) ? dy : dy.mul(reshapeIfNeeded(weight as Tensor, [-1]));
     const inner = scaled.sub(scaled.mean(1, { keepdim: true })).sub(normal.mul(scaled.mul(normal).mean(1, { keepdim: true })));
-    return [inner.mul(rstd).reshape((x as Tensor).shape), dy.mul(normal).sum(0), dy.sum(0)];
+    return [reshapeIfNeeded(inner.mul(rstd), (x as Tensor).shape), dy.mul(normal).sum(0), dy.sum(0)];
   },
   samples: () =>
     layerNormOp.samples().map(({ inputs: [x, weight, bias], params }) => {
@@ -114,7 +115,7 @@ const layerNormOp: Op<NormParams> = defineOp<NormParams>({
     const [x, weight] = [ctx.input(0), ctx.input(1)];
     const needs = [0, 1, 2].map((i) => ctx.needs(i));
     const grads = dispatch(layerNormBackward, [g.contiguous(), x, ctx.output(1), ctx.output(2), weight], { ...ctx.params, needs });
-    const shaped = (i: number): Tensor | null => (ctx.needs(i) ? (grads[i] as Tensor).reshape(ctx.inputShape(i)) : null);
+    const shaped = (i: number): Tensor | null => (ctx.needs(i) ? reshapeIfNeeded(grads[i] as Tensor, ctx.inputShape(i)) : null);
     return [grads[0] as Tensor, shaped(1), shaped(2)];
   },
   decompose: ([x, weight, bias], params) => {
@@ -123,10 +124,10 @@ const layerNormOp: Op<NormParams> = defineOp<NormParams>({
     const [variance, mean] = varMean(rows, 1, { correction: 0, keepdim: true });
     const rstd = variance.add(eps).rsqrt();
     const normal = rows.sub(mean).mul(rstd);
-    const scaled = isAbsent(weight as Tensor) ? normal : normal.mul((weight as Tensor).reshape(-1));
-    const shifted = isAbsent(bias as Tensor) ? scaled : scaled.add((bias as Tensor).reshape(-1));
+    const scaled = isAbsent(weight as Tensor) ? normal : normal.mul(reshapeIfNeeded(weight as Tensor, [-1]));
+    const shifted = isAbsent(bias as Tensor) ? scaled : scaled.add(reshapeIfNeeded(bias as Tensor, [-1]));
     const outer = statisticsShape(x as Tensor, params);
-    return [shifted.reshape((x as Tensor).shape), mean.reshape(outer), rstd.reshape(outer)];
+    return [reshapeIfNeeded(shifted, (x as Tensor).shape), reshapeIfNeeded(mean, outer), reshapeIfNeeded(rstd, outer)];
   },
   samples: () => [
     { inputs: [sampleTensor([3, 5]), sampleTensor([5], { seed: 2 }), sampleTensor([5], { seed: 3 })], params: { width: 5, eps: 1e-5 } },
@@ -157,9 +158,9 @@ export const rmsNormBackward: Op<BackwardParams> = defineOp<BackwardParams>({
     const [dy, input] = [rowsOf(g as Tensor, width), rowsOf(x as Tensor, width)];
     const rstd = input.square().mean(1, { keepdim: true }).add(eps).rsqrt();
     const normal = input.mul(rstd);
-    const scaled = isAbsent(weight as Tensor) ? dy : dy.mul((weight as Tensor).reshape(-1));
+    const scaled = isAbsent(weight as Tensor) ? dy : dy.mul(reshapeIfNeeded(weight as Tensor, [-1]));
     const inner = scaled.sub(normal.mul(scaled.mul(normal).mean(1, { keepdim: true })));
-    return [inner.mul(rstd).reshape((x as Tensor).shape), dy.mul(normal).sum(0)];
+    return [reshapeIfNeeded(inner.mul(rstd), (x as Tensor).shape), dy.mul(normal).sum(0)];
   },
   samples: () =>
     rmsNormOp.samples().map(({ inputs: [x, weight], params }) => {
@@ -188,15 +189,15 @@ export const rmsNormOp: Op<NormParams> = defineOp<NormParams>({
   vjp: (ctx, g) => {
     const needs = [0, 1].map((i) => ctx.needs(i));
     const grads = dispatch(rmsNormBackward, [g.contiguous(), ctx.input(0), ctx.output(1), ctx.input(1)], { ...ctx.params, needs });
-    return [grads[0] as Tensor, ctx.needs(1) ? (grads[1] as Tensor).reshape(ctx.inputShape(1)) : null];
+    return [grads[0] as Tensor, ctx.needs(1) ? reshapeIfNeeded(grads[1] as Tensor, ctx.inputShape(1)) : null];
   },
   decompose: ([x, weight], params) => {
     const { width, eps } = params;
     const rows = rowsOf(x as Tensor, width);
     const rstd = rows.square().mean(1, { keepdim: true }).add(eps).rsqrt();
     const normal = rows.mul(rstd);
-    const scaled = isAbsent(weight as Tensor) ? normal : normal.mul((weight as Tensor).reshape(-1));
-    return [scaled.reshape((x as Tensor).shape), rstd.reshape(statisticsShape(x as Tensor, params))];
+    const scaled = isAbsent(weight as Tensor) ? normal : normal.mul(reshapeIfNeeded(weight as Tensor, [-1]));
+    return [reshapeIfNeeded(scaled, (x as Tensor).shape), reshapeIfNeeded(rstd, statisticsShape(x as Tensor, params))];
   },
   samples: () => [
     { inputs: [sampleTensor([3, 5]), sampleTensor([5], { seed: 2 })], params: { width: 5, eps: 1e-5 } },

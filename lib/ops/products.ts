@@ -8,6 +8,7 @@ import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { type AddProductOptions, addmm, baddbmm, bmm, linear, matmul, mv, requireBatches, requireDims, requireProduct } from './matmul.js';
 import { requireFloating, requireNumbers, requirePair, requireTensor } from './operand.js';
+import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 
 /** @throws DtypeError unless the difference has a norm */
@@ -102,10 +103,10 @@ function sumOverDims(op: string, input: Tensor, other: Tensor, dims: SummedDims)
   }
   const size = inner.reduce((n, s) => n * s, 1);
   const count = (t: Tensor, kept: readonly number[]): number => kept.reduce((n, d) => n * (t.shape[d] as number), 1);
-  const a = input.permute([...keepLeft, ...left]).reshape([count(input, keepLeft), size]);
-  const b = other.permute([...right, ...keepRight]).reshape([size, count(other, keepRight)]);
+  const a = reshapeIfNeeded(input.permute([...keepLeft, ...left]), [count(input, keepLeft), size]);
+  const b = reshapeIfNeeded(other.permute([...right, ...keepRight]), [size, count(other, keepRight)]);
   requireProduct(op, a, b);
-  return matmul(a, b).reshape([...keepLeft.map((d) => input.shape[d] as number), ...keepRight.map((d) => other.shape[d] as number)]);
+  return reshapeIfNeeded(matmul(a, b), [...keepLeft.map((d) => input.shape[d] as number), ...keepRight.map((d) => other.shape[d] as number)]);
 }
 
 function summedDims(op: string, a: Tensor, b: Tensor, dims: SummedDims): [number[], number[]] {

@@ -10,6 +10,7 @@ import { broadcastShapes as broadcastPair, checkSizes, formatShape, type Shape, 
 import type { Tensor } from '../core/tensor.js';
 import { waitingFor } from '../core/waiting.js';
 import { addProperty, defineComposite } from './composite.js';
+import { copyRowMajor } from './copy.js';
 import { arange } from './factories.js';
 import { cat, flip, repeat, stack } from './join.js';
 import { alongside, requireTensor, requireTensors } from './operand.js';
@@ -61,10 +62,7 @@ export function repeatInterleave(input: Tensor, repeats: number | Tensor, dim: n
   if (typeof repeats === 'number') {
     if (!Number.isInteger(repeats) || repeats < 0) throw new ArgumentError(`repeatInterleave: expected a count of 0 or more, got ${repeats}`, { op: 'repeatInterleave', repeats });
     const shape = [...input.shape.slice(0, at + 1), repeats, ...input.shape.slice(at + 1)];
-    return input
-      .unsqueeze(at + 1)
-      .expand(shape)
-      .reshape(input.shape.map((s, i) => (i === at ? s * repeats : s)));
+    return copyRowMajor(input.unsqueeze(at + 1).expand(shape)).reshape(input.shape.map((s, i) => (i === at ? s * repeats : s)));
   }
   requireTensor(repeats, 'repeatInterleave', 'repeats');
   if (repeats.ndim > 1 || (repeats.numel() !== 1 && repeats.numel() !== size)) {

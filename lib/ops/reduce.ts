@@ -19,6 +19,7 @@ import type { Tensor } from '../core/tensor.js';
 import { cat } from './join.js';
 import { addMethod } from './method.js';
 import { areOptions, requireDtype, requireFloating, requireTensor } from './operand.js';
+import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import { extremeRule, keptDimsRule, logicRule, meanRule, prodRule, sumRule } from './sharding/reductions.js';
 
@@ -127,7 +128,7 @@ const savesBoth = { inputs: [0], outputs: [0] } as const;
 /** A reduced value stretched back over the dims it was reduced from. @internal */
 export function restore(reduced: Tensor, shape: Shape, { dims, keepdim }: Reduction): Tensor {
   if (reduced.shape.length === 0) return reduced.expand(shape);
-  const withDims = keepdim ? reduced : reduced.reshape(reducedShape(shape, dims, true));
+  const withDims = keepdim ? reduced : reshapeIfNeeded(reduced, reducedShape(shape, dims, true));
   return withDims.expand(shape);
 }
 
@@ -157,7 +158,7 @@ function prodGradient(g: Tensor, input: Tensor, params: Reduction): Tensor {
   const x = reduced(input);
   const order = [...x.shape.keys()].filter((i) => !dims.includes(i)).concat(dims);
   const moved = x.permute(order);
-  const rows = moved.reshape([-1, dims.reduce((n, d) => n * (x.shape[d] as number), 1)]);
+  const rows = reshapeIfNeeded(moved, [-1, dims.reduce((n, d) => n * (x.shape[d] as number), 1)]);
   const others = productOfOthers(rows)
     .reshape(moved.shape)
     .permute(order.map((_, i) => order.indexOf(i)));
@@ -265,7 +266,7 @@ const prodAll = reduction(prodOp);
 export function prod(input: Tensor, dim: number | ReduceOptions | null = null, options: ReduceOptions = {}): Tensor {
   if (areOptions(dim)) return prod(input, null, dim);
   requireTensor(input, 'prod');
-  return dim === null ? prodAll(input.reshape(-1), 0, { ...options, keepdim: false }) : prodAll(input, dim, options);
+  return dim === null ? prodAll(reshapeIfNeeded(input, [-1]), 0, { ...options, keepdim: false }) : prodAll(input, dim, options);
 }
 
 addMethod('prod', function (dim?: number | ReduceOptions | null, options?: ReduceOptions) {

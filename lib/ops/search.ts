@@ -11,6 +11,7 @@ import { waitingFor } from '../core/waiting.js';
 import { defineComposite } from './composite.js';
 import { cat } from './join.js';
 import { operand, requireFloating, requireTensor } from './operand.js';
+import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
 
@@ -41,7 +42,7 @@ export function searchsorted(sortedSequence: Tensor, values: Tensor | number, op
   if (!vector && !sameShape(sortedSequence.shape.slice(0, -1), values.shape.slice(0, -1))) {
     throw new ShapeError(`searchsorted: the leading dims of ${formatShape(sortedSequence.shape)} and ${formatShape(values.shape)} differ`, { op: 'searchsorted' });
   }
-  const wanted = vector ? values.detach().reshape(-1) : values.detach();
+  const wanted = vector ? reshapeIfNeeded(values.detach(), [-1]) : values.detach();
   const sequence = sortedSequence.detach();
   const size = sequence.shape[sequence.ndim - 1] as number;
   let low = wanted.newZeros(wanted.shape, { dtype: int64 });
@@ -54,7 +55,7 @@ export function searchsorted(sortedSequence: Tensor, values: Tensor | number, op
     low = where(after, middle.add(1), low);
     high = where(open.logicalAnd(after.logicalNot()), middle, high);
   }
-  return low.reshape(values.shape).to(outInt32 ? int32 : int64);
+  return reshapeIfNeeded(low, values.shape).to(outInt32 ? int32 : int64);
 }
 defineComposite('searchsorted', searchsorted, {
   method: false,
@@ -90,7 +91,7 @@ function amongSorted(elements: Tensor, sorted: Tensor): Tensor {
   const n = sorted.numel();
   if (n === 0) return elements.ne(elements).logicalAnd(elements.eq(elements));
   const at = searchsorted(sorted, elements).clamp({ max: n - 1 });
-  return sorted.gather(0, at.reshape(-1)).reshape(elements.shape).eq(elements);
+  return reshapeIfNeeded(sorted.gather(0, reshapeIfNeeded(at, [-1])), elements.shape).eq(elements);
 }
 
 /** What {@link unique} gives beside the values. */
@@ -123,7 +124,7 @@ export function unique(input: Tensor, options: UniqueOptions = {}): Tensor | Ten
   const { returnInverse = false, returnCounts = false } = optionsOf('unique', options, 'returnInverse returnCounts');
   const { values, indices } = input.detach().reshape(-1).sort();
   const { heads, group } = runs(values);
-  const inverse = indices.newZeros(indices.shape).scatter(0, indices, group).reshape(input.shape);
+  const inverse = reshapeIfNeeded(indices.newZeros(indices.shape).scatter(0, indices, group), input.shape);
   return assemble(heads, returnInverse ? inverse : null, returnCounts ? group : null);
 }
 defineComposite('unique', unique, { readsValues: true, samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 4 }), { returnInverse: true, returnCounts: true }]] });
@@ -145,7 +146,7 @@ export function uniqueConsecutive(input: Tensor, options: UniqueOptions = {}): T
   requireTensor(input, 'uniqueConsecutive');
   const { returnInverse = false, returnCounts = false } = optionsOf('uniqueConsecutive', options, 'returnInverse returnCounts');
   const { heads, group } = runs(input.detach().reshape(-1));
-  return assemble(heads, returnInverse ? group.reshape(input.shape) : null, returnCounts ? group : null);
+  return assemble(heads, returnInverse ? reshapeIfNeeded(group, input.shape) : null, returnCounts ? group : null);
 }
 defineComposite('uniqueConsecutive', uniqueConsecutive, { readsValues: true, samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 3 })]] });
 

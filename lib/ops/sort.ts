@@ -111,7 +111,7 @@ function extremum(name: 'max' | 'min', whole: typeof amax, arg: typeof argmax, o
     }
     if (input.shape[wrapDim(dim, input.shape.length, name)] === 0) throw nothing(name, input);
     const indices = arg(input, dim, { keepdim: true });
-    const values = input.shape.length === 0 ? input : input.gather(dim, indices);
+    const values = input.shape.length === 0 ? input.clone() : input.gather(dim, indices);
     return keepdim || input.shape.length === 0 ? new ValuesAndIndices(values, indices) : new ValuesAndIndices(values.squeeze(dim), indices.squeeze(dim));
   }
   addMethod(name, function (dim?: number, options?: { keepdim?: boolean }) {

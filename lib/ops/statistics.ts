@@ -13,6 +13,7 @@ import { defineComposite } from './composite.js';
 import { cat } from './join.js';
 import { requireFloating, requireTensor } from './operand.js';
 import type { Dims, ReduceOptions } from './reduce.js';
+import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import { sort, ValuesAndIndices } from './sort.js';
 import { deviation, type VarianceOptions, varMeanAs } from './variance.js';
@@ -65,7 +66,8 @@ export function median(input: Tensor, dim: number, options?: { keepdim?: boolean
 export function median(input: Tensor, dim?: number, options: { keepdim?: boolean } = {}): Tensor | ValuesAndIndices {
   requireTensor(input, 'median');
   const { keepdim = false } = optionsOf('median', options, 'keepdim');
-  if (dim === undefined) return input.requiresGrad ? sharedByTies(input, middle(input.detach().reshape(-1), 0, false).values) : middle(input.reshape(-1), 0, false).values;
+  if (dim === undefined)
+    return input.requiresGrad ? sharedByTies(input, middle(reshapeIfNeeded(input.detach(), [-1]), 0, false).values) : middle(reshapeIfNeeded(input, [-1]), 0, false).values;
   return middle(input, wrapDim(dim, input.ndim, 'median'), keepdim);
 }
 defineComposite('median', median, { samples: () => [[matrix()], [matrix(), 1], [sampleTensor([4, 2]), 0, { keepdim: true }]] });
@@ -108,12 +110,12 @@ export function quantile(input: Tensor, q: number | Tensor, dim: number | null =
   if (!(q instanceof Tensor)) checkProbability('quantile', 'q', q);
   if (q instanceof Tensor && q.ndim > 1) throw new ShapeError(`quantile: expected a number or a vector of quantiles, got shape ${formatShape(q.shape)}`, { op: 'quantile' });
   const at = dim === null ? 0 : wrapDim(dim, input.ndim, 'quantile');
-  const rows = dim === null || input.ndim === 0 ? input.reshape(-1) : input;
+  const rows = dim === null || input.ndim === 0 ? reshapeIfNeeded(input, [-1]) : input;
   const size = rows.shape[at] as number;
   if (size === 0) throw new IndexError(`quantile: shape ${formatShape(input.shape)} holds no elements`, { op: 'quantile', shape: input.shape });
   const sorted = sort(rows, at).values.movedim(at, 0); // [n, ...]
   const wanted = q instanceof Tensor ? q.to({ dtype: input.dtype, device: input.device }) : input.newTensor(q);
-  const found = between(sorted, wanted.reshape(-1).mul(size - 1), interpolation); // [q, ...]
+  const found = between(sorted, reshapeIfNeeded(wanted, [-1]).mul(size - 1), interpolation); // [q, ...]
   const spoilt = sorted.select(0, -1).isnan();
   const clean = where(spoilt, Number.NaN, found);
   const kept = !keepdim ? clean : dim === null ? clean.reshape([-1, ...input.shape.map(() => 1)]) : clean.unsqueeze(at + 1);
@@ -211,7 +213,7 @@ export interface DiffOptions {
 
 /**
  * Differences of neighbours along a dim (the last), `n` (1) times; of bools, whether they differ. Shapes: `[..., m]` gives `[..., max(m - n, 0)]`. Dtypes: all,
- * kept, promoted with what is joined. Gradient: yes.
+ * kept, promoted with what is joined. 0 times: a copy, with nothing joined. Gradient: yes.
  *
  * @throws ArgumentError unless n is an integer of 0 or more; ShapeError without dims, or for what cannot be joined; IndexError for a dim out of range
  * @see PyTorch `torch.diff`
@@ -223,6 +225,7 @@ export function diff(input: Tensor, n = 1, dim = -1, options: DiffOptions = {}):
   for (const [name, t] of Object.entries({ prepend, append })) if (t !== null) requireTensor(t, 'diff', name);
   if (input.ndim === 0) throw new ShapeError('diff: expected at least one dim', { op: 'diff' });
   wrapDim(dim, input.ndim, 'diff');
+  if (n === 0) return input.clone(); // nothing is joined then, as in PyTorch
   let x =
     prepend || append
       ? cat(
@@ -235,7 +238,7 @@ export function diff(input: Tensor, n = 1, dim = -1, options: DiffOptions = {}):
     const [later, earlier] = [x.narrow(dim, 1, size - 1), x.narrow(dim, 0, size - 1)];
     x = x.dtype.category === 0 ? later.logicalXor(earlier) : later.sub(earlier);
   }
-  return x;
+  return x === input ? input.clone() : x;
 }
 defineComposite('diff', diff, { samples: () => [[matrix()], [matrix(), 2, 1], [matrix(), 1, 0, { prepend: sampleTensor([1, 5], { seed: 3 }) }]] });
 

@@ -11,6 +11,7 @@ import type { Tensor } from '../core/tensor.js';
 import { defineView } from './define-view.js';
 import { addMethod, NO_PARAMS } from './method.js';
 import { requireTensor } from './operand.js';
+import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import { expandRule, movedDims, sameDims, squeezeRule, viewRule, viewSizeRule } from './sharding/views.js';
 
@@ -34,7 +35,7 @@ const viewOp: Op<Size> = defineView<Size>({
     }
     return { shape: size, strides, offset: input.storageOffset };
   },
-  vjp: (ctx, g) => [g.reshape(ctx.inputShape(0))],
+  vjp: (ctx, g) => [reshapeIfNeeded(g, ctx.inputShape(0))],
   samples: () => [
     { inputs: [sampleTensor([3, 4])], params: { size: [2, 6] } },
     { inputs: [sampleTensor([0, 4])], params: { size: [4, 0] } },
@@ -133,7 +134,7 @@ const unsqueezeOp: Op<OneDim> = defineView<OneDim>({
       offset: input.storageOffset,
     };
   },
-  vjp: (ctx, g) => [g.reshape(ctx.inputShape(0))],
+  vjp: (ctx, g) => [reshapeIfNeeded(g, ctx.inputShape(0))],
   samples: () => [{ inputs: [sampleTensor([2, 3])], params: { dim: 1 } }],
 });
 
@@ -149,7 +150,7 @@ const squeezeOp: Op<{ dims: readonly number[] }> = defineView<{ dims: readonly n
       offset: input.storageOffset,
     };
   },
-  vjp: (ctx, g) => [g.reshape(ctx.inputShape(0))],
+  vjp: (ctx, g) => [reshapeIfNeeded(g, ctx.inputShape(0))],
   samples: () => [{ inputs: [sampleTensor([2, 1, 3, 1])], params: { dims: [1, 3] } }],
 });
 
@@ -187,7 +188,7 @@ export function view(input: Tensor, size: Shape): Tensor {
 }
 
 /**
- * Another shape of the same elements in row-major order: itself if it is the same, a view where possible, else a copy; one size may be -1. Gradient: yes.
+ * Another shape of the same elements in row-major order: a view where possible, also of the same shape, else a copy; one size may be -1. Gradient: yes.
  *
  * @throws ShapeError for another number of elements or several -1; ArgumentError for a size that is no integer of 0 or more
  * @see PyTorch `torch.reshape`
@@ -195,8 +196,8 @@ export function view(input: Tensor, size: Shape): Tensor {
 export function reshape(input: Tensor, shape: Shape): Tensor {
   requireTensor(input, 'reshape');
   const size = inferSize(shape, input.numel(), 'reshape');
-  if (sameShape(size, input.shape)) return input;
-  const strided = viewStrides(input.shape, input.strides, size) === null ? input.contiguous() : input;
+  const fits = sameShape(size, input.shape) || viewStrides(input.shape, input.strides, size) !== null;
+  const strided = fits ? input : input.contiguous();
   return dispatchOne(viewOp, [strided], { size });
 }
 
@@ -215,19 +216,19 @@ export function permute(input: Tensor, dims: readonly number[]): Tensor {
   return dispatchOne(permuteOp, [input], { dims: dims.length ? wrapDims(dims, input.shape.length, 'permute') : [] });
 }
 
-/** Two dims exchanged, as a view; without dims, the tensor itself. Gradient: yes. @throws IndexError for a dim out of range @see PyTorch `torch.transpose` */
+/** Two dims exchanged, as a view; without dims, a view of all. Gradient: yes. @throws IndexError for a dim out of range @see PyTorch `torch.transpose` */
 export function transpose(input: Tensor, dim0: number, dim1: number): Tensor {
   requireTensor(input, 'transpose');
   const ndim = input.shape.length;
   const pair = { dim0: wrapDim(dim0, ndim, 'transpose'), dim1: wrapDim(dim1, ndim, 'transpose') };
-  return ndim === 0 ? input : dispatchOne(transposeOp, [input], pair);
+  return ndim === 0 ? view(input, []) : dispatchOne(transposeOp, [input], pair);
 }
 
-/** The transpose of a matrix, as a view: `[m, n]` gives `[n, m]`; itself for fewer dims. Gradient: yes. @throws ShapeError for more @see PyTorch `torch.t` */
+/** The transpose of a matrix, as a view: `[m, n]` gives `[n, m]`; of fewer dims a view of all. Gradient: yes. @throws ShapeError for more @see PyTorch `torch.t` */
 export function t(input: Tensor): Tensor {
   requireTensor(input, 't');
   if (input.shape.length > 2) throw new ShapeError(`t: expected at most 2 dims, got shape ${formatShape(input.shape)}; use transpose(dim0, dim1)`, { op: 't' });
-  return input.shape.length < 2 ? input : transpose(input, 0, 1);
+  return input.shape.length < 2 ? view(input, input.shape) : transpose(input, 0, 1);
 }
 
 /**
@@ -263,7 +264,8 @@ export function squeeze(input: Tensor, dim?: number | readonly number[]): Tensor
 }
 
 /**
- * Dims `startDim` (0) to `endDim` (-1) merged into one: `[a, b, c]` gives `[a b c]`; a view where possible, else a copy. Of no dims, `[1]`. Gradient: yes.
+ * Dims `startDim` (0) to `endDim` (-1) merged into one: `[a, b, c]` gives `[a b c]`; a view where possible, else a copy. Of no dims, `[1]`; of one dim, the
+ * tensor itself. Gradient: yes.
  *
  * @throws IndexError for a dim out of range; ArgumentError if the end comes before the start
  * @see PyTorch `torch.flatten`
@@ -275,6 +277,7 @@ export function flatten(input: Tensor, startDim = 0, endDim = -1): Tensor {
   const start = wrapDim(startDim, ndim, 'flatten');
   const end = wrapDim(endDim, ndim, 'flatten');
   if (start > end) throw new ArgumentError(`flatten: startDim ${startDim} comes after endDim ${endDim}`, { op: 'flatten' });
+  if (start === end) return input; // as PyTorch does
   const merged = input.shape.slice(start, end + 1).reduce((a, b) => a * b, 1);
   return reshape(input, [...input.shape.slice(0, start), merged, ...input.shape.slice(end + 1)]);
 }
