@@ -7,6 +7,12 @@ import { numberDtype } from '../core/promotion.js';
 import { broadcastShapes } from '../core/shape.js';
 import { Tensor, wrapNumber } from '../core/tensor.js';
 
+/** An option of ops that can compute in another dtype. */
+export interface DtypeOption {
+  /** Convert to this dtype first. */
+  dtype?: DType;
+}
+
 /** What the second operand of a binary op may be. */
 export type TensorLike = Tensor | number | bigint | boolean;
 

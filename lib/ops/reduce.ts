@@ -1,8 +1,7 @@
 /**
  * Reductions over dims: sum, mean, prod, amax, amin, any, all, logsumexp. Names and semantics are those of PyTorch.
  *
- * Shapes: the input's without the dims, or with size 1 there (`keepdim`). All throw ArgumentError for no tensor, dims or options of a wrong kind (PyTorch's
- * positional keepdim and dtype are options), IndexError for a dim out of range or given twice.
+ * Shapes: the input's without the dims, or with size 1 there (`keepdim`). All throw ArgumentError for no tensor, dims or options of a wrong kind, IndexError for a dim out of range or given twice.
  */
 
 import type { AutocastPolicy } from '../core/autocast.js';
@@ -12,13 +11,14 @@ import { dispatchOne } from '../core/dispatch.js';
 import { bool, type DType, int64, uint8 } from '../core/dtype.js';
 import { IndexError } from '../core/errors.js';
 import { defineOp, type Op, type OpDefinition, type Sample } from '../core/op.js';
-import { optionsOf } from '../core/options.js';
+import { checkFlag } from '../core/options.js';
 import { formatShape, numelOf, type Shape, wrapDims } from '../core/shape.js';
 import type { ShardingRule } from '../core/sharding-rule.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { cat } from './join.js';
 import { addMethod } from './method.js';
-import { areOptions, requireDtype, requireFloating, requireTensor } from './operand.js';
+import { type DtypeOption, requireDtype, requireFloating, requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import { extremeRule, keptDimsRule, logicRule, meanRule, prodRule, sumRule } from './sharding/reductions.js';
@@ -218,31 +218,30 @@ function checkNotEmpty(input: Tensor, dims: readonly number[], op: string): void
 }
 
 /** Options of reductions. */
-export interface ReduceOptions {
+export interface ReduceOptions extends DtypeOption {
   /** Keep reduced dims with size 1; by default they fall away. */
   keepdim?: boolean;
-  /** Convert to this dtype first. */
-  dtype?: DType;
 }
 
-const NO_OPTIONS = Object.freeze({});
+type Check = (input: Tensor, dims: readonly number[], op: string) => void;
 
-function reduction(op: Op<Reduction>, check: ((input: Tensor, dims: readonly number[], op: string) => void) | null = null) {
-  const fn = (input: Tensor, dim: Dims | ReduceOptions = null, options: ReduceOptions = NO_OPTIONS): Tensor => {
-    if (areOptions(dim)) return fn(input, null, dim);
-    requireTensor(input, op.name);
-    if (options !== NO_OPTIONS) optionsOf(op.name, options, 'keepdim dtype');
-    const { keepdim = false, dtype } = options;
-    requireDtype(dtype, op.name);
-    const given = dtype === undefined ? input : input.to(dtype);
-    const dims = wrapDims(dim, input.shape.length, op.name);
-    check?.(given, dims, op.name);
-    const result = dispatchOne(op, [given], { dims, keepdim });
-    return dtype !== undefined && result.dtype === int64 ? result.to(dtype) : result; // integers are summed in int64
-  };
-  addMethod(op.name, function (dim?: Dims | ReduceOptions, options?: ReduceOptions) {
-    return fn(this, dim, options);
-  });
+function reduce(op: Op<Reduction>, check: Check | null, input: Tensor, dim: Dims, keepdim: boolean, dtype: DType | undefined): Tensor {
+  requireTensor(input, op.name);
+  checkFlag(op.name, 'keepdim', keepdim);
+  requireDtype(dtype, op.name);
+  const given = dtype === undefined ? input : input.to(dtype);
+  const dims = wrapDims(dim, input.shape.length, op.name);
+  check?.(given, dims, op.name);
+  const result = dispatchOne(op, [given], { dims, keepdim });
+  return dtype !== undefined && result.dtype === int64 ? result.to(dtype) : result; // integers are summed in int64
+}
+
+function reduction(op: Op<Reduction>, check: Check | null = null) {
+  const fn = defineFunction(
+    `${op.name}(input, /, dim, keepdim, *, dtype)`,
+    (input: Tensor, dim: Dims = null, keepdim = false, options: DtypeOption = {}): Tensor => reduce(op, check, input, dim, keepdim, options.dtype),
+  );
+  addMethod(op.name, methodOf(fn));
   return fn;
 }
 
@@ -260,27 +259,23 @@ export const any = reduction(anyOp);
 export const all = reduction(allOp);
 /** log of the sum of exponentials, without overflow. Floating dtypes, kept. Gradient: yes. @throws DtypeError for others @see PyTorch `torch.logsumexp` */
 export const logsumexp = reduction(logsumexpOp, (input, _dims, op) => requireFloating(input, op));
-const prodAll = reduction(prodOp);
 
 /** Product over one dim, or of all elements (then without `keepdim`); 1 of nothing. Integers and bools give int64. Gradient: yes. @see PyTorch `torch.prod` */
-export function prod(input: Tensor, dim: number | ReduceOptions | null = null, options: ReduceOptions = {}): Tensor {
-  if (areOptions(dim)) return prod(input, null, dim);
+export const prod = defineFunction('prod(input, /, dim, keepdim, *, dtype)', (input: Tensor, dim: number | null = null, keepdim = false, options: DtypeOption = {}): Tensor => {
   requireTensor(input, 'prod');
-  return dim === null ? prodAll(reshapeIfNeeded(input, [-1]), 0, { ...options, keepdim: false }) : prodAll(input, dim, options);
-}
-
-addMethod('prod', function (dim?: number | ReduceOptions | null, options?: ReduceOptions) {
-  return prod(this, dim ?? null, options);
+  return dim === null ? reduce(prodOp, null, reshapeIfNeeded(input, [-1]), 0, false, options.dtype) : reduce(prodOp, null, input, dim, keepdim, options.dtype);
 });
+addMethod('prod', methodOf(prod));
+
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Sum over dims (all by default); integers and bools sum to int64; the same as {@link sum}. */ sum(dim?: Dims | ReduceOptions, options?: ReduceOptions): Tensor;
-    /** Mean over dims; the same as {@link mean}. */ mean(dim?: Dims | ReduceOptions, options?: ReduceOptions): Tensor;
-    /** Product over one dim, or of all; the same as {@link prod}. */ prod(dim?: number | ReduceOptions | null, options?: ReduceOptions): Tensor;
-    /** Largest element over dims; the same as {@link amax}. */ amax(dim?: Dims | ReduceOptions, options?: ReduceOptions): Tensor;
-    /** Smallest element over dims; the same as {@link amin}. */ amin(dim?: Dims | ReduceOptions, options?: ReduceOptions): Tensor;
-    /** Whether some element is not 0; the same as {@link any}. */ any(dim?: Dims | ReduceOptions, options?: ReduceOptions): Tensor;
-    /** Whether no element is 0; the same as {@link all}. */ all(dim?: Dims | ReduceOptions, options?: ReduceOptions): Tensor;
-    /** log of the sum of exponentials; the same as {@link logsumexp}. */ logsumexp(dim?: Dims | ReduceOptions, options?: ReduceOptions): Tensor;
+    /** Sum over dims (all by default); integers and bools sum to int64; the same as {@link sum}. */ sum: MethodOf<typeof sum>;
+    /** Mean over dims; the same as {@link mean}. */ mean: MethodOf<typeof mean>;
+    /** Product over one dim, or of all; the same as {@link prod}. */ prod: MethodOf<typeof prod>;
+    /** Largest element over dims; the same as {@link amax}. */ amax: MethodOf<typeof amax>;
+    /** Smallest element over dims; the same as {@link amin}. */ amin: MethodOf<typeof amin>;
+    /** Whether some element is not 0; the same as {@link any}. */ any: MethodOf<typeof any>;
+    /** Whether no element is 0; the same as {@link all}. */ all: MethodOf<typeof all>;
+    /** log of the sum of exponentials; the same as {@link logsumexp}. */ logsumexp: MethodOf<typeof logsumexp>;
   }
 }

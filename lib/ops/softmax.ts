@@ -5,16 +5,16 @@
 
 import { reduced } from '../core/decompose.js';
 import { dispatchOne } from '../core/dispatch.js';
-import { type DType, int64 } from '../core/dtype.js';
+import { int64 } from '../core/dtype.js';
 import { DtypeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { optionsOf } from '../core/options.js';
 import { wrapDim } from '../core/shape.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { overwrite } from './composite.js';
 import { cat, flip } from './join.js';
 import { addMethod } from './method.js';
-import { requireTensor } from './operand.js';
+import { type DtypeOption, requireTensor } from './operand.js';
 import { lowerRows } from './rows.js';
 import { sampleTensor } from './samples.js';
 import { alongDimRule } from './sharding/dimwise.js';
@@ -157,32 +157,29 @@ function cumprodGradient(g: Tensor, x: Tensor, products: Tensor, dim: number): T
   return where(zerosSoFar.eq(0), before, where(firstZero, reverseCumsum(g.mul(without), dim), 0));
 }
 
-/** Options of ops that may convert first. */
-export interface DtypeOption {
-  /** Convert to this dtype first. */
-  dtype?: DType;
-}
-
 function alongDim(op: Op<OneDim>, floatOnly: boolean) {
-  const fn = (input: Tensor, dim: number, options: DtypeOption = {}): Tensor => {
+  const fn = defineFunction(`${op.name}(input, /, dim, *, dtype)`, (input: Tensor, dim: number, { dtype }: DtypeOption = {}): Tensor => {
     requireTensor(input, op.name);
-    optionsOf(op.name, options, 'dtype');
-    const { dtype } = options;
     if (floatOnly && dtype !== undefined && !dtype.isFloatingPoint) throw new DtypeError(`${op.name}: expected a floating point dtype, got ${dtype.name}`, { op: op.name });
     const given = dtype === undefined ? (floatOnly && !input.dtype.isFloatingPoint ? input.float() : input) : input.to(dtype);
     return dispatchOne(op, [given], { dim: wrapDim(dim, input.shape.length, op.name) });
-  };
-  addMethod(op.name, function (dim: number, options?: DtypeOption) {
-    return fn(this, dim, options);
   });
+  addMethod(op.name, methodOf(fn));
   return fn;
 }
 
-for (const op of [cumsumOp, cumprodOp]) {
-  addMethod(`${op.name}_`, function (dim: number) {
-    return overwrite(`${op.name}_`, this, (input) => dispatchOne(op, [input], { dim: wrapDim(dim, input.shape.length, op.name) }));
-  });
+function inPlaceAlongDim(op: Op<OneDim>) {
+  const name = `${op.name}_`;
+  const fn = defineFunction(
+    `${name}(input, /, dim)`,
+    (target: Tensor, dim: number): Tensor => overwrite(name, target, (input) => dispatchOne(op, [input], { dim: wrapDim(dim, input.shape.length, op.name) })),
+  );
+  addMethod(name, methodOf(fn));
+  return fn;
 }
+
+const cumsum_ = inPlaceAlongDim(cumsumOp);
+const cumprod_ = inPlaceAlongDim(cumprodOp);
 
 /**
  * exp(x) over its sum along a dim, without overflow; computed in float32 for 16-bit floats. Shapes: `[...]` gives the same. Dtypes: floating stay, others give
@@ -217,16 +214,16 @@ export const cumprod = alongDim(cumprodOp, false);
 declare module '../core/tensor.js' {
   interface Tensor {
     /** exp(x) over its sum along a dim; the same as {@link softmax}. */
-    softmax(dim: number, options?: DtypeOption): Tensor;
+    softmax: MethodOf<typeof softmax>;
     /** log of softmax along a dim; the same as {@link logSoftmax}. */
-    logSoftmax(dim: number, options?: DtypeOption): Tensor;
+    logSoftmax: MethodOf<typeof logSoftmax>;
     /** Running sums along a dim; the same as {@link cumsum}. */
-    cumsum(dim: number, options?: DtypeOption): Tensor;
+    cumsum: MethodOf<typeof cumsum>;
     /** {@link cumsum} in place, without `dtype`; integers keep theirs. @throws DtypeError for bool; InPlaceError as {@link Tensor.add_} */
-    cumsum_(dim: number): this;
+    cumsum_: MethodOf<typeof cumsum_, this>;
     /** Running products along a dim; the same as {@link cumprod}. */
-    cumprod(dim: number, options?: DtypeOption): Tensor;
+    cumprod: MethodOf<typeof cumprod>;
     /** {@link cumprod} in place, without `dtype`; integers keep theirs. @throws DtypeError for bool; InPlaceError as {@link Tensor.add_} */
-    cumprod_(dim: number): this;
+    cumprod_: MethodOf<typeof cumprod_, this>;
   }
 }
