@@ -21,6 +21,14 @@ export function checkNumber(op: string, name: string, value: unknown, rule: Numb
   if (!fits || (whole && !Number.isSafeInteger(value))) throw unexpected(op, name, described(rule), value);
 }
 
+/** 23 days: below the limit of Node's timers, which fire at once above 2^31 - 1 ms, with room for grace periods. */
+export const LONGEST_TIMEOUT_MS = 2_000_000_000;
+
+/** @throws ArgumentError unless `value` is a number of milliseconds that a timer can wait for; `Infinity` is refused */
+export function checkTimeout(op: string, value: unknown, rule: Pick<NumberRule, 'from' | 'whole'> = {}): asserts value is number {
+  checkNumber(op, 'timeoutMs', value, { from: 0, to: LONGEST_TIMEOUT_MS, ...rule });
+}
+
 /** @throws ArgumentError unless `value` is one of the strings */
 export function checkOneOf(op: string, name: string, value: unknown, allowed: readonly string[]): void {
   if (typeof value !== 'string' || !allowed.includes(value)) throw unexpected(op, name, `one of ${allowed.map((a) => `'${a}'`).join(', ')}`, value);

@@ -2,7 +2,7 @@
 import { type Device, device, deviceByCode } from '../core/device.js';
 import { ArgumentError, DeviceError, DistributedError, TimeoutError } from '../core/errors.js';
 import { currentHome, processHome } from '../core/home.js';
-import { checkNumber, kindOf, unexpected, withDefaults } from '../core/options.js';
+import { checkNumber, checkTimeout, kindOf, unexpected, withDefaults } from '../core/options.js';
 import { currentGenerator } from '../core/random.js';
 import { writer } from '../eager/submit.js';
 import { chooseEngines, movesCpuTensors, namedDevices, parseBackend } from './engines/choose.js';
@@ -21,8 +21,6 @@ import { FileStore, HashStore, PrefixStore, Store, TCPStore } from './stores/ind
 const OP = 'initProcessGroup';
 /** PyTorch's half an hour. */
 export const DEFAULT_TIMEOUT_MS = 1_800_000;
-/** 23 days: a timer's limit, with room for what is added to it. */
-export const LONGEST_TIMEOUT_MS = 2_000_000_000;
 
 /** Options of {@link initProcessGroup}. */
 export interface InitOptions {
@@ -148,7 +146,7 @@ function readOptions(options: InitOptions): ReadOptions {
   const given = withDefaults<Required<InitOptions>>(OP, defaults, options);
   const { store, rank, worldSize, deviceId, initMethod } = given;
   const timeoutMs = given.timeoutMs ?? Number(process.env['SHARDWISE_TIMEOUT_MS'] ?? DEFAULT_TIMEOUT_MS);
-  checkNumber(OP, 'timeoutMs', timeoutMs, { from: 1, to: LONGEST_TIMEOUT_MS, whole: true });
+  checkTimeout(OP, timeoutMs, { from: 1, whole: true });
   if (store !== null && !(store instanceof Store)) throw unexpected(OP, 'store', 'a store', store);
   if (initMethod !== null && (typeof initMethod !== 'string' || !/^(env:\/\/$|tcp:\/\/[^/]+:\d+$|file:\/\/\/.)/.test(initMethod))) {
     throw unexpected(OP, 'initMethod', `'env://', 'tcp://host:port' or 'file:///path'`, initMethod);

@@ -3,9 +3,9 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ArgumentError, DistributedError } from '../core/errors.js';
-import { checkFlag, checkNumber, checkOneOf, unexpected, withDefaults } from '../core/options.js';
+import { checkFlag, checkNumber, checkOneOf, checkTimeout, unexpected, withDefaults } from '../core/options.js';
 import { namedDevices, parseBackend } from './engines/choose.js';
-import { DEFAULT_TIMEOUT_MS, LONGEST_TIMEOUT_MS } from './init.js';
+import { DEFAULT_TIMEOUT_MS } from './init.js';
 import { type LocalOptions, type RankFunction, runLocalRanks } from './local-ranks.js';
 import { type NodePlan, runNode } from './node-launcher.js';
 import { findContext } from './rank-context.js';
@@ -83,7 +83,7 @@ function readOptions(worldSize: number, fnOrFile: unknown, options: LaunchOption
   if (isFile && mode === 'local') throw new ArgumentError(`${OP}: files run as processes; for ranks of this process give a function`, { op: OP, argument: 'mode', value: mode });
   parseBackend(OP, read.backend ?? undefined);
   checkReplay(OP, { ...read, mode });
-  checkNumber(OP, 'timeoutMs', read.timeoutMs, { from: 1, to: LONGEST_TIMEOUT_MS, whole: true });
+  checkTimeout(OP, read.timeoutMs, { from: 1, whole: true });
   checkFlag(OP, 'prefixOutput', read.prefixOutput);
   if (!Array.isArray(read.args) || read.args.some((arg) => typeof arg !== 'string')) throw unexpected(OP, 'args', 'a list of strings', read.args);
   if (typeof read.env !== 'object' || read.env === null || Object.values(read.env).some((value) => typeof value !== 'string')) {

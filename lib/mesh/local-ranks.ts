@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { DeviceType } from '../core/device.js';
 import { DistributedError } from '../core/errors.js';
 import { Home } from '../core/home.js';
-import { checkFunction, checkNumber, optionsOf } from '../core/options.js';
+import { checkFunction, checkNumber, checkTimeout, optionsOf } from '../core/options.js';
 import { wordsOf } from '../eager/collective-failure.js';
 import { writer } from '../eager/submit.js';
 import { ownGpu, withDevices } from './engines/device-engine.js';
@@ -74,7 +74,7 @@ function checkLocal(worldSize: number, fn: unknown, options: LocalOptions): void
   checkNumber(OP, 'worldSize', worldSize, { from: 1, to: MOST_RANKS, whole: true });
   checkFunction(OP, 'fn', fn);
   const { timeoutMs, seed, faults } = optionsOf(OP, options);
-  checkNumber(OP, 'timeoutMs', timeoutMs, { from: 1 });
+  checkTimeout(OP, timeoutMs, { from: 1 });
   if (seed !== undefined) checkNumber(OP, 'seed', seed, { from: 0, whole: true });
   if (faults !== undefined) checkFaults(OP, faults, worldSize, seed !== undefined);
 }

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DistributedError, StoreError, TimeoutError } from '../core/errors.js';
+import { LONGEST_TIMEOUT_MS } from '../core/options.js';
 import { type RankFailure, RankProcesses, type RankProgram, type RankSettings, type Supervision } from './rank-processes.js';
 import { announceEnd, storeOfRun } from './rendezvous.js';
 import { PrefixStore, type Store, TCPStore } from './stores/index.js';
@@ -37,8 +38,6 @@ export interface FarFailure {
 /** @internal */
 export type NodeOutcome = { readonly failure: RankFailure } | { readonly far: FarFailure } | null;
 
-/** A timer's limit, with room for what is added to it. */
-const LONGEST_WAIT_MS = 2_000_000_000;
 /** To hear from the machine that keeps the store. */
 const REACH_MS = 5_000;
 /** For other machines to read how it ended, before the store goes. */
@@ -122,7 +121,7 @@ async function runAttempt(plan: NodePlan, { firstRank, worldSize }: Layout, env:
 async function withOthers({ nodes, nodeRank, op }: NodePlan, ranks: RankProcesses, store: Store): Promise<NodeOutcome> {
   let lost: Error | null = null;
   const verdict = store
-    .wait(['outcome'], LONGEST_WAIT_MS)
+    .wait(['outcome'], LONGEST_TIMEOUT_MS)
     .then(async () => JSON.parse((await store.get('outcome')).toString()) as FarFailure | 'done')
     .catch((error: Error): FarFailure => {
       lost = error;

@@ -1,11 +1,10 @@
 /** What ranks that are processes make, as the others hear of it through their store: nobody waits for that, nor stays alive for it. */
+import { LONGEST_TIMEOUT_MS } from '../core/options.js';
 import { type Difference, differenceOf, KEPT_MAKINGS, type Making, type MakingBoard, type Standing } from './makings.js';
 import { PrefixStore, type Store } from './stores/index.js';
 
 /** Where the two are that were found to differ as the n-th. */
 const differenceKey = (n: number): string => `difference ${n}`;
-/** As long as a program may run. */
-const FOR_EVER_MS = 2_000_000_000;
 /** Makings whose groups still hear of a difference: it is found within milliseconds. */
 const OPEN_MAKINGS = 256;
 
@@ -98,7 +97,7 @@ export class StoreBoard implements MakingBoard {
   private async listen(): Promise<void> {
     this.isListening = true;
     for (let n = 0; !this.hasLeft; n++) {
-      await this.store.wait([differenceKey(n)], FOR_EVER_MS);
+      await this.store.wait([differenceKey(n)], LONGEST_TIMEOUT_MS);
       await this.hear(n);
     }
   }

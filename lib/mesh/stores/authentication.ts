@@ -6,6 +6,9 @@ import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { isIP } from 'node:net';
 
 export const NONCE_BYTES = 16;
+const PROOF_BYTES = 32;
+/** What a client sends first: its nonce and its proof. */
+export const GREETING_BYTES = NONCE_BYTES + PROOF_BYTES;
 export const newNonce = (): Buffer => randomBytes(NONCE_BYTES);
 
 /** What `side` answers. */

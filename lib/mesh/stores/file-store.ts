@@ -6,9 +6,10 @@ import { promisify } from 'node:util';
 import { crc32 } from 'node:zlib';
 import { StoreError } from '../../core/errors.js';
 import { checkNumber, unexpected } from '../../core/options.js';
+import { checkLength } from './connection.js';
 import { KeyValueTable, OWN_KEYS, type StoreCommand, type StoreReply, waitedTooLong } from './key-value-table.js';
 import { Store } from './store.js';
-import { decodeRequest, encodeRequest } from './store-protocol.js';
+import { decodeRequest, encodeRequest, LONGEST_MESSAGE, LONGEST_VALUE } from './store-protocol.js';
 
 const HEAD_BYTES = 16; // length, checksum, who wrote it, which of its records
 const LEFT_KEY = `${OWN_KEYS}left`;
@@ -21,16 +22,30 @@ const TORN_MS = 2_000;
 const [open, read, append, close, statOf] = [promisify(fs.open), promisify(fs.read), promisify(fs.appendFile), promisify(fs.close), promisify(fs.fstat)];
 const dropped = new FinalizationRegistry<number>((file) => fs.close(file, () => {}));
 
+const { O_RDWR, O_APPEND, O_CREAT, O_NOFOLLOW = 0, O_NONBLOCK = 0 } = fs.constants;
+
+/** Neither waits for the other end of a pipe nor follows a link that somebody has put there. */
+async function openRegular(path: string): Promise<number> {
+  const refused = (why: string, cause?: Error): StoreError => new StoreError(`FileStore: cannot open ${path}: ${why}`, { path }, cause === undefined ? undefined : { cause });
+  const file = await open(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0o600).catch((error: NodeJS.ErrnoException) => {
+    throw refused(error.code === 'ELOOP' ? 'it is a symbolic link' : error.message, error);
+  });
+  if ((await statOf(file)).isFile()) return file;
+  await close(file);
+  throw refused('it is no regular file');
+}
+
 /**
  * Keys and values in a file. Changes are appended to it, and every process applies them in the order of the file: so no lock is needed, and
- * what `add` and `compareSet` answer is the same for all. Not for network file systems without atomic appends, such as NFS.
+ * what `add` and `compareSet` answer is the same for all. Not for network file systems without atomic appends, such as NFS. A file that it
+ * makes is readable and writable by its user alone (mode 600); a symbolic link and what is no regular file are refused.
  *
  * @see PyTorch `torch.distributed.FileStore`
  */
 export class FileStore extends Store {
   readonly path: string;
   private readonly worldSize: number | null;
-  private readonly table = new KeyValueTable();
+  private readonly table = new KeyValueTable({ longestValue: LONGEST_VALUE });
   private readonly file: Promise<number>;
   /** Commands run one after another: each reads the file to its own record. */
   private last: Promise<unknown> = Promise.resolve();
@@ -50,9 +65,7 @@ export class FileStore extends Store {
     if (worldSize !== null) checkNumber('FileStore', 'worldSize', worldSize, { from: 1, whole: true });
     this.path = path;
     this.worldSize = worldSize;
-    this.file = open(path, 'a+').catch((error: Error) => {
-      throw new StoreError(`FileStore: cannot open ${path}: ${error.message}`, { path }, { cause: error });
-    });
+    this.file = openRegular(path);
     const itself = new WeakRef(this); // a store that nobody has any more when its file is open is closed as well
     this.file
       .then((file) => {
@@ -119,8 +132,10 @@ export class FileStore extends Store {
       await this.readTo(null);
       return this.table.apply(command);
     }
+    const body = encodeRequest(command);
+    checkLength(body.length);
     const file = await this.file;
-    await append(file, this.record(encodeRequest(command)));
+    await append(file, this.record(body));
     return this.readTo(this.own);
   }
 
@@ -149,10 +164,13 @@ export class FileStore extends Store {
         }
         continue;
       }
-      if (Date.now() > deadline)
-        throw new StoreError(`FileStore: ${this.path} is damaged at byte ${this.offset}; remove it and start again`, { path: this.path, offset: this.offset });
+      if (Date.now() > deadline) throw this.damaged();
       await sleep(1);
     }
+  }
+
+  private damaged(): StoreError {
+    return new StoreError(`FileStore: ${this.path} is damaged at byte ${this.offset}; remove it and start again`, { path: this.path, offset: this.offset });
   }
 
   /** A command that fails fails for all, and tells the one who gave it. */
@@ -172,6 +190,7 @@ export class FileStore extends Store {
     if (bytesRead === 0) return 'end';
     if (bytesRead < head.length) return 'torn';
     const length = head.readUInt32LE(0);
+    if (length > LONGEST_MESSAGE) throw this.damaged(); // nobody has written that: more of it need not be waited for
     const { size } = await statOf(file);
     if (this.offset + head.length + length > size) return 'torn';
     const body = Buffer.alloc(length);

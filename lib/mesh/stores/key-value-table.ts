@@ -16,18 +16,41 @@ export type StoreReply = Buffer | number | boolean | null;
 /** Keys of the stores themselves; not counted. */
 export const OWN_KEYS = '.shardwise/';
 
+/** Bounds of a table that others write to: so that no client can fill the memory of the process that keeps it. */
+export interface TableLimits {
+  /** Bytes of a value. */
+  readonly longestValue?: number;
+  /** Bytes of all keys, values and waits together. */
+  readonly mostBytes?: number;
+}
+
 interface Waiter {
   readonly missing: Set<string>;
+  readonly bytes: number;
   /** With what keeps the keys from coming, or null. */
   readonly end: (error: Error | null) => void;
 }
+
+/** What an entry takes beside the bytes of key and value, about. */
+const ENTRY_BYTES = 256;
+const costOf = (key: string): number => ENTRY_BYTES + 2 * key.length;
 
 /** Keys and values in memory. */
 export class KeyValueTable {
   private readonly values = new Map<string, Buffer>();
   private readonly waiters = new Set<Waiter>();
+  /** By key: only those that a new value concerns are asked. */
+  private readonly waitersFor = new Map<string, Set<Waiter>>();
+  private readonly longestValue: number;
+  private readonly mostBytes: number;
+  private bytes = 0;
 
-  /** @throws StoreError where a value is no number to add to */
+  constructor({ longestValue = Number.POSITIVE_INFINITY, mostBytes = Number.POSITIVE_INFINITY }: TableLimits = {}) {
+    this.longestValue = longestValue;
+    this.mostBytes = mostBytes;
+  }
+
+  /** @throws StoreError where a value is no number to add to, or where it or the table becomes too large */
   apply(command: StoreCommand): StoreReply {
     switch (command.op) {
       case 'get': {
@@ -39,21 +62,27 @@ export class KeyValueTable {
       case 'count':
         return [...this.values.keys()].filter((key) => !key.startsWith(OWN_KEYS)).length;
       case 'delete':
-        return this.values.delete(command.key);
+        return this.remove(command.key);
       case 'set':
+        this.checkRoom(command.key, command.value.length);
         return this.put(command.key, command.value);
-      case 'append':
-        return this.put(command.key, Buffer.concat([this.values.get(command.key) ?? Buffer.alloc(0), command.value])).length;
+      case 'append': {
+        const before = this.values.get(command.key) ?? Buffer.alloc(0);
+        this.checkRoom(command.key, before.length + command.value.length);
+        return this.put(command.key, Buffer.concat([before, command.value])).length;
+      }
       case 'add': {
         const before = this.numberAt(command.key);
         const sum = before + command.amount;
         if (!Number.isSafeInteger(sum)) {
-          throw new StoreError(`add: ${before} and ${command.amount} at "${command.key}" add up to more than 2^53 - 1, up to which integers are exact`, {
+          throw new StoreError(`add: ${before} and ${command.amount} at ${quoted(command.key)} add up to more than 2^53 - 1, up to which integers are exact`, {
             op: 'add',
             key: command.key,
           });
         }
-        this.put(command.key, Buffer.from(String(sum)));
+        const text = Buffer.from(String(sum));
+        this.checkRoom(command.key, text.length);
+        this.put(command.key, text);
         return sum;
       }
       case 'compareSet':
@@ -61,42 +90,114 @@ export class KeyValueTable {
     }
   }
 
-  /** Resolves when all keys are there. Unless `keepAlive`, the process may end meanwhile. @throws TimeoutError naming those that are not */
-  whenSet(keys: readonly string[], timeoutMs: number, keepAlive = true): Promise<void> {
-    const missing = new Set(keys.filter((key) => !this.values.has(key)));
-    if (missing.size === 0) return Promise.resolve();
+  /** Resolves when all keys are there. @throws TimeoutError naming those that are not */
+  whenSet(keys: readonly string[], timeoutMs: number): Promise<void> {
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
-        this.waiters.delete(waiter);
-        reject(waitedTooLong([...missing], timeoutMs));
-      }, timeoutMs);
-      if (!keepAlive) timer.unref();
-      const waiter: Waiter = {
-        missing,
-        end: (error) => {
-          clearTimeout(timer);
-          if (error === null) resolve();
-          else reject(error);
-        },
-      };
-      this.waiters.add(waiter);
+      this.waitFor(keys, timeoutMs, true, (error) => (error === null ? resolve() : reject(error)));
     });
+  }
+
+  /**
+   * Calls `end` once: with null when all keys are there, which may be at once, else with a TimeoutError. Unless `keepAlive`, the process may end meanwhile.
+   *
+   * @returns what drops the wait without a call; null where it has ended already
+   * @throws StoreError where the table becomes too large
+   */
+  waitFor(keys: readonly string[], timeoutMs: number, keepAlive: boolean, end: (error: Error | null) => void): (() => void) | null {
+    const missing = new Set(keys.filter((key) => !this.values.has(key)));
+    if (missing.size === 0) {
+      end(null);
+      return null;
+    }
+    let bytes = ENTRY_BYTES;
+    for (const key of missing) bytes += costOf(key);
+    this.charge(bytes, 'wait');
+    const timer = setTimeout(() => {
+      this.drop(waiter);
+      end(waitedTooLong([...missing], timeoutMs));
+    }, timeoutMs);
+    if (!keepAlive) timer.unref();
+    const waiter: Waiter = {
+      missing,
+      bytes,
+      end: (error) => {
+        clearTimeout(timer);
+        end(error);
+      },
+    };
+    this.waiters.add(waiter);
+    for (const key of missing) {
+      const others = this.waitersFor.get(key);
+      if (others === undefined) this.waitersFor.set(key, new Set([waiter]));
+      else others.add(waiter);
+    }
+    return () => {
+      clearTimeout(timer);
+      this.drop(waiter);
+    };
+  }
+
+  /** How many waits there are. */
+  get waits(): number {
+    return this.waiters.size;
   }
 
   /** Everybody who waits gets the error. */
   endWaits(error: Error): void {
-    for (const waiter of this.waiters) waiter.end(error);
-    this.waiters.clear();
+    for (const waiter of [...this.waiters]) {
+      this.drop(waiter);
+      waiter.end(error);
+    }
+  }
+
+  private drop(waiter: Waiter): void {
+    if (!this.waiters.delete(waiter)) return;
+    this.bytes -= waiter.bytes;
+    for (const key of waiter.missing) {
+      const others = this.waitersFor.get(key);
+      others?.delete(waiter);
+      if (others?.size === 0) this.waitersFor.delete(key);
+    }
+  }
+
+  /** Before the value is made: one that is too large costs nothing. */
+  private checkRoom(key: string, length: number): void {
+    if (length > this.longestValue) {
+      throw new StoreError(`store: the value of ${quoted(key)} would have ${length} bytes, at most ${this.longestValue} are kept`, { length, limit: this.longestValue });
+    }
+    const before = this.values.get(key);
+    const more = before === undefined ? costOf(key) + length : length - before.length;
+    if (more > 0) this.charge(more, 'set');
+    else this.bytes += more;
+  }
+
+  private charge(bytes: number, op: string): void {
+    if (this.bytes + bytes > this.mostBytes) {
+      throw new StoreError(`store: its keys, values and waits would take ${this.bytes + bytes} bytes, at most ${this.mostBytes} are kept. Delete what is no longer read.`, {
+        op,
+        limit: this.mostBytes,
+      });
+    }
+    this.bytes += bytes;
   }
 
   private put(key: string, value: Buffer): Buffer {
     this.values.set(key, value);
-    for (const waiter of this.waiters) {
-      if (!waiter.missing.delete(key) || waiter.missing.size > 0) continue;
-      this.waiters.delete(waiter);
+    for (const waiter of this.waitersFor.get(key) ?? []) {
+      waiter.missing.delete(key);
+      if (waiter.missing.size > 0) continue;
+      this.drop(waiter);
       waiter.end(null);
     }
+    this.waitersFor.delete(key);
     return value;
+  }
+
+  private remove(key: string): boolean {
+    const value = this.values.get(key);
+    if (value === undefined) return false;
+    this.bytes -= costOf(key) + value.length;
+    return this.values.delete(key);
   }
 
   private numberAt(key: string): number {
@@ -104,20 +205,27 @@ export class KeyValueTable {
     if (value === undefined) return 0;
     const number = Number(value.toString());
     if (value.length > 0 && Number.isSafeInteger(number)) return number;
-    throw new StoreError(`add: the value of "${key}" is no integer: ${JSON.stringify(value.toString().slice(0, 40))}`, { op: 'add', key });
+    throw new StoreError(`add: the value of ${quoted(key)} is no integer: ${JSON.stringify(value.toString().slice(0, 40))}`, { op: 'add', key });
   }
 
   /** An absent key counts as an empty value, as in PyTorch. */
   private compareSet(key: string, expected: Buffer, desired: Buffer): Buffer {
     const present = this.values.get(key);
     if (present === undefined && expected.length > 0) return expected;
-    if (present === undefined || present.equals(expected)) return this.put(key, desired);
-    return present;
+    if (present !== undefined && !present.equals(expected)) return present;
+    this.checkRoom(key, desired.length);
+    return this.put(key, desired);
   }
 }
 
+const NAMED_KEYS = 16;
+
+/** A key, for messages: hostile ones may be long. */
+const quoted = (key: string): string => `"${key.length > 200 ? `${key.slice(0, 200)}…` : key}"`;
+
 /** The error of a wait that was not over in time. */
 export function waitedTooLong(keys: readonly string[], timeoutMs: number): TimeoutError {
-  const named = keys.map((key) => `"${key}"`).join(', ');
-  return new TimeoutError(`store: nobody set ${named} within ${timeoutMs} ms. Is every rank running, with the same store and prefix?`, { op: 'wait', keys, timeoutMs });
+  const more = keys.length > NAMED_KEYS ? ` and ${keys.length - NAMED_KEYS} more` : '';
+  const named = keys.slice(0, NAMED_KEYS).map(quoted).join(', ');
+  return new TimeoutError(`store: nobody set ${named}${more} within ${timeoutMs} ms. Is every rank running, with the same store and prefix?`, { op: 'wait', keys, timeoutMs });
 }

@@ -1,5 +1,6 @@
 /** Commands and replies as bytes: what goes over sockets and into files. Little endian; a field is its length in 4 bytes, then its bytes. */
-import { StoreError } from '../../core/errors.js';
+import { StoreError, TimeoutError } from '../../core/errors.js';
+import { LONGEST_TIMEOUT_MS } from '../../core/options.js';
 import type { StoreCommand, StoreReply } from './key-value-table.js';
 
 const opcodes = ['set', 'append', 'add', 'compareSet', 'get', 'delete', 'check', 'count', 'wait'] as const;
@@ -9,6 +10,12 @@ export type StoreRequest = StoreCommand | { readonly op: 'wait'; readonly keys: 
 
 /** Bytes of the longest message: a hostile length is refused before anything is allocated for it. */
 export const LONGEST_MESSAGE = 64 << 20;
+/** Bytes of the longest value: one more says in a reply that it is a value. */
+export const LONGEST_VALUE = LONGEST_MESSAGE - 1;
+/** Fields of a message, so keys of a request: empty ones take hardly a byte of a message, but an object each. */
+const MOST_FIELDS = 1 << 17;
+const LONGEST_ERROR_TEXT = 4_000;
+const LONGEST_ERROR_DETAILS = 1 << 16;
 
 export function encodeFields(fields: readonly (Uint8Array | string)[]): Buffer {
   const parts: Uint8Array[] = [];
@@ -21,13 +28,14 @@ export function encodeFields(fields: readonly (Uint8Array | string)[]): Buffer {
   return Buffer.concat(parts);
 }
 
-/** @throws StoreError for lengths that do not fit */
+/** @throws StoreError for lengths that do not fit, and for too many fields */
 export function decodeFields(bytes: Buffer): Buffer[] {
   const fields: Buffer[] = [];
   let at = 0;
   while (at < bytes.length) {
     const end = at + 4 <= bytes.length ? at + 4 + bytes.readUInt32LE(at) : Number.POSITIVE_INFINITY;
     if (end > bytes.length) throw malformed('a field reaches beyond its message');
+    if (fields.length === MOST_FIELDS) throw malformed(`it has more than ${MOST_FIELDS} fields`);
     fields.push(bytes.subarray(at + 4, end));
     at = end;
   }
@@ -90,7 +98,7 @@ export function decodeRequest(bytes: Buffer): StoreRequest {
       return { op };
     case 'wait':
       if (first === undefined) throw malformed('"wait" has no timeout');
-      return { op, timeoutMs: wholeNumber(first), keys: fields.slice(1).map(String) };
+      return { op, timeoutMs: timeoutOf(first), keys: fields.slice(1).map(String) };
     default:
       throw malformed(`there is no request ${bytes[0]}`);
   }
@@ -102,14 +110,37 @@ function wholeNumber(field: Buffer): number {
   return number;
 }
 
-export function encodeReply(reply: StoreReply): Buffer {
-  if (reply === null) return Buffer.from('n');
-  if (typeof reply === 'boolean') return Buffer.from(reply ? 't' : 'f');
-  if (typeof reply === 'number') return Buffer.from(`i${reply}`);
-  return Buffer.concat([Buffer.from('v'), reply]);
+function timeoutOf(field: Buffer): number {
+  const timeoutMs = wholeNumber(field);
+  if (timeoutMs < 0 || timeoutMs > LONGEST_TIMEOUT_MS) throw malformed(`a timeout is ${timeoutMs} ms`);
+  return timeoutMs;
 }
 
-/** @throws StoreError for bytes that are no reply, and the error that a server answered with */
+/** Parts of one message: a value is not copied. */
+export function encodeReply(reply: StoreReply): Buffer[] {
+  if (reply === null) return [Buffer.from('n')];
+  if (typeof reply === 'boolean') return [Buffer.from(reply ? 't' : 'f')];
+  if (typeof reply === 'number') return [Buffer.from(`i${reply}`)];
+  return [Buffer.from('v'), reply];
+}
+
+/** What a server answers that fails: short, whatever keys the message quotes. */
+export function encodeFailure(error: unknown): Buffer {
+  const { message, details = {} } = error as Error & { details?: unknown };
+  const kind = error instanceof TimeoutError ? 'T' : 'E';
+  const text = message.length > LONGEST_ERROR_TEXT ? `${message.slice(0, LONGEST_ERROR_TEXT)}…` : message;
+  return Buffer.from(kind + JSON.stringify({ message: text, details: shortDetails(details) }));
+}
+
+function shortDetails(details: unknown): unknown {
+  try {
+    return JSON.stringify(details).length > LONGEST_ERROR_DETAILS ? {} : details;
+  } catch {
+    return {}; // longer than any string
+  }
+}
+
+/** @throws StoreError for bytes that are no reply, StoreError or TimeoutError for a failure that a server answered with */
 export function decodeReply(bytes: Buffer): StoreReply {
   const rest = bytes.subarray(1);
   switch (bytes.subarray(0, 1).toString()) {
@@ -123,9 +154,17 @@ export function decodeReply(bytes: Buffer): StoreReply {
       return wholeNumber(rest);
     case 'v':
       return Buffer.from(rest);
+    case 'T':
+    case 'E':
+      throw decodeFailure(bytes);
     default:
       throw malformed('a reply is none');
   }
+}
+
+function decodeFailure(bytes: Buffer): StoreError | TimeoutError {
+  const { message, details } = JSON.parse(bytes.subarray(1).toString()) as { message: string; details: Record<string, unknown> };
+  return bytes[0] === 'T'.charCodeAt(0) ? new TimeoutError(message, details) : new StoreError(message, details);
 }
 
 function malformed(what: string): StoreError {

@@ -1,7 +1,7 @@
 /** What ranks find each other with: keys and values that all of them see. */
 import { ArgumentError, StoreError } from '../../core/errors.js';
 import { currentHome } from '../../core/home.js';
-import { checkNumber, unexpected } from '../../core/options.js';
+import { checkNumber, checkTimeout, unexpected } from '../../core/options.js';
 import type { StoreCommand, StoreReply } from './key-value-table.js';
 
 /** Values are bytes; strings are stored as UTF-8. */
@@ -21,7 +21,7 @@ export abstract class Store {
   timeout: number | null;
 
   constructor(timeoutMs: number | null = null) {
-    if (timeoutMs !== null) checkNumber(new.target.name, 'timeoutMs', timeoutMs, { from: 0 });
+    if (timeoutMs !== null) checkTimeout(new.target.name, timeoutMs);
     this.timeout = timeoutMs;
   }
 
@@ -30,9 +30,9 @@ export abstract class Store {
     return this.timeout ?? defaultTimeout();
   }
 
-  /** Changes {@link Store.timeoutMs}. @throws ArgumentError for a negative number */
+  /** Changes {@link Store.timeoutMs}. @throws ArgumentError unless it is a number from 0 to 2,000,000,000 (23 days, what timers take) */
   setTimeout(timeoutMs: number): void {
-    checkNumber('setTimeout', 'timeoutMs', timeoutMs, { from: 0 });
+    checkTimeout('setTimeout', timeoutMs);
     this.timeout = timeoutMs;
   }
 
@@ -93,9 +93,9 @@ export abstract class Store {
     return (await this.run({ op: 'append', key: keyOf(key, 'append'), value: bytesOf(value, 'append') })) as number;
   }
 
-  /** Resolves when all keys are there. @throws TimeoutError naming those that are not */
+  /** Resolves when all keys are there. @throws TimeoutError naming those that are not, ArgumentError for a timeout that no timer takes */
   async wait(keys: readonly string[], timeoutMs: number | null = this.timeout): Promise<void> {
-    if (timeoutMs !== null) checkNumber('wait', 'timeoutMs', timeoutMs, { from: 0 });
+    if (timeoutMs !== null) checkTimeout('store.wait', timeoutMs);
     await this.until(keysOf(keys, 'wait'), timeoutMs);
   }
 

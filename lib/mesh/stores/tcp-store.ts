@@ -3,11 +3,12 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ArgumentError, StoreError, TimeoutError } from '../../core/errors.js';
 import { checkFlag, checkNumber, unexpected, withDefaults } from '../../core/options.js';
-import { isLoopback, isProof, NONCE_BYTES, newNonce, proof } from './authentication.js';
-import { MessageReader, sendMessage } from './connection.js';
+import { GREETING_BYTES, isLoopback, isProof, NONCE_BYTES, newNonce, proof } from './authentication.js';
+import { checkLength, MessageReader, sendMessage } from './connection.js';
+import { isOutOfDescriptors } from './descriptors.js';
 import { OWN_KEYS, type StoreCommand, type StoreReply } from './key-value-table.js';
 import { Store } from './store.js';
-import { decodeReply, encodeRequest, type StoreRequest } from './store-protocol.js';
+import { decodeReply, encodeRequest, LONGEST_MESSAGE, type StoreRequest } from './store-protocol.js';
 import { TCPStoreServer } from './tcp-store-server.js';
 
 /** Options of {@link TCPStore}. */
@@ -28,7 +29,7 @@ type Settings = Required<Omit<TCPStoreOptions, 'timeoutMs'>> & { timeoutMs: numb
 
 interface Pending {
   readonly isQuiet: boolean;
-  resolve(reply: Buffer): void;
+  resolve(reply: StoreReply): void;
   reject(error: Error): void;
 }
 
@@ -56,6 +57,7 @@ export class TCPStore extends Store {
   private lastId = 0;
   private lost: Error | null = null;
   private closed = false;
+  private connecting: Socket | null = null;
 
   /**
    * @param port - 0 lets the server choose; see {@link TCPStore.port} after {@link TCPStore.ready}
@@ -106,7 +108,7 @@ export class TCPStore extends Store {
 
   /** @internal */
   async run(command: StoreCommand): Promise<StoreReply> {
-    return decodeReply(await this.ask(command, this.timeoutMs));
+    return this.ask(command, this.timeoutMs);
   }
 
   /** @internal */
@@ -123,6 +125,7 @@ export class TCPStore extends Store {
   override async close(): Promise<void> {
     if (this.closed) return;
     this.closed = true;
+    this.connecting?.destroy();
     const socket = await this.connected.catch(() => null);
     this.fail(new StoreError('TCPStore: this store was closed', { host: this.host, port: this.port }));
     socket?.destroy();
@@ -140,8 +143,9 @@ export class TCPStore extends Store {
         return await this.connectOnce(deadline);
       } catch (error) {
         if (error instanceof StoreError) throw error;
+        if (isOutOfDescriptors(error)) throw outOfDescriptors(this.host, this.givenPort, error as Error);
         if (this.closed || Date.now() + pause > deadline) throw unreachable(this.host, this.givenPort, this.timeoutMs, error as Error);
-        await sleep(pause);
+        await sleep(pause * (0.5 + Math.random())); // not all ranks at the same moment
       }
     }
   }
@@ -149,7 +153,8 @@ export class TCPStore extends Store {
   private connectOnce(deadline: number): Promise<Socket> {
     return new Promise((resolve, reject) => {
       const socket = connect({ host: isLoopback(this.host) || !this.isServer ? this.host : '127.0.0.1', port: this.givenPort, noDelay: true });
-      const reader = new MessageReader();
+      this.connecting = socket;
+      const reader = new MessageReader(GREETING_BYTES);
       const nonce = newNonce();
       let expected: Buffer | null = null;
       let trusted = false;
@@ -163,15 +168,21 @@ export class TCPStore extends Store {
         }
         if (!isProof(body, expected)) return void socket.destroy(wrongSecret(this.host, this.givenPort));
         trusted = true;
+        this.connecting = null;
+        reader.limit = LONGEST_MESSAGE;
         clearTimeout(timer);
         socket.unref();
         resolve(socket);
       };
       socket.on('data', (chunk: Buffer) => {
         try {
-          reader.push(chunk, (id, body) => (trusted ? this.receive(id, body, socket) : greet(id, body)));
+          reader.push(chunk);
+          for (let message = reader.next(); message !== null; message = reader.next()) {
+            if (trusted) this.receive(message.id, message.body, socket);
+            else greet(message.id, message.body);
+          }
         } catch (error) {
-          socket.destroy(error as Error);
+          socket.destroy(trusted ? (error as Error) : strangeServer(this.host, this.givenPort));
         }
       });
       let cause: Error | null = null;
@@ -180,9 +191,14 @@ export class TCPStore extends Store {
       });
       socket.on('close', () => {
         clearTimeout(timer);
-        if (!trusted) return reject(expected === null || cause instanceof StoreError ? (cause ?? new Error('the connection was closed')) : wrongSecret(this.host, this.givenPort));
+        // Also a server with too many strangers closes without an answer: then this one tries again.
+        if (!trusted) return reject(cause ?? new Error('the connection was closed before it was answered'));
         this.fail(
-          new StoreError(`TCPStore: the connection to ${this.host}:${this.port} was lost${cause === null ? '' : `: ${cause.message}`}`, { host: this.host, port: this.port }),
+          new StoreError(`TCPStore: the connection to ${this.host}:${this.port} was lost${cause === null ? '' : `: ${cause.message}`}`, {
+            host: this.host,
+            port: this.port,
+            lost: true,
+          }),
         );
       });
     });
@@ -207,7 +223,9 @@ export class TCPStore extends Store {
   }
 
   /** @internal `isQuiet`: the process may end meanwhile */
-  async ask(request: StoreRequest, timeoutMs: number, isQuiet = false): Promise<Buffer> {
+  async ask(request: StoreRequest, timeoutMs: number, isQuiet = false): Promise<StoreReply> {
+    const body = encodeRequest(request);
+    checkLength(body.length);
     const socket = await this.connected;
     if (this.lost !== null) throw this.lost;
     this.lastId = (this.lastId + 1) % 2 ** 32;
@@ -231,7 +249,7 @@ export class TCPStore extends Store {
         },
       });
       if (!isQuiet) socket.ref();
-      sendMessage(socket, id, encodeRequest(request));
+      sendMessage(socket, id, body);
     });
   }
 
@@ -249,13 +267,11 @@ export class TCPStore extends Store {
 
   private receive(id: number, body: Buffer, socket: Socket): void {
     const waiting = this.settle(id, socket);
-    const kind = body.subarray(0, 1).toString();
-    if (kind !== 'T' && kind !== 'E') {
-      waiting?.resolve(body);
-      return;
+    try {
+      waiting?.resolve(decodeReply(body));
+    } catch (error) {
+      waiting?.reject(error as Error);
     }
-    const { message, details } = JSON.parse(body.subarray(1).toString()) as { message: string; details: Record<string, unknown> };
-    waiting?.reject(kind === 'T' ? new TimeoutError(message, details) : new StoreError(message, details));
   }
 
   private fail(error: Error): void {
@@ -276,7 +292,7 @@ class QuietStore extends Store {
   }
 
   async run(command: StoreCommand): Promise<StoreReply> {
-    return decodeReply(await this.store.ask(command, this.timeoutMs, true));
+    return this.store.ask(command, this.timeoutMs, true);
   }
 
   async whenSet(keys: readonly string[], timeoutMs: number): Promise<void> {
@@ -290,6 +306,14 @@ function unreachable(host: string, port: number, timeoutMs: number, cause: Error
   return new TimeoutError(
     `TCPStore: no server at ${host}:${port} within ${timeoutMs} ms: ${cause.message}. Is the process with { isServer: true } running?`,
     { host, port, timeoutMs },
+    { cause },
+  );
+}
+
+function outOfDescriptors(host: string, port: number, cause: Error): StoreError {
+  return new StoreError(
+    `TCPStore: cannot connect to ${host}:${port}: this process may open no more files (${cause.message}). Raise the limit: ulimit -n.`,
+    { host, port },
     { cause },
   );
 }
