@@ -63,7 +63,8 @@ const forwarded: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 interface Rank {
   readonly number: number;
   readonly child: ChildProcess;
-  readonly errors: RankOutput;
+  /** What it writes to stderr; null for one that could not be started. */
+  readonly errors: RankOutput | null;
   readonly closed: Promise<void>;
   threw: { at: number; message: string | null } | null;
   running: boolean;
@@ -90,12 +91,7 @@ export class RankProcesses {
     // Of this process: it ends as it would have, once the ranks have.
     for (const signal of forwarded) this.listen(signal);
     process.once('exit', this.killAll);
-    try {
-      for (const each of settings) this.ranks.push(this.start(program, each));
-    } catch (error) {
-      this.killAll();
-      throw error;
-    }
+    for (const each of settings) if (!this.start(program, each)) break;
     this.ended = this.end();
   }
 
@@ -108,27 +104,39 @@ export class RankProcesses {
     this.after(this.options.graceMs ?? GRACE_MS, this.killAll);
   }
 
-  private start(program: RankProgram, { rank, env }: RankSettings): Rank {
-    const { nodeArgs, file, args } = program;
-    const { prefixOutput } = this.options;
-    const child = spawn(process.execPath, [...nodeArgs, '--import', pathToFileURL(childModule()).href, file, ...args], {
-      env: { ...process.env, ...env },
-      stdio: ['ignore', prefixOutput ? 'pipe' : 'inherit', 'pipe', 'ipc'],
-      serialization: 'advanced',
-    });
-    const label = prefixOutput ? `[${rank}] ` : '';
-    const errors = new RankOutput(child.stderr as NonNullable<typeof child.stderr>, process.stderr, label);
-    const output = child.stdout === null ? null : new RankOutput(child.stdout, process.stdout, label);
+  /** Whether it could be started. If not, that is its failure, as any other. */
+  private start(program: RankProgram, settings: RankSettings): boolean {
+    let child: ChildProcess;
+    try {
+      child = this.spawn(program, settings);
+    } catch (error) {
+      this.failures.push({ rank: settings.rank, pid: undefined, exitCode: null, signal: null, message: (error as Error).message, lastLines: [], at: now() });
+      this.stop();
+      return false;
+    }
+    const label = this.options.prefixOutput ? `[${settings.rank}] ` : '';
+    // Where descriptors are lacking, Node gives back a process without streams and says so by an event.
+    const errors = child.stderr ? new RankOutput(child.stderr, process.stderr, label) : null;
+    const output = child.stdout ? new RankOutput(child.stdout, process.stdout, label) : null;
     const exited = new Promise<void>((resolve) => {
       child.once('exit', () => resolve());
       child.once('error', () => resolve());
     });
-    const closed = exited.then(() => Promise.race([Promise.all([errors.ended, output?.ended]), this.pause(OUTPUT_MS)])).then(() => {});
-    const made: Rank = { number: rank, child, errors, closed, threw: null, running: true };
+    const closed = exited.then(() => Promise.race([Promise.all([errors?.ended, output?.ended]), this.pause(OUTPUT_MS)])).then(() => {});
+    const made: Rank = { number: settings.rank, child, errors, closed, threw: null, running: true };
     child.on('message', (message) => this.receive(made, message));
     child.once('exit', (code, signal) => this.exited(made, code, signal));
     child.once('error', (error) => this.failed(made, null, null, error.message));
-    return made;
+    this.ranks.push(made);
+    return child.pid !== undefined;
+  }
+
+  private spawn({ nodeArgs, file, args }: RankProgram, { env }: RankSettings): ChildProcess {
+    return spawn(process.execPath, [...nodeArgs, '--import', pathToFileURL(childModule()).href, file, ...args], {
+      env: { ...process.env, ...env },
+      stdio: ['ignore', this.options.prefixOutput ? 'pipe' : 'inherit', 'pipe', 'ipc'],
+      serialization: 'advanced',
+    });
   }
 
   private receive(rank: Rank, message: unknown): void {
@@ -150,8 +158,10 @@ export class RankProcesses {
     rank.running = false;
     const { threw, errors, child, number } = rank;
     const ended = signal !== null && !this.stopping ? now() - NOTICE_MS : now();
-    this.failures.push({ rank: number, pid: child.pid, exitCode, signal, message: threw?.message ?? message, lastLines: errors.lastLines, at: threw?.at ?? ended });
-    if (!this.stopping) this.after(this.options.settleMs ?? SETTLE_MS, () => this.stop());
+    this.failures.push({ rank: number, pid: child.pid, exitCode, signal, message: threw?.message ?? message, lastLines: errors?.lastLines ?? [], at: threw?.at ?? ended });
+    if (child.pid === undefined)
+      this.stop(); // the others would wait for it
+    else if (!this.stopping) this.after(this.options.settleMs ?? SETTLE_MS, () => this.stop());
   }
 
   private async end(): Promise<RankFailure | null> {
@@ -203,7 +213,8 @@ export function describeRankFailure(op: string, failure: RankFailure, cause?: un
   const { rank, pid, exitCode, signal, message, lastLines } = failure;
   const meaning = exitCode === UNSETTLED_AWAIT ? ' (an await at the top of its program never ended)' : '';
   const how = signal !== null ? `was ended by ${signal}` : exitCode !== null ? `ended with exit code ${exitCode}${meaning}` : 'could not be run';
-  const text = [`${op}: rank ${rank} (process ${pid ?? 'none'}) ${how}${message === null ? '' : `: ${message}`}`];
+  const exhausted = /\bE[MN]FILE$/.test(message ?? '') ? '. This process may open no more files; raise the limit: ulimit -n' : '';
+  const text = [`${op}: rank ${rank} (process ${pid ?? 'none'}) ${how}${message === null ? '' : `: ${message}`}${exhausted}`];
   if (cause === undefined && lastLines.length > 0) text.push('  what it wrote last to stderr:', ...lastLines.map((line) => `    ${line}`));
   return new DistributedError(text.join('\n'), { op, rank, pid, exitCode, signal, stderr: [...lastLines] }, cause === undefined ? undefined : { cause });
 }

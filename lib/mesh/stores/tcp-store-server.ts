@@ -35,6 +35,7 @@ export class TCPStoreServer {
   private readonly clients = new Set<ClientSession>();
   private readonly mostStrangers = Math.max(8, Math.min(MOST_STRANGERS, Math.floor(descriptorLimit() / 4)));
   private readonly server: Server;
+  private hasGreeted = false;
   /** Not of TypeScript alone: nothing that prints objects may show it. */
   readonly #secret: string;
 
@@ -65,6 +66,11 @@ export class TCPStoreServer {
     return (this.server.address() as { port: number }).port;
   }
 
+  /** Whether that is why this process's own connection, the first of all, has failed: one that there is no descriptor for is closed without a word. */
+  isOutOfDescriptors(error: unknown): boolean {
+    return !this.hasGreeted && [undefined, 'ECONNRESET', 'EPIPE'].includes((error as NodeJS.ErrnoException).code);
+  }
+
   close(): Promise<void> {
     for (const socket of this.strangers) socket.destroy();
     for (const client of this.clients) client.destroy();
@@ -73,6 +79,7 @@ export class TCPStoreServer {
 
   /** Server: its nonce. Client: its nonce and proof. Server: its proof, or an empty message to one that has another secret. Then requests and replies. */
   private greet(socket: Socket): void {
+    this.hasGreeted = true;
     socket.unref();
     socket.on('error', () => socket.destroy());
     socket.on('end', () => socket.destroy()); // clients do not half-close

@@ -143,7 +143,7 @@ export class TCPStore extends Store {
         return await this.connectOnce(deadline);
       } catch (error) {
         if (error instanceof StoreError) throw error;
-        if (isOutOfDescriptors(error)) throw outOfDescriptors(this.host, this.givenPort, error as Error);
+        if (isOutOfDescriptors(error) || (!this.closed && this.server?.isOutOfDescriptors(error))) throw outOfDescriptors(this.host, this.givenPort, error as Error);
         if (this.closed || Date.now() + pause > deadline) throw unreachable(this.host, this.givenPort, this.timeoutMs, error as Error);
         await sleep(pause * (0.5 + Math.random())); // not all ranks at the same moment
       }
