@@ -6,6 +6,7 @@ import { ClientSession } from './client-session.js';
 import { MessageReader, sendMessage } from './connection.js';
 import { descriptorLimit } from './descriptors.js';
 import { KeyValueTable } from './key-value-table.js';
+import { type OwnSecret, publishSecret } from './own-secret.js';
 import { LONGEST_MESSAGE, LONGEST_VALUE } from './store-protocol.js';
 
 /** A stranger that has not shown by then that it knows the secret is sent away. */
@@ -35,20 +36,22 @@ export class TCPStoreServer {
   private readonly clients = new Set<ClientSession>();
   private readonly mostStrangers = Math.max(8, Math.min(MOST_STRANGERS, Math.floor(descriptorLimit() / 4)));
   private readonly server: Server;
+  private readonly published: OwnSecret | null;
   private hasGreeted = false;
   /** Not of TypeScript alone: nothing that prints objects may show it. */
   readonly #secret: string;
 
-  private constructor(server: Server, secret: string) {
+  private constructor(server: Server, secret: string | null) {
     this.server = server;
-    this.#secret = secret;
+    this.published = secret === null ? publishSecret(this.port) : null;
+    this.#secret = secret ?? this.published?.secret ?? '';
     server.on('connection', (socket) => this.greet(socket));
     server.on('error', () => {}); // a connection that could not be taken: who wants it tries again
     server.unref();
   }
 
-  /** @throws StoreError if the port cannot be had */
-  static listen(host: string, port: number, secret: string): Promise<TCPStoreServer> {
+  /** @param secret - null: one of its own, for processes of this user. @throws StoreError if the port cannot be had */
+  static listen(host: string, port: number, secret: string | null): Promise<TCPStoreServer> {
     return new Promise((resolve, reject) => {
       const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_MS });
       const refused = (error: Error): void => {
@@ -72,6 +75,7 @@ export class TCPStoreServer {
   }
 
   close(): Promise<void> {
+    this.published?.withdraw();
     for (const socket of this.strangers) socket.destroy();
     for (const client of this.clients) client.destroy();
     return new Promise((resolve) => this.server.close(() => resolve()));

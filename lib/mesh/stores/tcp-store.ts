@@ -7,6 +7,7 @@ import { GREETING_BYTES, isLoopback, isProof, NONCE_BYTES, newNonce, proof } fro
 import { checkLength, MessageReader, sendMessage } from './connection.js';
 import { isOutOfDescriptors } from './descriptors.js';
 import { OWN_KEYS, type StoreCommand, type StoreReply } from './key-value-table.js';
+import { findSecret } from './own-secret.js';
 import { Store } from './store.js';
 import { decodeReply, encodeRequest, LONGEST_MESSAGE, type StoreRequest } from './store-protocol.js';
 import { TCPStoreServer } from './tcp-store-server.js';
@@ -21,8 +22,11 @@ export interface TCPStoreOptions {
   timeoutMs?: number;
   /** Whether the server is ready only when `worldSize` processes have connected. True by default. */
   waitForWorkers?: boolean;
-  /** Shared by all; needed where the host is not this machine alone. By default the environment's SHARDWISE_STORE_SECRET. */
-  secret?: string;
+  /**
+   * Shared by all; needed where the host is not this machine alone. By default the environment's SHARDWISE_STORE_SECRET, and on 127.0.0.1 without
+   * that one of its own, which processes of the same user find in a file that only they can read (on Linux and macOS). `''`: everybody may connect.
+   */
+  secret?: string | null;
 }
 
 type Settings = Required<Omit<TCPStoreOptions, 'timeoutMs'>> & { timeoutMs: number | null };
@@ -47,8 +51,8 @@ export class TCPStore extends Store {
   readonly host: string;
   readonly isServer: boolean;
   private readonly worldSize: number | null;
-  /** Not of TypeScript alone: nothing that prints objects may show it. */
-  readonly #secret: string;
+  /** Null: one of its own. Not of TypeScript alone: nothing that prints objects may show it. */
+  readonly #secret: string | null;
   private readonly connected: Promise<Socket>;
   private readonly joined: Promise<void>;
   private readonly pending = new Map<number, Pending>();
@@ -64,7 +68,7 @@ export class TCPStore extends Store {
    * @throws ArgumentError for a bad port or option, and for a host that others can reach without a secret
    */
   constructor(host: string, port: number, options: TCPStoreOptions = {}) {
-    const defaults = { worldSize: null, isServer: false, timeoutMs: null, waitForWorkers: true, secret: process.env['SHARDWISE_STORE_SECRET'] ?? '' };
+    const defaults = { worldSize: null, isServer: false, timeoutMs: null, waitForWorkers: true, secret: process.env['SHARDWISE_STORE_SECRET'] || null };
     const { worldSize, isServer, timeoutMs, waitForWorkers, secret } = withDefaults<Settings>('TCPStore', defaults, options);
     super(timeoutMs);
     if (typeof host !== 'string' || host === '') throw unexpected('TCPStore', 'host', 'a host name or address', host);
@@ -72,8 +76,8 @@ export class TCPStore extends Store {
     if (worldSize !== null) checkNumber('TCPStore', 'worldSize', worldSize, { from: 1, whole: true });
     checkFlag('TCPStore', 'isServer', isServer);
     checkFlag('TCPStore', 'waitForWorkers', waitForWorkers);
-    if (typeof secret !== 'string') throw unexpected('TCPStore', 'secret', 'a string', secret);
-    if (secret === '' && !isLoopback(host)) {
+    if (secret !== null && typeof secret !== 'string') throw unexpected('TCPStore', 'secret', 'a string', secret);
+    if (!secret && !isLoopback(host)) {
       throw new ArgumentError(
         `TCPStore: other machines can reach ${host}, so all ranks need one secret: set SHARDWISE_STORE_SECRET, or pass { secret }. Without one, use 127.0.0.1.`,
         { op: 'TCPStore', host },
@@ -162,8 +166,9 @@ export class TCPStore extends Store {
       const greet = (id: number, body: Buffer): void => {
         if (expected === null) {
           if (id !== 0 || body.length !== NONCE_BYTES) return void socket.destroy(strangeServer(this.host, this.givenPort));
-          expected = proof(this.#secret, 'server', nonce, body);
-          sendMessage(socket, 0, Buffer.concat([nonce, proof(this.#secret, 'client', nonce, body)]));
+          const secret = this.#secret ?? findSecret(this.givenPort);
+          expected = proof(secret, 'server', nonce, body);
+          sendMessage(socket, 0, Buffer.concat([nonce, proof(secret, 'client', nonce, body)]));
           return;
         }
         if (!isProof(body, expected)) return void socket.destroy(wrongSecret(this.host, this.givenPort));
@@ -182,7 +187,8 @@ export class TCPStore extends Store {
             else greet(message.id, message.body);
           }
         } catch (error) {
-          socket.destroy(trusted ? (error as Error) : strangeServer(this.host, this.givenPort));
+          // What is left of a message that is too long for a greeting says who that is.
+          socket.destroy(trusted || reader.held === 0 ? (error as Error) : strangeServer(this.host, this.givenPort));
         }
       });
       let cause: Error | null = null;
