@@ -2,12 +2,13 @@
 const layers = {
   core: [],
   native: ['core'],
+  files: ['native'],
   ops: ['core'],
   eager: ['core', 'native'],
   autograd: ['core', 'ops'],
   cuda: ['core', 'native', 'eager'],
   memory: ['core', 'native', 'eager'],
-  checkpoint: ['core', 'ops'],
+  checkpoint: ['core', 'files', 'ops'],
   mesh: ['core', 'native', 'eager'],
   dtensor: ['core', 'mesh', 'ops'],
   nn: ['core', 'ops', 'autograd'],
@@ -16,7 +17,7 @@ const layers = {
   library: ['core', 'autograd'],
   compile: ['core', 'ops', 'autograd', 'native', 'eager'],
   testing: ['core', 'ops', 'autograd', 'compile', 'mesh'],
-  cli: ['core', 'native', 'cuda', 'memory', 'mesh'],
+  cli: ['core', 'files', 'native', 'cuda', 'memory', 'mesh'],
 };
 
 /** Parallel training is written as users could write it: on what is public. Checks of options give it no power over anything. */

@@ -112,8 +112,16 @@ function checkCoverage(file: string, tensors: ReadonlyMap<string, TensorEntry>, 
   if (at !== dataBytes) throw bad(file, `its tensors end at byte ${at} of a data section of ${dataBytes}`);
 }
 
-/** The header's bytes, padded so that the data section is aligned to 8. */
-export function encodeHeader(tensors: readonly { name: string; dtype: DType; shape: readonly number[]; bytes: number }[], metadata: Record<string, string>): Uint8Array {
+/** A tensor to be written. */
+interface Planned {
+  readonly name: string;
+  readonly dtype: DType;
+  readonly shape: readonly number[];
+  readonly bytes: number;
+}
+
+/** The header's bytes, padded so that the data section is aligned to 8. @throws CheckpointError for one that no reader takes */
+export function encodeHeader(file: string, tensors: readonly Planned[], metadata: Record<string, string>): Uint8Array {
   const header: [string, unknown][] = [];
   if (Object.keys(metadata).length > 0) header.push(['__metadata__', metadata]);
   let at = 0;
@@ -122,6 +130,7 @@ export function encodeHeader(tensors: readonly { name: string; dtype: DType; sha
     at += bytes;
   }
   const json = new TextEncoder().encode(JSON.stringify(Object.fromEntries(header)));
+  if (json.length > MAX_HEADER_BYTES) throw new CheckpointError(`${file}: its header would take ${json.length} bytes, more than ${MAX_HEADER_BYTES} are refused`, { file });
   const padded = new Uint8Array(8 + Math.ceil(json.length / 8) * 8).fill(0x20);
   new DataView(padded.buffer).setBigUint64(0, BigInt(padded.length - 8), true);
   padded.set(json, 8);

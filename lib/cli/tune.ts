@@ -1,11 +1,12 @@
 /** `shardwise tune`: measures which configuration of matmul is the fastest on this GPU, and keeps it for programs to come. */
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { SingleBar } from 'cli-progress';
 import type { Command } from 'commander';
 import { ArgumentError } from '../core/errors.js';
 import { describeProduct, formatTable, type Gpu, type MatmulTable, mergeEntries, type Product, parseTable } from '../cuda/matmul-table.js';
 import { gpuOf, tableFileName, tableFolder } from '../cuda/tables.js';
+import { replaceFile } from '../files/replace-file.js';
 import { findLibrary, libraryNamed } from '../native/libraries.js';
 import { cudaBackendCandidates, loadAddon, openCudaBackend } from '../native/load.js';
 import type { Measured } from './tune-measure.js';
@@ -113,7 +114,7 @@ async function measureAll(products: readonly Product[], about: Omit<MatmulTable,
       } else {
         const { timed, rule, entry } = measured;
         report.products.push({ timed, rule, entry });
-        if (file !== null) writeTable(file, { ...about, entries: [entry] });
+        if (file !== null) await writeTable(file, { ...about, entries: [entry] });
       }
       bar.increment();
     }
@@ -124,13 +125,12 @@ async function measureAll(products: readonly Product[], about: Omit<MatmulTable,
 }
 
 /** Over what the file knows already, if that is for the same configurations; in one step, so that no reader finds half a file. */
-function writeTable(file: string, table: MatmulTable): void {
+async function writeTable(file: string, table: MatmulTable): Promise<void> {
   const before = existsSync(file) ? tableOrNull(file) : null;
   const fits = before !== null && before.configurations === table.configurations && before.library === table.library && before.gpu.name === table.gpu.name;
   mkdirSync(path.dirname(file), { recursive: true });
-  const draft = `${file}.${process.pid}`;
-  writeFileSync(draft, formatTable({ ...table, entries: mergeEntries(fits ? before.entries : [], table.entries) }));
-  renameSync(draft, file);
+  const text = formatTable({ ...table, entries: mergeEntries(fits ? before.entries : [], table.entries) });
+  await replaceFile(file, (opened) => opened.writeFile(text));
 }
 
 function tableOrNull(file: string): MatmulTable | null {

@@ -128,6 +128,12 @@ export interface Addon {
   endWithParent(): void;
 
   /**
+   * Takes the exclusive lock of an open file (`flock`) without waiting. It belongs to the open file: closing it, or the end of the process,
+   * gives it back. @returns 0, or the number of the system's error: EWOULDBLOCK where another open file has it
+   */
+  lockFile(fd: number): number;
+
+  /**
    * Memory that the ranks of this process share as a group of `size`, who are words[0 .. size) in their world; each joins it with
    * {@link joinLocal}. `use` says how much: 0 for a world, 1 for a part of it, 2 for ranks that only meet in it. `group` is its name in errors.
    */

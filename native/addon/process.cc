@@ -1,11 +1,15 @@
-// This process and the one that made it.
+// This process: the one that made it, and its locks of files.
+#include <errno.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <climits>
 #include <mutex>
 #include <thread>
 
 #include "environment.h"
+#include "values.h"
 
 namespace shardwise {
 
@@ -32,8 +36,23 @@ napi_value end_with_parent(napi_env, napi_callback_info) {
   return nullptr;
 }
 
+// lockFile(fd): an exclusive lock, without waiting; 0 or the number of the system's error. It belongs to the open file, so it ends with
+// the process, and other processes see it from any namespace or container.
+napi_value lock_file(napi_env env, napi_callback_info info) {
+  int64_t fd = 0;
+  if (!read_integers(env, info, 1, &fd)) return nullptr;
+  if (fd < 0 || fd > INT_MAX) return number_value(env, EBADF);
+  int status = 0;
+  do status = flock(static_cast<int>(fd), LOCK_EX | LOCK_NB);
+  while (status != 0 && errno == EINTR);
+  return number_value(env, status == 0 ? 0 : errno);
+}
+
 }  // namespace
 
-void export_process(napi_env env, napi_value exports) { export_function(env, exports, "endWithParent", end_with_parent); }
+void export_process(napi_env env, napi_value exports) {
+  export_function(env, exports, "endWithParent", end_with_parent);
+  export_function(env, exports, "lockFile", lock_file);
+}
 
 }  // namespace shardwise
