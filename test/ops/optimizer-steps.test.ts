@@ -95,6 +95,27 @@ describe('adamStep', () => {
   }
 });
 
+describe('the first moments of adamStep in float32', () => {
+  const momentsAfter = (beta1: number, before: number, gradient: number): unknown => {
+    const [p, g, m, v] = [0, gradient, before, 0].map((x) => tensor([x, x])) as [Tensor, Tensor, Tensor, Tensor];
+    const step = { lr: 0.1, beta1, beta2: 0.9, eps: 1e-8, weightDecay: 0, decoupled: 0, amsgrad: 0, maximize: 0, gradScale: 1, biasCorrection1: 1, biasCorrection2: 1 };
+    adamStep([p], [g], [m], [v], null, step);
+    return m.tolist();
+  };
+
+  it('are the gradients themselves without a memory, however large they were', () => {
+    assert.deepEqual(momentsAfter(0, 100, 1e-6), tensor([1e-6, 1e-6]).tolist());
+  });
+
+  it('are those of lerp: from the nearer end', () => {
+    const lerp = (beta1: number, before: number, gradient: number): unknown =>
+      tensor([before, before])
+        .lerp(tensor([gradient, gradient]), 1 - beta1)
+        .tolist();
+    for (const beta1 of [0.1, 0.3, 0.5, 0.7, 0.9]) assert.deepEqual(momentsAfter(beta1, 7000, 1e-3), lerp(beta1, 7000, 1e-3), `${beta1}`);
+  });
+});
+
 describe('arithmetic over many tensors', () => {
   it('adds in place: foreachAdd', () => {
     const [targets, sources] = [tensorsOf(1), tensorsOf(2)];

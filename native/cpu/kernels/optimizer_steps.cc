@@ -59,7 +59,7 @@ inline __attribute__((always_inline)) void adam(const Adam& a, T* p, const T* g,
     T grad = g[i] * scale;
     const T param = decoupled ? p[i] * keep : p[i];
     grad = coupled ? grad + decay * param : grad;
-    const T first = m1[i] + rest1 * (grad - m1[i]);
+    const T first = m::lerp(m1[i], grad, rest1);  // exact at both ends: with beta1 = 0 the gradient itself
     const T second = m2[i] * beta2 + rest2 * grad * grad;
     m1[i] = first;
     m2[i] = second;
