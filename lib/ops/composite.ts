@@ -5,6 +5,7 @@
 import { DtypeError, ShapeError } from '../core/errors.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
+import { copyBack } from './copy.js';
 import { addMethod } from './method.js';
 
 // biome-ignore lint/suspicious/noExplicitAny: the list is heterogeneous; each function is typed where it is defined.
@@ -60,7 +61,7 @@ export function writeBack(name: string, target: Tensor, result: Tensor): Tensor 
   if (result.dtype.category > target.dtype.category) {
     throw new DtypeError(`${name}: a ${result.dtype.name} result cannot be written into a tensor of ${target.dtype.name}`, { op: name });
   }
-  return target.copy_(result);
+  return copyBack(target, result);
 }
 
 /** Adds a read-only property to Tensor; its type is declared beside the op. @internal */

@@ -4,6 +4,7 @@ import { type Device, type DeviceName, device as deviceOf } from '../core/device
 import { dispatchOne } from '../core/dispatch.js';
 import { bfloat16, bool, DType, float16, float32, float64, int8, int16, int32, int64, uint8 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
+import { gradState } from '../core/grad-state.js';
 import { defineOp, type Op } from '../core/op.js';
 import { checkNumber, optionsOf, unexpected } from '../core/options.js';
 import { formatShape, isNonOverlappingAndDense, sameShape } from '../core/shape.js';
@@ -155,11 +156,29 @@ addMethod('copy_', function (source: TensorLike, options: { nonBlocking?: boolea
   const { nonBlocking = false } = options === NO_OPTIONS ? NO_OPTIONS : optionsOf('copy_', options);
   const from = operand(source, this.device, 'copy_');
   if (from.storage === null) return this.fill_(from.scalarValue);
-  if (from.device !== this.device && sameRun(from, this)) return dispatchOne(toDeviceOp, [from], { device: this.device }, this);
+  const target = overwritten(this);
+  if (from.device !== this.device && sameRun(from, this)) {
+    dispatchOne(toDeviceOp, [from], { device: this.device }, target);
+    return this;
+  }
   const near = from.device === this.device ? from : convert(from, from.dtype, this.device, false, nonBlocking);
   const seen = sameShape(near.shape, this.shape) ? near : near.expand(this.shape);
-  return dispatchOne(copyOp, [seen], { dtype: this.dtype }, this);
+  dispatchOne(copyOp, [seen], { dtype: this.dtype }, target);
+  return this;
 });
+
+/**
+ * What a change in place that reads nothing of a tensor is to write into. A recorded tensor that is not one of several ranks is written as a view of itself:
+ * so it keeps its history, where what was overwritten has zeros for a gradient. @internal
+ */
+export function overwritten(t: Tensor): Tensor {
+  return gradState.recording && t.base === null && t.sharding === null && t.gradFn !== null ? t.view(t.shape) : t;
+}
+
+/** Copies what was computed from a tensor into it: its history is in that already. @internal */
+export function copyBack(target: Tensor, result: Tensor): Tensor {
+  return dispatchOne(copyOp, [result], { dtype: target.dtype }, target);
+}
 
 /**
  * A copy of the elements in new memory, in the same layout if it is dense. Shapes and dtypes: any, kept. Gradient: yes.
@@ -281,7 +300,7 @@ declare module '../core/tensor.js' {
     /**
      * Copies `source`, broadcast and converted as by {@link Tensor.to}, into this tensor's memory. Between a GPU and pinned memory of the same
      * layout the GPU copies by itself; with `nonBlocking` (false by default) also where elements are converted on their way to the CPU. What uses
-     * the tensors waits for the copy in any case. Gradient: of the source.
+     * the tensors waits for the copy in any case. Gradient: of the source; 0 for what was there, of a tensor that several ranks hold none.
      *
      * @throws ShapeError unless the source broadcasts to this shape; ArgumentError for a number that an integer dtype cannot hold, and for what is
      * neither tensor nor number; InPlaceError for a leaf that requires a gradient, or elements that share memory

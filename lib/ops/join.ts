@@ -7,7 +7,7 @@ import { defineOp, type Op } from '../core/op.js';
 import { checkIntegers, optionsOf, shown } from '../core/options.js';
 import { checkSizes, formatShape, sameShape, wrapDim, wrapDims } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
-import { copyRowMajor } from './copy.js';
+import { copyBack, copyRowMajor } from './copy.js';
 import { arange } from './factories.js';
 import { addMethod } from './method.js';
 import { alongside, requireTensor, requireTensors } from './operand.js';
@@ -193,7 +193,7 @@ export function flip(input: Tensor, ...dims: readonly (number | readonly number[
 }
 
 /**
- * Elements moved along dims, those that fall off come back at the other end; without `dims`, along the flattened tensor. Shapes: any, kept.
+ * Elements moved along dims, those that fall off come back at the other end; without `dims` (or with none in the list), along the flattened tensor. Shapes: any, kept.
  * Dtypes: any, kept. Gradient: yes.
  *
  * @throws ArgumentError unless there are as many dims as shifts, or for what is no tensor; IndexError for a dim out of range, or a shift that is
@@ -204,7 +204,7 @@ export function roll(input: Tensor, shifts: number | readonly number[], dims: nu
   requireTensor(input, 'roll');
   const by = typeof shifts === 'number' ? [shifts] : shifts;
   checkIntegers('roll', 'shifts', by);
-  if (dims === null) {
+  if (dims === null || (Array.isArray(dims) && dims.length === 0)) {
     if (by.length !== 1) throw new ArgumentError(`roll: ${by.length} shifts need as many dims`, { op: 'roll', shifts });
     return reshapeIfNeeded(rollDim(reshapeIfNeeded(input, [-1]), by[0] as number, 0), input.shape);
   }
@@ -250,7 +250,7 @@ for (const [name, upper] of [
     return triangle(name, this, options, upper);
   });
   addMethod(`${name}_`, function (options: { diagonal?: number } = {}) {
-    return this.copy_(triangle(name, this, options, upper));
+    return copyBack(this, triangle(name, this, options, upper));
   });
 }
 addMethod('flip', function (...dims: (number | readonly number[])[]) {

@@ -16,6 +16,7 @@ import { checkNumber, checkProbability, optionsOf, shown, unexpected } from '../
 import { drawnTogether, drawPlaceOf, Generator, nextDraw } from '../core/random.js';
 import { broadcastShapes, checkSizes, contiguousStrides, type Shape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
+import { overwritten } from './copy.js';
 import { emptyBeside, TENSOR_OPTIONS, type TensorOptions } from './factories.js';
 import { addMethod } from './method.js';
 import { alongside, requireDtype, requireFloating, requireTensor } from './operand.js';
@@ -84,8 +85,8 @@ function draw(op: Op<Draw>, shape: Shape, dtype: DType, first: number, second: n
   if (op !== integerOp && op !== bernoulliOp && !dtype.isFloatingPoint)
     throw new DtypeError(`${name}: expected a floating point dtype, got ${dtype.name}`, { op: name, dtype: dtype.name });
   const device = into?.device ?? (options.device === undefined ? getDefaultDevice() : deviceOf(options.device));
-  const t = dispatchOne(op, [], { shape: [...shape], dtype, device, first, second, ...nextDraw(options.generator, into) }, into);
-  return into === null || into.sharding !== null ? finish(t, options) : t;
+  const t = dispatchOne(op, [], { shape: [...shape], dtype, device, first, second, ...nextDraw(options.generator, into) }, into === null ? null : overwritten(into));
+  return into === null || into.sharding !== null ? finish(t, options) : into;
 }
 
 /**
