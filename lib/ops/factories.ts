@@ -219,9 +219,10 @@ const linspaceOp = rangeOp('linspace', 'linspace', 'end', 'Evenly spaced values,
 
 /**
  * `start`, `start + step`, ... below `end` (above it for a negative step); with one argument, 0 to `end`. Shapes: `[ceil((end - start) / step)]`.
- * Dtypes: int64 if all arguments are integers, else the default floating type, unless given. Gradient: none, it is a leaf.
+ * Dtypes: int64 if all arguments are integers, else the default floating type, unless given; for integers start and step are cut off to integers, for int64
+ * end, too. Gradient: none, it is a leaf.
  *
- * @throws ArgumentError for a step of 0 or one that leads away from `end`; else for bad options, see {@link TensorOptions}
+ * @throws ArgumentError for a step of 0 (also if cut off) or one that leads away from `end`; else for bad options, see {@link TensorOptions}
  * @see PyTorch `torch.arange`
  */
 export function arange(end: number, options?: TensorOptions): Tensor;
@@ -233,18 +234,20 @@ export function arange(...args: (number | TensorOptions | undefined)[]): Tensor 
   const numbers = args.filter((a): a is number => typeof a === 'number');
   const options = (args.find((a) => typeof a === 'object') ?? {}) as TensorOptions;
   const [start, end, step] = numbers.length === 1 ? [0, numbers[0] as number, 1] : [numbers[0] as number, numbers[1] as number, numbers[2] ?? 1];
-  const size = Math.ceil((end - start) / step) + 0; // never -0
-  if (!Number.isSafeInteger(size) || size < 0 || step === 0) {
-    throw new ArgumentError(`arange: cannot step from ${start} to ${end} by ${step}`, { op: 'arange', start, end, step });
-  }
+  const device = placed(options, 'arange');
   const dtype = options.dtype ?? (numbers.every(Number.isInteger) ? int64 : getDefaultDtype());
-  if (!dtype.isFloatingPoint && Math.trunc(step) === 0)
+  // Integers step from what is left of the start by what is left of the step, and int64 counts by these, too: as PyTorch does.
+  const [first, last, by] = dtype.isFloatingPoint ? [start, end, step] : [Math.trunc(start), Math.trunc(end), Math.trunc(step)];
+  const size = Math.ceil(dtype === int64 && by !== 0 ? (last - first) / by : (end - start) / step) + 0; // never -0
+  if (!Number.isSafeInteger(size) || step === 0 || (step > 0 ? last < first : last > first))
+    throw new ArgumentError(`arange: cannot step from ${start} to ${end} by ${step}`, { op: 'arange', start, end, step });
+  if (by === 0)
     throw new ArgumentError(`arange: a step of ${step} is 0 in ${dtype.name}. Pass a floating point dtype, or convert the result with .to(${dtype.name}).`, {
       op: 'arange',
       step,
       dtype: dtype.name,
     });
-  return finish(dispatchOne(arangeOp, [], { size, start, step, dtype, device: placed(options, 'arange') }), options);
+  return finish(dispatchOne(arangeOp, [], { size, start: first, step: by, dtype, device }), options);
 }
 
 /**

@@ -1,6 +1,6 @@
 /** Tensors from nothing: full, empty, arange, linspace. Values of PyTorch are compared in test/golden. */
 import assert from 'node:assert/strict';
-import { arange, bool, empty, float64, full, int64, linspace, onesLike, tensor, uint8, zerosLike } from '../../lib/index.js';
+import { ArgumentError, arange, bool, empty, float64, full, int32, int64, linspace, onesLike, tensor, uint8, zerosLike } from '../../lib/index.js';
 
 describe('a factory', () => {
   it('fills with one value: full', () => {
@@ -38,6 +38,26 @@ describe('a factory', () => {
       tenths,
       Array.from({ length: 10 }, (_, i) => i * 0.1),
     );
+  });
+
+  it('counts in integers by what is left of start and step, as PyTorch does: arange', () => {
+    assert.deepEqual(arange(-2.5, 8, 1, { dtype: int64 }).tolist(), [-2, -1, 0, 1, 2, 3, 4, 5, 6, 7]);
+    assert.deepEqual(arange(-2.5, 8, 1, { dtype: int32 }).tolist(), [-2, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    assert.deepEqual(arange(0, 3.9, 1.5, { dtype: int64 }).tolist(), [0, 1, 2]);
+    assert.deepEqual(arange(2.7, -2.7, -1, { dtype: int64 }).tolist(), [2, 1, 0, -1]);
+    assert.deepEqual(arange(0, 10, 2.5, { dtype: int64 }).tolist(), [0, 2, 4, 6, 8]);
+    assert.deepEqual(arange(0, -0.5, 1, { dtype: int64 }).tolist(), []);
+  });
+
+  it('refuses a step that leads away from the end, however little: arange', () => {
+    for (const [start, end, step] of [
+      [1, 0.5, 1],
+      [0, -0.5, 1],
+      [1, 1.5, -1],
+      [1, 2, -1],
+    ] as const)
+      assert.throws(() => arange(start, end, step), ArgumentError);
+    assert.deepEqual(arange(1, 1, -1).shape, [0]);
   });
 
   it('spaces evenly, with both ends: linspace', () => {
