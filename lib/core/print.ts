@@ -50,8 +50,8 @@ function formatValues(t: Tensor, values: Values): string {
     if (depth === t.shape.length) return pad(values[offset] as number | bigint);
     const size = t.shape[depth] as number;
     const inner = size === 0 ? 0 : step / size;
-    const parts = edgeItems(size, summarise).map((i) => (i === null ? '...' : lines(depth + 1, offset + i * inner, inner)));
     const last = depth === t.shape.length - 1;
+    const parts = edgeItems(size, summarise).map((i) => (i !== null ? lines(depth + 1, offset + i * inner, inner) : last ? ' ...' : '...'));
     return `[${last ? wrap(parts, depth) : parts.join(`,${'\n'.repeat(t.shape.length - depth - 1)}${' '.repeat(8 + depth)}`)}]`;
   };
   return lines(0, 0, t.numel());
