@@ -45,7 +45,7 @@ const whereOp: Op<None> = definePointwise<None>('where', 3, {
 
 /**
  * Elements of `input` where `condition` is not 0, else of `other`; both may be numbers. With the condition alone, the indices of its elements that are not 0,
- * one int64 vector for each dim (which blocks).
+ * one int64 vector for each dim, and one without dims (which blocks).
  *
  * Shapes: all three broadcast. Dtypes: condition any, the others promoted. Gradient: input and other.
  *
@@ -68,9 +68,20 @@ function checkMask(mask: Tensor, op: string): void {
   if (mask.dtype !== bool) throw new DtypeError(`${op}: expected a bool mask, got ${mask.dtype.name}`, { op, dtype: mask.dtype.name });
 }
 
-/** @throws ArgumentError for a number that integers do not hold, which would be taken for another one. */
-function checkFill(input: Tensor, value: TensorLike, op: string): void {
-  if (typeof value === 'number' && holdsIntegers(input.dtype)) toInteger(value, input.dtype, op);
+/** The value of a fill in the dtype that it is for. @throws ArgumentError for a number that integers do not hold, which would be taken for another one. */
+function fillerOf(input: Tensor, value: TensorLike, op: string): Tensor {
+  if (value instanceof Tensor) return value.to(input.dtype);
+  const isNumber = typeof value === 'number' || typeof value === 'bigint';
+  if (isNumber && input.dtype === bool) return operand(value !== 0 && value !== 0n, input.device, op);
+  return operand(isNumber && holdsIntegers(input.dtype) ? toInteger(value, input.dtype, op) : value, input.device, op);
+}
+
+/** The operands of `where`. @throws DtypeError, ShapeError, ArgumentError by the name of the fill */
+function fillOperands(op: string, input: Tensor, mask: Tensor, value: TensorLike): Tensor[] {
+  checkMask(mask, op);
+  const filler = fillerOf(input, value, op);
+  broadcastShapes(broadcastShapes(input.shape, mask.shape, op), filler.shape, op);
+  return [mask, filler, input];
 }
 
 addMethod('where', function (condition: Tensor, other: TensorLike) {
@@ -81,9 +92,7 @@ addMethod('maskedFill', function (mask: Tensor, value: TensorLike) {
   return maskedFill(this, mask, value);
 });
 addMethod('maskedFill_', function (mask: Tensor, value: TensorLike) {
-  checkMask(mask, 'maskedFill_');
-  checkFill(this, value, 'maskedFill_');
-  return dispatchOne(whereOp, [mask, operand(value, this.device, 'maskedFill_'), this], NO_PARAMS, this);
+  return dispatchOne(whereOp, fillOperands('maskedFill_', this, mask, value), NO_PARAMS, this);
 });
 
 /**
@@ -95,12 +104,7 @@ addMethod('maskedFill_', function (mask: Tensor, value: TensorLike) {
  */
 export function maskedFill(input: Tensor, mask: Tensor, value: TensorLike): Tensor {
   requireTensor(input, 'maskedFill');
-  checkMask(mask, 'maskedFill');
-  checkFill(input, value, 'maskedFill');
-  const filler = operand(value, input.device, 'maskedFill');
-  broadcastShapes(broadcastShapes(input.shape, mask.shape, 'maskedFill'), filler.shape, 'maskedFill');
-  const filled = where(mask, filler, input);
-  return filled.dtype === input.dtype ? filled : filled.to(input.dtype);
+  return dispatchOne(whereOp, fillOperands('maskedFill', input, mask, value), NO_PARAMS).to(input.dtype);
 }
 
 interface Bounds {
@@ -302,7 +306,7 @@ declare module '../core/tensor.js' {
     where(condition: Tensor, other: TensorLike): Tensor;
     /** This with `value` where the mask is true; the same as {@link maskedFill}. */
     maskedFill(mask: Tensor, value: TensorLike): Tensor;
-    /** {@link maskedFill} in place; the mask must broadcast to this. @throws DtypeError for a value of a higher category; see {@link Tensor.add_} */
+    /** {@link maskedFill} in place; the mask must broadcast to this. @throws InPlaceError as {@link Tensor.add_} */
     maskedFill_(mask: Tensor, value: TensorLike): this;
     /** Each element moved into [min, max]; the same as {@link clamp}. */
     clamp(bounds: { min?: TensorLike | null; max?: TensorLike | null }): Tensor;
