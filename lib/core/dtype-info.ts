@@ -55,9 +55,10 @@ export function iinfo(dtype: DType): IntInfo {
   return unsigned ? { dtype, bits, max: 2 ** bits - 1, min: 0 } : { dtype, bits, max: 2 ** (bits - 1) - 1, min: -(2 ** (bits - 1)) };
 }
 
-/** What no element is below, or above: infinite for floating types. @throws DtypeError for bool @internal */
+/** What no element is below, or above: infinite for floating types, 0 and 1 for bool. @internal */
 export function boundOf(dtype: DType, side: 'below' | 'above'): number | bigint {
   if (dtype.isFloatingPoint) return side === 'below' ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
+  if (dtype === bool) return side === 'below' ? 0 : 1;
   const { min, max } = iinfo(dtype);
   return side === 'below' ? min : max;
 }

@@ -23,14 +23,14 @@ export function contiguousStrides(shape: Shape): number[] {
   return strides;
 }
 
-/** Whether strides walk the elements in row-major order without gaps. */
+/** Whether strides walk the elements in row-major order without gaps; true of no elements, whatever the strides. */
 export function isContiguousLayout(shape: Shape, strides: Shape): boolean {
   let expected = 1;
   for (let i = shape.length - 1; i >= 0; i--) {
     const size = shape[i] as number;
     if (size === 0) return true;
     if (size !== 1) {
-      if (strides[i] !== expected) return false;
+      if (strides[i] !== expected) return shape.includes(0);
       expected *= size;
     }
   }

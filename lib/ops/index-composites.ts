@@ -13,6 +13,7 @@ import { nonzero } from './index-tensors.js';
 import { checkScatter, gather, requireIndex, scatter } from './indexing.js';
 import { cat } from './join.js';
 import { addMethod } from './method.js';
+import { asVector, oneDim } from './no-dims.js';
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
@@ -83,6 +84,7 @@ export function indexFill(input: Tensor, dim: number, index: Tensor, value: numb
   requireTensor(input, 'indexFill');
   const at = wrapDim(dim, input.ndim, 'indexFill');
   requireIndex(index, 'indexFill');
+  if (input.ndim === 0) return asVector(input, null, (vector) => indexFill(vector, dim, index, value));
   const fromStart = where(index.lt(0), index.add(input.shape[at] ?? 1), index);
   const spread = spreadIndex('indexFill', fromStart, input.shape, at);
   if (value instanceof Tensor && value.ndim > 0) throw new ShapeError(`indexFill: expected one value, got shape ${formatShape(value.shape)}`, { op: 'indexFill' });
@@ -105,6 +107,7 @@ export function indexCopy(input: Tensor, dim: number, index: Tensor, source: Ten
   requireTensor(source, 'indexCopy', 'source');
   const at = wrapDim(dim, input.ndim, 'indexCopy');
   requireIndex(index, 'indexCopy');
+  if (input.ndim === 0 || (input.ndim === 1 && source.ndim === 0)) return asVector(input, null, (vector) => indexCopy(vector, dim, index, oneDim(source)));
   const expected = input.shape.map((s, i) => (i === at ? index.numel() : s));
   if (!sameShape(source.shape, expected))
     throw new ShapeError(`indexCopy: ${index.numel()} indices need a source of shape ${formatShape(expected)}, got ${formatShape(source.shape)}`, { op: 'indexCopy' });

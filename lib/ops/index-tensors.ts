@@ -124,8 +124,8 @@ const nonzeroRowsOp: Op<NonzeroRows> = defineOp<NonzeroRows>({
 });
 
 /**
- * Indices of the elements that are not 0, in row-major order: `[n, ndim]`, or with `asTuple` (false by default) ndim vectors `[n]`, as `index` takes
- * them. Dtypes: any; the result is int64. Blocks: its shape depends on values. Gradient: none.
+ * Indices of the elements that are not 0, in row-major order: `[n, ndim]`, or with `asTuple` (false by default) ndim vectors `[n]` (one without dims), as
+ * `index` takes them. Dtypes: any; the result is int64. Blocks: its shape depends on values. Gradient: none.
  *
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nonzero`
@@ -136,6 +136,7 @@ export function nonzero(input: Tensor, options?: { asTuple?: false }): Tensor;
 export function nonzero(input: Tensor, options: { asTuple?: boolean } = {}): Tensor | Tensor[] {
   requireTensor(input, 'nonzero');
   const { asTuple = false } = optionsOf('nonzero', options, 'asTuple');
+  if (asTuple && input.shape.length === 0) return nonzero(input.detach().unsqueeze(0), { asTuple });
   let tile = SMALLEST_TILE;
   while (tile * MOST_TILES < input.numel()) tile *= 2;
   const [starts, flags] = dispatch(nonzeroOp, [input.detach()], { tile }) as [Tensor, Tensor];

@@ -9,6 +9,7 @@ import { formatShape, numelOf, type Shape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { waitingFor } from '../core/waiting.js';
 import { addMethod } from './method.js';
+import { asVector, oneDim } from './no-dims.js';
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { writeRows } from './rows.js';
@@ -167,6 +168,7 @@ function indexAddInto(op: string, input: Tensor, dim: number, index: Tensor, sou
   requireIndex(index, op);
   requireTensor(source, op, 'source');
   const { alpha = 1 } = optionsOf(op, options, 'alpha');
+  if (input.shape.length + source.shape.length === 1) return asVector(input, into, (row, place) => indexAddInto(op, row, dim, index, oneDim(source), options, place));
   if (index.shape.length > 1) throw new ShapeError(`${op}: expected a vector of indices, got shape ${formatShape(index.shape)}`, { op });
   if (!input.dtype.isFloatingPoint) checkNumber(op, `alpha for a tensor of ${input.dtype.name}`, alpha, { whole: true });
   const at = wrapDim(dim, input.shape.length, op);
@@ -215,8 +217,7 @@ function checkGather(op: string, input: Tensor, dim: number, index: Tensor): num
 export function gather(input: Tensor, dim: number, index: Tensor): Tensor {
   requireTensor(input, 'gather');
   requireIndex(index, 'gather');
-  // A tensor without dims counts as a vector of one element.
-  if (input.shape.length === 0 && index.shape.length === 1) return gather(input.reshape([1]), dim, index);
+  if (input.shape.length + index.shape.length === 1) return reshapeIfNeeded(gather(oneDim(input), dim, oneDim(index)), index.shape);
   if (input.shape.length > 0 && index.numel() === 0) return input.narrow(0, 0, 0).reshape(index.shape).clone();
   const at = checkGather('gather', input, dim, index);
   return dispatchOne(gatherOp, [input, index], { dim: at });
@@ -249,6 +250,12 @@ export const scatterReduceOp: { op: Op<Scatter> | null } = { op: null };
 
 function scatterInto(name: string, input: Tensor, dim: number, index: Tensor, source: Tensor | number, reduce: ScatterReduce, into: Tensor | null): Tensor {
   if (!Object.hasOwn(reduceCodes, reduce)) throw unexpected(name, 'reduce', `one of ${Object.keys(reduceCodes).join(', ')}`, reduce);
+  requireTensor(input, name);
+  requireIndex(index, name);
+  if (input.shape.length + index.shape.length === 1) {
+    const values = typeof source === 'number' ? source : oneDim(source);
+    return asVector(input, into, (row, place) => scatterInto(name, row, dim, oneDim(index), values, reduce, place));
+  }
   const { operands, at } = scatterOperands(name, input, dim, index, source);
   const op = reduce === 'set' || reduce === 'add' ? scatterOp : (scatterReduceOp.op as Op<Scatter>);
   return dispatchOne(op, operands, { dim: at, reduce }, into);

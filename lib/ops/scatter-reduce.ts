@@ -9,7 +9,7 @@ import { checkOneOf, optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { checkScatter, gather, type Scatter, scatter, scatterForm, scatterReduceOp } from './indexing.js';
-import { requireTensor } from './operand.js';
+import { requireNumbers, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
 
@@ -79,7 +79,7 @@ function neutral(reduce: ScatterReduction, dtype: DType): number | bigint {
  * Shapes: `index` has the dims of `input`, at most its sizes but along `dim`; `source` covers it; result as `input`. Dtypes: all, equal; index int64 or
  * int32. Gradient: input and source, shared by ties of amax and amin.
  *
- * @throws ShapeError if index or source do not fit; DtypeError for a source of another dtype, an index that is none, or bools with amax or amin without self;
+ * @throws ShapeError if index or source do not fit; DtypeError for a source of another dtype, an index that is none, or the mean of bools;
  * IndexError for a dim out of range and, when the values are known, an index outside [0, n)
  * @see PyTorch `torch.scatter_reduce`
  */
@@ -90,6 +90,7 @@ export function scatterReduce(input: Tensor, dim: number, index: Tensor, source:
   requireTensor(source, 'scatterReduce', 'source');
   checkScatter('scatterReduce', input, dim, index, source);
   const { dtype } = input;
+  if (reduce === 'mean') requireNumbers('scatterReduce', input);
   const start = includeSelf ? input : scatter(input, dim, index, input.newTensor(neutral(reduce, dtype)).expand(index.shape));
   const combined = scatter(start, dim, index, source, { reduce: combine[reduce] });
   if (reduce !== 'mean') return combined;

@@ -237,7 +237,7 @@ export function argsort(input: Tensor, dim: number | SortOptions = -1, options: 
 
 /**
  * The k largest elements of one dim (the last) in falling order, or the smallest in rising order with `largest: false`, and their indices. NaN counts as
- * largest. Shapes: size k at the dim. Dtypes: all, kept; indices int64. Gradient: values.
+ * largest. Shapes: size k at the dim, `[]` of `[]`. Dtypes: all, kept; indices int64. Gradient: values.
  *
  * @throws ArgumentError unless k is an integer from 0 to the size, or for no tensor or options object; IndexError for a dim out of range
  * @see PyTorch `torch.topk`
@@ -251,7 +251,8 @@ export function topk(input: Tensor, k: number, dim: number | TopkOptions = -1, o
   const size = input.shape[at] ?? 1;
   if (!Number.isInteger(k) || k < 0 || k > size)
     throw new ArgumentError(`topk: k = ${shown(k)} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'topk', k, shape: input.shape });
-  const [values, indices] = dispatch(topkOp, [input], { dim: at, k, largest: Number(largest) });
+  // A tensor without dims gives its element whatever k is, as in PyTorch: there is no dim to hold none.
+  const [values, indices] = dispatch(topkOp, [input], { dim: at, k: input.shape.length === 0 ? 1 : k, largest: Number(largest) });
   return new ValuesAndIndices(values as Tensor, indices as Tensor);
 }
 

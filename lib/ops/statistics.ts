@@ -11,7 +11,7 @@ import { formatShape, wrapDim, wrapDims } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { cat } from './join.js';
-import { requireFloating, requireTensor } from './operand.js';
+import { areOptions, requireFloating, requireTensor } from './operand.js';
 import type { Dims, ReduceOptions } from './reduce.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
@@ -28,7 +28,8 @@ const matrix = () => sampleTensor([3, 5]);
  * @throws ArgumentError unless k is an integer from 1 to the size; IndexError for a dim out of range
  * @see PyTorch `torch.kthvalue`
  */
-export function kthvalue(input: Tensor, k: number, dim = -1, options: { keepdim?: boolean } = {}): ValuesAndIndices {
+export function kthvalue(input: Tensor, k: number, dim: number | { keepdim?: boolean } = -1, options: { keepdim?: boolean } = {}): ValuesAndIndices {
+  if (areOptions(dim)) return kthvalue(input, k, -1, dim);
   requireTensor(input, 'kthvalue');
   const { keepdim = false } = optionsOf('kthvalue', options, 'keepdim');
   const at = wrapDim(dim, input.ndim, 'kthvalue');
@@ -54,10 +55,10 @@ function sharedByTies(input: Tensor, value: Tensor): Tensor {
 }
 
 /**
- * The middle element (of two, the lower one) of all, or with `dim` along it with its index. NaN wins. Shapes: `[]`, or as {@link kthvalue}. Dtypes: all,
+ * The middle element (of two, the lower one) of all, NaN of none, or with `dim` along it with its index. NaN wins. Shapes: `[]`, or as {@link kthvalue}. Dtypes: all,
  * kept; index int64. Gradient: values.
  *
- * @throws IndexError over nothing, or for a dim out of range
+ * @throws IndexError along a dim over nothing, and over nothing of integers; for a dim out of range
  * @see PyTorch `torch.median`
  */
 export function median(input: Tensor): Tensor;
@@ -66,11 +67,18 @@ export function median(input: Tensor, dim: number, options?: { keepdim?: boolean
 export function median(input: Tensor, dim?: number, options: { keepdim?: boolean } = {}): Tensor | ValuesAndIndices {
   requireTensor(input, 'median');
   const { keepdim = false } = optionsOf('median', options, 'keepdim');
+  if (dim === undefined && input.numel() === 0) return ofNothing(input);
   if (dim === undefined)
     return input.requiresGrad ? sharedByTies(input, middle(reshapeIfNeeded(input.detach(), [-1]), 0, false).values) : middle(reshapeIfNeeded(input, [-1]), 0, false).values;
   return middle(input, wrapDim(dim, input.ndim, 'median'), keepdim);
 }
 defineComposite('median', median, { samples: () => [[matrix()], [matrix(), 1], [sampleTensor([4, 2]), 0, { keepdim: true }]] });
+
+/** @throws IndexError unless NaN can stand for the value that is not there */
+function ofNothing(input: Tensor): Tensor {
+  if (input.dtype.isFloatingPoint) return input.sum().add(Number.NaN);
+  throw new IndexError(`median: shape ${formatShape(input.shape)} holds no elements, and ${input.dtype.name} no NaN`, { op: 'median', shape: input.shape });
+}
 
 function middle(input: Tensor, dim: number, keepdim: boolean): ValuesAndIndices {
   const size = input.ndim === 0 ? 1 : input.size(dim);
@@ -102,7 +110,8 @@ export interface QuantileOptions {
  * IndexError over nothing, or for a dim out of range
  * @see PyTorch `torch.quantile`
  */
-export function quantile(input: Tensor, q: number | Tensor, dim: number | null = null, options: QuantileOptions = {}): Tensor {
+export function quantile(input: Tensor, q: number | Tensor, dim: number | QuantileOptions | null = null, options: QuantileOptions = {}): Tensor {
+  if (areOptions(dim)) return quantile(input, q, null, dim);
   requireTensor(input, 'quantile');
   const { keepdim = false, interpolation = 'linear' } = optionsOf('quantile', options, 'keepdim interpolation');
   checkOneOf('quantile', 'interpolation', interpolation, ['linear', 'lower', 'higher', 'nearest', 'midpoint']);
@@ -140,7 +149,8 @@ function between(sorted: Tensor, ranks: Tensor, interpolation: Interpolation): T
 }
 
 /** {@link Tensor.sum} over dims that counts NaN as 0; integers and bools give int64. Gradient: yes, 0 at NaN. @throws as that @see PyTorch `torch.nansum` */
-export function nansum(input: Tensor, dim: Dims = null, options: ReduceOptions = {}): Tensor {
+export function nansum(input: Tensor, dim: Dims | ReduceOptions = null, options: ReduceOptions = {}): Tensor {
+  if (areOptions(dim)) return nansum(input, null, dim);
   requireTensor(input, 'nansum');
   wrapDims(dim, input.ndim, 'nansum');
   return where(input.isnan(), 0, input).sum(dim, optionsOf('nansum', options));
@@ -153,7 +163,8 @@ defineComposite('nansum', nansum, { samples: () => [[matrix()], [matrix(), 1]] }
  * @throws DtypeError for integers and bools; IndexError for a dim out of range or given twice
  * @see PyTorch `torch.nanmean`
  */
-export function nanmean(input: Tensor, dim: Dims = null, options: { keepdim?: boolean } = {}): Tensor {
+export function nanmean(input: Tensor, dim: Dims | { keepdim?: boolean } = null, options: { keepdim?: boolean } = {}): Tensor {
+  if (areOptions(dim)) return nanmean(input, null, dim);
   requireTensor(input, 'nanmean');
   const { keepdim = false } = optionsOf('nanmean', options, 'keepdim');
   requireFloating(input, 'nanmean');
@@ -245,17 +256,17 @@ defineComposite('diff', diff, { samples: () => [[matrix()], [matrix(), 2, 1], [m
 declare module '../core/tensor.js' {
   interface Tensor {
     /** The k-th smallest element of one dim, and its index; the same as {@link kthvalue}. */
-    kthvalue(k: number, dim?: number, options?: { keepdim?: boolean }): ValuesAndIndices;
+    kthvalue(k: number, dim?: number | { keepdim?: boolean }, options?: { keepdim?: boolean }): ValuesAndIndices;
     /** The middle element of all; see {@link median}. */
     median(): Tensor;
     /** {@link median} along a dim, with its index. */
     median(dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
     /** Quantiles of all elements or along a dim; the same as {@link quantile}. */
-    quantile(q: number | Tensor, dim?: number | null, options?: QuantileOptions): Tensor;
+    quantile(q: number | Tensor, dim?: number | QuantileOptions | null, options?: QuantileOptions): Tensor;
     /** Sum over dims that counts NaN as 0; the same as {@link nansum}. */
-    nansum(dim?: Dims, options?: ReduceOptions): Tensor;
+    nansum(dim?: Dims | ReduceOptions, options?: ReduceOptions): Tensor;
     /** Mean over dims of the elements that are not NaN; the same as {@link nanmean}. */
-    nanmean(dim?: Dims, options?: { keepdim?: boolean }): Tensor;
+    nanmean(dim?: Dims | { keepdim?: boolean }, options?: { keepdim?: boolean }): Tensor;
     /** How many elements are not 0, over dims; the same as {@link countNonzero}. */
     countNonzero(dim?: Dims): Tensor;
     /** The smallest and the largest element, of all or along a dim; the same as {@link aminmax}. */

@@ -121,8 +121,8 @@ const unfoldOp: Op<Unfold> = defineView<Unfold>({
   doc: 'Windows of one dim, as a last dim; they may overlap.',
   sharding: viewRule(({ shape }, { dim }) => sameDims(shape.length, [dim])),
   view: (input, { dim, size, step }) => {
-    const count = Math.floor(((input.shape[dim] as number) - size) / step) + 1;
-    const stride = input.strides[dim] as number;
+    const count = Math.floor(((input.shape[dim] as number) - size) / step) + 1; // not read without dims: there one window takes the place of all
+    const stride = input.strides[dim] ?? 1;
     return {
       shape: [...input.shape.map((s, i) => (i === dim ? count : s)), size],
       strides: [...input.strides.map((s, i) => (i === dim ? s * step : s)), stride],
@@ -131,6 +131,7 @@ const unfoldOp: Op<Unfold> = defineView<Unfold>({
   },
   vjp: (ctx, g) => {
     if (isDistributedVariable(g)) return [addedAt(unfoldOp, ctx.inputShape(0), g, ctx.params)];
+    if (ctx.inputShape(0).length === 0) return [g.sum()];
     // Windows overlap, so each position within a window is added by itself.
     const { dim, size, step } = ctx.params;
     const zeros = g.newZeros(ctx.inputShape(0));
@@ -268,7 +269,7 @@ export function diagonal(input: Tensor, offset = 0, dim1 = 0, dim2 = 1): Tensor 
 
 /**
  * Windows of `size` along a dim, every `step`, as a last dim of a view; they may overlap. Shapes: `[..., n, ...]` gives
- * `[..., floor((n - size) / step) + 1, ..., size]`. Gradient: yes, summed where they overlap.
+ * `[..., floor((n - size) / step) + 1, ..., size]`, and `[]` gives `[size]`. Gradient: yes, summed where they overlap.
  *
  * @throws ArgumentError unless 0 <= size <= n and step > 0, all integers; IndexError for a dim out of range
  * @see PyTorch `torch.Tensor.unfold`

@@ -79,7 +79,6 @@ const cases: Record<string, [op: string, run: () => unknown]> = {
   'a source of scatterAdd': ['scatterAdd', () => vector.scatterAdd(0, long(3), matrix)],
   'a source of scatterReduce': ['scatterReduce', () => vector.scatterReduce(0, long(3), matrix, 'sum')],
   'a source of indexCopy': ['indexCopy', () => vector.indexCopy(0, long(3), matrix)],
-  'the slices of a single value': ['indexFill', () => scalarTensor(1).indexFill(0, long(1), 2)],
   'several values for indexFill': ['indexFill', () => vector.indexFill(0, long(1), ones([3]))],
   'a value of maskedFill that does not fit': ['maskedFill', () => matrix.maskedFill(mask(2, 3), other)],
   'a mask of maskedFill that does not fit': ['maskedFill', () => matrix.maskedFill(mask(7), 1)],

@@ -102,6 +102,13 @@ describe('options', () => {
       [4, 2],
     ]);
     assert.deepEqual(x.topk(1, { largest: false }).values.tolist(), [[1], [2]]);
+    assert.deepEqual(x.quantile(0.5, { interpolation: 'lower', keepdim: true }).tolist(), [[2]]);
+    assert.deepEqual(x.norm(1, { keepdim: true }).tolist(), [[10]]);
+    assert.deepEqual(x.mul(0).norm({ keepdim: true }).tolist(), [[0]]);
+    assert.deepEqual(x.nansum({ keepdim: true }).tolist(), [[10]]);
+    assert.equal(x.long().nansum({ dtype: float64 }).dtype, float64);
+    assert.deepEqual(x.nanmean({ keepdim: true }).tolist(), [[2.5]]);
+    assert.deepEqual(x.kthvalue(2, { keepdim: true }).values.tolist(), [[3], [4]]);
   });
 
   it('of one kind are refused among others', () => {
