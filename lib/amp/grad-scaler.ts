@@ -25,13 +25,26 @@ export interface GradScalerOptions {
   enabled?: boolean;
 }
 
-/** State of a scaler, in PyTorch's form; empty when it is not enabled. */
+/** State of a scaler, in PyTorch's form and with its names; empty when it is not enabled. */
 export interface GradScalerState {
+  scale: number;
+  growth_factor: number;
+  backoff_factor: number;
+  growth_interval: number;
+  _growth_tracker: number;
+}
+
+/** What earlier versions saved. */
+export interface EarlierGradScalerState {
   scale: number;
   growthFactor: number;
   backoffFactor: number;
   growthInterval: number;
   growthTracker: number;
+}
+
+function isEarlier(state: object): state is EarlierGradScalerState {
+  return 'growthFactor' in state;
 }
 
 function checkOptimizer(op: string, value: ScalableOptimizer): void {
@@ -160,23 +173,27 @@ export class GradScaler {
   stateDict(): GradScalerState | Record<string, never> {
     if (!this.enabled) return {};
     const { current: scale, growthFactor, backoffFactor, growthInterval, growthTracker } = this;
-    return { scale, growthFactor, backoffFactor, growthInterval, growthTracker };
+    return withPyTorchNames({ scale, growthFactor, backoffFactor, growthInterval, growthTracker });
   }
 
-  /** @throws ArgumentError for the state of a scaler that was not enabled */
-  loadStateDict(state: GradScalerState | Record<string, never>): void {
+  /** @throws ArgumentError for the state of a scaler that was not enabled, and for what is no number */
+  loadStateDict(state: GradScalerState | EarlierGradScalerState | Record<string, never>): void {
     if (!this.enabled) return;
     if (Object.keys(optionsOf('GradScaler.loadStateDict', state)).length === 0)
       throw new ArgumentError('GradScaler: the state is empty; it was saved by a scaler that was not enabled');
-    const { scale, growthFactor, backoffFactor, growthInterval, growthTracker } = state as GradScalerState;
-    for (const [name, value] of Object.entries({ scale, growthFactor, backoffFactor, growthInterval, growthTracker }))
+    const { scale, growth_factor, backoff_factor, growth_interval, _growth_tracker } = isEarlier(state) ? withPyTorchNames(state) : (state as GradScalerState);
+    for (const [name, value] of Object.entries({ scale, growth_factor, backoff_factor, growth_interval, _growth_tracker }))
       checkNumber('GradScaler.loadStateDict', name, value, { from: 0 });
     this.current = scale;
-    this.growthFactor = growthFactor;
-    this.backoffFactor = backoffFactor;
-    this.growthInterval = growthInterval;
-    this.growthTracker = growthTracker;
+    this.growthFactor = growth_factor;
+    this.backoffFactor = backoff_factor;
+    this.growthInterval = growth_interval;
+    this.growthTracker = _growth_tracker;
   }
+}
+
+function withPyTorchNames({ scale, growthFactor, backoffFactor, growthInterval, growthTracker }: EarlierGradScalerState): GradScalerState {
+  return { scale, growth_factor: growthFactor, backoff_factor: backoffFactor, growth_interval: growthInterval, _growth_tracker: growthTracker };
 }
 
 /** Divides in place; returns whether something is infinite or NaN. One value is read for all. */

@@ -3,8 +3,19 @@ import { ArgumentError } from '../core/errors.js';
 import { checkFlag, checkNumber, unexpected, withDefaults } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { adamStep } from '../ops/optimizer-steps.js';
-import { checkStepMode, type Hyperparameters, isPlainLoop, Optimizer, type ParamGroup, type ParamState, type Params, type StepMode, withGradients } from './optimizer.js';
-import { checkParamState, type PlacedState } from './optimizer-state.js';
+import {
+  checkRate,
+  checkStepMode,
+  type Hyperparameters,
+  isPlainLoop,
+  Optimizer,
+  type ParamGroup,
+  type ParamState,
+  type Params,
+  type StepMode,
+  withGradients,
+} from './optimizer.js';
+import type { StateNames } from './optimizer-state.js';
 
 /** Options of {@link Adam} and {@link AdamW}. */
 export interface AdamOptions extends StepMode {
@@ -18,23 +29,25 @@ export interface AdamOptions extends StepMode {
   capturable?: boolean;
 }
 
-type Group = Required<AdamOptions> & { decoupled: boolean } & Hyperparameters;
+type Group = Required<AdamOptions> & { decoupledWeightDecay: boolean } & Hyperparameters;
+
+const stateNames: StateNames = { step: true, required: ['exp_avg', 'exp_avg_sq'], optional: ['max_exp_avg_sq'] };
 
 abstract class AdamBase extends Optimizer<Group> {
   protected override checkGroup(group: ParamGroup<Group>): void {
     const name = this.constructor.name;
     checkStepMode(name, group);
-    checkNumber(name, 'lr', group.lr, { from: 0 });
+    checkRate(name, group);
     checkNumber(name, 'eps', group.eps, { from: 0 });
     if (!Array.isArray(group.betas) || group.betas.length !== 2) throw unexpected(name, 'betas', 'two numbers', group.betas);
     checkNumber(name, 'betas[0]', group.betas[0], { from: 0, below: 1 });
     checkNumber(name, 'betas[1]', group.betas[1], { from: 0, below: 1 });
     checkNumber(name, 'weightDecay', group.weightDecay, { from: 0 });
-    for (const flag of ['amsgrad', 'maximize', 'capturable', 'decoupled'] as const) checkFlag(name, flag, group[flag]);
+    for (const flag of ['amsgrad', 'maximize', 'capturable', 'decoupledWeightDecay'] as const) checkFlag(name, flag, group[flag]);
   }
 
-  protected override checkState(op: string, state: PlacedState): void {
-    checkParamState(op, state, { step: true, required: ['expAvg', 'expAvgSq'], optional: ['maxExpAvgSq'] });
+  protected override get stateNames(): StateNames {
+    return stateNames;
   }
 
   protected stepGroup(group: ParamGroup<Group>): void {
@@ -53,14 +66,14 @@ abstract class AdamBase extends Optimizer<Group> {
   private stateOf(p: Tensor, amsgrad: boolean): ParamState {
     let state = this.state.get(p);
     if (state === undefined) {
-      state = { step: 0, expAvg: this.zerosFor(p), expAvgSq: this.zerosFor(p) };
+      state = { step: 0, exp_avg: this.zerosFor(p), exp_avg_sq: this.zerosFor(p) };
       this.state.set(p, state);
     }
-    for (const name of ['step', 'expAvg', 'expAvgSq']) {
+    for (const name of ['step', 'exp_avg', 'exp_avg_sq']) {
       if (state[name] === undefined) throw new ArgumentError(`${this.constructor.name}: the state of a parameter has no ${name}`, { name });
     }
     // Switched on later, the largest so far begins at 0.
-    if (amsgrad) state['maxExpAvgSq'] ??= this.zerosFor(p);
+    if (amsgrad) state['max_exp_avg_sq'] ??= this.zerosFor(p);
     return state;
   }
 
@@ -70,17 +83,17 @@ abstract class AdamBase extends Optimizer<Group> {
     const biasCorrection2 = 1 - beta2 ** step;
     const of = (name: string): Tensor[] => params.map((p) => (this.state.get(p) as ParamState)[name] as Tensor);
     const grads = params.map((p) => p.gradTensor as Tensor);
-    const largest = group.amsgrad ? of('maxExpAvgSq') : null;
+    const largest = group.amsgrad ? of('max_exp_avg_sq') : null;
     const { lr, eps, weightDecay } = group;
     if (isPlainLoop(group)) {
-      const [first, second] = [of('expAvg'), of('expAvgSq')];
+      const [first, second] = [of('exp_avg'), of('exp_avg_sq')];
       params.forEach((p, i) => {
         plainStep(group, p, grads[i] as Tensor, first[i] as Tensor, second[i] as Tensor, largest?.[i] ?? null, biasCorrection1, biasCorrection2);
       });
       return;
     }
-    const flags = { decoupled: Number(group.decoupled), amsgrad: Number(group.amsgrad), maximize: Number(group.maximize) };
-    adamStep(params, grads, of('expAvg'), of('expAvgSq'), largest, { lr, beta1, beta2, eps, weightDecay, ...flags, biasCorrection1, biasCorrection2, gradScale: 1 });
+    const flags = { decoupled: Number(group.decoupledWeightDecay), amsgrad: Number(group.amsgrad), maximize: Number(group.maximize) };
+    adamStep(params, grads, of('exp_avg'), of('exp_avg_sq'), largest, { lr, beta1, beta2, eps, weightDecay, ...flags, biasCorrection1, biasCorrection2, gradScale: 1 });
   }
 }
 
@@ -88,7 +101,7 @@ function plainStep(group: ParamGroup<Group>, p: Tensor, gradient: Tensor, first:
   const [beta1, beta2] = group.betas;
   let g = group.maximize ? gradient.neg() : gradient;
   if (group.weightDecay !== 0) {
-    if (group.decoupled) p.mul_(1 - group.lr * group.weightDecay);
+    if (group.decoupledWeightDecay) p.mul_(1 - group.lr * group.weightDecay);
     else g = g.add(p, { alpha: group.weightDecay });
   }
   first.lerp_(g, 1 - beta1);
@@ -118,7 +131,7 @@ const defaults: Required<AdamOptions> = {
  */
 export class Adam extends AdamBase {
   constructor(params: Params<Group>, options: AdamOptions = {}) {
-    super(params, { ...withDefaults('Adam', defaults, options), decoupled: false });
+    super(params, { ...withDefaults('Adam', defaults, options), decoupledWeightDecay: false });
   }
 }
 
@@ -129,6 +142,6 @@ export class Adam extends AdamBase {
  */
 export class AdamW extends AdamBase {
   constructor(params: Params<Group>, options: AdamOptions = {}) {
-    super(params, { ...withDefaults('AdamW', { ...defaults, weightDecay: 1e-2 }, options), decoupled: true });
+    super(params, { ...withDefaults('AdamW', { ...defaults, weightDecay: 1e-2 }, options), decoupledWeightDecay: true });
   }
 }

@@ -1,35 +1,10 @@
-/** Schedules that move momentum along, combine others, or react to a metric. */
+/** Schedules that move momentum along. */
 import { ArgumentError } from '../core/errors.js';
-import { checkNumber, checkOneOf, optionsOf, unexpected } from '../core/options.js';
+import { checkNumber, checkOneOf, optionsOf } from '../core/options.js';
 import { LRScheduler, type ScheduleOptions } from './lr-scheduler.js';
-import { Optimizer } from './optimizer.js';
-import { checkState, type SchedulerState, stateOf, takeUp } from './scheduler-state.js';
-
-type MomentumGroup = { lr: number; initialLr?: number; momentum?: number; betas?: readonly [number, number] };
-
-const groupsOf = (optimizer: Optimizer): MomentumGroup[] => optimizer.paramGroups as unknown as MomentumGroup[];
-
-function setMomentum(group: MomentumGroup, value: number): void {
-  if (group.betas !== undefined) group.betas = [value, group.betas[1]];
-  else group.momentum = value;
-}
-
-/** One value for each group. @throws ArgumentError for a list of another length, and for what is not a number */
-function perGroup(op: string, name: string, value: number | readonly number[], optimizer: Optimizer): number[] {
-  const groups = optimizer.paramGroups.length;
-  const list = Array.isArray(value) ? [...(value as readonly number[])] : Array<number>(groups).fill(value as number);
-  if (list.length !== groups) throw unexpected(op, name, `one number, or ${groups}, one for each group`, value);
-  for (const each of list) checkNumber(op, name, each);
-  return list;
-}
-
-/** Checks what cycles beside the rate. @throws ArgumentError if the optimizer has neither momentum nor betas */
-function checkMomentum(op: string, optimizer: Optimizer, base: unknown, max: unknown): void {
-  checkNumber(op, 'baseMomentum', base, { from: 0, to: 1 });
-  checkNumber(op, 'maxMomentum', max, { from: 0, to: 1 });
-  if (groupsOf(optimizer).some((group) => group.momentum === undefined && group.betas === undefined))
-    throw new ArgumentError(`${op}: cycleMomentum needs an optimizer with momentum or betas, ${optimizer.constructor.name} has neither`, { op });
-}
+import type { Optimizer } from './optimizer.js';
+import { groupsOf, momentaOf, perGroup, type ScheduledGroup, setMomentum } from './scheduler-groups.js';
+import type { SchedulerState } from './scheduler-state.js';
 
 /** Options of {@link OneCycleLR}. */
 export interface OneCycleOptions extends ScheduleOptions {
@@ -40,26 +15,46 @@ export interface OneCycleOptions extends ScheduleOptions {
   pctStart?: number;
   annealStrategy?: 'cos' | 'linear';
   cycleMomentum?: boolean;
-  baseMomentum?: number;
-  maxMomentum?: number;
+  baseMomentum?: number | readonly number[];
+  maxMomentum?: number | readonly number[];
   divFactor?: number;
   finalDivFactor?: number;
   threePhase?: boolean;
 }
 
+/** A stretch of the cycle in PyTorch's form: up to which step, and between which values of a group, by their names. */
 interface Phase {
-  end: number;
-  lr: [from: 'initial' | 'max' | 'min', to: 'initial' | 'max' | 'min'];
-  momentum: [from: 'base' | 'max', to: 'base' | 'max'];
+  end_step: number;
+  start_lr: Level;
+  end_lr: Level;
+  start_momentum: MomentumLevel;
+  end_momentum: MomentumLevel;
 }
+
+type Level = 'initial_lr' | 'max_lr' | 'min_lr';
+type MomentumLevel = 'base_momentum' | 'max_momentum';
+
+const levels = { initial_lr: 'initialLr', max_lr: 'maxLr', min_lr: 'minLr', base_momentum: 'baseMomentum', max_momentum: 'maxMomentum' } as const;
+
+const phase = (end_step: number, start_lr: Level, end_lr: Level, start_momentum: MomentumLevel, end_momentum: MomentumLevel): Phase => ({
+  end_step,
+  start_lr,
+  end_lr,
+  start_momentum,
+  end_momentum,
+});
+
+const annealing: Record<'cos' | 'linear', (from: number, to: number, at: number) => number> = {
+  cos: (from, to, at) => to + ((from - to) / 2) * (Math.cos(Math.PI * at) + 1),
+  linear: (from, to, at) => (to - from) * at + from,
+};
 
 /** Up to a maximum and down to far below the start. @see Smith and Topin, arXiv:1708.07120 */
 export class OneCycleLR extends LRScheduler {
-  private readonly phases: Phase[];
-  private readonly levels: { initial: number; max: number; min: number }[];
-  private readonly momenta: { base: number; max: number } | null;
-  private readonly anneal: (from: number, to: number, at: number) => number;
   readonly totalSteps: number;
+  private readonly schedulePhases: Phase[];
+  private readonly annealStrategy: 'cos' | 'linear';
+  private readonly cycleMomentum: boolean;
 
   constructor(optimizer: Optimizer, options: OneCycleOptions) {
     super(optimizer, optionsOf('OneCycleLR', options).lastEpoch);
@@ -77,33 +72,53 @@ export class OneCycleLR extends LRScheduler {
     checkOneOf('OneCycleLR', 'annealStrategy', annealStrategy, ['cos', 'linear']);
     checkNumber('OneCycleLR', 'divFactor', divFactor, { above: 0 });
     checkNumber('OneCycleLR', 'finalDivFactor', finalDivFactor, { above: 0 });
-    if (cycleMomentum) checkMomentum('OneCycleLR', optimizer, baseMomentum, maxMomentum);
-    const total = totalStepsOf(options);
-    this.totalSteps = total;
-    this.levels = perGroup('OneCycleLR', 'maxLr', options.maxLr, optimizer).map((max) => ({ initial: max / divFactor, max, min: max / divFactor / finalDivFactor }));
-    this.momenta = cycleMomentum ? { base: baseMomentum, max: maxMomentum } : null;
-    this.anneal = annealStrategy === 'cos' ? (from, to, at) => to + ((from - to) / 2) * (Math.cos(Math.PI * at) + 1) : (from, to, at) => (to - from) * at + from;
-    if (this.lastEpoch === -1) this.startFrom(this.levels.map(({ initial }) => initial));
-    const top = pctStart * total - 1;
-    const up: Phase = { end: top, lr: ['initial', 'max'], momentum: ['max', 'base'] };
-    this.phases = threePhase
-      ? [up, { end: 2 * pctStart * total - 2, lr: ['max', 'initial'], momentum: ['base', 'max'] }, { end: total - 1, lr: ['initial', 'min'], momentum: ['max', 'max'] }]
-      : [up, { end: total - 1, lr: ['max', 'min'], momentum: ['base', 'max'] }];
+    this.totalSteps = totalStepsOf(options);
+    this.annealStrategy = annealStrategy;
+    this.cycleMomentum = cycleMomentum;
+    this.setLevels(perGroup('OneCycleLR', 'maxLr', options.maxLr, optimizer), divFactor, finalDivFactor);
+    if (cycleMomentum) this.setMomenta(momentaOf('OneCycleLR', 'baseMomentum', baseMomentum, optimizer), momentaOf('OneCycleLR', 'maxMomentum', maxMomentum, optimizer));
+    const top = pctStart * this.totalSteps - 1;
+    const up = phase(top, 'initial_lr', 'max_lr', 'max_momentum', 'base_momentum');
+    this.schedulePhases = threePhase
+      ? [up, phase(2 * top, 'max_lr', 'initial_lr', 'base_momentum', 'max_momentum'), phase(this.totalSteps - 1, 'initial_lr', 'min_lr', 'max_momentum', 'max_momentum')]
+      : [up, phase(this.totalSteps - 1, 'max_lr', 'min_lr', 'base_momentum', 'max_momentum')];
     this.begin();
+  }
+
+  /** A run that goes on has them in the groups of its optimizer. */
+  private setLevels(tops: readonly number[], divFactor: number, finalDivFactor: number): void {
+    const starts = this.lastEpoch === -1;
+    groupsOf(this.optimizer).forEach((group, i) => {
+      const maxLr = tops[i] as number;
+      if (starts || group.maxLr === undefined) group.maxLr = maxLr;
+      if (starts || group.minLr === undefined) group.minLr = maxLr / divFactor / finalDivFactor;
+    });
+    if (starts) this.startFrom(tops.map((maxLr) => maxLr / divFactor));
+  }
+
+  private setMomenta(base: readonly number[], max: readonly number[]): void {
+    const starts = this.lastEpoch === -1;
+    groupsOf(this.optimizer).forEach((group, i) => {
+      if (starts || group.baseMomentum === undefined) group.baseMomentum = base[i] as number;
+      if (starts || group.maxMomentum === undefined) group.maxMomentum = max[i] as number;
+    });
   }
 
   protected rates(): number[] {
     const at = this.lastEpoch;
     if (at > this.totalSteps) throw new ArgumentError(`OneCycleLR: stepped ${at} times, the cycle has ${this.totalSteps} steps`);
-    const i = this.phases.findIndex((phase, k) => at <= phase.end || k === this.phases.length - 1);
-    const phase = this.phases[i] as Phase;
-    const start = i === 0 ? 0 : (this.phases[i - 1] as Phase).end;
-    const part = phase.end === start ? 1 : (at - start) / (phase.end - start);
-    const momenta = this.momenta;
-    if (momenta !== null) {
-      for (const group of groupsOf(this.optimizer)) setMomentum(group, this.anneal(momenta[phase.momentum[0]], momenta[phase.momentum[1]], part));
-    }
-    return this.levels.map((level) => this.anneal(level[phase.lr[0]], level[phase.lr[1]], part));
+    const phases = this.schedulePhases;
+    const i = phases.findIndex(({ end_step }, k) => at <= end_step || k === phases.length - 1);
+    const { end_step: end, start_lr, end_lr, start_momentum, end_momentum } = phases[i] as Phase;
+    const start = i === 0 ? 0 : (phases[i - 1] as Phase).end_step;
+    const part = end === start ? 1 : (at - start) / (end - start);
+    const anneal = annealing[this.annealStrategy];
+    const between = (group: ScheduledGroup, from: Level | MomentumLevel, to: Level | MomentumLevel): number =>
+      anneal(group[levels[from]] as number, group[levels[to]] as number, part);
+    // Groups that came later have no levels, and keep their rates.
+    const groups = groupsOf(this.optimizer).slice(0, this.baseLrs.length);
+    if (this.cycleMomentum) for (const group of groups) setMomentum(group, between(group, start_momentum, end_momentum));
+    return groups.map((group) => between(group, start_lr, end_lr));
   }
 }
 
@@ -124,248 +139,61 @@ export interface CyclicOptions extends ScheduleOptions {
   mode?: 'triangular' | 'triangular2' | 'exp_range';
   gamma?: number;
   cycleMomentum?: boolean;
-  baseMomentum?: number;
-  maxMomentum?: number;
+  baseMomentum?: number | readonly number[];
+  maxMomentum?: number | readonly number[];
 }
 
 /** Back and forth between two rates. @see Smith, arXiv:1506.01186 */
 export class CyclicLR extends LRScheduler {
-  private readonly low: number[];
-  private readonly high: number[];
-  private readonly options: Required<Omit<CyclicOptions, 'baseLr' | 'maxLr' | 'lastEpoch'>>;
+  private readonly maxLrs: number[];
+  private readonly totalSize: number;
+  private readonly stepRatio: number;
+  private readonly mode: 'triangular' | 'triangular2' | 'exp_range';
+  private readonly gamma: number;
+  private readonly cycleMomentum: boolean;
+  private readonly baseMomentums: number[];
+  private readonly maxMomentums: number[];
 
   constructor(optimizer: Optimizer, options: CyclicOptions) {
-    const { baseLr, maxLr, lastEpoch, ...rest } = optionsOf('CyclicLR', options);
+    const op = 'CyclicLR';
+    const { baseLr, maxLr, lastEpoch, ...rest } = optionsOf(op, options);
     super(optimizer, lastEpoch);
-    this.low = perGroup('CyclicLR', 'baseLr', baseLr, optimizer);
-    this.high = perGroup('CyclicLR', 'maxLr', maxLr, optimizer);
-    this.options = { stepSizeUp: 2000, stepSizeDown: null, mode: 'triangular', gamma: 1, cycleMomentum: true, baseMomentum: 0.8, maxMomentum: 0.9, ...rest };
-    const { stepSizeUp, stepSizeDown, mode, gamma, cycleMomentum, baseMomentum, maxMomentum } = this.options;
-    checkNumber('CyclicLR', 'stepSizeUp', stepSizeUp, { above: 0 });
-    if (stepSizeDown !== null) checkNumber('CyclicLR', 'stepSizeDown', stepSizeDown, { from: 0 });
-    checkOneOf('CyclicLR', 'mode', mode, ['triangular', 'triangular2', 'exp_range']);
-    checkNumber('CyclicLR', 'gamma', gamma);
-    if (cycleMomentum) checkMomentum('CyclicLR', optimizer, baseMomentum, maxMomentum);
+    const low = perGroup(op, 'baseLr', baseLr, optimizer);
+    this.maxLrs = perGroup(op, 'maxLr', maxLr, optimizer);
+    const settings = { stepSizeUp: 2000, stepSizeDown: null, mode: 'triangular' as const, gamma: 1, cycleMomentum: true, baseMomentum: 0.8, maxMomentum: 0.9, ...rest };
+    const { stepSizeUp, stepSizeDown, mode, gamma, cycleMomentum, baseMomentum, maxMomentum } = settings;
+    checkNumber(op, 'stepSizeUp', stepSizeUp, { above: 0 });
+    if (stepSizeDown !== null) checkNumber(op, 'stepSizeDown', stepSizeDown, { from: 0 });
+    checkOneOf(op, 'mode', mode, ['triangular', 'triangular2', 'exp_range']);
+    checkNumber(op, 'gamma', gamma);
+    this.totalSize = stepSizeUp + (stepSizeDown ?? stepSizeUp);
+    this.stepRatio = stepSizeUp / this.totalSize;
+    this.mode = mode;
+    this.gamma = gamma;
+    this.cycleMomentum = cycleMomentum;
+    this.baseMomentums = cycleMomentum ? momentaOf(op, 'baseMomentum', baseMomentum, optimizer) : [];
+    this.maxMomentums = cycleMomentum ? momentaOf(op, 'maxMomentum', maxMomentum, optimizer) : [];
+    this.baseLrs.splice(0, this.baseLrs.length, ...low);
     this.begin();
+  }
+
+  /** With what PyTorch's looks for when it loads: there may be a function in the place of a mode. */
+  override stateDict(): SchedulerState {
+    return { ...super.stateDict(), scale_mode: this.mode === 'exp_range' ? 'iterations' : 'cycle', _scale_fn_custom: null };
   }
 
   protected rates(): number[] {
-    const { stepSizeUp, stepSizeDown, mode, gamma, cycleMomentum, baseMomentum, maxMomentum } = this.options;
-    const total = stepSizeUp + (stepSizeDown ?? stepSizeUp);
-    const ratio = stepSizeUp / total;
-    const cycle = Math.floor(1 + this.lastEpoch / total);
-    const x = 1 + this.lastEpoch / total - cycle;
-    const height = x <= ratio ? x / ratio : (x - 1) / (ratio - 1);
-    const scale = mode === 'triangular2' ? 1 / 2 ** (cycle - 1) : mode === 'exp_range' ? gamma ** this.lastEpoch : 1;
-    if (cycleMomentum) for (const group of groupsOf(this.optimizer)) setMomentum(group, maxMomentum - (maxMomentum - baseMomentum) * height * scale);
-    return this.low.map((low, i) => low + ((this.high[i] as number) - low) * height * scale);
-  }
-}
-
-/** @throws ArgumentError unless all are schedules of one optimizer */
-function checkSchedules(op: string, schedulers: readonly LRScheduler[], optimizer?: Optimizer): void {
-  if (!Array.isArray(schedulers) || schedulers.length === 0) throw unexpected(op, 'schedulers', 'a list of at least one schedule', schedulers);
-  schedulers.forEach((each, i) => {
-    if (!(each instanceof LRScheduler)) throw unexpected(op, `schedule ${i}`, 'an LRScheduler', each);
-    if (each.optimizer !== (optimizer ?? schedulers[0]?.optimizer)) throw new ArgumentError(`${op}: schedule ${i} belongs to another optimizer`, { op, index: i });
-  });
-}
-
-/** Schedules one after another, changing at milestones. */
-export class SequentialLR extends LRScheduler {
-  private readonly schedulers: readonly LRScheduler[];
-  private readonly milestones: readonly number[];
-
-  /** @throws ArgumentError unless all are schedules of the optimizer, with an ascending milestone between each two */
-  constructor(optimizer: Optimizer, schedulers: readonly LRScheduler[], options: { milestones: readonly number[] } & ScheduleOptions) {
-    const { milestones, lastEpoch } = optionsOf('SequentialLR', options, 'milestones lastEpoch');
-    super(optimizer, lastEpoch);
-    checkSchedules('SequentialLR', schedulers, optimizer);
-    if (!Array.isArray(milestones) || schedulers.length !== milestones.length + 1) {
-      throw unexpected('SequentialLR', 'milestones', `a list of ${schedulers.length - 1}, one less than schedules`, milestones);
+    const { totalSize, stepRatio, mode, gamma, lastEpoch } = this;
+    const cycle = Math.floor(1 + lastEpoch / totalSize);
+    const x = 1 + lastEpoch / totalSize - cycle;
+    const height = x <= stepRatio ? x / stepRatio : (x - 1) / (stepRatio - 1);
+    const scale = height * (mode === 'triangular2' ? 1 / 2 ** (cycle - 1) : mode === 'exp_range' ? gamma ** lastEpoch : 1);
+    if (this.cycleMomentum) {
+      const [low, high] = [this.baseMomentums, this.maxMomentums];
+      groupsOf(this.optimizer).forEach((group, i) => {
+        if (i < low.length) setMomentum(group, (high[i] as number) - ((high[i] as number) - (low[i] as number)) * scale);
+      });
     }
-    milestones.forEach((each, i) => {
-      checkNumber('SequentialLR', `milestone ${i}`, each, { from: (milestones as number[])[i - 1] ?? 0, whole: true });
-    });
-    this.schedulers = [...schedulers];
-    this.milestones = [...milestones];
-    if (this.lastEpoch === -1) for (const group of groupsOf(optimizer)) group.lr = group.initialLr as number;
-    for (const each of schedulers) each.undo();
-    this.begin();
-  }
-
-  protected rates(initial: boolean): number[] {
-    const i = this.milestones.filter((m) => m <= this.lastEpoch).length;
-    const active = this.schedulers[i] as LRScheduler;
-    if (i > 0 && this.milestones[i - 1] === this.lastEpoch) {
-      active.restart();
-      for (const group of groupsOf(this.optimizer)) group.lr = group.initialLr as number;
-    }
-    if (initial) active.begin();
-    else active.step();
-    return active.getLastLr();
-  }
-
-  override undo(): void {
-    super.undo();
-    for (const each of this.schedulers) each.undo();
-  }
-
-  override restart(): void {
-    super.restart();
-    for (const each of this.schedulers) each.restart();
-  }
-
-  /** Position, and the states of the schedules. */
-  override stateDict(): SchedulerState {
-    return { ...this.ownState(), schedulers: this.schedulers.map((each) => each.stateDict()) };
-  }
-
-  override loadStateDict(state: SchedulerState): void {
-    const { schedulers, ...own } = optionsOf('SequentialLR.loadStateDict', state);
-    checkState('SequentialLR', this.ownState(), own);
-    loadAll('SequentialLR', this.schedulers, schedulers);
-    Object.assign(this, structuredClone(own));
-  }
-
-  private ownState(): SchedulerState {
-    const { schedulers: _schedulers, ...own } = { ...this };
-    return stateOf(own);
-  }
-}
-
-/** @throws ArgumentError if there are not as many states as schedules */
-function loadAll(op: string, schedulers: readonly LRScheduler[], states: unknown): void {
-  if (!Array.isArray(states) || states.length !== schedulers.length) {
-    throw unexpected(`${op}.loadStateDict`, 'schedulers', `a list of the states of ${schedulers.length} schedules`, states);
-  }
-  schedulers.forEach((each, i) => each.loadStateDict(states[i] as SchedulerState));
-}
-
-/** Several schedules at once, each changing what the one before left. */
-export class ChainedScheduler {
-  private readonly schedulers: readonly LRScheduler[];
-
-  /** @throws ArgumentError unless there is at least one schedule, and all are of one optimizer */
-  constructor(schedulers: readonly LRScheduler[]) {
-    checkSchedules('ChainedScheduler', schedulers);
-    this.schedulers = [...schedulers];
-  }
-
-  /** Moves all on by one step. */
-  step(): void {
-    for (const each of this.schedulers) each.step();
-  }
-
-  /** The rates set last, one for each group. */
-  getLastLr(): number[] {
-    return groupsOf((this.schedulers[0] as LRScheduler).optimizer).map((g) => g.lr);
-  }
-
-  /** The states of the schedules. */
-  stateDict(): SchedulerState {
-    return { schedulers: this.schedulers.map((each) => each.stateDict()) };
-  }
-
-  /** @throws ArgumentError if there are not as many states as schedules */
-  loadStateDict(state: SchedulerState): void {
-    const { schedulers } = optionsOf('ChainedScheduler.loadStateDict', state);
-    loadAll('ChainedScheduler', this.schedulers, schedulers);
-  }
-}
-
-/** Options of {@link ReduceLROnPlateau}. */
-export interface PlateauOptions {
-  mode?: 'min' | 'max';
-  factor?: number;
-  patience?: number;
-  threshold?: number;
-  thresholdMode?: 'rel' | 'abs';
-  cooldown?: number;
-  minLr?: number | readonly number[];
-  eps?: number;
-}
-
-/** A factor when a metric has not improved for a while. */
-export class ReduceLROnPlateau {
-  readonly optimizer: Optimizer;
-  /** Steps taken. */
-  lastEpoch = 0;
-  private readonly options: Required<PlateauOptions>;
-  private best: number;
-  private badEpochs = 0;
-  private coolingFor = 0;
-
-  constructor(optimizer: Optimizer, options: PlateauOptions = {}) {
-    const op = 'ReduceLROnPlateau';
-    if (!(optimizer instanceof Optimizer)) throw unexpected(op, 'optimizer', 'an optimizer', optimizer);
-    this.optimizer = optimizer;
-    this.options = { mode: 'min', factor: 0.1, patience: 10, threshold: 1e-4, thresholdMode: 'rel', cooldown: 0, minLr: 0, eps: 1e-8, ...optionsOf(op, options) };
-    const { mode, factor, patience, threshold, thresholdMode, cooldown, minLr, eps } = this.options;
-    checkOneOf(op, 'mode', mode, ['min', 'max']);
-    checkOneOf(op, 'thresholdMode', thresholdMode, ['rel', 'abs']);
-    checkNumber(op, 'factor', factor, { from: 0, below: 1 });
-    checkNumber(op, 'patience', patience, { from: 0, whole: true });
-    checkNumber(op, 'cooldown', cooldown, { from: 0, whole: true });
-    checkNumber(op, 'threshold', threshold);
-    checkNumber(op, 'eps', eps, { from: 0 });
-    perGroup(op, 'minLr', minLr, optimizer);
-    this.best = this.worst();
-  }
-
-  /** Takes the metric of an epoch, and lowers the rates if it has stalled. NaN counts as no improvement. @throws ArgumentError unless it is a number */
-  step(metric: number): void {
-    if (typeof metric !== 'number') throw unexpected('ReduceLROnPlateau', 'the metric', 'a number', metric);
-    this.lastEpoch++;
-    const { patience, cooldown } = this.options;
-    if (this.improves(metric)) {
-      this.best = metric;
-      this.badEpochs = 0;
-    } else this.badEpochs++;
-    if (this.coolingFor > 0) {
-      this.coolingFor--;
-      this.badEpochs = 0;
-    }
-    if (this.badEpochs <= patience) return;
-    this.reduce();
-    this.coolingFor = cooldown;
-    this.badEpochs = 0;
-  }
-
-  /** The present rates, one for each group. */
-  getLastLr(): number[] {
-    return groupsOf(this.optimizer).map((g) => g.lr);
-  }
-
-  /** Position and settings, to go on later. */
-  stateDict(): SchedulerState {
-    return stateOf(this);
-  }
-
-  /** Takes up a position and settings. @throws ArgumentError for what is not the state of such a schedule */
-  loadStateDict(state: SchedulerState): void {
-    takeUp(this, state);
-    // JSON has no infinity, the best metric before any.
-    this.best ??= this.worst();
-  }
-
-  private worst(): number {
-    return this.options.mode === 'min' ? Number.POSITIVE_INFINITY : Number.NEGATIVE_INFINITY;
-  }
-
-  private improves(metric: number): boolean {
-    const { mode, threshold, thresholdMode } = this.options;
-    const sign = mode === 'min' ? 1 : -1;
-    const bar = thresholdMode === 'rel' ? this.best * (1 - sign * threshold) : this.best - sign * threshold;
-    return mode === 'min' ? metric < bar : metric > bar;
-  }
-
-  private reduce(): void {
-    const { factor, eps, minLr } = this.options;
-    const lowest = perGroup('ReduceLROnPlateau', 'minLr', minLr, this.optimizer);
-    groupsOf(this.optimizer).forEach((group, i) => {
-      const next = Math.max(group.lr * factor, lowest[i] as number);
-      if (group.lr - next > eps) group.lr = next;
-    });
+    return this.baseLrs.map((low, i) => low + ((this.maxLrs[i] as number) - low) * scale);
   }
 }

@@ -1,7 +1,8 @@
-/** Optimizer state as a program keeps it: checked before any of it is taken up, and copied to the parameters' device and dtype. */
+/** Optimizer state as a program keeps it, with PyTorch's names: checked before any of it is taken up, and copied to the parameters' device and dtype. */
 import { noGrad } from '../autograd/grad-mode.js';
 import { ArgumentError } from '../core/errors.js';
 import { keep } from '../core/keep.js';
+import { camelCase, snakeCase } from '../core/name-case.js';
 import { checkNumber, unexpected } from '../core/options.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
@@ -17,26 +18,79 @@ export interface PlacedState {
   values: ParamState;
 }
 
-/** The states of a state dict with the parameters they are for. @throws ArgumentError if its groups are not those of the optimizer */
-export function placeStates(op: string, given: OptimizerStateDict, groups: readonly Group[]): PlacedState[] {
-  if (typeof given !== 'object' || given === null || !Array.isArray(given.paramGroups)) throw unexpected(op, 'the state', 'an object with state and paramGroups', given);
-  if (typeof given.state !== 'object' || given.state === null) throw unexpected(op, 'state', 'an object', given.state);
-  given.paramGroups.forEach((group, i) => {
+/** What earlier versions saved: hyperparameters and tensors under JavaScript's names (`weightDecay`, `expAvg`). */
+export interface EarlierOptimizerStateDict {
+  state: Record<number, ParamState>;
+  paramGroups: (Record<string, unknown> & { params: number[] })[];
+}
+
+type SavedGroup = OptimizerStateDict['param_groups'][number];
+
+/** Hyperparameters of a group under PyTorch's names. */
+export function savedGroup(group: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(group).map(([name, value]) => [snakeCase(name), value]));
+}
+
+/** Names of earlier versions that are not the present ones in another spelling. */
+const earlierNames: Readonly<Record<string, string>> = { decoupled: 'decoupledWeightDecay' };
+
+/** Hyperparameters of a saved group under our names; one that `own` has under the very name keeps it. PyTorch's rates may be tensors. */
+export function loadedGroup(saved: Record<string, unknown>, own: object): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(saved).map(([name, value]) => [Object.hasOwn(own, name) ? name : (earlierNames[name] ?? camelCase(name)), numberOf(value)]));
+}
+
+/** The groups of a state dict. @throws ArgumentError unless it has them, once */
+function groupsOf(op: string, given: OptimizerStateDict | EarlierOptimizerStateDict): SavedGroup[] {
+  const { param_groups, paramGroups } = (given ?? {}) as Partial<OptimizerStateDict & EarlierOptimizerStateDict>;
+  if (param_groups !== undefined && paramGroups !== undefined) throw new ArgumentError(`${op}: the state has both param_groups and paramGroups; leave out one`, { op });
+  const groups = param_groups ?? paramGroups;
+  if (typeof given !== 'object' || given === null || !Array.isArray(groups)) throw unexpected(op, 'the state', 'an object with state and param_groups', given);
+  groups.forEach((group, i) => {
     if (typeof group !== 'object' || group === null || !Array.isArray(group.params)) throw unexpected(op, `group ${i}`, 'an object with params', group);
   });
+  return groups;
+}
+
+/**
+ * The states of a state dict with the parameters they are for, and its groups.
+ *
+ * @throws ArgumentError if its groups are not those of the optimizer, and for states that are not those of its parameters
+ */
+export function readState(
+  op: string,
+  given: OptimizerStateDict | EarlierOptimizerStateDict,
+  groups: readonly Group[],
+  names: StateNames | null,
+): { states: PlacedState[]; groups: SavedGroup[] } {
+  const saved = groupsOf(op, given);
+  if (typeof given.state !== 'object' || given.state === null) throw unexpected(op, 'state', 'an object', given.state);
+  const states = placeStates(op, given.state, saved, groups);
+  if (names === null) return { states, groups: saved };
+  const renamed = states.map((state) => ({ ...state, values: withPresentNames(state.values, names) }));
+  for (const state of renamed) checkParamState(op, state, names);
+  return { states: renamed, groups: saved };
+}
+
+/** States of earlier versions have JavaScript's names. */
+function withPresentNames(values: ParamState, { required, optional }: StateNames): ParamState {
+  const present = new Map([...required, ...optional].map((name) => [camelCase(name), name]));
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [present.get(name) ?? name, value]));
+}
+
+function placeStates(op: string, state: Record<number, ParamState>, saved: readonly SavedGroup[], groups: readonly Group[]): PlacedState[] {
   const sizes = (list: readonly { params: readonly unknown[] }[]): string => list.map((g) => g.params.length).join(', ');
-  if (sizes(given.paramGroups) !== sizes(groups)) {
-    throw new ArgumentError(`${op}: the state has groups of ${sizes(given.paramGroups)} parameters, the optimizer of ${sizes(groups)}`, { op });
+  if (sizes(saved) !== sizes(groups)) {
+    throw new ArgumentError(`${op}: the state has groups of ${sizes(saved)} parameters, the optimizer of ${sizes(groups)}`, { op });
   }
   const places = new Map<string, { group: number; param: Tensor }>();
   groups.forEach(({ params }, group) => {
     params.forEach((param, i) => {
-      const id = String(given.paramGroups[group]?.params[i]);
+      const id = String(saved[group]?.params[i]);
       if (places.has(id)) throw new ArgumentError(`${op}: parameter ${id} is in the groups of the state twice`, { op, id });
       places.set(id, { group, param });
     });
   });
-  return Object.entries(given.state).map(([id, values]) => {
+  return Object.entries(state).map(([id, values]) => {
     const place = places.get(id);
     if (place === undefined) throw new ArgumentError(`${op}: there is a state for parameter ${id}, which no group has`, { op, id });
     if (typeof values !== 'object' || values === null) throw unexpected(op, `the state of parameter ${id}`, 'an object', values);
@@ -53,7 +107,7 @@ export interface StateNames {
 }
 
 /** @throws ArgumentError for a name that is missing or unknown, for a shape that is not the parameter's, for a count that is none */
-export function checkParamState(op: string, { where, param, values }: PlacedState, { required, optional, step }: StateNames): void {
+function checkParamState(op: string, { where, param, values }: PlacedState, { required, optional, step }: StateNames): void {
   const known = [...(step ? ['step'] : []), ...required, ...optional];
   for (const name of Object.keys(values)) {
     if (!known.includes(name)) throw new ArgumentError(`${op}: ${where} has "${name}", which is none of ${known.join(', ')}`, { op, name });

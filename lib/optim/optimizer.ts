@@ -4,10 +4,10 @@ import type { HookHandle } from '../autograd/node.js';
 import { ArgumentError } from '../core/errors.js';
 import { keep } from '../core/keep.js';
 import { memoryRoles } from '../core/memory-roles.js';
-import { checkFlag, checkFunction, optionsOf, unexpected } from '../core/options.js';
+import { checkFlag, checkFunction, checkNumber, optionsOf, unexpected } from '../core/options.js';
 import { scope } from '../core/scope.js';
 import { setGrad, Tensor } from '../core/tensor.js';
-import { copyState, type PlacedState, placeStates } from './optimizer-state.js';
+import { copyState, type EarlierOptimizerStateDict, loadedGroup, readState, type StateNames, savedGroup } from './optimizer-state.js';
 
 /** Hyperparameters of a group, beside its parameters. */
 export type Hyperparameters = Record<string, unknown>;
@@ -18,16 +18,16 @@ export type ParamGroup<H extends Hyperparameters> = H & { params: Tensor[] };
 /** What a constructor takes: parameters, or groups with hyperparameters of their own. */
 export type Params<H extends Hyperparameters> = Iterable<Tensor> | readonly (Partial<H> & { params: Iterable<Tensor> })[];
 
-/** State of one parameter: tensors and numbers by name. */
+/** State of one parameter: tensors and numbers, by PyTorch's names (`exp_avg`, `momentum_buffer`). */
 export type ParamState = Record<string, Tensor | number>;
 
 /** Runs before a step, with the optimizer. */
 export type StepHook = (optimizer: Optimizer) => void;
 
-/** State of an optimizer in PyTorch's form: parameters by position. */
+/** State of an optimizer in PyTorch's form and with its names: parameters by position, hyperparameters as `weight_decay`. */
 export interface OptimizerStateDict {
   state: Record<number, ParamState>;
-  paramGroups: (Hyperparameters & { params: number[] })[];
+  param_groups: (Hyperparameters & { params: number[] })[];
 }
 
 /**
@@ -120,25 +120,25 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
     }
   }
 
-  /** State and hyperparameters; tensors share memory with the optimizer. */
+  /** State and hyperparameters under PyTorch's names; tensors share memory with the optimizer. */
   stateDict(): OptimizerStateDict {
     const index = new Map(this.paramGroups.flatMap((g) => g.params).map((p, i) => [p, i]));
     const state: Record<number, ParamState> = {};
     for (const [p, values] of this.state) state[index.get(p) as number] = { ...values };
-    return { state, paramGroups: this.paramGroups.map(({ params, ...rest }) => ({ ...rest, params: params.map((p) => index.get(p) as number) })) };
+    return { state, param_groups: this.paramGroups.map(({ params, ...rest }) => ({ ...savedGroup(rest), params: params.map((p) => index.get(p) as number) })) };
   }
 
   /**
-   * Copies a state in; tensors are converted to each parameter's device, floating ones to its dtype. Nothing is changed if any of it is refused.
+   * Copies a state in, one of PyTorch's as well; tensors are converted to each parameter's device, floating ones to its dtype. Nothing is changed if any
+   * of it is refused.
    *
    * @throws ArgumentError if groups do not match, for hyperparameters out of range, and for states that are not those of the parameters
    */
-  loadStateDict(given: OptimizerStateDict): void {
+  loadStateDict(given: OptimizerStateDict | EarlierOptimizerStateDict): void {
     const op = `${this.constructor.name}.loadStateDict`;
-    const states = placeStates(op, given, this.paramGroups);
-    const groups = given.paramGroups.map(({ params: _params, ...rest }, i) => ({ ...this.paramGroups[i], ...rest }) as ParamGroup<H>);
+    const { states, groups: saved } = readState(op, given, this.paramGroups, this.stateNames);
+    const groups = saved.map(({ params: _params, ...rest }, i) => ({ ...this.paramGroups[i], ...loadedGroup(rest, this.paramGroups[i] as object) }) as ParamGroup<H>);
     for (const group of groups) this.checkGroup(group);
-    for (const state of states) this.checkState(op, state);
     const copies = states.map((state) => [state.param, copyState(state)] as const);
     this.state.clear();
     for (const [param, values] of copies) this.state.set(param, values);
@@ -153,8 +153,10 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
   /** @throws ArgumentError for hyperparameters out of range */
   protected checkGroup(_group: ParamGroup<H>): void {}
 
-  /** @throws ArgumentError for a state that is not one of this optimizer */
-  protected checkState(_op: string, _state: PlacedState): void {}
+  /** Names that the state of a parameter has; null: any. */
+  protected get stateNames(): StateNames | null {
+    return null;
+  }
 
   /** Zeros like a parameter that live as long as the optimizer. */
   protected zerosFor(p: Tensor): Tensor {
@@ -194,6 +196,11 @@ export function checkStepMode(optimizer: string, { foreach, fused, differentiabl
   checkFlag(optimizer, 'differentiable', differentiable);
   if (differentiable) throw new ArgumentError(`${optimizer}: differentiable is not supported; write the update with tensors to differentiate through it`, { differentiable });
   if (fused && foreach) throw new ArgumentError(`${optimizer}: fused and foreach cannot both be true`, { fused, foreach });
+}
+
+/** @throws ArgumentError for a rate below 0, but for one that a schedule has set: what a run has stepped with, it goes on from */
+export function checkRate(optimizer: string, { lr, initialLr }: { lr?: unknown; initialLr?: unknown }): void {
+  checkNumber(optimizer, 'lr', lr, initialLr === undefined ? { from: 0 } : {});
 }
 
 /** Whether a step goes through the parameters one by one, in plain ops. */

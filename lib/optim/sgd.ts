@@ -4,8 +4,8 @@ import { ArgumentError } from '../core/errors.js';
 import { checkFlag, checkNumber, withDefaults } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { sgdStep } from '../ops/optimizer-steps.js';
-import { checkStepMode, type Hyperparameters, isPlainLoop, Optimizer, type ParamGroup, type Params, type StepMode, withGradients } from './optimizer.js';
-import { checkParamState, type PlacedState } from './optimizer-state.js';
+import { checkRate, checkStepMode, type Hyperparameters, isPlainLoop, Optimizer, type ParamGroup, type Params, type StepMode, withGradients } from './optimizer.js';
+import type { StateNames } from './optimizer-state.js';
 
 /** Options of {@link SGD}. */
 export interface SGDOptions extends StepMode {
@@ -32,6 +32,8 @@ const defaults: Required<SGDOptions> = {
   differentiable: false,
 };
 
+const stateNames: StateNames = { step: false, required: [], optional: ['momentum_buffer'] };
+
 /**
  * p -= lr * g, with momentum, Nesterov momentum and weight decay.
  *
@@ -44,7 +46,7 @@ export class SGD extends Optimizer<Group> {
 
   protected override checkGroup(group: ParamGroup<Group>): void {
     checkStepMode('SGD', group);
-    checkNumber('SGD', 'lr', group.lr, { from: 0 });
+    checkRate('SGD', group);
     checkNumber('SGD', 'momentum', group.momentum, { from: 0 });
     checkNumber('SGD', 'dampening', group.dampening);
     checkNumber('SGD', 'weightDecay', group.weightDecay, { from: 0 });
@@ -52,13 +54,13 @@ export class SGD extends Optimizer<Group> {
     if (group.nesterov && (group.momentum <= 0 || group.dampening !== 0)) throw new ArgumentError('SGD: nesterov needs a momentum above 0 and a dampening of 0');
   }
 
-  protected override checkState(op: string, state: PlacedState): void {
-    checkParamState(op, state, { step: false, required: [], optional: ['momentumBuffer'] });
+  protected override get stateNames(): StateNames {
+    return stateNames;
   }
 
   protected stepGroup(group: ParamGroup<Group>): void {
     for (const params of withGradients(group.params)) {
-      const isStarted = (p: Tensor): boolean => this.state.get(p)?.['momentumBuffer'] !== undefined;
+      const isStarted = (p: Tensor): boolean => this.state.get(p)?.['momentum_buffer'] !== undefined;
       const started = params.filter(isStarted);
       const fresh = params.filter((p) => !isStarted(p));
       if (group.momentum === 0) this.run(group, params, null, false);
@@ -76,8 +78,8 @@ export class SGD extends Optimizer<Group> {
         state = {};
         this.state.set(p, state);
       }
-      state['momentumBuffer'] ??= this.zerosFor(p);
-      return state['momentumBuffer'] as Tensor;
+      state['momentum_buffer'] ??= this.zerosFor(p);
+      return state['momentum_buffer'] as Tensor;
     });
   }
 

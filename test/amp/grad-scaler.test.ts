@@ -74,7 +74,11 @@ describe('GradScaler', () => {
     const { scaler } = setUp();
     const other = new amp.GradScaler();
     other.loadStateDict(scaler.stateDict());
-    assert.deepEqual(other.stateDict(), { scale: 8, growthFactor: 2, backoffFactor: 0.5, growthInterval: 2, growthTracker: 0 });
+    const state = { scale: 8, growth_factor: 2, backoff_factor: 0.5, growth_interval: 2, _growth_tracker: 0 };
+    assert.deepEqual(other.stateDict(), state);
+    other.loadStateDict({ scale: 4, growthFactor: 3, backoffFactor: 0.25, growthInterval: 7, growthTracker: 5 });
+    assert.deepEqual(other.stateDict(), { scale: 4, growth_factor: 3, backoff_factor: 0.25, growth_interval: 7, _growth_tracker: 5 });
+    assert.throws(() => other.loadStateDict({ ...state, _growth_tracker: null as never }), /_growth_tracker to be a finite number from 0, got null/);
     assert.deepEqual(new amp.GradScaler({ enabled: false }).stateDict(), {});
     assert.throws(() => other.loadStateDict({}), ArgumentError);
   });

@@ -142,9 +142,9 @@ describe('ops on distributed tensors', () => {
     p.sum().backward();
     const optimizer = new optim.SGD([p], { lr: 1, momentum: 0.9 });
     optimizer.step();
-    optimizer.state.set(p, { momentumBuffer: distributeTensor(ones([4, 2]), mesh, [S1]) });
+    optimizer.state.set(p, { momentum_buffer: distributeTensor(ones([4, 2]), mesh, [S1]) });
     assert.throws(() => optimizer.step(), /sgdStep: it overwrites input 2, float32\[4, 2\] on mesh \(tp: 2\): \[Shard\(1\)\], which would have to become \[Shard\(0\)\]/);
-    optimizer.state.set(p, { momentumBuffer: ones([4, 2]) });
+    optimizer.state.set(p, { momentum_buffer: ones([4, 2]) });
     assert.throws(() => optimizer.step(), /sgdStep: expected distributed tensors, got a plain one where its parameter is distributed/);
   });
 });

@@ -31,6 +31,7 @@ import cases_pointwise
 import cases_promotion
 import cases_reduce
 import cases_scheduler
+import cases_state_dict
 import cases_tiny_gpt
 import cases_transformer
 import cases_view
@@ -57,6 +58,7 @@ GROUPS = {
     "attention": cases_attention.build,
     "optimizer": cases_optimizer.build,
     "scheduler": cases_scheduler.build,
+    "state-dict": cases_state_dict.build,
     "transformer": cases_transformer.build,
     "transformer-layers": cases_transformer.build_layers,
     "tiny-gpt": cases_tiny_gpt.build,

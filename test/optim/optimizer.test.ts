@@ -47,7 +47,7 @@ describe('optimizers', () => {
     const p = parameter(1, 1);
     const optimizer = new optim.Adam([p], { lr: 0.1, amsgrad: true });
     optimizer.step();
-    const largest = optimizer.state.get(p)?.['maxExpAvgSq'] as Tensor;
+    const largest = optimizer.state.get(p)?.['max_exp_avg_sq'] as Tensor;
     largest.copy_(tensor([Number.NaN, 1]));
     optimizer.step();
     assert.deepEqual([values(largest), (values(p.detach()) as number[])[0]], [[Number.NaN, 1], Number.NaN]);

@@ -50,12 +50,12 @@ describe('options of optimizers', () => {
       const optimizer = make({ lr: 0.5 });
       optimizer.step();
       const state = optimizer.stateDict();
-      const [group] = state.paramGroups;
-      refuses(() => optimizer.loadStateDict({ ...state, paramGroups: [{ ...group, lr: -5 } as never] }), /expected lr to be a finite number from 0, got -5/);
-      refuses(() => optimizer.loadStateDict({ ...state, paramGroups: [{ ...group, params: [] } as never] }), /groups of 0 parameters, the optimizer of 1/);
+      const [group] = state.param_groups;
+      refuses(() => optimizer.loadStateDict({ ...state, param_groups: [{ ...group, lr: -5 } as never] }), /expected lr to be a finite number from 0, got -5/);
+      refuses(() => optimizer.loadStateDict({ ...state, param_groups: [{ ...group, params: [] } as never] }), /groups of 0 parameters, the optimizer of 1/);
       refuses(() => optimizer.loadStateDict({ ...state, state: { 1: {} } }), /state for parameter 1, which no group has/);
       refuses(() => optimizer.loadStateDict({ ...state, state: { 0: { more: 1 } } }), /the state of parameter 0 has "more", which is none of/);
-      refuses(() => optimizer.loadStateDict({} as never), /state and paramGroups/);
+      refuses(() => optimizer.loadStateDict({} as never), /state and param_groups/);
       refuses(() => optimizer.loadStateDict(null as never), /got null/);
       assert.equal(optimizer.paramGroups[0]?.['lr'], 0.5);
       assert.deepEqual(optimizer.stateDict(), state);
@@ -88,35 +88,35 @@ describe('states of optimizers', () => {
       change(given.state[0] as State);
       optimizer.loadStateDict(given);
     };
-    refuses(() => load((s) => delete s['expAvg']), /expAvg in the state of parameter 0 to be a tensor, got undefined/);
-    refuses(() => load((s) => Object.assign(s, { expAvgSq: zeros([3]) })), /expAvgSq in the state of parameter 0 to be of shape \[2\], got \[3\]/);
+    refuses(() => load((s) => delete s['exp_avg']), /exp_avg in the state of parameter 0 to be a tensor, got undefined/);
+    refuses(() => load((s) => Object.assign(s, { exp_avg_sq: zeros([3]) })), /exp_avg_sq in the state of parameter 0 to be of shape \[2\], got \[3\]/);
     refuses(() => load((s) => Object.assign(s, { step: -1 })), /step in the state of parameter 0/);
     refuses(() => load((s) => delete s['step']), /step/);
-    load((s) => Object.assign(s, { step: tensor(7), expAvg: zeros([2], { dtype: float64 }) }));
+    load((s) => Object.assign(s, { step: tensor(7), exp_avg: zeros([2], { dtype: float64 }) }));
     assert.equal(stateOf(optimizer)['step'], 7);
-    assert.equal((stateOf(optimizer)['expAvg'] as Tensor).dtype.name, 'float32');
-    delete stateOf(optimizer)['expAvg'];
-    refuses(() => optimizer.step(), /Adam: the state of a parameter has no expAvg/);
+    assert.equal((stateOf(optimizer)['exp_avg'] as Tensor).dtype.name, 'float32');
+    delete stateOf(optimizer)['exp_avg'];
+    refuses(() => optimizer.step(), /Adam: the state of a parameter has no exp_avg/);
   });
 
   it('amsgrad may be switched on later: the largest so far begins at 0', () => {
     const [plain, later] = [stepped(), stepped()];
     (later.paramGroups[0] as { amsgrad: boolean }).amsgrad = true;
     for (const optimizer of [plain, later]) optimizer.step();
-    assert.deepEqual((stateOf(later)['maxExpAvgSq'] as Tensor).tolist(), (stateOf(later)['expAvgSq'] as Tensor).tolist());
+    assert.deepEqual((stateOf(later)['max_exp_avg_sq'] as Tensor).tolist(), (stateOf(later)['exp_avg_sq'] as Tensor).tolist());
     const other = stepped({ amsgrad: true });
-    other.loadStateDict({ ...plain.stateDict(), paramGroups: other.stateDict().paramGroups });
+    other.loadStateDict({ ...plain.stateDict(), param_groups: other.stateDict().param_groups });
     other.step();
-    assert.ok(stateOf(other)['maxExpAvgSq']);
+    assert.ok(stateOf(other)['max_exp_avg_sq']);
   });
 
   it('SGD begins its momentum where a state has none', () => {
     const [p, q] = [parameter(1), parameter(1)];
     const [a, b] = [new optim.SGD([p], { lr: 1, momentum: 0.5 }), new optim.SGD([q], { lr: 1, momentum: 0.5 })];
-    b.loadStateDict({ ...b.stateDict(), state: { 0: { momentumBuffer: null as never } } });
+    b.loadStateDict({ ...b.stateDict(), state: { 0: { momentum_buffer: null as never } } });
     for (const optimizer of [a, b, a, b]) optimizer.step();
     assert.equal(q.item(), p.item());
-    refuses(() => b.loadStateDict({ ...b.stateDict(), state: { 0: { momentumBuffer: zeros([2]) } } }), /momentumBuffer .* of shape \[1\], got \[2\]/);
+    refuses(() => b.loadStateDict({ ...b.stateDict(), state: { 0: { momentum_buffer: zeros([2]) } } }), /momentum_buffer .* of shape \[1\], got \[2\]/);
   });
 
   it('a state that is loaded is a copy', () => {
@@ -124,7 +124,7 @@ describe('states of optimizers', () => {
     b.loadStateDict(a.stateDict());
     a.step();
     assert.equal(stateOf(b)['step'], 1);
-    assert.notDeepEqual((stateOf(a)['expAvg'] as Tensor).tolist(), (stateOf(b)['expAvg'] as Tensor).tolist());
+    assert.notDeepEqual((stateOf(a)['exp_avg'] as Tensor).tolist(), (stateOf(b)['exp_avg'] as Tensor).tolist());
   });
 });
 

@@ -73,8 +73,8 @@ describe('options of schedules', () => {
 
   it('refuses the state of another schedule', () => {
     const schedule = new lrScheduler.StepLR(sgd(), { stepSize: 2 });
-    assert.throws(() => schedule.loadStateDict(new lrScheduler.LinearLR(sgd()).stateDict()), /has "startFactor", which is none of/);
-    assert.throws(() => schedule.loadStateDict({}), /lastEpoch/);
+    assert.throws(() => schedule.loadStateDict(new lrScheduler.LinearLR(sgd()).stateDict()), /has "start_factor", which is none of/);
+    assert.throws(() => schedule.loadStateDict({}), /last_epoch/);
     assert.throws(() => schedule.loadStateDict({ ...schedule.stateDict(), gamma: '3' }), /gamma to be a number, got '3'/);
     assert.throws(() => schedule.loadStateDict({ ...schedule.stateDict(), step: 3 }), ArgumentError);
   });

@@ -228,7 +228,7 @@ describe('parallelizeModule', () => {
         }
         await assertAlike(model, alone, 'values');
       }
-      assert.equal(placementsOf(sgd.state.get(model.net1.weight)?.['expAvg'] as Tensor), '[Shard(0)]');
+      assert.equal(placementsOf(sgd.state.get(model.net1.weight)?.['exp_avg'] as Tensor), '[Shard(0)]');
       const stepped = new Mlp();
       const late = new optim.AdamW(stepped.parameters());
       stepped(x).sum().backward();

@@ -1,0 +1,119 @@
+/** Schedules that combine others. */
+import { ArgumentError } from '../core/errors.js';
+import { checkNumber, optionsOf, unexpected } from '../core/options.js';
+import { LRScheduler, type ScheduleOptions } from './lr-scheduler.js';
+import type { Optimizer } from './optimizer.js';
+import { groupsOf } from './scheduler-groups.js';
+import { checkTakeUp, type SchedulerState, takeUp } from './scheduler-state.js';
+
+/** @throws ArgumentError unless all are schedules of one optimizer */
+function checkSchedules(op: string, schedulers: readonly LRScheduler[], optimizer?: Optimizer): void {
+  if (!Array.isArray(schedulers) || schedulers.length === 0) throw unexpected(op, 'schedulers', 'a list of at least one schedule', schedulers);
+  schedulers.forEach((each, i) => {
+    if (!(each instanceof LRScheduler)) throw unexpected(op, `schedule ${i}`, 'an LRScheduler', each);
+    if (each.optimizer !== (optimizer ?? schedulers[0]?.optimizer)) throw new ArgumentError(`${op}: schedule ${i} belongs to another optimizer`, { op, index: i });
+  });
+}
+
+/** Schedules one after another, changing at milestones. */
+export class SequentialLR extends LRScheduler {
+  private readonly schedulers: readonly LRScheduler[];
+  private readonly switches: readonly number[];
+
+  /** @throws ArgumentError unless all are schedules of the optimizer, with an ascending milestone between each two */
+  constructor(optimizer: Optimizer, schedulers: readonly LRScheduler[], options: { milestones: readonly number[] } & ScheduleOptions) {
+    const { milestones, lastEpoch } = optionsOf('SequentialLR', options, 'milestones lastEpoch');
+    super(optimizer, lastEpoch);
+    checkSchedules('SequentialLR', schedulers, optimizer);
+    if (!Array.isArray(milestones) || schedulers.length !== milestones.length + 1) {
+      throw unexpected('SequentialLR', 'milestones', `a list of ${schedulers.length - 1}, one less than schedules`, milestones);
+    }
+    milestones.forEach((each, i) => {
+      checkNumber('SequentialLR', `milestone ${i}`, each, { from: (milestones as number[])[i - 1] ?? 0, whole: true });
+    });
+    this.schedulers = [...schedulers];
+    this.switches = [...milestones];
+    if (this.lastEpoch === -1) for (const group of groupsOf(optimizer)) group.lr = group.initialLr as number;
+    for (const each of schedulers) each.undo();
+    this.begin();
+  }
+
+  protected rates(initial: boolean): number[] {
+    const i = this.switches.filter((m) => m <= this.lastEpoch).length;
+    const active = this.schedulers[i] as LRScheduler;
+    if (i > 0 && this.switches[i - 1] === this.lastEpoch) {
+      active.restart();
+      for (const group of groupsOf(this.optimizer)) group.lr = group.initialLr as number;
+    }
+    if (initial) active.begin();
+    else active.step();
+    return active.getLastLr();
+  }
+
+  override undo(): void {
+    super.undo();
+    for (const each of this.schedulers) each.undo();
+  }
+
+  override restart(): void {
+    super.restart();
+    for (const each of this.schedulers) each.restart();
+  }
+
+  /** Position, and the states of the schedules. */
+  override stateDict(): SchedulerState {
+    return { ...super.stateDict(), _schedulers: this.schedulers.map((each) => each.stateDict()) };
+  }
+
+  override loadStateDict(state: SchedulerState): void {
+    const { own, states } = apart('SequentialLR', state);
+    checkTakeUp(this, own);
+    loadAll('SequentialLR', this.schedulers, states);
+    takeUp(this, own);
+  }
+}
+
+/** Earlier versions had no underscore. */
+function apart(op: string, state: SchedulerState): { own: SchedulerState; states: unknown } {
+  const { _schedulers, schedulers, ...own } = optionsOf(`${op}.loadStateDict`, state);
+  return { own, states: _schedulers ?? schedulers };
+}
+
+/** @throws ArgumentError if there are not as many states as schedules */
+function loadAll(op: string, schedulers: readonly LRScheduler[], states: unknown): void {
+  if (!Array.isArray(states) || states.length !== schedulers.length) {
+    throw unexpected(`${op}.loadStateDict`, '_schedulers', `a list of the states of ${schedulers.length} schedules`, states);
+  }
+  schedulers.forEach((each, i) => each.loadStateDict(states[i] as SchedulerState));
+}
+
+/** Several schedules at once, each changing what the one before left. */
+export class ChainedScheduler {
+  private readonly schedulers: readonly LRScheduler[];
+
+  /** @throws ArgumentError unless there is at least one schedule, and all are of one optimizer */
+  constructor(schedulers: readonly LRScheduler[]) {
+    checkSchedules('ChainedScheduler', schedulers);
+    this.schedulers = [...schedulers];
+  }
+
+  /** Moves all on by one step. */
+  step(): void {
+    for (const each of this.schedulers) each.step();
+  }
+
+  /** The rates set last, one for each group. */
+  getLastLr(): number[] {
+    return groupsOf((this.schedulers[0] as LRScheduler).optimizer).map((g) => g.lr);
+  }
+
+  /** The states of the schedules. */
+  stateDict(): SchedulerState {
+    return { _schedulers: this.schedulers.map((each) => each.stateDict()), _last_lr: this.getLastLr() };
+  }
+
+  /** @throws ArgumentError if there are not as many states as schedules */
+  loadStateDict(state: SchedulerState): void {
+    loadAll('ChainedScheduler', this.schedulers, apart('ChainedScheduler', state).states);
+  }
+}
