@@ -14,6 +14,7 @@ export {
   bfloat16,
   bool,
   DType,
+  type DTypeLike,
   type DTypeName,
   dtypeByName,
   float16,

@@ -2,9 +2,9 @@
 import { isGradEnabled } from '../autograd/grad-mode.js';
 import { type AutocastPolicy, setOperandConverter } from '../core/autocast.js';
 import type { DeviceType } from '../core/device.js';
-import { bfloat16, DType, float16, float32, float64, promoteTypes } from '../core/dtype.js';
+import { bfloat16, type DType, type DTypeLike, dtypeOf, float16, float32, float64, promoteTypes } from '../core/dtype.js';
 import { DtypeError } from '../core/errors.js';
-import { checkFunction, checkOneOf, checkSynchronous, optionsOf, shown } from '../core/options.js';
+import { checkFunction, checkOneOf, checkSynchronous, optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { CastCache } from './cast-cache.js';
 
@@ -12,7 +12,7 @@ import { CastCache } from './cast-cache.js';
 export interface AutocastOptions {
   deviceType: DeviceType;
   /** The low precision. Default: float16 on CUDA, bfloat16 on the CPU. */
-  dtype?: DType;
+  dtype?: DTypeLike;
   /** False switches the outer region's conversion off inside. */
   enabled?: boolean;
   /** Keep converted weights until the outermost region ends. */
@@ -66,11 +66,12 @@ export function autocastState(): string {
  * loss.backward();
  */
 export function autocast<T>(options: AutocastOptions, fn: () => T): T {
-  const { deviceType, dtype, enabled = true, cacheEnabled = true } = optionsOf('autocast', options, 'deviceType dtype enabled cacheEnabled');
+  const { deviceType, dtype: given, enabled = true, cacheEnabled = true } = optionsOf('autocast', options, 'deviceType dtype enabled cacheEnabled');
   checkDeviceType('autocast', deviceType);
   checkFunction('autocast', 'fn', fn);
+  const dtype = given === undefined ? undefined : dtypeOf(given, 'autocast');
   if (dtype !== undefined && dtype !== bfloat16 && dtype !== float16) {
-    throw new DtypeError(`autocast: expected dtype bfloat16 or float16, got ${dtype instanceof DType ? dtype.name : shown(dtype)}`, { op: 'autocast' });
+    throw new DtypeError(`autocast: expected dtype bfloat16 or float16, got ${dtype.name}`, { op: 'autocast' });
   }
   const before = regions[deviceType];
   regions[deviceType] = { dtype: dtype ?? getAutocastDtype(deviceType), enabled, cacheEnabled };

@@ -1,7 +1,6 @@
 /** Limits of element types. */
-import { bfloat16, bool, DType, float16, float32, float64 } from './dtype.js';
+import { bfloat16, bool, type DType, type DTypeLike, dtypeOf, float16, float32, float64 } from './dtype.js';
 import { DtypeError } from './errors.js';
-import { unexpected } from './options.js';
 
 /** Limits of a floating point type. */
 export interface FloatInfo {
@@ -31,13 +30,9 @@ const formats = new Map([
   [float64, { fraction: 52, exponent: 1023 }],
 ]);
 
-function checkDtype(op: string, value: unknown): void {
-  if (!(value instanceof DType)) throw unexpected(op, 'dtype', 'a dtype such as float32 or int64', value);
-}
-
 /** Limits of a floating point type. @throws DtypeError for another type @see PyTorch `torch.finfo` */
-export function finfo(dtype: DType): FloatInfo {
-  checkDtype('finfo', dtype);
+export function finfo(given: DTypeLike): FloatInfo {
+  const dtype = dtypeOf(given, 'finfo');
   const format = formats.get(dtype);
   if (format === undefined) throw new DtypeError(`finfo: expected a floating point dtype, got ${dtype.name}; use iinfo`, { dtype: dtype.name });
   const eps = 2 ** -format.fraction;
@@ -46,8 +41,8 @@ export function finfo(dtype: DType): FloatInfo {
 }
 
 /** Limits of an integer type. @throws DtypeError for another type @see PyTorch `torch.iinfo` */
-export function iinfo(dtype: DType): IntInfo {
-  checkDtype('iinfo', dtype);
+export function iinfo(given: DTypeLike): IntInfo {
+  const dtype = dtypeOf(given, 'iinfo');
   if (dtype.isFloatingPoint || dtype === bool) throw new DtypeError(`iinfo: expected an integer dtype, got ${dtype.name}`, { dtype: dtype.name });
   const bits = dtype.itemsize * 8;
   const unsigned = dtype.name.startsWith('u');

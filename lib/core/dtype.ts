@@ -1,6 +1,6 @@
 /** Element types and PyTorch's promotion rules. Codes equal those of native/include/dtype.h. */
 import { DtypeError } from './errors.js';
-import { unexpected } from './options.js';
+import { shown } from './options.js';
 
 export type DTypeName = 'float32' | 'float64' | 'float16' | 'bfloat16' | 'int64' | 'int32' | 'int16' | 'int8' | 'uint8' | 'bool';
 
@@ -57,6 +57,25 @@ export const dtypes: readonly DType[] = [float32, float64, float16, bfloat16, in
 
 const byName = new Map<string, DType>(dtypes.map((d) => [d.name, d]));
 
+/** How programs say which dtype: one of the constants, or its name. */
+export type DTypeLike = DType | DTypeName;
+
+/** Their names, by which they may be given. */
+export const dtypeNames: readonly DTypeName[] = dtypes.map((d) => d.name);
+
+/** Whether a value is a dtype or the name of one, where it may be a device or the name of one as well. */
+export function isDtype(value: unknown): value is DTypeLike {
+  return value instanceof DType || (typeof value === 'string' && byName.has(value));
+}
+
+/** The dtype that was meant. @throws DtypeError for what is neither a dtype nor the name of one */
+export function dtypeOf(value: DTypeLike, op: string, argument = 'dtype'): DType {
+  if (value instanceof DType) return value;
+  const named = typeof value === 'string' ? byName.get(value) : undefined;
+  if (named === undefined) throw new DtypeError(`${op}: expected ${argument} to be one of ${dtypeNames.join(', ')}, got ${shown(value)}`, { op, argument, given: shown(value) });
+  return named;
+}
+
 /** Finds an element type by its name, as checkpoints and the command line spell it. */
 export function dtypeByName(name: string): DType | undefined {
   return byName.get(name);
@@ -67,9 +86,11 @@ export function dtypeByName(name: string): DType | undefined {
  *
  * @see PyTorch `c10/core/ScalarType.cpp`: the promotion lattice.
  */
-export function promoteTypes(a: DType, b: DType): DType {
+export function promoteTypes(first: DTypeLike, second: DTypeLike): DType {
+  if (first === second && first instanceof DType) return first;
+  const a = dtypeOf(first, 'promoteTypes', 'the first dtype');
+  const b = dtypeOf(second, 'promoteTypes', 'the second dtype');
   if (a === b) return a;
-  if (!(a instanceof DType && b instanceof DType)) throw unexpected('promoteTypes', 'both', 'dtypes such as float32', [a, b]);
   if (a.category !== b.category) return a.category > b.category ? a : b;
   if (a.category === Category.Float) {
     if (a.itemsize === b.itemsize) return float32; // float16 with bfloat16
@@ -89,8 +110,8 @@ export function getDefaultDtype(): DType {
 }
 
 /** @throws DtypeError if `dtype` is not a floating point type. */
-export function setDefaultDtype(dtype: DType): void {
-  if (!(dtype instanceof DType)) throw unexpected('setDefaultDtype', 'dtype', 'a floating point dtype such as float64', dtype);
+export function setDefaultDtype(value: DTypeLike): void {
+  const dtype = dtypeOf(value, 'setDefaultDtype');
   if (!dtype.isFloatingPoint) throw new DtypeError(`setDefaultDtype: expected a floating point dtype, got ${dtype.name}`, { op: 'setDefaultDtype', dtype: dtype.name });
   defaultDtype = dtype;
 }

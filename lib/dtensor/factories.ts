@@ -2,7 +2,7 @@
  * Distributed tensors from nothing. Each rank makes its own part, and all ranks of the mesh call the factory: random numbers are drawn by
  * the element's place in the whole, so values are those of the plain factory with the same seed, whatever the mesh.
  */
-import type { DType } from '../core/dtype.js';
+import type { DTypeLike } from '../core/dtype.js';
 import { optionsOf } from '../core/options.js';
 import { type Placement, Replicate } from '../core/placement.js';
 import type { Generator } from '../core/random.js';
@@ -25,7 +25,7 @@ export interface DTensorOptions {
   /** One for each mesh dimension; replicated if left out. */
   placements?: readonly Placement[];
   /** As of the plain factory. */
-  dtype?: DType;
+  dtype?: DTypeLike;
   /** Whether to record operations on it; for floating types. False by default. */
   requiresGrad?: boolean;
 }

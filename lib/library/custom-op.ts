@@ -2,7 +2,7 @@
 import { noGrad } from '../autograd/grad-mode.js';
 import type { Device } from '../core/device.js';
 import { dispatch } from '../core/dispatch.js';
-import type { DType } from '../core/dtype.js';
+import { type DTypeLike, dtypeOf } from '../core/dtype.js';
 import { ArgumentError, AutogradError, CompileError, InPlaceError } from '../core/errors.js';
 import { defineOp, type Op, type OutputMeta, opByName } from '../core/op.js';
 import { checkFunction, optionsOf, shown, unexpected } from '../core/options.js';
@@ -21,7 +21,7 @@ export interface CustomOpOptions {
 }
 
 /** What an output will be; dtype and device default to those of the first tensor argument. A tensor describes one like itself. */
-export type OutputDescription = Tensor | { shape: Shape; dtype?: DType; device?: Device };
+export type OutputDescription = Tensor | { shape: Shape; dtype?: DTypeLike; device?: Device };
 
 /** A gradient, or none. */
 export type Grad = Tensor | null | undefined;
@@ -143,7 +143,7 @@ class CustomOpEntry<A extends readonly unknown[], R extends OpResult> {
       checkSizes(each.shape, name);
       const { dtype = inputs[0]?.dtype, device = inputs[0]?.device } = each;
       if (dtype === undefined || device === undefined) throw new ArgumentError(`${name}: registerFake must give dtype and device, there is no tensor argument to take them from`);
-      return { shape: each.shape, strides: null, dtype, device };
+      return { shape: each.shape, strides: null, dtype: dtypeOf(dtype, name), device };
     });
   }
 

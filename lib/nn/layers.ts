@@ -1,6 +1,6 @@
 /** Basic layers: Linear, Bilinear, Embedding, Dropout, Flatten, Identity. */
 import type { Device, DeviceName } from '../core/device.js';
-import type { DType } from '../core/dtype.js';
+import type { DTypeLike } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { checkLimit, checkNumber, checkProbability, checkSizesOf, optionsOf, unexpected } from '../core/options.js';
 import { formatShape, type Shape } from '../core/shape.js';
@@ -17,7 +17,7 @@ import { Parameter } from './parameter.js';
 
 /** Where and in which type a layer makes its parameters. */
 export interface LayerOptions {
-  dtype?: DType;
+  dtype?: DTypeLike;
   device?: DeviceName | Device;
 }
 

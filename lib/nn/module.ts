@@ -6,13 +6,14 @@
 import { noGrad } from '../autograd/grad-mode.js';
 import type { HookHandle } from '../autograd/node.js';
 import type { Device, DeviceName } from '../core/device.js';
-import { bfloat16, DType, float16, float32, float64 } from '../core/dtype.js';
+import { bfloat16, type DType, type DTypeLike, dtypeOf, float16, float32, float64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import { keep } from '../core/keep.js';
 import { memoryRoles } from '../core/memory-roles.js';
 import { checkFunction, checkNumber, optionsOf, unexpected } from '../core/options.js';
 import { swapData } from '../core/swap-data.js';
 import { setGrad, Tensor } from '../core/tensor.js';
+import { dtypeOrDevice } from '../core/to-target.js';
 import { moduleWatch } from '../core/watch.js';
 import { describe, requireTensor } from '../ops/operand.js';
 import { describeModule } from './describe.js';
@@ -36,7 +37,7 @@ export type AnyModule = Module<never, unknown>;
 
 /** What `module.to` takes. */
 export interface ModuleTarget {
-  dtype?: DType;
+  dtype?: DTypeLike;
   device?: DeviceName | Device;
 }
 
@@ -241,7 +242,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   }
 
   /** Moves and converts all parameters and buffers, in place; only floating ones change dtype. Returns the module. */
-  to(target: DType | DeviceName | Device | ModuleTarget): this {
+  to(target: DTypeLike | DeviceName | Device | ModuleTarget): this {
     const { dtype, device } = moduleTarget(target);
     return this.convertTensors((t) => t.to({ ...(dtype && t.dtype.isFloatingPoint ? { dtype } : {}), ...(device ? { device } : {}) }));
   }
@@ -370,11 +371,11 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   }
 }
 
-function moduleTarget(target: DType | DeviceName | Device | ModuleTarget): ModuleTarget {
-  if (target instanceof DType) return { dtype: target };
-  if (target === null || (typeof target !== 'string' && typeof target !== 'object')) throw unexpected('to', 'target', 'a dtype, a device, or an object of both', target);
-  if (typeof target === 'string' || 'code' in target) return { device: target as DeviceName | Device };
-  return target;
+function moduleTarget(target: DTypeLike | DeviceName | Device | ModuleTarget): { dtype?: DType; device?: DeviceName | Device } {
+  const given: ModuleTarget | null = dtypeOrDevice(target) ?? (typeof target === 'object' ? (target as ModuleTarget | null) : null);
+  if (given === null) throw unexpected('to', 'target', 'a dtype, a device, or an object of both', target);
+  const { dtype, ...place } = given;
+  return { ...place, ...(dtype === undefined ? {} : { dtype: dtypeOf(dtype, 'to') }) };
 }
 
 function valueAt(module: AnyModule, name: string): unknown {

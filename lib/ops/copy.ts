@@ -2,13 +2,14 @@
 
 import { type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
-import { bfloat16, bool, DType, float16, float32, float64, int8, int16, int32, int64, uint8 } from '../core/dtype.js';
+import { bfloat16, bool, type DType, type DTypeLike, dtypeOf, float16, float32, float64, int8, int16, int32, int64, isDtype, uint8 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { gradState } from '../core/grad-state.js';
 import { defineOp, type Op } from '../core/op.js';
 import { checkNumber, optionsOf, unexpected } from '../core/options.js';
 import { formatShape, isNonOverlappingAndDense, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
+import { dtypeOrDevice } from '../core/to-target.js';
 import { toInteger } from '../core/values.js';
 import { collapseOperands } from './collapse.js';
 import { addMethod } from './method.js';
@@ -80,7 +81,6 @@ export function toPinned(input: Tensor, dtype: DType): Tensor {
 
 /** The tensor in another dtype or on another device; itself where nothing changes and no copy is forced. */
 function convert(input: Tensor, dtype: DType, device: Device, forceCopy: boolean, nonBlocking = false): Tensor {
-  requireDtype(dtype, 'to');
   if (input.device === device) {
     if (!forceCopy && input.dtype === dtype) return input;
     return dispatchOne(copyOp, [input], { dtype, preserve: true });
@@ -92,8 +92,8 @@ function convert(input: Tensor, dtype: DType, device: Device, forceCopy: boolean
 
 /** What {@link Tensor.to} takes. */
 export interface ToOptions {
-  /** Element type; the tensor's own by default. */
-  dtype?: DType;
+  /** Element type, or its name; the tensor's own by default. */
+  dtype?: DTypeLike;
   /** Where the result is, such as `'cpu'` or `'cuda:1'`; where the tensor is by default. */
   device?: DeviceName | Device;
   /** Copy even if nothing changes. False by default. */
@@ -102,17 +102,17 @@ export interface ToOptions {
   nonBlocking?: boolean;
 }
 
-addMethod('to', function (target: DType | DeviceName | Device | Tensor | ToOptions, more?: DType | ToOptions) {
-  const { dtype, device, copy, nonBlocking } = toTarget(target, more instanceof DType ? { dtype: more } : more);
-  return convert(this, dtype ?? this.dtype, device === undefined ? this.device : deviceOf(device), copy === true, nonBlocking === true);
+addMethod('to', function (target: DTypeLike | DeviceName | Device | Tensor | ToOptions, more?: DTypeLike | ToOptions) {
+  const { dtype, device, copy, nonBlocking } = toTarget(target, isDtype(more) ? { dtype: more } : more);
+  return convert(this, requireDtype(dtype, 'to') ?? this.dtype, device === undefined ? this.device : deviceOf(device), copy === true, nonBlocking === true);
 });
 
-function toTarget(target: DType | DeviceName | Device | Tensor | ToOptions, given: ToOptions = {}): ToOptions {
+function toTarget(target: DTypeLike | DeviceName | Device | Tensor | ToOptions, given: ToOptions = {}): ToOptions {
   const more = optionsOf('to', given);
-  if (target instanceof DType) return { ...more, dtype: target };
   if (target instanceof Tensor) return { ...more, dtype: target.dtype, device: target.device };
-  if (target === null || (typeof target !== 'string' && typeof target !== 'object')) throw unexpected('to', 'target', 'a dtype, a device, a tensor, or an object of both', target);
-  if (typeof target === 'string' || 'code' in target) return { ...more, device: target as DeviceName | Device };
+  const one = dtypeOrDevice(target);
+  if (one !== null) return { ...more, ...one };
+  if (target === null || typeof target !== 'object') throw unexpected('to', 'target', 'a dtype, a device, a tensor, or an object of both', target);
   return target as ToOptions;
 }
 
@@ -122,8 +122,8 @@ for (const [name, dtype] of Object.entries(casts)) {
     return convert(this, dtype, this.device, false);
   });
 }
-addMethod('type', function (dtype?: DType) {
-  return dtype === undefined ? this.dtype : convert(this, dtype, this.device, false);
+addMethod('type', function (dtype?: DTypeLike) {
+  return dtype === undefined ? this.dtype : convert(this, dtypeOf(dtype, 'type'), this.device, false);
 });
 addMethod('typeAs', function (other: Tensor) {
   requireTensor(other, 'typeAs', 'other');
@@ -262,11 +262,11 @@ declare module '../core/tensor.js' {
      * @throws DeviceError if the name is none or the device is not there
      * @see PyTorch `torch.Tensor.to`
      */
-    to(target: DType | DeviceName | Device | Tensor | ToOptions, options?: DType | ToOptions): Tensor;
+    to(target: DTypeLike | DeviceName | Device | Tensor | ToOptions, options?: DTypeLike | ToOptions): Tensor;
     /** The dtype. */
     type(): DType;
     /** The tensor in another dtype, as {@link Tensor.to}. @see PyTorch `torch.Tensor.type` */
-    type(dtype: DType): Tensor;
+    type(dtype: DTypeLike): Tensor;
     /** In the dtype and on the device of `other`, as {@link Tensor.to}. Gradient: yes. */
     typeAs(other: Tensor): Tensor;
     /** As float32; itself if it is. Gradient: yes, as of all casts to floating types; see {@link Tensor.to}. */

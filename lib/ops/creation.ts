@@ -12,7 +12,7 @@ import { dtypeOfArray } from '../core/values.js';
 import { valueAccess } from './construct.js';
 import { empty, linspace, type NestedArray, newEmpty, TENSOR_OPTIONS, type TensorOptions, tensor } from './factories.js';
 import { addMethod } from './method.js';
-import { operand, requireTensor, type TensorLike } from './operand.js';
+import { operand, requireDtype, requireTensor, type TensorLike } from './operand.js';
 import { finish } from './pinned.js';
 
 /** Why the memory of an array cannot be shown by a tensor: it may go while the tensor lives, or is gone. */
@@ -86,7 +86,8 @@ const LOGSPACE_OPTIONS = `base ${TENSOR_OPTIONS}`;
  * @see PyTorch `torch.logspace`
  */
 export function logspace(start: number, end: number, steps: number, options: TensorOptions & { base?: number } = {}): Tensor {
-  const { base = 10, requiresGrad, pinMemory, dtype = getDefaultDtype(), ...rest } = optionsOf('logspace', options, LOGSPACE_OPTIONS);
+  const { base = 10, requiresGrad, pinMemory, dtype: given, ...rest } = optionsOf('logspace', options, LOGSPACE_OPTIONS);
+  const dtype = requireDtype(given, 'logspace') ?? getDefaultDtype();
   for (const [name, value] of Object.entries({ start, end, base })) checkNumber('logspace', name, value);
   checkSizesOf('logspace', { steps });
   const exponents = linspace(start, end, steps, { ...rest, dtype: float64 });

@@ -2,7 +2,7 @@
 
 import { type Device, type DeviceName, device as deviceOf, getDefaultDevice } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
-import { bool, type DType, float32, getDefaultDtype, int64 } from '../core/dtype.js';
+import { bool, type DType, type DTypeLike, float32, getDefaultDtype, int64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { checkNumber, kindOf, optionsOf } from '../core/options.js';
@@ -24,7 +24,7 @@ import { arangeRule, factoryRule, linspaceRule } from './sharding/making.js';
  */
 export interface TensorOptions {
   /** Element type; by default the current floating type, or what the values suggest. */
-  dtype?: DType;
+  dtype?: DTypeLike;
   /** Where the memory is; by default the current device. */
   device?: DeviceName | Device;
   /** Whether to put it in pinned host memory; for CPU tensors, where CUDA can be used. False by default. */
@@ -67,7 +67,6 @@ export const TENSOR_OPTIONS = 'dtype device requiresGrad pinMemory';
 
 function placed(options: TensorOptions, op: string): Device {
   optionsOf(op, options, TENSOR_OPTIONS);
-  requireDtype(options.dtype, op);
   return options.device === undefined ? getDefaultDevice() : deviceOf(options.device);
 }
 
@@ -85,7 +84,7 @@ export function full(size: Shape, value: number | bigint | boolean, options: Ten
 function filled(name: string, size: Shape, value: number | bigint, options: TensorOptions, otherwise = getDefaultDtype()): Tensor {
   checkSizes(size, name);
   const device = placed(options, name);
-  return finish(dispatchOne(fullOp, [], { shape: [...size], strides: null, dtype: options.dtype ?? otherwise, device, value }), options);
+  return finish(dispatchOne(fullOp, [], { shape: [...size], strides: null, dtype: requireDtype(options.dtype, name) ?? otherwise, device, value }), options);
 }
 
 /**
@@ -113,8 +112,7 @@ function fullLike(input: Tensor, value: number | bigint, options: TensorOptions,
   optionsOf(op, options, TENSOR_OPTIONS);
   const strides = isNonOverlappingAndDense(input.shape, input.strides) ? input.strides : null;
   const device = options.device === undefined ? input.device : deviceOf(options.device);
-  requireDtype(options.dtype, op);
-  const dtype = options.dtype ?? input.dtype;
+  const dtype = requireDtype(options.dtype, op) ?? input.dtype;
   return finish(dispatchOne(fullOp, [], { shape: input.shape, strides, dtype, device, value }, emptyBeside(input, input.shape, dtype)), options);
 }
 
@@ -167,7 +165,7 @@ export function empty(size: Shape, options: TensorOptions = {}): Tensor {
   checkSizes(size, 'empty');
   const device = placed(options, 'empty');
   const pinned = options.pinMemory === true && device.type === 'cpu';
-  return finish(dispatchOne(emptyOp, [], { shape: [...size], dtype: options.dtype ?? getDefaultDtype(), device, ...(pinned ? { pinned } : {}) }), options);
+  return finish(dispatchOne(emptyOp, [], { shape: [...size], dtype: requireDtype(options.dtype, 'empty') ?? getDefaultDtype(), device, ...(pinned ? { pinned } : {}) }), options);
 }
 
 /**
@@ -186,7 +184,7 @@ export function newEmpty(input: Tensor, size: Shape, options: TensorOptions): Te
   if (input.sharding === null) return empty(size, { dtype: input.dtype, device: input.device, ...options });
   checkSizes(size, 'newEmpty');
   placed(options, 'newEmpty');
-  return finish(input.sharding.empty(size, options.dtype ?? input.dtype), options);
+  return finish(input.sharding.empty(size, requireDtype(options.dtype, 'newEmpty') ?? input.dtype), options);
 }
 
 interface RangeParams {
@@ -235,7 +233,7 @@ export function arange(...args: (number | TensorOptions | undefined)[]): Tensor 
   const options = (args.find((a) => typeof a === 'object') ?? {}) as TensorOptions;
   const [start, end, step] = numbers.length === 1 ? [0, numbers[0] as number, 1] : [numbers[0] as number, numbers[1] as number, numbers[2] ?? 1];
   const device = placed(options, 'arange');
-  const dtype = options.dtype ?? (numbers.every(Number.isInteger) ? int64 : getDefaultDtype());
+  const dtype = requireDtype(options.dtype, 'arange') ?? (numbers.every(Number.isInteger) ? int64 : getDefaultDtype());
   // Integers step from what is left of the start by what is left of the step, and int64 counts by these, too: as PyTorch does.
   const [first, last, by] = dtype.isFloatingPoint ? [start, end, step] : [Math.trunc(start), Math.trunc(end), Math.trunc(step)];
   const size = Math.ceil(dtype === int64 && by !== 0 ? (last - first) / by : (end - start) / step) + 0; // never -0
@@ -260,7 +258,7 @@ export function arange(...args: (number | TensorOptions | undefined)[]): Tensor 
 export function linspace(start: number, end: number, steps: number, options: TensorOptions = {}): Tensor {
   checkSizes([steps], 'linspace');
   for (const [name, value] of Object.entries({ start, end })) checkNumber('linspace', name, value);
-  const dtype = optionsOf('linspace', options).dtype ?? getDefaultDtype();
+  const dtype = requireDtype(optionsOf('linspace', options).dtype, 'linspace') ?? getDefaultDtype();
   return finish(dispatchOne(linspaceOp, [], { size: steps, start, step: end, dtype, device: placed(options, 'linspace') }), options);
 }
 
@@ -305,7 +303,7 @@ export function tensor(data: NestedArray | ArrayBufferView | Tensor, options: Te
   const flat: (number | bigint | boolean)[] = [];
   flatten(data, shape, 0, flat);
   const device = placed(options, 'tensor');
-  const dtype = options.dtype ?? inferDtype(flat);
+  const dtype = requireDtype(options.dtype, 'tensor') ?? inferDtype(flat);
   return finish(makeFromValues(encodeValues(flat, dtype), shape, dtype, device), options);
 }
 
@@ -313,7 +311,7 @@ function fromTypedArray(data: ArrayBufferView, options: TensorOptions): Tensor {
   const own = data instanceof Float32Array ? float32 : dtypeOfArray(data);
   if (own === null) throw new ArgumentError(`tensor: ${kindOf(data)} has no matching dtype; convert it to Int32Array, BigInt64Array or Float32Array`, { op: 'tensor' });
   const device = placed(options, 'tensor');
-  const dtype = options.dtype ?? own;
+  const dtype = requireDtype(options.dtype, 'tensor') ?? own;
   const values = data as Float32Array;
   const raw = dtype === own ? data : encodeValues(values, dtype);
   return finish(makeFromValues(raw, [values.length], dtype, device), options);
@@ -360,7 +358,7 @@ function filledBeside(name: string, input: Tensor, size: Shape, value: number | 
   checkSizes(size, name);
   const given = { dtype: input.dtype, device: input.device, ...options };
   const device = placed(given, name);
-  const dtype = given.dtype ?? input.dtype;
+  const dtype = requireDtype(given.dtype, name) ?? input.dtype;
   return finish(dispatchOne(fullOp, [], { shape: [...size], strides: null, dtype, device, value }, emptyBeside(input, size, dtype)), given);
 }
 

@@ -1,6 +1,6 @@
 /** Conversions of arguments that users may give in several forms. */
 import type { Device } from '../core/device.js';
-import { bool, DType, int64 } from '../core/dtype.js';
+import { bool, type DType, type DTypeLike, dtypeOf, int64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import { functionOf, kindOf } from '../core/options.js';
 import { numberDtype } from '../core/promotion.js';
@@ -10,7 +10,7 @@ import { Tensor, wrapNumber } from '../core/tensor.js';
 /** An option of ops that can compute in another dtype. */
 export interface DtypeOption {
   /** Convert to this dtype first. */
-  dtype?: DType;
+  dtype?: DTypeLike;
 }
 
 /** What the second operand of a binary op may be. */
@@ -67,10 +67,9 @@ export function operands(a: TensorLike, b: TensorLike, op: string): [Tensor, Ten
   throw new ArgumentError(`${op}: expected at least one tensor, got ${describe(a)} and ${describe(b)}`, { op });
 }
 
-/** @throws DtypeError unless `dtype` is one of the constants, or absent */
-export function requireDtype(dtype: unknown, op: string): void {
-  if (dtype === undefined || dtype instanceof DType) return;
-  throw new DtypeError(`${op}: expected dtype to be one of the exported constants, such as float32, got ${describe(dtype)}`, { op, given: describe(dtype) });
+/** The dtype that an option means; undefined where none was given. @throws DtypeError for what is neither a dtype nor the name of one */
+export function requireDtype(dtype: DTypeLike | undefined, op: string): DType | undefined {
+  return dtype === undefined ? undefined : dtypeOf(dtype, op);
 }
 
 /** Whether options stand where a dim may stand: what is a keyword argument in PyTorch needs no dim before it. */

@@ -8,7 +8,7 @@
 import type { CommandWriter } from '../core/command.js';
 import { type Device, device as deviceOf, getDefaultDevice } from '../core/device.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
-import { bool, type DType, float32, float64, getDefaultDtype, int64 } from '../core/dtype.js';
+import { bool, type DType, type DTypeLike, dtypeOf, float32, float64, getDefaultDtype, int64 } from '../core/dtype.js';
 import { finfo, iinfo } from '../core/dtype-info.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
@@ -77,11 +77,11 @@ export interface RandomOptions extends TensorOptions {
 
 const RANDOM_OPTIONS = `${TENSOR_OPTIONS} generator`;
 
-function draw(op: Op<Draw>, shape: Shape, dtype: DType, first: number, second: number, options: RandomOptions, name: string, into: Tensor | null = null): Tensor {
+function draw(op: Op<Draw>, shape: Shape, dtypeLike: DTypeLike, first: number, second: number, options: RandomOptions, name: string, into: Tensor | null = null): Tensor {
   checkSizes(shape, name);
   optionsOf(name, options, RANDOM_OPTIONS);
   if (options.generator !== undefined && !(options.generator instanceof Generator)) throw unexpected(name, 'generator', 'a Generator', options.generator);
-  requireDtype(dtype, name);
+  const dtype = dtypeOf(dtypeLike, name);
   if (op !== integerOp && op !== bernoulliOp && !dtype.isFloatingPoint)
     throw new DtypeError(`${name}: expected a floating point dtype, got ${dtype.name}`, { op: name, dtype: dtype.name });
   const device = into?.device ?? (options.device === undefined ? getDefaultDevice() : deviceOf(options.device));
@@ -153,7 +153,7 @@ export function randint(...args: [number, number, Shape, RandomOptions?] | [numb
 
 function integersFrom(op: string, low: number, high: number, size: Shape, options: RandomOptions, into: Tensor | null = null): Tensor {
   for (const [name, value] of Object.entries({ low, high })) if (!Number.isSafeInteger(value)) throw unexpected(op, name, 'an integer between -2^53 and 2^53', value);
-  const dtype = optionsOf(op, options).dtype ?? int64;
+  const dtype = requireDtype(optionsOf(op, options).dtype, op) ?? int64;
   requireRange(dtype, low, high, op);
   return draw(integerOp, size, dtype, low, high, options, op, into);
 }
@@ -175,7 +175,8 @@ function requireRange(dtype: DType, low: number, high: number, op: string): void
 export function randperm(n: number, options: RandomOptions = {}): Tensor {
   optionsOf('randperm', options);
   checkNumber('randperm', 'n', n, { from: 0, whole: true });
-  const { dtype = int64, requiresGrad, pinMemory, ...rest } = options;
+  const { dtype: given, requiresGrad, pinMemory, ...rest } = options;
+  const dtype = requireDtype(given, 'randperm') ?? int64;
   requireRange(dtype, 0, Math.max(n, 1), 'randperm');
   const order = randint(0, 2 ** 52, [n], { ...rest, dtype: int64 })
     .argsort(0)
@@ -183,20 +184,20 @@ export function randperm(n: number, options: RandomOptions = {}): Tensor {
   return finish(order, { ...(requiresGrad ? { requiresGrad } : {}), ...(pinMemory ? { pinMemory } : {}) });
 }
 
-function like(op: string, input: Tensor, options: RandomOptions): RandomOptions {
+function like(op: string, input: Tensor, options: RandomOptions): RandomOptions & { dtype: DType } {
   requireTensor(input, op);
   optionsOf(op, options, RANDOM_OPTIONS);
-  return { dtype: input.dtype, device: input.device, ...options };
+  return { device: input.device, ...options, dtype: requireDtype(options.dtype, op) ?? input.dtype };
 }
 /** {@link rand} in the shape, dtype and device of `input`, unless options say others. @see PyTorch `torch.rand_like` */
 export function randLike(input: Tensor, options: RandomOptions = {}): Tensor {
   const given = like('randLike', input, options);
-  return draw(uniformOp, input.shape, given.dtype ?? input.dtype, 0, 1, given, 'randLike', emptyBeside(input, input.shape, given.dtype ?? input.dtype));
+  return draw(uniformOp, input.shape, given.dtype, 0, 1, given, 'randLike', emptyBeside(input, input.shape, given.dtype));
 }
 /** {@link randn} in the shape, dtype and device of `input`, unless options say others. @see PyTorch `torch.randn_like` */
 export function randnLike(input: Tensor, options: RandomOptions = {}): Tensor {
   const given = like('randnLike', input, options);
-  return draw(normalOp, input.shape, given.dtype ?? input.dtype, 0, 1, given, 'randnLike', emptyBeside(input, input.shape, given.dtype ?? input.dtype));
+  return draw(normalOp, input.shape, given.dtype, 0, 1, given, 'randnLike', emptyBeside(input, input.shape, given.dtype));
 }
 
 /**
@@ -207,7 +208,7 @@ export function randnLike(input: Tensor, options: RandomOptions = {}): Tensor {
  */
 export function randintLike(input: Tensor, low: number, high: number, options: RandomOptions = {}): Tensor {
   const given = like('randintLike', input, options);
-  return integersFrom('randintLike', low, high, input.shape, given, emptyBeside(input, input.shape, given.dtype ?? int64));
+  return integersFrom('randintLike', low, high, input.shape, given, emptyBeside(input, input.shape, given.dtype));
 }
 
 /**

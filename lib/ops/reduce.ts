@@ -8,7 +8,7 @@ import type { AutocastPolicy } from '../core/autocast.js';
 import type { CommandWriter } from '../core/command.js';
 import { reduced } from '../core/decompose.js';
 import { dispatchOne } from '../core/dispatch.js';
-import { bool, type DType, int64, uint8 } from '../core/dtype.js';
+import { bool, type DType, type DTypeLike, int64, uint8 } from '../core/dtype.js';
 import { IndexError } from '../core/errors.js';
 import { defineOp, type Op, type OpDefinition, type Sample } from '../core/op.js';
 import { checkFlag } from '../core/options.js';
@@ -225,10 +225,10 @@ export interface ReduceOptions extends DtypeOption {
 
 type Check = (input: Tensor, dims: readonly number[], op: string) => void;
 
-function reduce(op: Op<Reduction>, check: Check | null, input: Tensor, dim: Dims, keepdim: boolean, dtype: DType | undefined): Tensor {
+function reduce(op: Op<Reduction>, check: Check | null, input: Tensor, dim: Dims, keepdim: boolean, wanted: DTypeLike | undefined): Tensor {
   requireTensor(input, op.name);
   checkFlag(op.name, 'keepdim', keepdim);
-  requireDtype(dtype, op.name);
+  const dtype = requireDtype(wanted, op.name);
   const given = dtype === undefined ? input : input.to(dtype);
   const dims = wrapDims(dim, input.shape.length, op.name);
   check?.(given, dims, op.name);

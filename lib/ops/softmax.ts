@@ -14,7 +14,7 @@ import type { Tensor } from '../core/tensor.js';
 import { overwrite } from './composite.js';
 import { cat, flip } from './join.js';
 import { addMethod } from './method.js';
-import { type DtypeOption, requireTensor } from './operand.js';
+import { type DtypeOption, requireDtype, requireTensor } from './operand.js';
 import { lowerRows } from './rows.js';
 import { sampleTensor } from './samples.js';
 import { alongDimRule } from './sharding/dimwise.js';
@@ -158,8 +158,9 @@ function cumprodGradient(g: Tensor, x: Tensor, products: Tensor, dim: number): T
 }
 
 function alongDim(op: Op<OneDim>, floatOnly: boolean) {
-  const fn = defineFunction(`${op.name}(input, /, dim, *, dtype)`, (input: Tensor, dim: number, { dtype }: DtypeOption = {}): Tensor => {
+  const fn = defineFunction(`${op.name}(input, /, dim, *, dtype)`, (input: Tensor, dim: number, options: DtypeOption = {}): Tensor => {
     requireTensor(input, op.name);
+    const dtype = requireDtype(options.dtype, op.name);
     if (floatOnly && dtype !== undefined && !dtype.isFloatingPoint) throw new DtypeError(`${op.name}: expected a floating point dtype, got ${dtype.name}`, { op: op.name });
     const given = dtype === undefined ? (floatOnly && !input.dtype.isFloatingPoint ? input.float() : input) : input.to(dtype);
     return dispatchOne(op, [given], { dim: wrapDim(dim, input.shape.length, op.name) });

@@ -31,8 +31,8 @@ const ints = (...values: number[]): Tensor => tensor(values, { dtype: int64 });
 const mask = (...values: boolean[]): Tensor => tensor(values, { dtype: bool });
 
 describe('dtypes', () => {
-  it('are the exported constants, wherever one is given', () => {
-    const name = 'float32' as never;
+  it('are one of ten, wherever one is given', () => {
+    const name = 'float33' as never;
     const calls = [
       () => tensor([1], { dtype: name }),
       () => randn([2], { dtype: name }),
@@ -40,7 +40,7 @@ describe('dtypes', () => {
       () => ones([1]).type(name),
       () => ones([1]).sum(null, { dtype: name }),
     ];
-    for (const fn of calls) assert.throws(fn, /expected dtype to be one of the exported constants, such as float32, got string float32/);
+    for (const fn of calls) assert.throws(fn, /: expected dtype to be one of float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool, got 'float33'/);
   });
 
   it('of uniform and normal numbers are floating', () => {
