@@ -1,6 +1,6 @@
 /**
- * Rules about files that no compiler keeps: sizes, what native folders may include, equal kernel files on CPU and CUDA. Prints what is
- * violated; `npm run check:tree`. test/architecture asks the same functions.
+ * Rules about files that no compiler keeps: sizes, what native folders may include, that native code throws nothing, equal kernel files on CPU and CUDA. Prints
+ * what is violated; `npm run check:tree`. test/architecture asks the same functions.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -49,6 +49,11 @@ export function nativeFindings(): string[] {
         findings.push(`${file} includes ${target}; ${rule.folder} may include ${rule.may.join(', ')}.`);
       }
     }
+    const thrown = /\bnapi_throw\w*|\bnode_api_throw\w*|\bnapi_reject_deferred|\bnapi_get_named_property\b|\bnapi_set_named_property\b/.exec(withoutStrings(text));
+    if (thrown)
+      findings.push(
+        `${file} calls ${thrown[0]}; native code neither throws nor runs JavaScript that may (native/addon/values.h): note the error with fail_call, which guard.ts throws.`,
+      );
     const mention = cudaWord.exec(withoutStrings(text));
     if (!file.startsWith('native/cuda/') && mention) findings.push(`${file} mentions ${mention[0]}; only native/cuda knows CUDA.`);
   }

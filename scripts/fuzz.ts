@@ -6,6 +6,8 @@
  *   npm run fuzz -- --seconds 600 --seed 7             longer, other cases
  *   npm run fuzz -- --target ops --seed 7 --case 1234  one case again, each step printed
  *   npm run fuzz -- --plain                            with the addon as it is built, without sanitizers
+ *   npm run fuzz -- throws                             instead: ten million calls that fail, where JavaScript is called from outside
+ *   npm run fuzz -- throws --seconds 600               or as many as fit
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -13,6 +15,7 @@ import { availableParallelism, tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
+import { type Counts, throwsCampaign } from '../test/fuzz/throws.js';
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..');
 const folder = path.join(root, 'build', 'sanitize');
@@ -114,6 +117,18 @@ async function runTarget(target: string, seconds: number, options: Options): Pro
   }
 }
 
+const THROWING_CALLS = 1e7;
+const THROWING_CALLS_A_PROCESS = 250_000;
+
+/** Errors that are thrown while V8 collects garbage: test/fuzz/throws.ts. Against the addon as it is built. */
+async function failCalls({ seconds }: { seconds: number }): Promise<void> {
+  const counts = Object.values(await throwsCampaign(THROWING_CALLS, THROWING_CALLS_A_PROCESS, seconds, (death) => console.error(`FOUND: ${death}`)));
+  const sum = (count: (of: Counts) => number): number => counts.reduce((total, each) => total + count(each), 0);
+  console.log(`throws: ${sum((of) => of.calls)} calls failed in ${sum((of) => of.processes)} processes, of which ${sum((of) => of.deaths)} died`);
+  for (const { context, calls, processes, deaths } of counts) console.log(`  ${context}: ${calls} calls in ${processes} processes, ${deaths} died`);
+  if (sum((of) => of.deaths) > 0) process.exitCode = 1;
+}
+
 async function main(options: Options): Promise<void> {
   if (options.target !== undefined && !targets.some((name) => name === options.target)) throw new Error(`--target is one of ${targets.join(', ')}`);
   if (!options.plain) build(options.jobs);
@@ -124,12 +139,14 @@ async function main(options: Options): Promise<void> {
   }
 }
 
-const program = new Command('fuzz')
+const program = new Command('fuzz').enablePositionalOptions();
+program
   .option('--seconds <n>', 'time of all targets together, without the build', Number, 60)
   .option('--seed <n>', 'which cases; printed', Number, Date.now() % 1_000_000)
   .option('--target <name>', `one of ${targets.join(', ')}`)
   .option('--case <n>', 'only this one, each step printed', Number)
   .option('--plain', 'the addon as it is built, without sanitizers')
   .option('--jobs <n>', 'compilers at a time', Number, availableParallelism())
-  .parse();
-await main(program.opts<Options>());
+  .action(() => main(program.opts<Options>()));
+program.command('throws').option('--seconds <n>', 'at most', Number, 3600).action(failCalls);
+await program.parseAsync();

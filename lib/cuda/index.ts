@@ -5,6 +5,7 @@ import { checkFlag, checkFunction, checkNumber, checkSynchronous, optionsOf, une
 import { waitingCall } from '../eager/memory.js';
 import { nativeCall, newStream, prepareDevice, streamOf, translate, writer } from '../eager/submit.js';
 import type { NativeDeviceInfo, NativeMemoryStats, NativeSegment } from '../native/addon.js';
+import { nativeError } from '../native/guard.js';
 import { type CudaStatus, cudaStatus, requireCuda } from './status.js';
 
 export type { CudaStatus } from './status.js';
@@ -134,10 +135,14 @@ export class Stream {
   done(): Promise<void> {
     const { id, device } = this;
     return new Promise((resolve, reject) => {
-      writer.addon.whenDone(id, (error) => {
-        if (error !== null) device.home.unheard.hear(error);
-        if (error === null) resolve();
-        else reject(translate(error, 'Stream.done', [], device));
+      writer.addon.whenDone(id, (failure) => {
+        if (failure === null) {
+          resolve();
+          return;
+        }
+        const error = nativeError(failure);
+        device.home.unheard.hear(error);
+        reject(translate(error, 'Stream.done', [], device));
       });
     });
   }

@@ -5,6 +5,7 @@ import { currentHome } from '../core/home.js';
 import { currentScope } from '../core/scope.js';
 import { type MemoryInterface, Storage } from '../core/storage.js';
 import type { Tensor } from '../core/tensor.js';
+import { nativeError } from '../native/guard.js';
 import { noteLent } from './overlap.js';
 import { allocatingCall, nativeCall, prepareDevice, streamOf, translate, writer } from './submit.js';
 
@@ -137,14 +138,14 @@ function readWhenDone(t: Tensor, storage: Storage, destination: ArrayBufferView)
     const release = (): void => {
       if (storage.handle !== 0) storage.unhold();
     };
-    const done = (error: Error | null): void => {
+    const done = (failure: string | null): void => {
       release();
-      if (error === null) {
+      if (failure === null) {
         resolve();
         return;
       }
       home.afterFailure?.(stream);
-      fail(error);
+      fail(nativeError(failure));
     };
     try {
       writer.addon.readAsync(storage.handle, firstByte(t), destination, stream, done);

@@ -2,7 +2,8 @@
  * The addon's exports, the only native interface. Handles, stream and event ids are plain numbers.
  *
  * Devices are numbered: 0 is the CPU, 1 + n is `cuda:n`. A storage handle is `generation * 2^24 + index`, so a use after
- * free is caught natively. Failures throw an `Error` whose `code` is one of {@link NativeErrorCode}.
+ * free is caught natively. Failures throw an `Error` whose `code` is one of {@link NativeErrorCode}: in `guard.ts`, since native code
+ * itself throws nothing.
  */
 export type NativeErrorCode = 'SW_INVALID' | 'SW_OUT_OF_MEMORY' | 'SW_INDEX' | 'SW_DEVICE' | 'SW_UNSUPPORTED' | 'SW_CLOSED' | 'SW_LOST' | 'SW_PEER';
 
@@ -51,14 +52,19 @@ export interface NativeSegment {
   blocks: { offset: number; bytes: number; state: 'allocated' | 'scratch' | 'pending' | 'free' }[];
 }
 
+/** An addon as it is loaded: a function that fails returns null, and `takeFailure` says why, once. */
+export type NativeAddon = {
+  readonly [K in keyof Addon]: Addon[K] extends (...args: infer A) => infer R ? (...args: A) => R | null : Addon[K];
+} & { takeFailure(): string };
+
 export interface Addon {
   readonly abi: number;
   /** The shared command buffer, viewed as Float64Array by lib/native/command.ts. */
   readonly words: ArrayBuffer;
   readonly kernelNames: string[];
 
-  /** Opens cuda-backend.so. Returns null, or the reason why it cannot be used. */
-  openBackend(path: string, cublasltCandidates: string, ncclCandidates: string): string | null;
+  /** Opens cuda-backend.so. Returns undefined, or the reason why it cannot be used. */
+  openBackend(path: string, cublasltCandidates: string, ncclCandidates: string): string | undefined;
   /** Tries dlopen of a library by path or soname; returns where it was found and its version, or the reason. */
   probeLibrary(name: string, versionSymbol: string | null): { path: string; version: number } | { reason: string };
   deviceCount(type: 'cpu' | 'cuda'): number;
@@ -99,7 +105,7 @@ export interface Addon {
   /** Blocks until the stream has produced the bytes. */
   readSync(handle: number, byteOffset: number, destination: ArrayBufferView, stream: number): void;
   readScalar(handle: number, byteOffset: number, dtype: number, stream: number): number | bigint;
-  readAsync(handle: number, byteOffset: number, destination: ArrayBufferView, stream: number, done: (error: Error | null) => void): void;
+  readAsync(handle: number, byteOffset: number, destination: ArrayBufferView, stream: number, done: (failure: string | null) => void): void;
   /** Copies raw bytes between any two storages, in order with both their streams; runs on `stream`. */
   copyBytes(destination: number, destinationOffset: number, source: number, sourceOffset: number, bytes: number, stream: number): void;
 
@@ -113,7 +119,8 @@ export interface Addon {
   streamDestroy(stream: number): void;
   /** Blocks; throws the first error that happened on the stream since the last synchronisation. */
   synchronize(stream: number): void;
-  whenDone(stream: number, done: (error: Error | null) => void): void;
+  /** `failure`: as `takeFailure` says it; {@link nativeError} makes an error of it. */
+  whenDone(stream: number, done: (failure: string | null) => void): void;
   streamQuery(stream: number): boolean;
 
   eventCreate(device: number, timing: boolean): number;
@@ -178,8 +185,8 @@ export interface Addon {
    * {@link joinDevices} does, and with a color that no other part has; or with 0, for none, and returns 0. `where` is for errors.
    */
   splitDevices(member: number, hostMember: number, stream: number, timeoutMs: number, color: number, where: string): number;
-  /** Opens gloo-engine.so. Returns null, or the reason why it cannot be used. */
-  openGloo(path: string): string | null;
+  /** Opens gloo-engine.so. Returns undefined, or the reason why it cannot be used. */
+  openGloo(path: string): string | undefined;
   /**
    * Begins a world of ranks on several machines: others may connect to this rank at `host`, an address of this machine. Returns the
    * addresses where they find it, one for each, of equal length; the world's id is written to words[0].

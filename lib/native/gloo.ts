@@ -17,7 +17,7 @@ export function openGloo(addon: Addon): GlooSearch {
   const tried: GlooSearch['tried'] = [];
   for (const path of glooEngineCandidates()) {
     const reason = addon.openGloo(path);
-    if (reason === null) return { path, tried };
+    if (reason === undefined) return { path, tried };
     tried.push({ path, reason: reasonAlone(path, reason) });
   }
   if (tried.length === 0) tried.push({ path: 'gloo-engine.so', reason: 'neither in build/Release nor in prebuilds: it was built without libgloo-dev' });

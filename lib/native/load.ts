@@ -4,7 +4,8 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { BackendLoadError } from '../core/errors.js';
-import type { Addon } from './addon.js';
+import type { Addon, NativeAddon } from './addon.js';
+import { guard } from './guard.js';
 import { backendLibraries, reasonAlone } from './libraries.js';
 
 const require = createRequire(import.meta.url);
@@ -44,7 +45,7 @@ export const packageFolder = (): string => root;
 
 function loadFrom(folder: string): Addon {
   try {
-    return require('node-gyp-build')(folder) as Addon;
+    return guard(require('node-gyp-build')(folder) as NativeAddon);
   } catch (error) {
     throw new BackendLoadError(
       `the native addon of shardwise could not be loaded on ${process.platform}-${process.arch}, Node ${process.version}.\n  reason: ${(error as Error).message.split('\n')[0]}\n  Any one of these mends it:\n    - install a release that has a prebuild for this platform (Linux x64 with glibc 2.34 or newer)\n    - build here, with a C++20 compiler and CMake: npx shardwise-build`,
@@ -62,7 +63,7 @@ export function cudaBackendCandidates(): string[] {
 /** Opens one of them; null, or why it cannot be used. */
 export function openCudaBackend(addon: Addon, file: string): string | null {
   const reason = addon.openBackend(file, ...backendLibraries());
-  return reason === null ? null : reasonAlone(file, reason);
+  return reason === undefined ? null : reasonAlone(file, reason);
 }
 
 /** Where gloo-engine.so may lie. */

@@ -8,6 +8,8 @@ namespace {
 
 void on_environment_end(void* data) { static_cast<Environment*>(data)->close(); }
 
+napi_value last_failure(napi_env env, napi_callback_info) { return take_failure(env); }
+
 napi_value init(napi_env env, napi_value exports) {
   auto* state = new Environment(env);
   if (!state->words) {
@@ -19,9 +21,9 @@ napi_value init(napi_env env, napi_value exports) {
 
   napi_value words = nullptr, abi = nullptr, names = nullptr;
   napi_get_reference_value(env, state->words_ref, &words);
-  napi_set_named_property(env, exports, "words", words);
+  set_property(env, exports, "words", words);
   napi_create_uint32(env, kBackendAbi, &abi);
-  napi_set_named_property(env, exports, "abi", abi);
+  set_property(env, exports, "abi", abi);
   const Backend* cpu = Devices::get().cpu;
   napi_create_array_with_length(env, cpu->num_kernels, &names);
   for (int32_t i = 0; i < cpu->num_kernels; i++) {
@@ -29,7 +31,8 @@ napi_value init(napi_env env, napi_value exports) {
     napi_create_string_utf8(env, cpu->kernels[i].name, NAPI_AUTO_LENGTH, &name);
     napi_set_element(env, names, i, name);
   }
-  napi_set_named_property(env, exports, "kernelNames", names);
+  set_property(env, exports, "kernelNames", names);
+  export_function<last_failure>(env, exports, "takeFailure");
   export_submit(*state, exports);
   export_memory(env, exports);
   export_transfer(env, exports);

@@ -166,11 +166,11 @@ napi_value new_device_member(napi_env env, int64_t meeting_id, int64_t stream, i
   return id;
 }
 
-// Of the stream's device, with collectives of its own; throws and returns null for another.
+// Of the stream's device, with collectives of its own; null, and noted, for another.
 const Backend* device_backend(napi_env env, Stream* stream) {
   const Backend* backend = stream ? stream->backend() : nullptr;
   if (backend && backend->comm) return backend;
-  throw_error(env, Code::Unsupported, "this device has no collectives of its own");
+  fail_call(env, Code::Unsupported, "this device has no collectives of its own");
   return nullptr;
 }
 
@@ -205,7 +205,7 @@ napi_value split_devices(napi_env env, napi_callback_info info) {
   if (!whole) return nullptr;
   const Backend* backend = device_backend(env, whole->stream);
   if (!backend) return nullptr;
-  if (!whole->devices || !backend->comm_split) return throw_error(env, Code::Unsupported, "the engine of this group does not split it");
+  if (!whole->devices || !backend->comm_split) return fail_call(env, Code::Unsupported, "the engine of this group does not split it");
   auto split = std::make_shared<Split>();
   split->timeout_ms = args[3];
   split->where = string_argument(env, raw[5]);
@@ -215,7 +215,7 @@ napi_value split_devices(napi_env env, napi_callback_info info) {
   } else {
     auto host = member_argument(env, args[1]);
     if (!host) return nullptr;
-    if (args[4] < 0 || args[4] > INT32_MAX) return throw_error(env, Code::Invalid, "a part has no such color");
+    if (args[4] < 0 || args[4] > INT32_MAX) return fail_call(env, Code::Invalid, "a part has no such color");
     split->color = args[4];
     split->rank = host->rank;
     split->size = host->size;
@@ -239,8 +239,8 @@ napi_value split_devices(napi_env env, napi_callback_info info) {
 }  // namespace
 
 void export_device_groups(napi_env env, napi_value exports) {
-  export_function(env, exports, "joinDevices", join_devices);
-  export_function(env, exports, "splitDevices", split_devices);
+  export_function<join_devices>(env, exports, "joinDevices");
+  export_function<split_devices>(env, exports, "splitDevices");
 }
 
 }  // namespace shardwise

@@ -12,22 +12,21 @@ namespace shardwise {
 namespace {
 
 void set_number(napi_env env, napi_value object, const char* key, double value) {
-  napi_set_named_property(env, object, key, number_value(env, value));
+  set_property(env, object, key, number_value(env, value));
 }
 
 void set_text(napi_env env, napi_value object, const char* key, const char* value) {
-  napi_set_named_property(env, object, key, text_value(env, value));
+  set_property(env, object, key, text_value(env, value));
 }
 
-// Null, or why the backend cannot be used.
+// Nothing, or why the backend cannot be used.
 napi_value open_backend(napi_env env, napi_callback_info info) {
-  napi_value args[3] = {}, null_value = nullptr;
+  napi_value args[3] = {};
   size_t argc = 3;
   napi_get_cb_info(env, info, &argc, args, nullptr, nullptr);
-  napi_get_null(env, &null_value);
   Devices& devices = Devices::get();
   std::lock_guard<std::mutex> lock(devices.mutex);  // a worker may open it too
-  if (devices.cuda.load()) return null_value;
+  if (devices.cuda.load()) return nullptr;
   const std::string path = string_argument(env, args[0]), cublaslt = string_argument(env, args[1]);
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) return text_value(env, dlerror());
@@ -48,7 +47,7 @@ napi_value open_backend(napi_env env, napi_callback_info info) {
   backend->look_at("cuBLASLt", cublaslt.c_str());
   backend->look_at("NCCL", string_argument(env, args[2]).c_str());
   devices.cuda.store(backend);
-  return null_value;
+  return nullptr;
 }
 
 // The symbols that may be called for a version, by their signatures; a name from JavaScript is never called as it comes.
@@ -94,7 +93,7 @@ bool device_argument(napi_env env, napi_callback_info info, int64_t* device, int
   int64_t args[2] = {0, 0};
   if (!read_integers(env, info, second ? 2 : 1, args)) return false;
   if (!Devices::get().valid(args[0])) {
-    throw_error(env, Code::Device, "there is no such device");
+    fail_call(env, Code::Device, "there is no such device");
     return false;
   }
   *device = args[0];
@@ -109,7 +108,7 @@ napi_value device_info(napi_env env, napi_callback_info info) {
   ErrorText error;
   const auto code = static_cast<int32_t>(device);
   Status status = Devices::get().backend(code)->device_info(Devices::index(code), &found, &error);
-  if (!status.ok()) return throw_error(env, status.code, error.text);
+  if (!status.ok()) return fail_call(env, status.code, error.text);
   napi_value result = nullptr;
   napi_create_object(env, &result);
   set_text(env, result, "name", found.name);
@@ -128,7 +127,7 @@ napi_value set_blocking(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// The tuning of a device's backend, of a number and a text given by JavaScript; throws and returns null where there is none.
+// The tuning of a device's backend, of a number and a text given by JavaScript; null, and noted, where there is none.
 const Tuning* tuning_arguments(napi_env env, napi_callback_info info, int32_t* index, std::string* text) {
   int64_t args[2] = {0, 0};
   napi_value raw[2] = {};
@@ -140,7 +139,7 @@ const Tuning* tuning_arguments(napi_env env, napi_callback_info info, int32_t* i
     tuning = Devices::get().backend(code)->tuning;
   }
   *text = string_argument(env, raw[1]);
-  if (!tuning) throw_error(env, Code::Device, "there is no such device, or it has nothing to choose");
+  if (!tuning) fail_call(env, Code::Device, "there is no such device, or it has nothing to choose");
   return tuning;
 }
 
@@ -156,7 +155,7 @@ napi_value load_tuning(napi_env env, napi_callback_info info) {
   if (!tuning) return nullptr;
   ErrorText error;
   const Status status = tuning->load(device, table.c_str(), &error);
-  return status.ok() ? nullptr : throw_error(env, status.code, error.text);
+  return status.ok() ? nullptr : fail_call(env, status.code, error.text);
 }
 
 napi_value tuning_configurations(napi_env env, napi_callback_info info) {
@@ -260,7 +259,7 @@ napi_value memory_snapshot(napi_env env, napi_callback_info info) {
       set_text(env, entry, "state", block.state);
       napi_set_element(env, blocks, k++, entry);
     }
-    napi_set_named_property(env, item, "blocks", blocks);
+    set_property(env, item, "blocks", blocks);
     napi_set_element(env, list, at++, item);
   }
   return list;
@@ -275,22 +274,22 @@ napi_value shutdown(napi_env env, napi_callback_info) {
 }  // namespace
 
 void export_devices(napi_env env, napi_value exports) {
-  export_function(env, exports, "openBackend", open_backend);
-  export_function(env, exports, "probeLibrary", probe_library);
-  export_function(env, exports, "deviceCount", device_count);
-  export_function(env, exports, "deviceInfo", device_info);
-  export_function(env, exports, "setBlocking", set_blocking);
-  export_function(env, exports, "tuningVersion", tuning_version);
-  export_function(env, exports, "loadTuning", load_tuning);
-  export_function(env, exports, "tuningConfigurations", tuning_configurations);
-  export_function(env, exports, "lastTuned", last_tuned);
-  export_function(env, exports, "memoryStats", memory_stats);
-  export_function(env, exports, "resetPeakStats", reset_peak_stats);
-  export_function(env, exports, "emptyCache", empty_cache);
-  export_function(env, exports, "trimHeap", trim_heap);
-  export_function(env, exports, "tokenCounts", token_counts);
-  export_function(env, exports, "memorySnapshot", memory_snapshot);
-  export_function(env, exports, "shutdown", shutdown);
+  export_function<open_backend>(env, exports, "openBackend");
+  export_function<probe_library>(env, exports, "probeLibrary");
+  export_function<device_count>(env, exports, "deviceCount");
+  export_function<device_info>(env, exports, "deviceInfo");
+  export_function<set_blocking>(env, exports, "setBlocking");
+  export_function<tuning_version>(env, exports, "tuningVersion");
+  export_function<load_tuning>(env, exports, "loadTuning");
+  export_function<tuning_configurations>(env, exports, "tuningConfigurations");
+  export_function<last_tuned>(env, exports, "lastTuned");
+  export_function<memory_stats>(env, exports, "memoryStats");
+  export_function<reset_peak_stats>(env, exports, "resetPeakStats");
+  export_function<empty_cache>(env, exports, "emptyCache");
+  export_function<trim_heap>(env, exports, "trimHeap");
+  export_function<token_counts>(env, exports, "tokenCounts");
+  export_function<memory_snapshot>(env, exports, "memorySnapshot");
+  export_function<shutdown>(env, exports, "shutdown");
 }
 
 }  // namespace shardwise

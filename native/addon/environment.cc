@@ -78,14 +78,15 @@ void finish(Environment& state, Completion* completion) {
   if (completion->code == Code::Ok) {
     napi_get_null(env, &argument);
   } else {
-    throw_error(env, completion->code, completion->error.text);
-    napi_get_and_clear_last_exception(env, &argument);
+    fail_call(env, completion->code, completion->error.text);
+    argument = take_failure(env);
   }
   napi_delete_reference(env, completion->callback);
   if (completion->keep_alive) napi_delete_reference(env, completion->keep_alive);
   delete completion;
   napi_value ignored = nullptr, thrown = nullptr;
-  // What the callback throws is an uncaught exception; left pending, it would keep the completions behind it from being told.
+  // What the callback throws is an uncaught exception; left pending, it would keep the completions behind it from being told. V8 has made its
+  // message by then, and nothing collects before it is taken.
   if (napi_call_function(env, receiver, callback, 1, &argument, &ignored) == napi_pending_exception &&
       napi_get_and_clear_last_exception(env, &thrown) == napi_ok)
     napi_fatal_exception(env, thrown);
@@ -384,6 +385,8 @@ void Environment::settle_accounts() {
 void Environment::expect_completion() {
   if (pending_completions++ == 0) napi_ref_threadsafe_function(env, gate->function);
 }
+
+CallFailure& call_failure(napi_env env) { return state_of(env).failure; }
 
 Environment& state_of(napi_env env) {
   void* data = nullptr;

@@ -99,6 +99,7 @@ struct Environment {
   int pending_completions = 0;
   bool blocking = false;
   bool closed = false;
+  CallFailure failure;
   void* decoded = nullptr;              // the command being read; keeps its memory from one to the next
 
   int64_t tokens = 0, token_bytes = 0;

@@ -12,29 +12,28 @@ namespace shardwise {
 
 namespace {
 
-// openGloo(path): null, or why it cannot be used.
+// openGloo(path): nothing, or why it cannot be used.
 napi_value open_gloo(napi_env env, napi_callback_info info) {
-  napi_value arg = nullptr, null_value = nullptr;
+  napi_value arg = nullptr;
   size_t argc = 1;
   napi_get_cb_info(env, info, &argc, &arg, nullptr, nullptr);
-  napi_get_null(env, &null_value);
   Devices& devices = Devices::get();
   std::lock_guard<std::mutex> lock(devices.mutex);
-  if (devices.gloo.load()) return null_value;
+  if (devices.gloo.load()) return nullptr;
   void* library = dlopen(string_argument(env, arg).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) return text_value(env, dlerror());
   auto entry = reinterpret_cast<const GlooEngine* (*)()>(dlsym(library, "shardwise_gloo_v1"));
   if (!entry) return text_value(env, "it has no symbol shardwise_gloo_v1");
   if (entry()->abi != kGlooAbi) return text_value(env, "it was built for another version of the addon");
   devices.gloo.store(entry());
-  return null_value;
+  return nullptr;
 }
 
 std::shared_ptr<GlooWorld> world_argument(napi_env env, int64_t id) {
   auto& worlds = state_of(env).worlds;
   const auto found = worlds.find(id);
   if (found != worlds.end()) return found->second;
-  throw_error(env, Code::Closed, "this rank has left its world");
+  fail_call(env, Code::Closed, "this rank has left its world");
   return nullptr;
 }
 
@@ -46,14 +45,14 @@ napi_value gloo_listen(napi_env env, napi_callback_info info) {
   if (!read_integers(env, info, 4, args, raw, 1 << 3)) return nullptr;
   const int64_t rank = args[0], size = args[1];
   const GlooEngine* engine = Devices::get().gloo.load();
-  if (!engine) return throw_error(env, Code::Unsupported, "gloo-engine.so is not open");
-  if (size < 1 || size > 1 << 20 || rank < 0 || rank >= size || args[2] < 1) return throw_error(env, Code::Invalid, "the rank is not of the world, or the timeout is no time");
+  if (!engine) return fail_call(env, Code::Unsupported, "gloo-engine.so is not open");
+  if (size < 1 || size > 1 << 20 || rank < 0 || rank >= size || args[2] < 1) return fail_call(env, Code::Invalid, "the rank is not of the world, or the timeout is no time");
   void* bytes = nullptr;
   if (napi_create_arraybuffer(env, static_cast<size_t>(size) * kGlooAddressBytes, &bytes, &addresses) != napi_ok) return nullptr;
   auto world = std::make_shared<GlooWorld>(engine, static_cast<int32_t>(rank), static_cast<int32_t>(size));
   ErrorText error;
   const Status status = engine->listen(string_argument(env, raw[3]).c_str(), world->rank, world->size, args[2], &world->handle, static_cast<char*>(bytes), &error);
-  if (!status.ok()) return throw_error(env, status.code, error.text);
+  if (!status.ok()) return fail_call(env, status.code, error.text);
   Environment& state = state_of(env);
   state.words[0] = static_cast<double>(state.next_member);
   state.worlds[state.next_member++] = std::move(world);
@@ -70,9 +69,9 @@ napi_value gloo_connect(napi_env env, napi_callback_info info) {
   Stream* stream = state_of(env).stream(args[1]);
   void* data = nullptr;
   size_t length = 0;
-  if (!stream) return throw_error(env, Code::Closed, "the stream is gone");
+  if (!stream) return fail_call(env, Code::Closed, "the stream is gone");
   if (napi_get_arraybuffer_info(env, raw[2], &data, &length) != napi_ok || length != static_cast<size_t>(world->size) * kGlooAddressBytes)
-    return throw_error(env, Code::Invalid, "the addresses are no ArrayBuffer with one for each rank");
+    return fail_call(env, Code::Invalid, "the addresses are no ArrayBuffer with one for each rank");
   const std::string addresses(static_cast<const char*>(data), length);
   stream->enqueue([world, addresses](Stream& s) {
     ErrorText error;
@@ -110,7 +109,7 @@ struct GroupArguments {
     }
     const bool fits = static_cast<int64_t>(ranks.size()) == size && place >= 0 && place < size && std::count(ranks.begin(), ranks.end(), world->rank) == 1 && rank >= 0 && rank < size &&
                       ranks[static_cast<size_t>(rank)] == world->rank;
-    if (!fits) throw_error(env, Code::Invalid, "the group's ranks are not of the world");
+    if (!fits) fail_call(env, Code::Invalid, "the group's ranks are not of the world");
     return fits;
   }
   GlooGroup plan(bool (*is_aborted)(void*), void* context) const {
@@ -163,12 +162,12 @@ napi_value gloo_leave(napi_env env, napi_callback_info info) {
 }  // namespace
 
 void export_gloo(napi_env env, napi_value exports) {
-  export_function(env, exports, "openGloo", open_gloo);
-  export_function(env, exports, "glooListen", gloo_listen);
-  export_function(env, exports, "glooConnect", gloo_connect);
-  export_function(env, exports, "glooJoin", gloo_join);
-  export_function(env, exports, "glooDecline", gloo_decline);
-  export_function(env, exports, "glooLeave", gloo_leave);
+  export_function<open_gloo>(env, exports, "openGloo");
+  export_function<gloo_listen>(env, exports, "glooListen");
+  export_function<gloo_connect>(env, exports, "glooConnect");
+  export_function<gloo_join>(env, exports, "glooJoin");
+  export_function<gloo_decline>(env, exports, "glooDecline");
+  export_function<gloo_leave>(env, exports, "glooLeave");
 }
 
 }  // namespace shardwise

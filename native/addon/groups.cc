@@ -46,13 +46,13 @@ napi_value local_region(napi_env env, napi_callback_info info) {
   int64_t args[3];
   napi_value raw[3] = {};
   if (!read_integers(env, info, 3, args, raw, 1 << 2)) return nullptr;
-  if (!is_use(args[1])) return throw_error(env, Code::Invalid, "a group has no such use");
+  if (!is_use(args[1])) return fail_call(env, Code::Invalid, "a group has no such use");
   ErrorText error;
   std::shared_ptr<comm::Region> region;
   Environment& state = state_of(env);
   const auto roster = read_roster(state, string_argument(env, raw[2]), args[0]);
   const Status status = comm::Region::in_process(static_cast<int32_t>(args[0]), 0, &region, &error, static_cast<comm::Use>(args[1]), roster);
-  if (!status.ok()) return throw_error(env, status.code, error.text);
+  if (!status.ok()) return fail_call(env, status.code, error.text);
   state.regions[state.next_member] = region;
   return number_value(env, static_cast<double>(state.next_member++));
 }
@@ -76,7 +76,7 @@ napi_value announce_group(napi_env env, napi_callback_info info) {
   ErrorText error;
   const auto roster = read_roster(state, string_argument(env, raw[4]), args[3]);
   const Status status = comm::announce_group(*world, static_cast<int32_t>(args[1]), static_cast<uint64_t>(args[2]), roster, string_argument(env, raw[5]).c_str(), &error);
-  return status.ok() ? nullptr : throw_error(env, status.code, error.text);
+  return status.ok() ? nullptr : fail_call(env, status.code, error.text);
 }
 
 // joinLocal(region, rank, size, stream, timeoutMs, the world's region or 0)
@@ -85,12 +85,12 @@ napi_value join_local(napi_env env, napi_callback_info info) {
   if (!read_integers(env, info, 6, args)) return nullptr;
   Environment& state = state_of(env);
   const auto found = state.regions.find(args[0]);
-  if (found == state.regions.end()) return throw_error(env, Code::Closed, "the group's memory is gone");
+  if (found == state.regions.end()) return fail_call(env, Code::Closed, "the group's memory is gone");
   auto region = found->second;
-  if (region->size() != args[2]) return throw_error(env, Code::Invalid, "other ranks have made this group of another number of ranks. All ranks make their groups of the same ranks, in one order");
+  if (region->size() != args[2]) return fail_call(env, Code::Invalid, "other ranks have made this group of another number of ranks. All ranks make their groups of the same ranks, in one order");
   const auto world = state.regions.find(args[5]);
   const comm::Origin origin{world == state.regions.end() ? nullptr : world->second, {}};
-  if (!fits(region->roster(), origin)) return throw_error(env, Code::Invalid, "a rank is not of the world");
+  if (!fits(region->roster(), origin)) return fail_call(env, Code::Invalid, "a rank is not of the world");
   return new_member(env, args[3], args[1], region->roster(), args[4], {},
                     [region, origin](Member& member, Stream& s, ErrorText* error) { return join_host(member, s, region, origin, error); });
 }
@@ -100,7 +100,7 @@ napi_value join_shared(napi_env env, napi_callback_info info) {
   int64_t args[11];
   napi_value raw[11] = {};
   if (!read_integers(env, info, 11, args, raw, 0b11110000000)) return nullptr;
-  if (!is_use(args[5])) return throw_error(env, Code::Invalid, "a group has no such use");
+  if (!is_use(args[5])) return fail_call(env, Code::Invalid, "a group has no such use");
   const std::string name = string_argument(env, raw[7]);
   const int64_t join_timeout = args[3];
   const auto token = static_cast<uint64_t>(args[4]);
@@ -147,7 +147,7 @@ napi_value set_text(napi_env env, napi_callback_info info) {
   int64_t args[2];
   napi_value raw[2] = {};
   if (!read_integers(env, info, 2, args, raw, 1 << 1)) return nullptr;
-  if (!is_string(env, raw[1]) || !state_of(env).texts.set(args[0], string_argument(env, raw[1]))) return throw_error(env, Code::Invalid, "malformed text");
+  if (!is_string(env, raw[1]) || !state_of(env).texts.set(args[0], string_argument(env, raw[1]))) return fail_call(env, Code::Invalid, "malformed text");
   return nullptr;
 }
 
@@ -230,7 +230,7 @@ void run_call(Stream& s, OwnedCall& owned) {
 napi_value collective(napi_env env, napi_callback_info info) {
   int64_t words;
   if (!read_integers(env, info, 1, &words)) return nullptr;
-  if (words > kWordBytes / 8) return throw_error(env, Code::Invalid, "malformed collective: bad length");
+  if (words > kWordBytes / 8) return fail_call(env, Code::Invalid, "malformed collective: bad length");
   Environment& state = state_of(env);
   auto owned = std::make_unique<OwnedCall>();
   ErrorText error;
@@ -244,7 +244,7 @@ napi_value collective(napi_env env, napi_callback_info info) {
     if (status.ok()) status = operand(state, group, owned->call, state.words + 8, extent.out, &out, &to, &error);
     if (status.ok() && in) status = check_value(*in, &error);
   }
-  if (!status.ok()) return throw_error(env, status.code, error.text);
+  if (!status.ok()) return fail_call(env, status.code, error.text);
   owned->call.in = from;
   owned->call.out = to;
   Stream& stream = *owned->member->stream;
@@ -267,7 +267,7 @@ napi_value abort_group(napi_env env, napi_callback_info info) {
   if (!read_integers(env, info, 3, args, raw, 1 << 1)) return nullptr;
   auto member = member_argument(env, args[0]);
   if (!member) return nullptr;
-  if (args[2] < 0 || args[2] >= member->size) return throw_error(env, Code::Invalid, "the rank is not of the group");
+  if (args[2] < 0 || args[2] >= member->size) return fail_call(env, Code::Invalid, "the rank is not of the group");
   member->abort(string_argument(env, raw[1]).c_str(), static_cast<int32_t>(args[2]));
   return nullptr;
 }
@@ -289,7 +289,7 @@ std::shared_ptr<Member> member_argument(napi_env env, int64_t id) {
   auto& members = state_of(env).members;
   const auto found = members.find(id);
   if (found != members.end()) return found->second;
-  throw_error(env, Code::Closed, "this rank has left the group");
+  fail_call(env, Code::Closed, "this rank has left the group");
   return nullptr;
 }
 
@@ -341,15 +341,15 @@ void abort_all_groups(Environment& state, const char* reason) {
 }
 
 void export_groups(napi_env env, napi_value exports) {
-  export_function(env, exports, "localRegion", local_region);
-  export_function(env, exports, "dropRegion", drop_region);
-  export_function(env, exports, "announceGroup", announce_group);
-  export_function(env, exports, "joinLocal", join_local);
-  export_function(env, exports, "joinShared", join_shared);
-  export_function(env, exports, "setText", set_text);
-  export_function(env, exports, "collective", collective);
-  export_function(env, exports, "abortGroup", abort_group);
-  export_function(env, exports, "leaveGroup", leave_group);
+  export_function<local_region>(env, exports, "localRegion");
+  export_function<drop_region>(env, exports, "dropRegion");
+  export_function<announce_group>(env, exports, "announceGroup");
+  export_function<join_local>(env, exports, "joinLocal");
+  export_function<join_shared>(env, exports, "joinShared");
+  export_function<set_text>(env, exports, "setText");
+  export_function<collective>(env, exports, "collective");
+  export_function<abort_group>(env, exports, "abortGroup");
+  export_function<leave_group>(env, exports, "leaveGroup");
 }
 
 }  // namespace shardwise

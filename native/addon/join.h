@@ -17,7 +17,7 @@ struct FirstCall {
 // Puts the call before the text, and behind it for programs.
 void add_first_call(const FirstCall& call, const Member& member, ErrorText* text);
 
-// Throws and returns null where the rank has left.
+// Null, and noted, where the rank has left.
 std::shared_ptr<Member> member_argument(napi_env env, int64_t id);
 
 // A member that joins by `join` on the stream's thread. Who cannot join fails with its first call.
@@ -26,9 +26,9 @@ napi_value new_member(napi_env env, int64_t stream_id, int64_t rank, comm::Roste
                       std::unique_ptr<DevicePart> devices = nullptr) {
   Environment& state = state_of(env);
   Stream* stream = state.stream(stream_id);
-  if (!stream) return throw_error(env, Code::Closed, "the stream is gone");
+  if (!stream) return fail_call(env, Code::Closed, "the stream is gone");
   const auto size = static_cast<int64_t>(roster.ranks.size());
-  if (size < 1 || rank < 0 || rank >= size || timeout_ms < 1) return throw_error(env, Code::Invalid, "the rank is not of the group, or the timeout is no time");
+  if (size < 1 || rank < 0 || rank >= size || timeout_ms < 1) return fail_call(env, Code::Invalid, "the rank is not of the group, or the timeout is no time");
   auto member = std::make_shared<Member>();
   member->stream = stream;
   member->rank = static_cast<int32_t>(rank);

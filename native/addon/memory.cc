@@ -63,7 +63,7 @@ napi_value allocated(Environment& state, Stream& stream, int64_t bytes, bool wit
   ErrorText error;
   int64_t handle;
   const Status status = allocate_storage(state, stream, bytes, &handle, &error, pinned);
-  if (!status.ok()) return throw_error(state.env, status.code, error.text);
+  if (!status.ok()) return fail_call(state.env, status.code, error.text);
   state.words[0] = static_cast<double>(handle);
   return with_token ? make_token(state, handle, *state.storages.find(handle)) : nullptr;
 }
@@ -74,20 +74,20 @@ napi_value allocate(napi_env env, napi_callback_info info) {
   Environment& state = state_of(env);
   state.settle_accounts();
   Stream* stream = state.stream(args[0]);
-  if (!stream || args[1] < 0) return throw_error(env, Code::Invalid, "allocate: bad stream or size");
+  if (!stream || args[1] < 0) return fail_call(env, Code::Invalid, "allocate: bad stream or size");
   return allocated(state, *stream, args[1], args[2] != 0, false);
 }
 
 napi_value allocate_pinned(napi_env env, napi_callback_info info) {
   int64_t args[2];
   if (!read_integers(env, info, 2, args)) return nullptr;
-  if (!Devices::get().cuda) return throw_error(env, Code::Device, "allocatePinned: pinned memory needs CUDA");
+  if (!Devices::get().cuda) return fail_call(env, Code::Device, "allocatePinned: pinned memory needs CUDA");
   Environment& state = state_of(env);
   state.settle_accounts();
   ErrorText error;
   Stream* stream = state.default_stream(0, &error);
-  if (!stream) return throw_error(env, Code::Device, error.text);
-  if (args[0] < 0) return throw_error(env, Code::Invalid, "allocatePinned: sizes must not be negative");
+  if (!stream) return fail_call(env, Code::Device, error.text);
+  if (args[0] < 0) return fail_call(env, Code::Invalid, "allocatePinned: sizes must not be negative");
   return allocated(state, *stream, args[0], args[1] != 0, true);
 }
 
@@ -98,24 +98,24 @@ napi_value adopt(napi_env env, napi_callback_info info) {
   void* data;
   size_t length;
   if (napi_get_arraybuffer_info(env, raw[0], &data, &length) != napi_ok)
-    return throw_error(env, Code::Invalid, "expected an array over an ArrayBuffer, got one over other memory (a SharedArrayBuffer?); copy it with tensor()");
+    return fail_call(env, Code::Invalid, "expected an array over an ArrayBuffer, got one over other memory (a SharedArrayBuffer?); copy it with tensor()");
   napi_value resizable = nullptr;
   bool can_resize = false, detached = false;
   if (napi_get_named_property(env, raw[0], "resizable", &resizable) == napi_ok) napi_get_value_bool(env, resizable, &can_resize);
   napi_is_detached_arraybuffer(env, raw[0], &detached);
   if (can_resize || detached)
-    return throw_error(env, Code::Invalid, detached ? "the ArrayBuffer is detached: its memory was transferred away"
+    return fail_call(env, Code::Invalid, detached ? "the ArrayBuffer is detached: its memory was transferred away"
                                                     : "a resizable ArrayBuffer cannot be shown as a tensor: its memory may go; copy it with tensor()");
   if (args[1] < 0 || args[2] < 0 || static_cast<size_t>(args[1] + args[2]) > length)
-    return throw_error(env, Code::Invalid, "the range is outside the buffer");
+    return fail_call(env, Code::Invalid, "the range is outside the buffer");
   Environment& state = state_of(env);
   state.settle_accounts();
   ErrorText error;
   Stream* stream = state.default_stream(0, &error);
-  if (!stream) return throw_error(env, Code::Device, error.text);
+  if (!stream) return fail_call(env, Code::Device, error.text);
   StorageEntry* entry;
   const int64_t handle = state.storages.add(&entry);
-  if (!handle) return throw_error(env, Code::OutOfMemory, "too many tensors are alive");
+  if (!handle) return fail_call(env, Code::OutOfMemory, "too many tensors are alive");
   entry->data = static_cast<char*>(data) + args[1];
   entry->bytes = args[2];
   entry->home = stream;
@@ -131,8 +131,8 @@ napi_value token(napi_env env, napi_callback_info info) {
   if (!read_integers(env, info, 1, &handle)) return nullptr;
   Environment& state = state_of(env);
   StorageEntry* entry = state.storages.find(handle);
-  if (!entry) return throw_error(env, Code::Closed, "makeToken: the storage was freed");
-  if (entry->token_bytes >= 0) return throw_error(env, Code::Invalid, "makeToken: the storage has one already");
+  if (!entry) return fail_call(env, Code::Closed, "makeToken: the storage was freed");
+  if (entry->token_bytes >= 0) return fail_call(env, Code::Invalid, "makeToken: the storage has one already");
   return make_token(state, handle, *entry);
 }
 
@@ -146,7 +146,7 @@ napi_value release_many(napi_env env, napi_callback_info info) {
   int64_t count;
   if (!read_integers(env, info, 1, &count)) return nullptr;
   Environment& state = state_of(env);
-  if (count > kWordBytes / 8) return throw_error(env, Code::Invalid, "releaseMany: too many handles");
+  if (count > kWordBytes / 8) return fail_call(env, Code::Invalid, "releaseMany: too many handles");
   for (int64_t i = 0; i < count; i++) state.release(to_integer(state.words[i]), false);
   return nullptr;
 }
@@ -158,16 +158,16 @@ napi_value resize(napi_env env, napi_callback_info info) {
   Environment& state = state_of(env);
   StorageEntry* entry = state.storages.find(args[0]);
   Stream* stream = state.stream(args[2]);
-  if (!entry || !stream) return throw_error(env, Code::Closed, "resize_: the storage was freed");
-  if (entry->device != stream->device_code()) return throw_error(env, Code::Device, "resize_: the stream is of another device");
-  if (entry->adopted) return throw_error(env, Code::Invalid, "resize_: this storage shows memory of an ArrayBuffer and cannot be resized");
-  if (args[1] < 0) return throw_error(env, Code::Invalid, "resize_: sizes must not be negative");
+  if (!entry || !stream) return fail_call(env, Code::Closed, "resize_: the storage was freed");
+  if (entry->device != stream->device_code()) return fail_call(env, Code::Device, "resize_: the stream is of another device");
+  if (entry->adopted) return fail_call(env, Code::Invalid, "resize_: this storage shows memory of an ArrayBuffer and cannot be resized");
+  if (args[1] < 0) return fail_call(env, Code::Invalid, "resize_: sizes must not be negative");
   if (entry->pinned) stream = entry->home;  // the pool of pinned memory is in the order of one stream
   state.touch(*entry, *stream);
   ErrorText error;
   StorageEntry fresh;
   Status status = allocate_bytes(state, fresh, *stream, args[1], entry->pinned, &error);
-  if (!status.ok()) return throw_error(env, status.code, error.text);
+  if (!status.ok()) return fail_call(env, status.code, error.text);
   const int64_t kept = args[1] < entry->bytes ? args[1] : entry->bytes;
   if (kept > 0) {
     char *to = fresh.data, *from = entry->data;
@@ -197,7 +197,7 @@ napi_value record_stream(napi_env env, napi_callback_info info) {
   Environment& state = state_of(env);
   StorageEntry* entry = state.storages.find(args[0]);
   Stream* stream = state.stream(args[1]);
-  if (!entry || !stream) return throw_error(env, Code::Closed, "recordStream: the storage or stream is gone");
+  if (!entry || !stream) return fail_call(env, Code::Closed, "recordStream: the storage or stream is gone");
   bool known = entry->home == stream;
   for (Stream* each : entry->other_streams) known = known || each == stream;
   if (!known) entry->other_streams.push_back(stream);
@@ -208,7 +208,7 @@ napi_value is_pinned(napi_env env, napi_callback_info info) {
   int64_t handle;
   if (!read_integers(env, info, 1, &handle)) return nullptr;
   StorageEntry* entry = state_of(env).storages.find(handle);
-  if (!entry) return throw_error(env, Code::Closed, "isPinned: the storage was freed");
+  if (!entry) return fail_call(env, Code::Closed, "isPinned: the storage was freed");
   napi_value result = nullptr;
   napi_get_boolean(env, entry->pinned, &result);
   return result;
@@ -272,16 +272,16 @@ napi_value share_token(Environment& state, int64_t handle, StorageEntry& entry) 
 }
 
 void export_memory(napi_env env, napi_value exports) {
-  export_function(env, exports, "allocate", allocate);
-  export_function(env, exports, "allocatePinned", allocate_pinned);
-  export_function(env, exports, "adopt", adopt);
-  export_function(env, exports, "makeToken", token);
-  export_function(env, exports, "release", release);
-  export_function(env, exports, "releaseMany", release_many);
-  export_function(env, exports, "resize", resize);
-  export_function(env, exports, "recordStream", record_stream);
-  export_function(env, exports, "isPinned", is_pinned);
-  export_function(env, exports, "liveStorages", live_storages);
+  export_function<allocate>(env, exports, "allocate");
+  export_function<allocate_pinned>(env, exports, "allocatePinned");
+  export_function<adopt>(env, exports, "adopt");
+  export_function<token>(env, exports, "makeToken");
+  export_function<release>(env, exports, "release");
+  export_function<release_many>(env, exports, "releaseMany");
+  export_function<resize>(env, exports, "resize");
+  export_function<record_stream>(env, exports, "recordStream");
+  export_function<is_pinned>(env, exports, "isPinned");
+  export_function<live_storages>(env, exports, "liveStorages");
 }
 
 }  // namespace shardwise

@@ -51,8 +51,8 @@ napi_value lock_file(napi_env env, napi_callback_info info) {
 }  // namespace
 
 void export_process(napi_env env, napi_value exports) {
-  export_function(env, exports, "endWithParent", end_with_parent);
-  export_function(env, exports, "lockFile", lock_file);
+  export_function<end_with_parent>(env, exports, "endWithParent");
+  export_function<lock_file>(env, exports, "lockFile");
 }
 
 }  // namespace shardwise

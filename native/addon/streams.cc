@@ -7,7 +7,7 @@ namespace {
 
 Stream* stream_argument(napi_env env, int64_t id) {
   Stream* stream = state_of(env).stream(id);
-  if (!stream) throw_error(env, Code::Closed, "the stream is gone");
+  if (!stream) fail_call(env, Code::Closed, "the stream is gone");
   return stream;
 }
 
@@ -15,17 +15,17 @@ std::shared_ptr<Event> event_argument(napi_env env, int64_t id) {
   auto& events = state_of(env).events;
   auto found = id >= 0 && id <= UINT32_MAX ? events.find(static_cast<uint32_t>(id)) : events.end();
   if (found != events.end()) return found->second;
-  throw_error(env, Code::Closed, "the event is gone");
+  fail_call(env, Code::Closed, "the event is gone");
   return nullptr;
 }
 
 napi_value default_stream(napi_env env, napi_callback_info info) {
   int64_t device;
   if (!read_integers(env, info, 1, &device)) return nullptr;
-  if (!Devices::get().valid(device)) return throw_error(env, Code::Device, "there is no such device");
+  if (!Devices::get().valid(device)) return fail_call(env, Code::Device, "there is no such device");
   ErrorText error;
   Stream* stream = state_of(env).default_stream(static_cast<int32_t>(device), &error);
-  return stream ? number_value(env, stream->id()) : throw_error(env, Code::Device, error.text);
+  return stream ? number_value(env, stream->id()) : fail_call(env, Code::Device, error.text);
 }
 
 // streamCreate(device, priority, home)
@@ -33,13 +33,13 @@ napi_value stream_create(napi_env env, napi_callback_info info) {
   int64_t args[3];
   if (!read_integers(env, info, 3, args)) return nullptr;
   Environment& state = state_of(env);
-  if (!Devices::get().valid(args[0])) return throw_error(env, Code::Device, "there is no such device");
+  if (!Devices::get().valid(args[0])) return fail_call(env, Code::Device, "there is no such device");
   ErrorText error;
   const auto device = static_cast<int32_t>(args[0]), priority = static_cast<int32_t>(args[1]);
   Stream* stream = state.reuse_stream(device, priority);
   if (!stream) stream = state.open_stream(device, priority, &error);
   if (stream) stream->set_home(args[2]);
-  return stream ? number_value(env, stream->id()) : throw_error(env, Code::Device, error.text);
+  return stream ? number_value(env, stream->id()) : fail_call(env, Code::Device, error.text);
 }
 
 // Does not wait. The id stays good: storages may still name the stream as their home.
@@ -57,7 +57,7 @@ napi_value synchronize(napi_env env, napi_callback_info info) {
   if (!stream) return nullptr;
   ErrorText error;
   Status status = state_of(env).synchronize(*stream, &error);
-  return status.ok() ? nullptr : throw_error(env, status.code, error.text);
+  return status.ok() ? nullptr : fail_call(env, status.code, error.text);
 }
 
 napi_value stream_query(napi_env env, napi_callback_info info) {
@@ -69,20 +69,20 @@ napi_value stream_query(napi_env env, napi_callback_info info) {
   bool done = true;
   ErrorText error;
   const Status status = stream->backend()->stream_query(stream->native(), &done, &error);
-  return status.ok() ? boolean_value(env, done) : throw_error(env, status.code, error.text);
+  return status.ok() ? boolean_value(env, done) : fail_call(env, status.code, error.text);
 }
 
 napi_value event_create(napi_env env, napi_callback_info info) {
   int64_t args[2];
   if (!read_integers(env, info, 2, args)) return nullptr;
-  if (!Devices::get().valid(args[0])) return throw_error(env, Code::Device, "there is no such device");
+  if (!Devices::get().valid(args[0])) return fail_call(env, Code::Device, "there is no such device");
   auto event = std::make_shared<Event>();
   event->backend = Devices::get().backend(static_cast<int32_t>(args[0]));
   event->device = Devices::index(static_cast<int32_t>(args[0]));
   event->timing = args[1] != 0;
   ErrorText error;
   Status status = event->create(&error);
-  if (!status.ok()) return throw_error(env, status.code, error.text);
+  if (!status.ok()) return fail_call(env, status.code, error.text);
   Environment& state = state_of(env);
   state.events[state.next_event] = event;
   return number_value(env, state.next_event++);
@@ -100,7 +100,7 @@ napi_value event_record(napi_env env, napi_callback_info info) {
   auto event = event_argument(env, args[0]);
   Stream* stream = event ? stream_argument(env, args[1]) : nullptr;
   if (!stream) return nullptr;
-  if (stream->backend() != event->backend) return throw_error(env, Code::Invalid, "the event and the stream are of different devices");
+  if (stream->backend() != event->backend) return fail_call(env, Code::Invalid, "the event and the stream are of different devices");
   event->requested++;
   event->recorder = stream;
   event->home = stream->home();
@@ -136,7 +136,7 @@ napi_value event_query(napi_env env, napi_callback_info info) {
   ErrorText error;
   if (done && event->requested > 0) {
     Status status = event->backend->event_query(event->handle, &done, &error);
-    if (!status.ok()) return throw_error(env, status.code, error.text);
+    if (!status.ok()) return fail_call(env, status.code, error.text);
   }
   return boolean_value(env, done);
 }
@@ -175,7 +175,7 @@ napi_value event_synchronize(napi_env env, napi_callback_info info) {
   if (!event) return nullptr;
   ErrorText error;
   const Status status = wait_for(state_of(env), *event, &error);
-  return status.ok() ? nullptr : throw_error(env, status.code, error.text);
+  return status.ok() ? nullptr : fail_call(env, status.code, error.text);
 }
 
 napi_value event_elapsed(napi_env env, napi_callback_info info) {
@@ -184,31 +184,31 @@ napi_value event_elapsed(napi_env env, napi_callback_info info) {
   auto start = event_argument(env, args[0]);
   auto end = start ? event_argument(env, args[1]) : nullptr;
   if (!end) return nullptr;
-  if (start->backend != end->backend) return throw_error(env, Code::Invalid, "the events are of different devices");
-  if (start->requested == 0 || end->requested == 0) return throw_error(env, Code::Invalid, "both events must have been recorded");
+  if (start->backend != end->backend) return fail_call(env, Code::Invalid, "the events are of different devices");
+  if (start->requested == 0 || end->requested == 0) return fail_call(env, Code::Invalid, "both events must have been recorded");
   double ms = 0;
   ErrorText error;
   Status status = wait_for(state_of(env), *start, &error);
   if (status.ok()) status = wait_for(state_of(env), *end, &error);
   if (status.ok()) status = start->backend->event_elapsed_ms(start->handle, end->handle, &ms, &error);
-  return status.ok() ? number_value(env, ms) : throw_error(env, status.code, error.text);
+  return status.ok() ? number_value(env, ms) : fail_call(env, status.code, error.text);
 }
 
 }  // namespace
 
 void export_streams(napi_env env, napi_value exports) {
-  export_function(env, exports, "defaultStream", default_stream);
-  export_function(env, exports, "streamCreate", stream_create);
-  export_function(env, exports, "streamDestroy", stream_destroy);
-  export_function(env, exports, "synchronize", synchronize);
-  export_function(env, exports, "streamQuery", stream_query);
-  export_function(env, exports, "eventCreate", event_create);
-  export_function(env, exports, "eventDestroy", event_destroy);
-  export_function(env, exports, "eventRecord", event_record);
-  export_function(env, exports, "eventWait", event_wait);
-  export_function(env, exports, "eventQuery", event_query);
-  export_function(env, exports, "eventSynchronize", event_synchronize);
-  export_function(env, exports, "eventElapsedMs", event_elapsed);
+  export_function<default_stream>(env, exports, "defaultStream");
+  export_function<stream_create>(env, exports, "streamCreate");
+  export_function<stream_destroy>(env, exports, "streamDestroy");
+  export_function<synchronize>(env, exports, "synchronize");
+  export_function<stream_query>(env, exports, "streamQuery");
+  export_function<event_create>(env, exports, "eventCreate");
+  export_function<event_destroy>(env, exports, "eventDestroy");
+  export_function<event_record>(env, exports, "eventRecord");
+  export_function<event_wait>(env, exports, "eventWait");
+  export_function<event_query>(env, exports, "eventQuery");
+  export_function<event_synchronize>(env, exports, "eventSynchronize");
+  export_function<event_elapsed>(env, exports, "eventElapsedMs");
 }
 
 }  // namespace shardwise

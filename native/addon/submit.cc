@@ -246,16 +246,8 @@ napi_value tokens_of(Environment& state, Decoded& d) {
 
 }  // namespace
 
-static napi_value submit(napi_env env, napi_callback_info info) {
-  napi_value arg = nullptr;
-  size_t argc = 1;
-  void* data;
-  napi_get_cb_info(env, info, &argc, &arg, nullptr, &data);
-  double given = 0;
-  napi_get_value_double(env, arg, &given);
-  const int64_t count = to_integer(given);
-  Environment& state = *static_cast<Environment*>(data);
-  if (count < kHeaderWords || count > kWordBytes / 8) return throw_error(env, Code::Invalid, "malformed command: bad length");
+static napi_value submit_words(napi_env env, Environment& state, int64_t count) {
+  if (count < kHeaderWords || count > kWordBytes / 8) return fail_call(env, Code::Invalid, "malformed command: bad length");
   state.settle_accounts();
 
   Decoded& d = *static_cast<Decoded*>(state.decoded);
@@ -268,21 +260,30 @@ static napi_value submit(napi_env env, napi_callback_info info) {
   ErrorText error;
   Status status = decode(state, count, d, &error);
   if (status.ok()) status = allocate_outputs(state, d, &error);
-  if (!status.ok()) return throw_error(env, status.code, error.text);
+  if (!status.ok()) return fail_call(env, status.code, error.text);
   status = run(state, d, &error);
   if (!status.ok()) {
     for (const Decoded::Slot& slot : d.slots) state.release(d.operands[slot.operand].handle, false);
-    return throw_error(env, status.code, error.text);
+    return fail_call(env, status.code, error.text);
   }
   for (const Decoded::Slot& slot : d.slots) state.words[slot.word] = static_cast<double>(d.operands[slot.operand].handle);
   return tokens_of(state, d);
 }
 
+static napi_value submit(napi_env env, napi_callback_info info) {
+  napi_value arg = nullptr;
+  size_t argc = 1;
+  void* data;
+  napi_get_cb_info(env, info, &argc, &arg, nullptr, &data);
+  double given = 0;
+  napi_get_value_double(env, arg, &given);
+  Environment& state = *static_cast<Environment*>(data);
+  return answer(env, state.failure, submit_words(env, state, to_integer(given)));
+}
+
 void export_submit(Environment& state, napi_value exports) {
   state.decoded = new Decoded;
-  napi_value fn = nullptr;
-  napi_create_function(state.env, "submit", NAPI_AUTO_LENGTH, submit, &state, &fn);
-  napi_set_named_property(state.env, exports, "submit", fn);
+  export_callback(state.env, exports, "submit", submit, &state);
 }
 
 }  // namespace shardwise

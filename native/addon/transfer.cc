@@ -21,7 +21,7 @@ bool view_of(napi_env env, napi_value value, View* out) {
   void* data = nullptr;
   size_t length = 0, offset = 0;
   if (napi_is_typedarray(env, value, &typed) != napi_ok || !typed) {
-    throw_error(env, Code::Invalid, "expected a typed array");
+    fail_call(env, Code::Invalid, "expected a typed array");
     return false;
   }
   // Older Node leaves the type of arrays that it does not know (Float16Array) as it was.
@@ -30,7 +30,7 @@ bool view_of(napi_env env, napi_value value, View* out) {
   napi_get_typedarray_info(env, value, &type, &length, &data, &out->buffer, &offset);
   constexpr int sizes[] = {1, 1, 1, 2, 2, 4, 4, 4, 8, 8, 8, 2};
   if (static_cast<size_t>(type) >= sizeof sizes / sizeof *sizes) {
-    throw_error(env, Code::Invalid, "this kind of typed array is not supported");
+    fail_call(env, Code::Invalid, "this kind of typed array is not supported");
     return false;
   }
   out->data = static_cast<char*>(data);
@@ -38,25 +38,25 @@ bool view_of(napi_env env, napi_value value, View* out) {
   return true;
 }
 
-// The entry and stream of handle and stream arguments, with the byte range checked; null after throwing.
+// The entry and stream of handle and stream arguments, with the byte range checked; null, and noted, where they do not fit.
 StorageEntry* range_of(napi_env env, int64_t handle, int64_t offset, int64_t bytes, Stream* stream, bool any_device = false) {
   StorageEntry* entry = state_of(env).storages.find(handle);
   if (!entry || !stream) {
-    throw_error(env, Code::Closed, "the storage was freed");
+    fail_call(env, Code::Closed, "the storage was freed");
     return nullptr;
   }
   if (!any_device && entry->device != stream->device_code()) {
-    throw_error(env, Code::Device, "the storage is on another device than the stream");
+    fail_call(env, Code::Device, "the storage is on another device than the stream");
     return nullptr;
   }
   ErrorText error;
   const Status status = state_of(env).check_adopted(*entry, &error);
   if (!status.ok()) {
-    throw_error(env, status.code, error.text);
+    fail_call(env, status.code, error.text);
     return nullptr;
   }
   if (offset < 0 || bytes < 0 || offset + bytes > entry->bytes) {
-    throw_error(env, Code::Invalid, ("bytes " + std::to_string(offset) + " to " + std::to_string(offset + bytes) +
+    fail_call(env, Code::Invalid, ("bytes " + std::to_string(offset) + " to " + std::to_string(offset + bytes) +
                                      " are outside a storage of " + std::to_string(entry->bytes)).c_str());
     return nullptr;
   }
@@ -147,13 +147,13 @@ napi_value write(napi_env env, napi_callback_info info) {
   ErrorText error;
   const Status status = backend->asynchronous && source.bytes <= kSmallStaging ? write_staged(*stream, to, source, &error)
                                                                                : write_copied(*stream, to, source, &error);
-  if (!status.ok()) return throw_error(env, status.code, error.text);
+  if (!status.ok()) return fail_call(env, status.code, error.text);
   entry->last_sequence = stream->submitted();
   state.write(*entry, *stream, whole);
   return nullptr;
 }
 
-// Waits for the stream and copies; the stream's first failure is thrown instead.
+// Waits for the stream and copies; or notes the stream's first failure.
 bool read_now(napi_env env, StorageEntry& entry, Stream& stream, int64_t offset, void* to, int64_t bytes) {
   Environment& state = state_of(env);
   state.touch(entry, stream);
@@ -171,7 +171,7 @@ bool read_now(napi_env env, StorageEntry& entry, Stream& stream, int64_t offset,
       std::memcpy(to, from, bytes);
     }
   }
-  if (!status.ok()) throw_error(env, status.code, error.text);
+  if (!status.ok()) fail_call(env, status.code, error.text);
   return status.ok();
 }
 
@@ -228,7 +228,7 @@ int64_t decode_int(DType dtype, const char* data) {
 napi_value read_scalar(napi_env env, napi_callback_info info) {
   int64_t args[4];
   if (!read_integers(env, info, 4, args)) return nullptr;
-  if (args[2] < 0 || args[2] >= kNumDTypes) return throw_error(env, Code::Invalid, "readScalar: bad dtype");
+  if (args[2] < 0 || args[2] >= kNumDTypes) return fail_call(env, Code::Invalid, "readScalar: bad dtype");
   const auto dtype = static_cast<DType>(args[2]);
   Stream* stream = state_of(env).stream(args[3]);
   StorageEntry* entry = range_of(env, args[0], args[1], item_size(dtype), stream);
@@ -284,7 +284,7 @@ napi_value read_async(napi_env env, napi_callback_info info) {
   napi_value raw[5] = {};
   View destination;
   if (!read_integers(env, info, 5, args, raw, 1 << 2 | 1 << 4) || !view_of(env, raw[2], &destination)) return nullptr;
-  if (!is_function(env, raw[4])) return throw_error(env, Code::Invalid, "readAsync: expected a function");
+  if (!is_function(env, raw[4])) return fail_call(env, Code::Invalid, "readAsync: expected a function");
   Environment& state = state_of(env);
   Stream* stream = state.stream(args[3]);
   StorageEntry* entry = range_of(env, args[0], args[1], destination.bytes, stream);
@@ -295,11 +295,11 @@ napi_value read_async(napi_env env, napi_callback_info info) {
   const Backend* backend = stream->backend();
   ErrorText error;
   const Status known = check_value(*entry, &error);
-  if (!known.ok()) return throw_error(env, known.code, error.text);
+  if (!known.ok()) return fail_call(env, known.code, error.text);
   void* staging = nullptr;
   if (backend->asynchronous && bytes <= kSmallStaging) {
     const Status status = take_staging(backend, bytes, &staging, &error);
-    if (!status.ok()) return throw_error(env, status.code, error.text);
+    if (!status.ok()) return fail_call(env, status.code, error.text);
   }
   Completion* completion = new_completion(env, *stream, raw[4]);
   napi_create_reference(env, destination.buffer, 1, &completion->keep_alive);
@@ -325,10 +325,10 @@ napi_value when_done(napi_env env, napi_callback_info info) {
   int64_t args[2];
   napi_value raw[2] = {};
   if (!read_integers(env, info, 2, args, raw, 1 << 1)) return nullptr;
-  if (!is_function(env, raw[1])) return throw_error(env, Code::Invalid, "whenDone: expected a function");
+  if (!is_function(env, raw[1])) return fail_call(env, Code::Invalid, "whenDone: expected a function");
   Environment& state = state_of(env);
   Stream* stream = state.stream(args[0]);
-  if (!stream) return throw_error(env, Code::Closed, "the stream is gone");
+  if (!stream) return fail_call(env, Code::Closed, "the stream is gone");
   Completion* completion = new_completion(env, *stream, raw[1]);
   auto gate = state.gate;
   stream->enqueue([gate, completion](Stream& s) {
@@ -350,7 +350,7 @@ napi_value copy_bytes(napi_env env, napi_callback_info info) {
                                         : (from->device == 0 ? CopyKind::HostToDevice : CopyKind::DeviceToDevice);
   ErrorText error;
   const Status status = check_value(*from, &error);
-  if (!status.ok()) return throw_error(env, status.code, error.text);
+  if (!status.ok()) return fail_call(env, status.code, error.text);
   state.touch(*to, *stream);
   state.touch(*from, *stream);
   char* destination = to->data + args[1];
@@ -367,12 +367,12 @@ napi_value copy_bytes(napi_env env, napi_callback_info info) {
 }  // namespace
 
 void export_transfer(napi_env env, napi_value exports) {
-  export_function(env, exports, "write", write);
-  export_function(env, exports, "readSync", read_sync);
-  export_function(env, exports, "readScalar", read_scalar);
-  export_function(env, exports, "readAsync", read_async);
-  export_function(env, exports, "whenDone", when_done);
-  export_function(env, exports, "copyBytes", copy_bytes);
+  export_function<write>(env, exports, "write");
+  export_function<read_sync>(env, exports, "readSync");
+  export_function<read_scalar>(env, exports, "readScalar");
+  export_function<read_async>(env, exports, "readAsync");
+  export_function<when_done>(env, exports, "whenDone");
+  export_function<copy_bytes>(env, exports, "copyBytes");
 }
 
 }  // namespace shardwise

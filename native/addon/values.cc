@@ -5,21 +5,30 @@
 
 namespace shardwise {
 
-napi_value throw_error(napi_env env, Code code, const char* message) {
+napi_value fail_call(napi_env env, Code code, const char* message) {
   constexpr const char* names[] = {"SW_OK",     "SW_INVALID",     "SW_OUT_OF_MEMORY", "SW_INDEX",
                                    "SW_DEVICE", "SW_UNSUPPORTED", "SW_CLOSED", "SW_LOST", "SW_PEER"};
-  const char* facts = strchr(message, kFactsMark);
-  if (facts == nullptr) {
-    napi_throw_error(env, names[static_cast<int>(code)], message);
-    return nullptr;
-  }
-  napi_value name = nullptr, text = nullptr, error = nullptr;
-  napi_create_string_utf8(env, names[static_cast<int>(code)], NAPI_AUTO_LENGTH, &name);
-  napi_create_string_utf8(env, message, static_cast<size_t>(facts - message), &text);
-  napi_create_error(env, name, text, &error);
-  napi_set_named_property(env, error, "facts", text_value(env, facts + 1));
-  napi_throw(env, error);
+  CallFailure& failure = call_failure(env);
+  failure.noted = true;
+  failure.text.assign(names[static_cast<int>(code)]).append(1, kFieldMark).append(message);
   return nullptr;
+}
+
+napi_value take_failure(napi_env env) {
+  CallFailure& failure = call_failure(env);
+  failure.noted = false;
+  napi_value text = nullptr;
+  napi_create_string_utf8(env, failure.text.data(), failure.text.size(), &text);
+  failure.text.clear();
+  return text;
+}
+
+napi_value answer(napi_env env, CallFailure& failure, napi_value result) {
+  if (!failure.noted) return result;
+  failure.noted = false;
+  napi_value null_value = nullptr;
+  napi_get_null(env, &null_value);
+  return null_value;
 }
 
 bool is_string(napi_env env, napi_value value) {
@@ -39,7 +48,7 @@ bool read_integers(napi_env env, napi_callback_info info, int count, int64_t* ou
     if (napi_get_value_double(env, args[i], &value) != napi_ok && napi_get_value_bool(env, args[i], &flag) == napi_ok) value = flag;
     out[i] = to_integer(value);
     if (out[i] == INT64_MIN) {
-      throw_error(env, Code::Invalid, "expected an integer argument");
+      fail_call(env, Code::Invalid, "expected an integer argument");
       return false;
     }
   }
@@ -77,10 +86,15 @@ napi_value text_value(napi_env env, const char* value) {
   return result;
 }
 
-void export_function(napi_env env, napi_value exports, const char* name, napi_callback callback) {
+void set_property(napi_env env, napi_value object, const char* name, napi_value value) {
+  const napi_property_descriptor property{name, nullptr, nullptr, nullptr, nullptr, value, napi_default_jsproperty, nullptr};
+  napi_define_properties(env, object, 1, &property);
+}
+
+void export_callback(napi_env env, napi_value exports, const char* name, napi_callback callback, void* data) {
   napi_value fn = nullptr;
-  napi_create_function(env, name, NAPI_AUTO_LENGTH, callback, nullptr, &fn);
-  napi_set_named_property(env, exports, name, fn);
+  napi_create_function(env, name, NAPI_AUTO_LENGTH, callback, data, &fn);
+  set_property(env, exports, name, fn);
 }
 
 }  // namespace shardwise

@@ -6,7 +6,7 @@ import { workerData } from 'node:worker_threads';
 const { root, end, steps, bytes, kernel } = workerData;
 const addon = createRequire(import.meta.url)('node-gyp-build')(root);
 const words = new Float64Array(addon.words);
-const streams = [addon.defaultStream(0), addon.streamCreate(0, 0)];
+const streams = [addon.defaultStream(0), addon.streamCreate(0, 0, 0)];
 const event = addon.eventCreate(0, false);
 const kept = [];
 

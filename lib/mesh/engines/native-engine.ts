@@ -8,6 +8,7 @@ import type { Tensor } from '../../core/tensor.js';
 import { captureWatch } from '../../core/watch.js';
 import { wordsOf } from '../../eager/collective-failure.js';
 import { nativeCall, translate, writer } from '../../eager/submit.js';
+import { nativeError } from '../../native/guard.js';
 import { TextNumbers } from '../../native/text-numbers.js';
 import type { BackendName, Engine } from './engine.js';
 
@@ -26,7 +27,7 @@ export function streamDone(stream: number, op: string): Promise<void> {
   return new Promise((resolve, reject) => {
     const home = currentHome();
     try {
-      nativeCall(() => writer.addon.whenDone(stream, (error) => (error === null ? resolve() : home.reject(translate(error, op, []), reject))), op);
+      nativeCall(() => writer.addon.whenDone(stream, (failure) => (failure === null ? resolve() : home.reject(translate(nativeError(failure), op, []), reject))), op);
     } catch (error) {
       home.reject(error, reject);
     }
