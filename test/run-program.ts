@@ -16,8 +16,13 @@ export function programArguments(name: string): string[] {
 
 const MOST_MS = 120_000;
 
-/** What the program prints, a line of JSON. One that hangs is ended. */
-export async function runProgram<T>(name: string, ...args: string[]): Promise<T> {
+/** What the program prints. One that hangs is ended. */
+export async function programOutput(name: string, ...args: string[]): Promise<string> {
   const { stdout } = await promisify(execFile)(process.execPath, [...programArguments(name), ...args], { timeout: MOST_MS, killSignal: 'SIGKILL' });
-  return JSON.parse(stdout) as T;
+  return stdout;
+}
+
+/** What the program prints, a line of JSON. */
+export async function runProgram<T>(name: string, ...args: string[]): Promise<T> {
+  return JSON.parse(await programOutput(name, ...args)) as T;
 }

@@ -54,7 +54,7 @@ const CommEngine kCommEngine = {
 
 Status listen(const char* host, int32_t rank, int32_t size, int64_t timeout_ms, void** world, char* addresses, ErrorText* error) {
   return guarded("initProcessGroup", error, [&] {
-    auto made = std::make_unique<World>(device_of(host), rank, size, timeout_ms);
+    auto made = std::make_unique<World>(host, rank, size, timeout_ms);
     made->addresses(addresses);
     *world = made.release();
     return kOk;

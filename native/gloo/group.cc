@@ -8,20 +8,13 @@ namespace shardwise::across {
 
 Status Group::join(World& world, const GlooGroup& plan, std::unique_ptr<Group>* out, ErrorText* error) {
   const int32_t rank = plan.rank, size = plan.size;
-  auto connections = std::make_unique<Connections>(world.device(), rank, size, plan.timeout_ms);
+  auto connections = std::make_unique<Connections>(world.host(), rank, size);
   const size_t bytes = static_cast<size_t>(size) * kGlooAddressBytes;
   std::vector<char> own(bytes), theirs(bytes);
   connections->addresses(own.data());
-  const Status status = world.exchange(plan, own.data(), theirs.data(), error);
+  Status status = world.exchange(plan, own.data(), theirs.data(), error);
+  if (status.ok()) status = connections->connect(theirs.data(), plan.timeout_ms, roster_of(plan), "", error);
   if (!status.ok()) return status;
-  for (int32_t other = 0; other < size; other++) {
-    if (other == rank) continue;
-    try {
-      connections->connect(other, theirs.data() + int64_t{other} * kGlooAddressBytes);
-    } catch (const std::exception& failure) {
-      return fail(error, Code::Peer, "group \"%s\": rank %d and rank %d cannot connect (%s)", plan.label, plan.ranks[rank], plan.ranks[other], plain(failure.what()).c_str());
-    }
-  }
   std::unique_ptr<Group> group(new Group(connections.release(), roster_of(plan), plan.timeout_ms));
   group->for_peers([&](int32_t other) { group->await_peer(other); });
   *out = std::move(group);

@@ -54,17 +54,8 @@ Status report_refusal(const GlooGroup& plan, int32_t member, const Refusal& said
 }  // namespace
 
 Status World::connect(const char* addresses, ErrorText* error) {
-  const int64_t begin = comm::now_ns();
-  for (int32_t other = 0; other < connections_.size(); other++) {
-    if (other == connections_.rank()) continue;
-    try {
-      connections_.connect(other, addresses + int64_t{other} * kGlooAddressBytes);
-    } catch (const std::exception& failure) {
-      return fail(error, Code::Peer, "gloo: rank %d and rank %d cannot connect (%s, after %lld ms). Does SHARDWISE_SOCKET_IFNAME name the interface by which the machines reach each other?",
-                  connections_.rank(), other, plain(failure.what()).c_str(), static_cast<long long>((comm::now_ns() - begin) / 1'000'000));
-    }
-  }
-  return kOk;
+  constexpr char hint[] = ". Does SHARDWISE_SOCKET_IFNAME name the interface by which the machines reach each other?";
+  return connections_.connect(addresses, timeout_ms_, {"world", {}}, hint, error);
 }
 
 World::Letter& World::letter() {

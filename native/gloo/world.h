@@ -17,10 +17,9 @@ inline comm::Roster roster_of(const GlooGroup& plan) { return {plan.label, {plan
 class World {
  public:
   // Throws.
-  World(const Device& device, int32_t rank, int32_t size, int64_t timeout_ms)
-      : device_(device), timeout_ms_(timeout_ms), connections_(device, rank, size, timeout_ms) {}
+  World(const char* host, int32_t rank, int32_t size, int64_t timeout_ms) : host_(host), timeout_ms_(timeout_ms), connections_(host, rank, size) {}
 
-  const Device& device() const { return device_; }
+  const char* host() const { return host_.c_str(); }
   void addresses(char* out) const { connections_.addresses(out); }
   Status connect(const char* addresses, ErrorText* error);
 
@@ -42,8 +41,8 @@ class World {
   Status pass_round(const GlooGroup& plan, bool may_give_up, LetterFor letter_for, char* theirs, ErrorText* error);
   Status receive(Letter& from, int32_t member, const GlooGroup& plan, bool may_give_up, comm::Patience& patience, ErrorText* error);
 
-  Device device_;
-  int64_t timeout_ms_;
+  const std::string host_;
+  const int64_t timeout_ms_;
   Connections connections_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Letter>> letters_;  // after the connections, to go before them

@@ -1,11 +1,13 @@
 /** How ranks of several machines find each other, and what they say where gloo is missing. */
 import assert from 'node:assert/strict';
-import type { NetworkInterfaceInfo } from 'node:os';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { type NetworkInterfaceInfo, tmpdir } from 'node:os';
+import path from 'node:path';
 import { allReduce, DistributedError, HashStore, launch, newGroup } from '../../lib/distributed.js';
 import { ones } from '../../lib/index.js';
 import { GlooWorld } from '../../lib/mesh/engines/gloo-engine.js';
 import { ownAddress } from '../../lib/mesh/network.js';
-import { runProgram } from '../run-program.js';
+import { programOutput, runProgram } from '../run-program.js';
 import { skipWithoutGloo } from './without-gloo.js';
 
 const address = (text: string, internal = false): NetworkInterfaceInfo =>
@@ -78,6 +80,18 @@ describe('ranks that meet by gloo', function () {
     const { results } = await runProgram<{ results: unknown }>('mesh/programs/over-gloo', 'large');
     assert.deepEqual(results, [true, true, true]);
   });
+
+  for (const stranger of ['reset', 'close', 'hold', 'crowd', 'guess']) {
+    it(`connect whatever a stranger does at their port: ${stranger}`, async () => {
+      const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-strangers-'));
+      try {
+        const outcomes = await Promise.all([stranger, 'second'].map((role) => programOutput('mesh/programs/gloo-strangers', role, folder)));
+        assert.deepEqual(outcomes, ['connected\n', 'connected\n']);
+      } finally {
+        rmSync(folder, { recursive: true, force: true });
+      }
+    });
+  }
 
   it('say what to install where the engine is missing', async () => {
     const { message } = await runProgram<{ message: string }>('mesh/programs/over-gloo', 'missing');

@@ -271,6 +271,7 @@ bool test_far(const char* library) {
   signal(SIGPIPE, SIG_IGN);  // as Node does
   killed(false);
   killed(true);
+  test_connecting(gloo);
   for (Ranks mode : {Ranks::Processes, Ranks::Threads}) {
     differences(mode);
     agreement(mode);

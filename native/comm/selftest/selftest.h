@@ -10,6 +10,10 @@
 
 #include "../host_group.h"
 
+namespace shardwise {
+struct GlooEngine;
+}
+
 namespace shardwise::comm::selftest {
 
 enum class Ranks { Threads, Processes };
@@ -63,6 +67,7 @@ void test_absence(Ranks mode);
 void test_watch(Ranks mode);
 void test_processes();
 void test_segments();
+void test_connecting(const GlooEngine* gloo);
 bool test_far(const char* library);  // gloo-engine.so; false where it cannot be opened
 void bench(Ranks mode, int32_t size);
 void bench_watch(int32_t size);
