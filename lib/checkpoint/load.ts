@@ -1,6 +1,8 @@
 /** Loading tensors of safetensors files, one at a time. */
 import type { FileHandle } from 'node:fs/promises';
 import { totalmem } from 'node:os';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { getHeapStatistics } from 'node:v8';
 import { type Device, type DeviceName, device as deviceOf } from '../core/device.js';
 import { bool } from '../core/dtype.js';
 import { CheckpointError } from '../core/errors.js';
@@ -10,8 +12,15 @@ import { rawArray } from '../core/values.js';
 import { openRegular } from '../files/regular-file.js';
 import { makeFromValues, valueAccess } from '../ops/construct.js';
 import { readFully } from './chunks.js';
-import { type Header, headerLength, parseHeader, type TensorEntry } from './format.js';
+import { headerLength } from './format.js';
+import { Header, MEMORY_PER_HEADER_BYTE, type TensorEntry } from './header.js';
 import { checkPath } from './save.js';
+import { inSlices } from './slices.js';
+
+/** Longest time that loading keeps the event loop waiting. */
+const MOST_BUSY_MS = 3;
+/** What a tensor takes of JavaScript's heap, about. */
+const HEAP_PER_TENSOR = 1000;
 
 /** A safetensors file whose tensors are read when asked for. */
 export class SafetensorsFile {
@@ -33,7 +42,9 @@ export class SafetensorsFile {
     });
     try {
       const length = headerLength(path, await readAt(file, path, 0, Math.min(8, size)), size);
-      return new SafetensorsFile(path, file, parseHeader(path, await readAt(file, path, 8, length), size));
+      requireMemory(path, length);
+      const json = await readAt(file, path, 8, length);
+      return new SafetensorsFile(path, file, await inSlices(Header.parse(path, json, size)));
     } catch (error) {
       await file.close();
       throw error;
@@ -44,17 +55,27 @@ export class SafetensorsFile {
     return this.header.metadata;
   }
 
+  /** How many tensors there are. @internal */
+  get size(): number {
+    return this.header.size;
+  }
+
+  /** @internal */
+  iterateNames(): Iterable<string> {
+    return this.header.names();
+  }
+
   /** Names in the order of the header. */
   get names(): string[] {
-    return [...this.header.tensors.keys()];
+    return [...this.header.names()];
   }
 
   /** Reads one tensor; on the CPU the bytes are read straight into its memory. @throws CheckpointError if there is none */
   async get(name: string, options: { device?: DeviceName | Device } = {}): Promise<Tensor> {
     if (typeof name !== 'string') throw unexpected('SafetensorsFile.get', 'name', 'a string', name);
     const { device = 'cpu' } = optionsOf('SafetensorsFile.get', options, 'device');
-    const entry = this.header.tensors.get(name);
-    if (entry === undefined) throw new CheckpointError(`${this.path}: there is no tensor "${name}"`, { file: this.path, tensor: name, names: this.names });
+    const entry = this.header.get(name);
+    if (entry === null) throw new CheckpointError(`${this.path}: there is no tensor "${name}"`, { file: this.path, tensor: name });
     const numel = entry.shape.reduce((a, b) => a * b, 1);
     const raw = this.allocate(name, entry, numel);
     const bytes = new Uint8Array(raw.buffer, raw.byteOffset, raw.byteLength);
@@ -83,7 +104,8 @@ export class SafetensorsFile {
     const refused = (reason: string, cause?: unknown): CheckpointError =>
       new CheckpointError(`${this.path}: no memory for tensor "${name}" of ${bytes} bytes: ${reason}`, { file: this.path, tensor: name, bytes }, { cause });
     // The system may promise more than it has, and end the process when that is filled.
-    if (bytes > totalmem()) throw refused(`this machine has ${totalmem()} bytes`);
+    const most = memoryLimit();
+    if (bytes > most) throw refused(`this process may have ${most} bytes`);
     try {
       return rawArray(dtype, numel);
     } catch (error) {
@@ -100,21 +122,56 @@ export class SafetensorsFile {
   }
 }
 
+/** Memory of this machine, or what the container that this process runs in may have of it. */
+function memoryLimit(): number {
+  const constrained = process.constrainedMemory();
+  return constrained > 0 ? Math.min(totalmem(), constrained) : totalmem();
+}
+
+/** @throws CheckpointError for a header that cannot be held */
+function requireMemory(path: string, headerBytes: number): void {
+  const [needed, most] = [headerBytes * MEMORY_PER_HEADER_BYTE, memoryLimit()];
+  if (needed <= most) return;
+  throw new CheckpointError(`${path}: no memory for a header of ${headerBytes} bytes: it may take ${needed}, this process may have ${most} bytes`, { file: path, headerBytes });
+}
+
 async function readAt(file: FileHandle, path: string, at: number, length: number): Promise<Uint8Array> {
   const bytes = new Uint8Array(length);
   await readFully(file, path, at, bytes);
   return bytes;
 }
 
-/** Reads all tensors of a file. @throws CheckpointError for a damaged or hostile file */
+/**
+ * Reads all tensors of a file. An object lists names that are whole numbers first; {@link SafetensorsFile.names} has the file's order.
+ *
+ * @throws CheckpointError for a damaged or hostile file, or what is no regular file
+ */
 export async function loadSafetensors(path: string, options: { device?: DeviceName | Device } = {}): Promise<Record<string, Tensor>> {
   optionsOf('loadSafetensors', options);
   const file = await SafetensorsFile.open(path);
   try {
-    const tensors: [string, Tensor][] = [];
-    for (const name of file.names) tensors.push([name, await file.get(name, options)]);
-    return Object.fromEntries(tensors); // not by assignment: a file may call a tensor "__proto__"
+    requireHeap(path, file.size);
+    const tensors: Record<string, Tensor> = {};
+    let since = performance.now();
+    for (const name of file.iterateNames()) {
+      const value = await file.get(name, options);
+      Object.defineProperty(tensors, name, { value, writable: true, enumerable: true, configurable: true }); // a file may call a tensor "__proto__"
+      if (performance.now() - since < MOST_BUSY_MS) continue;
+      await nextTurn(); // nothing is read for tensors without elements, so nothing else would wait
+      since = performance.now();
+    }
+    return tensors;
   } finally {
     await file.close();
   }
+}
+
+/** @throws CheckpointError for more tensors than JavaScript could have objects for */
+function requireHeap(path: string, count: number): void {
+  const { heap_size_limit: limit, used_heap_size: used } = getHeapStatistics();
+  if (count * HEAP_PER_TENSOR <= limit - used) return;
+  throw new CheckpointError(`${path}: its ${count} tensors are more than fit into the JavaScript heap of ${limit} bytes; open it as SafetensorsFile and get those you need`, {
+    file: path,
+    count,
+  });
 }

@@ -1,0 +1,50 @@
+/** Finds records by a name or number, without an object for each: a table that grew would stop the event loop, and millions of objects fill the heap. */
+import { randomInt } from 'node:crypto';
+
+// Drawn for each process: a file cannot be made so that all of its names fall together.
+const seed = randomInt(2 ** 32);
+const factor = randomInt(2 ** 30) * 2 + 1;
+
+/** A hash of bytes. */
+export function hashBytes(bytes: Uint8Array, start: number, end: number): number {
+  let hash = seed;
+  for (let i = start; i < end; i++) {
+    hash = Math.imul(hash ^ (bytes[i] as number), factor);
+    hash ^= hash >>> 15;
+  }
+  return hash >>> 0;
+}
+
+/** A hash of a whole number. */
+export function hashNumber(value: number): number {
+  let hash = Math.imul(seed ^ (value % 2 ** 32), factor);
+  hash = Math.imul(hash ^ (hash >>> 15) ^ Math.floor(value / 2 ** 32), factor);
+  return (hash ^ (hash >>> 15)) >>> 0;
+}
+
+/** A hash table of record numbers. Its size is fixed; the system gives memory only where it is written. */
+export class RecordTable {
+  private readonly slots: Int32Array;
+
+  constructor(most: number) {
+    this.slots = new Int32Array(2 ** Math.ceil(Math.log2(2 * most + 2)));
+  }
+
+  /** The record with this hash for which `matches`, or null. */
+  find(hash: number, matches: (record: number) => boolean): number | null {
+    const mask = this.slots.length - 1;
+    for (let slot = hash & mask; ; slot = (slot + 1) & mask) {
+      const held = this.slots[slot] as number;
+      if (held === 0) return null;
+      if (matches(held - 1)) return held - 1;
+    }
+  }
+
+  /** Puts a record in that is not there yet. */
+  add(hash: number, record: number): void {
+    const mask = this.slots.length - 1;
+    let slot = hash & mask;
+    while (this.slots[slot] !== 0) slot = (slot + 1) & mask;
+    this.slots[slot] = record + 1;
+  }
+}
