@@ -5,7 +5,7 @@ import { currentHome, processHome } from '../core/home.js';
 import { checkNumber, checkTimeout, kindOf, unexpected, withDefaults } from '../core/options.js';
 import { currentGenerator } from '../core/random.js';
 import { writer } from '../eager/submit.js';
-import { chooseEngines, movesCpuTensors, namedDevices, parseBackend } from './engines/choose.js';
+import { type Backends, chooseEngines, movesCpuTensors, namedDevices, parseBackend } from './engines/choose.js';
 import { ownGpu } from './engines/device-engine.js';
 import { enterFakeWorld } from './fake-world.js';
 import { destroyProcessGroup, enterWorld } from './groups.js';
@@ -13,8 +13,9 @@ import { lastFailures, withLastCall } from './last-failures.js';
 import type { ProcessGroup } from './process-group.js';
 import { findContext } from './rank-context.js';
 import { missing, type RankPlace, readMaster, readRankEnvironment } from './rank-environment.js';
-import { type Agreement, byEnvironment, checkPlace, meetRanks, storeFailure, storeOfRun, type Told } from './rendezvous.js';
+import { type Agreement, byEnvironment, checkPlace, type Keeper, meetRanks, storeFailure, storeOfRun, type Told } from './rendezvous.js';
 import { removeStaleSegments } from './shared-memory.js';
+import { StartWatch } from './start-failure.js';
 import { StoreBoard } from './store-board.js';
 import { FileStore, HashStore, PrefixStore, Store, TCPStore } from './stores/index.js';
 
@@ -71,30 +72,42 @@ export async function initProcessGroup(first?: string | InitOptions, second?: In
   }
   starting = true;
   try {
-    const { place, agreement, store, where, host } = await findWorld(read, JSON.stringify(backends));
-    const { rank, worldSize } = place;
-    const localRank = place.localRank ?? agreement.hosts.slice(0, rank).filter((host) => host === agreement.hosts[rank]).length;
-    const engines = await chooseEngines(OP, backends, { agreement, rank, store, host, timeoutMs: read.timeoutMs });
-    const { world } = enterWorld({
-      rank,
-      worldSize,
-      localRank,
-      home: processHome,
-      store,
-      factory: engines.make,
-      pending: null,
-      board: worldSize === 1 ? null : StoreBoard.over(store),
-      random: agreement.random,
-      named: namedDevices(backends),
-      leaveEngines: engines.leave,
-    });
-    processHome.findCudaIndex = () => read.deviceId ?? ownGpu(localRank);
-    leaveAtExit();
-    if (where !== null) times.set(where, numberAt(where) + 1);
-    if (movesCpuTensors(backends) && worldSize > 1) await joined(world);
+    const found = await findWorld(read, JSON.stringify(backends));
+    const { store, place, where, keeper, told } = found;
+    const watch = keeper === 'rank 0' ? new StartWatch(store, place, read.timeoutMs) : null;
+    try {
+      await enter(found, backends, read);
+    } catch (error) {
+      await watch?.tell(error);
+      throw storeFailure(error, place, where ?? '', read.timeoutMs, told, keeper, watch?.failure);
+    }
   } finally {
     starting = false;
   }
+}
+
+/** Makes this process a rank of the world that it has found. */
+async function enter({ place, agreement, store, where, host }: World, backends: Backends, { timeoutMs, deviceId }: ReadOptions): Promise<void> {
+  const { rank, worldSize } = place;
+  const localRank = place.localRank ?? agreement.hosts.slice(0, rank).filter((host) => host === agreement.hosts[rank]).length;
+  const engines = await chooseEngines(OP, backends, { agreement, rank, store, host, timeoutMs });
+  const { world } = enterWorld({
+    rank,
+    worldSize,
+    localRank,
+    home: processHome,
+    store,
+    factory: engines.make,
+    pending: null,
+    board: worldSize === 1 ? null : StoreBoard.over(store),
+    random: agreement.random,
+    named: namedDevices(backends),
+    leaveEngines: engines.leave,
+  });
+  processHome.findCudaIndex = () => deviceId ?? ownGpu(localRank);
+  leaveAtExit();
+  if (where !== null) times.set(where, numberAt(where) + 1);
+  if (movesCpuTensors(backends) && worldSize > 1) await joined(world);
 }
 
 /** An object, and no store or other thing of a class. */
@@ -177,6 +190,9 @@ interface World {
   readonly where: string | null;
   /** Where the store is; null for one that is no address. */
   readonly host: string | null;
+  /** Who keeps it; null for one that was given, or that nobody keeps. */
+  readonly keeper: Keeper;
+  readonly told: Told;
 }
 
 const numberAt = (where: string): number => times.get(where) ?? 0;
@@ -192,22 +208,24 @@ async function findWorld(options: ReadOptions, backends: string): Promise<World>
       store: new HashStore(),
       where: null,
       host: null,
+      keeper: null,
+      told: byEnvironment,
     };
   }
   const { timeoutMs } = options;
-  const { where, base, keeper, told } = openStore(options, place);
+  const { where, base, keeps, keeper, told } = openStore(options, place);
   const run = storeOfRun(base, process.env['TORCHELASTIC_RESTART_COUNT'] ?? 0);
   const store = new PrefixStore(String(numberAt(where)), run);
   const launcher = options.rank === null && hasLauncher() ? run : null;
   store.setTimeout(timeoutMs);
   try {
-    const agreement = await meetRanks(store, place, backends, timeoutMs, { keeper, launcher, told });
+    const agreement = await meetRanks(store, place, backends, timeoutMs, { keeper: keeps, launcher, told });
     // All have it open: the next run shall not find them there.
     if (stores.get(where) === base && base instanceof FileStore && rank === 0) await base.unlink();
-    return { place, store, where, host: base instanceof TCPStore ? base.host : null, agreement };
+    return { place, store, where, host: base instanceof TCPStore ? base.host : null, agreement, keeper, told };
   } catch (error) {
     if (stores.delete(where)) await leave(base, error);
-    throw storeFailure(error, place, where, timeoutMs, told);
+    throw storeFailure(error, place, where, timeoutMs, told, keeper);
   }
 }
 
@@ -230,7 +248,8 @@ interface Opened {
   readonly where: string;
   readonly base: Store;
   /** Whether this process keeps it. */
-  readonly keeper: boolean;
+  readonly keeps: boolean;
+  readonly keeper: Keeper;
   readonly told: Told;
 }
 
@@ -240,7 +259,8 @@ function openStore({ store, initMethod, timeoutMs }: ReadOptions, { rank, worldS
     return {
       where: 'the store that was given',
       base: store,
-      keeper: store instanceof TCPStore && store.isServer,
+      keeps: store instanceof TCPStore && store.isServer,
+      keeper: null,
       told: { same: file === null ? 'store' : `file ${file}`, each: file === null ? 'a store' : 'a file', file },
     };
   }
@@ -248,7 +268,7 @@ function openStore({ store, initMethod, timeoutMs }: ReadOptions, { rank, worldS
     const { pathname } = new URL(initMethod);
     const file = decodeURIComponent(pathname);
     const base = opened(file, () => new FileStore(file, worldSize, { timeoutMs }));
-    return { where: file, base, keeper: false, told: { same: `file ${file}`, each: 'a file', file } };
+    return { where: file, base, keeps: false, keeper: null, told: { same: `file ${file}`, each: 'a file', file } };
   }
   const named = /^tcp:\/\/(.+):(\d+)$/.exec(initMethod ?? '');
   const [host, port] = named === null ? [masterAddr, masterPort] : [(named[1] as string).replace(/^\[(.*)\]$/, '$1'), Number(named[2])];
@@ -256,7 +276,7 @@ function openStore({ store, initMethod, timeoutMs }: ReadOptions, { rank, worldS
   const isServer = rank === 0 && !hasLauncher();
   const where = `${host}:${port}`;
   const told = named === null ? byEnvironment : { same: `initMethod tcp://${where}`, each: 'a port', file: null };
-  return { where, base: opened(where, () => new TCPStore(host, port, { isServer, timeoutMs })), keeper: isServer, told };
+  return { where, base: opened(where, () => new TCPStore(host, port, { isServer, timeoutMs })), keeps: isServer, keeper: hasLauncher() ? 'the launcher' : 'rank 0', told };
 }
 
 function opened(address: string, open: () => Store): Store {

@@ -2,9 +2,10 @@
 import { randomBytes } from 'node:crypto';
 import { readFileSync, readlinkSync, statSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { ArgumentError, DistributedError, TimeoutError } from '../core/errors.js';
+import { ArgumentError, DistributedError, StoreError, TimeoutError } from '../core/errors.js';
 import { currentGenerator } from '../core/random.js';
 import { isRunning } from './shared-memory.js';
+import type { StartFailure } from './start-failure.js';
 import { PrefixStore, type Store } from './stores/index.js';
 
 const OP = 'initProcessGroup';
@@ -38,7 +39,25 @@ export interface Agreement {
   readonly random: Member['random'];
 }
 
-type Outcome = { readonly members: readonly Member[]; readonly run: string; readonly token: number } | { readonly error: string };
+type Outcome = { readonly members: readonly Member[]; readonly run: string; readonly token: number } | Failure;
+
+/** Why there will be no world. */
+interface Failure {
+  readonly error: string;
+  /** Of ranks that did not come in time. */
+  readonly absent?: Absent;
+  /** How many ranks are there to read it; left out where that is not known. */
+  readonly present?: number;
+}
+
+/** Ranks that did not come. */
+interface Absent {
+  /** The first of them, at most {@link NAMED_RANKS}: the world may be of any size. */
+  readonly ranks: readonly number[];
+  readonly count: number;
+}
+
+const NAMED_RANKS = 16;
 
 /** What a process knows of the store. @internal */
 export interface MeetingPlace {
@@ -82,7 +101,7 @@ export async function meetRanks(
   let othersMs = LAST_WORDS_MS;
   try {
     const outcome = await exchange(store, place, backend, { deadline, timeoutMs }, launcher, told);
-    if ('error' in outcome) throw new DistributedError(`${OP}: ${outcome.error}`, { op: OP, ...place });
+    if ('error' in outcome) throw failureOf(outcome, place, timeoutMs);
     othersMs = Math.max(1, deadline - Date.now());
     const { members, run, token } = outcome;
     const { random } = members[0] as Member;
@@ -97,8 +116,12 @@ export async function meetRanks(
 }
 
 /** Whether no other rank has come. */
-const isAlone = (error: unknown, worldSize: number): boolean =>
-  error instanceof TimeoutError && (error.details['missing'] as readonly number[] | undefined)?.length === worldSize - 1;
+const isAlone = (error: unknown, worldSize: number): boolean => error instanceof TimeoutError && error.details['missingCount'] === worldSize - 1;
+
+function failureOf({ error, absent }: Failure, place: { rank: number; worldSize: number }, timeoutMs: number): DistributedError | TimeoutError {
+  if (absent === undefined) return new DistributedError(`${OP}: ${error}`, { op: OP, ...place });
+  return new TimeoutError(`${OP}: ${error}`, { op: OP, ...place, missing: absent.ranks, missingCount: absent.count, timeoutMs });
+}
 
 interface Patience {
   readonly deadline: number;
@@ -115,10 +138,10 @@ async function exchange(
 ): Promise<Outcome> {
   await claim(store, { rank, worldSize, host: ownHost(), hostName: hostname(), pid: process.pid, backend, random: currentGenerator().origin() }, told);
   if (launcher !== null) await missEnded(store, launcher);
-  if ((await store.add('come', 1)) === worldSize) await store.compareSet('outcome', '', JSON.stringify(await settle(store, worldSize, told)));
-  await waitFor(store, 'outcome', { rank, worldSize }, patience, told);
-  const outcome = JSON.parse((await store.get('outcome')).toString()) as Outcome;
-  if ((await store.add('read', 1)) === worldSize) await store.set('all read', '');
+  if ((await store.add('come', 1)) === worldSize) await store.compareSet('outcome', '', JSON.stringify(await settle(store, told)));
+  const outcome = await outcomeOf(store, { rank, worldSize }, patience, told);
+  const readers = 'error' in outcome ? (outcome.present ?? worldSize) : worldSize;
+  if ((await store.add('read', 1)) >= readers) await store.set('all read', '');
   return outcome;
 }
 
@@ -127,10 +150,10 @@ async function claim(store: Store, own: Member, told: Told): Promise<void> {
   const { rank, worldSize } = own;
   const agreed = Number((await store.compareSet('world size', '', String(worldSize))).toString());
   if (agreed !== worldSize) {
-    const came = await membersOf(store, agreed);
     await refuse(
       store,
-      ofEarlierRun(came, told) ?? `rank ${rank} (process ${own.pid} on ${own.hostName}) has a world of ${worldSize} ranks, others one of ${agreed}. All need the same WORLD_SIZE.`,
+      ofEarlierRun(await membersOf(store), told) ??
+        `rank ${rank} (process ${own.pid} on ${own.hostName}) has a world of ${worldSize} ranks, others one of ${agreed}. All need the same WORLD_SIZE.`,
     );
   }
   if ((await store.add(`rank ${rank}`, 1)) > 1) {
@@ -142,13 +165,32 @@ async function claim(store: Store, own: Member, told: Told): Promise<void> {
     );
   }
   await store.set(`member ${rank}`, JSON.stringify(own));
+  await store.append(PRESENT, `${rank} `);
 }
 
-/** Those that have said who they are. */
-async function membersOf(store: Store, worldSize: number): Promise<Member[]> {
-  const keys = Array.from({ length: worldSize }, (_, rank) => `member ${rank}`);
-  const came = await Promise.all(keys.map((key) => store.check([key])));
-  return (await store.multiGet(keys.filter((_, rank) => came[rank]))).map((text) => JSON.parse(text.toString()) as Member);
+/** The ranks that have said who they are, one after another: so that nothing has to be asked of each that there could be. */
+const PRESENT = 'present';
+
+async function presentRanks(store: Store): Promise<number[]> {
+  if (!(await store.check([PRESENT]))) return [];
+  const ranks = String(await store.get(PRESENT))
+    .trim()
+    .split(' ')
+    .map(Number);
+  return [...new Set(ranks)].sort((a, b) => a - b);
+}
+
+/** Those that have said who they are, by rank. */
+async function membersOf(store: Store): Promise<Member[]> {
+  const ranks = await presentRanks(store);
+  return (await store.multiGet(ranks.map((rank) => `member ${rank}`))).map((text) => JSON.parse(text.toString()) as Member);
+}
+
+function absentFrom(present: readonly number[], worldSize: number): Absent {
+  const here = new Set(present);
+  const ranks: number[] = [];
+  for (let rank = 0; rank < worldSize && ranks.length < NAMED_RANKS; rank++) if (!here.has(rank)) ranks.push(rank);
+  return { ranks, count: worldSize - here.size };
 }
 
 /** Says so of a file in which somebody stands who has died: only a file outlives its run. */
@@ -191,8 +233,8 @@ export async function announceEnd(run: Store, rank: number, worldSize: number): 
 }
 
 /** By the last that comes. */
-async function settle(store: Store, worldSize: number, told: Told): Promise<Outcome> {
-  const members = await membersOf(store, worldSize);
+async function settle(store: Store, told: Told): Promise<Outcome> {
+  const members = await membersOf(store);
   const earlier = ofEarlierRun(members, told);
   if (earlier !== null) return { error: earlier };
   const [first] = members as [Member];
@@ -201,19 +243,25 @@ async function settle(store: Store, worldSize: number, told: Told): Promise<Outc
   return { members, run: randomBytes(6).toString('hex'), token: randomBytes(6).readUIntLE(0, 6) };
 }
 
-async function waitFor(store: Store, key: string, { rank, worldSize }: { rank: number; worldSize: number }, { deadline, timeoutMs }: Patience, told: Told): Promise<void> {
+/** Waits for it. One whose time is over first says so for all: without it there will be no world, and rank 0 may take the store along. */
+async function outcomeOf(store: Store, { rank, worldSize }: { rank: number; worldSize: number }, { deadline, timeoutMs }: Patience, told: Told): Promise<Outcome> {
   try {
-    await store.wait([key], Math.max(1, deadline - Date.now()));
+    await store.wait(['outcome'], Math.max(1, deadline - Date.now()));
   } catch (error) {
     if (!(error instanceof TimeoutError)) throw error;
-    const here = await Promise.all(Array.from({ length: worldSize }, (_, other) => store.check([`member ${other}`])));
-    const absent = here.flatMap((came, other) => (came ? [] : [other]));
-    throw new TimeoutError(
-      `${OP}: rank ${absent.join(', ')} of ${worldSize} did not come within ${timeoutMs} ms (this is rank ${rank}). ${absent.length === 1 ? 'Was it' : 'Were they'} started, with the same ${told.same}?`,
-      { op: OP, rank, worldSize, missing: absent, timeoutMs },
-      { cause: error },
-    );
+    const present = await presentRanks(store);
+    const absent = absentFrom(present, worldSize);
+    const more = absent.count > absent.ranks.length ? ` and ${absent.count - absent.ranks.length} more` : '';
+    const said = (whose: string): Failure => ({
+      error: `rank ${absent.ranks.join(', ')}${more} of ${worldSize} did not come within ${timeoutMs} ms (${whose}). ${absent.count === 1 ? 'Was it' : 'Were they'} started, with the same ${told.same}?`,
+      absent,
+      present: present.length,
+    });
+    const forOthers = JSON.stringify(said(`by rank ${rank}, which has given up`));
+    const agreed = String(await store.compareSet('outcome', '', forOthers));
+    return agreed === forOthers ? said(`this is rank ${rank}`) : (JSON.parse(agreed) as Outcome);
   }
+  return JSON.parse((await store.get('outcome')).toString()) as Outcome;
 }
 
 /** Ranks reach the same shared memory if they have the same kernel, see each other as processes, and have the same /dev/shm and user. */
@@ -243,13 +291,34 @@ export function checkPlace(rank: number, worldSize: number): void {
   }
 }
 
-/** What went wrong while the store of rank 0 was looked for, said as the program sees it. */
-export function storeFailure(error: unknown, place: { rank: number; worldSize: number }, where: string, timeoutMs: number, told: Told): unknown {
-  if (!(error instanceof TimeoutError) || place.rank === 0) return error;
-  if (error.details['missing'] !== undefined) return error;
+/** Who keeps a store, for errors. @internal */
+export type Keeper = 'rank 0' | 'the launcher' | null;
+
+/** What went wrong with the store while the ranks were starting, said as the program sees it. @internal */
+export function storeFailure(
+  error: unknown,
+  place: { rank: number; worldSize: number },
+  where: string,
+  timeoutMs: number,
+  told: Told,
+  keeper: Keeper,
+  first: StartFailure | null = null,
+): unknown {
+  if (place.rank === 0 && keeper === 'rank 0') return error;
+  const here = { op: OP, rank: place.rank, worldSize: place.worldSize };
+  if (error instanceof StoreError && error.details['lost'] === true) {
+    const who = keeper ?? 'the process that kept the store';
+    const why = first === null ? `What ${who} has said last is the cause.` : `Rank ${first.rank} gave up first: ${first.text}`;
+    return new DistributedError(
+      `${OP}: ${who} has ended, or has left, while the ranks were starting, and its store at ${where} with it (this is rank ${place.rank} of ${place.worldSize}). ${why}`,
+      { ...here, ranks: first !== null ? [first.rank] : keeper === 'rank 0' ? [0] : [] },
+      { cause: error },
+    );
+  }
+  if (!(error instanceof TimeoutError) || error.details['missing'] !== undefined || keeper !== 'rank 0') return error;
   return new TimeoutError(
     `${OP}: rank ${place.rank} of ${place.worldSize} found no store at ${where} within ${timeoutMs} ms. Rank 0 keeps it: was it started, with the same ${told.same}?`,
-    { op: OP, ...place, missing: [0], timeoutMs },
+    { ...here, missing: [0], missingCount: 1, timeoutMs },
     { cause: error },
   );
 }
