@@ -3,6 +3,7 @@
  * that the generated tests check its gradient, its method, its in-place twin and its shape under fake tensors as they check the op table.
  */
 import { DtypeError, ShapeError } from '../core/errors.js';
+import { gradState } from '../core/grad-state.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { copyBack } from './copy.js';
@@ -43,14 +44,19 @@ export function defineComposite(name: string, fn: AnyFunction, options: Partial<
   }
   if (entry.inPlace) {
     addMethod(`${name}_`, function (...args: unknown[]) {
-      return overwrite(`${name}_`, this, (input) => fn(input, ...args) as Tensor);
+      return overwrite(`${name}_`, this, (input) => fn(input, ...args) as Tensor, args);
     });
   }
 }
 
-/** Writes the result of an op on `target` into it. The op sees a copy where a gradient will need the values from before. @internal */
-export function overwrite(name: string, target: Tensor, op: (input: Tensor) => Tensor): Tensor {
-  return writeBack(name, target, op(target.requiresGrad ? target.clone() : target));
+/**
+ * Writes the result of an op on `target` and `others` into it. The op sees a copy where a gradient, of whichever operand, may need the values from before.
+ *
+ * @internal
+ */
+export function overwrite(name: string, target: Tensor, op: (input: Tensor) => Tensor, others: readonly unknown[] = []): Tensor {
+  const recorded = gradState.recording && (target.requiresGrad || others.some((t) => t instanceof Tensor && t.requiresGrad));
+  return writeBack(name, target, op(recorded ? target.clone() : target));
 }
 
 /** Writes a result into the tensor that an op in place is called on. @throws ShapeError, DtypeError where it does not fit. @internal */
