@@ -7,7 +7,19 @@ import { checkOneOf, optionsOf } from '../core/options.js';
 import { broadcastShapes, type Shape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
-import { binaryCrossEntropyWithLogits, checkPair, crossEntropy, type LossOptions, type LossReduction, l1Loss, mseLoss, nllLoss, reduceElements, requireSameShape } from './loss.js';
+import {
+  binaryCrossEntropyWithLogits,
+  checkPair,
+  crossEntropy,
+  type LossOptions,
+  type LossReduction,
+  l1Loss,
+  mseLoss,
+  nllLoss,
+  reduceElements,
+  requireSameShape,
+  spread,
+} from './loss.js';
 import { requireFloating, requireNumbers, requirePair, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
@@ -34,14 +46,15 @@ defineComposite('binaryCrossEntropyWithLogits', binaryCrossEntropyWithLogits, {
 export function smoothL1Loss(input: Tensor, target: Tensor, options: LossOptions & { beta?: number } = {}): Tensor {
   const { reduction = 'mean', beta = 1 } = optionsOf('smoothL1Loss', options, 'reduction beta');
   checkPair('smoothL1Loss', input, target, reduction);
-  const [x, y] = autocastOperands('float32 on cuda', [input, target] as const);
+  const [x, y] = spread(...autocastOperands('float32 on cuda', [input, target] as const));
   if (beta < 0) throw new ArgumentError(`smoothL1Loss: beta must not be negative, got ${beta}`, { op: 'smoothL1Loss', beta });
   if (beta === 0) return l1Loss(x, y, { reduction });
-  const distance = x.sub(y).abs();
+  const difference = x.sub(y);
+  const distance = difference.abs();
   const far = distance.ge(beta);
-  const near = where(far, 0, distance)
-    .square()
-    .mul(0.5 / beta); // an infinite square would spoil the gradient of what is far
+  const near = where(far, 0, difference) // an infinite square would spoil the gradient of what is far
+    .square() // of the difference, whose slope at 0 is 1
+    .mul(0.5 / beta);
   return reduceElements(where(far, distance.sub(beta / 2), near), reduction);
 }
 defineComposite('smoothL1Loss', smoothL1Loss, { method: false, samples: () => [pair(), [...pair(), { beta: 0.5, reduction: 'sum' }]] });

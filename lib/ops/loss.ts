@@ -8,7 +8,7 @@ import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { gradState } from '../core/grad-state.js';
 import { defineOp, type Op, type OutputMeta } from '../core/op.js';
 import { checkProbability, optionsOf, shown } from '../core/options.js';
-import { formatShape, sameShape } from '../core/shape.js';
+import { broadcastShapes, formatShape, sameShape } from '../core/shape.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { softplus } from './activation.js';
 import { oneHot } from './indexing.js';
@@ -318,6 +318,13 @@ export function checkPair(op: string, input: Tensor, target: Tensor, reduction: 
     throw new DtypeError(`${op}: expected floating point tensors, got ${input.dtype.name} and ${target.dtype.name}; convert one with .float()`, { op });
 }
 
+/** Both in the shape of the loss, so that a tensor without dims has as much say in its dtype as one with dims. @internal */
+export function spread(input: Tensor, target: Tensor): readonly [Tensor, Tensor] {
+  if (input.dtype === target.dtype) return [input, target];
+  const shape = broadcastShapes(input.shape, target.shape, 'loss');
+  return [input.expand(shape), target.expand(shape)];
+}
+
 /** Losses of elements as they are, their sum, or their mean. @internal */
 export function reduceElements(losses: Tensor, reduction: LossReduction): Tensor {
   return reduction === 'none' ? losses : reduction === 'sum' ? losses.sum() : losses.mean();
@@ -340,7 +347,7 @@ export interface LossOptions {
 export function mseLoss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
   const { reduction = 'mean' } = optionsOf('mseLoss', options, 'reduction');
   checkPair('mseLoss', input, target, reduction);
-  const [x, y] = autocastOperands('float32', [input, target] as const);
+  const [x, y] = spread(...autocastOperands('float32', [input, target] as const));
   return reduceElements(x.sub(y).square(), reduction);
 }
 
@@ -352,7 +359,7 @@ export function mseLoss(input: Tensor, target: Tensor, options: LossOptions = {}
 export function l1Loss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
   const { reduction = 'mean' } = optionsOf('l1Loss', options, 'reduction');
   checkPair('l1Loss', input, target, reduction);
-  const [x, y] = autocastOperands('float32 on cuda', [input, target] as const);
+  const [x, y] = spread(...autocastOperands('float32 on cuda', [input, target] as const));
   return reduceElements(x.sub(y).abs(), reduction);
 }
 
@@ -379,12 +386,12 @@ export function binaryCrossEntropyWithLogits(logits: Tensor, labels: Tensor, opt
   for (const [name, t] of Object.entries({ weight, posWeight })) if (t !== null) requirePair(labels, t, 'binaryCrossEntropyWithLogits', name);
   requireSameShape('binaryCrossEntropyWithLogits', logits, labels);
   const [input, target] = autocastOperands('float32', [logits, labels] as const);
-  const minusLog = softplus(input.neg(), { threshold: 40 }); // log(1 + exp(-x)); beyond 40 the same as -x in float64
-  const factor = posWeight === null ? null : posWeight.sub(1).mul(target).add(1);
-  const losses = target
-    .neg()
-    .add(1)
-    .mul(input)
-    .add(factor === null ? minusLog : factor.mul(minusLog));
+  // (1 - y) x + log(1 + exp(-x)) for x >= 0, else log(1 + exp(x)) - y x: no exponential is large, and the gradient of neither side cancels.
+  const positive = input.ge(0);
+  const logSum = softplus(where(positive, input.neg(), input));
+  const losses =
+    posWeight === null
+      ? positive.sub(target).mul(input).add(logSum)
+      : where(positive, target.neg().add(1), target.mul(posWeight).neg()).mul(input).add(posWeight.sub(1).mul(target).add(1).mul(logSum));
   return reduceElements(weight === null ? losses : losses.mul(weight), reduction);
 }

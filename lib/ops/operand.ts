@@ -1,9 +1,9 @@
 /** Conversions of arguments that users may give in several forms. */
 import type { Device } from '../core/device.js';
-import { bool, type DType, type DTypeLike, dtypeOf, int64 } from '../core/dtype.js';
+import { bool, type DType, type DTypeLike, dtypeOf, float32, getDefaultDtype, int64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import { functionOf, kindOf } from '../core/options.js';
-import { numberDtype } from '../core/promotion.js';
+import { numberDtype, resultType } from '../core/promotion.js';
 import { broadcastShapes } from '../core/shape.js';
 import { Tensor, wrapNumber } from '../core/tensor.js';
 
@@ -65,6 +65,18 @@ export function operands(a: TensorLike, b: TensorLike, op: string): [Tensor, Ten
   if (a instanceof Tensor) return [a, b instanceof Tensor ? b : operand(b, a.device, op)];
   if (b instanceof Tensor) return [operand(a, b.device, op), b];
   throw new ArgumentError(`${op}: expected at least one tensor, got ${describe(a)} and ${describe(b)}`, { op });
+}
+
+/**
+ * A composition of two operands, the first of which may be a number, with the dtypes and the precision of one kernel: both come in their common floating dtype
+ * (16-bit ones in float32), the result is rounded once. Op by op, each step would promote anew.
+ */
+export function inFloats(input: Tensor, other: Tensor, compose: (x: Tensor, y: Tensor) => Tensor): Tensor {
+  const meeting = resultType([input, other]);
+  const dtype = meeting.isFloatingPoint ? meeting : getDefaultDtype();
+  const wide = dtype.itemsize === 2 ? float32 : dtype;
+  const x = input.storage === null ? other.detach().newFull([], input.scalarValue, { dtype: wide }) : input.to(wide);
+  return compose(x, other.to(wide)).to(dtype);
 }
 
 /** The dtype that an option means; undefined where none was given. @throws DtypeError for what is neither a dtype nor the name of one */

@@ -4,13 +4,14 @@
  * Shapes: of the input, or the one that both operands broadcast to. Dtypes: promoted; integers give the default floating dtype where the result is no
  * integer. All throw ShapeError if shapes do not broadcast, DeviceError for two devices, ArgumentError for what is no tensor where one is asked for.
  */
-import { bfloat16, float16, float32, float64 } from '../core/dtype.js';
+import { bfloat16, float16, float32, float64, getDefaultDtype } from '../core/dtype.js';
 import { DtypeError } from '../core/errors.js';
 import { optionsOf } from '../core/options.js';
 import { Tensor } from '../core/tensor.js';
+import { softplus } from './activation.js';
 import { isclose } from './comparison.js';
 import { defineComposite } from './composite.js';
-import { operand, requireNumbers, requirePair, requireTensor, type TensorLike } from './operand.js';
+import { inFloats, operand, requireNumbers, requirePair, requireTensor, type TensorLike } from './operand.js';
 import { sub } from './pointwise-binary.js';
 import { sampleTensor } from './samples.js';
 import { clamp, where } from './where.js';
@@ -36,17 +37,19 @@ defineComposite('frac', frac, { inPlace: true, samples: one(0.1, 0.9) });
 
 /**
  * log(x / (1 - x)), the inverse of sigmoid; with `eps` (null), elements are moved into [eps, 1 - eps] first. NaN outside [0, 1]. Dtypes: floating stay,
- * integers give the default one. Gradient: yes.
+ * others give the default one. Gradient: yes, NaN outside [0, 1]; with `eps` 0 there.
  *
- * @throws DtypeError for bool; ArgumentError for no tensor
+ * @throws ArgumentError for no tensor
  * @see PyTorch `torch.logit`
  */
 export function logit(input: Tensor, options: { eps?: number | null } = {}): Tensor {
   requireTensor(input, 'logit');
-  requireNumbers('logit', input);
   const { eps = null } = optionsOf('logit', options, 'eps');
-  const x = eps === null ? input : input.clamp({ min: eps, max: 1 - eps });
-  return x.log().sub(x.neg().log1p());
+  const given = input.dtype.isFloatingPoint ? input : input.to(getDefaultDtype());
+  const x = eps === null ? given : given.clamp({ min: eps, max: 1 - eps });
+  const log = x.log().sub(x.neg().log1p());
+  if (eps !== null || !x.requiresGrad) return log;
+  return log.mul(where(x.ge(0).logicalAnd(x.le(1)), x.detach().newOnes([]), Number.NaN)); // outside, the slopes of the logarithms are numbers
 }
 defineComposite('logit', logit, { inPlace: true, samples: one(0.1, 0.9) });
 
@@ -99,7 +102,21 @@ export function nanToNum(input: Tensor, options: NanToNumOptions = {}): Tensor {
 defineComposite('nanToNum', nanToNum, { inPlace: true, samples: one(-2, 2) });
 
 /**
- * log(exp(input) + exp(other)) without overflow. Shapes: broadcast. Dtypes: promoted, integers give the default floating one. Gradient: both.
+ * The larger operand plus softplus(beta (smaller - larger)) / beta: smooth on both sides of a tie, so that its gradients of any order hold there. At equal
+ * infinities, which have no difference, the gradient is that of the first.
+ */
+function addExponentials(input: Tensor, other: Tensor, beta: number): Tensor {
+  return inFloats(input, other, (x, y) => {
+    const first = x.ge(y);
+    const [high, low] = [where(first, x, y), where(first, y, x)];
+    const apart = where(low.eq(high).logicalAnd(low.isinf()), 0, low.sub(high));
+    return high.add(softplus(apart, { beta }));
+  });
+}
+
+/**
+ * log(exp(input) + exp(other)) without overflow. Shapes: broadcast. Dtypes: promoted, integers give the default floating one. Gradient: both; at equal
+ * infinities that of the first, where PyTorch gives NaN.
  *
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; DtypeError for two bools; ArgumentError for no tensor
  * @see PyTorch `torch.logaddexp`
@@ -107,14 +124,12 @@ defineComposite('nanToNum', nanToNum, { inPlace: true, samples: one(-2, 2) });
 export function logaddexp(input: Tensor, other: Tensor): Tensor {
   requirePair(input, other, 'logaddexp');
   requireNumbers('logaddexp', input, other);
-  const difference = input.sub(other);
-  const distance = where(input.eq(other), 0, difference); // equal infinities have no difference
-  return input.maximum(other).add(distance.abs().neg().exp().log1p());
+  return addExponentials(input, other, 1);
 }
 defineComposite('logaddexp', logaddexp, { inPlace: true, samples: two });
 
 /**
- * log2(2^input + 2^other) without overflow. Shapes: broadcast. Dtypes: promoted, integers give the default floating one. Gradient: both.
+ * log2(2^input + 2^other) without overflow. Shapes: broadcast. Dtypes: promoted, integers give the default floating one. Gradient: as {@link logaddexp}.
  *
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
  * @see PyTorch `torch.logaddexp2`
@@ -122,7 +137,7 @@ defineComposite('logaddexp', logaddexp, { inPlace: true, samples: two });
 export function logaddexp2(input: Tensor, other: Tensor): Tensor {
   requirePair(input, other, 'logaddexp2');
   requireNumbers('logaddexp2', input, other);
-  return logaddexp(input.mul(Math.LN2), other.mul(Math.LN2)).div(Math.LN2);
+  return addExponentials(input, other, Math.LN2);
 }
 defineComposite('logaddexp2', logaddexp2, { inPlace: true, samples: two });
 
@@ -135,18 +150,21 @@ defineComposite('logaddexp2', logaddexp2, { inPlace: true, samples: two });
  */
 export function hypot(input: Tensor, other: Tensor): Tensor {
   requirePair(input, other, 'hypot');
-  const [a, b] = [input.abs(), other.abs()];
-  const long = a.maximum(b);
-  const short = a.minimum(b);
-  const divisor = where(long.eq(0).logicalOr(long.isinf()), 1, long);
-  // Infinite beside NaN too, as in C.
-  return where(a.isinf().logicalOr(b.isinf()), Number.POSITIVE_INFINITY, long.mul(short.div(divisor).square().add(1).sqrt()));
+  return inFloats(input, other, (x, y) => {
+    const infinite = x.isinf().logicalOr(y.isinf());
+    const longest = x.detach().abs().maximum(y.detach().abs());
+    const zero = longest.eq(0);
+    const unit = where(zero.logicalOr(infinite), 1, longest); // a constant: the length does not depend on it
+    const squares = x.div(unit).square().add(y.div(unit).square());
+    const length = x.requiresGrad || y.requiresGrad ? where(zero, 0, where(zero, 1, squares).sqrt()) : squares.sqrt();
+    return where(infinite, Number.POSITIVE_INFINITY, length.mul(unit)); // infinite beside NaN too, as in C
+  });
 }
 defineComposite('hypot', hypot, { inPlace: true, samples: two });
 
 /**
  * input * log(other), and 0 where input is 0 and other is not NaN; the input may be a number. Shapes: broadcast. Dtypes: promoted, integers give the
- * default floating one. Gradient: both, as in PyTorch log(other) where input is 0.
+ * default floating one. Gradient: both, as in PyTorch log(other) where input is 0; but 0 where both are, or `other` is infinite, not NaN or infinity.
  *
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError if `other` is no tensor
  * @see PyTorch `torch.xlogy`
@@ -154,11 +172,12 @@ defineComposite('hypot', hypot, { inPlace: true, samples: two });
 export function xlogy(input: TensorLike, other: Tensor): Tensor {
   requireTensor(other, 'xlogy', 'other');
   if (input instanceof Tensor) requirePair(input, other, 'xlogy');
-  else operand(input, other.device, 'xlogy');
-  const x = input instanceof Tensor ? input : other.detach().newFull([], Number(input));
-  // Only these logarithms are not finite; 0 times the others is 0 by itself, with the right gradient.
-  const zero = x.eq(0).logicalAnd(other.le(0).logicalOr(other.eq(Number.POSITIVE_INFINITY)));
-  return where(zero, 0, where(zero, 1, other).log().mul(x));
+  const given = input instanceof Tensor ? input : operand(input, other.device, 'xlogy');
+  return inFloats(given, other, (x, y) => {
+    // Only these logarithms are not finite; 0 times the others is 0 by itself, with the right gradient.
+    const zero = y.le(0).logicalOr(y.eq(Number.POSITIVE_INFINITY)).logicalAnd(x.eq(0));
+    return where(zero, 0, where(zero, 1, y).log().mul(x));
+  });
 }
 defineComposite('xlogy', xlogy, { inPlace: true, samples: () => [[sampleTensor([3, 4]), sampleTensor([4], { seed: 7, low: 0.3, high: 2 })]] });
 

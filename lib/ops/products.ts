@@ -3,6 +3,7 @@
 import { autocastOperands } from '../core/autocast.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { checkIntegers, checkLimit, optionsOf, unexpected } from '../core/options.js';
+import { resultType } from '../core/promotion.js';
 import { broadcastShapes, formatShape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
@@ -59,7 +60,8 @@ export function addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, options: A
   const { beta = 1, alpha = 1 } = optionsOf('addbmm', options, 'beta alpha');
   requireBatches('addbmm', batch1, batch2, ['batch1', 'batch2']);
   broadcastShapes(input.shape, [batch1.shape[1] as number, batch2.shape[2] as number], 'addbmm');
-  return addedTo(input, bmm(batch1, batch2).sum(0), beta, alpha);
+  const products = bmm(batch1, batch2);
+  return addedTo(input, products.sum(0, { dtype: products.dtype }), beta, alpha);
 }
 defineComposite('addbmm', addbmm, { inPlace: true, samples: () => [[sampleTensor([3, 2]), sampleTensor([2, 3, 4], { seed: 2 }), sampleTensor([2, 4, 2], { seed: 3 })]] });
 
@@ -207,14 +209,14 @@ export function cosineSimilarity(x1: Tensor, x2: Tensor, options: { dim?: number
   requireTensor(x1, 'cosineSimilarity', 'x1');
   requirePair(x1, x2, 'cosineSimilarity', 'x2');
   const { dim = 1, eps = 1e-8 } = optionsOf('cosineSimilarity', options, 'dim eps');
-  for (const t of [x1, x2]) {
-    requireFloating(t, 'cosineSimilarity');
-    wrapDim(dim, t.ndim, 'cosineSimilarity');
-  }
+  requireDistance('cosineSimilarity', x1, x2);
+  const [shape, dtype] = [broadcastShapes(x1.shape, x2.shape, 'cosineSimilarity'), resultType([x1, x2])];
+  wrapDim(dim, shape.length, 'cosineSimilarity');
+  const [a, b] = [x1.to(dtype).expand(shape), x2.to(dtype).expand(shape)];
   const length = (x: Tensor): Tensor => x.norm(2, dim, { keepdim: true }).clamp({ min: eps });
-  return x1
-    .div(length(x1))
-    .mul(x2.div(length(x2)))
+  return a
+    .div(length(a))
+    .mul(b.div(length(b)))
     .sum(dim);
 }
 defineComposite('cosineSimilarity', cosineSimilarity, { method: false, samples: () => [[a34(), sampleTensor([3, 4], { seed: 2 })]] });

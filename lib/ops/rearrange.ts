@@ -6,6 +6,7 @@
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import { checkIntegers, checkNumber, checkOneOf, optionsOf } from '../core/options.js';
+import { resultType } from '../core/promotion.js';
 import { broadcastShapes as broadcastPair, checkSizes, formatShape, type Shape, sameShape, wrapDim } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import { waitingFor } from '../core/waiting.js';
@@ -240,7 +241,8 @@ export function cartesianProd(...tensors: readonly Tensor[]): Tensor {
  */
 export function blockDiag(...tensors: readonly Tensor[]): Tensor {
   requireTensors(tensors, 'blockDiag');
-  const blocks = tensors.map(atleast2d);
+  const dtype = tensors.length === 0 ? undefined : resultType(tensors);
+  const blocks = tensors.map((t) => atleast2d(dtype === undefined ? t : t.to(dtype)));
   const columns = blocks.reduce((n, b) => n + (b.shape[1] as number), 0);
   let start = 0;
   const rows = blocks.map((b) => {

@@ -8,7 +8,7 @@ import type { AutocastPolicy } from '../core/autocast.js';
 import type { CommandWriter } from '../core/command.js';
 import { reduced } from '../core/decompose.js';
 import { dispatchOne } from '../core/dispatch.js';
-import { bool, type DType, type DTypeLike, int64, uint8 } from '../core/dtype.js';
+import { bool, type DType, type DTypeLike, getDefaultDtype, int64, uint8 } from '../core/dtype.js';
 import { IndexError } from '../core/errors.js';
 import { defineOp, type Op, type OpDefinition, type Sample } from '../core/op.js';
 import { checkFlag } from '../core/options.js';
@@ -224,22 +224,24 @@ export interface ReduceOptions extends DtypeOption {
 }
 
 type Check = (input: Tensor, dims: readonly number[], op: string) => void;
+type Convert = (input: Tensor) => Tensor;
 
-function reduce(op: Op<Reduction>, check: Check | null, input: Tensor, dim: Dims, keepdim: boolean, wanted: DTypeLike | undefined): Tensor {
+function reduce(op: Op<Reduction>, check: Check | null, converted: Convert | null, input: Tensor, dim: Dims, keepdim: boolean, wanted: DTypeLike | undefined): Tensor {
   requireTensor(input, op.name);
   checkFlag(op.name, 'keepdim', keepdim);
   const dtype = requireDtype(wanted, op.name);
-  const given = dtype === undefined ? input : input.to(dtype);
+  const asked = dtype === undefined ? input : input.to(dtype);
+  const given = converted === null ? asked : converted(asked);
   const dims = wrapDims(dim, input.shape.length, op.name);
   check?.(given, dims, op.name);
   const result = dispatchOne(op, [given], { dims, keepdim });
   return dtype !== undefined && result.dtype === int64 ? result.to(dtype) : result; // integers are summed in int64
 }
 
-function reduction(op: Op<Reduction>, check: Check | null = null) {
+function reduction(op: Op<Reduction>, check: Check | null = null, converted: Convert | null = null) {
   const fn = defineFunction(
     `${op.name}(input, /, dim, keepdim, *, dtype)`,
-    (input: Tensor, dim: Dims = null, keepdim = false, options: DtypeOption = {}): Tensor => reduce(op, check, input, dim, keepdim, options.dtype),
+    (input: Tensor, dim: Dims = null, keepdim = false, options: DtypeOption = {}): Tensor => reduce(op, check, converted, input, dim, keepdim, options.dtype),
   );
   addMethod(op.name, methodOf(fn));
   return fn;
@@ -257,13 +259,13 @@ export const amin = reduction(aminOp, checkNotEmpty);
 export const any = reduction(anyOp);
 /** Whether no element is 0; true of nothing. Any dtype; bool, of uint8 uint8. Gradient: none. @see PyTorch `torch.all` */
 export const all = reduction(allOp);
-/** log of the sum of exponentials, without overflow. Floating dtypes, kept. Gradient: yes. @throws DtypeError for others @see PyTorch `torch.logsumexp` */
-export const logsumexp = reduction(logsumexpOp, (input, _dims, op) => requireFloating(input, op));
+/** log of the sum of exponentials, without overflow. Floating dtypes stay, others give the default one. Gradient: yes. @see PyTorch `torch.logsumexp` */
+export const logsumexp = reduction(logsumexpOp, null, (input) => (input.dtype.isFloatingPoint ? input : input.to(getDefaultDtype())));
 
 /** Product over one dim, or of all elements (then without `keepdim`); 1 of nothing. Integers and bools give int64. Gradient: yes. @see PyTorch `torch.prod` */
 export const prod = defineFunction('prod(input, /, dim, keepdim, *, dtype)', (input: Tensor, dim: number | null = null, keepdim = false, options: DtypeOption = {}): Tensor => {
   requireTensor(input, 'prod');
-  return dim === null ? reduce(prodOp, null, reshapeIfNeeded(input, [-1]), 0, false, options.dtype) : reduce(prodOp, null, input, dim, keepdim, options.dtype);
+  return dim === null ? reduce(prodOp, null, null, reshapeIfNeeded(input, [-1]), 0, false, options.dtype) : reduce(prodOp, null, null, input, dim, keepdim, options.dtype);
 });
 addMethod('prod', methodOf(prod));
 

@@ -80,7 +80,7 @@ defineComposite('bucketize', bucketize, { method: false, samples: () => [[sample
  */
 export function isin(elements: Tensor, testElements: Tensor | number, options: { assumeUnique?: boolean; invert?: boolean } = {}): Tensor {
   requireTensor(elements, 'isin', 'elements');
-  const { invert = false } = optionsOf('isin', options, 'invert');
+  const { invert = false } = optionsOf('isin', options, 'assumeUnique invert'); // what is unique is not found faster
   if (!(testElements instanceof Tensor)) operand(testElements, elements.device, 'isin');
   const found = testElements instanceof Tensor ? amongSorted(elements, testElements.detach().reshape(-1).sort().values) : elements.eq(testElements);
   return invert ? found.logicalNot() : found;
@@ -104,6 +104,9 @@ export interface UniqueOptions {
   returnCounts?: boolean;
 }
 
+/** What {@link uniqueConsecutive} gives beside the values. */
+export type RunOptions = Omit<UniqueOptions, 'sorted'>;
+
 /**
  * The different values of a tensor in rising order, then (where asked for) the index of each element's value and the counts. Each NaN is its own. Blocks.
  *
@@ -121,7 +124,7 @@ export function unique(input: Tensor, options: UniqueOptions & ({ returnInverse:
 export function unique(input: Tensor, options?: UniqueOptions): Tensor | Tensor[];
 export function unique(input: Tensor, options: UniqueOptions = {}): Tensor | Tensor[] {
   requireTensor(input, 'unique');
-  const { returnInverse = false, returnCounts = false } = optionsOf('unique', options, 'returnInverse returnCounts');
+  const { returnInverse = false, returnCounts = false } = optionsOf('unique', options, 'sorted returnInverse returnCounts');
   const { values, indices } = input.detach().reshape(-1).sort();
   const { heads, group } = runs(values);
   const inverse = reshapeIfNeeded(indices.newZeros(indices.shape).scatter(0, indices, group), input.shape);
@@ -137,12 +140,12 @@ defineComposite('unique', unique, { readsValues: true, samples: () => [[sampleTe
  */
 export function uniqueConsecutive(input: Tensor): Tensor;
 /** {@link uniqueConsecutive} with inverse and counts. */
-export function uniqueConsecutive(input: Tensor, options: UniqueOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
+export function uniqueConsecutive(input: Tensor, options: RunOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
 /** {@link uniqueConsecutive} with inverse or counts. */
-export function uniqueConsecutive(input: Tensor, options: UniqueOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
+export function uniqueConsecutive(input: Tensor, options: RunOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
 /** {@link uniqueConsecutive} with options known later. */
-export function uniqueConsecutive(input: Tensor, options?: UniqueOptions): Tensor | Tensor[];
-export function uniqueConsecutive(input: Tensor, options: UniqueOptions = {}): Tensor | Tensor[] {
+export function uniqueConsecutive(input: Tensor, options?: RunOptions): Tensor | Tensor[];
+export function uniqueConsecutive(input: Tensor, options: RunOptions = {}): Tensor | Tensor[] {
   requireTensor(input, 'uniqueConsecutive');
   const { returnInverse = false, returnCounts = false } = optionsOf('uniqueConsecutive', options, 'returnInverse returnCounts');
   const { heads, group } = runs(input.detach().reshape(-1));
@@ -239,11 +242,11 @@ declare module '../core/tensor.js' {
     /** The values of runs of equal elements, and where asked for the inverse indices and counts; the same as {@link uniqueConsecutive}. Blocks. */
     uniqueConsecutive(): Tensor;
     /** {@link uniqueConsecutive} with inverse and counts. */
-    uniqueConsecutive(options: UniqueOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
+    uniqueConsecutive(options: RunOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
     /** {@link uniqueConsecutive} with inverse or counts. */
-    uniqueConsecutive(options: UniqueOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
+    uniqueConsecutive(options: RunOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
     /** {@link uniqueConsecutive} with options known later. */
-    uniqueConsecutive(options?: UniqueOptions): Tensor | Tensor[];
+    uniqueConsecutive(options?: RunOptions): Tensor | Tensor[];
     /** How often each number from 0 on occurs, or the sum of its weights; the same as {@link bincount}. Blocks. */
     bincount(weights?: Tensor | null, minlength?: number): Tensor;
     /** Counts of elements in equal parts of a range; the same as {@link histc}. */

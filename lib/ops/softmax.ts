@@ -163,7 +163,8 @@ function alongDim(op: Op<OneDim>, floatOnly: boolean) {
     const dtype = requireDtype(options.dtype, op.name);
     if (floatOnly && dtype !== undefined && !dtype.isFloatingPoint) throw new DtypeError(`${op.name}: expected a floating point dtype, got ${dtype.name}`, { op: op.name });
     const given = dtype === undefined ? (floatOnly && !input.dtype.isFloatingPoint ? input.float() : input) : input.to(dtype);
-    return dispatchOne(op, [given], { dim: wrapDim(dim, input.shape.length, op.name) });
+    const result = dispatchOne(op, [given], { dim: wrapDim(dim, input.shape.length, op.name) });
+    return dtype === undefined || result.dtype === dtype ? result : result.to(dtype); // integers are added in int64
   });
   addMethod(op.name, methodOf(fn));
   return fn;

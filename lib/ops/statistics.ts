@@ -86,7 +86,9 @@ function middle(input: Tensor, dim: number, keepdim: boolean): ValuesAndIndices 
   const found = kthvalue(input, Math.floor((size + 1) / 2), dim, { keepdim });
   if (!input.dtype.isFloatingPoint || input.ndim === 0) return found;
   const spoilt = input.isnan().any(dim, { keepdim });
-  return new ValuesAndIndices(where(spoilt, Number.NaN, found.values), where(spoilt, input.argmax(dim, { keepdim }), found.indices));
+  const firstNaN = input.detach().argmax(dim, { keepdim: true });
+  const [nan, at] = [input.gather(dim, firstNaN), firstNaN].map((t) => (keepdim ? t : t.squeeze(dim))) as [Tensor, Tensor];
+  return new ValuesAndIndices(where(spoilt, nan, found.values), where(spoilt, at, found.indices));
 }
 
 /** How a quantile between two elements is found: on the line between them, one of them, the middle, or the nearer one (at halves of even rank). */
@@ -125,8 +127,8 @@ export function quantile(input: Tensor, q: number | Tensor, dim: number | Quanti
   const sorted = sort(rows, at).values.movedim(at, 0); // [n, ...]
   const wanted = q instanceof Tensor ? q.to({ dtype: input.dtype, device: input.device }) : input.newTensor(q);
   const found = between(sorted, reshapeIfNeeded(wanted, [-1]).mul(size - 1), interpolation); // [q, ...]
-  const spoilt = sorted.select(0, -1).isnan();
-  const clean = where(spoilt, Number.NaN, found);
+  const largest = sorted.select(0, -1);
+  const clean = where(largest.isnan(), largest, found);
   const kept = !keepdim ? clean : dim === null ? clean.reshape([-1, ...input.shape.map(() => 1)]) : clean.unsqueeze(at + 1);
   return wanted.ndim === 0 ? kept.select(0, 0) : kept;
 }
@@ -193,8 +195,8 @@ defineComposite('countNonzero', countNonzero, { samples: () => [[matrix().detach
  * @see PyTorch `torch.std_mean`
  */
 export function stdMean(input: Tensor, dim: Dims | VarianceOptions = null, options: VarianceOptions = {}): [Tensor, Tensor] {
-  const [variance, mean] = varMeanAs('stdMean', input, dim, options);
-  return [deviation(variance), mean];
+  const [variance, mean] = varMeanAs('stdMean', input, dim, options, true);
+  return [deviation(variance).to(input.dtype), mean.to(input.dtype)];
 }
 defineComposite('stdMean', stdMean, { method: false, samples: () => [[matrix(), 1]] });
 

@@ -1,6 +1,7 @@
 /** Second moments over dims: var, std, varMean. */
 import { reduced } from '../core/decompose.js';
 import { dispatch } from '../core/dispatch.js';
+import { float32 } from '../core/dtype.js';
 import { defineOp, type Op } from '../core/op.js';
 import { optionsOf } from '../core/options.js';
 import { wrapDims } from '../core/shape.js';
@@ -13,6 +14,8 @@ import { where } from './where.js';
 
 interface Variance extends Reduction {
   correction: number;
+  /** Of 16-bit floats, results in float32: what is computed of a variance, whose range is the square of theirs. */
+  wide: boolean;
 }
 const varMeanOp: Op<Variance> = defineOp<Variance>({
   name: 'varMean',
@@ -21,9 +24,10 @@ const varMeanOp: Op<Variance> = defineOp<Variance>({
   kernel: 'reduce_var',
   sharding: keptDimsRule(2, true),
   kernelParams: ['reducedNdim', 'correction'],
-  meta: ([x], { dims, keepdim }) => {
+  meta: ([x], { dims, keepdim, wide }) => {
     const input = x as Tensor;
-    const meta = { shape: reducedShape(input.shape, dims, keepdim), strides: null, dtype: input.dtype, device: input.device };
+    const dtype = wide && input.dtype.itemsize === 2 ? float32 : input.dtype;
+    const meta = { shape: reducedShape(input.shape, dims, keepdim), strides: null, dtype, device: input.device };
     return [meta, meta];
   },
   lower: (command, [input], outputs, { dims, correction }) => {
@@ -40,7 +44,7 @@ const varMeanOp: Op<Variance> = defineOp<Variance>({
           .mul(2 / (count - ctx.params.correction))
       : null;
     const shared = gMean ? restore(gMean, x.shape, ctx.params).div(count) : null;
-    return [centred && shared ? centred.add(shared) : (centred ?? shared)];
+    return [(centred && shared ? centred.add(shared) : (centred ?? shared))?.to(x.dtype) ?? null];
   },
   decompose: ([x], { dims, keepdim, correction }) => {
     const input = x as Tensor;
@@ -53,7 +57,7 @@ const varMeanOp: Op<Variance> = defineOp<Variance>({
       .div(Math.max(0, count - correction));
     return [variance, keepdim ? mean : mean.squeeze(dims)];
   },
-  samples: reductionSamples<Variance>({ correction: 1 }),
+  samples: reductionSamples<Variance>({ correction: 1, wide: false }),
 });
 
 /** Options of `var` and `std`. */
@@ -68,14 +72,14 @@ export function varMean(input: Tensor, dim: Dims | VarianceOptions = null, optio
   return varMeanAs('varMean', input, dim, options);
 }
 
-/** {@link varMean} for functions of other names. @internal */
-export function varMeanAs(op: string, input: Tensor, dim: Dims | VarianceOptions, options: VarianceOptions): [Tensor, Tensor] {
-  if (areOptions(dim)) return varMeanAs(op, input, null, dim);
+/** {@link varMean} for functions of other names; `wide` gives float32 for 16-bit floats. @internal */
+export function varMeanAs(op: string, input: Tensor, dim: Dims | VarianceOptions, options: VarianceOptions, wide = false): [Tensor, Tensor] {
+  if (areOptions(dim)) return varMeanAs(op, input, null, dim, wide);
   requireTensor(input, op);
   optionsOf(op, options, 'correction keepdim');
   const { correction = 1, keepdim = false } = options;
   requireFloating(input, op);
-  return dispatch(varMeanOp, [input], { dims: wrapDims(dim, input.shape.length, op), keepdim, correction }) as [Tensor, Tensor];
+  return dispatch(varMeanOp, [input], { dims: wrapDims(dim, input.shape.length, op), keepdim, correction, wide }) as [Tensor, Tensor];
 }
 
 /** Variance over dims; NaN of too few. Floating dtypes, kept. Gradient: yes. @throws DtypeError for others @see PyTorch `torch.var` */
@@ -87,7 +91,7 @@ export { variance as var };
 
 /** Standard deviation over dims: the root of {@link variance | var}. Gradient: yes, 0 where all are equal. @throws DtypeError @see PyTorch `torch.std` */
 export function std(input: Tensor, dim: Dims | VarianceOptions = null, options: VarianceOptions = {}): Tensor {
-  return deviation(varMeanAs('std', input, dim, options)[0]);
+  return deviation(varMeanAs('std', input, dim, options, true)[0]).to(input.dtype);
 }
 
 /** The root of a variance. Its slope is infinite at 0; the gradient there is 0. @internal */

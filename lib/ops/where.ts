@@ -5,7 +5,7 @@
 
 import { reduced } from '../core/decompose.js';
 import { dispatchOne } from '../core/dispatch.js';
-import { bool, type DType } from '../core/dtype.js';
+import { bool, type DType, uint8 } from '../core/dtype.js';
 import { iinfo } from '../core/dtype-info.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import type { Op, Sample } from '../core/op.js';
@@ -47,9 +47,9 @@ const whereOp: Op<None> = definePointwise<None>('where', 3, {
  * Elements of `input` where `condition` is not 0, else of `other`; both may be numbers. With the condition alone, the indices of its elements that are not 0,
  * one int64 vector for each dim, and one without dims (which blocks).
  *
- * Shapes: all three broadcast. Dtypes: condition any, the others promoted. Gradient: input and other.
+ * Shapes: all three broadcast. Dtypes: condition bool (or uint8), of any dtype where it stands alone; the others promoted. Gradient: input and other.
  *
- * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for what is neither tensor nor number
+ * @throws DtypeError for a condition of another dtype; ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for what is neither tensor nor number
  * @see PyTorch `torch.where`
  */
 export function where(condition: Tensor): Tensor[];
@@ -58,6 +58,8 @@ export function where(condition: Tensor, input: TensorLike, other: TensorLike): 
 export function where(condition: Tensor, input?: TensorLike, other?: TensorLike): Tensor | Tensor[] {
   requireTensor(condition, 'where', 'condition');
   if (input === undefined && other === undefined) return nonzero(condition, { asTuple: true });
+  if (condition.dtype !== bool && condition.dtype !== uint8)
+    throw new DtypeError(`where: expected a bool condition, got ${condition.dtype.name}; compare it, such as with .ne(0)`, { op: 'where', dtype: condition.dtype.name });
   const { device } = condition;
   return dispatchOne(whereOp, [condition, operand(input as TensorLike, device, 'where'), operand(other as TensorLike, device, 'where')], NO_PARAMS);
 }
@@ -145,11 +147,11 @@ function checkHeld(op: string, dtype: DType, limit: number): void {
   if (limit < min || limit > max) throw new ArgumentError(`${op}: ${dtype.name} does not hold the bound ${limit}; its range is ${min} to ${max}`, { op, limit, dtype: dtype.name });
 }
 
-/** The gradient of an element that equals its bound is the element's alone; `maximum` would share it. */
+/** The gradient of an element that equals its bound is the element's alone, where `maximum` would share it; at NaN it is 0. */
 function boundedBy(input: Tensor, limit: TensorLike, side: 'maximum' | 'minimum'): Tensor {
-  if (!(limit instanceof Tensor) || !(input.requiresGrad || limit.requiresGrad)) return input[side](limit);
-  const within = side === 'maximum' ? input.ge(limit) : input.le(limit);
-  return where(within.logicalOr(input.isnan()), input, limit);
+  if (!input.requiresGrad && !(limit instanceof Tensor && limit.requiresGrad)) return input[side](limit);
+  const [within, beyond] = side === 'maximum' ? [input.ge(limit), input.lt(limit)] : [input.le(limit), input.gt(limit)];
+  return where(within, input, where(beyond, limit, input.detach()[side](limit instanceof Tensor ? limit.detach() : limit)));
 }
 
 function clampInto(input: Tensor, bounds: { min?: TensorLike | null; max?: TensorLike | null }, op: string, into: Tensor | null): Tensor {
@@ -159,7 +161,7 @@ function clampInto(input: Tensor, bounds: { min?: TensorLike | null; max?: Tenso
   if (min === null && max === null) throw new ArgumentError('clamp: expected min, max or both', { op: 'clamp' });
   const integers = !input.dtype.isFloatingPoint;
   const isApart = (limit: TensorLike | null): boolean =>
-    limit instanceof Tensor || typeof limit === 'bigint' || (integers && typeof limit === 'number' && !Number.isInteger(limit));
+    limit instanceof Tensor || typeof limit === 'bigint' || (integers && typeof limit === 'number' && (input.dtype === bool || !Number.isInteger(limit)));
   if (isApart(min) || isApart(max)) return clampBySides(input, min, max, op, into);
   for (const limit of [min, max]) {
     if (limit === null) continue;

@@ -29,7 +29,7 @@ const pairs = [
 ] as const;
 const losses = ['binaryCrossEntropy', 'binaryCrossEntropyWithLogits', 'huberLoss', 'klDiv', 'l1Loss', 'mseLoss', 'smoothL1Loss'] as const;
 /** Functions of numbers, given a bool tensor. */
-const numeric = ['frac', 'logit', 'logsigmoid', 'softshrink'] as const;
+const numeric = ['frac', 'logsigmoid', 'softshrink'] as const;
 
 type Pairwise = (a: Tensor, b: Tensor) => unknown;
 const named = shardwise as unknown as Record<string, Pairwise & ((a: Tensor) => unknown)>;
