@@ -42,7 +42,7 @@ export function hardtanh(input: Tensor, options: { minVal?: number; maxVal?: num
   if (!(minVal <= maxVal)) throw new ArgumentError(`hardtanh: minVal ${minVal} is above maxVal ${maxVal}`, { op: 'hardtanh', minVal, maxVal });
   if (!input.requiresGrad) return input.clamp({ min: minVal, max: maxVal });
   // The gradient of clamp is 1 at the bounds, that of hardtanh is 0.
-  return where(input.le(minVal).logicalOr(input.ge(maxVal)), input.detach().clamp({ min: minVal, max: maxVal }), input);
+  return where(input.gt(minVal).logicalAnd(input.lt(maxVal)), input, input.detach().clamp({ min: minVal, max: maxVal }));
 }
 defineComposite('hardtanh', hardtanh, withTwin);
 
@@ -117,7 +117,9 @@ export function celu(input: Tensor, options: { alpha?: number } = {}): Tensor {
   requireTensor(input, 'celu');
   const { alpha = 1 } = optionsOf('celu', options, 'alpha');
   if (alpha === 0) throw new ArgumentError('celu: alpha must not be 0', { op: 'celu', alpha });
-  return where(input.le(0), input.clamp({ max: 0 }).div(alpha).expm1().mul(alpha), input);
+  const scaled = input.div(alpha);
+  const below = alpha > 0 ? elu(scaled) : scaled.clamp({ min: 0 }).expm1(); // the slope of expm1 is lost where it is near -1
+  return where(input.gt(0), input, below.mul(alpha));
 }
 defineComposite('celu', celu, withTwin);
 
@@ -161,6 +163,11 @@ export function tanhshrink(input: Tensor): Tensor {
 }
 defineComposite('tanhshrink', tanhshrink, { samples });
 
+/** The tensor, whose gradient is 0 within [-lambd, lambd] and at NaN. */
+function passingBeyond(input: Tensor, lambd: number): Tensor {
+  return input.requiresGrad ? where(input.abs().gt(lambd), input, input.detach()) : input;
+}
+
 /**
  * 0 within [-lambd, lambd], x outside; lambd is 0.5 by default. Shapes: any, kept. Dtypes: numbers, kept. Gradient: yes, 0 within.
  *
@@ -170,7 +177,7 @@ defineComposite('tanhshrink', tanhshrink, { samples });
 export function hardshrink(input: Tensor, options: { lambd?: number } = {}): Tensor {
   requireTensor(input, 'hardshrink');
   const { lambd = 0.5 } = optionsOf('hardshrink', options, 'lambd');
-  return where(input.abs().le(lambd), 0, input);
+  return where(input.abs().le(lambd), 0, passingBeyond(input, lambd));
 }
 defineComposite('hardshrink', hardshrink, { samples });
 
@@ -185,7 +192,7 @@ export function softshrink(input: Tensor, options: { lambd?: number } = {}): Ten
   requireNumbers('softshrink', input);
   const { lambd = 0.5 } = optionsOf('softshrink', options, 'lambd');
   checkNumber('softshrink', 'lambd', lambd, { from: 0 });
-  return input.sub(input.clamp({ min: -lambd, max: lambd }));
+  return passingBeyond(input, lambd).sub(input.detach().clamp({ min: -lambd, max: lambd }));
 }
 defineComposite('softshrink', softshrink, { samples });
 

@@ -172,9 +172,13 @@ const leakyReluOp = definePointwise<Slope>('leakyRelu', 1, {
 interface Alpha {
   alpha: number;
 }
-const eluBackward = backwardOp<Alpha>('eluBackward', 'y > T(0) ? x : x * p0 * m::exp(y)', (g, x, { alpha }) => where(x.gt(0), g, g.mul(x.exp()).mul(alpha)), { alpha: 0.7 }, [
-  'alpha',
-]);
+const eluBackward = backwardOp<Alpha>(
+  'eluBackward',
+  'y > T(0) ? x : x * p0 * m::exp(y)',
+  (g, x, { alpha }) => where(x.gt(0), g, g.mul(where(x.ge(0), 0, x).exp()).mul(alpha)), // above 0, exp may overflow
+  { alpha: 0.7 },
+  ['alpha'],
+);
 const eluOp = definePointwise<Alpha>('elu', 1, {
   doc: 'x above 0, alpha (exp(x) - 1) below.',
   expression: 'x > T(0) ? x : p0 * m::expm1(x)',

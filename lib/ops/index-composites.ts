@@ -88,8 +88,9 @@ export function indexFill(input: Tensor, dim: number, index: Tensor, value: numb
   const fromStart = where(index.lt(0), index.add(input.shape[at] ?? 1), index);
   const spread = spreadIndex('indexFill', fromStart, input.shape, at);
   if (value instanceof Tensor && value.ndim > 0) throw new ShapeError(`indexFill: expected one value, got shape ${formatShape(value.shape)}`, { op: 'indexFill' });
-  const filler = value instanceof Tensor ? value.to(input.dtype).expand(spread.shape) : fillValue(value, 'indexFill');
-  return scatter(input, at, spread, filler instanceof Tensor ? filler : Number(filler));
+  if (!(value instanceof Tensor)) return scatter(input, at, spread, Number(fillValue(value, 'indexFill')));
+  const filled = scatter(input.detach().newZeros(input.shape, { dtype: bool }), at, spread, 1); // an index that comes twice fills once
+  return where(filled, value.to(input.dtype), input);
 }
 defineComposite('indexFill', indexFill, { inPlace: true, samples: () => [[matrix(), 0, rows(), 7]] });
 

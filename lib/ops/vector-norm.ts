@@ -36,9 +36,7 @@ const normOp: Op<Norm> = defineOp<Norm>({
   samples: () => [2, 3, 1, 0, Number.POSITIVE_INFINITY].flatMap((order) => reductionSamples<Norm>({ order })()),
 });
 
-/** The powers of 16-bit floats soon leave their range. */
 function normByParts(x: Tensor, { dims, keepdim, order }: Norm): Tensor {
-  if (x.dtype.itemsize === 2) return normByParts(x.float(), { dims, keepdim, order }).to(x.dtype);
   if (order === 0) return x.ne(0).sum(dims, { keepdim }).to(x.dtype);
   if (!Number.isFinite(order)) return x.abs()[order > 0 ? 'amax' : 'amin'](dims, { keepdim });
   if (order === 2) return x.square().sum(dims, { keepdim }).sqrt();
@@ -56,7 +54,10 @@ function normGradient(g: Tensor, input: Tensor, norm: Tensor, params: Norm): Ten
   const spread = restore(g, x.shape, params);
   const whole = restore(norm, x.shape, params);
   if (order === 1) return spread.mul(x.sign());
-  if (order === 2) return where(whole.eq(0), 0, spread.mul(x.div(whole)));
+  if (order === 2) {
+    const zero = whole.eq(0);
+    return where(zero, 0, spread.mul(x.div(where(zero, 1, whole)))); // a quotient by 0 would spoil the second gradient
+  }
   if (!Number.isFinite(order)) {
     const hits = x.abs().eq(whole).logicalOr(x.isnan().logicalAnd(whole.isnan()));
     return spread

@@ -1,6 +1,8 @@
 /** Gradients where a formula divides by zero or meets NaN. Values of PyTorch 2.11. */
 import assert from 'node:assert/strict';
-import { arange, autograd, bfloat16, float16, float64, int8, int32, int64, type Tensor, tensor } from '../../lib/index.js';
+import { arange, autograd, bfloat16, clamp, float16, float32, float64, int8, int32, int64, logit, nn, type Tensor, tensor } from '../../lib/index.js';
+
+const { functional: F } = nn;
 
 function gradientOf(fn: (x: Tensor) => Tensor, values: number[]): unknown {
   const x = tensor(values, { dtype: float64, requiresGrad: true });
@@ -117,5 +119,95 @@ describe('the gradients of scatterReduce', () => {
       assert.deepEqual(reduced, [-7, 7]);
       assert.equal(Number(zero.scatterReduce(0, at.narrow(0, 0, 1), seven.narrow(0, 0, 1), 'amin', { includeSelf: false }).item()), 7);
     }
+  });
+});
+
+describe('the gradients at NaN', () => {
+  it('are 0 of relu6, hardtanh, hardsigmoid, hardshrink and softshrink, as beyond their kinks', () => {
+    const values = [Number.NaN, -7, -1, 0, 0.25, 2, 6, 9];
+    const sixth = 1 / 6;
+    const expected: [(x: Tensor) => Tensor, number[]][] = [
+      [F.relu6, [0, 0, 0, 0, 1, 1, 0, 0]],
+      [F.hardtanh, [0, 0, 0, 1, 1, 0, 0, 0]],
+      [F.hardsigmoid, [0, 0, sixth, sixth, sixth, sixth, 0, 0]],
+      [F.hardshrink, [0, 1, 1, 0, 0, 1, 1, 1]],
+      [F.softshrink, [0, 1, 1, 0, 0, 1, 1, 1]],
+    ];
+    for (const [fn, gradient] of expected) {
+      assert.deepEqual(gradientOf(fn, values), gradient, fn.name);
+      assert.equal(fn(tensor(Number.NaN, { requiresGrad: true })).item(), Number.NaN);
+    }
+  });
+
+  it('are NaN of celu', () => {
+    assert.deepEqual(gradientOf(F.celu, [Number.NaN, 1]), [Number.NaN, 1]);
+  });
+
+  it('are 0 of clamp, whose bounds may be NaN as well', () => {
+    const values = [1, Number.NaN, 3, 2];
+    for (const [side, ofElements, ofBounds] of [
+      ['min', [0, 0, 1, 0], [0, 0, 0, 1]],
+      ['max', [0, 0, 0, 1], [0, 0, 1, 0]],
+    ] as const) {
+      const [x, bound] = [values, [Number.NaN, 0, 1, 5]].map((v) => tensor(v, { dtype: float64, requiresGrad: true })) as [Tensor, Tensor];
+      const clamped = clamp(x, { [side]: bound });
+      assert.deepEqual((clamped.tolist() as number[]).slice(0, 2), [Number.NaN, Number.NaN]);
+      clamped.sum().backward();
+      assert.deepEqual([x.grad?.tolist(), bound.grad?.tolist()], [ofElements, ofBounds]);
+    }
+  });
+
+  it('go to the NaN that a median or a quantile is', () => {
+    for (const fn of [(x: Tensor) => x.median(0).values, (x: Tensor) => x.median(0, { keepdim: true }).values, (x: Tensor) => x.quantile(0.5, 0)])
+      assert.deepEqual(gradientOf(fn, [1, Number.NaN, 2]), [0, 1, 0]);
+  });
+});
+
+describe('the gradients of elements', () => {
+  it('of celu do not vanish far below 0', () => {
+    for (const [alpha, expected] of [
+      [1, [0.3678794503211975, 1.5229979055675358e-8, 2.06115369216775e-9]],
+      [2, [0.6065306663513184, 0.00012340980174485594, 4.539993096841499e-5]],
+    ] as const) {
+      const x = tensor([-1, -18, -20], { dtype: float32, requiresGrad: true });
+      F.celu(x, { alpha }).sum().backward();
+      expected.forEach((e, i) => {
+        const given = ((x.grad as Tensor).tolist() as number[])[i] as number;
+        assert.ok(Math.abs(given - e) < 1e-6 * e, `${given}, expected ${e}`);
+      });
+    }
+    const [grown] = gradientOf((x) => F.celu(x, { alpha: -1 }), [-1]) as number[];
+    assert.ok(Math.abs((grown as number) - Math.E) < 1e-12);
+  });
+
+  it('of binaryCrossEntropyWithLogits do not vanish where logit and label agree', () => {
+    const x = tensor([-6, -15, -20, 20], { dtype: float32, requiresGrad: true });
+    F.binaryCrossEntropyWithLogits(x, tensor([0, 0, 0, 1]), { reduction: 'sum' }).backward();
+    [0.0024726231566347743, 3.059022269256247e-7, 2.0611536181902037e-9, -2.0611536181902037e-9].forEach((e, i) => {
+      const given = ((x.grad as Tensor).tolist() as number[])[i] as number;
+      assert.ok(Math.abs(given - e) < 1e-6 * Math.abs(e), `${given}, expected ${e}`);
+    });
+  });
+
+  it('of logit are NaN where it is NaN', () => {
+    assert.deepEqual(gradientOf(logit, [-1, 0.25, 2]), [Number.NaN, 16 / 3, Number.NaN]);
+  });
+
+  it('that equal a bound of clamp are their own, beside bounds that are tensors', () => {
+    const low = tensor([0, 0, 0], { dtype: float64 });
+    assert.deepEqual(
+      gradientOf((x) => clamp(x, { min: low, max: 1 }), [1, 2, 0]),
+      [1, 0, 1],
+    );
+  });
+
+  it('go once to the value of indexFill, whose index comes several times', () => {
+    const [x, value] = [tensor([1, 2, 3], { dtype: float64, requiresGrad: true }), tensor(7, { dtype: float64, requiresGrad: true })];
+    const filled = x.indexFill(0, tensor([0, 0, -3], { dtype: int64 }), value);
+    filled
+      .mul(tensor([2, 3, 4]))
+      .sum()
+      .backward();
+    assert.deepEqual([filled.tolist(), x.grad?.tolist(), value.grad?.item()], [[7, 2, 3], [0, 3, 4], 2]);
   });
 });
