@@ -224,7 +224,7 @@ function takeFront(values: Tensor, count: number, position: number): Tensor {
  * one shape, which takes the place of the indexed dims, or comes first where these are not neighbours; a mask counts as the indices of its true
  * elements (which blocks). Without index tensors, a view of all. Dtypes: any, kept. Gradient: input.
  *
- * @throws IndexError for more entries than dims, or an index out of range, possibly not before values are read; ShapeError if indices do not
+ * @throws IndexError for more entries than dims, or an index out of range (also if no element is read), possibly not before values are read; ShapeError if indices do not
  * broadcast, or a mask does not cover its dims; DtypeError for an index of another dtype; ArgumentError unless `entries` is a list of tensors and null
  * @see PyTorch `torch.Tensor.__getitem__` with tensors; NumPy calls it advanced indexing
  * @example index(x, [tensor([0, 2], { dtype: int64 }), null])
@@ -270,7 +270,8 @@ function indexPutInto(input: Tensor, entries: readonly IndexEntry[], values: Ten
 
 /**
  * `input` with `values` written at the indices, or added with `accumulate` (false by default: which of two for one place stays is not defined).
- * Shapes: values broadcast to what {@link index} gives; the result has the input's. Dtypes: any, kept; values are converted. Gradient: both.
+ * Shapes: values broadcast to what {@link index} gives; the result has the input's. Dtypes: any, kept; values are converted (PyTorch refuses other dtypes).
+ * Gradient: both.
  *
  * @throws ShapeError if values do not broadcast; ArgumentError for options that are none, and unless both are tensors; else as {@link index}
  * @see PyTorch `torch.Tensor.index_put`

@@ -148,11 +148,12 @@ const scatterOp: Op<Scatter> = defineOp<Scatter>({
 });
 
 /**
- * The slices of one dim that `index` lists. Shapes: index `[k]` (or `[]` for one); the result is the input's with k in place of the dim.
+ * The slices of one dim that `index` lists. Shapes: index `[k]` (or `[]` for one); the result is the input's with k in place of the dim; `[]` has one slice,
+ * itself, and takes one index.
  * Dtypes: any, kept; `index` int64 or int32. Gradient: input.
  *
  * @throws IndexError for a dim out of range, and for an index outside [0, size), possibly not before values are read; ShapeError for an index of
- * several dims; DtypeError for another index; ArgumentError unless both are tensors
+ * several dims, and for no or several indices of a tensor without dims; DtypeError for another index; ArgumentError unless both are tensors
  * @see PyTorch `torch.index_select`
  */
 export function indexSelect(input: Tensor, dim: number, index: Tensor): Tensor {

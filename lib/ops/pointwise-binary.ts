@@ -203,7 +203,7 @@ export function add(input: TensorLike, other: TensorLike, options?: { alpha?: nu
 }
 
 /**
- * input - alpha * other. Shapes: both broadcast. Dtypes: promoted; two bools have no difference. Gradient: both.
+ * input - alpha * other. Shapes: both broadcast. Dtypes: promoted; two bools have no difference (PyTorch refuses one, too). Gradient: both.
  *
  * @throws DtypeError for two bools; ShapeError, DeviceError and ArgumentError as {@link add}
  * @see PyTorch `torch.sub`

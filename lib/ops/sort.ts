@@ -212,8 +212,8 @@ export interface TopkOptions {
 }
 
 /**
- * Elements of one dim (the last) in rising order, or falling with `descending`, and their indices. Always stable; NaN counts as largest. Shapes: as the input.
- * Dtypes: all, kept; indices int64. Gradient: values.
+ * Elements of one dim (the last) in rising order, or falling with `descending`, and their indices. Always stable; NaN counts as largest. Shapes: as the input,
+ * in row-major order. Dtypes: all, kept; indices int64. Gradient: values.
  *
  * @throws IndexError for a dim out of range; ArgumentError for no tensor or options object
  * @see PyTorch `torch.sort`

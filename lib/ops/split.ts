@@ -8,7 +8,8 @@ import { requireTensor } from './operand.js';
 import { narrow, select } from './window.js';
 
 /**
- * Pieces of `size` (the last may be smaller), or of the sizes listed, along a dim (0), as views. Gradient: yes.
+ * Pieces of `size` (the last may be smaller), or of the sizes listed, along a dim (0), as views, which may be changed in place (not so in PyTorch where
+ * gradients are recorded). Gradient: yes.
  *
  * @throws ShapeError if listed sizes do not add up, or without dims; ArgumentError for a size that is no positive integer (0 is one of an empty dim);
  * IndexError for a dim out of range, or a listed size below 0

@@ -98,8 +98,8 @@ addMethod('maskedFill_', function (mask: Tensor, value: TensorLike) {
 });
 
 /**
- * `input` with `value` where the mask is true. Shapes: all broadcast. Dtypes: bool mask; the input's, to which the value is converted. Gradient: input,
- * 0 where filled, and a tensor as value.
+ * `input` with `value` where the mask is true. Shapes: all broadcast, also a value with dims, which PyTorch refuses. Dtypes: bool mask; the input's, to which
+ * the value is converted. Gradient: input, 0 where filled, and a tensor as value.
  *
  * @throws DtypeError if the mask is not bool; ArgumentError for a number that integers of the dtype do not hold; ShapeError, DeviceError as {@link where}
  * @see PyTorch `torch.Tensor.masked_fill`
@@ -261,7 +261,8 @@ export function addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, options
 }
 
 /**
- * input + value * tensor1 / tensor2, with `value` 1. Shapes: all broadcast. Dtypes: promoted; integers give the default floating one. Gradient: all.
+ * input + value * tensor1 / tensor2, with `value` 1. Shapes: all broadcast. Dtypes: promoted; integers, which PyTorch refuses, give the
+ * default floating one. Gradient: all.
  *
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
  * @see PyTorch `torch.addcdiv`

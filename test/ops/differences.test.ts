@@ -1,0 +1,104 @@
+/** What differs from PyTorch on purpose: a case for each row of docs/differences-from-pytorch.md. */
+import assert from 'node:assert/strict';
+import * as shardwise from '../../lib/index.js';
+import { ArgumentError, arange, DtypeError, float32, IndexError, int64, manualSeed, ones, rand, ShapeError, type Tensor, tensor, uint8, zeros } from '../../lib/index.js';
+
+const whole = (data: number | number[]): Tensor => tensor(data, { dtype: int64 });
+const mask = (): Tensor => tensor([true, false]);
+const turned = (): Tensor => arange(6, { dtype: float32 }).view(3, 2).t();
+
+const cases: Record<string, () => void> = {
+  'numbers make floats': () => assert.equal(tensor([1, 2]).dtype, float32),
+  'whole numbers count as integers': () => assert.equal(whole([1]).mul(2).dtype, int64),
+  'int64 is read exactly': () => {
+    assert.equal(whole(3).item(), 3);
+    assert.equal(
+      whole(2 ** 53)
+        .add(1)
+        .item(),
+      2n ** 53n + 1n,
+    );
+    assert.ok(whole([3]).toTypedArray() instanceof BigInt64Array);
+  },
+  'float16 is read as float32': () => assert.ok(tensor([1]).half().toTypedArray() instanceof Float32Array),
+  'random numbers go by the index of the element': () => {
+    manualSeed(1);
+    const long = rand([6]);
+    manualSeed(1);
+    assert.deepEqual(rand([3]).tolist(), long.narrow(0, 0, 3).tolist());
+  },
+  'bools minus integers': () => {
+    assert.deepEqual(
+      tensor([true])
+        .sub(whole([1]))
+        .tolist(),
+      [0],
+    );
+    assert.deepEqual(tensor([true]).sub(1).dtype, int64);
+    assert.throws(() => tensor([true]).sub(tensor([true])), DtypeError);
+  },
+  'indexPut converts': () =>
+    assert.deepEqual(
+      ones([2])
+        .indexPut([whole([0])], whole([2]))
+        .tolist(),
+      [2, 1],
+    ),
+  'addcdiv divides integers': () => assert.deepEqual(shardwise.addcdiv(whole([1]), whole([1]), whole([2])).tolist(), [1.5]),
+  'maskedFill broadcasts its value': () =>
+    assert.deepEqual(
+      zeros([2])
+        .maskedFill(mask(), tensor([1, 2]))
+        .tolist(),
+      [1, 0],
+    ),
+  'pieces may be changed in place': () => {
+    const x = ones([4], { requiresGrad: true });
+    const y = x.mul(1);
+    y.split(2)[0]?.mul_(2);
+    y.unbind()[3]?.mul_(3);
+    y.sum().backward();
+    assert.deepEqual(x.grad?.tolist(), [2, 2, 1, 3]);
+  },
+  'numbers that a dtype does not hold are refused': () => {
+    assert.throws(() => zeros([2], { dtype: uint8 }).maskedFill(mask(), -1), ArgumentError);
+    assert.throws(() => shardwise.full([1], -1, { dtype: uint8 }), ArgumentError);
+  },
+  'a tensor without dims is selected from once': () => {
+    assert.throws(() => tensor(3).indexSelect(0, whole([])), ShapeError);
+    assert.throws(() => tensor(3).indexSelect(0, whole([0, 0])), ShapeError);
+  },
+  'wrong indices of nothing are refused': () => {
+    assert.throws(() => zeros([3, 0]).index([whole([7])]), IndexError);
+    assert.throws(() => zeros([3, 0]).indexPut([whole([7])], zeros([1, 0])), IndexError);
+  },
+  'bools have no mean, and no integers no median': () => {
+    assert.throws(() => mask().scatterReduce(0, whole([0]), tensor([true]), 'mean'), DtypeError);
+    assert.throws(() => whole([]).median(), IndexError);
+  },
+  'asStrided of what overlaps has no gradient': () => assert.throws(() => ones([1, 3], { requiresGrad: true }).expand(2, 3).asStrided([2], [1]), ArgumentError),
+  'mixed layouts give row-major results': () => {
+    assert.deepEqual(
+      turned()
+        .add(ones([3]))
+        .stride(),
+      [3, 1],
+    );
+    assert.deepEqual(turned().sort(1).values.stride(), [3, 1]);
+    assert.deepEqual(turned().mul(turned()).stride(), [1, 2]);
+  },
+  'inferenceMode is noGrad': () => {
+    const w = ones([2], { requiresGrad: true });
+    const made = shardwise.inferenceMode(() => ones([2]).mul(3));
+    w.mul(made).sum().backward();
+    assert.deepEqual(w.grad?.tolist(), [3, 3]);
+  },
+  'broadcastTensors gives views': () => {
+    const x = ones([2]);
+    assert.ok(shardwise.broadcastTensors(x, x)[0]?._base === x);
+  },
+};
+
+describe('on purpose unlike PyTorch', () => {
+  for (const [name, check] of Object.entries(cases)) it(name, check);
+});
