@@ -4,6 +4,7 @@
  *
  *   npm run fuzz                                       all targets, a minute together
  *   npm run fuzz -- --seconds 600 --seed 7             longer, other cases
+ *   npm run fuzz -- checkpoint --seconds 120           one target, as with --target
  *   npm run fuzz -- --target ops --seed 7 --case 1234  one case again, each step printed
  *   npm run fuzz -- --plain                            with the addon as it is built, without sanitizers
  *   npm run fuzz -- throws                             instead: ten million calls that fail, where JavaScript is called from outside
@@ -130,7 +131,7 @@ async function failCalls({ seconds }: { seconds: number }): Promise<void> {
 }
 
 async function main(options: Options): Promise<void> {
-  if (options.target !== undefined && !targets.some((name) => name === options.target)) throw new Error(`--target is one of ${targets.join(', ')}`);
+  if (options.target !== undefined && !targets.some((name) => name === options.target)) throw new Error(`the target is one of ${targets.join(', ')}`);
   if (!options.plain) build(options.jobs);
   console.log(`seed ${options.seed}`);
   const chosen = options.target === undefined ? targets : [options.target];
@@ -141,12 +142,13 @@ async function main(options: Options): Promise<void> {
 
 const program = new Command('fuzz').enablePositionalOptions();
 program
+  .argument('[target]', `one of ${targets.join(', ')}; all`)
   .option('--seconds <n>', 'time of all targets together, without the build', Number, 60)
   .option('--seed <n>', 'which cases; printed', Number, Date.now() % 1_000_000)
   .option('--target <name>', `one of ${targets.join(', ')}`)
   .option('--case <n>', 'only this one, each step printed', Number)
   .option('--plain', 'the addon as it is built, without sanitizers')
   .option('--jobs <n>', 'compilers at a time', Number, availableParallelism())
-  .action(() => main(program.opts<Options>()));
+  .action((target: string | undefined) => main({ ...program.opts<Options>(), ...(target === undefined ? {} : { target }) }));
 program.command('throws').option('--seconds <n>', 'at most', Number, 3600).action(failCalls);
 await program.parseAsync();

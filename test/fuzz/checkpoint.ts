@@ -1,8 +1,12 @@
-/** Fuzzing of the safetensors reader: valid files, damaged. The answer is the tensors or a CheckpointError. */
+/**
+ * Fuzzing of checkpoints: valid files, damaged, of which the tensors come or a CheckpointError; and saves that overlap, are killed, or meet
+ * what is no file.
+ */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { CheckpointError, loadSafetensors } from '../../lib/index.js';
+import { CheckpointError, loadSafetensors, SafetensorsFile } from '../../lib/index.js';
+import { fuzzFiles, type scenes } from './checkpoint-files.js';
 import { describeError, Finding, type Rng } from './rng.js';
 
 const codes: readonly [code: string, bytes: number][] = [
@@ -78,12 +82,17 @@ function damageField(rng: Rng, fields: Field[]): void {
   }
 }
 
+const oddText = [' ', '\n', '\t   ', '\uFEFF', '-', '0', '.0', 'e1', ',', ':', '{', '}', '[', ']', '"', '\\', '\\u0061', '\\ud800', '\0', 'null', '"q":[{}],', ' '.repeat(70_000)];
+
 function encode(fields: readonly Field[], rng: Rng): Uint8Array {
   if (rng.chance(0.03)) return new TextEncoder().encode(nested(rng.pick([10, 1000, 20_000, 200_000])));
   if (rng.chance(0.03)) return new TextEncoder().encode(`{"a":${nested(rng.pick([100, 100_000]))}}`);
-  return new TextEncoder().encode(
-    `{${fields.map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value).replace(/"@(\d+)"/g, (_, depth) => nested(Number(depth)))}`).join(',')}}`,
-  );
+  let text = `{${fields.map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value).replace(/"@(\d+)"/g, (_, depth) => nested(Number(depth)))}`).join(',')}}`;
+  for (let n = rng.chance(0.3) ? rng.int(1, 3) : 0; n > 0; n--) {
+    const at = rng.chance(0.2) ? rng.pick([0, text.length]) : rng.int(0, text.length);
+    text = text.slice(0, at) + rng.pick(oddText) + text.slice(at + rng.int(0, 1));
+  }
+  return new TextEncoder().encode(text);
 }
 
 /** A file: most often valid but for one or two damages. */
@@ -104,29 +113,72 @@ export function makeFile(rng: Rng): Uint8Array {
   return rng.chance(0.15) ? file.subarray(0, rng.int(0, file.length)) : file;
 }
 
-let folder: string | null = null;
+let scratch: string | null = null;
 
-function scratchFile(): string {
-  if (folder === null) {
+function scratchFile(name: string): string {
+  if (scratch === null) {
     const made = mkdtempSync(path.join(tmpdir(), 'shardwise-fuzz-'));
-    folder = made;
+    scratch = made;
     process.on('exit', () => rmSync(made, { recursive: true, force: true }));
   }
-  return path.join(folder, 'case.safetensors');
+  return path.join(scratch, name);
 }
 
-/** Runs one case. @throws Finding */
-export async function fuzzCheckpoint(rng: Rng, trace: (line: string) => void): Promise<void> {
+const counts = new Map<string, number>();
+const count = (what: string): void => void counts.set(what, (counts.get(what) ?? 0) + 1);
+
+/** What the cases were. */
+export function reportCheckpoint(): string {
+  return [...counts].map(([what, n]) => `${n} ${what}`).join(', ');
+}
+
+/** What JSON.parse makes of a header that was accepted. @throws Finding unless it says the same */
+async function compare(file: string, bytes: Uint8Array): Promise<void> {
+  const length = Number(new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0, true));
+  let parsed: Record<string, { shape: number[]; data_offsets: [number, number] }>;
+  try {
+    parsed = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes.subarray(8, 8 + length)));
+  } catch (error) {
+    throw new Finding(`a header was accepted that is not JSON: ${(error as Error).message}`);
+  }
+  const opened = await SafetensorsFile.open(file);
+  const expected = Object.keys(parsed).filter((name) => name !== '__metadata__');
+  if ([...expected].sort().join() !== opened.names.sort().join()) throw new Finding(`names ${opened.names}, not ${expected}`);
+  for (const name of expected) {
+    const t = await opened.get(name).catch(() => null); // bools that are none
+    if (t !== null && t.shape.join() !== parsed[name]?.shape.join()) throw new Finding(`"${name}" has shape [${t.shape}], not [${parsed[name]?.shape}]`);
+    t?.dispose();
+  }
+  if (JSON.stringify(opened.metadata) !== JSON.stringify(parsed['__metadata__'] ?? {})) throw new Finding(`metadata ${JSON.stringify(opened.metadata)}`);
+  await opened.close();
+}
+
+async function fuzzReader(rng: Rng, trace: (line: string) => void): Promise<void> {
   const bytes = makeFile(rng);
   trace(`${bytes.length} bytes: ${Buffer.from(bytes.subarray(0, 1000)).toString('latin1')}`);
-  const file = scratchFile();
+  const file = scratchFile('case.safetensors');
   writeFileSync(file, bytes);
   try {
     const tensors = await loadSafetensors(file);
     for (const name of Object.keys(tensors)) tensors[name]?.tolist();
     for (const name of Object.keys(tensors)) tensors[name]?.dispose();
+    await compare(file, bytes);
+    count('files read');
   } catch (error) {
-    if (error instanceof CheckpointError) return;
-    throw new Finding(`not a CheckpointError for ${Buffer.from(bytes.subarray(0, 300)).toString('latin1')}\n${describeError(error)}`);
+    if (!(error instanceof CheckpointError)) {
+      const head = Buffer.from(bytes.subarray(0, 300)).toString('latin1');
+      throw new Finding(`${error instanceof Finding ? error.message : 'not a CheckpointError'} for ${head}\n${describeError(error)}`);
+    }
+    count('files refused');
   }
+}
+
+/** Runs one case. @throws Finding */
+export async function fuzzCheckpoint(rng: Rng, trace: (line: string) => void): Promise<void> {
+  const at = rng.unit();
+  const scene: keyof typeof scenes | null = at < 0.002 ? 'killed processes' : at < 0.005 ? 'terminated workers' : at < 0.025 ? 'overlaps' : at < 0.045 ? 'obstacles' : null;
+  if (scene === null) return fuzzReader(rng, trace);
+  trace(scene);
+  await fuzzFiles(scene, rng, scratchFile('folder'));
+  count(scene);
 }

@@ -17,6 +17,10 @@ const load: Readonly<Record<string, () => Promise<Target>>> = {
   workers: async () => (await import('./workers.js')).fuzzWorkers,
   checkpoint: async () => (await import('./checkpoint.js')).fuzzCheckpoint,
 };
+/** What the cases of a target were, for those that say it. */
+const reports: Readonly<Record<string, () => Promise<string>>> = {
+  checkpoint: async () => (await import('./checkpoint.js')).reportCheckpoint(),
+};
 
 async function main(): Promise<void> {
   const [name, seed, first, count, seconds] = process.argv.slice(2) as [string, ...string[]];
@@ -43,7 +47,8 @@ async function main(): Promise<void> {
       return;
     }
   }
-  console.log(`${name}: ${done} cases`);
+  const report = await reports[name]?.();
+  console.log(`${name}: ${done} cases${report ? `: ${report}` : ''}`);
 }
 
 process.on('unhandledRejection', (error) => {
