@@ -79,7 +79,7 @@ async function findTarget(absolute: string): Promise<Target> {
 
 /** A new file that no other process has open, locked while this one writes it. */
 async function createTemporary(folder: string, name: string, mode: number): Promise<{ file: FileHandle; temporary: string }> {
-  for (;;) {
+  for (let tries = 0; tries < 20; tries++) {
     const temporary = `${folder}/${temporaryName(name)}`;
     const file = await open(temporary, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW, mode);
     const taken = loadAddon().lockFile(file.fd) === system.errno.EWOULDBLOCK;
@@ -89,6 +89,7 @@ async function createTemporary(folder: string, name: string, mode: number): Prom
     await file.close();
     await rm(temporary, { force: true });
   }
+  throw new Error('other processes take the lock of each temporary file');
 }
 
 /** Gives a file the owner, where the system allows it, and the mode of the one it replaces. */

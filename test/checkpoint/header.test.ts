@@ -1,11 +1,14 @@
 /** Headers: what the format forbids is refused, and none, however long, stops the event loop or fills the heap. */
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { promisify } from 'node:util';
 import { Header } from '../../lib/checkpoint/header.js';
 import { inSlices } from '../../lib/checkpoint/slices.js';
 import { CheckpointError, loadSafetensors, SafetensorsFile } from '../../lib/index.js';
+import { programArguments } from '../run-program.js';
 
 const folder = mkdtempSync(path.join(tmpdir(), 'shardwise-header-'));
 const file = path.join(folder, 'm.safetensors');
@@ -133,6 +136,13 @@ describe('the header of a checkpoint', () => {
     assert.deepEqual(header.get('99999')?.shape, [0]);
     assert.equal(header.get('100000'), null);
   });
+
+  it('may name more tensors than fit into the heap: all together they are refused, one by one they are read', async () => {
+    write(`{${Array.from({ length: 200_000 }, (_, i) => `"${i}":${entry}`).join(',')}}`);
+    const { stdout } = await promisify(execFile)(process.execPath, ['--max-old-space-size=100', ...programArguments('checkpoint/small-heap'), file]);
+    assert.match(stdout, /ERR_CHECKPOINT: .*its 200000 tensors are more than fit into the JavaScript heap of \d+ bytes; open it as SafetensorsFile/);
+    assert.match(stdout, /tensor 199999 has shape \[0\]/);
+  }).timeout(60_000);
 
   it('is refused where a name, or the list of metadata, is longer than any sensible one', async () => {
     write(`{"${'x'.repeat(65_537)}":${entry}}`);
