@@ -9,6 +9,7 @@
  *   npm run fuzz -- --plain                            with the addon as it is built, without sanitizers
  *   npm run fuzz -- throws                             instead: ten million calls that fail, where JavaScript is called from outside
  *   npm run fuzz -- throws --seconds 600               or as many as fit
+ *   npm run fuzz -- store --seconds 600 --seed 7       instead: hostile clients against a TCPStore on 127.0.0.1
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -17,6 +18,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
 import { type Counts, throwsCampaign } from '../test/fuzz/throws.js';
+import { storeCampaign } from '../test/fuzz/store.js';
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..');
 const folder = path.join(root, 'build', 'sanitize');
@@ -130,6 +132,16 @@ async function failCalls({ seconds }: { seconds: number }): Promise<void> {
   if (sum((of) => of.deaths) > 0) process.exitCode = 1;
 }
 
+/** Hostile clients of a store: test/fuzz/store.ts. */
+async function attackStore({ seconds, seed }: { seconds: number; seed: number }): Promise<void> {
+  console.log(`seed ${seed}`);
+  const { attacks, rounds, slowestMs, serverBytes, findings } = await storeCampaign(seed, seconds);
+  for (const [name, count] of Object.entries(attacks)) console.log(`  ${name}: ${count}`);
+  console.log(`store: ${rounds} rounds of true ranks, the slowest ${slowestMs} ms; the server had ${serverBytes >> 20} MiB at most`);
+  for (const finding of findings) console.error(`FOUND: ${finding}`);
+  if (findings.length > 0) process.exitCode = 1;
+}
+
 async function main(options: Options): Promise<void> {
   if (options.target !== undefined && !targets.some((name) => name === options.target)) throw new Error(`the target is one of ${targets.join(', ')}`);
   if (!options.plain) build(options.jobs);
@@ -151,4 +163,9 @@ program
   .option('--jobs <n>', 'compilers at a time', Number, availableParallelism())
   .action((target: string | undefined) => main({ ...program.opts<Options>(), ...(target === undefined ? {} : { target }) }));
 program.command('throws').option('--seconds <n>', 'at most', Number, 3600).action(failCalls);
+program
+  .command('store')
+  .option('--seconds <n>', 'about how long', Number, 60)
+  .option('--seed <n>', 'which attacks; printed', Number, Date.now() % 1_000_000)
+  .action(attackStore);
 await program.parseAsync();
