@@ -4,7 +4,7 @@
 // Gradient g (-g to maximize), decay d, step size a. SGD, with momentum u and dampening t:
 //   h = g + d p,  b = u b + (1 - t) h (first step: b = h),  p = p - a b; Nesterov p - a (h + u b); without momentum p - a h
 // Adam, with betas b1 and b2, in step i; g is first multiplied by a scale of all gradients:
-//   Adam h = g + d p,  AdamW h = g and p = (1 - a d) p,  m = m + (1 - b1) (h - m),  v = b2 v + (1 - b2) h^2,
+//   Adam h = g + d p,  AdamW h = g and p = (1 - a d) p,  m = lerp(m, h, 1 - b1),  v = b2 v + (1 - b2) h^2,
 //   s = v, amsgrad s = max(s, v),  p = p - a / (1 - b1^i) m / (sqrt(s) / sqrt(1 - b2^i) + eps)
 // Grid: blocks of 128 threads, each for 1024 elements of one tensor; up to 256 tensors a launch (a tensor with gaps has its own,
 // a thread an element).
@@ -63,7 +63,7 @@ struct AdamUpdate {
   static constexpr int kRoles = 5;
   static constexpr uint32_t kReads = 0b11111, kWrites = 0b11101;
   C grad_scale, decay_factor, weight_decay;  // decay_factor = 1 - lr * weight_decay
-  C one_minus_beta1, beta1, beta2, one_minus_beta2;
+  C one_minus_beta1, beta2, one_minus_beta2;
   C correction2_root, eps, negative_step_size;  // -lr / bias_correction1
   bool maximize, scales, decays, decoupled, amsgrad;
 
@@ -81,8 +81,8 @@ struct AdamUpdate {
           grad = fused(weight_decay, parameter, grad);
       }
       // lerp_
-      const C difference = grad - v[2][i];
-      v[2][i] = one_minus_beta1 < C(0.5) ? fused(one_minus_beta1, difference, v[2][i]) : fused(-difference, beta1, grad);
+      const C difference = grad - v[2][i], weight = one_minus_beta1;
+      v[2][i] = weight < C(0.5) ? fused(weight, difference, v[2][i]) : fused(-difference, C(1) - weight, grad);
       // mul_, addcmul_
       v[3][i] = fused(product(one_minus_beta2, grad), grad, product(v[3][i], beta2));
       C second = v[3][i];
@@ -129,7 +129,6 @@ Status adam_step(const KernelCall& call) {
     u.decay_factor = static_cast<C>(1 - p.lr * p.weight_decay);
     u.weight_decay = static_cast<C>(p.weight_decay);
     u.one_minus_beta1 = static_cast<C>(1 - p.beta1);
-    u.beta1 = static_cast<C>(p.beta1);
     u.beta2 = static_cast<C>(p.beta2);
     u.one_minus_beta2 = static_cast<C>(1 - p.beta2);
     u.correction2_root = static_cast<C>(::sqrt(p.bias_correction2));
