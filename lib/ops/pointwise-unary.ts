@@ -233,13 +233,20 @@ export const abs = unary('abs', {
   saves: savesInput,
   vjp: (ctx, g) => [g.mul(ctx.input(0).sign())],
 });
-/** Each element times itself. Gradient: yes. @see PyTorch `torch.square` */
-export const square = unary('square', {
+const squareOfNumbers = unary('square', {
   doc: 'Each element times itself.',
   expression: 'x * x',
   classes: 'A',
   saves: savesInput,
   vjp: (ctx, g) => [g.mul(ctx.input(0)).mul(2)],
+});
+/** Each element times itself; of bools in int64. Gradient: yes. @see PyTorch `torch.square` */
+export function square(input: Tensor): Tensor {
+  requireTensor(input, 'square');
+  return squareOfNumbers(input.dtype === bool ? input.long() : input);
+}
+addMethod('square', function () {
+  return square(this);
 });
 
 /** The ops whose gradient is zero almost everywhere. */

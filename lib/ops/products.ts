@@ -204,7 +204,12 @@ export function pairwiseDistance(x1: Tensor, x2: Tensor, options: { p?: number; 
 }
 defineComposite('pairwiseDistance', pairwiseDistance, { method: false, samples: () => [[a34(), sampleTensor([3, 4], { seed: 2 })]] });
 
-/** The cosine of the angle between vectors along a dim. Gradient: both. @throws ShapeError */
+/**
+ * The cosine of the angle between vectors along a dim (1), each length at least `eps` (1e-8). Shapes: both broadcast first; the result has the common shape
+ * without the dim. Dtypes: promoted, one of them floating. Gradient: both.
+ *
+ * @throws ShapeError if shapes do not broadcast; IndexError for a dim out of range of the common shape; DtypeError unless one is floating
+ */
 export function cosineSimilarity(x1: Tensor, x2: Tensor, options: { dim?: number; eps?: number } = {}): Tensor {
   requireTensor(x1, 'cosineSimilarity', 'x1');
   requirePair(x1, x2, 'cosineSimilarity', 'x2');

@@ -89,7 +89,10 @@ function variance(input: Tensor, dim: Dims | VarianceOptions = null, options: Va
 
 export { variance as var };
 
-/** Standard deviation over dims: the root of {@link variance | var}. Gradient: yes, 0 where all are equal. @throws DtypeError @see PyTorch `torch.std` */
+/**
+ * Standard deviation over dims: the root of {@link variance | var}, which of 16-bit floats is float32. Floating dtypes, kept. Gradient: yes, 0 where all are
+ * equal. @throws DtypeError for others @see PyTorch `torch.std`
+ */
 export function std(input: Tensor, dim: Dims | VarianceOptions = null, options: VarianceOptions = {}): Tensor {
   return deviation(varMeanAs('std', input, dim, options, true)[0]).to(input.dtype);
 }

@@ -20,6 +20,7 @@ import {
   nn,
   ones,
   ShapeError,
+  square,
   stdMean,
   type Tensor,
   tensor,
@@ -101,6 +102,11 @@ describe('dtypes of integers', () => {
     assert.equal(ones([1, 2], { dtype: int8 }).logsumexp(1, { keepdim: true }).dtype, float32);
     assert.deepEqual(logit(tensor([1, 3, 0], { dtype: uint8 })).tolist(), [Number.POSITIVE_INFINITY, Number.NaN, Number.NEGATIVE_INFINITY]);
     assert.deepEqual(logit(tensor([true, false])).tolist(), [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]);
+  });
+
+  it('are int64 for squares of bools', () => {
+    assert.equal(tensor([true, false]).square().dtype, int64);
+    assert.deepEqual(square(tensor([true, false])).tolist(), [1, 0]);
   });
 
   it('are int64 for bools clamped to numbers', () => {
