@@ -4,6 +4,7 @@
  */
 import type { AutocastPolicy } from './autocast.js';
 import type { CommandWriter } from './command.js';
+import { inFloat32 } from './decompose.js';
 import type { Device } from './device.js';
 import type { DType } from './dtype.js';
 import { ShardwiseError } from './errors.js';
@@ -165,7 +166,7 @@ export function defineOp<P>(definition: OpDefinition<P>): Op<P> {
     lower: definition.lower ?? null,
     updates: definition.updates ?? -1,
     mutates: definition.mutates ?? null,
-    decompose: definition.decompose ?? null,
+    decompose: definition.decompose === undefined ? null : inFloat32(definition.decompose, definition.meta ?? missingMeta),
     vjp: definition.vjp === 'not-differentiable' ? null : definition.vjp,
     savesInputs: typeof inputs === 'function' ? inputs : () => inputs,
     savesOutputs: saves?.outputs ?? [],

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { dispatch } from '../../lib/core/dispatch.js';
 import { type AnyOp, opByName } from '../../lib/core/op.js';
-import { float16, type Tensor, tensor, zeros } from '../../lib/index.js';
+import { bfloat16, float16, ones, type Tensor, tensor, zeros } from '../../lib/index.js';
 
 const { NaN: nan, POSITIVE_INFINITY: inf } = Number;
 const rows = tensor([
@@ -76,6 +76,47 @@ describe('the decomposition of a normalisation', () => {
       const saved = parts.slice(1);
       const grads = backward.decompose?.([input, input, ...saved, zeros([0])], { ...given, needs: [true, true, true] }) ?? [];
       assert.deepEqual(grads[0]?.shape, [3, 8, 0]);
+    });
+  }
+});
+
+describe('the decomposition of an op of 16-bit floats', () => {
+  const rows = tensor([
+    [300, -400, 1],
+    [1e-3, 2e-3, 4e-3],
+    [60, 61, 62],
+  ]);
+  const reduced = { dims: [1], keepdim: false, correction: 0, wide: false, order: 2 };
+  const normal = { width: 3, eps: 1e-5, needs: [true, true, true] };
+  const weight = ones([3]);
+  const inputs: Record<string, [inputs: Tensor[], params: object]> = {
+    varMean: [[tensor([[600, 0, 0, 0, 0, 0, 0, 0, 0, 0]])], reduced],
+    vectorNorm: [[rows], reduced],
+    logsumexp: [[rows], reduced],
+    softmax: [[rows], { dim: 1 }],
+    logSoftmax: [[rows], { dim: 1 }],
+    layerNorm: [[rows, weight, weight], normal],
+    rmsNorm: [[rows, weight], normal],
+    addRmsNorm: [[rows, rows, weight], normal],
+    geluTanhBackward: [[weight, rows], {}],
+  };
+  const near = (a: Tensor, b: Tensor, rtol: number): boolean => a.float().allclose(b.float(), { rtol, atol: rtol * 0.1, equalNan: true });
+
+  for (const [name, [given, params]] of Object.entries(inputs)) {
+    it(`computes in float32 and keeps the dtypes of the results: ${name}`, () => {
+      const op = opByName(name) as AnyOp;
+      for (const [dtype, rtol] of [
+        [float16, 2e-3],
+        [bfloat16, 2e-2],
+      ] as const) {
+        const narrow = given.map((t) => t.to(dtype));
+        const parts = op.decompose?.(narrow, params) ?? [];
+        dispatch(op, narrow, params).forEach((expected, i) => {
+          const part = parts[i] as Tensor;
+          assert.equal(part.dtype, expected.dtype);
+          assert.ok(near(part, expected, rtol), `${part}\nexpected ${expected}`);
+        });
+      }
     });
   }
 });
