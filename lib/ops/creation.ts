@@ -15,10 +15,13 @@ import { addMethod } from './method.js';
 import { operand, requireDtype, requireTensor, type TensorLike } from './operand.js';
 import { finish } from './pinned.js';
 
+/** What `resizable` of a buffer is by itself, whatever a program has defined on it. */
+const resizable = Object.getOwnPropertyDescriptor(ArrayBuffer.prototype, 'resizable')?.get as (this: ArrayBuffer) => boolean;
+
 /** Why the memory of an array cannot be shown by a tensor: it may go while the tensor lives, or is gone. */
 function unlendable({ buffer }: ArrayBufferView): string | null {
   if (!(buffer instanceof ArrayBuffer)) return 'is over a SharedArrayBuffer';
-  if ((buffer as { resizable?: boolean }).resizable === true) return 'is over a resizable ArrayBuffer';
+  if (Reflect.apply(resizable, buffer, [])) return 'is over a resizable ArrayBuffer';
   try {
     new Uint8Array(buffer);
     return null;
@@ -29,10 +32,12 @@ function unlendable({ buffer }: ArrayBufferView): string | null {
 
 /**
  * A CPU tensor over the memory of a typed array, without a copy: changes are seen on both sides. Once the array's buffer is transferred away,
- * using the tensor throws FreedError; do not transfer it while work on the tensor is pending. Shapes: `size`, or a vector. Dtypes: the array's
+ * using the tensor throws FreedError. So that it may be transferred at any time, an op reads the array when it is called (a copy of it, of up to
+ * 32 MiB, where the op cannot be done at once; otherwise the call waits), and an op that writes to it in place is waited for. Shapes: `size`, or a vector. Dtypes: the array's
  * (Float32Array, Float64Array, BigInt64Array, Int32Array, Int16Array, Int8Array, Uint8Array). Gradient: none, it is a leaf.
  *
- * @throws ArgumentError for another array type, bad sizes, and memory that may be resized, is shared or gone; ShapeError if the sizes do not fit
+ * @throws ArgumentError for another array type, bad sizes, and memory that may be resized, is shared or gone; ShapeError if the sizes do not fit. In-place
+ * collectives on the tensor throw KernelError, and so do in-place ops in `local` ranks while work is under way: use `clone()`
  * @see PyTorch `torch.from_numpy`, and `torch::from_blob` of its C++ library
  * @example const t = fromBlob(new Float32Array([1, 2, 3, 4]), [2, 2]);
  */

@@ -238,14 +238,6 @@ void Environment::touch(StorageEntry& entry, Stream& stream) {
   entry.last_sequence = stream.submitted();  // not a number of the stream before, which this one may never come to
 }
 
-Status Environment::check_adopted(const StorageEntry& entry, ErrorText* error) {
-  napi_value buffer = nullptr;
-  bool detached = false;
-  if (!entry.adopted || napi_get_reference_value(env, static_cast<napi_ref>(entry.adopted), &buffer) != napi_ok) return kOk;
-  napi_is_detached_arraybuffer(env, buffer, &detached);
-  return detached ? fail(error, Code::Closed, "the ArrayBuffer whose memory the tensor shows was transferred away") : kOk;
-}
-
 void Environment::write(StorageEntry& entry, Stream& stream, bool whole) {
   entry.writer = &stream;
   entry.written = stream.submitted();
@@ -344,12 +336,7 @@ void Environment::release(int64_t handle, bool collected) {
     token_bytes -= entry->bytes;
     external_delta -= entry->token_bytes;
   }
-  if (entry->adopted) {
-    const bool shared = !entry->other_streams.empty();
-    auto used = std::make_shared<std::atomic<bool>>(shared);
-    dropped_refs.push_back({static_cast<napi_ref>(entry->adopted), entry->home->progress(), entry->home->submitted(), used});
-    if (shared) when_others_are_done(*entry, [used] { used->store(false, std::memory_order_release); });
-  }
+  if (entry->adopted) dropped_refs.push_back(static_cast<napi_ref>(entry->adopted));
   release_block(*entry, collected);
   storages.remove(handle);
 }
@@ -375,10 +362,9 @@ void Environment::settle_accounts() {
     external_delta = 0;
     napi_adjust_external_memory(env, delta, &ignored);
   }
-  while (!dropped_refs.empty() && dropped_refs.front().settled()) {
-    napi_ref ref = dropped_refs.front().ref;
-    dropped_refs.pop_front();
-    napi_delete_reference(env, ref);
+  while (!dropped_refs.empty()) {
+    napi_delete_reference(env, dropped_refs.back());
+    dropped_refs.pop_back();
   }
 }
 

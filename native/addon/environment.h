@@ -5,7 +5,6 @@
 
 #include <array>
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -46,17 +45,6 @@ struct Gate {
   std::vector<Completion*> finished;
   napi_threadsafe_function function = nullptr;
   void post(Completion* completion);
-};
-
-// The ArrayBuffer of an adopted storage that was freed, perhaps during a collection. It is let go of when no stream uses it any more.
-struct DroppedRef {
-  napi_ref ref;
-  const std::atomic<uint64_t>* home;
-  uint64_t sequence;
-  std::shared_ptr<std::atomic<bool>> used_elsewhere;
-  bool settled() const {
-    return home->load(std::memory_order_acquire) >= sequence && !used_elsewhere->load(std::memory_order_acquire);
-  }
 };
 
 // One token for a few small storages that were made one after the other: a token costs as much as a small kernel, and what a
@@ -105,7 +93,7 @@ struct Environment {
   int64_t tokens = 0, token_bytes = 0;
   SharedToken* shared_token = nullptr;  // the last one made, while JavaScript holds it
   int64_t external_delta = 0;           // to be reported to the engine
-  std::deque<DroppedRef> dropped_refs;
+  std::vector<napi_ref> dropped_refs;   // of ArrayBuffers whose storages were freed, perhaps during a collection: let go of after it
 
   Stream* stream(int64_t id);
   Stream* default_stream(int32_t device, ErrorText* error);
@@ -118,7 +106,7 @@ struct Environment {
   void release_block(const StorageEntry& entry, bool collected);
   // Orders `stream` after the last use of the storage, and notes this one.
   void touch(StorageEntry& entry, Stream& stream);
-  // Fails where the memory of an adopted ArrayBuffer was transferred away.
+  // Fails where the memory of an adopted ArrayBuffer was transferred away. In lent.cc.
   Status check_adopted(const StorageEntry& entry, ErrorText* error);
   // Notes that a command of the stream writes to the storage, all of it or a part.
   void write(StorageEntry& entry, Stream& stream, bool whole);

@@ -10,6 +10,7 @@
 #include "../comm/staged_engine.h"
 #include "gloo_world.h"
 #include "join.h"
+#include "lent.h"
 
 namespace shardwise {
 
@@ -140,6 +141,7 @@ struct OwnedCall {
   CollectiveCall call{};
   std::vector<int64_t> counts;  // then those that are sent
   SharedText name, where, about;
+  LentCopy lent;  // what it sends, where that lies in an ArrayBuffer
 };
 
 // setText(number, text)
@@ -243,6 +245,12 @@ napi_value collective(napi_env env, napi_callback_info info) {
     status = operand(state, group, owned->call, state.words + 6, extent.in, &in, &from, &error);
     if (status.ok()) status = operand(state, group, owned->call, state.words + 8, extent.out, &out, &to, &error);
     if (status.ok() && in) status = check_value(*in, &error);
+    if (status.ok() && out && out->adopted)
+      status = fail(&error, Code::Unsupported, "the result would lie in the memory of an ArrayBuffer, which may go while other ranks are waited for. Use a copy: clone()");
+    if (status.ok() && in && in->adopted) {
+      status = copy_lent(from, extent.in * item_size(owned->call.dtype), &owned->lent, &error);
+      from = owned->lent.get();
+    }
   }
   if (!status.ok()) return fail_call(env, status.code, error.text);
   owned->call.in = from;

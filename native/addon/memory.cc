@@ -99,13 +99,9 @@ napi_value adopt(napi_env env, napi_callback_info info) {
   size_t length;
   if (napi_get_arraybuffer_info(env, raw[0], &data, &length) != napi_ok)
     return fail_call(env, Code::Invalid, "expected an array over an ArrayBuffer, got one over other memory (a SharedArrayBuffer?); copy it with tensor()");
-  napi_value resizable = nullptr;
-  bool can_resize = false, detached = false;
-  if (napi_get_named_property(env, raw[0], "resizable", &resizable) == napi_ok) napi_get_value_bool(env, resizable, &can_resize);
+  bool detached = false;
   napi_is_detached_arraybuffer(env, raw[0], &detached);
-  if (can_resize || detached)
-    return fail_call(env, Code::Invalid, detached ? "the ArrayBuffer is detached: its memory was transferred away"
-                                                    : "a resizable ArrayBuffer cannot be shown as a tensor: its memory may go; copy it with tensor()");
+  if (detached) return fail_call(env, Code::Invalid, "the ArrayBuffer is detached: its memory was transferred away");
   if (args[1] < 0 || args[2] < 0 || static_cast<size_t>(args[1] + args[2]) > length)
     return fail_call(env, Code::Invalid, "the range is outside the buffer");
   Environment& state = state_of(env);

@@ -4,6 +4,7 @@
 
 #include "contracts.h"
 #include "environment.h"
+#include "lent.h"
 
 namespace shardwise {
 
@@ -20,6 +21,7 @@ struct Decoded {
   KernelCall call{};
   Stream* stream = nullptr;
   int64_t flags = 0, cost = 0;
+  bool lent = false;  // an operand lies in an ArrayBuffer
   std::vector<TensorView> views;
   std::vector<int64_t> dims;
   std::vector<double> params;
@@ -123,6 +125,7 @@ Status read_operand(Environment& state, Reader& in, Decoded& d, int64_t i, Error
       if (entry->adopted) {
         const Status status = state.check_adopted(*entry, error);
         if (!status.ok()) return status;
+        d.lent = true;
       }
       if (entry->lost && (i < d.call.num_inputs || !overwrites(d))) return check_value(*entry, error);
       if (entry->device != d.stream->device_code()) return fail(error, Code::Device, "operand %lld is on another device than the stream", static_cast<long long>(i));
@@ -193,15 +196,68 @@ Status allocate_outputs(Environment& state, Decoded& d, ErrorText* error) {
 }
 
 // A command without outputs changes its inputs.
+size_t first_written(const Decoded& d) { return d.call.num_outputs > 0 ? static_cast<size_t>(d.call.num_inputs) : 0; }
+
 void note_writes(Environment& state, Decoded& d) {
-  for (size_t i = d.call.num_outputs > 0 ? static_cast<size_t>(d.call.num_inputs) : 0; i < d.operands.size(); i++) {
+  for (size_t i = first_written(d); i < d.operands.size(); i++) {
     StorageEntry* entry = d.operands[i].entry;
     if (entry) state.write(*entry, *d.stream, d.views[i].numel * item_size(d.views[i].dtype) == entry->bytes);
   }
 }
 
+int64_t reached_bytes(const TensorView& view) {
+  if (view.numel == 0) return 0;
+  int64_t last = 0;
+  for (int32_t i = 0; i < view.ndim; i++) last += (view.sizes[i] - 1) * view.strides[i];
+  return (last + 1) * item_size(view.dtype);
+}
+
+// How a command deals with ArrayBuffers; found before it is ordered after anything.
+struct LentUse {
+  std::vector<size_t> operands;
+  int64_t bytes = 0;
+  bool writes = false, alone = true;
+};
+
+LentUse lent_use(const Decoded& d) {
+  LentUse use;
+  for (size_t i = 0; i < d.operands.size(); i++) {
+    const StorageEntry* entry = d.operands[i].entry;
+    if (!entry) continue;
+    use.alone = use.alone && runs_alone(*d.stream, *entry);
+    if (!entry->adopted) continue;
+    use.operands.push_back(i);
+    use.bytes += reached_bytes(d.views[i]);
+    use.writes = use.writes || i >= first_written(d);
+  }
+  return use;
+}
+
+// The command with copies of what it reads of ArrayBuffers, or waited for.
+Status enqueue_lent(Decoded& d, const LentUse& use, ErrorText* error) {
+  Stream& stream = *d.stream;
+  const bool waits = use.writes || (use.bytes > kMostLentCopy && (use.alone || !stream.unbounded()));
+  std::vector<LentCopy> copies(waits ? 0 : use.operands.size());
+  for (size_t k = 0; k < copies.size(); k++) {
+    TensorView& view = d.views[use.operands[k]];
+    const Status status = copy_lent(view.data, reached_bytes(view), &copies[k], error);
+    if (!status.ok()) return status;
+    view.data = copies[k].get();
+  }
+  const Status status = stream.enqueue_kernel(d.call, error);
+  if (!status.ok()) return status;
+  if (waits) stream.wait(stream.submitted());
+  else stream.enqueue([copies](Stream&) {});  // keeps them until the command is done
+  return kOk;
+}
+
 Status run(Environment& state, Decoded& d, ErrorText* error) {
   Stream& stream = *d.stream;
+  const LentUse lent = d.lent ? lent_use(d) : LentUse{};
+  if (lent.writes) {
+    const Status refused = may_wait(stream, [&d] { return lent_use(d).alone; }, error);
+    if (!refused.ok()) return refused;
+  }
   for (const Decoded::Operand& operand : d.operands)
     if (operand.entry) state.touch(*operand.entry, stream);
   Status status = kOk;
@@ -215,7 +271,7 @@ Status run(Environment& state, Decoded& d, ErrorText* error) {
       fail(error, status.code, "%s: %.200s", where, text.text);
     }
   } else {
-    status = stream.enqueue_kernel(d.call, error);
+    status = d.lent ? enqueue_lent(d, lent, error) : stream.enqueue_kernel(d.call, error);
     const uint64_t sequence = stream.submitted();
     for (const Decoded::Operand& operand : d.operands)
       if (operand.entry) operand.entry->last_sequence = sequence;
@@ -252,6 +308,7 @@ static napi_value submit_words(napi_env env, Environment& state, int64_t count) 
 
   Decoded& d = *static_cast<Decoded*>(state.decoded);
   d.call = KernelCall{};
+  d.lent = false;
   d.views.clear();
   d.dims.clear();
   d.operands.clear();

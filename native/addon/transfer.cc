@@ -5,6 +5,7 @@
 
 #include "../runtime/staging.h"
 #include "environment.h"
+#include "lent.h"
 
 namespace shardwise {
 
@@ -113,15 +114,13 @@ Status write_staged(Stream& stream, char* to, const View& source, ErrorText* err
   return kOk;
 }
 
-Status write_copied(Stream& stream, char* to, const View& source, ErrorText* error) {
-  const int64_t bytes = source.bytes;
-  auto* copy = static_cast<char*>(std::malloc(bytes));
-  if (!copy) return fail(error, Code::OutOfMemory, "no host memory for %lld bytes", static_cast<long long>(bytes));
-  std::memcpy(copy, source.data, bytes);
+Status write_copied(Stream& stream, char* to, const char* from, int64_t bytes, ErrorText* error) {
+  LentCopy copy;
+  const Status status = copy_lent(from, bytes, &copy, error);
+  if (!status.ok()) return status;
   stream.enqueue([to, copy, bytes](Stream& s) {
-    if (s.backend()->asynchronous) copy_in_pieces(s, to, copy, bytes, CopyKind::HostToDevice);
-    else copy_now(s, to, copy, bytes, CopyKind::HostToHost);
-    std::free(copy);
+    if (s.backend()->asynchronous) copy_in_pieces(s, to, copy.get(), bytes, CopyKind::HostToDevice);
+    else copy_now(s, to, copy.get(), bytes, CopyKind::HostToHost);
   });
   return kOk;
 }
@@ -135,6 +134,10 @@ napi_value write(napi_env env, napi_callback_info info) {
   Stream* stream = state.stream(args[3]);
   StorageEntry* entry = range_of(env, args[0], args[1], source.bytes, stream);
   if (!entry || source.bytes == 0) return nullptr;
+  ErrorText error;
+  const bool lent = entry->adopted != nullptr;
+  Status status = lent ? may_wait(*stream, [=] { return runs_alone(*stream, *entry); }, &error) : kOk;
+  if (!status.ok()) return fail_call(env, status.code, error.text);
   state.touch(*entry, *stream);
   char* to = entry->data + args[1];
   const Backend* backend = stream->backend();
@@ -144,10 +147,10 @@ napi_value write(napi_env env, napi_callback_info info) {
     state.write(*entry, *stream, whole);
     return nullptr;
   }
-  ErrorText error;
-  const Status status = backend->asynchronous && source.bytes <= kSmallStaging ? write_staged(*stream, to, source, &error)
-                                                                               : write_copied(*stream, to, source, &error);
+  status = backend->asynchronous && source.bytes <= kSmallStaging ? write_staged(*stream, to, source, &error)
+                                                                  : write_copied(*stream, to, source.data, source.bytes, &error);
   if (!status.ok()) return fail_call(env, status.code, error.text);
+  if (lent) stream->wait(stream->submitted());
   entry->last_sequence = stream->submitted();
   state.write(*entry, *stream, whole);
   return nullptr;
@@ -307,9 +310,12 @@ napi_value read_async(napi_env env, napi_callback_info info) {
   completion->bytes = bytes;
   completion->staging = staging;
   auto gate = state.gate;
-  stream->enqueue([gate, completion, from, bytes](Stream& s) {
+  // Nothing that is under way writes to the memory of an ArrayBuffer: the bytes are there.
+  const bool lent = entry->adopted != nullptr;
+  if (lent && bytes > 0) std::memcpy(destination.data, from, bytes);
+  stream->enqueue([gate, completion, from, bytes, lent](Stream& s) {
     fail_if_failed(s, completion);
-    if (completion->code == Code::Ok && bytes > 0) {
+    if (completion->code == Code::Ok && bytes > 0 && !lent) {
       if (completion->staging) copy_now(s, completion->staging, from, bytes, CopyKind::DeviceToHost);
       else if (s.backend()->asynchronous) copy_in_pieces(s, const_cast<char*>(from), static_cast<char*>(completion->destination), bytes, CopyKind::DeviceToHost);
       else std::memcpy(completion->destination, from, bytes);
@@ -349,16 +355,27 @@ napi_value copy_bytes(napi_env env, napi_callback_info info) {
   const CopyKind kind = to->device == 0 ? (from->device == 0 ? CopyKind::HostToHost : CopyKind::DeviceToHost)
                                         : (from->device == 0 ? CopyKind::HostToDevice : CopyKind::DeviceToDevice);
   ErrorText error;
-  const Status status = check_value(*from, &error);
+  Status status = check_value(*from, &error);
   if (!status.ok()) return fail_call(env, status.code, error.text);
+  const auto alone = [=] { return runs_alone(*stream, *to) && runs_alone(*stream, *from); };
+  status = to->adopted ? may_wait(*stream, alone, &error) : kOk;
+  if (!status.ok()) return fail_call(env, status.code, error.text);
+  const bool waits = to->adopted || (from->adopted && args[4] > kMostLentCopy && (!stream->unbounded() || alone()));
   state.touch(*to, *stream);
   state.touch(*from, *stream);
   char* destination = to->data + args[1];
   const char* source = from->data + args[3];
   const int64_t bytes = args[4];
-  stream->enqueue([destination, source, bytes, kind](Stream& s) {
-    copy_now(s, destination, source, bytes, kind);
-  });
+  if (from->adopted && !waits) {
+    status = write_copied(*stream, destination, source, bytes, &error);
+    if (!status.ok()) return fail_call(env, status.code, error.text);
+  } else {
+    stream->enqueue([destination, source, bytes, kind, waits](Stream& s) {
+      copy_now(s, destination, source, bytes, kind);
+      if (waits) wait_for_device(s);
+    });
+    if (waits) stream->wait(stream->submitted());
+  }
   to->last_sequence = from->last_sequence = stream->submitted();
   state.write(*to, *stream, bytes == to->bytes);
   return nullptr;

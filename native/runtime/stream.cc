@@ -272,6 +272,7 @@ void Stream::enqueue(std::function<void(Stream&)> fn) {
   record->kind = Kind::Function;
   record->function = new std::function<void(Stream&)>(std::move(fn));
   publish(bytes);
+  last_function_ = submitted_;
 }
 
 void Stream::loop() {

@@ -81,6 +81,8 @@ class Stream {
   Status run_now(KernelCall& call, ErrorText* error);
   // Runs fn on the native thread, in order.
   void enqueue(std::function<void(Stream&)> fn);
+  // What is under way are kernels, which wait for no other stream and no rank.
+  bool only_kernels_pending() const { return completed() >= last_function_; }
 
   void wait(uint64_t sequence);  // until the thread has worked off that many records
 
@@ -158,6 +160,7 @@ class Stream {
   Ring* writing_ = nullptr;
   int64_t home_ = 0;
   uint64_t submitted_ = 0;
+  uint64_t last_function_ = 0;                 // the last record that is no kernel
   bool running_ = false;                       // the native thread is there and not asked to end
   uint64_t known_tail_ = 0;                    // what the writer last saw of tail_
   alignas(64) std::atomic<uint64_t> tail_{0};  // bytes worked off

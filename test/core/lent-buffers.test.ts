@@ -1,6 +1,8 @@
 /** Tensors over memory that JavaScript owns, when JavaScript does something else with it. */
 import assert from 'node:assert/strict';
-import { asTensor, FreedError, fromBlob, type ShardwiseError } from '../../lib/index.js';
+import { execFileSync } from 'node:child_process';
+import { asTensor, FreedError, fromBlob, ones, type ShardwiseError } from '../../lib/index.js';
+import { programArguments } from '../run-program.js';
 
 type Resizable = new (bytes: number, options: { maxByteLength: number }) => ArrayBuffer & { resize(bytes: number): void };
 
@@ -12,6 +14,50 @@ describe('a tensor over an ArrayBuffer', () => {
     const gone = new Float32Array(16);
     structuredClone(gone.buffer, { transfer: [gone.buffer] });
     assert.throws(() => fromBlob(gone), /detached/);
+  });
+
+  it('is refused over a resizable buffer that says it is none', () => {
+    const resizable = new (ArrayBuffer as unknown as Resizable)(64, { maxByteLength: 128 });
+    Object.defineProperty(resizable, 'resizable', { value: false });
+    assert.throws(() => fromBlob(new Float32Array(resizable)), /resizable/);
+    assert.deepEqual(asTensor(new Float32Array(resizable).fill(2)).mul(2).tolist(), Array(16).fill(4));
+  });
+
+  /** A process of its own: what went wrong here was a use of memory that had been freed. */
+  function whenItGoes(how: string, what: string): unknown {
+    const program = programArguments('core/programs/lent-memory');
+    return JSON.parse(execFileSync(process.execPath, ['--expose-gc', ...program, how, what], { encoding: 'utf8' }));
+  }
+  const results = { read: [4, 4, 4, 4], written: 'written', copied: 3, fetched: true, filled: 'written' };
+  for (const [how, whats] of [
+    ['transferred', ['read', 'written', 'copied', 'fetched', 'filled']],
+    ['posted', ['read', 'written']],
+  ] as const) {
+    for (const what of whats) {
+      const result = results[what];
+      it(`gives what it held when it is ${what} and its buffer is ${how} while work is pending`, () => {
+        assert.deepEqual(whenItGoes(how, what), { result, busy: 8, takers: 4 });
+      });
+    }
+  }
+  it('is refused over a disguised buffer before that can be resized', () => assert.deepEqual(whenItGoes('resized', 'read'), { error: 'ERR_ARGUMENT' }));
+
+  it('shows what an in-place op wrote as soon as the op was called', () => {
+    const x = ones([600, 600]);
+    const busy = x.matmul(x);
+    const array = new Float32Array(100_000);
+    const t = fromBlob(array);
+    t.add_(busy.mean());
+    assert.ok(array.every((value) => value === 600));
+  });
+
+  it('gives an op the values of the call, whatever is written to the array then', () => {
+    const x = ones([600, 600]);
+    const busy = x.matmul(x);
+    const array = new Float32Array(100_000).fill(1);
+    const sum = fromBlob(array).add(busy.mean());
+    array.fill(7);
+    assert.equal(sum.max().item(), 601);
   });
 
   it('is a copy where asTensor is asked for one over a resizable buffer', () => {
