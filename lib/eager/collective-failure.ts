@@ -53,7 +53,8 @@ export function collectiveDetails(facts: string | undefined, op: string): Collec
     op: own.findLast((report) => report.op !== '')?.op ?? (op || ([...calls.values()][0]?.op ?? '')),
     group,
     sequence: Math.max(...own.map(({ sequence }) => sequence)),
-    ranks: [...new Set(own.flatMap((report) => report.ranks))],
+    // Who ended a group because of another is not what went wrong.
+    ranks: reports.find((report) => report.ranks.length > 0)?.ranks ?? [],
     calls: [...calls.values()],
   };
 }

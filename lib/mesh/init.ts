@@ -292,9 +292,9 @@ let registered = false;
 function leaveAtExit(): void {
   if (registered) return;
   registered = true;
-  let reason: string | null = null;
+  let thrown: { readonly error: unknown } | null = null;
   process.on('uncaughtExceptionMonitor', (error: unknown) => {
-    reason = error instanceof Error ? error.message : String(error);
+    thrown = { error };
   });
   process.on('beforeExit', () => {
     // A failure that nobody has asked for yet becomes an unhandled rejection, which is how the program learns of it.
@@ -304,7 +304,8 @@ function leaveAtExit(): void {
     const context = findContext();
     if (context === null) return;
     if (code !== 0) {
-      const said = withLastCall(processHome, context.rank, reason ?? `its program ended with exit code ${code}`);
+      const error: unknown = thrown === null ? `its program ended with exit code ${code}` : thrown.error;
+      const said = withLastCall(processHome, context.rank, error instanceof Error ? error.message : String(error), error);
       for (const group of context.groups) group.abort(said);
     }
     destroyProcessGroup();

@@ -1,4 +1,5 @@
 /** The end of a rank: what it has called is done, and has not failed unheard; or the others hear why, and what it has called last. */
+import { CollectiveError } from '../core/errors.js';
 import type { Home } from '../core/home.js';
 import { factsOf } from '../eager/collective-failure.js';
 import { streamDone } from './engines/native-engine.js';
@@ -21,8 +22,10 @@ export async function lastFailures(home: Home, op: string): Promise<void> {
   home.unheard.check();
 }
 
-/** Why a rank ends its groups, for the others. @internal */
-export function withLastCall({ lastCall: op, lastPlace: where }: Home, rank: number, reason: string): string {
-  if (op === '') return reason;
-  return `${reason}; its last call was ${op}${placeText(where)}${factsOf({ ranks: [rank], calls: [{ rank, op, where }] })}`;
+/** Why a rank ends its groups, for the others: an error of its own, or one that names those which it waited for. @internal */
+export function withLastCall({ lastCall: op, lastPlace: where }: Home, rank: number, reason: string, error: unknown): string {
+  const blamed = error instanceof CollectiveError ? (error.details.ranks ?? []) : [];
+  const ranks = blamed.length > 0 ? blamed : [rank];
+  if (op === '') return blamed.length > 0 ? reason + factsOf({ ranks, calls: [] }) : reason;
+  return `${reason}; its last call was ${op}${placeText(where)}${factsOf({ ranks, calls: [{ rank, op, where }] })}`;
 }

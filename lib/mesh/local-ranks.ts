@@ -230,7 +230,7 @@ function endWorld(world: World, reason: string, failed: number | null): void {
 /** The others hear of the rank that failed by its own groups first, in which it is the one that is named. */
 async function endWorldFor(world: World, rank: number, error: unknown): Promise<void> {
   const home = world.homes[rank] as Home;
-  const reason = withLastCall(home, rank, `rank ${rank} failed: ${error instanceof Error ? error.message : String(error)}`);
+  const reason = withLastCall(home, rank, `rank ${rank} failed: ${error instanceof Error ? error.message : String(error)}`, error);
   world.aborts[rank]?.(reason, rank);
   const stream = home.devices[0]?.currentStream ?? -1;
   // A group that it had not called yet is joined on its stream.

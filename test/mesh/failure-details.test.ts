@@ -9,6 +9,8 @@ import { describeOverEngines, errorOf, isOverGloo, onRanks } from './on-ranks.js
 
 const here = new RegExp(`failure-details\\.test${path.extname(import.meta.url)}:\\d+`);
 
+const WAIT_MS = 800;
+
 async function detailsOf(work: Promise<unknown>): Promise<CollectiveDetails> {
   const error = await errorOf(work);
   assert.ok(error instanceof CollectiveError, error.stack);
@@ -79,7 +81,7 @@ describeOverEngines('details of a collective that failed', () => {
         const x = ones([2]);
         allReduce(x);
         await x.read();
-        if (rank === 1) return void (await sleep(500));
+        if (rank === 1) return void (await sleep(WAIT_MS / 2));
         const y = zeros([4]);
         allGatherIntoTensor(y, x);
         const details = await detailsOf(y.read());
@@ -190,5 +192,22 @@ describeOverEngines('details of a collective that failed', () => {
     const [details] = seen as [CollectiveDetails];
     assert.deepEqual([details.op, details.group, details.sequence, details.ranks.length], ['allReduce', 'group0', 1, 1]);
     assert.match(siteOf(details, 0), here);
+  });
+
+  it('of a group that a rank ends since another has not come to one of its own: that one', async () => {
+    await onRanks(
+      3,
+      async (rank) => {
+        const [near, far] = [newGroup([0, 1]), newGroup([1, 2])];
+        await barrier();
+        if (rank === 2) return void (await sleep(3 * WAIT_MS));
+        const x = ones([2]);
+        if (rank === 1) allReduce(x, { group: far });
+        else await sleep(WAIT_MS / 2);
+        allReduce(x, { group: near });
+        assert.deepEqual((await detailsOf(x.read())).ranks, [2]);
+      },
+      { timeoutMs: WAIT_MS },
+    );
   });
 });
