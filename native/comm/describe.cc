@@ -18,11 +18,6 @@ struct Run {
   int32_t first, last;
 };
 
-std::vector<int32_t> ranks_at(const Roster& group, std::vector<int32_t> places) {
-  for (int32_t& place : places) place = group.rank_at(place);
-  return places;
-}
-
 std::vector<Run> runs_of(std::vector<int32_t> ranks) {
   std::sort(ranks.begin(), ranks.end());
   std::vector<Run> runs;
@@ -131,7 +126,7 @@ void describe_refused(Text& text, const Roster& group, const Note& mine, int32_t
 
 void describe_difference(Text& text, const Roster& group, const Note& mine, int32_t own, const Difference& found, const Note& other, Reader reader) {
   describe_title(text, group, mine);
-  text.add(": %s called ", words_of_ranks(ranks_at(group, found.callers)).c_str());
+  text.add(": %s called ", words_of_ranks(group.ranks_at(found.callers)).c_str());
   describe(text, group, other);
   reader == Reader::This ? text.add(", this rank ") : text.add(", rank %d ", group.rank_at(own));
   describe(text, group, mine);
@@ -220,10 +215,11 @@ void Facts::blame(int32_t rank, const SharedNote& last) {
 
 void Facts::add_to(Text& text) const {
   const auto field = [](const std::string& value) { return kFieldMark + value; };
-  const std::string head = kFactsMark + group_.name.substr(0, 80) + field(std::to_string(call_)) + field(op_) + field(list_of_ranks(ranks_at(group_, blamed_)));
+  const std::string blamed = list_of_ranks(instead_.empty() ? group_.ranks_at(blamed_) : instead_);
+  const std::string head = kFactsMark + group_.name.substr(0, 80) + field(std::to_string(call_)) + field(op_) + field(blamed);
   std::string all = head;
   for (const Called& known : calls_) {
-    const std::string call = field(list_of_ranks(ranks_at(group_, known.ranks))) + field(known.site.name) + field(known.site.where);
+    const std::string call = field(list_of_ranks(group_.ranks_at(known.ranks))) + field(known.site.name) + field(known.site.where);
     if (all.size() + call.size() <= kFactsBytes) all += call;
   }
   if (!text.add_facts(all.c_str())) text.add_facts(head.c_str());
@@ -259,11 +255,11 @@ void Missing::describe(Text& text, const Roster& group, const char* aside) const
       continue;
     }
     const bool many = fate.ranks.size() > 1;
-    text.add("%s%s %s%s", i > 0 ? "; " : "", words_of_ranks(ranks_at(group, fate.ranks)).c_str(), many ? "have" : "has", fate.has.c_str() + strlen("has"));
+    text.add("%s%s %s%s", i > 0 ? "; " : "", words_of_ranks(group.ranks_at(fate.ranks)).c_str(), many ? "have" : "has", fate.has.c_str() + strlen("has"));
     if (fate.is_known) describe_last_call(text, group, fate.has_called ? &fate.called : nullptr, fate.inside, many);
     if (i == 0) text.add("%s", aside);
   }
-  if (!others.empty()) text.add("; and %s", words_of_ranks(ranks_at(group, others)).c_str());
+  if (!others.empty()) text.add("; and %s", words_of_ranks(group.ranks_at(others)).c_str());
 }
 
 void Missing::blame(Facts& facts) const {

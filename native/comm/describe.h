@@ -55,6 +55,8 @@ class Facts {
   // It is what went wrong. Null: what it called is not known.
   void blame(int32_t rank, const Site* called);
   void blame(int32_t rank, const SharedNote& last);
+  // Instead of those, ranks of the world, of which some may be in other groups.
+  void blame_instead(std::vector<int32_t> ranks) { instead_ = std::move(ranks); }
   void knows(int32_t rank, const Site& called);
   // Behind all words of the text, which make room. Calls are left out where there is none, ranks are not.
   void add_to(Text& text) const;
@@ -67,7 +69,7 @@ class Facts {
   const Roster& group_;
   std::string op_;
   uint64_t call_ = 0;
-  std::vector<int32_t> blamed_;
+  std::vector<int32_t> blamed_, instead_;
   std::vector<Called> calls_;
 };
 

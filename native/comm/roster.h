@@ -14,6 +14,10 @@ struct Roster {
   int32_t rank_at(int32_t place) const {
     return place >= 0 && place < static_cast<int32_t>(ranks.size()) ? ranks[static_cast<size_t>(place)] : place;
   }
+  std::vector<int32_t> ranks_at(std::vector<int32_t> places) const {
+    for (int32_t& place : places) place = rank_at(place);
+    return places;
+  }
 };
 
 }  // namespace shardwise::comm

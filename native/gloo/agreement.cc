@@ -124,7 +124,8 @@ Status Group::await_frames(ErrorText* error) {
       const Status status = look(other, error);
       if (!status.ok()) return what_differs(status, error);
     }
-    if (patience.left() <= 0) return time_out(missing, patience.waited_ms(), error);
+    const Status status = go_on_waiting(missing, patience, error);
+    if (!status.ok()) return status;
   }
   return kOk;
 }

@@ -8,6 +8,8 @@ namespace shardwise::across {
 Connections::Connections(const char* host, int32_t rank, int32_t size)
     : mesh_(std::make_unique<FullMesh>(host, rank, size)), context_(OwnContext::make(rank, size)) {}
 
+bool Connections::is_sent(Buffer& buffer) { return static_cast<OwnBuffer&>(buffer).is_sent(); }
+
 Status Connections::connect(const char* addresses, int64_t timeout_ms, const comm::Roster& group, const char* hint, ErrorText* error) {
   FullMesh::Failure failure;
   if (mesh_->connect(addresses, timeout_ms, &failure)) {

@@ -26,6 +26,8 @@ class Connections {
 
   // Throws.
   std::unique_ptr<Buffer> buffer(void* data, int64_t bytes) { return context_->createUnboundBuffer(data, static_cast<size_t>(bytes)); }
+  // Whether what one of them sends has gone. Does not wait.
+  static bool is_sent(Buffer& buffer);
 
  private:
   std::unique_ptr<FullMesh> mesh_;  // until they are connected

@@ -59,16 +59,22 @@ void Group::miss(comm::Missing& missing, int32_t rank, const char* has) {
 Status Group::report_gone(int32_t rank, const std::string& why, ErrorText* error) {
   comm::Missing missing;
   miss(missing, rank, peer(rank).is_heard ? "has left the group" : ("has died or cannot be reached (" + why + ")").c_str());
-  return fail_for(missing, "", error);
+  return fail_for(missing, "", {}, error);
+}
+
+Status Group::go_on_waiting(const std::vector<int32_t>& ranks, comm::Patience& patience, ErrorText* error) {
+  const bool has_time = patience.left() > 0;
+  waits_->tell(roster_.ranks_at(ranks), patience.waited_ms(), timeout_ms());
+  return has_time ? kOk : time_out(ranks, patience.waited_ms(), error);
 }
 
 Status Group::time_out(const std::vector<int32_t>& ranks, int64_t waited_ms, ErrorText* error) {
   comm::Missing missing;
-  for (const int32_t rank : ranks) miss(missing, rank, "has not come");
-  return fail_for(missing, " (timeout after " + std::to_string(waited_ms) + " ms)", error);
+  for (const int32_t rank : ranks) miss(missing, rank, waiting_words("has not come", waits_->awaited_by(roster_.rank_at(rank), timeout_ms())).c_str());
+  return fail_for(missing, " (timeout after " + std::to_string(waited_ms) + " ms)", waits_->culprits(roster_.ranks_at(ranks), timeout_ms()), error);
 }
 
-Status Group::fail_for(const comm::Missing& missing, const std::string& limit, ErrorText* error) {
+Status Group::fail_for(const comm::Missing& missing, const std::string& limit, std::vector<int32_t> culprits, ErrorText* error) {
   ErrorText message;
   Text text(message);
   comm::describe_waiting(text, roster_, note_, rank_);
@@ -76,6 +82,7 @@ Status Group::fail_for(const comm::Missing& missing, const std::string& limit, E
   missing.describe(text, roster_, limit.c_str());
   comm::Facts facts(roster_, note_, rank_);
   missing.blame(facts);
+  facts.blame_instead(std::move(culprits));
   facts.add_to(text);
   return fail_group(Code::Peer, message.text, error);
 }

@@ -15,18 +15,19 @@ Status Group::join(World& world, const GlooGroup& plan, std::unique_ptr<Group>* 
   Status status = world.exchange(plan, own.data(), theirs.data(), error);
   if (status.ok()) status = connections->connect(theirs.data(), plan.timeout_ms, roster_of(plan), "", error);
   if (!status.ok()) return status;
-  std::unique_ptr<Group> group(new Group(connections.release(), roster_of(plan), plan.timeout_ms));
+  std::unique_ptr<Group> group(new Group(connections.release(), world.waits(), roster_of(plan), plan.timeout_ms));
   group->for_peers([&](int32_t other) { group->await_peer(other); });
   *out = std::move(group);
   return kOk;
 }
 
-Group::Group(Connections* connections, comm::Roster roster, int64_t timeout_ms)
+Group::Group(Connections* connections, std::shared_ptr<Waits> waits, comm::Roster roster, int64_t timeout_ms)
     : roster_(std::move(roster)),
       rank_(connections->rank()),
       size_(connections->size()),
       timeout_ms_(timeout_ms),
       connections_(connections),
+      waits_(std::move(waits)),
       peers_(static_cast<size_t>(size_)) {
   const int64_t bytes = frame_bytes();
   // Of all peers before any is heard: what fails from then on is told to all.

@@ -93,7 +93,7 @@ class Group {
     std::deque<Parcel> parcels;
   };
 
-  Group(Connections* connections, comm::Roster roster, int64_t timeout_ms);
+  Group(Connections* connections, std::shared_ptr<Waits> waits, comm::Roster roster, int64_t timeout_ms);
 
   int32_t rank() const { return rank_; }
   int32_t size() const { return size_; }
@@ -142,6 +142,8 @@ class Group {
   bool is_gone(int32_t peer, std::string* why);
   Status look(int32_t awaited, ErrorText* error);
   Status report_gone(int32_t peer, const std::string& why, ErrorText* error);
+  // Of a rank that waits for those: says so, and fails when the timeout is over.
+  Status go_on_waiting(const std::vector<int32_t>& ranks, comm::Patience& patience, ErrorText* error);
   Status time_out(const std::vector<int32_t>& ranks, int64_t waited_ms, ErrorText* error);
   Status fail_group(Code code, const char* text, ErrorText* error);
   Status refuse(const comm::Note& note, ErrorText* error);
@@ -151,7 +153,7 @@ class Group {
   void keep_cause(Code code, const char* text);
   void say(End end, const char* text);
   void flush(int64_t limit_ms, bool parcels);
-  Status fail_for(const comm::Missing& missing, const std::string& limit, ErrorText* error);
+  Status fail_for(const comm::Missing& missing, const std::string& limit, std::vector<int32_t> culprits, ErrorText* error);
   void miss(comm::Missing& missing, int32_t rank, const char* has);
 
   // collectives.cc
@@ -181,6 +183,7 @@ class Group {
   const int32_t rank_, size_;
   std::atomic<int64_t> timeout_ms_;
   std::unique_ptr<Connections> connections_;
+  const std::shared_ptr<Waits> waits_;
   std::vector<Peer> peers_;
   Words own_words_ = {};
   Scratch scratch_, result_, message_;

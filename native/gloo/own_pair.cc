@@ -66,6 +66,15 @@ void OwnPair::adopt(Socket socket, const Endpoint& peer) {
   changeState(CONNECTED);
 }
 
+bool OwnBuffer::is_sent() {
+  std::lock_guard<std::mutex> lock(m_);
+  return sendCompletions_ > 0;
+}
+
+std::unique_ptr<::gloo::transport::UnboundBuffer> OwnContext::createUnboundBuffer(void* data, size_t bytes) {
+  return std::make_unique<OwnBuffer>(shared_from_this(), data, bytes);
+}
+
 std::shared_ptr<OwnContext> OwnContext::make(int32_t rank, int32_t size) {
   auto context = std::make_shared<OwnContext>(device(), rank, size);
   Errand([&] {

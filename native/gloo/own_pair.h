@@ -3,6 +3,7 @@
 #pragma once
 #include <gloo/transport/tcp/context.h>
 #include <gloo/transport/tcp/pair.h>
+#include <gloo/transport/tcp/unbound_buffer.h>
 
 #include <memory>
 
@@ -17,6 +18,13 @@ class OwnPair final : public ::gloo::transport::tcp::Pair {
   void adopt(Socket socket, const Endpoint& peer);
 };
 
+class OwnBuffer final : public ::gloo::transport::tcp::UnboundBuffer {
+ public:
+  using UnboundBuffer::UnboundBuffer;
+  // Whether a wait for what was sent would be none.
+  bool is_sent();
+};
+
 class OwnContext final : public ::gloo::transport::tcp::Context {
  public:
   // With a pair for each other rank. Throws.
@@ -24,6 +32,7 @@ class OwnContext final : public ::gloo::transport::tcp::Context {
 
   using Context::Context;
   std::unique_ptr<::gloo::transport::Pair>& createPair(int rank) override;
+  std::unique_ptr<::gloo::transport::UnboundBuffer> createUnboundBuffer(void* data, size_t bytes) override;
   OwnPair& pair(int32_t rank) { return static_cast<OwnPair&>(*getPair(rank)); }
 };
 

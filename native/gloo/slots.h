@@ -5,6 +5,8 @@
 namespace shardwise::across {
 
 constexpr uint64_t kWordsSlot = 1, kFrameSlot = 2, kDataSlot = 3, kMessageSlot = 4, kMessageDataSlot = 5;
+// Of the world; groups that are made there have theirs of their names.
+constexpr uint64_t kWaitsSlot = 1;
 
 // Goes with a frame: less than it takes to ask for it.
 constexpr int64_t kInlineBytes = 4 << 10;

@@ -75,10 +75,11 @@ Status Group::wait(Buffer& buffer, Way way, int32_t peer, ErrorText* error) {
       is_gone_already = true;
       continue;
     }
-    const Status status = look(peer, error);
+    Status status = look(peer, error);
     if (!status.ok()) return status;
     if (waited == Waited::Broken) return report_gone(peer, why, error);
-    if (patience.left() <= 0) return time_out({peer}, patience.waited_ms(), error);
+    status = go_on_waiting({peer}, patience, error);
+    if (!status.ok()) return status;
   }
 }
 

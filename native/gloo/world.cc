@@ -30,20 +30,21 @@ constexpr std::array<char, kGlooAddressBytes> kReady = {1};
 
 const char* letter_of(const Refusal& refusal) { return reinterpret_cast<const char*>(&refusal); }
 
-Status report_missing(const GlooGroup& plan, int32_t member, const std::string& what, ErrorText* error) {
+Status report_missing(const GlooGroup& plan, int32_t member, const std::string& what, std::vector<int32_t> culprits, ErrorText* error) {
   ErrorText message;
   Text text(message);
   const comm::Roster roster = roster_of(plan);
   text.add("call 1 of group \"%s\": rank %d %s", plan.label, roster.rank_at(member), what.c_str());
   comm::Facts facts(roster);
   facts.blame(member, nullptr);
+  facts.blame_instead(std::move(culprits));
   facts.add_to(text);
   return fail(error, Code::Peer, "%s", message.text);
 }
 
 Status report_refusal(const GlooGroup& plan, int32_t member, const Refusal& said, ErrorText* error) {
   const bool left = said.how == Ends::Left;
-  if (said.why[0] == 0) return report_missing(plan, member, left ? "has left the group, it has called nothing yet" : "could not join it", error);
+  if (said.why[0] == 0) return report_missing(plan, member, left ? "has left the group, it has called nothing yet" : "could not join it", {}, error);
   ErrorText message;
   Text text(message);
   text.add("group \"%s\": ", plan.label);
@@ -55,7 +56,9 @@ Status report_refusal(const GlooGroup& plan, int32_t member, const Refusal& said
 
 Status World::connect(const char* addresses, ErrorText* error) {
   constexpr char hint[] = ". Does SHARDWISE_SOCKET_IFNAME name the interface by which the machines reach each other?";
-  return connections_.connect(addresses, timeout_ms_, {"world", {}}, hint, error);
+  const Status status = connections_.connect(addresses, timeout_ms_, {"world", {}}, hint, error);
+  if (status.ok()) waits_ = std::make_shared<Waits>(&connections_);
+  return status;
 }
 
 World::Letter& World::letter() {
@@ -119,7 +122,7 @@ Status World::pass_round(const GlooGroup& plan, bool may_give_up, LetterFor lett
       in[member]->buffer->recv(plan.ranks[member], slot);
       send(letter_for(member), plan.ranks[member], slot);
     } catch (const std::exception& failure) {
-      return report_missing(plan, member, "has ended or cannot be reached (" + plain(failure.what()) + ")", error);
+      return report_missing(plan, member, "has ended or cannot be reached (" + plain(failure.what()) + ")", {}, error);
     }
   }
   comm::Patience patience(plan.timeout_ms);
@@ -143,10 +146,14 @@ Status World::receive(Letter& from, int32_t member, const GlooGroup& plan, bool 
       said.why[sizeof said.why - 1] = 0;
       return report_refusal(plan, member, said, error);
     }
-    if (waited == Waited::Broken) return report_missing(plan, member, "has ended or cannot be reached (" + why + ")", error);
+    if (waited == Waited::Broken) return report_missing(plan, member, "has ended or cannot be reached (" + why + ")", {}, error);
     if (may_give_up && plan.is_aborted(plan.context)) return fail(error, Code::Closed, "group \"%s\": joining it was given up", plan.label);
-    if (patience.left() > 0) continue;
-    return report_missing(plan, member, "has not joined it (timeout after " + std::to_string(patience.waited_ms()) + " ms)", error);
+    const bool has_time = patience.left() > 0;
+    waits_->tell({plan.ranks[member]}, patience.waited_ms(), plan.timeout_ms);
+    if (has_time) continue;
+    const std::string limit = " (timeout after " + std::to_string(patience.waited_ms()) + " ms)";
+    const std::vector<int32_t> awaited = waits_->awaited_by(plan.ranks[member], plan.timeout_ms);
+    return report_missing(plan, member, waiting_words("has not joined it", awaited) + limit, waits_->culprits({plan.ranks[member]}, plan.timeout_ms), error);
   }
 }
 

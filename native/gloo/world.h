@@ -8,6 +8,7 @@
 #include "../comm/patience.h"
 #include "../comm/roster.h"
 #include "connections.h"
+#include "waits.h"
 
 namespace shardwise::across {
 
@@ -20,6 +21,10 @@ class World {
   World(const char* host, int32_t rank, int32_t size, int64_t timeout_ms) : host_(host), timeout_ms_(timeout_ms), connections_(host, rank, size) {}
 
   const char* host() const { return host_.c_str(); }
+  ~World() {
+    if (waits_) waits_->close();
+  }
+  const std::shared_ptr<Waits>& waits() const { return waits_; }
   void addresses(char* out) const { connections_.addresses(out); }
   Status connect(const char* addresses, ErrorText* error);
 
@@ -44,6 +49,7 @@ class World {
   const std::string host_;
   const int64_t timeout_ms_;
   Connections connections_;
+  std::shared_ptr<Waits> waits_;  // once they are connected
   std::mutex mutex_;
   std::vector<std::unique_ptr<Letter>> letters_;  // after the connections, to go before them
 };

@@ -3,11 +3,13 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { type NetworkInterfaceInfo, tmpdir } from 'node:os';
 import path from 'node:path';
-import { allReduce, DistributedError, HashStore, launch, newGroup } from '../../lib/distributed.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { allReduce, barrier, type CollectiveError, DistributedError, HashStore, launch, newGroup } from '../../lib/distributed.js';
 import { ones } from '../../lib/index.js';
 import { GlooWorld } from '../../lib/mesh/engines/gloo-engine.js';
 import { ownAddress } from '../../lib/mesh/network.js';
 import { programOutput, runProgram } from '../run-program.js';
+import { errorOf, onRanks } from './on-ranks.js';
 import { skipWithoutGloo } from './without-gloo.js';
 
 const address = (text: string, internal = false): NetworkInterfaceInfo =>
@@ -74,6 +76,24 @@ describe('ranks that meet by gloo', function () {
       { backend: 'gloo', timeoutMs: 2_000 },
     );
     assert.match(messages[0] as string, /rank 2 has left the group, it has called nothing yet/);
+  });
+
+  it('name in the error of a timeout whom the rank that has not come waits for itself', async () => {
+    const timeoutMs = 800;
+    const errors = await onRanks(
+      3,
+      async (rank) => {
+        const [near, far] = [newGroup([0, 1]), newGroup([1, 2])];
+        await barrier();
+        if (rank === 2) return void (await sleep(3 * timeoutMs));
+        const x = ones([2]);
+        if (rank === 1) allReduce(x, { group: far });
+        allReduce(x, { group: near });
+        return (await errorOf(x.read())) as CollectiveError;
+      },
+      { timeoutMs, hostBackend: 'gloo' },
+    );
+    assert.deepEqual([errors[0]?.details.ranks, errors[1]?.details.ranks], [[2], [2]], errors[0]?.message);
   });
 
   it('pass large values whole, and many small messages in order', async () => {

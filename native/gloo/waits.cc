@@ -1,0 +1,125 @@
+#include "waits.h"
+
+#include <algorithm>
+
+#include "../comm/describe.h"
+#include "../comm/wait.h"
+#include "slots.h"
+
+namespace shardwise::across {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+
+}  // namespace
+
+Waits::Waits(Connections* world) : world_(world), rank_(world->rank()), peers_(static_cast<size_t>(world->size())) {
+  for (int32_t rank = 0; rank < world->size(); rank++) {
+    if (rank == rank_) continue;
+    Peer& peer = peers_[static_cast<size_t>(rank)];
+    peer.incoming = world->buffer(&peer.in, sizeof(Notice));
+    peer.outgoing = world->buffer(&peer.out, sizeof(Notice));
+    expect(rank);
+  }
+}
+
+void Waits::close() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  world_ = nullptr;
+  for (Peer& peer : peers_) peer.incoming.reset(), peer.outgoing.reset();
+}
+
+// Nothing is said to one whose connection is lost, or heard of it.
+template <class Work>
+void Waits::with(Peer& peer, Work work) {
+  if (peer.is_gone) return;
+  try {
+    work(peer);
+  } catch (const std::exception&) {
+    peer.is_gone = true;
+  }
+}
+
+void Waits::expect(int32_t rank) {
+  with(peers_[static_cast<size_t>(rank)], [&](Peer& peer) {
+    peer.in.number = 0;
+    peer.incoming->recv(rank, kWaitsSlot);
+  });
+}
+
+void Waits::hear(int32_t rank) {
+  Peer& peer = peers_[static_cast<size_t>(rank)];
+  std::string why;
+  // Gloo's thread writes it; what is seen here only says that it is worth waiting for the rest.
+  while (!peer.is_gone && *static_cast<volatile uint32_t*>(&peer.in.number) != 0) {
+    Waited waited = Waited::Interrupted;
+    while (waited == Waited::Interrupted) waited = wait_a_moment(*peer.incoming, Way::Receive, &why);
+    peer.is_gone = waited == Waited::Broken;
+    peer.last = peer.in;
+    peer.heard_ns = comm::now_ns();
+    expect(rank);
+  }
+}
+
+void Waits::send(int32_t rank, const Notice& notice) {
+  with(peers_[static_cast<size_t>(rank)], [&](Peer& peer) {
+    std::string why;
+    // Who does not wait itself takes nothing, and need not hear more.
+    if (peer.is_sending && (!Connections::is_sent(*peer.outgoing) || wait_a_moment(*peer.outgoing, Way::Send, &why) != Waited::Done)) return;
+    peer.out = notice;
+    peer.outgoing->send(rank, kWaitsSlot);
+    peer.is_sending = true;
+  });
+}
+
+void Waits::tell(const std::vector<int32_t>& awaited, int64_t waited_ms, int64_t timeout_ms) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (world_ == nullptr || waited_ms < timeout_ms / 8) return;
+  const auto size = static_cast<int32_t>(peers_.size());
+  for (int32_t rank = 0; rank < size; rank++) hear(rank);
+  const int64_t now = comm::now_ns();
+  if (now - told_ns_ < timeout_ms * kMs / 8) return;
+  told_ns_ = now;
+  Notice notice = {};
+  notice.count = static_cast<int32_t>(std::min(awaited.size(), std::size(notice.awaited)));
+  std::copy_n(awaited.begin(), notice.count, notice.awaited);
+  notice.number = ++number_ == 0 ? ++number_ : number_;
+  for (int32_t rank = 0; rank < size; rank++)
+    if (rank != rank_) send(rank, notice);
+}
+
+const Waits::Notice* Waits::lately(int32_t rank, int64_t timeout_ms) const {
+  if (rank < 0 || rank >= static_cast<int32_t>(peers_.size())) return nullptr;
+  const Peer& peer = peers_[static_cast<size_t>(rank)];
+  const bool is_recent = peer.heard_ns != 0 && comm::now_ns() - peer.heard_ns < timeout_ms * kMs / 4;
+  return is_recent && !peer.is_gone && peer.last.count > 0 ? &peer.last : nullptr;
+}
+
+std::vector<int32_t> Waits::awaited_by(int32_t rank, int64_t timeout_ms) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const Notice* notice = lately(rank, timeout_ms);
+  if (notice == nullptr) return {};
+  return {notice->awaited, notice->awaited + std::clamp<int32_t>(notice->count, 0, static_cast<int32_t>(std::size(notice->awaited)))};
+}
+
+// Ranks that wait for each other, or for this one, are all of it themselves.
+std::vector<int32_t> Waits::culprits(const std::vector<int32_t>& missing, int64_t timeout_ms) {
+  std::vector<int32_t> found, seen{rank_}, open = missing;
+  while (!open.empty()) {
+    const int32_t rank = open.back();
+    open.pop_back();
+    if (std::find(seen.begin(), seen.end(), rank) != seen.end()) continue;
+    seen.push_back(rank);
+    const std::vector<int32_t> awaited = awaited_by(rank, timeout_ms);
+    if (awaited.empty()) found.push_back(rank);
+    open.insert(open.end(), awaited.begin(), awaited.end());
+  }
+  std::sort(found.begin(), found.end());
+  return found.empty() ? missing : found;
+}
+
+std::string waiting_words(const std::string& has, const std::vector<int32_t>& awaited) {
+  return awaited.empty() ? has : has + ", as it waits for " + comm::words_of_ranks(awaited) + " itself";
+}
+
+}  // namespace shardwise::across
