@@ -1,0 +1,112 @@
+/** Random programs beside PyTorch: `npm run fuzz -- --peer torch`. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { describeError, Rng } from '../rng.js';
+import { difference } from './compare.js';
+import { drawProgram } from './draw.js';
+import { TorchPeer } from './peer.js';
+import type { Answer, Program } from './program.js';
+import { runHere, shrink } from './shrink.js';
+
+export interface PeerOptions {
+  readonly seconds: number;
+  readonly seed: number;
+  readonly python: string;
+  /** Only this program. */
+  readonly case?: number;
+  /** So many programs instead of a time. */
+  readonly programs?: number;
+  /** Writes programs that both answer alike, with the answers, to this file. */
+  readonly record?: string;
+}
+
+/** A program with a peer's answer, a line of a file. */
+export interface Recorded {
+  readonly program: Program;
+  readonly answer: Answer;
+}
+
+interface Counts {
+  programs: number;
+  steps: number;
+  refused: number;
+  differ: number;
+  /** Programs that crashed the peer. */
+  crashed: number;
+}
+
+/** Runs programs until the time is over. Returns how many differed. */
+export async function fuzzBesidePeer(options: PeerOptions): Promise<number> {
+  const peer = await TorchPeer.start(options.python);
+  console.log(`beside ${peer.name}, seed ${options.seed}`);
+  const counts = { programs: 0, steps: 0, refused: 0, differ: 0, crashed: 0 };
+  const alike: Recorded[] = [];
+  const deadline = Date.now() + options.seconds * 1000;
+  const most = options.case === undefined ? options.programs : 1;
+  try {
+    while (most === undefined ? Date.now() < deadline : counts.programs + counts.crashed < most) {
+      const index = (options.case ?? 0) + counts.programs + counts.crashed;
+      const drawn = drawProgram(new Rng(options.seed, index), index);
+      const answer = await peer.run(drawn.program);
+      if (answer === null) {
+        counts.crashed++;
+        continue;
+      }
+      const differs = count(drawn.program, drawn.error === undefined ? drawn.machine.answer() : describeError(drawn.error), answer, counts);
+      if (differs === null) alike.push({ program: drawn.program, answer });
+      else console.error(`DIFFERS, case ${index}: ${differs}\n${await shrink(drawn.program, peer)}`);
+    }
+  } finally {
+    peer.stop();
+  }
+  if (options.record !== undefined) writeFileSync(options.record, asLines(alike));
+  return summary(counts);
+}
+
+/** Draws programs into a file, for a peer on another machine: `python3 test/fuzz/peer/torch_machine.py < programs > answers`. */
+export function writePrograms(file: string, seed: number, programs: number): void {
+  writeFileSync(file, asLines(Array.from({ length: programs }, (_, index) => drawProgram(new Rng(seed, index), index).program)));
+}
+
+/** Compares with the answers that a peer on another machine has given to the programs of a file, and records what is alike. */
+export function compareAnswers(programs: string, answers: string, record?: string): number {
+  const [peer, ...lines] = linesOf(answers) as [{ peer: string }, ...(Answer | null)[]];
+  console.log(`beside ${peer.peer}`);
+  const counts = { programs: 0, steps: 0, refused: 0, differ: 0, crashed: 0 };
+  const alike: Recorded[] = [];
+  for (const [i, program] of (linesOf(programs) as Program[]).entries()) {
+    const answer = lines[i] ?? null;
+    if (answer === null) {
+      counts.crashed++;
+      continue;
+    }
+    const differs = count(program, runHere(program), answer, counts);
+    if (differs === null) alike.push({ program, answer });
+    else console.error(`DIFFERS, program ${i}: ${differs}\n${program.steps.map((step, k) => `  ${k}: ${JSON.stringify(step)}`).join('\n')}`);
+  }
+  if (record !== undefined) writeFileSync(record, asLines(alike));
+  return summary(counts);
+}
+
+function count(program: Program, ours: Answer | string, answer: Answer, counts: Counts): string | null {
+  const differs = typeof ours === 'string' ? ours : difference(ours, answer);
+  counts.programs++;
+  counts.steps += program.steps.length;
+  counts.refused += answer.refused.length;
+  if (differs !== null) counts.differ++;
+  return differs;
+}
+
+function summary({ programs, steps, refused, differ, crashed }: Counts): number {
+  console.log(`${programs} programs of ${steps} steps, of which ${refused} are refused by the peer; ${differ} differ, ${crashed} crash the peer`);
+  return differ;
+}
+
+const asLines = (list: readonly object[]): string => list.map((each) => `${JSON.stringify(each)}\n`).join('');
+
+/** The lines of a file, from JSON. */
+export function linesOf(file: string): unknown[] {
+  return readFileSync(file, 'utf8')
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line));
+}

@@ -1,0 +1,74 @@
+/** A smaller program that differs as well: steps are taken out as long as it does. */
+import { difference } from './compare.js';
+import { Machine } from './machine.js';
+import type { TorchPeer } from './peer.js';
+import type { Answer, Program, Step } from './program.js';
+
+/** Runs a program here. An error that is not the library's is an answer as well: one that no peer gives. */
+export function runHere(program: Program): Answer | string {
+  const machine = new Machine();
+  try {
+    for (const step of program.steps) machine.run(step);
+    return machine.answer();
+  } catch (error) {
+    return String(error);
+  }
+}
+
+/** The least that is found, in words. A step that made tensors is replaced by nothing only at the end, since others are known by their numbers. */
+export async function shrink(program: Program, peer: TorchPeer): Promise<string> {
+  let { steps } = program;
+  const found = async (smaller: Program): Promise<string | null> => {
+    const ours = runHere(smaller);
+    if (typeof ours === 'string') return ours;
+    const answer = await peer.run(smaller);
+    return answer === null ? null : difference(ours, answer);
+  };
+  const differs = async (candidate: readonly Step[]): Promise<boolean> => {
+    return (await found({ ...program, steps: candidate })) !== null;
+  };
+  for (let i = steps.length - 1; i >= 0; i--) {
+    const without = withoutStep(steps, i);
+    if (without !== null && (await differs(without))) steps = without;
+  }
+  const smaller = { ...program, steps };
+  return `${steps.map((step, i) => `  ${i}: ${JSON.stringify(step)}`).join('\n')}\n  ${await found(smaller)}`;
+}
+
+/** The steps without one, the numbers of tensors moved; null if a later step needs what it made. */
+function withoutStep(steps: readonly Step[], at: number): Step[] | null {
+  const made = tensorsMade(steps);
+  const first = made.slice(0, at).reduce((sum, count) => sum + count, 0);
+  const count = made[at] as number;
+  const rest: Step[] = [];
+  for (const [i, step] of steps.entries()) {
+    if (i === at) continue;
+    const moved = i < at ? step : shifted(step, first, count);
+    if (moved === null) return null;
+    rest.push(moved);
+  }
+  return rest;
+}
+
+function tensorsMade(steps: readonly Step[]): number[] {
+  const machine = new Machine();
+  return steps.map((step) => {
+    const before = machine.tensors.length;
+    try {
+      machine.run(step);
+    } catch {
+      return 0;
+    }
+    return machine.tensors.length - before;
+  });
+}
+
+function shifted(step: Step, first: number, count: number): Step | null {
+  let needed = false;
+  const moved = JSON.parse(JSON.stringify(step), (key, value) => {
+    if (key !== 'r' || typeof value !== 'number' || value < first) return value;
+    if (value < first + count) needed = true;
+    return value - count;
+  }) as Step;
+  return needed ? null : moved;
+}
