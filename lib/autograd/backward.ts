@@ -31,18 +31,17 @@ export function backward(tensors: Tensor | readonly Tensor[], gradTensors?: Tens
   const grads = gradientsOf('backward', 'a tensor; options come after it: backward(null, { retainGraph: true })', gradTensors, roots.length);
   const { createGraph = false, retainGraph = createGraph, inputs } = optionsOf('backward', options, 'createGraph retainGraph inputs');
   let only: Set<Node> | null = null;
+  let targets: readonly Tensor[] = [];
   if (inputs !== undefined) {
     const list = asList('backward', 'inputs', inputs);
     if (list.length === 0) throw new ArgumentError('backward: inputs is an empty list', { op: 'backward' });
     only = new Set(list.map((t) => requiredEdge(t, 'backward', 'inputs').node));
-    for (const t of list) t.retainGrad();
+    targets = list;
   }
   const edges = roots.map((t) => requiredEdge(t, 'backward', 'the tensor'));
-  runBackward(
-    edges,
-    roots.map((t, i) => rootGradient(t, grads[i] ?? null)),
-    { retainGraph, createGraph, captures: null, only },
-  );
+  const rootGrads = roots.map((t, i) => rootGradient(t, grads[i] ?? null));
+  for (const t of targets) t.retainGrad();
+  runBackward(edges, rootGrads, { retainGraph, createGraph, captures: null, only });
 }
 
 /** Options of {@link grad}. */

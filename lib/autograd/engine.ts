@@ -91,7 +91,7 @@ class BackwardRun {
     const targets = captures !== null ? new Set(captures.map((e) => e.node)) : only;
     if (targets !== null) this.ahead = aheadOf(roots, targets);
     const { met } = this;
-    for (let i = 0; i < roots.length; i++) this.taskOf((roots[i] as Edge).node);
+    for (let i = 0; i < roots.length; i++) this.taskOf((roots[i] as Edge).node).isRoot = true;
     const first = met.length; // a node that is the root of several tensors starts once
     this.meetOthers();
     for (let i = 0; i < roots.length; i++) {
@@ -119,7 +119,7 @@ class BackwardRun {
   private taskOf(node: Node): NodeTask {
     let { task } = node;
     if (task === null || task.run !== this) {
-      task = { run: this, outer: task, releases: !this.options.retainGraph, dependencies: 0, arrived: [] };
+      task = { run: this, outer: task, releases: !this.options.retainGraph, isRoot: false, dependencies: 0, arrived: [] };
       node.task = task;
       this.met.push(node);
     }
@@ -142,7 +142,7 @@ class BackwardRun {
     const runs = this.ahead === null || this.ahead.receiving.has(node);
     const executes = runs && this.executes(node);
     const mark = this.scope === null ? 0 : this.scope.storages.length;
-    let incoming = runs ? this.runTensorHooks(node, buffer) : buffer;
+    let incoming = runs || task.isRoot ? this.runTensorHooks(node, buffer) : buffer;
     if (runs) this.capture(node, incoming);
     let results: Gradients = [];
     if (executes) {

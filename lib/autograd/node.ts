@@ -35,6 +35,8 @@ export interface NodeTask {
   readonly outer: NodeTask | null;
   /** What nodes saved is let go of behind them: no other backward reads it. */
   readonly releases: boolean;
+  /** Backward starts from it: its hooks run, also where no target lies behind it. */
+  isRoot: boolean;
   dependencies: number;
   arrived: Gradients;
 }

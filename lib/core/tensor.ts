@@ -336,6 +336,7 @@ export function setGrad(tensor: Tensor, value: Tensor | null): void {
   const before = tensor.gradTensor;
   if (before === value) return;
   if (value !== null) {
+    if (value === tensor) throw new AutogradError('grad: expected a gradient, got the tensor itself. Pass a clone().');
     if ((value.sharding === null) !== (tensor.sharding === null)) throw gradientOfAnotherKind(tensor, value);
     if (!sameShape(value.shape, tensor.shape) || value.dtype !== tensor.dtype || value.device !== tensor.device) {
       throw new AutogradError(
