@@ -30,7 +30,7 @@ export interface Trial {
   readonly signal: 'SIGKILL' | 'SIGSTOP' | 'SIGINT' | 'SIGTERM';
   /** Its rank; -1: the launcher. */
   readonly victim: number;
-  /** Since the victim said that it joins, or that it runs. */
+  /** Since all have said that they join, or that they run. */
   readonly moment: 'joining' | 'running';
   readonly delayMs: number;
 }
@@ -135,6 +135,10 @@ class Ranks {
     this.children.push(child);
   }
 
+  haveAllSaid(what: string): boolean {
+    return Array.from({ length: WORLD_SIZE }).every((_, rank) => this.hasSaid(what, rank));
+  }
+
   hasSaid(what: string, rank: number): boolean {
     return existsSync(path.join(this.folder, `${what}-${rank}`));
   }
@@ -195,8 +199,7 @@ export async function runTrial(trial: Trial): Promise<Outcome | null> {
   const ranks = new Ranks(trial);
   try {
     await ranks.start();
-    const awaited = Math.max(victim, 0);
-    if (!(await until(() => ranks.hasSaid(moment, awaited), START_MS))) return null;
+    if (!(await until(() => ranks.haveAllSaid(moment), START_MS))) return null;
     await sleep(delayMs);
     const begin = Date.now();
     signalTo(ranks.pidOf(victim), signal);

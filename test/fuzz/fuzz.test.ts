@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { programArguments } from '../run-program.js';
+import { isFault, runTrial, shownTrial, type Trial } from './faults.js';
 
 const cases = { ops: 1500, addon: 3000, workers: 6, checkpoint: 2000 };
 
@@ -17,4 +18,17 @@ describe('fuzzing', () => {
       assert.match(stdout, new RegExp(`${target}: ${count} cases`));
     });
   }
+
+  it('finds nothing in signals for ranks and for a launcher', async function () {
+    this.timeout(120_000);
+    const common = { backend: 'shm', mode: 'await', grouped: true, moment: 'running', delayMs: 100 } as const;
+    const trials: Trial[] = [
+      { ...common, number: 0, launched: false, signal: 'SIGKILL', victim: 1 },
+      { ...common, number: 1, launched: true, signal: 'SIGTERM', victim: -1 },
+    ];
+    for (const trial of trials) {
+      const outcome = await runTrial(trial);
+      assert.ok(outcome !== null && !isFault(outcome) && outcome.unnamed.length === 0, `${shownTrial(trial)}: ${JSON.stringify(outcome)}`);
+    }
+  });
 });
