@@ -13,7 +13,7 @@ import { lastFailures, withLastCall } from './last-failures.js';
 import type { ProcessGroup } from './process-group.js';
 import { findContext } from './rank-context.js';
 import { missing, type RankPlace, readMaster, readRankEnvironment } from './rank-environment.js';
-import { type Agreement, byEnvironment, checkPlace, type Keeper, meetRanks, storeFailure, storeOfRun, type Told } from './rendezvous.js';
+import { type Agreement, byEnvironment, checkPlace, type Keeper, meetRanks, storeFailure, storeOfRun, type Told, untilAllHaveRead } from './rendezvous.js';
 import { removeStaleSegments } from './shared-memory.js';
 import { StartWatch } from './start-failure.js';
 import { StoreBoard } from './store-board.js';
@@ -73,10 +73,12 @@ export async function initProcessGroup(first?: string | InitOptions, second?: In
   starting = true;
   try {
     const found = await findWorld(read, JSON.stringify(backends));
-    const { store, place, where, keeper, told } = found;
+    const { store, place, where, keeps, keeper, told } = found;
+    const deadline = Date.now() + read.timeoutMs;
     const watch = keeper === 'rank 0' ? new StartWatch(store, place, read.timeoutMs) : null;
     try {
       await enter(found, backends, read);
+      if (keeps) await untilAllHaveRead(store, Math.max(1, deadline - Date.now())); // most have joined by now, so they have
     } catch (error) {
       await watch?.tell(error);
       throw storeFailure(error, place, where ?? '', read.timeoutMs, told, keeper, watch?.failure);
@@ -190,6 +192,8 @@ interface World {
   readonly where: string | null;
   /** Where the store is; null for one that is no address. */
   readonly host: string | null;
+  /** Whether this process keeps it. */
+  readonly keeps: boolean;
   /** Who keeps it; null for one that was given, or that nobody keeps. */
   readonly keeper: Keeper;
   readonly told: Told;
@@ -208,6 +212,7 @@ async function findWorld(options: ReadOptions, backends: string): Promise<World>
       store: new HashStore(),
       where: null,
       host: null,
+      keeps: false,
       keeper: null,
       told: byEnvironment,
     };
@@ -222,7 +227,7 @@ async function findWorld(options: ReadOptions, backends: string): Promise<World>
     const agreement = await meetRanks(store, place, backends, timeoutMs, { keeper: keeps, launcher, told });
     // All have it open: the next run shall not find them there.
     if (stores.get(where) === base && base instanceof FileStore && rank === 0) await base.unlink();
-    return { place, store, where, host: base instanceof TCPStore ? base.host : null, agreement, keeper, told };
+    return { place, store, where, host: base instanceof TCPStore ? base.host : null, agreement, keeps, keeper, told };
   } catch (error) {
     if (stores.delete(where)) await leave(base, error);
     throw storeFailure(error, place, where, timeoutMs, told, keeper);

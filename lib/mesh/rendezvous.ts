@@ -61,7 +61,7 @@ const NAMED_RANKS = 16;
 
 /** What a process knows of the store. @internal */
 export interface MeetingPlace {
-  /** Whether it keeps the store: then it stays until all have read. */
+  /** Whether it keeps the store: then it stays until the others have read why there is no world. */
   readonly keeper: boolean;
   /** Of the run: where a launcher of ours says which ranks have ended. */
   readonly launcher: Store | null;
@@ -98,21 +98,22 @@ export async function meetRanks(
   { keeper, launcher, told = byEnvironment }: MeetingPlace,
 ): Promise<Agreement> {
   const deadline = Date.now() + timeoutMs;
-  let othersMs = LAST_WORDS_MS;
   try {
     const outcome = await exchange(store, place, backend, { deadline, timeoutMs }, launcher, told);
     if ('error' in outcome) throw failureOf(outcome, place, timeoutMs);
-    othersMs = Math.max(1, deadline - Date.now());
     const { members, run, token } = outcome;
     const { random } = members[0] as Member;
     return { hosts: members.map((m) => m.host), hostNames: members.map((m) => m.hostName), pids: members.map((m) => m.pid), run, token, random };
   } catch (error) {
-    if (isAlone(error, place.worldSize)) othersMs = 0; // nobody is there to read why
+    // Unless nobody is there to read why.
+    if (keeper && !isAlone(error, place.worldSize)) await untilAllHaveRead(store, LAST_WORDS_MS);
     throw error;
-  } finally {
-    // Who has died by now is missed later.
-    if (keeper && othersMs > 0) await store.wait(['all read'], othersMs).catch(() => {});
   }
+}
+
+/** By who keeps the store, before it may go: until all know what came of the meeting, or the time is over. Who has died by now is missed elsewhere. @internal */
+export async function untilAllHaveRead(store: Store, ms: number): Promise<void> {
+  await store.wait(['all read'], ms).catch(() => {});
 }
 
 /** Whether no other rank has come. */

@@ -15,17 +15,18 @@ export interface StartFailure {
 
 /** @internal */
 export class StartWatch {
-  private readonly store: Store | null;
+  private readonly store: Store;
   private readonly place: { readonly rank: number; readonly worldSize: number };
   private first: StartFailure | null = null;
 
   /** Listens from now on, behind the program; of a store that cannot do that nothing is heard. */
   constructor(store: Store, place: { readonly rank: number; readonly worldSize: number }, timeoutMs: number) {
     this.place = place;
-    const quiet = store.quietly();
-    this.store = quiet === null ? null : new PrefixStore('start', quiet);
-    this.store?.setTimeout(timeoutMs);
-    this.listen().catch(() => {}); // the store has gone, or nobody has failed in time
+    this.store = new PrefixStore('start', store);
+    const quiet = this.store.quietly();
+    if (quiet === null) return;
+    quiet.setTimeout(timeoutMs);
+    this.listen(quiet).catch(() => {}); // the store has gone, or nobody has failed in time
   }
 
   /** What the first rank that gave up has said, if this one has heard of it. */
@@ -36,7 +37,6 @@ export class StartWatch {
   /** Says why this rank gives up. Rank 0, which keeps the store, stays until others may have read it. */
   async tell(error: unknown): Promise<void> {
     const { store } = this;
-    if (store === null) return;
     const said: StartFailure = { rank: this.place.rank, text: error instanceof Error ? error.message : String(error) };
     try {
       await store.compareSet('failure', '', JSON.stringify(said));
@@ -46,9 +46,7 @@ export class StartWatch {
     }
   }
 
-  private async listen(): Promise<void> {
-    const { store } = this;
-    if (store === null) return;
+  private async listen(store: Store): Promise<void> {
     this.first = JSON.parse(String(await store.get('failure'))) as StartFailure;
     // All but who keeps the store, and who may have died.
     const heard = await store.add('heard', this.place.rank === 0 ? 0 : 1);

@@ -98,6 +98,21 @@ describe('a start without a launcher', function () {
     assert.match((await errorOf(meet(2, 30_000))).message, /rank 2 of 3 did not come within 60 ms \(by rank 0, which has given up\)/);
   });
 
+  it('lets rank 0 go on where another rank dies with the meeting, so that it misses it as the others do', async () => {
+    class Deaf extends HashStore {
+      override whenSet(): Promise<void> {
+        return new Promise(() => {}); // one that is killed before it reads the outcome
+      }
+    }
+    const store = new HashStore();
+    const deaf = new Deaf();
+    deaf.run = (command) => store.run(command);
+    const began = Date.now();
+    void meetRanks(deaf, { rank: 1, worldSize: 2 }, 'shm', 5_000, { keeper: false, launcher: null });
+    await meetRanks(store, { rank: 0, worldSize: 2 }, 'shm', 5_000, { keeper: true, launcher: null });
+    assert.ok(Date.now() - began < 2_000);
+  });
+
   it('says why rank 0 has left where it left because of a third', async () => {
     const keeper = await new TCPStore('127.0.0.1', 0, { isServer: true }).ready();
     const stores = await Promise.all([1, 2].map(() => new TCPStore('127.0.0.1', keeper.port).ready()));
