@@ -72,8 +72,8 @@ export function bucketize(input: Tensor, boundaries: Tensor, options: SearchOpti
 defineComposite('bucketize', bucketize, { method: false, samples: () => [[sampleTensor([2, 3]).detach(), sampleTensor([9]).sort().values.detach()]] });
 
 /**
- * Whether each element is among the test elements (or not, with `invert`); NaN never is. Shapes: any; as `elements`. Dtypes: all, promoted to compare; bool
- * result. Gradient: none.
+ * Whether each element is among the test elements (or not, with `invert`); NaN never is. `assumeUnique` is accepted and changes nothing. Shapes: any; as
+ * `elements`. Dtypes: all, promoted to compare; bool result. Gradient: none.
  *
  * @throws ArgumentError if `elements` is no tensor; DeviceError for two devices
  * @see PyTorch `torch.isin`
@@ -105,7 +105,7 @@ export interface UniqueOptions {
 }
 
 /** What {@link uniqueConsecutive} gives beside the values. */
-export type RunOptions = Omit<UniqueOptions, 'sorted'>;
+export type UniqueConsecutiveOptions = Omit<UniqueOptions, 'sorted'>;
 
 /**
  * The different values of a tensor in rising order, then (where asked for) the index of each element's value and the counts. Each NaN is its own. Blocks.
@@ -140,12 +140,12 @@ defineComposite('unique', unique, { readsValues: true, samples: () => [[sampleTe
  */
 export function uniqueConsecutive(input: Tensor): Tensor;
 /** {@link uniqueConsecutive} with inverse and counts. */
-export function uniqueConsecutive(input: Tensor, options: RunOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
+export function uniqueConsecutive(input: Tensor, options: UniqueConsecutiveOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
 /** {@link uniqueConsecutive} with inverse or counts. */
-export function uniqueConsecutive(input: Tensor, options: RunOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
+export function uniqueConsecutive(input: Tensor, options: UniqueConsecutiveOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
 /** {@link uniqueConsecutive} with options known later. */
-export function uniqueConsecutive(input: Tensor, options?: RunOptions): Tensor | Tensor[];
-export function uniqueConsecutive(input: Tensor, options: RunOptions = {}): Tensor | Tensor[] {
+export function uniqueConsecutive(input: Tensor, options?: UniqueConsecutiveOptions): Tensor | Tensor[];
+export function uniqueConsecutive(input: Tensor, options: UniqueConsecutiveOptions = {}): Tensor | Tensor[] {
   requireTensor(input, 'uniqueConsecutive');
   const { returnInverse = false, returnCounts = false } = optionsOf('uniqueConsecutive', options, 'returnInverse returnCounts');
   const { heads, group } = runs(input.detach().reshape(-1));
@@ -242,11 +242,11 @@ declare module '../core/tensor.js' {
     /** The values of runs of equal elements, and where asked for the inverse indices and counts; the same as {@link uniqueConsecutive}. Blocks. */
     uniqueConsecutive(): Tensor;
     /** {@link uniqueConsecutive} with inverse and counts. */
-    uniqueConsecutive(options: RunOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
+    uniqueConsecutive(options: UniqueConsecutiveOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
     /** {@link uniqueConsecutive} with inverse or counts. */
-    uniqueConsecutive(options: RunOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
+    uniqueConsecutive(options: UniqueConsecutiveOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
     /** {@link uniqueConsecutive} with options known later. */
-    uniqueConsecutive(options?: RunOptions): Tensor | Tensor[];
+    uniqueConsecutive(options?: UniqueConsecutiveOptions): Tensor | Tensor[];
     /** How often each number from 0 on occurs, or the sum of its weights; the same as {@link bincount}. Blocks. */
     bincount(weights?: Tensor | null, minlength?: number): Tensor;
     /** Counts of elements in equal parts of a range; the same as {@link histc}. */
