@@ -84,7 +84,8 @@ export interface KlDivOptions {
 
 /**
  * The Kullback-Leibler divergence of a distribution, given by log probabilities, from a target: target (log target - input), 0 where the target is 0.
- * Shapes: broadcast; the result is `[]`, or the broadcast shape for `'none'`. Dtypes: floating, promoted. Gradient: both.
+ * Shapes: broadcast; the result is `[]`, or the broadcast shape for `'none'`. Dtypes: floating, promoted. Gradient: both; of a target of 0 it is finite,
+ * where PyTorch gives NaN.
  *
  * @throws ShapeError if the shapes do not broadcast; DeviceError for tensors on different devices; ArgumentError for an unknown reduction, or what
  * is no tensor

@@ -391,7 +391,7 @@ export function binaryCrossEntropyWithLogits(logits: Tensor, labels: Tensor, opt
   const logSum = softplus(where(positive, input.neg(), input));
   const losses =
     posWeight === null
-      ? positive.sub(target).mul(input).add(logSum)
+      ? positive.to(input.dtype).sub(target).mul(input).add(logSum) // of bytes, 0 - 1 would wrap around
       : where(positive, target.neg().add(1), target.mul(posWeight).neg()).mul(input).add(posWeight.sub(1).mul(target).add(1).mul(logSum));
   return reduceElements(weight === null ? losses : losses.mul(weight), reduction);
 }

@@ -143,7 +143,7 @@ defineComposite('logaddexp2', logaddexp2, { inPlace: true, samples: two });
 
 /**
  * The length of the hypotenuse of a right triangle with these legs, without overflow. Shapes: broadcast. Dtypes: promoted, integers give the default
- * floating one. Gradient: both, 0 where both are 0.
+ * floating one. Gradient: both, 0 where both are 0 (PyTorch: NaN).
  *
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for no tensor
  * @see PyTorch `torch.hypot`

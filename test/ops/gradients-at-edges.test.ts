@@ -1,6 +1,6 @@
 /** Gradients where a formula divides by zero or meets NaN. Values of PyTorch 2.11. */
 import assert from 'node:assert/strict';
-import { arange, autograd, bfloat16, clamp, float16, float32, float64, int8, int32, int64, logit, nn, type Tensor, tensor } from '../../lib/index.js';
+import { arange, autograd, bfloat16, clamp, float16, float32, float64, int8, int32, int64, logit, nn, type Tensor, tensor, uint8 } from '../../lib/index.js';
 
 const { functional: F } = nn;
 
@@ -187,6 +187,14 @@ describe('the gradients of elements', () => {
       const given = ((x.grad as Tensor).tolist() as number[])[i] as number;
       assert.ok(Math.abs(given - e) < 1e-6 * Math.abs(e), `${given}, expected ${e}`);
     });
+  });
+
+  it('of binaryCrossEntropyWithLogits are those of floating labels, whatever the dtype of the labels', () => {
+    for (const dtype of [uint8, int8, int64])
+      assert.deepEqual(
+        gradientOf((x) => F.binaryCrossEntropyWithLogits(x, tensor([1, 0, 1, 0], { dtype })), [-2, -2, 2, 2]),
+        gradientOf((x) => F.binaryCrossEntropyWithLogits(x, tensor([1, 0, 1, 0], { dtype: float64 })), [-2, -2, 2, 2]),
+      );
   });
 
   it('of logit are NaN where it is NaN', () => {
