@@ -257,6 +257,7 @@ function scatterInto(name: string, input: Tensor, dim: number, index: Tensor, so
     const values = typeof source === 'number' ? source : oneDim(source);
     return asVector(input, into, (row, place) => scatterInto(name, row, dim, oneDim(index), values, reduce, place));
   }
+  if (index.numel() === 0 && index.shape.length !== input.shape.length) return into ?? input.clone(); // PyTorch asks no more of an index that names nothing
   const { operands, at } = scatterOperands(name, input, dim, index, source);
   const op = reduce === 'set' || reduce === 'add' ? scatterOp : (scatterReduceOp.op as Op<Scatter>);
   return dispatchOne(op, operands, { dim: at, reduce }, into);

@@ -10,6 +10,7 @@ import { checkNumber, checkOneOf, checkProbability, optionsOf, shown } from '../
 import { formatShape, wrapDim, wrapDims } from '../core/shape.js';
 import { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
+import { copyRowMajor } from './copy.js';
 import { cat } from './join.js';
 import { areOptions, requireFloating, requireTensor } from './operand.js';
 import type { Dims, ReduceOptions } from './reduce.js';
@@ -38,8 +39,9 @@ export function kthvalue(input: Tensor, k: number, dim: number | { keepdim?: boo
     throw new ArgumentError(`kthvalue: k = ${shown(k)} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'kthvalue', k, shape: input.shape });
   if (input.ndim === 0) return new ValuesAndIndices(input.clone(), sort(input).indices);
   const { values, indices } = sort(input, at);
-  const chosen = new ValuesAndIndices(values.narrow(at, k - 1, 1), indices.narrow(at, k - 1, 1));
-  return keepdim ? chosen : new ValuesAndIndices(chosen.values.squeeze(at), chosen.indices.squeeze(at));
+  // Copies: views would keep all of the sorted tensor.
+  const chosen = (t: Tensor): Tensor => copyRowMajor(keepdim ? t.narrow(at, k - 1, 1) : t.select(at, k - 1));
+  return new ValuesAndIndices(chosen(values), chosen(indices));
 }
 defineComposite('kthvalue', kthvalue, {
   samples: () => [

@@ -273,9 +273,9 @@ export function squeeze(input: Tensor, dim?: number | readonly number[]): Tensor
 export function flatten(input: Tensor, startDim = 0, endDim = -1): Tensor {
   requireTensor(input, 'flatten');
   const ndim = input.shape.length;
-  if (ndim === 0) return input.reshape([1]);
   const start = wrapDim(startDim, ndim, 'flatten');
   const end = wrapDim(endDim, ndim, 'flatten');
+  if (ndim === 0) return input.reshape([1]);
   if (start > end) throw new ArgumentError(`flatten: startDim ${startDim} comes after endDim ${endDim}`, { op: 'flatten' });
   if (start === end) return input; // as PyTorch does
   const merged = input.shape.slice(start, end + 1).reduce((a, b) => a * b, 1);

@@ -45,6 +45,13 @@ const cases: Record<string, () => void> = {
       [2, 1],
     ),
   'addcdiv divides integers': () => assert.deepEqual(shardwise.addcdiv(whole([1]), whole([1]), whole([2])).tolist(), [1.5]),
+  'kernels take all dtypes': () => {
+    assert.equal(mask().argmax().item(), 0);
+    assert.deepEqual(mask().topk(1).values.tolist(), [true]);
+    assert.deepEqual(mask().relu().tolist(), [true, false]);
+    assert.equal(mask().dot(mask()).item(), true);
+    assert.equal(whole([1]).softmax(0).dtype, float32);
+  },
   'maskedFill broadcasts its value': () =>
     assert.deepEqual(
       zeros([2])
@@ -85,6 +92,7 @@ const cases: Record<string, () => void> = {
       [3, 1],
     );
     assert.deepEqual(turned().sort(1).values.stride(), [3, 1]);
+    assert.deepEqual(ones([2, 2]).nonzero().stride(), [2, 1]);
     assert.deepEqual(turned().mul(turned()).stride(), [1, 2]);
   },
   'inferenceMode is noGrad': () => {

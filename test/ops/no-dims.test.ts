@@ -103,6 +103,7 @@ describe('tensors without dims along a dim', () => {
   it('are not selected from by no index: their element has no dim to fall away', () => {
     assert.throws(() => scalar().indexSelect(0, index([])), /one element, got 0 indices/);
     assert.throws(() => scalar().indexFill(0, index([1]), 7), IndexError);
+    assert.throws(() => scalar().flatten(0, 1), IndexError);
   });
 });
 
@@ -124,6 +125,15 @@ describe('tensors without elements', () => {
     assert.deepEqual(x.grad?.shape, [0]);
     assert.throws(() => zeros([2, 0]).median(1), IndexError);
     assert.throws(() => zeros([0], { dtype: int32 }).median(), IndexError);
+  });
+
+  it('are an index of any shape, which changes nothing', () => {
+    const x = ones([2, 3]);
+    const [changed, inPlace] = [x.scatter(0, index([]), 5), x.scatter_(0, index([]), 5)];
+    assert.deepEqual(changed.tolist(), x.tolist());
+    assert.ok(changed !== x && changed.untypedStorage() !== x.untypedStorage());
+    assert.equal(inPlace, x);
+    assert.equal(x.gather(1, index([])).numel(), 0);
   });
 });
 

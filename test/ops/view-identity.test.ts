@@ -201,6 +201,14 @@ const copies: Cases = {
 };
 
 describe('results that are not views', () => {
+  it('do not keep what they were chosen from: kthvalue', () => {
+    const { values, indices } = of([100, 100]).kthvalue(2);
+    for (const t of [values, indices]) {
+      assert.equal(t.untypedStorage().nbytes, t.nbytes);
+      assert.deepEqual(t.stride(), [1]);
+    }
+  });
+
   for (const [name, [input, call]] of Object.entries(copies)) {
     it(`share no memory and no version with their input: ${name}`, () => {
       const x = input();
