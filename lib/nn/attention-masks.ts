@@ -1,26 +1,17 @@
 /** Masks of attention in layers: bool (true: leave out) or added to the scores, as PyTorch's layers have them. */
 import { bool } from '../core/dtype.js';
 import { DtypeError, ShapeError } from '../core/errors.js';
-import { checkFlag, optionsOf, unexpected } from '../core/options.js';
+import { checkFlag } from '../core/options.js';
 import { formatShape, type Shape, sameShape } from '../core/shape.js';
-import { Tensor } from '../core/tensor.js';
+import type { Tensor } from '../core/tensor.js';
 import { causalMask } from '../ops/attention-weights.js';
 import { requireTensor } from '../ops/operand.js';
 import { where } from '../ops/where.js';
 
-/**
- * The options of one call, as they were given. Those of `names` that end in "Mask" are tensors or null, the others true or false.
- *
- * @throws ArgumentError for a mask in their place, for other names and for what they cannot be
- */
-export function maskOptionsOf<T extends object>(op: string, options: T, names: string): T {
-  if (options instanceof Tensor) throw unexpected(op, 'options', `an object such as { ${names.split(' ')[0]}: mask }`, options);
-  for (const [name, value] of Object.entries(optionsOf(op, options, names))) {
-    if (value === undefined) continue;
-    if (!name.endsWith('Mask')) checkFlag(op, name, value);
-    else if (value !== null) requireTensor(value, op, name);
-  }
-  return options;
+/** @throws ArgumentError unless masks are tensors or null, and flags true or false */
+export function checkMaskTypes(op: string, masks: Readonly<Record<string, unknown>>, flags: Readonly<Record<string, unknown>>): void {
+  for (const name in masks) if (masks[name] !== null) requireTensor(masks[name], op, name);
+  for (const name in flags) checkFlag(op, name, flags[name]);
 }
 
 /** Masks of one call of a layer, of `batched` inputs or of one sequence. */

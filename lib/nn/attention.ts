@@ -1,7 +1,8 @@
 /** Multi-head attention with PyTorch's parameter layout. */
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { checkFlag, checkProbability, checkSizesOf, optionsOf } from '../core/options.js';
+import { checkFlag, checkProbability, checkSizesOf } from '../core/options.js';
 import { formatShape, sameShape } from '../core/shape.js';
+import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { scaledDotProductAttention } from '../ops/attention.js';
 import { maskedScores, softmaxOfSeen } from '../ops/attention-weights.js';
@@ -9,37 +10,57 @@ import { empty } from '../ops/factories.js';
 import { linear } from '../ops/matmul.js';
 import { requireTensor } from '../ops/operand.js';
 import { dropout } from '../ops/random.js';
-import { maskOptionsOf, mergedMask } from './attention-masks.js';
+import { checkMaskTypes, mergedMask } from './attention-masks.js';
 import { constant_, xavierUniform_ } from './init.js';
 import { type LayerOptions, Linear } from './layers.js';
 import { Module } from './module.js';
 import { Parameter } from './parameter.js';
 
-/** Options of {@link MultiheadAttention}. */
+/** Options of {@link MultiheadAttention} beside those that PyTorch's takes by position up to two that this one has not. */
 export interface MultiheadAttentionOptions extends LayerOptions {
-  dropout?: number;
-  bias?: boolean;
   /** Size of keys, if not that of queries. */
-  kdim?: number;
+  kdim?: number | null;
   /** Size of values, if not that of queries. */
-  vdim?: number;
+  vdim?: number | null;
   /** Inputs are `[batch, sequence, feature]` instead of `[sequence, batch, feature]`. */
   batchFirst?: boolean;
 }
 
-/** Options of one call. */
+/** Options of one call. PyTorch's order by position: `keyPaddingMask`, `needWeights`, `attnMask`, `averageAttnWeights`, `isCausal`. */
 export interface MultiheadAttentionCall {
   /** `[batch, T]`, or `[T]` without a batch: bool (true: leave out) or floating and added. */
   keyPaddingMask?: Tensor | null;
-  /** `[S, T]` or `[batch * heads, S, T]` (`[heads, S, T]` without a batch): bool (true: leave out) or floating and added. */
-  attnMask?: Tensor | null;
   /** The weights are the second result, null otherwise, which is faster. True by default. */
   needWeights?: boolean;
+  /** `[S, T]` or `[batch * heads, S, T]` (`[heads, S, T]` without a batch): bool (true: leave out) or floating and added. */
+  attnMask?: Tensor | null;
   /** Weights are the mean over heads: `[batch, S, T]`, not `[batch, heads, S, T]`. True by default. */
   averageAttnWeights?: boolean;
   /** Position i sees positions up to i, together with `keyPaddingMask`. Where `attnMask` is given, that says what is seen. False by default. */
   isCausal?: boolean;
 }
+
+const attentionArguments = defineArguments(
+  'MultiheadAttention(embedDim, numHeads, dropout, bias, *, kdim, vdim, batchFirst, device, dtype)',
+  (embedDim: number, numHeads: number, dropout = 0, bias = true, options: MultiheadAttentionOptions = {}) => ({ embedDim, numHeads, dropout, bias, options }),
+);
+
+/** {@link MultiheadAttentionCall} by position or as options. */
+const callArguments = defineArguments(
+  'MultiheadAttention(query, key, value, /, keyPaddingMask, needWeights, attnMask, averageAttnWeights, isCausal)',
+  (
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    keyPaddingMask: Tensor | null = null,
+    needWeights = true,
+    attnMask: Tensor | null = null,
+    averageAttnWeights = true,
+    isCausal = false,
+  ) => ({ query, key, value, keyPaddingMask, needWeights, attnMask, averageAttnWeights, isCausal }),
+);
+
+type CallArguments = ArgumentsOf<typeof callArguments>;
 
 /**
  * Attention over several heads. State names: `in_proj_weight`, `in_proj_bias`, `out_proj.weight`, `out_proj.bias`, as PyTorch's.
@@ -50,7 +71,7 @@ export interface MultiheadAttentionCall {
  * @throws ShapeError, DtypeError for inputs and masks that do not fit; ArgumentError for what is no tensor, and options that are not what they should be
  * @see Vaswani et al., arXiv:1706.03762
  */
-export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, value: Tensor, options?: MultiheadAttentionCall], [Tensor, Tensor | null]> {
+export class MultiheadAttention extends Module<CallArguments, [Tensor, Tensor | null]> {
   readonly embedDim: number;
   readonly numHeads: number;
   readonly dropout: number;
@@ -62,16 +83,11 @@ export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, valu
   in_proj_bias: Parameter | null;
   out_proj: Linear;
 
-  constructor(embedDim: number, numHeads: number, options: MultiheadAttentionOptions = {}) {
+  constructor(...args: ArgumentsOf<typeof attentionArguments>) {
     super();
-    const {
-      dropout: p = 0,
-      bias = true,
-      batchFirst = false,
-      kdim = embedDim,
-      vdim = embedDim,
-      ...place
-    } = optionsOf('MultiheadAttention', options, 'dropout bias batchFirst kdim vdim dtype device');
+    const { embedDim, numHeads, dropout: p, bias, options } = attentionArguments(...args);
+    const { batchFirst = false, kdim: keySize, vdim: valueSize, ...place } = options;
+    const [kdim, vdim] = [keySize ?? embedDim, valueSize ?? embedDim];
     checkSizesOf('MultiheadAttention', { embedDim, numHeads, kdim, vdim }, 1);
     checkProbability('MultiheadAttention', 'dropout', p);
     checkFlag('MultiheadAttention', 'bias', bias);
@@ -93,19 +109,14 @@ export class MultiheadAttention extends Module<[query: Tensor, key: Tensor, valu
       this.v_proj_weight = weight(embedDim, vdim);
     }
     this.in_proj_bias = bias ? new Parameter(empty([3 * embedDim], place)) : null;
-    this.out_proj = new Linear(embedDim, embedDim, { bias, ...place });
+    this.out_proj = new Linear(embedDim, embedDim, bias, place);
     if (this.in_proj_bias) constant_(this.in_proj_bias, 0);
     if (this.out_proj.bias) constant_(this.out_proj.bias, 0);
   }
 
-  forward(query: Tensor, key: Tensor, value: Tensor, options: MultiheadAttentionCall = {}): [Tensor, Tensor | null] {
-    const {
-      keyPaddingMask = null,
-      attnMask = null,
-      needWeights = true,
-      averageAttnWeights = true,
-      isCausal = false,
-    } = maskOptionsOf('MultiheadAttention', options, 'keyPaddingMask attnMask needWeights averageAttnWeights isCausal');
+  forward(...args: CallArguments): [Tensor, Tensor | null] {
+    const { query, key, value, keyPaddingMask, needWeights, attnMask, averageAttnWeights, isCausal } = callArguments(...args);
+    checkMaskTypes('MultiheadAttention', { keyPaddingMask, attnMask }, { needWeights, averageAttnWeights, isCausal });
     this.checkInputs({ query, key, value });
     const single = query.ndim === 2;
     const batched = single ? [query, key, value].map((t) => t.unsqueeze(this.batchFirst ? 0 : 1)) : [query, key, value];

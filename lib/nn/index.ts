@@ -1,6 +1,7 @@
 /** Layers and containers, with PyTorch's names and parameter names. */
 
 export * from './activations.js';
+export * from './activations-in-place.js';
 export * from './attention.js';
 export * from './containers.js';
 export * as functional from './functional.js';
@@ -10,7 +11,6 @@ export {
   CosineSimilarity,
   Dropout,
   Embedding,
-  type EmbeddingOptions,
   Flatten,
   Identity,
   type LayerOptions,
@@ -25,4 +25,5 @@ export * from './normalization.js';
 export { Parameter } from './parameter.js';
 export type { LoadResult, StateDict } from './state-dict.js';
 export * from './transformer.js';
+export { type Activation, type DecoderMasks, type EncoderMasks, TransformerDecoderLayer, TransformerEncoderLayer } from './transformer-layers.js';
 export * as utils from './utils.js';

@@ -2,9 +2,11 @@
 import type { Device, DeviceName } from '../core/device.js';
 import type { DTypeLike } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { checkLimit, checkNumber, checkProbability, checkSizesOf, optionsOf, unexpected } from '../core/options.js';
+import { checkFlag, checkLimit, checkNumber, checkProbability, checkSizesOf, shown, unexpected } from '../core/options.js';
 import { formatShape, type Shape } from '../core/shape.js';
+import { type ArgumentsOf, defineArguments, defineFunction } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
+import { overwrite } from '../ops/composite.js';
 import { empty } from '../ops/factories.js';
 import { embedding } from '../ops/indexing.js';
 import { linear } from '../ops/matmul.js';
@@ -26,6 +28,11 @@ export function makeParameter(size: Shape, { dtype, device }: LayerOptions): Par
   return new Parameter(empty(size, { ...(dtype ? { dtype } : {}), ...(device ? { device } : {}) }));
 }
 
+const linearArguments = defineArguments(
+  'Linear(inFeatures, outFeatures, bias, *, device, dtype)',
+  (inFeatures: number, outFeatures: number, bias = true, place: LayerOptions = {}) => ({ inFeatures, outFeatures, bias, place }),
+);
+
 /** y = x W^T + b. Shapes: `[..., inFeatures]` to `[..., outFeatures]`. */
 export class Linear extends Module {
   readonly inFeatures: number;
@@ -33,10 +40,11 @@ export class Linear extends Module {
   weight: Parameter;
   bias: Parameter | null;
 
-  constructor(inFeatures: number, outFeatures: number, options: LayerOptions & { bias?: boolean } = {}) {
+  constructor(...args: ArgumentsOf<typeof linearArguments>) {
     super();
-    const { bias = true, ...place } = optionsOf('Linear', options, 'bias dtype device');
+    const { inFeatures, outFeatures, bias, place } = linearArguments(...args);
     checkSizesOf('Linear', { inFeatures, outFeatures });
+    checkFlag('Linear', 'bias', bias);
     this.inFeatures = inFeatures;
     this.outFeatures = outFeatures;
     this.weight = makeParameter([outFeatures, inFeatures], place);
@@ -60,6 +68,11 @@ export class Linear extends Module {
   }
 }
 
+const bilinearArguments = defineArguments(
+  'Bilinear(in1Features, in2Features, outFeatures, bias, *, device, dtype)',
+  (in1Features: number, in2Features: number, outFeatures: number, bias = true, place: LayerOptions = {}) => ({ in1Features, in2Features, outFeatures, bias, place }),
+);
+
 /** y = x1^T W x2 + b. Shapes: `[..., in1Features]` and `[..., in2Features]` to `[..., outFeatures]`. */
 export class Bilinear extends Module<[input1: Tensor, input2: Tensor]> {
   readonly in1Features: number;
@@ -68,9 +81,10 @@ export class Bilinear extends Module<[input1: Tensor, input2: Tensor]> {
   weight: Parameter;
   bias: Parameter | null;
 
-  constructor(in1Features: number, in2Features: number, outFeatures: number, options: LayerOptions & { bias?: boolean } = {}) {
+  constructor(...args: ArgumentsOf<typeof bilinearArguments>) {
     super();
-    const { bias = true, ...place } = optionsOf('Bilinear', options, 'bias dtype device');
+    const { in1Features, in2Features, outFeatures, bias, place } = bilinearArguments(...args);
+    checkFlag('Bilinear', 'bias', bias);
     checkSizesOf('Bilinear', { in1Features }, 1);
     checkSizesOf('Bilinear', { in2Features, outFeatures });
     this.in1Features = in1Features;
@@ -97,13 +111,22 @@ export class Bilinear extends Module<[input1: Tensor, input2: Tensor]> {
   }
 }
 
-/** Options of {@link Embedding}. */
-export interface EmbeddingOptions extends LayerOptions {
-  /** A row of zeros that gets no gradient; negative ones count from the end. */
-  paddingIdx?: number | null;
-}
+const embeddingArguments = defineArguments(
+  'Embedding(numEmbeddings, embeddingDim, paddingIdx, *, device, dtype)',
+  (numEmbeddings: number, embeddingDim: number, paddingIdx: number | null = null, place: LayerOptions = {}) => ({ numEmbeddings, embeddingDim, paddingIdx, place }),
+);
 
-/** Rows of a table by index. Shapes: int64 `[...]` to `[..., embeddingDim]`. */
+const fromPretrained = defineFunction('fromPretrained(embeddings, freeze, paddingIdx)', (embeddings: Tensor, freeze = true, paddingIdx: number | null = null): Embedding => {
+  requireTensor(embeddings, 'Embedding.fromPretrained', 'embeddings');
+  checkFlag('Embedding.fromPretrained', 'freeze', freeze);
+  if (embeddings.ndim !== 2) throw new ShapeError(`Embedding: expected a matrix, got shape ${formatShape(embeddings.shape)}`, { shape: embeddings.shape });
+  const [rows, columns] = embeddings.shape as [number, number];
+  const layer = new Embedding(rows, columns, paddingIdx, { dtype: embeddings.dtype, device: embeddings.device });
+  layer.weight = new Parameter(embeddings.detach(), !freeze);
+  return layer;
+});
+
+/** Rows of a table by index. Shapes: int64 `[...]` to `[..., embeddingDim]`. `paddingIdx` is a row of zeros that gets no gradient; negative ones count from the end. */
 export class Embedding extends Module {
   readonly numEmbeddings: number;
   readonly embeddingDim: number;
@@ -111,12 +134,12 @@ export class Embedding extends Module {
   weight: Parameter;
 
   /** @throws ArgumentError for a padding index out of range */
-  constructor(numEmbeddings: number, embeddingDim: number, options: EmbeddingOptions = {}) {
+  constructor(...args: ArgumentsOf<typeof embeddingArguments>) {
     super();
-    const { paddingIdx = null, ...place } = optionsOf('Embedding', options, 'paddingIdx dtype device');
+    const { numEmbeddings, embeddingDim, paddingIdx, place } = embeddingArguments(...args);
     checkSizesOf('Embedding', { numEmbeddings, embeddingDim });
     if (paddingIdx !== null && !(Number.isInteger(paddingIdx) && paddingIdx >= -numEmbeddings && paddingIdx < numEmbeddings))
-      throw new ArgumentError(`Embedding: paddingIdx ${paddingIdx} is out of range for ${numEmbeddings} rows`, { paddingIdx, numEmbeddings });
+      throw new ArgumentError(`Embedding: paddingIdx ${shown(paddingIdx)} is out of range for ${numEmbeddings} rows`, { paddingIdx, numEmbeddings });
     this.numEmbeddings = numEmbeddings;
     this.embeddingDim = embeddingDim;
     this.paddingIdx = paddingIdx !== null && paddingIdx < 0 ? paddingIdx + numEmbeddings : paddingIdx;
@@ -124,16 +147,8 @@ export class Embedding extends Module {
     this.resetParameters();
   }
 
-  /** A layer over a table that is there already (and by default stays as it is). @throws ShapeError unless it is a matrix */
-  static fromPretrained(embeddings: Tensor, options: { freeze?: boolean; paddingIdx?: number | null } = {}): Embedding {
-    const { freeze = true, paddingIdx = null } = optionsOf('Embedding.fromPretrained', options, 'freeze paddingIdx');
-    requireTensor(embeddings, 'Embedding.fromPretrained', 'embeddings');
-    if (embeddings.ndim !== 2) throw new ShapeError(`Embedding: expected a matrix, got shape ${formatShape(embeddings.shape)}`, { shape: embeddings.shape });
-    const [rows, columns] = embeddings.shape as [number, number];
-    const layer = new Embedding(rows, columns, { paddingIdx, dtype: embeddings.dtype, device: embeddings.device });
-    layer.weight = new Parameter(embeddings.detach(), !freeze);
-    return layer;
-  }
+  /** A layer over a table that is there already (and by default, with `freeze`, stays as it is). @throws ShapeError unless it is a matrix */
+  static readonly fromPretrained: typeof fromPretrained = fromPretrained;
 
   /** Standard normal, zeros in the padding row. */
   resetParameters(): void {
@@ -150,23 +165,33 @@ export class Embedding extends Module {
   }
 }
 
+const dropoutArguments = defineArguments('Dropout(p, inplace)', (p = 0.5, inplace = false) => ({ p, inplace }));
+
 /** While training, sets elements to 0 with probability p and scales the others. */
 export class Dropout extends Module {
   readonly p: number;
+  /** Whether the input is overwritten. */
+  readonly inplace: boolean;
 
   /** @throws ArgumentError unless 0 <= p <= 1 */
-  constructor(p = 0.5) {
+  constructor(...args: ArgumentsOf<typeof dropoutArguments>) {
     super();
+    const { p, inplace } = dropoutArguments(...args);
     checkProbability('Dropout', 'p', p);
+    checkFlag('Dropout', 'inplace', inplace);
     this.p = p;
+    this.inplace = inplace;
   }
 
+  /** @throws InPlaceError as {@link Tensor.add_}, with `inplace` */
   forward(input: Tensor): Tensor {
-    return dropout(input, this.p, this.training);
+    if (!this.inplace || !this.training || this.p === 0) return dropout(input, this.p, this.training);
+    requireTensor(input, 'Dropout');
+    return overwrite('dropout_', input, (t) => dropout(t, this.p, true));
   }
 
   override extraRepr(): string {
-    return `p=${this.p}`;
+    return `p=${this.p}${this.inplace ? ', inplace=true' : ''}`;
   }
 }
 
@@ -177,13 +202,16 @@ export class Identity extends Module {
   }
 }
 
+const flattenArguments = defineArguments('Flatten(startDim, endDim)', (startDim = 1, endDim = -1) => ({ startDim, endDim }));
+
 /** Neighbouring dims merged into one; by default all but the first. */
 export class Flatten extends Module {
   readonly startDim: number;
   readonly endDim: number;
 
-  constructor(startDim = 1, endDim = -1) {
+  constructor(...args: ArgumentsOf<typeof flattenArguments>) {
     super();
+    const { startDim, endDim } = flattenArguments(...args);
     checkNumber('Flatten', 'startDim', startDim, { whole: true });
     checkNumber('Flatten', 'endDim', endDim, { whole: true });
     this.startDim = startDim;
@@ -200,13 +228,16 @@ export class Flatten extends Module {
   }
 }
 
+const unflattenArguments = defineArguments('Unflatten(dim, unflattenedSize)', (dim: number, unflattenedSize: Shape) => ({ dim, unflattenedSize }));
+
 /** One dim split into several. */
 export class Unflatten extends Module {
   readonly dim: number;
   readonly unflattenedSize: Shape;
 
-  constructor(dim: number, unflattenedSize: Shape) {
+  constructor(...args: ArgumentsOf<typeof unflattenArguments>) {
     super();
+    const { dim, unflattenedSize } = unflattenArguments(...args);
     checkNumber('Unflatten', 'dim', dim, { whole: true });
     if (!Array.isArray(unflattenedSize)) throw unexpected('Unflatten', 'unflattenedSize', 'a list of sizes', unflattenedSize);
     for (const size of unflattenedSize) checkNumber('Unflatten', 'each size', size, { from: -1, whole: true });
@@ -224,14 +255,16 @@ export class Unflatten extends Module {
   }
 }
 
+const cosineArguments = defineArguments('CosineSimilarity(dim, eps)', (dim = 1, eps = 1e-8) => ({ dim, eps }));
+
 /** The cosine of the angle between vectors along a dim. */
 export class CosineSimilarity extends Module<[x1: Tensor, x2: Tensor]> {
   readonly dim: number;
   readonly eps: number;
 
-  constructor(options: { dim?: number; eps?: number } = {}) {
+  constructor(...args: ArgumentsOf<typeof cosineArguments>) {
     super();
-    const { dim = 1, eps = 1e-8 } = optionsOf('CosineSimilarity', options, 'dim eps');
+    const { dim, eps } = cosineArguments(...args);
     checkNumber('CosineSimilarity', 'dim', dim, { whole: true });
     checkNumber('CosineSimilarity', 'eps', eps);
     this.dim = dim;
@@ -243,16 +276,19 @@ export class CosineSimilarity extends Module<[x1: Tensor, x2: Tensor]> {
   }
 }
 
+const pairwiseArguments = defineArguments('PairwiseDistance(p, eps, keepdim)', (p = 2, eps = 1e-6, keepdim = false) => ({ p, eps, keepdim }));
+
 /** The p-norm of the difference of rows. */
 export class PairwiseDistance extends Module<[x1: Tensor, x2: Tensor]> {
-  readonly options: { p?: number; eps?: number; keepdim?: boolean };
+  readonly options: { p: number; eps: number; keepdim: boolean };
 
-  constructor(options: { p?: number; eps?: number; keepdim?: boolean } = {}) {
+  constructor(...args: ArgumentsOf<typeof pairwiseArguments>) {
     super();
-    const { p = 2, eps = 1e-6 } = optionsOf('PairwiseDistance', options, 'p eps');
+    const { p, eps, keepdim } = pairwiseArguments(...args);
     checkLimit('PairwiseDistance', 'p', p);
     checkNumber('PairwiseDistance', 'eps', eps);
-    this.options = options;
+    checkFlag('PairwiseDistance', 'keepdim', keepdim);
+    this.options = { p, eps, keepdim };
   }
 
   forward(x1: Tensor, x2: Tensor): Tensor {

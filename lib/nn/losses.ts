@@ -1,19 +1,19 @@
 /** Losses as modules; each has the options of the function of its name. */
-import { checkNumber, checkOneOf, type NumberRule, optionsOf, unexpected } from '../core/options.js';
+import { checkNumber, checkOneOf, type NumberRule } from '../core/options.js';
+import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import {
   binaryCrossEntropyWithLogits,
   type CrossEntropyOptions,
   crossEntropy,
-  type LogitsLossOptions,
   type LossOptions,
+  type LossReduction,
   l1Loss,
   mseLoss,
   type NllLossOptions,
   nllLoss,
 } from '../ops/loss.js';
 import {
-  type BinaryCrossEntropyOptions,
   binaryCrossEntropy,
   cosineEmbeddingLoss,
   huberLoss,
@@ -45,33 +45,36 @@ const numberRules: Readonly<Record<string, NumberRule>> = {
 abstract class Loss<O extends object, Args extends readonly unknown[] = Pair> extends Module<Args> {
   readonly options: O;
 
-  constructor(options: O = {} as O) {
+  constructor(name: string, options: O) {
     super();
     this.options = options;
-    this.checkOptions(options as Readonly<Record<string, unknown>>);
-  }
-
-  /** Checks options here already, where they are written, and not only at the first call. */
-  private checkOptions(options: Readonly<Record<string, unknown>>): void {
-    const op = this.constructor.name;
-    if (typeof options !== 'object' || options === null) throw unexpected(op, 'options', 'an object', options);
-    const allowed = this instanceof KLDivLoss ? [...reductions, 'batchmean'] : reductions;
-    for (const [name, value] of Object.entries(options)) {
-      if (value === undefined) continue;
-      if (name === 'reduction') checkOneOf(op, name, value, allowed);
-      const rule = this instanceof TripletMarginLoss && name === 'margin' ? { above: 0 } : numberRules[name];
-      if (rule !== undefined) checkNumber(op, name, value, rule);
-    }
+    checkOptions(name, options as Readonly<Record<string, unknown>>);
   }
 }
+
+/** Checks options here already, where they are written, and not only at the first call. */
+function checkOptions(op: string, options: Readonly<Record<string, unknown>>): void {
+  const allowed = op === 'KLDivLoss' ? [...reductions, 'batchmean'] : reductions;
+  for (const [name, value] of Object.entries(options)) {
+    if (value === undefined) continue;
+    if (name === 'reduction') checkOneOf(op, name, value, allowed);
+    const rule = op === 'TripletMarginLoss' && name === 'margin' ? { above: 0 } : numberRules[name];
+    if (rule !== undefined) checkNumber(op, name, value, rule);
+  }
+}
+
+const crossEntropyArguments = defineArguments(
+  'CrossEntropyLoss(weight, *, ignoreIndex, reduction, labelSmoothing)',
+  (weight: Tensor | null = null, options: Omit<CrossEntropyOptions, 'weight'> = {}) => ({ weight, options }),
+);
 
 /** Cross entropy of logits and class indices; see `crossEntropy`. */
 export class CrossEntropyLoss extends Loss<Omit<CrossEntropyOptions, 'weight'>> {
   declare weight: Tensor | null;
 
-  constructor(options: CrossEntropyOptions = {}) {
-    const { weight = null, ...rest } = optionsOf('CrossEntropyLoss', options, 'weight ignoreIndex reduction labelSmoothing');
-    super(rest);
+  constructor(...args: ArgumentsOf<typeof crossEntropyArguments>) {
+    const { weight, options } = crossEntropyArguments(...args);
+    super('CrossEntropyLoss', options);
     this.registerBuffer('weight', weight);
   }
 
@@ -80,13 +83,18 @@ export class CrossEntropyLoss extends Loss<Omit<CrossEntropyOptions, 'weight'>> 
   }
 }
 
+const nllArguments = defineArguments('NLLLoss(weight, *, ignoreIndex, reduction)', (weight: Tensor | null = null, options: Omit<NllLossOptions, 'weight'> = {}) => ({
+  weight,
+  options,
+}));
+
 /** Negative log likelihood of log probabilities and class indices; see `nllLoss`. */
 export class NLLLoss extends Loss<Omit<NllLossOptions, 'weight'>> {
   declare weight: Tensor | null;
 
-  constructor(options: NllLossOptions = {}) {
-    const { weight = null, ...rest } = optionsOf('NLLLoss', options, 'weight ignoreIndex reduction');
-    super(rest);
+  constructor(...args: ArgumentsOf<typeof nllArguments>) {
+    const { weight, options } = nllArguments(...args);
+    super('NLLLoss', options);
     this.registerBuffer('weight', weight);
   }
 
@@ -95,13 +103,15 @@ export class NLLLoss extends Loss<Omit<NllLossOptions, 'weight'>> {
   }
 }
 
+const bceArguments = defineArguments('BCELoss(weight, *, reduction)', (weight: Tensor | null = null, options: LossOptions = {}) => ({ weight, options }));
+
 /** Binary cross entropy of probabilities; see `binaryCrossEntropy`. */
 export class BCELoss extends Loss<LossOptions> {
   declare weight: Tensor | null;
 
-  constructor(options: BinaryCrossEntropyOptions = {}) {
-    const { weight = null, ...rest } = optionsOf('BCELoss', options, 'weight reduction');
-    super(rest);
+  constructor(...args: ArgumentsOf<typeof bceArguments>) {
+    const { weight, options } = bceArguments(...args);
+    super('BCELoss', options);
     this.registerBuffer('weight', weight);
   }
 
@@ -110,14 +120,20 @@ export class BCELoss extends Loss<LossOptions> {
   }
 }
 
+const bceWithLogitsArguments = defineArguments(
+  'BCEWithLogitsLoss(weight, *, reduction, posWeight)',
+  (weight: Tensor | null = null, options: LossOptions & { posWeight?: Tensor | null } = {}) => ({ weight, options }),
+);
+
 /** Binary cross entropy of logits; see `binaryCrossEntropyWithLogits`. */
 export class BCEWithLogitsLoss extends Loss<LossOptions> {
   declare weight: Tensor | null;
   declare pos_weight: Tensor | null;
 
-  constructor(options: LogitsLossOptions = {}) {
-    const { weight = null, posWeight = null, ...rest } = optionsOf('BCEWithLogitsLoss', options, 'weight posWeight reduction');
-    super(rest);
+  constructor(...args: ArgumentsOf<typeof bceWithLogitsArguments>) {
+    const { weight, options } = bceWithLogitsArguments(...args);
+    const { posWeight = null, ...rest } = options;
+    super('BCEWithLogitsLoss', rest);
     this.registerBuffer('weight', weight);
     this.registerBuffer('pos_weight', posWeight);
   }
@@ -127,57 +143,110 @@ export class BCEWithLogitsLoss extends Loss<LossOptions> {
   }
 }
 
+const mseArguments = defineArguments('MSELoss(*, reduction)', (options: LossOptions = {}) => options);
+
 /** Mean of squared differences; see `mseLoss`. */
 export class MSELoss extends Loss<LossOptions> {
+  constructor(...args: ArgumentsOf<typeof mseArguments>) {
+    super('MSELoss', mseArguments(...args));
+  }
+
   forward(input: Tensor, target: Tensor): Tensor {
     return mseLoss(input, target, this.options);
   }
 }
 
+const l1Arguments = defineArguments('L1Loss(*, reduction)', (options: LossOptions = {}) => options);
+
 /** Mean of absolute differences; see `l1Loss`. */
 export class L1Loss extends Loss<LossOptions> {
+  constructor(...args: ArgumentsOf<typeof l1Arguments>) {
+    super('L1Loss', l1Arguments(...args));
+  }
+
   forward(input: Tensor, target: Tensor): Tensor {
     return l1Loss(input, target, this.options);
   }
 }
 
+const smoothL1Arguments = defineArguments('SmoothL1Loss(*, reduction, beta)', (options: LossOptions & { beta?: number } = {}) => options);
+
 /** Squares below `beta`, absolute differences above; see `smoothL1Loss`. */
 export class SmoothL1Loss extends Loss<LossOptions & { beta?: number }> {
+  constructor(...args: ArgumentsOf<typeof smoothL1Arguments>) {
+    super('SmoothL1Loss', smoothL1Arguments(...args));
+  }
+
   forward(input: Tensor, target: Tensor): Tensor {
     return smoothL1Loss(input, target, this.options);
   }
 }
 
+const huberArguments = defineArguments('HuberLoss(reduction, delta)', (reduction: LossReduction = 'mean', delta = 1) => ({ reduction, delta }));
+
 /** Half squares below `delta`, delta times the rest above; see `huberLoss`. */
 export class HuberLoss extends Loss<LossOptions & { delta?: number }> {
+  constructor(...args: ArgumentsOf<typeof huberArguments>) {
+    super('HuberLoss', huberArguments(...args));
+  }
+
   forward(input: Tensor, target: Tensor): Tensor {
     return huberLoss(input, target, this.options);
   }
 }
 
+const klDivArguments = defineArguments('KLDivLoss(*, reduction, logTarget)', (options: KlDivOptions = {}) => options);
+
 /** The Kullback-Leibler divergence of log probabilities from a target distribution; see `klDiv`. */
 export class KLDivLoss extends Loss<KlDivOptions> {
+  constructor(...args: ArgumentsOf<typeof klDivArguments>) {
+    super('KLDivLoss', klDivArguments(...args));
+  }
+
   forward(input: Tensor, target: Tensor): Tensor {
     return klDiv(input, target, this.options);
   }
 }
 
+const marginRankingArguments = defineArguments('MarginRankingLoss(margin, *, reduction)', (margin = 0, options: LossOptions = {}) => ({ margin, ...options }));
+
 /** Which of two should be larger; see `marginRankingLoss`. */
 export class MarginRankingLoss extends Loss<MarginOptions, [input1: Tensor, input2: Tensor, target: Tensor]> {
+  constructor(...args: ArgumentsOf<typeof marginRankingArguments>) {
+    super('MarginRankingLoss', marginRankingArguments(...args));
+  }
+
   forward(input1: Tensor, input2: Tensor, target: Tensor): Tensor {
     return marginRankingLoss(input1, input2, target, this.options);
   }
 }
 
+const cosineEmbeddingArguments = defineArguments('CosineEmbeddingLoss(margin, *, reduction)', (margin = 0, options: LossOptions = {}) => ({ margin, ...options }));
+
 /** Whether two vectors should point the same way; see `cosineEmbeddingLoss`. */
 export class CosineEmbeddingLoss extends Loss<MarginOptions, [input1: Tensor, input2: Tensor, target: Tensor]> {
+  constructor(...args: ArgumentsOf<typeof cosineEmbeddingArguments>) {
+    super('CosineEmbeddingLoss', cosineEmbeddingArguments(...args));
+  }
+
   forward(input1: Tensor, input2: Tensor, target: Tensor): Tensor {
     return cosineEmbeddingLoss(input1, input2, target, this.options);
   }
 }
 
+const tripletMarginArguments = defineArguments('TripletMarginLoss(margin, p, eps, *, reduction)', (margin = 1, p = 2, eps = 1e-6, options: LossOptions = {}) => ({
+  margin,
+  p,
+  eps,
+  ...options,
+}));
+
 /** An anchor nearer to the positive than to the negative; see `tripletMarginLoss`. */
 export class TripletMarginLoss extends Loss<MarginOptions & { p?: number; eps?: number }, [anchor: Tensor, positive: Tensor, negative: Tensor]> {
+  constructor(...args: ArgumentsOf<typeof tripletMarginArguments>) {
+    super('TripletMarginLoss', tripletMarginArguments(...args));
+  }
+
   forward(anchor: Tensor, positive: Tensor, negative: Tensor): Tensor {
     return tripletMarginLoss(anchor, positive, negative, this.options);
   }

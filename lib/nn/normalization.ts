@@ -3,8 +3,9 @@
 import { noGrad } from '../autograd/grad-mode.js';
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { checkNumber, checkSizesOf, optionsOf } from '../core/options.js';
+import { checkFlag, checkNumber, checkSizesOf } from '../core/options.js';
 import { formatShape, type Shape } from '../core/shape.js';
+import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { ones, zeros } from '../ops/factories.js';
 import { layerNorm, rmsNorm } from '../ops/norm.js';
@@ -22,12 +23,10 @@ function checkShape(op: string, shape: number | Shape): Shape {
   return sizes;
 }
 
-/** Options of {@link LayerNorm}. */
-export interface LayerNormOptions extends LayerOptions {
-  eps?: number;
-  elementwiseAffine?: boolean;
-  bias?: boolean;
-}
+const layerNormArguments = defineArguments(
+  'LayerNorm(normalizedShape, eps, elementwiseAffine, bias, *, device, dtype)',
+  (normalizedShape: number | Shape, eps = 1e-5, elementwiseAffine = true, bias = true, place: LayerOptions = {}) => ({ normalizedShape, eps, elementwiseAffine, bias, place }),
+);
 
 /** Layer normalisation over the last dims, with a gain and a bias. */
 export class LayerNorm extends Module {
@@ -36,11 +35,13 @@ export class LayerNorm extends Module {
   weight: Parameter | null;
   bias: Parameter | null;
 
-  constructor(normalizedShape: number | Shape, options: LayerNormOptions = {}) {
+  constructor(...args: ArgumentsOf<typeof layerNormArguments>) {
     super();
-    const { eps = 1e-5, elementwiseAffine = true, bias = true, ...place } = optionsOf('LayerNorm', options, 'eps elementwiseAffine bias dtype device');
+    const { normalizedShape, eps, elementwiseAffine, bias, place } = layerNormArguments(...args);
     this.normalizedShape = checkShape('LayerNorm', normalizedShape);
     checkNumber('LayerNorm', 'eps', eps);
+    checkFlag('LayerNorm', 'elementwiseAffine', elementwiseAffine);
+    checkFlag('LayerNorm', 'bias', bias);
     this.eps = eps;
     this.weight = elementwiseAffine ? makeParameter(this.normalizedShape, place) : null;
     this.bias = elementwiseAffine && bias ? makeParameter(this.normalizedShape, place) : null;
@@ -62,22 +63,21 @@ export class LayerNorm extends Module {
   }
 }
 
-/** Options of {@link RMSNorm}. */
-export interface RMSNormOptions extends LayerOptions {
-  /** The machine epsilon of the input's dtype if null. */
-  eps?: number | null;
-  elementwiseAffine?: boolean;
-}
+const rmsNormArguments = defineArguments(
+  'RMSNorm(normalizedShape, eps, elementwiseAffine, *, device, dtype)',
+  (normalizedShape: number | Shape, eps: number | null = null, elementwiseAffine = true, place: LayerOptions = {}) => ({ normalizedShape, eps, elementwiseAffine, place }),
+);
 
-/** RMS normalisation over the last dims, with a gain. */
+/** RMS normalisation over the last dims, with a gain; `eps` is the machine epsilon of the input's dtype if null. */
 export class RMSNorm extends Module {
   readonly normalizedShape: Shape;
   readonly eps: number | null;
   weight: Parameter | null;
 
-  constructor(normalizedShape: number | Shape, options: RMSNormOptions = {}) {
+  constructor(...args: ArgumentsOf<typeof rmsNormArguments>) {
     super();
-    const { eps = null, elementwiseAffine = true, ...place } = optionsOf('RMSNorm', options, 'eps elementwiseAffine dtype device');
+    const { normalizedShape, eps, elementwiseAffine, place } = rmsNormArguments(...args);
+    checkFlag('RMSNorm', 'elementwiseAffine', elementwiseAffine);
     this.normalizedShape = checkShape('RMSNorm', normalizedShape);
     if (eps !== null) checkNumber('RMSNorm', 'eps', eps);
     this.eps = eps;
@@ -99,6 +99,11 @@ export class RMSNorm extends Module {
   }
 }
 
+const groupNormArguments = defineArguments(
+  'GroupNorm(numGroups, numChannels, eps, affine, *, device, dtype)',
+  (numGroups: number, numChannels: number, eps = 1e-5, affine = true, place: LayerOptions = {}) => ({ numGroups, numChannels, eps, affine, place }),
+);
+
 /** Normalisation of groups of channels (dim 1), with a gain and a bias for each channel. */
 export class GroupNorm extends Module {
   readonly numGroups: number;
@@ -108,9 +113,10 @@ export class GroupNorm extends Module {
   bias: Parameter | null;
 
   /** @throws ArgumentError if the channels do not divide into the groups */
-  constructor(numGroups: number, numChannels: number, options: LayerOptions & { eps?: number; affine?: boolean } = {}) {
+  constructor(...args: ArgumentsOf<typeof groupNormArguments>) {
     super();
-    const { eps = 1e-5, affine = true, ...place } = optionsOf('GroupNorm', options, 'eps affine dtype device');
+    const { numGroups, numChannels, eps, affine, place } = groupNormArguments(...args);
+    checkFlag('GroupNorm', 'affine', affine);
     checkSizesOf('GroupNorm', { numGroups }, 1);
     checkSizesOf('GroupNorm', { numChannels });
     checkNumber('GroupNorm', 'eps', eps);
@@ -138,16 +144,19 @@ export class GroupNorm extends Module {
   }
 }
 
-/** Options of {@link BatchNorm1d}. */
-export interface BatchNormLayerOptions extends LayerOptions {
-  eps?: number;
-  /** How far running statistics move at each batch; null means their plain average. */
-  momentum?: number | null;
-  affine?: boolean;
-  trackRunningStats?: boolean;
-}
+const batchNormArguments = defineArguments(
+  'BatchNorm1d(numFeatures, eps, momentum, affine, trackRunningStats, *, device, dtype)',
+  (numFeatures: number, eps = 1e-5, momentum: number | null = 0.1, affine = true, trackRunningStats = true, place: LayerOptions = {}) => ({
+    numFeatures,
+    eps,
+    momentum,
+    affine,
+    trackRunningStats,
+    place,
+  }),
+);
 
-/** Normalisation of channels over the batch. Shapes: `[N, C]` or `[N, C, L]`. */
+/** Normalisation of channels over the batch. Shapes: `[N, C]` or `[N, C, L]`. `momentum` is how far running statistics move at each batch; null means their plain average. */
 export class BatchNorm1d extends Module {
   readonly numFeatures: number;
   readonly eps: number;
@@ -158,15 +167,11 @@ export class BatchNorm1d extends Module {
   declare running_var: Tensor | null;
   declare num_batches_tracked: Tensor | null;
 
-  constructor(numFeatures: number, options: BatchNormLayerOptions = {}) {
+  constructor(...args: ArgumentsOf<typeof batchNormArguments>) {
     super();
-    const {
-      eps = 1e-5,
-      momentum = 0.1,
-      affine = true,
-      trackRunningStats = true,
-      ...place
-    } = optionsOf('BatchNorm1d', options, 'eps momentum affine trackRunningStats dtype device');
+    const { numFeatures, eps, momentum, affine, trackRunningStats, place } = batchNormArguments(...args);
+    checkFlag('BatchNorm1d', 'affine', affine);
+    checkFlag('BatchNorm1d', 'trackRunningStats', trackRunningStats);
     checkSizesOf('BatchNorm1d', { numFeatures });
     checkNumber('BatchNorm1d', 'eps', eps);
     if (momentum !== null) checkNumber('BatchNorm1d', 'momentum', momentum);

@@ -1,20 +1,14 @@
 /** Gradient clipping, and parameters as one vector. */
 import { noGrad } from '../autograd/grad-mode.js';
 import { ArgumentError, AutogradError, ShapeError } from '../core/errors.js';
-import { checkLimit, listOf, optionsOf } from '../core/options.js';
+import { checkFlag, checkLimit, listOf } from '../core/options.js';
+import { defineFunction } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { tensor } from '../ops/factories.js';
 import { cat, stack } from '../ops/join.js';
 import { requireTensor, requireTensors } from '../ops/operand.js';
 import { pad } from '../ops/padding.js';
 import { normOfAll } from './total-norm.js';
-
-/** Options of {@link clipGradNorm_}. */
-export interface ClipOptions {
-  normType?: number;
-  /** Throw if the norm is NaN or infinite; this reads a value and so blocks. */
-  errorIfNonfinite?: boolean;
-}
 
 /** A tensor can be iterated over too, so it is asked for first. */
 function tensorsOf(op: string, parameters: Tensor | Iterable<Tensor>): Tensor[] {
@@ -28,43 +22,65 @@ function gradientsOf(op: string, parameters: Tensor | Iterable<Tensor>): Tensor[
   return tensorsOf(op, parameters).flatMap((p) => (p.gradTensor === null ? [] : [p.gradTensor]));
 }
 
-/** The norm of all gradients together; of distributed ones, whole and plain on every rank, for one reduction among those that are held alike. */
-export function getTotalNorm(tensors: readonly Tensor[], normType = 2): Tensor {
-  requireTensors(tensors, 'getTotalNorm');
-  checkLimit('getTotalNorm', 'normType', normType);
-  if (tensors.length === 0) return tensor(0);
-  return noGrad(() => normOfAll(tensors, normType));
+/** @throws AutogradError if a norm is to be finite and is not; this reads a value and so blocks */
+function checkFinite(op: string, total: Tensor): void {
+  if (!total.isfinite().item<boolean>()) throw new AutogradError(`${op}: the norm of the gradients is ${total.item()}`);
 }
 
 /**
- * Scales gradients in place so that their common norm is at most `maxNorm`. Returns the norm before.
+ * The norm of all gradients together; of distributed ones, whole and plain on every rank, for one reduction among those that are held alike. `foreach` is PyTorch's
+ * name for a way of computing it, of which there is one here.
  *
  * @throws AutogradError if the norm is not finite and `errorIfNonfinite` is set
+ * @see PyTorch `torch.nn.utils.get_total_norm`
+ */
+export const getTotalNorm = defineFunction(
+  'getTotalNorm(tensors, /, normType, errorIfNonfinite, foreach)',
+  (tensors: readonly Tensor[], normType = 2, errorIfNonfinite = false, _foreach: boolean | null = null): Tensor => {
+    requireTensors(tensors, 'getTotalNorm');
+    checkLimit('getTotalNorm', 'normType', normType);
+    checkFlag('getTotalNorm', 'errorIfNonfinite', errorIfNonfinite);
+    const total = tensors.length === 0 ? tensor(0) : noGrad(() => normOfAll(tensors, normType));
+    if (errorIfNonfinite) checkFinite('getTotalNorm', total);
+    return total;
+  },
+);
+
+/**
+ * Scales gradients in place so that their common norm is at most `maxNorm`. Returns the norm before. `foreach` as in {@link getTotalNorm}.
+ *
+ * @throws AutogradError if the norm is not finite and `errorIfNonfinite` is set, which reads a value and so blocks
  * @see PyTorch `torch.nn.utils.clip_grad_norm_`
  */
-export function clipGradNorm_(parameters: Tensor | Iterable<Tensor>, maxNorm: number, options: ClipOptions = {}): Tensor {
-  const { normType = 2, errorIfNonfinite = false } = optionsOf('clipGradNorm_', options, 'normType errorIfNonfinite');
-  checkLimit('clipGradNorm_', 'maxNorm', maxNorm);
-  checkLimit('clipGradNorm_', 'normType', normType);
-  const grads = gradientsOf('clipGradNorm_', parameters);
-  return noGrad(() => {
-    if (grads.length === 0) return tensor(0);
-    const total = getTotalNorm(grads, normType);
-    if (errorIfNonfinite && !total.isfinite().item<boolean>()) throw new AutogradError(`clipGradNorm_: the norm of the gradients is ${total.item()}`);
-    const factor = total.add(1e-6).reciprocal().mul(maxNorm).clamp({ max: 1 });
-    for (const g of grads) g.mul_(factor.dtype === g.dtype ? factor : factor.to(g.dtype));
-    return total;
-  });
-}
+export const clipGradNorm_ = defineFunction(
+  'clipGradNorm_(parameters, /, maxNorm, normType, errorIfNonfinite, foreach)',
+  (parameters: Tensor | Iterable<Tensor>, maxNorm: number, normType = 2, errorIfNonfinite = false, _foreach: boolean | null = null): Tensor => {
+    checkLimit('clipGradNorm_', 'maxNorm', maxNorm);
+    checkLimit('clipGradNorm_', 'normType', normType);
+    checkFlag('clipGradNorm_', 'errorIfNonfinite', errorIfNonfinite);
+    const grads = gradientsOf('clipGradNorm_', parameters);
+    return noGrad(() => {
+      if (grads.length === 0) return tensor(0);
+      const total = getTotalNorm(grads, normType);
+      if (errorIfNonfinite) checkFinite('clipGradNorm_', total);
+      const factor = total.add(1e-6).reciprocal().mul(maxNorm).clamp({ max: 1 });
+      for (const g of grads) g.mul_(factor.dtype === g.dtype ? factor : factor.to(g.dtype));
+      return total;
+    });
+  },
+);
 
-/** Limits each element of the gradients to [-clipValue, clipValue], in place. */
-export function clipGradValue_(parameters: Tensor | Iterable<Tensor>, clipValue: number): void {
-  checkLimit('clipGradValue_', 'clipValue', clipValue);
-  const grads = gradientsOf('clipGradValue_', parameters);
-  noGrad(() => {
-    for (const g of grads) g.clamp_({ min: -clipValue, max: clipValue });
-  });
-}
+/** Limits each element of the gradients to [-clipValue, clipValue], in place. `foreach` as in {@link getTotalNorm}. @see PyTorch `torch.nn.utils.clip_grad_value_` */
+export const clipGradValue_ = defineFunction(
+  'clipGradValue_(parameters, /, clipValue, foreach)',
+  (parameters: Tensor | Iterable<Tensor>, clipValue: number, _foreach: boolean | null = null): void => {
+    checkLimit('clipGradValue_', 'clipValue', clipValue);
+    const grads = gradientsOf('clipGradValue_', parameters);
+    noGrad(() => {
+      for (const g of grads) g.clamp_({ min: -clipValue, max: clipValue });
+    });
+  },
+);
 
 /** All parameters as one vector. */
 export function parametersToVector(parameters: Iterable<Tensor>): Tensor {
@@ -86,22 +102,20 @@ export function vectorToParameters(vector: Tensor, parameters: Iterable<Tensor>)
   });
 }
 
-/** Options of {@link padSequence}. */
-export interface PadSequenceOptions {
-  /** `[batch, longest, ...]` instead of `[longest, batch, ...]`. */
-  batchFirst?: boolean;
-  paddingValue?: number;
-}
-
-/** Sequences of different lengths as one tensor, the shorter ones padded. @throws ArgumentError for an empty list @see PyTorch `nn.utils.rnn.pad_sequence` */
-function padSequence(sequences: readonly Tensor[], options: PadSequenceOptions = {}): Tensor {
-  const { batchFirst = false, paddingValue = 0 } = optionsOf('padSequence', options, 'batchFirst paddingValue');
+/**
+ * Sequences of different lengths as one tensor, the shorter ones padded with `paddingValue` (0): `[longest, batch, ...]`, or with `batchFirst` `[batch, longest, ...]`.
+ *
+ * @throws ArgumentError for an empty list
+ * @see PyTorch `nn.utils.rnn.pad_sequence`
+ */
+const padSequence = defineFunction('padSequence(sequences, /, batchFirst, paddingValue)', (sequences: readonly Tensor[], batchFirst = false, paddingValue = 0): Tensor => {
+  checkFlag('padSequence', 'batchFirst', batchFirst);
   requireTensors(sequences, 'padSequence', 'sequences');
   if (sequences.length === 0) throw new ArgumentError('padSequence: expected at least one sequence');
   const longest = Math.max(...sequences.map((t) => t.size(0)));
   const padded = sequences.map((t) => pad(t, [...Array<number>(2 * (t.ndim - 1)).fill(0), 0, longest - t.size(0)], { value: paddingValue }));
   return stack(padded, batchFirst ? 0 : 1);
-}
+});
 
 /** Tools for sequences. */
 export const rnn = { padSequence };

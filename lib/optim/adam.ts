@@ -1,6 +1,7 @@
 /** Adam and AdamW. */
 import { ArgumentError } from '../core/errors.js';
 import { checkFlag, checkNumber, unexpected, withDefaults } from '../core/options.js';
+import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { adamStep } from '../ops/optimizer-steps.js';
 import {
@@ -111,18 +112,22 @@ function plainStep(group: ParamGroup<Group>, p: Tensor, gradient: Tensor, first:
   p.addcdiv_(first, denominator, { value: -group.lr / correction1 });
 }
 
-const defaults: Required<AdamOptions> = {
-  lr: 1e-3,
-  betas: [0.9, 0.999],
-  eps: 1e-8,
-  weightDecay: 0,
-  amsgrad: false,
-  maximize: false,
-  foreach: null,
-  fused: null,
-  capturable: false,
-  differentiable: false,
-};
+interface AdamKeywords extends StepMode {
+  maximize?: boolean;
+  capturable?: boolean;
+}
+
+const adamArguments = (name: string, defaultDecay: number, decoupledWeightDecay: boolean) =>
+  defineArguments(
+    `${name}(params, /, lr, betas, eps, weightDecay, amsgrad, *, foreach, maximize, capturable, differentiable, fused)`,
+    (params: Params<Group>, lr = 1e-3, betas: readonly [number, number] = [0.9, 0.999], eps = 1e-8, weightDecay = defaultDecay, amsgrad = false, keywords: AdamKeywords = {}) => {
+      const given: Required<AdamOptions> = { lr, betas, eps, weightDecay, amsgrad, maximize: false, foreach: null, fused: null, capturable: false, differentiable: false };
+      return { params, defaults: { ...withDefaults(name, given, keywords), decoupledWeightDecay } as Group };
+    },
+  );
+
+const plainArguments = adamArguments('Adam', 0, false);
+const decoupledArguments = adamArguments('AdamW', 1e-2, true);
 
 /**
  * Adam: steps by running means of gradients and their squares.
@@ -130,8 +135,9 @@ const defaults: Required<AdamOptions> = {
  * @see Kingma and Ba, arXiv:1412.6980; PyTorch `torch.optim.Adam`
  */
 export class Adam extends AdamBase {
-  constructor(params: Params<Group>, options: AdamOptions = {}) {
-    super(params, { ...withDefaults('Adam', defaults, options), decoupledWeightDecay: false });
+  constructor(...args: ArgumentsOf<typeof plainArguments>) {
+    const { params, defaults } = plainArguments(...args);
+    super(params, defaults);
   }
 }
 
@@ -141,7 +147,8 @@ export class Adam extends AdamBase {
  * @see Loshchilov and Hutter, arXiv:1711.05101; PyTorch `torch.optim.AdamW`
  */
 export class AdamW extends AdamBase {
-  constructor(params: Params<Group>, options: AdamOptions = {}) {
-    super(params, { ...withDefaults('AdamW', { ...defaults, weightDecay: 1e-2 }, options), decoupledWeightDecay: true });
+  constructor(...args: ArgumentsOf<typeof decoupledArguments>) {
+    const { params, defaults } = decoupledArguments(...args);
+    super(params, defaults);
   }
 }

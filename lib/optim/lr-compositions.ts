@@ -1,7 +1,8 @@
 /** Schedules that combine others. */
 import { ArgumentError } from '../core/errors.js';
 import { checkNumber, optionsOf, unexpected } from '../core/options.js';
-import { LRScheduler, type ScheduleOptions } from './lr-scheduler.js';
+import { type ArgumentsOf, defineArguments } from '../core/signature.js';
+import { LRScheduler } from './lr-scheduler.js';
 import type { Optimizer } from './optimizer.js';
 import { groupsOf } from './scheduler-groups.js';
 import { checkTakeUp, type SchedulerState, takeUp } from './scheduler-state.js';
@@ -15,14 +16,19 @@ function checkSchedules(op: string, schedulers: readonly LRScheduler[], optimize
   });
 }
 
+const sequentialArguments = defineArguments(
+  'SequentialLR(optimizer, /, schedulers, milestones, lastEpoch)',
+  (optimizer: Optimizer, schedulers: readonly LRScheduler[], milestones: readonly number[], lastEpoch = -1) => ({ optimizer, schedulers, milestones, lastEpoch }),
+);
+
 /** Schedules one after another, changing at milestones. */
 export class SequentialLR extends LRScheduler {
   private readonly schedulers: readonly LRScheduler[];
   private readonly switches: readonly number[];
 
   /** @throws ArgumentError unless all are schedules of the optimizer, with an ascending milestone between each two */
-  constructor(optimizer: Optimizer, schedulers: readonly LRScheduler[], options: { milestones: readonly number[] } & ScheduleOptions) {
-    const { milestones, lastEpoch } = optionsOf('SequentialLR', options, 'milestones lastEpoch');
+  constructor(...args: ArgumentsOf<typeof sequentialArguments>) {
+    const { optimizer, schedulers, milestones, lastEpoch } = sequentialArguments(...args);
     super(optimizer, lastEpoch);
     checkSchedules('SequentialLR', schedulers, optimizer);
     if (!Array.isArray(milestones) || schedulers.length !== milestones.length + 1) {
@@ -87,13 +93,19 @@ function loadAll(op: string, schedulers: readonly LRScheduler[], states: unknown
   schedulers.forEach((each, i) => each.loadStateDict(states[i] as SchedulerState));
 }
 
+const chainedArguments = defineArguments('ChainedScheduler(schedulers, *, optimizer)', (schedulers: readonly LRScheduler[], { optimizer }: { optimizer?: Optimizer } = {}) => ({
+  schedulers,
+  optimizer,
+}));
+
 /** Several schedules at once, each changing what the one before left. */
 export class ChainedScheduler {
   private readonly schedulers: readonly LRScheduler[];
 
-  /** @throws ArgumentError unless there is at least one schedule, and all are of one optimizer */
-  constructor(schedulers: readonly LRScheduler[]) {
-    checkSchedules('ChainedScheduler', schedulers);
+  /** @throws ArgumentError unless there is at least one schedule, and all are of one optimizer: the one given, if any */
+  constructor(...args: ArgumentsOf<typeof chainedArguments>) {
+    const { schedulers, optimizer } = chainedArguments(...args);
+    checkSchedules('ChainedScheduler', schedulers, optimizer);
     this.schedulers = [...schedulers];
   }
 

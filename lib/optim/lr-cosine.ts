@@ -1,16 +1,24 @@
 /** Schedules along a cosine. */
-import { checkNumber, optionsOf } from '../core/options.js';
-import { LRScheduler, type ScheduleOptions } from './lr-scheduler.js';
+import { checkNumber } from '../core/options.js';
+import { type ArgumentsOf, defineArguments } from '../core/signature.js';
+import { LRScheduler } from './lr-scheduler.js';
 import type { Optimizer } from './optimizer.js';
 import type { SchedulerState } from './scheduler-state.js';
+
+const cosineArguments = defineArguments('CosineAnnealingLR(optimizer, /, TMax, etaMin, lastEpoch)', (optimizer: Optimizer, TMax: number, etaMin = 0, lastEpoch = -1) => ({
+  optimizer,
+  TMax,
+  etaMin,
+  lastEpoch,
+}));
 
 /** Half a cosine from the initial rate to `etaMin`. @see Loshchilov and Hutter, arXiv:1608.03983 */
 export class CosineAnnealingLR extends LRScheduler {
   readonly TMax: number;
   readonly etaMin: number;
 
-  constructor(optimizer: Optimizer, options: { TMax: number; etaMin?: number } & ScheduleOptions) {
-    const { TMax, etaMin = 0, lastEpoch } = optionsOf('CosineAnnealingLR', options, 'TMax etaMin lastEpoch');
+  constructor(...args: ArgumentsOf<typeof cosineArguments>) {
+    const { optimizer, TMax, etaMin, lastEpoch } = cosineArguments(...args);
     super(optimizer, lastEpoch);
     checkNumber('CosineAnnealingLR', 'TMax', TMax, { from: 1, whole: true });
     checkNumber('CosineAnnealingLR', 'etaMin', etaMin);
@@ -31,14 +39,19 @@ export class CosineAnnealingLR extends LRScheduler {
   }
 }
 
+const restartArguments = defineArguments(
+  'CosineAnnealingWarmRestarts(optimizer, /, T0, TMult, etaMin, lastEpoch)',
+  (optimizer: Optimizer, T0: number, TMult = 1, etaMin = 0, lastEpoch = -1) => ({ optimizer, T0, TMult, etaMin, lastEpoch }),
+);
+
 /** Cosines that start again, each `TMult` times as long. @see Loshchilov and Hutter, arXiv:1608.03983 */
 export class CosineAnnealingWarmRestarts extends LRScheduler {
   readonly T0: number;
   readonly TMult: number;
   readonly etaMin: number;
 
-  constructor(optimizer: Optimizer, options: { T0: number; TMult?: number; etaMin?: number } & ScheduleOptions) {
-    const { T0, TMult = 1, etaMin = 0, lastEpoch } = optionsOf('CosineAnnealingWarmRestarts', options, 'T0 TMult etaMin lastEpoch');
+  constructor(...args: ArgumentsOf<typeof restartArguments>) {
+    const { optimizer, T0, TMult, etaMin, lastEpoch } = restartArguments(...args);
     super(optimizer, lastEpoch);
     checkNumber('CosineAnnealingWarmRestarts', 'T0', T0, { from: 1, whole: true });
     checkNumber('CosineAnnealingWarmRestarts', 'TMult', TMult, { from: 1, whole: true });

@@ -1,26 +1,40 @@
 /** Schedules that move momentum along. */
 import { ArgumentError } from '../core/errors.js';
-import { checkNumber, checkOneOf, optionsOf } from '../core/options.js';
-import { LRScheduler, type ScheduleOptions } from './lr-scheduler.js';
+import { checkNumber, checkOneOf } from '../core/options.js';
+import { type ArgumentsOf, defineArguments } from '../core/signature.js';
+import { LRScheduler } from './lr-scheduler.js';
 import type { Optimizer } from './optimizer.js';
 import { groupsOf, momentaOf, perGroup, type ScheduledGroup, setMomentum } from './scheduler-groups.js';
 import type { SchedulerState } from './scheduler-state.js';
 
-/** Options of {@link OneCycleLR}. */
-export interface OneCycleOptions extends ScheduleOptions {
-  maxLr: number | readonly number[];
-  totalSteps?: number;
-  epochs?: number;
-  stepsPerEpoch?: number;
-  pctStart?: number;
-  annealStrategy?: 'cos' | 'linear';
-  cycleMomentum?: boolean;
-  baseMomentum?: number | readonly number[];
-  maxMomentum?: number | readonly number[];
-  divFactor?: number;
-  finalDivFactor?: number;
-  threePhase?: boolean;
-}
+type OfGroups = number | readonly number[];
+
+const oneCycleArguments = defineArguments(
+  'OneCycleLR(optimizer, /, maxLr, totalSteps, epochs, stepsPerEpoch, pctStart, annealStrategy, cycleMomentum, baseMomentum, maxMomentum, divFactor, finalDivFactor, threePhase, lastEpoch)',
+  (
+    optimizer: Optimizer,
+    maxLr: OfGroups,
+    totalSteps: number | null = null,
+    epochs: number | null = null,
+    stepsPerEpoch: number | null = null,
+    pctStart = 0.3,
+    annealStrategy: 'cos' | 'linear' = 'cos',
+    cycleMomentum = true,
+    baseMomentum: OfGroups = 0.85,
+    maxMomentum: OfGroups = 0.95,
+    divFactor = 25,
+    finalDivFactor = 1e4,
+    threePhase = false,
+    lastEpoch = -1,
+  ) => ({
+    optimizer,
+    steps: { totalSteps, epochs, stepsPerEpoch },
+    lr: { maxLr, divFactor, finalDivFactor },
+    momenta: cycleMomentum ? { baseMomentum, maxMomentum } : null,
+    shape: { pctStart, annealStrategy, threePhase },
+    lastEpoch,
+  }),
+);
 
 /** A stretch of the cycle in PyTorch's form: up to which step, and between which values of a group, by their names. */
 interface Phase {
@@ -56,27 +70,20 @@ export class OneCycleLR extends LRScheduler {
   private readonly annealStrategy: 'cos' | 'linear';
   private readonly cycleMomentum: boolean;
 
-  constructor(optimizer: Optimizer, options: OneCycleOptions) {
-    super(optimizer, optionsOf('OneCycleLR', options).lastEpoch);
-    const {
-      pctStart = 0.3,
-      annealStrategy = 'cos',
-      cycleMomentum = true,
-      baseMomentum = 0.85,
-      maxMomentum = 0.95,
-      divFactor = 25,
-      finalDivFactor = 1e4,
-      threePhase = false,
-    } = options;
+  constructor(...args: ArgumentsOf<typeof oneCycleArguments>) {
+    const { optimizer, steps, lr, momenta, shape, lastEpoch } = oneCycleArguments(...args);
+    super(optimizer, lastEpoch);
+    const { pctStart, annealStrategy, threePhase } = shape;
     checkNumber('OneCycleLR', 'pctStart', pctStart, { from: 0, to: 1 });
     checkOneOf('OneCycleLR', 'annealStrategy', annealStrategy, ['cos', 'linear']);
-    checkNumber('OneCycleLR', 'divFactor', divFactor, { above: 0 });
-    checkNumber('OneCycleLR', 'finalDivFactor', finalDivFactor, { above: 0 });
-    this.totalSteps = totalStepsOf(options);
+    checkNumber('OneCycleLR', 'divFactor', lr.divFactor, { above: 0 });
+    checkNumber('OneCycleLR', 'finalDivFactor', lr.finalDivFactor, { above: 0 });
+    this.totalSteps = totalStepsOf(steps);
     this.annealStrategy = annealStrategy;
-    this.cycleMomentum = cycleMomentum;
-    this.setLevels(perGroup('OneCycleLR', 'maxLr', options.maxLr, optimizer), divFactor, finalDivFactor);
-    if (cycleMomentum) this.setMomenta(momentaOf('OneCycleLR', 'baseMomentum', baseMomentum, optimizer), momentaOf('OneCycleLR', 'maxMomentum', maxMomentum, optimizer));
+    this.cycleMomentum = momenta !== null;
+    this.setLevels(perGroup('OneCycleLR', 'maxLr', lr.maxLr, optimizer), lr.divFactor, lr.finalDivFactor);
+    if (momenta !== null)
+      this.setMomenta(momentaOf('OneCycleLR', 'baseMomentum', momenta.baseMomentum, optimizer), momentaOf('OneCycleLR', 'maxMomentum', momenta.maxMomentum, optimizer));
     const top = pctStart * this.totalSteps - 1;
     const up = phase(top, 'initial_lr', 'max_lr', 'max_momentum', 'base_momentum');
     this.schedulePhases = threePhase
@@ -122,46 +129,55 @@ export class OneCycleLR extends LRScheduler {
   }
 }
 
-function totalStepsOf({ totalSteps, epochs, stepsPerEpoch }: OneCycleOptions): number {
-  if (totalSteps === undefined && (epochs === undefined || stepsPerEpoch === undefined)) throw new ArgumentError('OneCycleLR: give totalSteps, or epochs and stepsPerEpoch');
-  for (const [name, value] of Object.entries(totalSteps === undefined ? { epochs, stepsPerEpoch } : { totalSteps })) {
+function totalStepsOf({ totalSteps, epochs, stepsPerEpoch }: { totalSteps: number | null; epochs: number | null; stepsPerEpoch: number | null }): number {
+  if (totalSteps === null && (epochs === null || stepsPerEpoch === null)) throw new ArgumentError('OneCycleLR: give totalSteps, or epochs and stepsPerEpoch');
+  for (const [name, value] of Object.entries(totalSteps === null ? { epochs, stepsPerEpoch } : { totalSteps })) {
     checkNumber('OneCycleLR', name, value, { from: 1, whole: true });
   }
   return totalSteps ?? (epochs as number) * (stepsPerEpoch as number);
 }
 
-/** Options of {@link CyclicLR}. */
-export interface CyclicOptions extends ScheduleOptions {
-  baseLr: number | readonly number[];
-  maxLr: number | readonly number[];
-  stepSizeUp?: number;
-  stepSizeDown?: number | null;
-  mode?: 'triangular' | 'triangular2' | 'exp_range';
-  gamma?: number;
+type CyclicMode = 'triangular' | 'triangular2' | 'exp_range';
+
+interface CyclicKeywords {
   cycleMomentum?: boolean;
-  baseMomentum?: number | readonly number[];
-  maxMomentum?: number | readonly number[];
+  baseMomentum?: OfGroups;
+  maxMomentum?: OfGroups;
+  lastEpoch?: number;
 }
+
+/** PyTorch has two arguments for functions of its own after `gamma`; what comes after those is options here. */
+const cyclicArguments = defineArguments(
+  'CyclicLR(optimizer, /, baseLr, maxLr, stepSizeUp, stepSizeDown, mode, gamma, *, cycleMomentum, baseMomentum, maxMomentum, lastEpoch)',
+  (
+    optimizer: Optimizer,
+    baseLr: OfGroups,
+    maxLr: OfGroups,
+    stepSizeUp = 2000,
+    stepSizeDown: number | null = null,
+    mode: CyclicMode = 'triangular',
+    gamma = 1,
+    { cycleMomentum = true, baseMomentum = 0.8, maxMomentum = 0.9, lastEpoch = -1 }: CyclicKeywords = {},
+  ) => ({ optimizer, baseLr, maxLr, stepSizeUp, stepSizeDown, mode, gamma, cycleMomentum, baseMomentum, maxMomentum, lastEpoch }),
+);
 
 /** Back and forth between two rates. @see Smith, arXiv:1506.01186 */
 export class CyclicLR extends LRScheduler {
   private readonly maxLrs: number[];
   private readonly totalSize: number;
   private readonly stepRatio: number;
-  private readonly mode: 'triangular' | 'triangular2' | 'exp_range';
+  private readonly mode: CyclicMode;
   private readonly gamma: number;
   private readonly cycleMomentum: boolean;
   private readonly baseMomentums: number[];
   private readonly maxMomentums: number[];
 
-  constructor(optimizer: Optimizer, options: CyclicOptions) {
+  constructor(...args: ArgumentsOf<typeof cyclicArguments>) {
     const op = 'CyclicLR';
-    const { baseLr, maxLr, lastEpoch, ...rest } = optionsOf(op, options);
+    const { optimizer, baseLr, maxLr, stepSizeUp, stepSizeDown, mode, gamma, cycleMomentum, baseMomentum, maxMomentum, lastEpoch } = cyclicArguments(...args);
     super(optimizer, lastEpoch);
     const low = perGroup(op, 'baseLr', baseLr, optimizer);
     this.maxLrs = perGroup(op, 'maxLr', maxLr, optimizer);
-    const settings = { stepSizeUp: 2000, stepSizeDown: null, mode: 'triangular' as const, gamma: 1, cycleMomentum: true, baseMomentum: 0.8, maxMomentum: 0.9, ...rest };
-    const { stepSizeUp, stepSizeDown, mode, gamma, cycleMomentum, baseMomentum, maxMomentum } = settings;
     checkNumber(op, 'stepSizeUp', stepSizeUp, { above: 0 });
     if (stepSizeDown !== null) checkNumber(op, 'stepSizeDown', stepSizeDown, { from: 0 });
     checkOneOf(op, 'mode', mode, ['triangular', 'triangular2', 'exp_range']);

@@ -1,7 +1,8 @@
 /** Schedules that multiply the rates by factors. */
 import { ArgumentError } from '../core/errors.js';
-import { checkNumber, optionsOf, unexpected } from '../core/options.js';
-import { LRScheduler, type ScheduleOptions } from './lr-scheduler.js';
+import { checkNumber, unexpected } from '../core/options.js';
+import { type ArgumentsOf, defineArguments } from '../core/signature.js';
+import { LRScheduler } from './lr-scheduler.js';
 import type { Optimizer } from './optimizer.js';
 import { groupsOf } from './scheduler-groups.js';
 import type { SchedulerState } from './scheduler-state.js';
@@ -18,13 +19,13 @@ function lambdasOf(optimizer: Optimizer, lrLambda: LrLambda): ((epoch: number) =
   return list;
 }
 
-type LambdaOptions = { lrLambda: LrLambda } & ScheduleOptions;
+const lambdaArguments = (name: string) =>
+  defineArguments(`${name}(optimizer, /, lrLambda, lastEpoch)`, (optimizer: Optimizer, lrLambda: LrLambda, lastEpoch = -1) => ({ optimizer, lrLambda, lastEpoch }));
 
 abstract class FunctionLR extends LRScheduler {
   protected readonly lambdas: ((epoch: number) => number)[];
 
-  constructor(optimizer: Optimizer, options: LambdaOptions, op: string) {
-    const { lrLambda, lastEpoch } = optionsOf(op, options, 'lrLambda lastEpoch');
+  constructor({ optimizer, lrLambda, lastEpoch }: { optimizer: Optimizer; lrLambda: LrLambda; lastEpoch: number }) {
     super(optimizer, lastEpoch);
     this.lambdas = lambdasOf(optimizer, lrLambda);
     this.begin();
@@ -36,10 +37,12 @@ abstract class FunctionLR extends LRScheduler {
   }
 }
 
+const initialArguments = lambdaArguments('LambdaLR');
+
 /** The initial rate times a function of the step. */
 export class LambdaLR extends FunctionLR {
-  constructor(optimizer: Optimizer, options: LambdaOptions) {
-    super(optimizer, options, 'LambdaLR');
+  constructor(...args: ArgumentsOf<typeof initialArguments>) {
+    super(initialArguments(...args));
   }
 
   protected rates(): number[] {
@@ -47,10 +50,12 @@ export class LambdaLR extends FunctionLR {
   }
 }
 
+const multiplicativeArguments = lambdaArguments('MultiplicativeLR');
+
 /** The present rate times a function of the step. */
 export class MultiplicativeLR extends FunctionLR {
-  constructor(optimizer: Optimizer, options: LambdaOptions) {
-    super(optimizer, options, 'MultiplicativeLR');
+  constructor(...args: ArgumentsOf<typeof multiplicativeArguments>) {
+    super(multiplicativeArguments(...args));
   }
 
   protected rates(initial: boolean): number[] {
@@ -58,13 +63,20 @@ export class MultiplicativeLR extends FunctionLR {
   }
 }
 
+const stepArguments = defineArguments('StepLR(optimizer, /, stepSize, gamma, lastEpoch)', (optimizer: Optimizer, stepSize: number, gamma = 0.1, lastEpoch = -1) => ({
+  optimizer,
+  stepSize,
+  gamma,
+  lastEpoch,
+}));
+
 /** A factor every `stepSize` steps. */
 export class StepLR extends LRScheduler {
   readonly stepSize: number;
   readonly gamma: number;
 
-  constructor(optimizer: Optimizer, options: { stepSize: number; gamma?: number } & ScheduleOptions) {
-    const { stepSize, gamma = 0.1, lastEpoch } = optionsOf('StepLR', options, 'stepSize gamma lastEpoch');
+  constructor(...args: ArgumentsOf<typeof stepArguments>) {
+    const { optimizer, stepSize, gamma, lastEpoch } = stepArguments(...args);
     super(optimizer, lastEpoch);
     checkNumber('StepLR', 'stepSize', stepSize, { from: 1, whole: true });
     checkNumber('StepLR', 'gamma', gamma);
@@ -83,13 +95,18 @@ function eachCounted(counts: object): number[] {
   return Object.entries(counts).flatMap(([value, count]) => Array<number>(Number(count)).fill(Number(value)));
 }
 
+const multiStepArguments = defineArguments(
+  'MultiStepLR(optimizer, /, milestones, gamma, lastEpoch)',
+  (optimizer: Optimizer, milestones: readonly number[], gamma = 0.1, lastEpoch = -1) => ({ optimizer, milestones, gamma, lastEpoch }),
+);
+
 /** A factor at each milestone. */
 export class MultiStepLR extends LRScheduler {
   readonly milestones: readonly number[];
   readonly gamma: number;
 
-  constructor(optimizer: Optimizer, options: { milestones: readonly number[]; gamma?: number } & ScheduleOptions) {
-    const { milestones, gamma = 0.1, lastEpoch } = optionsOf('MultiStepLR', options, 'milestones gamma lastEpoch');
+  constructor(...args: ArgumentsOf<typeof multiStepArguments>) {
+    const { optimizer, milestones, gamma, lastEpoch } = multiStepArguments(...args);
     super(optimizer, lastEpoch);
     if (!Array.isArray(milestones)) throw unexpected('MultiStepLR', 'milestones', 'a list of steps', milestones);
     for (const each of milestones) checkNumber('MultiStepLR', 'each milestone', each, { from: 0, whole: true });
@@ -118,13 +135,20 @@ export class MultiStepLR extends LRScheduler {
   }
 }
 
+const constantArguments = defineArguments('ConstantLR(optimizer, /, factor, totalIters, lastEpoch)', (optimizer: Optimizer, factor = 1 / 3, totalIters = 5, lastEpoch = -1) => ({
+  optimizer,
+  factor,
+  totalIters,
+  lastEpoch,
+}));
+
 /** A constant factor for the first `totalIters` steps. */
 export class ConstantLR extends LRScheduler {
   readonly factor: number;
   readonly totalIters: number;
 
-  constructor(optimizer: Optimizer, options: { factor?: number; totalIters?: number } & ScheduleOptions = {}) {
-    const { factor = 1 / 3, totalIters = 5, lastEpoch } = optionsOf('ConstantLR', options, 'factor totalIters lastEpoch');
+  constructor(...args: ArgumentsOf<typeof constantArguments>) {
+    const { optimizer, factor, totalIters, lastEpoch } = constantArguments(...args);
     super(optimizer, lastEpoch);
     checkNumber('ConstantLR', 'factor', factor, { from: 0, to: 1 });
     checkNumber('ConstantLR', 'totalIters', totalIters, { from: 0, whole: true });
@@ -141,12 +165,10 @@ export class ConstantLR extends LRScheduler {
   }
 }
 
-/** Options of {@link LinearLR}. */
-export interface LinearOptions extends ScheduleOptions {
-  startFactor?: number;
-  endFactor?: number;
-  totalIters?: number;
-}
+const linearArguments = defineArguments(
+  'LinearLR(optimizer, /, startFactor, endFactor, totalIters, lastEpoch)',
+  (optimizer: Optimizer, startFactor = 1 / 3, endFactor = 1, totalIters = 5, lastEpoch = -1) => ({ optimizer, startFactor, endFactor, totalIters, lastEpoch }),
+);
 
 /** A factor that goes linearly from one to another. */
 export class LinearLR extends LRScheduler {
@@ -154,8 +176,8 @@ export class LinearLR extends LRScheduler {
   readonly endFactor: number;
   readonly totalIters: number;
 
-  constructor(optimizer: Optimizer, options: LinearOptions = {}) {
-    const { startFactor = 1 / 3, endFactor = 1, totalIters = 5, lastEpoch } = optionsOf('LinearLR', options, 'startFactor endFactor totalIters lastEpoch');
+  constructor(...args: ArgumentsOf<typeof linearArguments>) {
+    const { optimizer, startFactor, endFactor, totalIters, lastEpoch } = linearArguments(...args);
     super(optimizer, lastEpoch);
     checkNumber('LinearLR', 'startFactor', startFactor, { above: 0, to: 1 });
     checkNumber('LinearLR', 'endFactor', endFactor, { from: 0, to: 1 });
@@ -176,12 +198,18 @@ export class LinearLR extends LRScheduler {
   }
 }
 
+const exponentialArguments = defineArguments('ExponentialLR(optimizer, /, gamma, lastEpoch)', (optimizer: Optimizer, gamma: number, lastEpoch = -1) => ({
+  optimizer,
+  gamma,
+  lastEpoch,
+}));
+
 /** A factor at every step. */
 export class ExponentialLR extends LRScheduler {
   readonly gamma: number;
 
-  constructor(optimizer: Optimizer, options: { gamma: number } & ScheduleOptions) {
-    const { gamma, lastEpoch } = optionsOf('ExponentialLR', options, 'gamma lastEpoch');
+  constructor(...args: ArgumentsOf<typeof exponentialArguments>) {
+    const { optimizer, gamma, lastEpoch } = exponentialArguments(...args);
     super(optimizer, lastEpoch);
     checkNumber('ExponentialLR', 'gamma', gamma);
     this.gamma = gamma;
@@ -193,13 +221,20 @@ export class ExponentialLR extends LRScheduler {
   }
 }
 
+const polynomialArguments = defineArguments('PolynomialLR(optimizer, /, totalIters, power, lastEpoch)', (optimizer: Optimizer, totalIters = 5, power = 1, lastEpoch = -1) => ({
+  optimizer,
+  totalIters,
+  power,
+  lastEpoch,
+}));
+
 /** A polynomial down to zero over `totalIters` steps. */
 export class PolynomialLR extends LRScheduler {
   readonly totalIters: number;
   readonly power: number;
 
-  constructor(optimizer: Optimizer, options: { totalIters?: number; power?: number } & ScheduleOptions = {}) {
-    const { totalIters = 5, power = 1, lastEpoch } = optionsOf('PolynomialLR', options, 'totalIters power lastEpoch');
+  constructor(...args: ArgumentsOf<typeof polynomialArguments>) {
+    const { optimizer, totalIters, power, lastEpoch } = polynomialArguments(...args);
     super(optimizer, lastEpoch);
     checkNumber('PolynomialLR', 'totalIters', totalIters, { from: 0, whole: true });
     checkNumber('PolynomialLR', 'power', power, { from: 0 });

@@ -1,22 +1,24 @@
 /** A schedule that reacts to a metric. */
-import { checkNumber, checkOneOf, unexpected, withDefaults } from '../core/options.js';
+import { checkNumber, checkOneOf, unexpected } from '../core/options.js';
+import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import { Optimizer } from './optimizer.js';
 import { groupsOf, perGroup } from './scheduler-groups.js';
 import { type SchedulerState, stateOf, takeUp } from './scheduler-state.js';
 
-/** Options of {@link ReduceLROnPlateau}. */
-export interface PlateauOptions {
-  mode?: 'min' | 'max';
-  factor?: number;
-  patience?: number;
-  threshold?: number;
-  thresholdMode?: 'rel' | 'abs';
-  cooldown?: number;
-  minLr?: number | readonly number[];
-  eps?: number;
-}
-
-const defaults: Required<PlateauOptions> = { mode: 'min', factor: 0.1, patience: 10, threshold: 1e-4, thresholdMode: 'rel', cooldown: 0, minLr: 0, eps: 1e-8 };
+const plateauArguments = defineArguments(
+  'ReduceLROnPlateau(optimizer, /, mode, factor, patience, threshold, thresholdMode, cooldown, minLr, eps)',
+  (
+    optimizer: Optimizer,
+    mode: 'min' | 'max' = 'min',
+    factor = 0.1,
+    patience = 10,
+    threshold = 1e-4,
+    thresholdMode: 'rel' | 'abs' = 'rel',
+    cooldown = 0,
+    minLr: number | readonly number[] = 0,
+    eps = 1e-8,
+  ) => ({ optimizer, mode, factor, patience, threshold, thresholdMode, cooldown, minLr, eps }),
+);
 
 /** A factor when a metric has not improved for a while. */
 export class ReduceLROnPlateau {
@@ -35,10 +37,10 @@ export class ReduceLROnPlateau {
   private numBadEpochs = 0;
   private cooldownCounter = 0;
 
-  constructor(optimizer: Optimizer, options: PlateauOptions = {}) {
+  constructor(...args: ArgumentsOf<typeof plateauArguments>) {
     const op = 'ReduceLROnPlateau';
+    const { optimizer, mode, factor, patience, threshold, thresholdMode, cooldown, minLr, eps } = plateauArguments(...args);
     if (!(optimizer instanceof Optimizer)) throw unexpected(op, 'optimizer', 'an optimizer', optimizer);
-    const { mode, factor, patience, threshold, thresholdMode, cooldown, minLr, eps } = withDefaults(op, defaults, options);
     checkOneOf(op, 'mode', mode, ['min', 'max']);
     checkOneOf(op, 'thresholdMode', thresholdMode, ['rel', 'abs']);
     checkNumber(op, 'factor', factor, { from: 0, below: 1 });

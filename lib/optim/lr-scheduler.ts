@@ -5,16 +5,12 @@ import { Optimizer } from './optimizer.js';
 import { groupsOf, type ScheduledGroup } from './scheduler-groups.js';
 import { type SchedulerState, stateOf, takeUp } from './scheduler-state.js';
 
-/** What every schedule takes. */
-export interface ScheduleOptions {
-  /**
-   * The last step of a run that is gone on from; -1, the default, starts anew. The optimizer must have been given its state before, which holds
-   * the initial rates.
-   */
-  lastEpoch?: number;
-}
-
-/** Base of schedules. @see PyTorch `torch.optim.lr_scheduler.LRScheduler` */
+/**
+ * Base of schedules. `lastEpoch`, which every one takes last, is the last step of a run that is gone on from; -1, the default, starts anew. The optimizer must have
+ * been given its state before, which holds the initial rates.
+ *
+ * @see PyTorch `torch.optim.lr_scheduler.LRScheduler`
+ */
 export abstract class LRScheduler {
   readonly optimizer: Optimizer;
   /** Steps taken; the first rates are those of step 0. */

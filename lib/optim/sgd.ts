@@ -2,6 +2,7 @@
 
 import { ArgumentError } from '../core/errors.js';
 import { checkFlag, checkNumber, withDefaults } from '../core/options.js';
+import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { sgdStep } from '../ops/optimizer-steps.js';
 import { checkRate, checkStepMode, type Hyperparameters, isPlainLoop, Optimizer, type ParamGroup, type Params, type StepMode, withGradients } from './optimizer.js';
@@ -20,17 +21,21 @@ export interface SGDOptions extends StepMode {
 
 type Group = Required<SGDOptions> & Hyperparameters;
 
-const defaults: Required<SGDOptions> = {
-  lr: 1e-3,
-  momentum: 0,
-  dampening: 0,
-  weightDecay: 0,
-  nesterov: false,
-  maximize: false,
-  foreach: null,
-  fused: null,
-  differentiable: false,
-};
+interface SGDKeywords extends StepMode {
+  maximize?: boolean;
+}
+
+const sgdArguments = defineArguments(
+  'SGD(params, /, lr, momentum, dampening, weightDecay, nesterov, *, maximize, foreach, differentiable, fused)',
+  (params: Params<Group>, lr = 1e-3, momentum = 0, dampening = 0, weightDecay = 0, nesterov = false, keywords: SGDKeywords = {}) => ({
+    params,
+    defaults: withDefaults<Required<SGDOptions>>(
+      'SGD',
+      { lr, momentum, dampening, weightDecay, nesterov, maximize: false, foreach: null, fused: null, differentiable: false },
+      keywords,
+    ),
+  }),
+);
 
 const stateNames: StateNames = { step: false, required: [], optional: ['momentum_buffer'] };
 
@@ -40,8 +45,9 @@ const stateNames: StateNames = { step: false, required: [], optional: ['momentum
  * @see PyTorch `torch.optim.SGD`
  */
 export class SGD extends Optimizer<Group> {
-  constructor(params: Params<Group>, options: SGDOptions = {}) {
-    super(params, withDefaults('SGD', defaults, options) as Group);
+  constructor(...args: ArgumentsOf<typeof sgdArguments>) {
+    const { params, defaults } = sgdArguments(...args);
+    super(params, defaults as Group);
   }
 
   protected override checkGroup(group: ParamGroup<Group>): void {

@@ -21,7 +21,7 @@ describe('nn.TransformerEncoder', () => {
     assert.ok(!first?.linear1.weight.equal(second?.linear1.weight as never));
     class Own extends nn.TransformerEncoderLayer {}
     assert.throws(() => new nn.TransformerEncoder(new Own(8, 2), 2), /a function that makes a layer/);
-    assert.throws(() => new nn.TransformerEncoder(new nn.TransformerEncoderLayer(8, 2), 2, { norm: null } as never), ArgumentError);
+    assert.throws(() => new nn.TransformerEncoder(new nn.TransformerEncoderLayer(8, 2), 2, { norm: 3 as never }), ArgumentError);
   });
 });
 

@@ -42,31 +42,39 @@ describe('masks of nn.Transformer', () => {
     near(transformer(src, tgt, { ...paddings, srcIsCausal: true, tgtIsCausal: true }), transformer(src, tgt, { ...paddings, srcMask: later(5), tgtMask: later(4) }));
   });
 
+  it("masks are taken by position in PyTorch's order", () => {
+    const [srcMask, srcPadding, tgtMask, memoryMask] = [later(5), padding(5), later(4), ones([4, 5], { dtype: bool }).triu({ diagonal: 1 })];
+    near(encoderLayer(src, srcMask, srcPadding), encoderLayer(src, { srcMask, srcKeyPaddingMask: srcPadding }));
+    near(encoder(src, srcMask, srcPadding), encoder(src, { mask: srcMask, srcKeyPaddingMask: srcPadding }));
+    near(decoder(tgt, src, tgtMask, memoryMask, padding(4)), decoder(tgt, src, { tgtMask, memoryMask, tgtKeyPaddingMask: padding(4) }));
+    near(decoderLayer(tgt, src, null, null, null, srcPadding), decoderLayer(tgt, src, { memoryKeyPaddingMask: srcPadding }));
+    near(transformer(src, tgt, srcMask, tgtMask, memoryMask, srcPadding), transformer(src, tgt, { srcMask, tgtMask, memoryMask, srcKeyPaddingMask: srcPadding }));
+  });
+
   it('masks of another name are refused, with the names that there are', () => {
     const calls: [name: string, call: (masks: object) => Tensor, known: RegExp][] = [
       ['TransformerEncoderLayer', (masks) => encoderLayer(src, masks), /options are srcMask, srcKeyPaddingMask, isCausal/],
-      ['TransformerEncoder', (masks) => encoder(src, masks), /options are srcMask, srcKeyPaddingMask, isCausal/],
+      ['TransformerEncoder', (masks) => encoder(src, masks), /options are mask, srcKeyPaddingMask, isCausal, srcMask/],
       ['TransformerDecoderLayer', (masks) => decoderLayer(tgt, src, masks), /options are tgtMask, memoryMask, .*, memoryIsCausal/],
       ['TransformerDecoder', (masks) => decoder(tgt, src, masks), /options are tgtMask, memoryMask, .*, memoryIsCausal/],
       ['Transformer', (masks) => transformer(src, tgt, masks), /options are srcMask, .*, memoryIsCausal/],
     ];
     for (const [name, call, known] of calls)
-      for (const wrong of ['mask', 'attnMask', 'src_mask', 'keyPaddingMask']) {
+      for (const wrong of ['masks', 'attnMask', 'src_mask', 'keyPaddingMask']) {
         const refused = (error: Error): boolean =>
           error instanceof ArgumentError && error.message.startsWith(`${name}: there is no option "${wrong}"`) && known.test(error.message);
         assert.throws(() => call({ [wrong]: later(5) }), refused, `${name} ${wrong}`);
       }
   });
 
-  it('masks that are no tensors, flags that are no flags and positional masks are refused by name', () => {
+  it('masks that are no tensors, and flags that are no flags are refused by name', () => {
     const refusals: [() => unknown, RegExp][] = [
       [() => encoderLayer(src, { srcMask: [[1]] as never }), /TransformerEncoderLayer: expected srcMask to be a tensor, got an array/],
       [() => encoderLayer(src, { isCausal: 2n as never }), /TransformerEncoderLayer: expected isCausal to be true or false, got 2/],
       [() => decoderLayer(tgt, src, { tgtIsCausal: 'yes' as never }), /TransformerDecoderLayer: expected tgtIsCausal to be true or false, got 'yes'/],
       [() => decoderLayer(tgt, src, { memoryKeyPaddingMask: 3 as never }), /expected memoryKeyPaddingMask to be a tensor/],
       [() => transformer(src, tgt, { srcIsCausal: Symbol('x') as never }), /Transformer: expected srcIsCausal to be true or false/],
-      [() => encoder(src, later(5) as never), /an object such as \{ srcMask: mask \}, got a Tensor/],
-      [() => decoder(tgt, src, later(4) as never), /an object such as \{ tgtMask: mask \}, got a Tensor/],
+      [() => encoder(src, later(5), { srcMask: later(5) }), /TransformerEncoder: mask and srcMask are two names of one/],
       [() => new nn.TransformerEncoderLayer(8, 2, { normFirst: 1 as never }), /TransformerEncoderLayer: expected normFirst to be true or false, got 1/],
     ];
     for (const [call, message] of refusals) assert.throws(call, (error: Error) => error instanceof ArgumentError && message.test(error.message), String(message));
