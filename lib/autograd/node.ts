@@ -165,6 +165,8 @@ export class OpNode extends Node implements VjpContext<object> {
   private readonly plainInputs: readonly boolean[] | null;
   private savedInputs: (SavedTensor | undefined)[] | null = null;
   private savedOutputs: (SavedTensor | undefined)[] | null = null;
+  /** Whether it keeps memory for its rule, and not only numbers: then only one backward may pass, unless the graph is retained. */
+  private keepsMemory = false;
   private released = false;
 
   constructor(op: AnyOp, inputs: readonly Tensor[], params: object, numOutputs: number) {
@@ -198,7 +200,9 @@ export class OpNode extends Node implements VjpContext<object> {
     this.savedInputs = [];
     for (const i of wanted) {
       const t = inputs[i];
-      if (t !== undefined) this.savedInputs[i] = new SavedTensor(copyOf === null ? t : copyOf(t), null);
+      if (t === undefined) continue;
+      this.savedInputs[i] = new SavedTensor(copyOf === null ? t : copyOf(t), null);
+      this.keepsMemory ||= t.storage !== null;
     }
   }
 
@@ -206,6 +210,7 @@ export class OpNode extends Node implements VjpContext<object> {
     const wanted = this.op.savesOutputs;
     if (wanted.length === 0) return;
     this.savedOutputs = [];
+    this.keepsMemory = true;
     for (const i of wanted === 'all' ? outputs.keys() : wanted) {
       const output = outputs[i] as Tensor;
       this.savedOutputs[i] = new SavedTensor(output, this, hasGradient(this.op, output, i));
@@ -280,7 +285,8 @@ export class OpNode extends Node implements VjpContext<object> {
   }
 
   override release(): void {
-    this.released ||= this.savedInputs !== null || this.savedOutputs !== null;
+    if (!this.keepsMemory) return;
+    this.released = true;
     for (const list of [this.savedInputs, this.savedOutputs]) list?.forEach((saved) => saved?.release());
     this.savedInputs = null;
     this.savedOutputs = null;

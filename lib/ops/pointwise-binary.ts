@@ -31,6 +31,8 @@ const savesOther = {
   inputs: (needs: (i: number) => boolean) => (needs(0) ? (needs(1) ? [0, 1] : [1]) : [0]),
 };
 const savesBoth = { inputs: [0, 1] } as const;
+/** The gradient of the first one reads neither. */
+const savesBothForOther = { inputs: (needs: (i: number) => boolean) => (needs(1) ? [0, 1] : []) };
 
 const addOp: Op<Alpha> = definePointwise<Alpha>('add', 2, {
   doc: 'input + alpha * other.',
@@ -92,7 +94,7 @@ const remainderOp: Op<None> = definePointwise<None>('remainder', 2, {
   doc: 'Remainder with the sign of the divisor, as in Python.',
   expression: 'm::remainder(x, y)',
   classes: 'A',
-  saves: savesBoth,
+  saves: savesBothForOther,
   vjp: (ctx, g) => [ctx.needs(0) ? g : null, ctx.needs(1) ? g.mul(div(ctx.input(0), ctx.input(1), { roundingMode: 'floor' })).neg() : null],
   samples: binarySamples(NO_PARAMS as None, {}, { low: 0.5, high: 3 }),
 });
@@ -101,7 +103,7 @@ const fmodOp: Op<None> = definePointwise<None>('fmod', 2, {
   doc: 'Remainder with the sign of the dividend, as in C.',
   expression: 'm::fmod(x, y)',
   classes: 'A',
-  saves: savesBoth,
+  saves: savesBothForOther,
   vjp: (ctx, g) => [ctx.needs(0) ? g : null, ctx.needs(1) ? g.mul(div(ctx.input(0), ctx.input(1), { roundingMode: 'trunc' })).neg() : null],
   samples: binarySamples(NO_PARAMS as None, {}, { low: 0.5, high: 3 }),
 });

@@ -231,7 +231,7 @@ const lerpOp: Op<None> = definePointwise<None>('lerp', 3, {
   doc: 'input + weight * (end - input).',
   expression: 'm::lerp(x, y, z)',
   linear: [[0, 1]],
-  saves: { inputs: [0, 1, 2] },
+  saves: { inputs: (needs) => (needs(2) ? [0, 1, 2] : [2]) },
   vjp: (ctx, g) => {
     const weight = reduced(ctx.input(2));
     return [ctx.needs(0) ? g.sub(g.mul(weight)) : null, ctx.needs(1) ? g.mul(weight) : null, ctx.needs(2) ? g.mul(ctx.input(1).sub(ctx.input(0))) : null];

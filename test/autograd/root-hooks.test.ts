@@ -31,3 +31,13 @@ describe('the gradient of a tensor', () => {
     }, /the tensor itself/);
   });
 });
+
+describe('an op that keeps nothing but numbers for its gradient', () => {
+  it('can be walked through twice', () => {
+    const x = tensor([3], { requiresGrad: true });
+    const y = x.fmod(2);
+    y.backward();
+    y.backward();
+    assert.deepEqual(x.grad?.tolist(), [2]);
+  });
+});

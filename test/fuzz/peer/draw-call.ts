@@ -68,13 +68,15 @@ export function drawCall(rng: Rng, machine: Machine): Step | null {
   const receiver = (onKept ? machine.kept[k] : machine.tensors[r]) as Tensor;
   if (receiver.shape.length === 0 && kinds.includes('Z')) return null;
   if ((receiver.shape.length === 0 || receiver.numel() === 0) && kinds.includes('E')) return null;
+  if (name.endsWith('_') && machine.fixed.has(receiver.storage)) return null;
   if (!receiver.dtype.isFloatingPoint && kinds.includes('F')) return null;
   const first: Argument = onKept ? { k } : { r };
   const draw = new Arguments(rng, machine, receiver, first);
   const args = draw.of(kinds);
   if (args === null) return null;
   const options = kinds.includes('k') && rng.chance(0.5) ? { keepdim: rng.chance(0.7) } : null;
-  const noGrad = name.endsWith('_') && rng.chance(0.3); // views that are made under noGrad: see docs/differences-from-pytorch.md
+  // Of what an op keeps for its gradient both sides have other tensors, and views made under noGrad are told apart otherwise: docs/differences-from-pytorch.md.
+  const noGrad = name.endsWith('_') && receiver.isLeaf && rng.chance(0.5);
   return { do: 'call', name, args: draw.leading(name, args), ...(options === null ? {} : { options }), ...(noGrad ? { noGrad } : {}) };
 }
 

@@ -156,7 +156,8 @@ function drawHook(rng: Rng, machine: Machine): Step | null {
 function drawSetGrad(rng: Rng, machine: Machine): Step | null {
   const r = pickTensor(rng, machine, (t) => t.gradTensor !== null || t.leafRequiresGrad);
   if (r === null) return null;
-  return { do: 'setGrad', of: { r }, to: rng.chance(0.6) ? null : like(rng, machine, machine.tensors[r] as Tensor) };
+  const to = rng.chance(0.6) ? null : like(rng, machine, machine.tensors[r] as Tensor);
+  return { do: 'setGrad', of: { r }, to: to !== null && 'k' in to ? null : to };
 }
 
 function drawModule(rng: Rng, machine: Machine): Step | null {

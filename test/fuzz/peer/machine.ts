@@ -12,6 +12,11 @@ export class Machine {
   readonly tensors: Tensor[] = [];
   readonly kept: Kept = [];
   readonly optimizers: optim.Optimizer[] = [];
+  /**
+   * Memory that no step changes in place: of several results of one call, where PyTorch forbids it, and of gradients that the program has given, which may be results of
+   * `autograd.grad` here while the peer gives clones.
+   */
+  readonly fixed = new Set<unknown>();
   private readonly refused: number[] = [];
   private steps = 0;
 
@@ -38,6 +43,13 @@ export class Machine {
     return found;
   }
 
+  private given(gradient: Ref | null): Tensor | null {
+    if (gradient === null) return null;
+    const t = this.at(gradient);
+    this.fixed.add(t.storage);
+    return t;
+  }
+
   private value(argument: Argument): unknown {
     if (Array.isArray(argument)) return (argument as readonly Argument[]).map((each) => this.value(each));
     if (argument !== null && typeof argument === 'object') return this.at(argument as Ref);
@@ -53,7 +65,7 @@ export class Machine {
         this.keep(step.name, step.noGrad === true ? noGrad(() => this.call(step)) : this.call(step));
         return;
       case 'backward':
-        this.at(step.of).backward(step.gradient === null ? null : this.at(step.gradient), {
+        this.at(step.of).backward(this.given(step.gradient), {
           retainGraph: step.retainGraph,
           createGraph: step.createGraph,
           ...(step.inputs === undefined ? {} : { inputs: step.inputs.map((ref) => this.at(ref)) }),
@@ -133,8 +145,10 @@ export class Machine {
   private keep(name: string, result: unknown): void {
     if (name.endsWith('_')) return;
     if (result instanceof Tensor) this.tensors.push(result);
-    else if (Array.isArray(result)) for (const each of result) this.keep(name, each);
-    else if (result !== null && typeof result === 'object') for (const each of Object.values(result)) this.keep(name, each);
+    else if (Array.isArray(result)) {
+      for (const each of result) this.keep(name, each);
+      if (result[0] instanceof Tensor) this.fixed.add(result[0].storage);
+    } else if (result !== null && typeof result === 'object') for (const each of Object.values(result)) this.keep(name, each);
   }
 
   private gradients(step: Step & { do: 'grad' }): Tensor[] {
@@ -142,7 +156,7 @@ export class Machine {
     return gradOf(
       this.at(step.of),
       step.inputs.map((ref) => this.at(ref)),
-      { retainGraph, createGraph, gradOutputs: gradient === null ? null : this.at(gradient) },
+      { retainGraph, createGraph, gradOutputs: this.given(gradient) },
     );
   }
 

@@ -102,7 +102,7 @@ class Machine:
 
     def do_hook(self, step):
         target, returns = self.at(step['on']), step['returns']
-        other = self.at(returns) if isinstance(returns, dict) else None
+        other = self.at(returns).clone() if isinstance(returns, dict) else None
 
         def answer(grad):
             if grad is None:  # of an output that took no part
