@@ -1,7 +1,8 @@
 /** The user's doors to the engine: `tensor.backward`, `autograd.grad`, and hooks on tensors. */
 import { ArgumentError, AutogradError, ShapeError } from '../core/errors.js';
-import { checkFunction, optionsOf } from '../core/options.js';
+import { checkFlag, checkFunction, optionsOf } from '../core/options.js';
 import { formatShape, sameShape } from '../core/shape.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { captureWatch } from '../core/watch.js';
 import { requireTensors } from '../ops/operand.js';
@@ -12,12 +13,15 @@ import { exposeOne } from './user-gradients.js';
 /** Options of {@link Tensor.backward}. */
 export interface BackwardOptions {
   /** Keep what was saved, so that backward can run again. Default: the value of `createGraph`. */
-  retainGraph?: boolean;
+  retainGraph?: boolean | null;
   /** Record the backward pass itself, for higher derivatives. */
   createGraph?: boolean;
   /** Accumulate only into these; those that are no leaves retain their gradient from now on. */
   inputs?: Tensor | readonly Tensor[];
 }
+
+type BackwardInputs = Pick<BackwardOptions, 'inputs'>;
+type Gradients = Tensor | readonly (Tensor | null)[] | null;
 
 /**
  * Accumulates the gradients of `tensors` into the `.grad` of the leaves they were computed from.
@@ -25,11 +29,26 @@ export interface BackwardOptions {
  * @throws AutogradError if a tensor does not require a gradient, is not a scalar and has no gradient given, or was already
  * walked through. @throws InPlaceError if a saved tensor was overwritten.
  */
-export function backward(tensors: Tensor | readonly Tensor[], gradTensors?: Tensor | readonly (Tensor | null)[] | null, options: BackwardOptions = {}): void {
+export const backward = defineFunction(
+  'backward(tensors, /, gradTensors, retainGraph, createGraph, *, inputs)',
+  (tensors: Tensor | readonly Tensor[], gradTensors: Gradients = null, retainGraph: boolean | null = null, createGraph = false, { inputs }: BackwardInputs = {}): void =>
+    run(tensors, gradTensors, retainGraph, createGraph, inputs),
+);
+
+/** PyTorch's method has `inputs` where its function has another argument before. */
+const backwardOf = defineFunction(
+  'backward(tensor, /, gradient, retainGraph, createGraph, inputs)',
+  (tensor: Tensor, gradient: Tensor | null = null, retainGraph: boolean | null = null, createGraph = false, inputs: Tensor | readonly Tensor[] | null = null): void =>
+    run(tensor, gradient, retainGraph, createGraph, inputs ?? undefined),
+);
+
+function run(tensors: Tensor | readonly Tensor[], gradTensors: Gradients, retain: boolean | null, createGraph: boolean, inputs: BackwardInputs['inputs']): void {
   captureWatch.unsupported?.('backward() was called');
   const roots = asList('backward', 'tensors', tensors);
-  const grads = gradientsOf('backward', 'a tensor; options come after it: backward(null, { retainGraph: true })', gradTensors, roots.length);
-  const { createGraph = false, retainGraph = createGraph, inputs } = optionsOf('backward', options, 'createGraph retainGraph inputs');
+  const grads = gradientsOf('backward', 'a tensor, or null', gradTensors, roots.length);
+  checkFlag('backward', 'retainGraph', retain, { orNull: true });
+  checkFlag('backward', 'createGraph', createGraph);
+  const retainGraph = retain ?? createGraph;
   let only: Set<Node> | null = null;
   let targets: readonly Tensor[] = [];
   if (inputs !== undefined) {
@@ -134,9 +153,7 @@ function hookTarget(t: Tensor, op: string): Edge {
 }
 
 const methods = {
-  backward(this: Tensor, gradient?: Tensor | null, options?: BackwardOptions): void {
-    backward(this, gradient === undefined || gradient === null ? null : gradient, options);
-  },
+  backward: methodOf(backwardOf),
   registerHook(this: Tensor, hook: TensorHook): HookHandle {
     checkFunction('registerHook', 'hook', hook);
     const { node, outputNr } = hookTarget(this, 'registerHook');
@@ -185,10 +202,14 @@ declare module '../core/tensor.js' {
     /**
      * Accumulates gradients into the `.grad` of the leaves that this tensor was computed from.
      *
-     * @param gradient dL/d(this); may be left out for a tensor of one element
+     * `gradient`: dL/d(this); may be left out for a tensor of one element. `retainGraph`: keep what was saved, so that backward can run again; the value of
+     * `createGraph` by default. `createGraph`: record the backward pass itself, for higher derivatives. `inputs`: accumulate only into these; those that are no
+     * leaves retain their gradient from now on. By position in this order, or as options.
+     *
      * @throws AutogradError, InPlaceError
+     * @example loss.backward({ retainGraph: true });
      */
-    backward(gradient?: Tensor | null, options?: BackwardOptions): void;
+    backward: MethodOf<typeof backwardOf>;
     /** Runs when this tensor's gradient is known; may return another one to use instead. */
     registerHook(hook: TensorHook): HookHandle;
     /** Runs after a gradient was accumulated into this leaf. */

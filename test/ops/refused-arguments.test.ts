@@ -75,14 +75,8 @@ describe('arguments that have no meaning', () => {
     'an array without a dtype': [() => tensor(new Uint8ClampedArray([1])), 'tensor', /Uint8ClampedArray/],
     'an infinity among integers': [() => ints(1, 2).maskedFill(tensor([true, false]), Number.NEGATIVE_INFINITY), 'maskedFill', /-Infinity .* int64/],
     'more draws than weights': [() => multinomial(tensor([1, 0, 1]), 3), 'multinomial', /3 weights above 0 or replacement, got 2/],
-    'options in the place of a gradient': [
-      () =>
-        ones([1], { requiresGrad: true })
-          .sum()
-          .backward(anything({ retainGraph: true })),
-      'backward',
-      /options come after/,
-    ],
+    'a number in the place of a gradient': [() => ones([1], { requiresGrad: true }).sum().backward(anything(3)), 'backward', /the gradient to be a tensor, or null/],
+    'a flag of backward that is none': [() => ones([1], { requiresGrad: true }).sum().backward(null, anything('yes')), 'backward', /retainGraph to be true, false or null/],
     'batches for a product of matrices': [() => ones([2, 2, 2]).mm(x), 'mm', /2 dims, got float32\[2, 2, 2\]/],
     'decimals of integers': [() => ints(1).round({ decimals: 1 }), 'round', /no decimals/],
     'a shape that does not join': [() => cat([ones([0]), ones([2, 3]), ones([3, 2])], 0), 'cat', /tensor 2 has shape \[3, 2\], tensor 1 has \[2, 3\]/],
