@@ -233,7 +233,7 @@ napi_value empty_cache(napi_env env, napi_callback_info info) {
 extern "C" int malloc_trim(size_t keep) __attribute__((weak));
 
 napi_value trim_heap(napi_env, napi_callback_info) {
-  if (malloc_trim) malloc_trim(0);
+  trim_c_heap();
   return nullptr;
 }
 
@@ -272,6 +272,10 @@ napi_value shutdown(napi_env env, napi_callback_info) {
 }
 
 }  // namespace
+
+void trim_c_heap() {
+  if (malloc_trim) malloc_trim(0);
+}
 
 void export_devices(napi_env env, napi_value exports) {
   export_function<open_backend>(env, exports, "openBackend");

@@ -107,6 +107,9 @@ void on_completions(napi_env env, napi_value, void*, void*) {
   for (Completion* each : done) finish(state, each);
 }
 
+// That have not ended.
+std::atomic<int> environments{0};
+
 }  // namespace
 
 Environment::Environment(napi_env e) : env(e), gate(std::make_shared<Gate>()) {
@@ -115,6 +118,7 @@ Environment::Environment(napi_env e) : env(e), gate(std::make_shared<Gate>()) {
   // A worker may be stopped while it loads the addon: from then on the engine makes no values.
   if (napi_create_arraybuffer(env, kWordBytes, &data, &buffer) != napi_ok) return;
   words = static_cast<double*>(data);
+  environments++;
   napi_create_reference(env, buffer, 1, &words_ref);
   napi_create_string_utf8(env, "shardwise", NAPI_AUTO_LENGTH, &name);
   napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, nullptr, on_completions, &gate->function);
@@ -142,6 +146,9 @@ void Environment::close() {
   });
   if (pinned_pool >= 0) Devices::get().pinned_allocator()->close_pool(static_cast<uint32_t>(pinned_pool));
   streams.clear();  // closes their pools: the allocators belong to the process, and keep nothing that points here
+  storages = StorageTable{};
+  // What other threads go on with; the process that ends needs nothing.
+  if (--environments > 0) trim_c_heap();
 }
 
 Stream* Environment::stream(int64_t id) {

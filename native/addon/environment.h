@@ -145,6 +145,8 @@ struct Devices {
 };
 
 Environment& state_of(napi_env env);
+// Gives what the C heap keeps of freed memory back to the system.
+void trim_c_heap();
 
 void export_submit(Environment& state, napi_value exports);
 void export_memory(napi_env env, napi_value exports);

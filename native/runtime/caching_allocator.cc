@@ -62,6 +62,10 @@ void CachingAllocator::close_pool(uint32_t pool) {
     }
   }
   closed_.push_back(pool);
+  // Only the next stream of this pool could use what it holds, and there may be none. On a GPU, giving back waits for the device.
+  if (backend_->asynchronous) return;
+  flush_quick(*pools_[pool]);
+  release_idle(*pools_[pool], Clock::time_point::max());
 }
 
 Status CachingAllocator::allocate(int64_t bytes, uint32_t pool, Block** out, ErrorText* error) {
@@ -293,16 +297,18 @@ void CachingAllocator::release_segment(Segment* segment) {
 }
 
 void CachingAllocator::release_idle(Clock::time_point before) {
-  for (auto& each : pools_) {
-    for (auto* blocks : {&each->small, &each->large}) {
-      for (auto it = blocks->begin(); it != blocks->end();) {
-        Block* block = *it;
-        if (block->bytes == block->segment->bytes && block->freed_at <= before && block->settled()) {
-          it = blocks->erase(it);
-          release_segment(block->segment);
-        } else {
-          ++it;
-        }
+  for (auto& each : pools_) release_idle(*each, before);
+}
+
+void CachingAllocator::release_idle(Pool& pool, Clock::time_point before) {
+  for (auto* blocks : {&pool.small, &pool.large}) {
+    for (auto it = blocks->begin(); it != blocks->end();) {
+      Block* block = *it;
+      if (block->bytes == block->segment->bytes && block->freed_at <= before && block->settled()) {
+        it = blocks->erase(it);
+        release_segment(block->segment);
+      } else {
+        ++it;
       }
     }
   }

@@ -54,7 +54,8 @@ class CachingAllocator {
  public:
   CachingAllocator(const Backend* backend, int32_t device) : backend_(backend), device_(device) {}
 
-  // A pool is one stream's. Streams come and go with the workers of the process; a pool that was closed serves the next stream.
+  // A pool is one stream's. Streams come and go with the workers of the process; a pool that was closed serves the next stream, and
+  // keeps no free memory of the host until then.
   uint32_t open_pool();
   void close_pool(uint32_t pool);  // its stream has worked off everything
 
@@ -127,6 +128,7 @@ class CachingAllocator {
   void flush_quick(Pool& pool);
   void release_segment(Segment* segment);
   void release_idle(std::chrono::steady_clock::time_point before);
+  void release_idle(Pool& pool, std::chrono::steady_clock::time_point before);
   void trim_host(int64_t keep);
   std::set<Block*, BySize>& bin(Pool& pool, const Block* block) {
     return block->segment->small ? pool.small : pool.large;

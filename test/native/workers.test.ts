@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createRequire } from 'node:module';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { full, ones } from '../../lib/index.js';
 import { addon } from '../../lib/runtime.js';
@@ -96,5 +97,37 @@ describe('workers', () => {
     const after = addon.memoryStats(0);
     assert.ok(after.liveBlocks <= before.liveBlocks, `${after.liveBlocks - before.liveBlocks} blocks`);
     assert.ok(after.segments <= before.segments + 1, `${after.segments} segments, ${before.segments} before`);
+  });
+
+  it('give back what they held when they are terminated in the middle of work', async function () {
+    this.timeout(60_000);
+    const [count, bytes, rounds] = [250, 360_000, 3];
+    const kernel = addon.kernelNames.indexOf('add');
+    const n = bytes / 4;
+    const body = `
+      for (let i = 0; i < ${count}; i++) {
+        addon.allocate(stream, ${bytes}, false);
+        const handle = words[0];
+        words.set([${kernel}, stream, 2, 1, 2, 0, 1e9, handle, 0, 0, 1, ${n}, 1, -1, 1, 0, handle, 0, 0, 1, ${n}, 1, 0, 1]);
+        addon.submit(24);
+      }`;
+    const before = addon.memoryStats(0).reservedBytes;
+    const resident = process.memoryUsage().rss;
+    for (let round = 0; round < rounds; round++) {
+      const workers = await Promise.all(Array.from({ length: 8 }, () => workerThat(body)));
+      await Promise.all(
+        workers.map(async (worker) => {
+          const answered = once(worker, 'message');
+          worker.postMessage('go');
+          await answered;
+          await worker.terminate();
+        }),
+      );
+    }
+    const held = addon.memoryStats(0).reservedBytes - before;
+    assert.ok(held < 2 ** 26, `${held} bytes are still reserved`);
+    const grown = (): number => process.memoryUsage().rss - resident;
+    for (let i = 0; i < 50 && grown() > 3e8; i++) await sleep(100); // a thread of the addon unmaps
+    assert.ok(grown() < 3e8, `${grown()} bytes more are resident`);
   });
 });
