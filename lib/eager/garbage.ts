@@ -5,27 +5,42 @@
 
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { isMainThread } from 'node:worker_threads';
 import type { Tensor } from '../core/tensor.js';
 
-/** What V8 itself does by default. */
-const PARALLEL = '--parallel-scavenge';
-/** Helpers of a parallel collection would queue for processors on which kernels compute, and everything waits for the last one. */
+/**
+ * Helpers of a parallel young collection would queue for processors on which kernels compute, and everything waits for the last one: V8's own
+ * collections as much as ours. V8's flags are the process's, and other threads may be collecting: so it is said once, and not taken back.
+ */
 const ALONE = '--no-parallel-scavenge';
 
 type Collector = (options?: { type: 'minor' | 'major' }) => void;
 let collector: Collector | null = null;
 
 function loadCollector(): Collector {
-  if (collector === null) {
-    const exposed = (globalThis as { gc?: Collector }).gc;
-    if (exposed) collector = exposed;
-    else {
-      setFlagsFromString('--expose-gc');
-      collector = runInNewContext('gc') as Collector;
-      setFlagsFromString('--no-expose-gc');
-    }
-  }
+  collector ??= (globalThis as { gc?: Collector }).gc ?? exposedCollector();
   return collector;
+}
+
+/** Another thread that does the same may take the flag back in between. */
+const MOST_TRIES = 1000;
+
+function exposedCollector(): Collector {
+  for (let i = 0; i < MOST_TRIES; i++) {
+    setFlagsFromString('--expose-gc');
+    const found = runInNewContext('globalThis.gc') as Collector | undefined;
+    setFlagsFromString('--no-expose-gc');
+    if (found !== undefined) return found;
+  }
+  return () => {}; // V8 then collects by itself
+}
+
+let alone = false;
+
+function collectYoung(collect: Collector): void {
+  if (!alone && isMainThread) setFlagsFromString(ALONE);
+  alone = true;
+  collect({ type: 'minor' });
 }
 
 /**
@@ -126,14 +141,9 @@ function relieve(): void {
   countSinceMinor = count - survivors.count;
   bytesSinceMinor = bytes - survivors.bytes;
   if (countSinceMinor < minorCount * 0.9 && bytesSinceMinor < minorBytes() * 0.9) return;
-  const collectYoung = (): void => {
-    setFlagsFromString(ALONE);
-    collect({ type: 'minor' });
-    setFlagsFromString(PARALLEL);
-  };
   // Collections for their number are worth their time: what they find is still in the cache. Those for bytes keep to a share.
-  if (countSinceMinor < minorCount) minor.run(collectYoung);
-  else collectYoung();
+  if (countSinceMinor < minorCount) minor.run(() => collectYoung(collect));
+  else collectYoung(collect);
   bytesSinceMinor = 0;
   countSinceMinor = 0;
   survivors = readTokens();

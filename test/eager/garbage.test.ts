@@ -1,0 +1,10 @@
+/** Garbage collection that the library asks for: V8's flags, by which it comes to that, are those of all threads. */
+import assert from 'node:assert/strict';
+import { runProgram } from '../run-program.js';
+
+describe('collecting garbage', () => {
+  it('is there for each of many threads that ask for it first at one moment', async function () {
+    this.timeout(60_000);
+    assert.deepEqual(await runProgram('eager/collectors'), { failed: 0 });
+  });
+});
