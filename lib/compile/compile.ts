@@ -24,7 +24,8 @@ export interface CompileOptions {
 
 /** Above 0 inside of functions that were disabled with everything they call. */
 let disabled = 0;
-const caches = new Set<Map<string, Entry[]>>();
+/** What was captured, by compiled function: that goes with the function, and all of it with the map. */
+let caches = new WeakMap<AnyFunction, Map<string, Entry[]>>();
 
 /** Captures kept for arguments of one kind; more mean that something changes at every call, and the oldest goes. */
 const MAX_CAPTURES = 8;
@@ -35,7 +36,7 @@ const MAX_BREAKS = 3;
 
 /** Forgets everything captured. */
 export function reset(): void {
-  for (const cache of caches) cache.clear();
+  caches = new WeakMap();
 }
 
 /**
@@ -128,12 +129,15 @@ interface Entry {
 }
 
 function compiledFunction(fn: AnyFunction, compiler: CompileBackend, fullgraph: boolean): AnyFunction {
-  const cache = new Map<string, Entry[]>();
-  caches.add(cache);
-  return (...args) => {
+  return function run(...args): unknown {
     if (isCompiling() || disabled > 0) return fn(...args);
     const inputs = tensorsIn(args);
     const key = guardKey(args);
+    let cache = caches.get(run);
+    if (cache === undefined) {
+      cache = new Map();
+      caches.set(run, cache);
+    }
     let entries = cache.get(key);
     if (entries === undefined) {
       entries = [];

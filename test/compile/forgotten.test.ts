@@ -1,0 +1,11 @@
+/** Compiled functions that nobody has any more. */
+import assert from 'node:assert/strict';
+import { runProgram } from '../run-program.js';
+
+describe('compiled functions that nobody holds', () => {
+  it('leave nothing of their captures on the heap', async function () {
+    this.timeout(60_000);
+    const { bytesEach } = await runProgram<{ bytesEach: number }>('compile/programs/forgotten');
+    assert.ok(bytesEach < 1000, `${bytesEach} bytes each`);
+  });
+});
