@@ -101,8 +101,8 @@ type FormsOf<Names extends string[], Body extends AnyBody> = OptionalForms<
   AllNamed<Names, Body>,
   KeywordOnly<Names>[number]
 >;
-/** One overload for each form: editors show them, and options of another name are found. */
-type Overloads<Forms, Result> = Forms extends [infer First extends unknown[], ...infer Rest] ? ((...args: First) => Result) & Overloads<Rest, Result> : unknown;
+/** One overload for each form: editors show them, and options of another name are found. The last, which `Parameters` sees, has all by position. */
+type Overloads<Forms, Result> = Forms extends [infer First extends unknown[], ...infer Rest] ? Overloads<Rest, Result> & ((...args: First) => Result) : unknown;
 
 /** A function that is called in every form that its declaration allows. */
 export type FunctionOf<Text extends string, Body extends AnyBody> = Overloads<FormsOf<Listed<Text>, Body>, ReturnType<Body>> & Declared<Listed<Text>, Body>;

@@ -6,7 +6,7 @@ import { formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
 import type { Tensor } from '../core/tensor.js';
 import type { DeviceMesh } from '../mesh/device-mesh.js';
 import { allGatherRows, allToAllRows } from '../ops/collectives.js';
-import { tensor } from '../ops/factories.js';
+import { tensor } from '../ops/from-values.js';
 import { chunkOf, chunksOf, meshCoordinates } from './geometry.js';
 import { alongRows } from './redistribute-local.js';
 import { formatPlacements } from './spec.js';

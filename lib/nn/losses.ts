@@ -2,17 +2,8 @@
 import { checkNumber, checkOneOf, type NumberRule } from '../core/options.js';
 import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
-import {
-  binaryCrossEntropyWithLogits,
-  type CrossEntropyOptions,
-  crossEntropy,
-  type LossOptions,
-  type LossReduction,
-  l1Loss,
-  mseLoss,
-  type NllLossOptions,
-  nllLoss,
-} from '../ops/loss.js';
+import { binaryCrossEntropyWithLogits, type CrossEntropyOptions, crossEntropy, l1Loss, mseLoss, type NllLossOptions, nllLoss } from '../ops/loss.js';
+import type { LossOptions, LossReduction } from '../ops/loss-checks.js';
 import {
   binaryCrossEntropy,
   cosineEmbeddingLoss,

@@ -4,7 +4,7 @@ import { ArgumentError, AutogradError, ShapeError } from '../core/errors.js';
 import { checkFlag, checkLimit, listOf } from '../core/options.js';
 import { defineFunction } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
-import { tensor } from '../ops/factories.js';
+import { tensor } from '../ops/from-values.js';
 import { cat, stack } from '../ops/join.js';
 import { requireTensor, requireTensors } from '../ops/operand.js';
 import { pad } from '../ops/padding.js';

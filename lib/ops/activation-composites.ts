@@ -1,11 +1,13 @@
 /** Activations written in other ops: relu6, hardtanh, mish, selu, glu and their like. */
+
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { checkLimit, checkNumber, optionsOf } from '../core/options.js';
+import { checkFlag, checkLimit, checkNumber } from '../core/options.js';
 import { formatShape, wrapDim } from '../core/shape.js';
+import { defineFunction, type MethodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { elu, leakyRelu, softplus } from './activation.js';
 import { defineComposite } from './composite.js';
-import { requireFloating, requireNumbers, requireTensor } from './operand.js';
+import { type DtypeOption, requireFloating, requireNumbers, requireTensor } from './operand.js';
 import { type RandomOptions, randLike } from './random.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
@@ -36,14 +38,15 @@ defineComposite('logsigmoid', logsigmoid, { samples });
  * @throws ArgumentError if minVal is above maxVal or either is NaN, and unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.hardtanh`
  */
-export function hardtanh(input: Tensor, options: { minVal?: number; maxVal?: number } = {}): Tensor {
+export const hardtanh = defineFunction('hardtanh(input, /, minVal, maxVal)', (input: Tensor, minVal = -1, maxVal = 1): Tensor => {
   requireTensor(input, 'hardtanh');
-  const { minVal = -1, maxVal = 1 } = optionsOf('hardtanh', options, 'minVal maxVal');
+  checkLimit('hardtanh', 'minVal', minVal);
+  checkLimit('hardtanh', 'maxVal', maxVal);
   if (!(minVal <= maxVal)) throw new ArgumentError(`hardtanh: minVal ${minVal} is above maxVal ${maxVal}`, { op: 'hardtanh', minVal, maxVal });
   if (!input.requiresGrad) return input.clamp({ min: minVal, max: maxVal });
   // The gradient of clamp is 1 at the bounds, that of hardtanh is 0.
   return where(input.gt(minVal).logicalAnd(input.lt(maxVal)), input, input.detach().clamp({ min: minVal, max: maxVal }));
-}
+});
 defineComposite('hardtanh', hardtanh, withTwin);
 
 /**
@@ -113,14 +116,14 @@ defineComposite('selu', selu, withTwin);
  * @throws ArgumentError for an alpha of 0, and unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.celu`; Barron, arXiv:1704.07483
  */
-export function celu(input: Tensor, options: { alpha?: number } = {}): Tensor {
+export const celu = defineFunction('celu(input, /, alpha)', (input: Tensor, alpha = 1): Tensor => {
   requireTensor(input, 'celu');
-  const { alpha = 1 } = optionsOf('celu', options, 'alpha');
+  checkLimit('celu', 'alpha', alpha);
   if (alpha === 0) throw new ArgumentError('celu: alpha must not be 0', { op: 'celu', alpha });
   const scaled = input.div(alpha);
   const below = alpha > 0 ? elu(scaled) : scaled.clamp({ min: 0 }).expm1(); // the slope of expm1 is lost where it is near -1
   return where(input.gt(0), input, below.mul(alpha));
-}
+});
 defineComposite('celu', celu, withTwin);
 
 /**
@@ -130,13 +133,13 @@ defineComposite('celu', celu, withTwin);
  * @throws ShapeError for an odd size or no dims; IndexError for a dim out of range; ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.glu`; Dauphin et al., arXiv:1612.08083
  */
-export function glu(input: Tensor, dim = -1): Tensor {
+export const glu = defineFunction('glu(input, /, dim)', (input: Tensor, dim = -1): Tensor => {
   requireTensor(input, 'glu');
   const size = input.shape[wrapDim(dim, input.ndim, 'glu')] ?? 1;
   if (input.ndim === 0 || size % 2 !== 0) throw new ShapeError(`glu: dim ${dim} of shape ${formatShape(input.shape)} must have an even size`, { op: 'glu', shape: input.shape });
   const [value, gate] = input.split([size / 2, size / 2], dim) as [Tensor, Tensor];
   return value.mul(gate.sigmoid());
-}
+});
 defineComposite('glu', glu, { samples: () => [[sampleTensor([3, 4])], [sampleTensor([6, 3]), 0]] });
 
 /**
@@ -174,11 +177,10 @@ function passingBeyond(input: Tensor, lambd: number): Tensor {
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.hardshrink`
  */
-export function hardshrink(input: Tensor, options: { lambd?: number } = {}): Tensor {
+export const hardshrink = defineFunction('hardshrink(input, /, lambd)', (input: Tensor, lambd = 0.5): Tensor => {
   requireTensor(input, 'hardshrink');
-  const { lambd = 0.5 } = optionsOf('hardshrink', options, 'lambd');
   return where(input.abs().le(lambd), 0, passingBeyond(input, lambd));
-}
+});
 defineComposite('hardshrink', hardshrink, { samples });
 
 /**
@@ -187,26 +189,25 @@ defineComposite('hardshrink', hardshrink, { samples });
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.softshrink`
  */
-export function softshrink(input: Tensor, options: { lambd?: number } = {}): Tensor {
+export const softshrink = defineFunction('softshrink(input, /, lambd)', (input: Tensor, lambd = 0.5): Tensor => {
   requireTensor(input, 'softshrink');
   requireNumbers('softshrink', input);
-  const { lambd = 0.5 } = optionsOf('softshrink', options, 'lambd');
   checkNumber('softshrink', 'lambd', lambd, { from: 0 });
   return passingBeyond(input, lambd).sub(input.detach().clamp({ min: -lambd, max: lambd }));
-}
+});
 defineComposite('softshrink', softshrink, { samples });
 
 /**
- * x above `limit`, `value` elsewhere. Shapes: any, kept. Dtypes: any, kept unless `value` is of a higher category. Gradient: yes, 0 elsewhere.
+ * x above `threshold`, `value` elsewhere. Shapes: any, kept. Dtypes: any, kept unless `value` is of a higher category. Gradient: yes, 0 elsewhere.
  *
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.threshold`
  */
-export function threshold(input: Tensor, limit: number, value: number): Tensor {
+export const threshold = defineFunction('threshold(input, /, threshold, value)', (input: Tensor, threshold: number, value: number): Tensor => {
   requireTensor(input, 'threshold');
-  for (const [name, bound] of Object.entries({ threshold: limit, value })) checkLimit('threshold', name, bound);
-  return where(input.le(limit), value, input); // NaN stays
-}
+  for (const [name, bound] of Object.entries({ threshold, value })) checkLimit('threshold', name, bound);
+  return where(input.le(threshold), value, input); // NaN stays
+});
 defineComposite('threshold', threshold, { samples: () => [[sampleTensor([3, 4]), 0.1, 5]] });
 
 /**
@@ -215,12 +216,12 @@ defineComposite('threshold', threshold, { samples: () => [[sampleTensor([3, 4]),
  * @throws IndexError for a dim out of range; DtypeError for bools
  * @see PyTorch `torch.nn.functional.softmin`
  */
-export function softmin(input: Tensor, dim: number): Tensor {
+export const softmin = defineFunction('softmin(input, /, dim, *, dtype)', (input: Tensor, dim: number, options: DtypeOption = {}): Tensor => {
   requireTensor(input, 'softmin');
   requireNumbers('softmin', input);
   wrapDim(dim, input.ndim, 'softmin');
-  return input.neg().softmax(dim);
-}
+  return input.neg().softmax(dim, options);
+});
 defineComposite('softmin', softmin, { samples: () => [[sampleTensor([3, 4]), 1]] });
 
 /**
@@ -230,7 +231,7 @@ defineComposite('softmin', softmin, { samples: () => [[sampleTensor([3, 4]), 1]]
  * @throws ShapeError if the weight does not fit the channels; DeviceError for tensors on different devices; ArgumentError unless both are tensors
  * @see PyTorch `torch.nn.functional.prelu`; He et al., arXiv:1502.01852
  */
-export function prelu(input: Tensor, weight: Tensor): Tensor {
+export const prelu = defineFunction('prelu(input, /, weight)', (input: Tensor, weight: Tensor): Tensor => {
   requireTensor(input, 'prelu');
   requireTensor(weight, 'prelu', 'weight');
   const channelDim = input.ndim > 1 ? 1 : 0;
@@ -240,7 +241,7 @@ export function prelu(input: Tensor, weight: Tensor): Tensor {
   }
   const spread = n === 1 ? weight.reshape([]) : weight.reshape(input.shape.map((_, i) => (i === channelDim ? n : 1)));
   return where(input.gt(0), input, input.mul(spread));
-}
+});
 defineComposite('prelu', prelu, {
   samples: () => [
     [sampleTensor([3, 4]), sampleTensor([4], { seed: 2 })],
@@ -248,55 +249,50 @@ defineComposite('prelu', prelu, {
   ],
 });
 
-/** Options of {@link gumbelSoftmax}. */
-export interface GumbelSoftmaxOptions extends Pick<RandomOptions, 'generator'> {
-  /** Temperature: the lower, the nearer to ones and zeros. 1 by default. */
-  tau?: number;
-  /** Ones and zeros in the forward pass, the soft values' gradient in the backward pass. False by default. */
-  hard?: boolean;
-  /** The dim of the categories, the last by default. */
-  dim?: number;
-}
-
 /**
  * Samples of a categorical distribution that have a gradient: softmax of (logits + Gumbel noise) / tau along a dim. Shapes: any, kept.
- * Dtypes: floating, kept. Gradient: yes. Draws from `generator`, by default the default one.
+ * Dtypes: floating, kept. Gradient: yes. With `hard`, ones and zeros that have the gradient of the soft values. `tau`, 1 by default, is the temperature: the lower,
+ * the nearer to ones and zeros. `eps` does nothing, as in PyTorch. Draws from `generator`, by default the default one.
  *
  * @throws IndexError for a dim out of range; ArgumentError unless `logits` is a tensor
  * @see PyTorch `torch.nn.functional.gumbel_softmax`; Jang et al., arXiv:1611.01144; Maddison et al., arXiv:1611.00712
  */
-export function gumbelSoftmax(logits: Tensor, options: GumbelSoftmaxOptions = {}): Tensor {
-  requireTensor(logits, 'gumbelSoftmax', 'logits');
-  const { tau = 1, hard = false, dim = -1, generator } = optionsOf('gumbelSoftmax', options, 'tau hard dim generator');
-  requireFloating(logits, 'gumbelSoftmax', 'logits');
-  wrapDim(dim, logits.ndim, 'gumbelSoftmax');
-  const uniform = randLike(logits, generator ? { generator } : {});
-  const exponential = uniform.neg().log1p().neg().clamp({ min: 1e-30 });
-  const soft = logits.sub(exponential.log()).div(tau).softmax(dim);
-  if (!hard) return soft;
-  const largest = soft.detach().argmax(dim, { keepdim: true });
-  const ones = soft.detach().zerosLike().scatter(dim, largest, 1);
-  return ones.sub(soft.detach()).add(soft);
-}
+export const gumbelSoftmax = defineFunction(
+  'gumbelSoftmax(logits, /, tau, hard, eps, dim, *, generator)',
+  (logits: Tensor, tau = 1, hard = false, eps = 1e-10, dim = -1, { generator }: Pick<RandomOptions, 'generator'> = {}): Tensor => {
+    requireTensor(logits, 'gumbelSoftmax', 'logits');
+    checkFlag('gumbelSoftmax', 'hard', hard);
+    checkNumber('gumbelSoftmax', 'eps', eps); // PyTorch takes it and does nothing with it
+    requireFloating(logits, 'gumbelSoftmax', 'logits');
+    wrapDim(dim, logits.ndim, 'gumbelSoftmax');
+    const uniform = randLike(logits, generator ? { generator } : {});
+    const exponential = uniform.neg().log1p().neg().clamp({ min: 1e-30 });
+    const soft = logits.sub(exponential.log()).div(tau).softmax(dim);
+    if (!hard) return soft;
+    const largest = soft.detach().argmax(dim, true);
+    const ones = soft.detach().zerosLike().scatter(dim, largest, 1);
+    return ones.sub(soft.detach()).add(soft);
+  },
+);
 
 declare module '../core/tensor.js' {
   interface Tensor {
     /** x above 0, negativeSlope * x (default 0.01) elsewhere. The same as {@link leakyRelu}. */
-    leakyRelu(options?: { negativeSlope?: number }): Tensor;
+    leakyRelu: MethodOf<typeof leakyRelu>;
     /** {@link leakyRelu} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
-    leakyRelu_(options?: { negativeSlope?: number }): this;
+    leakyRelu_: MethodOf<typeof leakyRelu, this>;
     /** x above 0, alpha (exp(x) - 1) elsewhere. The same as {@link elu}. */
-    elu(options?: { alpha?: number }): Tensor;
+    elu: MethodOf<typeof elu>;
     /** {@link elu} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
-    elu_(options?: { alpha?: number }): this;
+    elu_: MethodOf<typeof elu, this>;
     /** log(1 + exp(beta x)) / beta. The same as {@link softplus}. */
-    softplus(options?: { beta?: number; threshold?: number }): Tensor;
+    softplus: MethodOf<typeof softplus>;
     /** log(sigmoid(x)). The same as {@link logsigmoid}. */
     logsigmoid(): Tensor;
     /** Each element moved into [minVal, maxVal]. The same as {@link hardtanh}. */
-    hardtanh(options?: { minVal?: number; maxVal?: number }): Tensor;
+    hardtanh: MethodOf<typeof hardtanh>;
     /** {@link hardtanh} in place. @throws ArgumentError if minVal is above maxVal; InPlaceError as {@link Tensor.relu_} */
-    hardtanh_(options?: { minVal?: number; maxVal?: number }): this;
+    hardtanh_: MethodOf<typeof hardtanh, this>;
     /** min(max(x, 0), 6). The same as {@link relu6}. */
     relu6(): Tensor;
     /** {@link relu6} in place. @throws InPlaceError as {@link Tensor.relu_} */
@@ -318,24 +314,24 @@ declare module '../core/tensor.js' {
     /** {@link selu} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
     selu_(): this;
     /** x above 0, alpha (exp(x / alpha) - 1) below. The same as {@link celu}. */
-    celu(options?: { alpha?: number }): Tensor;
+    celu: MethodOf<typeof celu>;
     /** {@link celu} in place. @throws ArgumentError for an alpha of 0; DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
-    celu_(options?: { alpha?: number }): this;
+    celu_: MethodOf<typeof celu, this>;
     /** The first half along a dim times the sigmoid of the second. The same as {@link glu}. */
-    glu(dim?: number): Tensor;
+    glu: MethodOf<typeof glu>;
     /** x / (1 + |x|). The same as {@link softsign}. */
     softsign(): Tensor;
     /** x - tanh(x). The same as {@link tanhshrink}. */
     tanhshrink(): Tensor;
     /** 0 within [-lambd, lambd], x outside. The same as {@link hardshrink}. */
-    hardshrink(options?: { lambd?: number }): Tensor;
+    hardshrink: MethodOf<typeof hardshrink>;
     /** 0 within [-lambd, lambd], moved by lambd towards 0 outside. The same as {@link softshrink}. */
-    softshrink(options?: { lambd?: number }): Tensor;
-    /** x above `limit`, `value` elsewhere. The same as {@link threshold}. */
-    threshold(limit: number, value: number): Tensor;
+    softshrink: MethodOf<typeof softshrink>;
+    /** x above `threshold`, `value` elsewhere. The same as {@link threshold}. */
+    threshold: MethodOf<typeof threshold>;
     /** softmax of -x along a dim. The same as {@link softmin}. */
-    softmin(dim: number): Tensor;
+    softmin: MethodOf<typeof softmin>;
     /** x above 0, weight x elsewhere. The same as {@link prelu}. */
-    prelu(weight: Tensor): Tensor;
+    prelu: MethodOf<typeof prelu>;
   }
 }

@@ -2,7 +2,8 @@
 
 import { dispatchOne } from '../core/dispatch.js';
 import type { Op } from '../core/op.js';
-import { checkOneOf, optionsOf } from '../core/options.js';
+import { checkLimit, checkOneOf } from '../core/options.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS, unaryFunction } from './method.js';
@@ -226,12 +227,11 @@ export type GeluApproximate = 'none' | 'tanh';
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.gelu`; Hendrycks and Gimpel, arXiv:1606.08415
  */
-export function gelu(input: Tensor, options: { approximate?: GeluApproximate } = {}): Tensor {
+export const gelu = defineFunction('gelu(input, /, approximate)', (input: Tensor, approximate: GeluApproximate = 'none'): Tensor => {
   requireTensor(input, 'gelu');
-  const { approximate = 'none' } = optionsOf('gelu', options, 'approximate');
   if (approximate !== 'none') checkOneOf('gelu', 'approximate', approximate, ['none', 'tanh']);
   return dispatchOne(approximate === 'tanh' ? geluTanhOp : geluOp, [input], NO_PARAMS);
-}
+});
 
 /**
  * log(1 + exp(beta x)) / beta, and x itself where beta x exceeds the threshold (beta 1 and threshold 20 by default).
@@ -240,11 +240,12 @@ export function gelu(input: Tensor, options: { approximate?: GeluApproximate } =
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.softplus`
  */
-export function softplus(input: Tensor, options: { beta?: number; threshold?: number } = {}): Tensor {
+export const softplus = defineFunction('softplus(input, /, beta, threshold)', (input: Tensor, beta = 1, threshold = 20): Tensor => {
   requireTensor(input, 'softplus');
-  const { beta = 1, threshold = 20 } = optionsOf('softplus', options, 'beta threshold');
+  checkLimit('softplus', 'beta', beta);
+  checkLimit('softplus', 'threshold', threshold);
   return dispatchOne(softplusOp, [input], { beta, threshold });
-}
+});
 
 /**
  * x above 0, negativeSlope * x (0.01 x by default) elsewhere. Shapes and dtypes as {@link sigmoid}. Gradient: yes, the slope at 0.
@@ -252,11 +253,11 @@ export function softplus(input: Tensor, options: { beta?: number; threshold?: nu
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.leaky_relu`
  */
-export function leakyRelu(input: Tensor, options: { negativeSlope?: number } = {}): Tensor {
+export const leakyRelu = defineFunction('leakyRelu(input, /, negativeSlope)', (input: Tensor, negativeSlope = 0.01): Tensor => {
   requireTensor(input, 'leakyRelu');
-  const { negativeSlope = 0.01 } = optionsOf('leakyRelu', options, 'negativeSlope');
+  checkLimit('leakyRelu', 'negativeSlope', negativeSlope);
   return dispatchOne(leakyReluOp, [input], { negativeSlope });
-}
+});
 
 /**
  * x above 0, alpha (exp(x) - 1) elsewhere; alpha is 1 by default. Shapes and dtypes as {@link sigmoid}. Gradient: yes.
@@ -264,15 +265,13 @@ export function leakyRelu(input: Tensor, options: { negativeSlope?: number } = {
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.elu`; Clevert et al., arXiv:1511.07289
  */
-export function elu(input: Tensor, options: { alpha?: number } = {}): Tensor {
+export const elu = defineFunction('elu(input, /, alpha)', (input: Tensor, alpha = 1): Tensor => {
   requireTensor(input, 'elu');
-  const { alpha = 1 } = optionsOf('elu', options, 'alpha');
+  checkLimit('elu', 'alpha', alpha);
   return dispatchOne(eluOp, [input], { alpha });
-}
-
-addMethod('gelu', function (options?: { approximate?: GeluApproximate }) {
-  return gelu(this, options);
 });
+
+addMethod('gelu', methodOf(gelu));
 
 declare module '../core/tensor.js' {
   interface Tensor {
@@ -293,6 +292,6 @@ declare module '../core/tensor.js' {
     /** {@link silu} in place. @throws DtypeError for integers and bools; InPlaceError as {@link Tensor.relu_} */
     silu_(): this;
     /** x times the normal distribution function of x. The same as {@link gelu}. */
-    gelu(options?: { approximate?: GeluApproximate }): Tensor;
+    gelu: MethodOf<typeof gelu>;
   }
 }

@@ -1,4 +1,5 @@
 /** A residual connection and the RMS norm behind it in one pass: what a transformer block begins with. */
+
 import { autocastOperands } from '../core/autocast.js';
 import { decomposed } from '../core/decompose.js';
 import { dispatch } from '../core/dispatch.js';
@@ -7,6 +8,7 @@ import { ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { checkNumber } from '../core/options.js';
 import { checkSizes, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
+import { defineFunction } from '../core/signature.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { checkNormalised, epsilon, flatten, isAbsent, type NormParams, optional, outputMeta, rmsNormBackward, rmsNormOp, statisticsMeta } from './norm.js';
 import { requireTensor } from './operand.js';
@@ -94,24 +96,27 @@ const addRmsNormOp: Op<NormParams> = defineOp<NormParams>({
  * @example
  * const [normal, stream] = addRmsNorm(attended, stream0, [width], weight); // next block: addRmsNorm(mlp(normal), stream, ...)
  */
-export function addRmsNorm(input: Tensor, residual: Tensor, normalizedShape: Shape, weight: Tensor | null = null, eps: number | null = null): [Tensor, Tensor] {
-  requireTensor(input, 'addRmsNorm');
-  requireTensor(residual, 'addRmsNorm', 'residual');
-  checkSizes(normalizedShape, 'addRmsNorm');
-  if (weight !== null) requireTensor(weight, 'addRmsNorm', 'weight');
-  if (eps !== null) checkNumber('addRmsNorm', 'eps', eps);
-  if (!sameShape(input.shape, residual.shape)) {
-    throw new ShapeError(`addRmsNorm: expected a residual in the shape of the input, ${formatShape(input.shape)}, got ${formatShape(residual.shape)}`, {
-      op: 'addRmsNorm',
-      shapes: [input.shape, residual.shape],
-    });
-  }
-  const [given, other, factor] = autocastOperands('float32', [input, residual, weight ?? wrapNumber(0, input.dtype, input.device)] as const);
-  const dtype = promoteTypes(given.dtype, other.dtype);
-  const [x, r] = [given.to(dtype), other.to(dtype)];
-  checkNormalised([x, factor], normalizedShape, 'addRmsNorm');
-  const operands = [x.contiguous(), r.contiguous(), isAbsent(factor) ? factor : factor.contiguous()];
-  const params = { width: numelOf(normalizedShape), eps: eps ?? (dtype === float64 ? epsilon.float64 : epsilon.float32) };
-  const [y, sum] = dispatch(addRmsNormOp, operands, params) as [Tensor, Tensor, Tensor];
-  return [y, sum];
-}
+export const addRmsNorm = defineFunction(
+  'addRmsNorm(input, /, residual, normalizedShape, weight, eps)',
+  (input: Tensor, residual: Tensor, normalizedShape: Shape, weight: Tensor | null = null, eps: number | null = null): [Tensor, Tensor] => {
+    requireTensor(input, 'addRmsNorm');
+    requireTensor(residual, 'addRmsNorm', 'residual');
+    checkSizes(normalizedShape, 'addRmsNorm');
+    if (weight !== null) requireTensor(weight, 'addRmsNorm', 'weight');
+    if (eps !== null) checkNumber('addRmsNorm', 'eps', eps);
+    if (!sameShape(input.shape, residual.shape)) {
+      throw new ShapeError(`addRmsNorm: expected a residual in the shape of the input, ${formatShape(input.shape)}, got ${formatShape(residual.shape)}`, {
+        op: 'addRmsNorm',
+        shapes: [input.shape, residual.shape],
+      });
+    }
+    const [given, other, factor] = autocastOperands('float32', [input, residual, weight ?? wrapNumber(0, input.dtype, input.device)] as const);
+    const dtype = promoteTypes(given.dtype, other.dtype);
+    const [x, r] = [given.to(dtype), other.to(dtype)];
+    checkNormalised([x, factor], normalizedShape, 'addRmsNorm');
+    const operands = [x.contiguous(), r.contiguous(), isAbsent(factor) ? factor : factor.contiguous()];
+    const params = { width: numelOf(normalizedShape), eps: eps ?? (dtype === float64 ? epsilon.float64 : epsilon.float32) };
+    const [y, sum] = dispatch(addRmsNormOp, operands, params) as [Tensor, Tensor, Tensor];
+    return [y, sum];
+  },
+);

@@ -5,10 +5,11 @@ import { dispatch } from '../core/dispatch.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { checkFlag, checkNumber, checkProbability, optionsOf, unexpected } from '../core/options.js';
+import { checkFlag, checkNumber, checkProbability } from '../core/options.js';
 import { nextDraw } from '../core/random.js';
 import { broadcastStrides, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
-import { Tensor, wrapNumber } from '../core/tensor.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
+import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { accumulatedIn, attentionWeights } from './attention-weights.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
@@ -158,17 +159,26 @@ export interface AttentionOptions {
  * @see PyTorch `torch.nn.functional.scaled_dot_product_attention`; Vaswani et al., arXiv:1706.03762; Dao et al., arXiv:2205.14135;
  * Ainslie et al., arXiv:2305.13245 for grouped heads
  */
-export function scaledDotProductAttention(query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions = {}): Tensor {
-  requireTensor(query, 'scaledDotProductAttention', 'query');
-  requireTensor(key, 'scaledDotProductAttention', 'key');
-  requireTensor(value, 'scaledDotProductAttention', 'value');
-  if (options instanceof Tensor) throw unexpected('scaledDotProductAttention', 'options', 'an object such as { attnMask: mask }', options);
-  const { attnMask = null } = optionsOf('scaledDotProductAttention', options, 'attnMask dropoutP isCausal scale enableGqa');
-  if (attnMask !== null) requireTensor(attnMask, 'scaledDotProductAttention', 'attnMask');
-  const [q, k, v] = autocastOperands('low precision', [query, key, value] as const);
-  const mask = attnMask === null ? null : autocastOperands('low precision', [attnMask] as const)[0];
-  return attentionOf(q, k, v, { ...options, attnMask: mask });
-}
+export const scaledDotProductAttention = defineFunction(
+  'scaledDotProductAttention(query, /, key, value, attnMask, dropoutP, isCausal, *, scale, enableGqa)',
+  (
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attnMask: Tensor | null = null,
+    dropoutP = 0,
+    isCausal = false,
+    { scale = null, enableGqa = false }: Pick<AttentionOptions, 'scale' | 'enableGqa'> = {},
+  ): Tensor => {
+    requireTensor(query, 'scaledDotProductAttention', 'query');
+    requireTensor(key, 'scaledDotProductAttention', 'key');
+    requireTensor(value, 'scaledDotProductAttention', 'value');
+    if (attnMask !== null) requireTensor(attnMask, 'scaledDotProductAttention', 'attnMask');
+    const [q, k, v] = autocastOperands('low precision', [query, key, value] as const);
+    const mask = attnMask === null ? null : autocastOperands('low precision', [attnMask] as const)[0];
+    return attentionOf(q, k, v, { attnMask: mask, dropoutP, isCausal, scale, enableGqa });
+  },
+);
 
 function attentionOf(query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions): Tensor {
   const { attnMask = null, dropoutP = 0, isCausal = false } = options;
@@ -251,13 +261,11 @@ function checkMask(op: string, mask: Tensor, scores: Shape): void {
   throw new ShapeError(`${op}: a mask of shape ${formatShape(mask.shape)} does not broadcast to the scores, ${formatShape(scores)}`, { op, shapes: [mask.shape, scores] });
 }
 
-addMethod('scaledDotProductAttention', function (key: Tensor, value: Tensor, options?: AttentionOptions) {
-  return scaledDotProductAttention(this, key, value, options);
-});
+addMethod('scaledDotProductAttention', methodOf(scaledDotProductAttention));
 
 declare module '../core/tensor.js' {
   interface Tensor {
     /** Attention of this, the queries, over keys and values. The same as {@link scaledDotProductAttention}. */
-    scaledDotProductAttention(key: Tensor, value: Tensor, options?: AttentionOptions): Tensor;
+    scaledDotProductAttention: MethodOf<typeof scaledDotProductAttention>;
   }
 }

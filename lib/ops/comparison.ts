@@ -3,7 +3,8 @@
 import { dispatchOne } from '../core/dispatch.js';
 import { bool, int64 } from '../core/dtype.js';
 import type { Op, PointwiseSpec } from '../core/op.js';
-import { checkNumber, optionsOf } from '../core/options.js';
+import { checkFlag, checkNumber } from '../core/options.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { waitingFor } from '../core/waiting.js';
 import { definePointwise } from './define-pointwise.js';
@@ -131,34 +132,32 @@ export function equal(input: Tensor, other: Tensor): boolean {
  * @throws ShapeError if the shapes do not broadcast; DeviceError for tensors on different devices
  * @see PyTorch `torch.isclose`
  */
-export function isclose(input: Tensor, other: Tensor, options: { rtol?: number; atol?: number; equalNan?: boolean } = {}): Tensor {
+export const isclose = defineFunction('isclose(input, /, other, rtol, atol, equalNan)', (input: Tensor, other: Tensor, rtol = 1e-5, atol = 1e-8, equalNan = false): Tensor => {
   requirePair(input, other, 'isclose');
-  const { rtol = 1e-5, atol = 1e-8, equalNan = false } = optionsOf('isclose', options, 'rtol atol equalNan');
+  checkFlag('isclose', 'equalNan', equalNan);
   checkNumber('isclose', 'rtol', rtol, { from: 0 });
   checkNumber('isclose', 'atol', atol, { from: 0 });
   if (input.dtype === bool && other.dtype === bool) return eq(input, other);
   const near = input.sub(other).abs().le(other.abs().mul(rtol).add(atol)).logicalAnd(other.isfinite());
   const close = near.logicalOr(eq(input, other));
   return equalNan ? close.logicalOr(input.isnan().logicalAnd(other.isnan())) : close;
-}
+});
 
 /**
  * Whether all elements are close; see {@link isclose} for options, shapes, dtypes and errors. Blocks until the values are known. Gradient: none.
  *
  * @see PyTorch `torch.allclose`
  */
-export function allclose(input: Tensor, other: Tensor, options: { rtol?: number; atol?: number; equalNan?: boolean } = {}): boolean {
+export const allclose = defineFunction('allclose(input, /, other, rtol, atol, equalNan)', (input: Tensor, other: Tensor, rtol = 1e-5, atol = 1e-8, equalNan = false): boolean => {
   requirePair(input, other, 'allclose');
-  optionsOf('allclose', options);
-  return Boolean(waitingFor('allclose', () => isclose(input, other, options).all().item()));
-}
+  checkFlag('allclose', 'equalNan', equalNan);
+  return Boolean(waitingFor('allclose', () => isclose(input, other, rtol, atol, equalNan).all().item()));
+});
 
 addMethod('equal', function (other: Tensor) {
   return equal(this, other);
 });
-addMethod('allclose', function (other: Tensor, options?: { rtol?: number; atol?: number; equalNan?: boolean }) {
-  return allclose(this, other, options);
-});
+addMethod('allclose', methodOf(allclose));
 
 declare module '../core/tensor.js' {
   interface Tensor {
@@ -225,6 +224,6 @@ declare module '../core/tensor.js' {
     /** Whether shapes and all elements are equal. Blocks. The same as {@link equal}. */
     equal(other: Tensor): boolean;
     /** Whether all elements are close. Blocks. The same as {@link allclose}. */
-    allclose(other: Tensor, options?: { rtol?: number; atol?: number; equalNan?: boolean }): boolean;
+    allclose: MethodOf<typeof allclose>;
   }
 }

@@ -5,6 +5,7 @@
 import { DtypeError, ShapeError } from '../core/errors.js';
 import { gradState } from '../core/grad-state.js';
 import { formatShape, sameShape } from '../core/shape.js';
+import { declarationOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { copyBack } from './copy.js';
 import { addMethod } from './method.js';
@@ -37,16 +38,20 @@ export function allComposites(): readonly Composite[] {
 export function defineComposite(name: string, fn: AnyFunction, options: Partial<Omit<Composite, 'name' | 'fn'>> & Pick<Composite, 'samples'>): void {
   const entry: Composite = { method: true, inPlace: false, readsValues: false, ...options, name, fn };
   table.push(entry);
-  if (entry.method) {
-    addMethod(name, function (...args: unknown[]) {
-      return fn(this, ...args);
-    });
-  }
+  if (entry.method) addMethod(name, methodFor(fn));
   if (entry.inPlace) {
     addMethod(`${name}_`, function (...args: unknown[]) {
       return overwrite(`${name}_`, this, (input) => fn(input, ...args) as Tensor, args);
     });
   }
+}
+
+/** Functions without options are passed what the program gives. */
+function methodFor(fn: AnyFunction): AnyFunction {
+  if (declarationOf(fn) !== undefined) return methodOf(fn);
+  return function (this: Tensor, ...args: unknown[]) {
+    return fn(this, ...args);
+  };
 }
 
 /**

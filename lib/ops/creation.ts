@@ -4,16 +4,20 @@ import { type Device, device as deviceOf } from '../core/device.js';
 import type { DType } from '../core/dtype.js';
 import { float32, float64, getDefaultDtype } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { checkNumber, checkSizesOf, kindOf, optionsOf, unexpected } from '../core/options.js';
+import { checkNumber, checkSizesOf, kindOf, unexpected } from '../core/options.js';
 import { resultType as promotedType } from '../core/promotion.js';
 import { checkSizes, formatShape, numelOf, type Shape } from '../core/shape.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { heldOf, Tensor } from '../core/tensor.js';
 import { dtypeOfArray } from '../core/values.js';
 import { valueAccess } from './construct.js';
-import { empty, linspace, type NestedArray, newEmpty, TENSOR_OPTIONS, type TensorOptions, tensor } from './factories.js';
+import { fillValue as plainNumber } from './copy.js';
+import { empty, filledBeside, linspace, type NestedArray, newEmpty, type TensorOptions } from './factories.js';
+import { tensor } from './from-values.js';
 import { addMethod } from './method.js';
 import { operand, requireDtype, requireTensor, type TensorLike } from './operand.js';
 import { finish } from './pinned.js';
+import { type SizedFactory, sizedMethod } from './sized.js';
 
 /** What `resizable` of a buffer is by itself, whatever a program has defined on it. */
 const resizable = Object.getOwnPropertyDescriptor(ArrayBuffer.prototype, 'resizable')?.get as (this: ArrayBuffer) => boolean;
@@ -41,7 +45,7 @@ function unlendable({ buffer }: ArrayBufferView): string | null {
  * @see PyTorch `torch.from_numpy`, and `torch::from_blob` of its C++ library
  * @example const t = fromBlob(new Float32Array([1, 2, 3, 4]), [2, 2]);
  */
-export function fromBlob(data: ArrayBufferView, size?: Shape): Tensor {
+export const fromBlob = defineFunction('fromBlob(data, /, size)', (data: ArrayBufferView, size: Shape | null = null): Tensor => {
   if (!ArrayBuffer.isView(data)) throw unexpected('fromBlob', 'data', 'a typed array', data);
   const known = data instanceof Float32Array ? float32 : dtypeOfArray(data);
   if (known === null) throw new ArgumentError(`fromBlob: ${kindOf(data)} has no matching dtype`, { op: 'fromBlob' });
@@ -53,7 +57,7 @@ export function fromBlob(data: ArrayBufferView, size?: Shape): Tensor {
   if (numelOf(shape) !== count) throw new ShapeError(`fromBlob: shape ${formatShape(shape)} does not hold ${count} elements`, { op: 'fromBlob', size: shape });
   if (count === 0) return empty(shape, { dtype: known, device: 'cpu' });
   return valueAccess().adopt(data, [...shape], known);
-}
+});
 
 /**
  * A tensor of the data: the tensor itself where dtype and device are right already, the memory of a typed array where it can be shared, else a
@@ -62,13 +66,15 @@ export function fromBlob(data: ArrayBufferView, size?: Shape): Tensor {
  * @throws ArgumentError, ShapeError, DeviceError, DtypeError as {@link tensor}
  * @see PyTorch `torch.as_tensor`
  */
-export function asTensor(data: NestedArray | ArrayBufferView | Tensor, options: Pick<TensorOptions, 'dtype' | 'device'> = {}): Tensor {
-  const { dtype, device } = optionsOf('asTensor', options, 'dtype device');
-  const target = { ...(dtype ? { dtype } : {}), ...(device ? { device } : {}) };
-  if (data instanceof Tensor) return data.to(target);
-  const shares = ArrayBuffer.isView(data) && (data instanceof Float32Array || dtypeOfArray(data) !== null) && unlendable(data) === null;
-  return shares ? fromBlob(data).to(target) : tensor(data, target);
-}
+export const asTensor = defineFunction(
+  'asTensor(data, /, dtype, device)',
+  (data: NestedArray | ArrayBufferView | Tensor, dtype: TensorOptions['dtype'] | null = null, device: TensorOptions['device'] | null = null): Tensor => {
+    const target = { ...(dtype ? { dtype } : {}), ...(device ? { device } : {}) };
+    if (data instanceof Tensor) return data.to(target);
+    const shares = ArrayBuffer.isView(data) && (data instanceof Float32Array || dtypeOfArray(data) !== null) && unlendable(data) === null;
+    return shares ? fromBlob(data).to(target) : tensor(data, target);
+  },
+);
 
 /**
  * A tensor without dims: `[]`, of the default floating type, or bool for a boolean. Gradient: none, it is a leaf.
@@ -76,12 +82,10 @@ export function asTensor(data: NestedArray | ArrayBufferView | Tensor, options: 
  * @throws ArgumentError, DeviceError, DtypeError, AutogradError for bad options; see {@link TensorOptions}
  * @see PyTorch `torch.scalar_tensor`
  */
-export function scalarTensor(value: number | boolean, options: TensorOptions = {}): Tensor {
+export const scalarTensor = defineFunction('scalarTensor(value, /, *, dtype, device, requiresGrad, pinMemory)', (value: number | boolean, options: TensorOptions = {}): Tensor => {
   if (typeof value !== 'number' && typeof value !== 'boolean') throw unexpected('scalarTensor', 'value', 'a number or a boolean', value);
-  return tensor(value, optionsOf('scalarTensor', options));
-}
-
-const LOGSPACE_OPTIONS = `base ${TENSOR_OPTIONS}`;
+  return tensor(value, options);
+});
 
 /**
  * `steps` values from `base ** start` to `base ** end`, both included, evenly spaced in their logarithms; `base` is positive, 10 by default.
@@ -90,14 +94,17 @@ const LOGSPACE_OPTIONS = `base ${TENSOR_OPTIONS}`;
  * @throws ArgumentError for a count that is no integer or negative; else for bad options, see {@link TensorOptions}
  * @see PyTorch `torch.logspace`
  */
-export function logspace(start: number, end: number, steps: number, options: TensorOptions & { base?: number } = {}): Tensor {
-  const { base = 10, requiresGrad, pinMemory, dtype: given, ...rest } = optionsOf('logspace', options, LOGSPACE_OPTIONS);
-  const dtype = requireDtype(given, 'logspace') ?? getDefaultDtype();
-  for (const [name, value] of Object.entries({ start, end, base })) checkNumber('logspace', name, value);
-  checkSizesOf('logspace', { steps });
-  const exponents = linspace(start, end, steps, { ...rest, dtype: float64 });
-  return finish(exponents.newFull([], base).pow(exponents).to(dtype), { ...(requiresGrad ? { requiresGrad } : {}), ...(pinMemory ? { pinMemory } : {}) });
-}
+export const logspace = defineFunction(
+  'logspace(start, end, steps, base, *, dtype, device, requiresGrad, pinMemory)',
+  (start: number, end: number, steps: number, base = 10, options: TensorOptions = {}): Tensor => {
+    const { requiresGrad, pinMemory, dtype: given, ...rest } = options;
+    const dtype = requireDtype(given, 'logspace') ?? getDefaultDtype();
+    for (const [name, value] of Object.entries({ start, end, base })) checkNumber('logspace', name, value);
+    checkSizesOf('logspace', { steps });
+    const exponents = linspace(start, end, steps, { ...rest, dtype: float64 });
+    return finish(exponents.newFull([], base).pow(exponents).to(dtype), { ...(requiresGrad ? { requiresGrad } : {}), ...(pinMemory ? { pinMemory } : {}) });
+  },
+);
 
 /** Whether a value is a tensor. @see PyTorch `torch.is_tensor` */
 export function isTensor(value: unknown): value is Tensor {
@@ -132,9 +139,26 @@ addMethod('newTensor', function (data: NestedArray | ArrayBufferView, options: T
   const made = tensor(data, { dtype: this.dtype, device: this.device, ...options });
   return this.sharding === null ? made : this.sharding.replicated(made);
 });
-addMethod('newEmpty', function (size: Shape, options: TensorOptions = {}) {
-  return newEmpty(this, size, options);
-});
+const newZeros = defineFunction(
+  'newZeros(input, /, size, *, dtype, device, requiresGrad, pinMemory)',
+  (input: Tensor, size: Shape, options: TensorOptions = {}): Tensor => filledBeside('newZeros', input, size, 0, options),
+);
+addMethod('newZeros', sizedMethod<TensorOptions>(newZeros));
+const newOnes = defineFunction(
+  'newOnes(input, /, size, *, dtype, device, requiresGrad, pinMemory)',
+  (input: Tensor, size: Shape, options: TensorOptions = {}): Tensor => filledBeside('newOnes', input, size, 1, options),
+);
+addMethod('newOnes', sizedMethod<TensorOptions>(newOnes));
+const newFull = defineFunction(
+  'newFull(input, /, size, fillValue, *, dtype, device, requiresGrad, pinMemory)',
+  (input: Tensor, size: Shape, fillValue: number, options: TensorOptions = {}): Tensor => filledBeside('newFull', input, size, plainNumber(fillValue, 'newFull'), options),
+);
+addMethod('newFull', methodOf(newFull));
+const emptyOfThis = defineFunction(
+  'newEmpty(input, /, size, *, dtype, device, requiresGrad, pinMemory)',
+  (input: Tensor, size: Shape, options: TensorOptions = {}): Tensor => newEmpty(input, size, options),
+);
+addMethod('newEmpty', sizedMethod<TensorOptions>(emptyOfThis));
 addMethod('isSigned', function () {
   return !this.dtype.name.startsWith('u') && this.dtype.category > 0;
 });
@@ -157,8 +181,14 @@ declare module '../core/tensor.js' {
   interface Tensor {
     /** A tensor of this dtype and on this device, unless options say otherwise, from values (copied). Shapes and errors as {@link tensor}. */
     newTensor(data: NestedArray | ArrayBufferView, options?: TensorOptions): Tensor;
+    /** Zeros of this dtype and on this device, unless options say otherwise. Shapes and errors as {@link zeros}. */
+    newZeros: SizedFactory<TensorOptions>;
+    /** Ones of this dtype and on this device, unless options say otherwise. Shapes and errors as {@link ones}. */
+    newOnes: SizedFactory<TensorOptions>;
+    /** One value, of this dtype and on this device, unless options say otherwise. Shapes and errors as {@link full}. */
+    newFull: MethodOf<typeof newFull>;
     /** A tensor of this dtype and on this device, unless options say otherwise, whose values are undefined. Errors as {@link empty}. */
-    newEmpty(size: Shape, options?: TensorOptions): Tensor;
+    newEmpty: SizedFactory<TensorOptions>;
     /** Whether the dtype has negative numbers: all but uint8 and bool. @see PyTorch `torch.Tensor.is_signed` */
     isSigned(): boolean;
     /** Whether both are the same window on the same memory: storage, offset, shape and strides. @see PyTorch `torch.Tensor.is_set_to` */

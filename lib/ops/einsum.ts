@@ -19,18 +19,19 @@ interface Labelled {
  * @throws ArgumentError for a malformed equation, an unknown or repeated output letter, or another number of operands; ShapeError if labels or
  * sizes do not fit; DtypeError, DeviceError if operands differ in dtype or device
  * @see PyTorch `torch.einsum`
- * @example einsum('bij,bjk->bik', a, b)
+ * @example einsum('bij,bjk->bik', a, b) // or einsum('bij,bjk->bik', [a, b])
  */
-export function einsum(equation: string, ...tensors: Tensor[]): Tensor {
+export function einsum(equation: string, ...operands: readonly Tensor[] | [readonly Tensor[]]): Tensor {
+  const tensors = (Array.isArray(operands[0]) ? operands[0] : operands) as readonly Tensor[];
   if (typeof equation !== 'string') throw unexpected('einsum', 'equation', "a string such as 'ij,jk->ik'", equation);
   requireTensors(tensors, 'einsum');
   const { inputs, output } = parse(equation, tensors);
-  const operands = inputs.map((labels, i) => onDiagonal(equation, { tensor: tensors[i] as Tensor, labels }));
-  checkSizes(equation, operands);
-  let acc = operands[0] as Labelled;
-  for (let i = 1; i < operands.length; i++) {
-    const later = new Set([...output, ...operands.slice(i + 1).flatMap((o) => o.labels)]);
-    acc = contract(acc, operands[i] as Labelled, later);
+  const terms = inputs.map((labels, i) => onDiagonal(equation, { tensor: tensors[i] as Tensor, labels }));
+  checkSizes(equation, terms);
+  let acc = terms[0] as Labelled;
+  for (let i = 1; i < terms.length; i++) {
+    const later = new Set([...output, ...terms.slice(i + 1).flatMap((o) => o.labels)]);
+    acc = contract(acc, terms[i] as Labelled, later);
   }
   const dropped = acc.labels.flatMap((l, i) => (output.includes(l) ? [] : [i]));
   const kept = acc.labels.filter((l) => output.includes(l));

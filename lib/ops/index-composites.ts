@@ -2,13 +2,15 @@
 
 import { bool, int64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
-import { checkNumber, checkSizesOf, optionsOf } from '../core/options.js';
+import { checkNumber, checkSizesOf } from '../core/options.js';
 import { broadcastShapes, formatShape, type Shape, sameShape, wrapDim } from '../core/shape.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { waitingFor } from '../core/waiting.js';
 import { defineComposite } from './composite.js';
 import { fillValue } from './copy.js';
-import { TENSOR_OPTIONS, type TensorOptions, tensor } from './factories.js';
+import type { TensorOptions } from './factories.js';
+import { tensor } from './from-values.js';
 import { nonzero } from './index-tensors.js';
 import { checkScatter, gather, requireIndex, scatter } from './indexing.js';
 import { cat } from './join.js';
@@ -17,7 +19,7 @@ import { asVector, oneDim } from './no-dims.js';
 import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
-import type { ScatterReduction } from './scatter-reduce.js';
+import type { scatterReduce } from './scatter-reduce.js';
 import { where } from './where.js';
 
 const matrix = () => sampleTensor([4, 3]);
@@ -30,13 +32,13 @@ const rows = (n = 2) => sampleTensor([n], { dtype: int64, low: 0, high: 4, seed:
  * @throws IndexError for a position out of range, possibly not before values are read; DtypeError for another index; ArgumentError unless tensors
  * @see PyTorch `torch.take`
  */
-export function take(input: Tensor, index: Tensor): Tensor {
+export const take = defineFunction('take(input, /, index)', (input: Tensor, index: Tensor): Tensor => {
   requireTensor(input, 'take');
   requireIndex(index, 'take');
   if (input.numel() === 0 && index.numel() > 0) throw new IndexError(`take: shape ${formatShape(input.shape)} holds no elements`, { op: 'take', shape: input.shape });
   const wrapped = where(index.lt(0), index.add(input.numel()), index);
   return reshapeIfNeeded(reshapeIfNeeded(input, [-1]).indexSelect(0, reshapeIfNeeded(wrapped, [-1])), index.shape);
-}
+});
 defineComposite('take', take, { samples: () => [[matrix(), sampleTensor([2, 2], { dtype: int64, low: -12, high: 12 })]] });
 
 /**
@@ -47,7 +49,7 @@ defineComposite('take', take, { samples: () => [[matrix(), sampleTensor([2, 2], 
  * DtypeError for other indices; ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.take_along_dim`
  */
-export function takeAlongDim(input: Tensor, indices: Tensor, dim: number | null = null): Tensor {
+export const takeAlongDim = defineFunction('takeAlongDim(input, /, indices, dim)', (input: Tensor, indices: Tensor, dim: number | null = null): Tensor => {
   requireTensor(input, 'takeAlongDim');
   requireIndex(indices, 'takeAlongDim');
   if (dim !== null && indices.ndim !== input.ndim)
@@ -60,7 +62,7 @@ export function takeAlongDim(input: Tensor, indices: Tensor, dim: number | null 
   const common = broadcastShapes(without(input.shape), without(indices.shape), 'takeAlongDim');
   const sized = (t: Tensor): Tensor => t.expand(common.map((s, i) => (i === at ? (t.shape[at] as number) : s)));
   return gather(sized(input), at, sized(indices));
-}
+});
 defineComposite('takeAlongDim', takeAlongDim, { samples: () => [[matrix(), sampleTensor([1, 3], { dtype: int64, low: 0, high: 4 }), 0]] });
 
 /** The vector of slice positions, spread over the other dims of `shape`. */
@@ -80,7 +82,7 @@ function spreadIndex(op: string, index: Tensor, shape: Shape, at: number): Tenso
  * DtypeError for another index; ArgumentError unless tensors, and for a number that an integer dtype cannot hold
  * @see PyTorch `torch.index_fill`
  */
-export function indexFill(input: Tensor, dim: number, index: Tensor, value: number | Tensor): Tensor {
+export const indexFill = defineFunction('indexFill(input, /, dim, index, value)', (input: Tensor, dim: number, index: Tensor, value: number | Tensor): Tensor => {
   requireTensor(input, 'indexFill');
   const at = wrapDim(dim, input.ndim, 'indexFill');
   requireIndex(index, 'indexFill');
@@ -91,7 +93,7 @@ export function indexFill(input: Tensor, dim: number, index: Tensor, value: numb
   if (!(value instanceof Tensor)) return scatter(input, at, spread, Number(fillValue(value, 'indexFill')));
   const filled = scatter(input.detach().newZeros(input.shape, { dtype: bool }), at, spread, 1); // an index that comes twice fills once
   return where(filled, value.to(input.dtype), input);
-}
+});
 defineComposite('indexFill', indexFill, { inPlace: true, samples: () => [[matrix(), 0, rows(), 7]] });
 
 /**
@@ -102,7 +104,7 @@ defineComposite('indexFill', indexFill, { inPlace: true, samples: () => [[matrix
  * too small a source; DtypeError for another index, or a source of another dtype; ArgumentError unless tensors
  * @see PyTorch `torch.index_copy`
  */
-export function indexCopy(input: Tensor, dim: number, index: Tensor, source: Tensor): Tensor {
+export const indexCopy = defineFunction('indexCopy(input, /, dim, index, source)', (input: Tensor, dim: number, index: Tensor, source: Tensor): Tensor => {
   requireTensor(input, 'indexCopy');
   requireTensor(index, 'indexCopy', 'index');
   requireTensor(source, 'indexCopy', 'source');
@@ -115,7 +117,7 @@ export function indexCopy(input: Tensor, dim: number, index: Tensor, source: Ten
   const spread = spreadIndex('indexCopy', index, input.shape, at);
   checkScatter('indexCopy', input, at, spread, source);
   return scatter(input, at, spread, source);
-}
+});
 defineComposite('indexCopy', indexCopy, {
   inPlace: true,
   samples: () => [[matrix(), 0, tensor([2, 0], { dtype: int64 }), sampleTensor([2, 3], { seed: 5 })]],
@@ -129,7 +131,7 @@ defineComposite('indexCopy', indexCopy, {
  * possibly not before values are read; ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.Tensor.masked_scatter`
  */
-export function maskedScatter(input: Tensor, mask: Tensor, source: Tensor): Tensor {
+export const maskedScatter = defineFunction('maskedScatter(input, /, mask, source)', (input: Tensor, mask: Tensor, source: Tensor): Tensor => {
   requireTensor(input, 'maskedScatter');
   requireTensor(mask, 'maskedScatter', 'mask');
   requireTensor(source, 'maskedScatter', 'source');
@@ -144,7 +146,7 @@ export function maskedScatter(input: Tensor, mask: Tensor, source: Tensor): Tens
   const position = seen.reshape(-1).cumsum(0).sub(1).clamp({ min: 0 });
   const needed = where(seen.reshape(-1), position, 0);
   return where(seen, source.reshape(-1).indexSelect(0, needed).reshape(shape), kept);
-}
+});
 defineComposite('maskedScatter', maskedScatter, {
   inPlace: true,
   samples: () => [[matrix(), sampleTensor([4, 3], { seed: 2 }).gt(0).detach(), sampleTensor([12], { seed: 5 })]],
@@ -169,7 +171,7 @@ defineComposite('argwhere', argwhere, { readsValues: true, samples: () => [[matr
  * @throws IndexError for a dim out of range, or a tensor without dims; ArgumentError for equal dims, a bad offset, or what is no tensor
  * @see PyTorch `torch.diag_embed`
  */
-export function diagEmbed(input: Tensor, offset = 0, dim1 = -2, dim2 = -1): Tensor {
+export const diagEmbed = defineFunction('diagEmbed(input, /, offset, dim1, dim2)', (input: Tensor, offset = 0, dim1 = -2, dim2 = -1): Tensor => {
   requireTensor(input, 'diagEmbed');
   checkNumber('diagEmbed', 'offset', offset, { whole: true });
   const ndim = input.ndim + 1;
@@ -179,11 +181,11 @@ export function diagEmbed(input: Tensor, offset = 0, dim1 = -2, dim2 = -1): Tens
   const below = Math.abs(offset);
   const vectors = below === 0 ? input : cat([input, input.detach().newZeros(input.shape.with(-1, below))], -1);
   const size = vectors.shape[input.ndim - 1] as number;
-  const onDiagonal = input.detach().newOnes([size, size], { dtype: bool }).triu({ diagonal: offset }).tril({ diagonal: offset });
+  const onDiagonal = input.detach().newOnes([size, size], { dtype: bool }).triu(offset).tril(offset);
   // Of a diagonal above the main one, each row has an element; of one below, each column.
   const matrices = where(onDiagonal, vectors.unsqueeze(offset >= 0 ? -1 : -2), input.detach().newZeros([]));
   return matrices.movedim([-2, -1], [a, b]).contiguous();
-}
+});
 defineComposite('diagEmbed', diagEmbed, { samples: () => [[sampleTensor([3])], [sampleTensor([2, 3]), 1], [sampleTensor([2, 3]), -1, 0, 2]] });
 
 /**
@@ -193,13 +195,13 @@ defineComposite('diagEmbed', diagEmbed, { samples: () => [[sampleTensor([3])], [
  * @throws ShapeError unless the tensor has one or two dims; ArgumentError for a diagonal that is no integer, or what is no tensor
  * @see PyTorch `torch.diag`
  */
-export function diag(input: Tensor, diagonal = 0): Tensor {
+export const diag = defineFunction('diag(input, /, diagonal)', (input: Tensor, diagonal = 0): Tensor => {
   requireTensor(input, 'diag');
   checkNumber('diag', 'diagonal', diagonal, { whole: true });
   if (input.ndim === 1) return diagEmbed(input, diagonal);
   if (input.ndim === 2) return input.diagonal(diagonal).clone();
   throw new ShapeError(`diag: expected a vector or a matrix, got shape ${formatShape(input.shape)}`, { op: 'diag' });
-}
+});
 defineComposite('diag', diag, { samples: () => [[sampleTensor([3]), 1], [matrix()]] });
 
 /**
@@ -208,11 +210,11 @@ defineComposite('diag', diag, { samples: () => [[sampleTensor([3]), 1], [matrix(
  * @throws ArgumentError for an offset that is no integer
  * @see PyTorch `torch.diagflat`
  */
-export function diagflat(input: Tensor, offset = 0): Tensor {
+export const diagflat = defineFunction('diagflat(input, /, offset)', (input: Tensor, offset = 0): Tensor => {
   requireTensor(input, 'diagflat');
   checkNumber('diagflat', 'offset', offset, { whole: true });
   return diagEmbed(input.reshape(-1), offset);
-}
+});
 defineComposite('diagflat', diagflat, { samples: () => [[sampleTensor([2, 2])]] });
 
 /** Their list is made in JavaScript. */
@@ -239,8 +241,6 @@ function triangleIndices(op: string, { row, col, offset }: Triangle, inside: (i:
   return tensor([is, js], { dtype: int64, ...options });
 }
 
-const INDICES_OPTIONS = `offset ${TENSOR_OPTIONS}`;
-
 /**
  * Row and column indices of the elements on and above a diagonal (`offset` 0: the main one) of a matrix, row by row. Shapes: `[2, n]`.
  * Dtypes: int64 unless given. Gradient: none.
@@ -248,64 +248,69 @@ const INDICES_OPTIONS = `offset ${TENSOR_OPTIONS}`;
  * @throws ArgumentError, DtypeError, DeviceError, AutogradError for bad options, see {@link TensorOptions}
  * @see PyTorch `torch.triu_indices`
  */
-export function triuIndices(row: number, col: number, options: TensorOptions & { offset?: number } = {}): Tensor {
-  const { offset = 0, ...place } = optionsOf('triuIndices', options, INDICES_OPTIONS);
-  return triangleIndices('triuIndices', { row, col, offset }, (i, j) => j - i >= offset, place);
-}
+export const triuIndices = defineFunction(
+  'triuIndices(row, col, offset, *, dtype, device, requiresGrad, pinMemory)',
+  (row: number, col: number, offset = 0, options: TensorOptions = {}): Tensor => {
+    return triangleIndices('triuIndices', { row, col, offset }, (i, j) => j - i >= offset, options);
+  },
+);
 
 /** Row and column indices of the elements on and below a diagonal of a matrix; else as {@link triuIndices}. @see PyTorch `torch.tril_indices` */
-export function trilIndices(row: number, col: number, options: TensorOptions & { offset?: number } = {}): Tensor {
-  const { offset = 0, ...place } = optionsOf('trilIndices', options, INDICES_OPTIONS);
-  return triangleIndices('trilIndices', { row, col, offset }, (i, j) => j - i <= offset, place);
-}
+export const trilIndices = defineFunction(
+  'trilIndices(row, col, offset, *, dtype, device, requiresGrad, pinMemory)',
+  (row: number, col: number, offset = 0, options: TensorOptions = {}): Tensor => {
+    return triangleIndices('trilIndices', { row, col, offset }, (i, j) => j - i <= offset, options);
+  },
+);
 
-addMethod('fillDiagonal_', function (value: number) {
-  if (this.ndim < 2) throw new ShapeError(`fillDiagonal_: expected at least 2 dims, got shape ${formatShape(this.shape)}`, { op: 'fillDiagonal_' });
-  if (this.ndim > 2 && this.shape.some((s) => s !== this.shape[0])) {
-    throw new ShapeError(`fillDiagonal_: expected a matrix, or dims of one size, got shape ${formatShape(this.shape)}`, { op: 'fillDiagonal_' });
+const fillDiagonal_ = defineFunction('fillDiagonal_(input, /, fillValue)', (input: Tensor, fillValue: number): Tensor => {
+  if (input.ndim < 2) throw new ShapeError(`fillDiagonal_: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: 'fillDiagonal_' });
+  if (input.ndim > 2 && input.shape.some((s) => s !== input.shape[0])) {
+    throw new ShapeError(`fillDiagonal_: expected a matrix, or dims of one size, got shape ${formatShape(input.shape)}`, { op: 'fillDiagonal_' });
   }
-  let diagonal = this.diagonal();
-  for (let dim = 2; dim < this.ndim; dim++) diagonal = diagonal.diagonal(0, 0, -1);
-  diagonal.fill_(value);
-  return this;
+  let diagonal = input.diagonal();
+  for (let dim = 2; dim < input.ndim; dim++) diagonal = diagonal.diagonal(0, 0, -1);
+  diagonal.fill_(fillValue);
+  return input;
 });
+addMethod('fillDiagonal_', methodOf(fillDiagonal_));
 
 declare module '../core/tensor.js' {
   interface Tensor {
     /** Elements by their position in the flattened tensor. The same as {@link take}. */
-    take(index: Tensor): Tensor;
+    take: MethodOf<typeof take>;
     /** Elements at `indices` along a dim; other dims broadcast. The same as {@link takeAlongDim}. */
-    takeAlongDim(indices: Tensor, dim?: number | null): Tensor;
+    takeAlongDim: MethodOf<typeof takeAlongDim>;
     /** This with the slices that `index` lists set to one value. The same as {@link indexFill}. */
-    indexFill(dim: number, index: Tensor, value: number | Tensor): Tensor;
+    indexFill: MethodOf<typeof indexFill>;
     /** {@link indexFill} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
-    indexFill_(dim: number, index: Tensor, value: number | Tensor): this;
+    indexFill_: MethodOf<typeof indexFill, this>;
     /** This with slices of `source` written where `index` says. The same as {@link indexCopy}. */
-    indexCopy(dim: number, index: Tensor, source: Tensor): Tensor;
+    indexCopy: MethodOf<typeof indexCopy>;
     /** {@link indexCopy} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
-    indexCopy_(dim: number, index: Tensor, source: Tensor): this;
+    indexCopy_: MethodOf<typeof indexCopy, this>;
     /** This with values of `source` combined at `index`. The same as the function `scatterReduce`. */
-    scatterReduce(dim: number, index: Tensor, source: Tensor, reduce: ScatterReduction, options?: { includeSelf?: boolean }): Tensor;
+    scatterReduce: MethodOf<typeof scatterReduce>;
     /** The function `scatterReduce` in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
-    scatterReduce_(dim: number, index: Tensor, source: Tensor, reduce: ScatterReduction, options?: { includeSelf?: boolean }): this;
+    scatterReduce_: MethodOf<typeof scatterReduce, this>;
     /** The elements of `source`, in order, where the mask is true. The same as {@link maskedScatter}. */
-    maskedScatter(mask: Tensor, source: Tensor): Tensor;
+    maskedScatter: MethodOf<typeof maskedScatter>;
     /** {@link maskedScatter} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
-    maskedScatter_(mask: Tensor, source: Tensor): this;
+    maskedScatter_: MethodOf<typeof maskedScatter, this>;
     /** Indices of the elements that are not 0, one row each. Blocks. The same as {@link argwhere}. */
     argwhere(): Tensor;
     /** The vectors of the last dim on the diagonals of matrices. The same as {@link diagEmbed}. */
-    diagEmbed(offset?: number, dim1?: number, dim2?: number): Tensor;
+    diagEmbed: MethodOf<typeof diagEmbed>;
     /** A matrix with this vector on its diagonal, or the diagonal of this matrix. The same as {@link diag}. */
-    diag(diagonal?: number): Tensor;
+    diag: MethodOf<typeof diag>;
     /** A matrix with all elements on its diagonal. The same as {@link diagflat}. */
-    diagflat(offset?: number): Tensor;
+    diagflat: MethodOf<typeof diagflat>;
     /**
      * Sets the diagonal of a matrix `[r, c]` to one value. Gradient: 0 on the diagonal.
      *
      * @throws ShapeError for fewer than 2 dims, or more of different sizes; ArgumentError for a value that an integer dtype cannot hold; InPlaceError as {@link Tensor.relu_}
      * @see PyTorch `torch.Tensor.fill_diagonal_`
      */
-    fillDiagonal_(value: number): this;
+    fillDiagonal_: MethodOf<typeof fillDiagonal_, this>;
   }
 }

@@ -4,8 +4,9 @@ import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { bool, int64, uint8 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { optionsOf } from '../core/options.js';
+import { checkFlag } from '../core/options.js';
 import { broadcastShapes, contiguousStrides, formatShape, type Shape, sameShape } from '../core/shape.js';
+import { defineFunction, type FunctionOf, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { waitingFor } from '../core/waiting.js';
 import { requireIndex } from './indexing.js';
@@ -130,13 +131,10 @@ const nonzeroRowsOp: Op<NonzeroRows> = defineOp<NonzeroRows>({
  * @throws ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nonzero`
  */
-export function nonzero(input: Tensor, options: { asTuple: true }): Tensor[];
-/** Indices of the elements that are not 0, one row each: `[n, ndim]`. */
-export function nonzero(input: Tensor, options?: { asTuple?: false }): Tensor;
-export function nonzero(input: Tensor, options: { asTuple?: boolean } = {}): Tensor | Tensor[] {
+export const nonzero = defineFunction('nonzero(input, /, *, asTuple)', (input: Tensor, { asTuple = false }: { asTuple?: boolean } = {}): Tensor | Tensor[] => {
   requireTensor(input, 'nonzero');
-  const { asTuple = false } = optionsOf('nonzero', options, 'asTuple');
-  if (asTuple && input.shape.length === 0) return nonzero(input.detach().unsqueeze(0), { asTuple });
+  checkFlag('nonzero', 'asTuple', asTuple);
+  if (asTuple && input.shape.length === 0) return nonzero(input.detach().unsqueeze(0), { asTuple: true });
   let tile = SMALLEST_TILE;
   while (tile * MOST_TILES < input.numel()) tile *= 2;
   const [starts, flags] = dispatch(nonzeroOp, [input.detach()], { tile }) as [Tensor, Tensor];
@@ -148,7 +146,9 @@ export function nonzero(input: Tensor, options: { asTuple?: boolean } = {}): Ten
     starts.dispose();
     flags.dispose();
   }
-}
+}) as unknown as IndexVectors & IndexRows;
+type IndexVectors = FunctionOf<'nonzero(input, /, *, asTuple)', (input: Tensor, options: { asTuple: true }) => Tensor[]>;
+type IndexRows = FunctionOf<'nonzero(input, /, *, asTuple)', (input: Tensor, options?: { asTuple?: false }) => Tensor>;
 
 /** One entry of an index: a tensor of indices (int64 or int32), a mask (bool or uint8) over as many dims as it has, or null for a whole dim. */
 export type IndexEntry = Tensor | null;
@@ -229,7 +229,7 @@ function takeFront(values: Tensor, count: number, position: number): Tensor {
  * @see PyTorch `torch.Tensor.__getitem__` with tensors; NumPy calls it advanced indexing
  * @example index(x, [tensor([0, 2], { dtype: int64 }), null])
  */
-export function index(input: Tensor, entries: readonly IndexEntry[]): Tensor {
+export const index = defineFunction('index(input, /, entries)', (input: Tensor, entries: readonly IndexEntry[]): Tensor => {
   requireTensor(input, 'index');
   requireEntries(entries, 'index');
   const given = withDimForScalars(input, entries);
@@ -237,7 +237,7 @@ export function index(input: Tensor, entries: readonly IndexEntry[]): Tensor {
   if (indices.length === 0) return input.view(input.shape);
   const front = dispatchOne(indexGetOp, [given.input.permute(order), ...indices], { numIndices: indices.length, accumulate: 0 });
   return placeFront(front, (indices[0] as Tensor).shape.length, position);
-}
+});
 
 function indexPutInto(input: Tensor, entries: readonly IndexEntry[], values: Tensor, accumulate: boolean, inPlace: boolean): Tensor {
   requireTensor(values, 'indexPut', 'values');
@@ -276,11 +276,14 @@ function indexPutInto(input: Tensor, entries: readonly IndexEntry[], values: Ten
  * @throws ShapeError if values do not broadcast; ArgumentError for options that are none, and unless both are tensors; else as {@link index}
  * @see PyTorch `torch.Tensor.index_put`
  */
-export function indexPut(input: Tensor, entries: readonly IndexEntry[], values: Tensor, options: { accumulate?: boolean } = {}): Tensor {
-  requireTensor(input, 'indexPut');
-  optionsOf('indexPut', options, 'accumulate');
-  return indexPutInto(input, entries, values, options.accumulate ?? false, false);
-}
+export const indexPut = defineFunction(
+  'indexPut(input, /, indices, values, accumulate)',
+  (input: Tensor, indices: readonly IndexEntry[], values: Tensor, accumulate = false): Tensor => {
+    requireTensor(input, 'indexPut');
+    checkFlag('indexPut', 'accumulate', accumulate);
+    return indexPutInto(input, indices, values, accumulate, false);
+  },
+);
 
 /**
  * The elements where the mask is true, in row-major order. Shapes: input and mask broadcast; the result is a vector `[n]`. Dtypes: any, kept; the
@@ -289,45 +292,39 @@ export function indexPut(input: Tensor, entries: readonly IndexEntry[], values: 
  * @throws ShapeError if the shapes do not broadcast; DtypeError for another mask; ArgumentError unless both are tensors
  * @see PyTorch `torch.masked_select`
  */
-export function maskedSelect(input: Tensor, mask: Tensor): Tensor {
+export const maskedSelect = defineFunction('maskedSelect(input, /, mask)', (input: Tensor, mask: Tensor): Tensor => {
   requireTensor(input, 'maskedSelect');
   requireTensor(mask, 'maskedSelect', 'mask');
   if (mask.dtype !== bool)
     throw new DtypeError(`maskedSelect: expected a bool mask, got ${mask.dtype.name}. Convert with .bool().`, { op: 'maskedSelect', dtype: mask.dtype.name });
   const shape = broadcastShapes(input.shape, mask.shape, 'maskedSelect');
   return waitingFor('maskedSelect', () => index(input.expand(shape), [mask.expand(shape)]));
-}
+});
 
-addMethod('index', function (entries: readonly IndexEntry[]) {
-  return index(this, entries);
-});
-addMethod('indexPut', function (entries: readonly IndexEntry[], values: Tensor, options?: { accumulate?: boolean }) {
-  return indexPut(this, entries, values, options);
-});
-addMethod('indexPut_', function (entries: readonly IndexEntry[], values: Tensor, options: { accumulate?: boolean } = {}) {
-  optionsOf('indexPut_', options, 'accumulate');
-  return indexPutInto(this, entries, values, options.accumulate ?? false, true);
-});
-addMethod('nonzero', function (options?: { asTuple?: false }) {
-  return nonzero(this, options);
-});
-addMethod('maskedSelect', function (mask: Tensor) {
-  return maskedSelect(this, mask);
-});
+addMethod('index', methodOf(index));
+addMethod('indexPut', methodOf(indexPut));
+const indexPut_ = defineFunction(
+  'indexPut_(input, /, indices, values, accumulate)',
+  (input: Tensor, indices: readonly IndexEntry[], values: Tensor, accumulate = false): Tensor => {
+    checkFlag('indexPut_', 'accumulate', accumulate);
+    return indexPutInto(input, indices, values, accumulate, true);
+  },
+);
+addMethod('indexPut_', methodOf(indexPut_));
+addMethod('nonzero', methodOf(nonzero));
+addMethod('maskedSelect', methodOf(maskedSelect));
 
 declare module '../core/tensor.js' {
   interface Tensor {
     /** `this[i, j, ...]` with index tensors, masks, and null for a whole dim. The same as {@link index}. */
-    index(entries: readonly IndexEntry[]): Tensor;
+    index: MethodOf<typeof index>;
     /** This with `values` written, or added, at the indices. The same as {@link indexPut}. */
-    indexPut(entries: readonly IndexEntry[], values: Tensor, options?: { accumulate?: boolean }): Tensor;
+    indexPut: MethodOf<typeof indexPut>;
     /** {@link indexPut} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
-    indexPut_(entries: readonly IndexEntry[], values: Tensor, options?: { accumulate?: boolean }): this;
-    /** Indices of the elements that are not 0, one vector for each dim. Blocks. The same as {@link nonzero}. */
-    nonzero(options: { asTuple: true }): Tensor[];
-    /** Indices of the elements that are not 0, one row each. Blocks. The same as {@link nonzero}. */
-    nonzero(options?: { asTuple?: false }): Tensor;
+    indexPut_: MethodOf<typeof indexPut_, this>;
+    /** Indices of the elements that are not 0, one row each, or with `asTuple` one vector for each dim. Blocks. The same as {@link nonzero}. */
+    nonzero: MethodOf<IndexVectors> & MethodOf<IndexRows>;
     /** The elements where the mask is true, as a vector. Blocks. The same as {@link maskedSelect}. */
-    maskedSelect(mask: Tensor): Tensor;
+    maskedSelect: MethodOf<typeof maskedSelect>;
   }
 }

@@ -9,8 +9,9 @@ export { clone, type ToOptions } from './copy.js';
 export * from './creation.js';
 export * from './einsum.js';
 export type { NestedArray, TensorOptions } from './factories.js';
-export { arange, empty, emptyLike, eye, full, fullLike, linspace, ones, onesLike, tensor, zeros, zerosLike } from './factories.js';
+export { arange, empty, emptyLike, eye, full, fullLike, linspace, ones, onesLike, zeros, zerosLike } from './factories.js';
 export { type Float32MatmulPrecision, getFloat32MatmulPrecision, setFloat32MatmulPrecision } from './float32-precision.js';
+export { tensor } from './from-values.js';
 export * from './index-composites.js';
 export * from './index-tensors.js';
 export type { ScatterReduce } from './indexing.js';
@@ -21,13 +22,12 @@ export {
   type CrossEntropyOptions,
   crossEntropy,
   type LogitsLossOptions,
-  type LossOptions,
-  type LossReduction,
   l1Loss,
   mseLoss,
   type NllLossOptions,
   nllLoss,
 } from './loss.js';
+export type { LossOptions, LossReduction } from './loss-checks.js';
 export * from './loss-composites.js';
 export { type AddProductOptions, addmm, baddbmm, bmm, dot, linear, matmul, mm, mv, outer } from './matmul.js';
 export { layerNorm, rmsNorm } from './norm.js';
@@ -38,12 +38,26 @@ export * from './pointwise-binary.js';
 export * from './pointwise-composites.js';
 export * from './pointwise-unary.js';
 export * from './products.js';
-export * from './random.js';
+export {
+  bernoulli,
+  dropout,
+  multinomial,
+  normal,
+  type RandomOptions,
+  rand,
+  randint,
+  randintLike,
+  randLike,
+  randn,
+  randnLike,
+  randperm,
+} from './random.js';
 export type { NestedValues } from './read.js';
 export * from './rearrange.js';
 export { type ScatterReduction, scatterReduce } from './scatter-reduce.js';
 
 import './optimizer-steps.js';
+import './random-fills.js';
 import './read.js';
 
 export type { Dims, ReduceOptions } from './reduce.js';

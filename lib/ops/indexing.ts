@@ -4,8 +4,9 @@ import { dispatchOne } from '../core/dispatch.js';
 import { bool, int32, int64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, IndexError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op, type OpDefinition } from '../core/op.js';
-import { checkNumber, optionsOf, unexpected } from '../core/options.js';
+import { checkNumber, unexpected } from '../core/options.js';
 import { formatShape, numelOf, type Shape, wrapDim } from '../core/shape.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { waitingFor } from '../core/waiting.js';
 import { addMethod } from './method.js';
@@ -156,19 +157,19 @@ const scatterOp: Op<Scatter> = defineOp<Scatter>({
  * several dims, and for no or several indices of a tensor without dims; DtypeError for another index; ArgumentError unless both are tensors
  * @see PyTorch `torch.index_select`
  */
-export function indexSelect(input: Tensor, dim: number, index: Tensor): Tensor {
+export const indexSelect = defineFunction('indexSelect(input, /, dim, index)', (input: Tensor, dim: number, index: Tensor): Tensor => {
   requireTensor(input, 'indexSelect');
   requireIndex(index, 'indexSelect');
   if (input.shape.length === 0 && index.numel() !== 1)
     throw new ShapeError(`indexSelect: a tensor without dims has one element, got ${index.numel()} indices`, { op: 'indexSelect' });
   if (index.shape.length > 1) throw new ShapeError(`indexSelect: expected a vector of indices, got shape ${formatShape(index.shape)}`, { op: 'indexSelect' });
   return dispatchOne(indexSelectOp, [input.contiguous(), reshapeIfNeeded(index, [-1]).contiguous()], { dim: wrapDim(dim, input.shape.length, 'indexSelect') });
-}
+});
 
 function indexAddInto(op: string, input: Tensor, dim: number, index: Tensor, source: Tensor, options: { alpha?: number }, into: Tensor | null): Tensor {
   requireIndex(index, op);
   requireTensor(source, op, 'source');
-  const { alpha = 1 } = optionsOf(op, options, 'alpha');
+  const { alpha = 1 } = options;
   if (input.shape.length + source.shape.length === 1) return asVector(input, into, (row, place) => indexAddInto(op, row, dim, index, oneDim(source), options, place));
   if (index.shape.length > 1) throw new ShapeError(`${op}: expected a vector of indices, got shape ${formatShape(index.shape)}`, { op });
   if (!input.dtype.isFloatingPoint) checkNumber(op, `alpha for a tensor of ${input.dtype.name}`, alpha, { whole: true });
@@ -194,10 +195,13 @@ function indexAddInto(op: string, input: Tensor, dim: number, index: Tensor, sou
  * index; ArgumentError unless `index` is a tensor
  * @see PyTorch `torch.index_add`
  */
-export function indexAdd(input: Tensor, dim: number, index: Tensor, source: Tensor, options: { alpha?: number } = {}): Tensor {
-  requireTensor(input, 'indexAdd');
-  return indexAddInto('indexAdd', input, dim, index, source, options, null);
-}
+export const indexAdd = defineFunction(
+  'indexAdd(input, /, dim, index, source, *, alpha)',
+  (input: Tensor, dim: number, index: Tensor, source: Tensor, options: { alpha?: number } = {}): Tensor => {
+    requireTensor(input, 'indexAdd');
+    return indexAddInto('indexAdd', input, dim, index, source, options, null);
+  },
+);
 
 function checkGather(op: string, input: Tensor, dim: number, index: Tensor): number {
   requireTensor(input, op);
@@ -215,14 +219,14 @@ function checkGather(op: string, input: Tensor, dim: number, index: Tensor): num
  * @throws IndexError as {@link indexSelect}; ShapeError for an index that does not fit; DtypeError for another index; ArgumentError unless tensors
  * @see PyTorch `torch.gather`
  */
-export function gather(input: Tensor, dim: number, index: Tensor): Tensor {
+export const gather = defineFunction('gather(input, /, dim, index)', (input: Tensor, dim: number, index: Tensor): Tensor => {
   requireTensor(input, 'gather');
   requireIndex(index, 'gather');
   if (input.shape.length + index.shape.length === 1) return reshapeIfNeeded(gather(oneDim(input), dim, oneDim(index)), index.shape);
   if (input.shape.length > 0 && index.numel() === 0) return input.narrow(0, 0, 0).reshape(index.shape).clone();
   const at = checkGather('gather', input, dim, index);
   return dispatchOne(gatherOp, [input, index], { dim: at });
-}
+});
 
 /** Checks the operands of an op that scatters; returns the dim. @throws ShapeError, DtypeError, IndexError, ArgumentError @internal */
 export function checkScatter(op: string, input: Tensor, dim: number, index: Tensor, source: Tensor | number): number {
@@ -272,10 +276,12 @@ function scatterInto(name: string, input: Tensor, dim: number, index: Tensor, so
  * another index; ArgumentError unless input and index are tensors, and for a number that an integer dtype cannot hold
  * @see PyTorch `torch.scatter`
  */
-export function scatter(input: Tensor, dim: number, index: Tensor, source: Tensor | number, options: { reduce?: ScatterReduce } = {}): Tensor {
-  const { reduce = 'set' } = optionsOf('scatter', options, 'reduce');
-  return scatterInto('scatter', input, dim, index, source, reduce, null);
-}
+export const scatter = defineFunction(
+  'scatter(input, /, dim, index, src, *, reduce)',
+  (input: Tensor, dim: number, index: Tensor, src: Tensor | number, { reduce = 'set' }: { reduce?: ScatterReduce } = {}): Tensor => {
+    return scatterInto('scatter', input, dim, index, src, reduce, null);
+  },
+);
 
 function scatterAddInto(name: string, input: Tensor, dim: number, index: Tensor, source: Tensor, into: Tensor | null): Tensor {
   requireTensor(source, name, 'source');
@@ -287,9 +293,9 @@ function scatterAddInto(name: string, input: Tensor, dim: number, index: Tensor,
  *
  * @see PyTorch `torch.scatter_add`
  */
-export function scatterAdd(input: Tensor, dim: number, index: Tensor, source: Tensor): Tensor {
-  return scatterAddInto('scatterAdd', input, dim, index, source, null);
-}
+export const scatterAdd = defineFunction('scatterAdd(input, /, dim, index, src)', (input: Tensor, dim: number, index: Tensor, src: Tensor): Tensor => {
+  return scatterAddInto('scatterAdd', input, dim, index, src, null);
+});
 
 /**
  * Rows of `weight` by index. Shapes: input `[...]`, weight `[n, d]`, result `[..., d]`. Dtypes: input int64 or int32, weight any, kept.
@@ -299,15 +305,14 @@ export function scatterAdd(input: Tensor, dim: number, index: Tensor, source: Te
  * weight is a matrix; DtypeError for another index; ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.embedding`
  */
-export function embedding(input: Tensor, weight: Tensor, options: { paddingIdx?: number | null } = {}): Tensor {
+export const embedding = defineFunction('embedding(input, /, weight, paddingIdx)', (input: Tensor, weight: Tensor, paddingIdx: number | null = null): Tensor => {
   requireTensor(weight, 'embedding', 'weight');
-  const { paddingIdx = null } = optionsOf('embedding', options, 'paddingIdx');
   requireIndex(input, 'embedding');
   if (weight.shape.length !== 2) throw new ShapeError(`embedding: expected a weight of 2 dims, got ${formatShape(weight.shape)}`, { op: 'embedding' });
   if (weight.shape[0] === 0 && input.numel() > 0) throw new IndexError('embedding: a weight without rows has none for an index', { op: 'embedding', shape: weight.shape });
   const table = paddingIdx === null ? weight : withoutGradient(weight, paddingIdx);
   return reshapeIfNeeded(indexSelect(table, 0, reshapeIfNeeded(input, [-1])), [...input.shape, weight.shape[1] as number]);
-}
+});
 
 function withoutGradient(weight: Tensor, row: number): Tensor {
   const rows = weight.shape[0] as number;
@@ -326,70 +331,62 @@ function withoutGradient(weight: Tensor, row: number): Tensor {
  * @throws IndexError for an index outside [0, numClasses), possibly not before values are read; DtypeError, ArgumentError for another index
  * @see PyTorch `torch.nn.functional.one_hot`
  */
-export function oneHot(input: Tensor, numClasses = -1): Tensor {
+export const oneHot = defineFunction('oneHot(input, /, numClasses)', (input: Tensor, numClasses = -1): Tensor => {
   requireIndex(input, 'oneHot');
   checkNumber('oneHot', 'numClasses', numClasses, { from: -1, whole: true });
   const classes = numClasses >= 0 ? numClasses : input.numel() === 0 ? 0 : Number(waitingFor('oneHot', () => input.amax().item())) + 1;
   if (classes === 0 && input.numel() > 0) throw new ArgumentError('oneHot: no index is below 0 classes', { op: 'oneHot', numClasses });
   const zeros = input.newZeros([...input.shape, classes], { dtype: int64 });
   return scatter(zeros, -1, input.unsqueeze(-1), 1);
-}
+});
 
-addMethod('embedding', function (weight: Tensor, options?: { paddingIdx?: number | null }) {
-  return embedding(this, weight, options);
-});
-addMethod('oneHot', function (numClasses?: number) {
-  return oneHot(this, numClasses);
-});
-addMethod('indexSelect', function (dim: number, index: Tensor) {
-  return indexSelect(this, dim, index);
-});
-addMethod('indexAdd', function (dim: number, index: Tensor, source: Tensor, options?: { alpha?: number }) {
-  return indexAdd(this, dim, index, source, options);
-});
-addMethod('indexAdd_', function (dim: number, index: Tensor, source: Tensor, options: { alpha?: number } = {}) {
-  return indexAddInto('indexAdd_', this, dim, index, source, options, this);
-});
-addMethod('gather', function (dim: number, index: Tensor) {
-  return gather(this, dim, index);
-});
-addMethod('scatter', function (dim: number, index: Tensor, source: Tensor | number, options?: { reduce?: ScatterReduce }) {
-  return scatter(this, dim, index, source, options);
-});
-addMethod('scatter_', function (dim: number, index: Tensor, source: Tensor | number, options: { reduce?: ScatterReduce } = {}) {
-  const { reduce = 'set' } = optionsOf('scatter_', options, 'reduce');
-  return scatterInto('scatter_', this, dim, index, source, reduce, this);
-});
-addMethod('scatterAdd', function (dim: number, index: Tensor, source: Tensor) {
-  return scatterAddInto('scatterAdd', this, dim, index, source, null);
-});
-addMethod('scatterAdd_', function (dim: number, index: Tensor, source: Tensor) {
-  return scatterAddInto('scatterAdd_', this, dim, index, source, this);
-});
+addMethod('embedding', methodOf(embedding));
+addMethod('oneHot', methodOf(oneHot));
+addMethod('indexSelect', methodOf(indexSelect));
+addMethod('indexAdd', methodOf(indexAdd));
+const indexAdd_ = defineFunction(
+  'indexAdd_(input, /, dim, index, source, *, alpha)',
+  (input: Tensor, dim: number, index: Tensor, source: Tensor, options: { alpha?: number } = {}): Tensor => indexAddInto('indexAdd_', input, dim, index, source, options, input),
+);
+addMethod('indexAdd_', methodOf(indexAdd_));
+addMethod('gather', methodOf(gather));
+addMethod('scatter', methodOf(scatter));
+const scatter_ = defineFunction(
+  'scatter_(input, /, dim, index, src, *, reduce)',
+  (input: Tensor, dim: number, index: Tensor, src: Tensor | number, { reduce = 'set' }: { reduce?: ScatterReduce } = {}): Tensor =>
+    scatterInto('scatter_', input, dim, index, src, reduce, input),
+);
+addMethod('scatter_', methodOf(scatter_));
+addMethod('scatterAdd', methodOf(scatterAdd));
+const scatterAdd_ = defineFunction(
+  'scatterAdd_(input, /, dim, index, src)',
+  (input: Tensor, dim: number, index: Tensor, src: Tensor): Tensor => scatterAddInto('scatterAdd_', input, dim, index, src, input),
+);
+addMethod('scatterAdd_', methodOf(scatterAdd_));
 
 export { requireIndex };
 
 declare module '../core/tensor.js' {
   interface Tensor {
     /** Rows of `weight` by this index. The same as {@link embedding}. */
-    embedding(weight: Tensor, options?: { paddingIdx?: number | null }): Tensor;
+    embedding: MethodOf<typeof embedding>;
     /** Zeros with a one at each index, as int64. Blocks without `numClasses`. The same as {@link oneHot}. */
-    oneHot(numClasses?: number): Tensor;
+    oneHot: MethodOf<typeof oneHot>;
     /** The slices of one dim that `index` lists. The same as {@link indexSelect}. */
-    indexSelect(dim: number, index: Tensor): Tensor;
+    indexSelect: MethodOf<typeof indexSelect>;
     /** This with slices of `source` added where `index` says. The same as {@link indexAdd}. */
-    indexAdd(dim: number, index: Tensor, source: Tensor, options?: { alpha?: number }): Tensor;
+    indexAdd: MethodOf<typeof indexAdd>;
     /** {@link indexAdd} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
-    indexAdd_(dim: number, index: Tensor, source: Tensor, options?: { alpha?: number }): this;
+    indexAdd_: MethodOf<typeof indexAdd_, this>;
     /** Elements at `index` along a dim. The same as {@link gather}. */
-    gather(dim: number, index: Tensor): Tensor;
+    gather: MethodOf<typeof gather>;
     /** This with `source` written at `index` along a dim. The same as {@link scatter}. */
-    scatter(dim: number, index: Tensor, source: Tensor | number, options?: { reduce?: ScatterReduce }): Tensor;
+    scatter: MethodOf<typeof scatter>;
     /** {@link scatter} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
-    scatter_(dim: number, index: Tensor, source: Tensor | number, options?: { reduce?: ScatterReduce }): this;
+    scatter_: MethodOf<typeof scatter_, this>;
     /** This with `source` added at `index` along a dim. The same as {@link scatterAdd}. */
-    scatterAdd(dim: number, index: Tensor, source: Tensor): Tensor;
+    scatterAdd: MethodOf<typeof scatterAdd>;
     /** {@link scatterAdd} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
-    scatterAdd_(dim: number, index: Tensor, source: Tensor): this;
+    scatterAdd_: MethodOf<typeof scatterAdd_, this>;
   }
 }

@@ -1,11 +1,13 @@
 /** Several tensors into one: cat, stack; and parts of matrices: tril, triu; and order: flip, roll, repeat. */
+
 import { toOneDevice } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { int64, promoteTypes } from '../core/dtype.js';
 import { ArgumentError, DeviceError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { checkIntegers, optionsOf, shown } from '../core/options.js';
+import { checkIntegers, shown } from '../core/options.js';
 import { checkSizes, formatShape, sameShape, wrapDim, wrapDims } from '../core/shape.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { copyBack, copyRowMajor } from './copy.js';
 import { arange } from './factories.js';
@@ -15,6 +17,7 @@ import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import { catRule } from './sharding/lists.js';
 import { triangleRule } from './sharding/making.js';
+import { listOrFirst } from './sized.js';
 
 /**
  * Joins tensors along a dim. Shapes: equal but for the dim, whose sizes add up; an empty vector `[0]` joins with anything. Dtypes: promoted.
@@ -24,7 +27,7 @@ import { triangleRule } from './sharding/making.js';
  * devices; ArgumentError for an empty list, or what is no tensor
  * @see PyTorch `torch.cat`
  */
-export function cat(tensors: readonly Tensor[], dim = 0): Tensor {
+export const cat = defineFunction('cat(tensors, /, dim)', (tensors: readonly Tensor[], dim = 0): Tensor => {
   requireTensors(tensors, 'cat');
   if (tensors.length === 0) throw new ArgumentError('cat: expected at least one tensor', { op: 'cat' });
   const first = tensors.find((t) => !isEmptyVector(t)) ?? (tensors[0] as Tensor);
@@ -54,7 +57,7 @@ export function cat(tensors: readonly Tensor[], dim = 0): Tensor {
     tensors.map((t) => (t.dtype === dtype ? t : t.to(dtype))),
     { dim: at, sizes: tensors.map((t) => (isEmptyVector(t) ? 0 : (t.shape[at] as number))) },
   );
-}
+});
 
 /** Joins anything, as in PyTorch. */
 function isEmptyVector(t: Tensor): boolean {
@@ -98,7 +101,7 @@ const catOp: Op<Cat> = defineOp<Cat>({
  * @throws ShapeError for shapes that differ; IndexError, DeviceError, ArgumentError as {@link cat}
  * @see PyTorch `torch.stack`
  */
-export function stack(tensors: readonly Tensor[], dim = 0): Tensor {
+export const stack = defineFunction('stack(tensors, /, dim)', (tensors: readonly Tensor[], dim = 0): Tensor => {
   requireTensors(tensors, 'stack');
   if (tensors.length === 0) throw new ArgumentError('stack: expected at least one tensor', { op: 'stack' });
   const first = tensors[0] as Tensor;
@@ -110,7 +113,7 @@ export function stack(tensors: readonly Tensor[], dim = 0): Tensor {
     tensors.map((t) => t.unsqueeze(at)),
     at,
   );
-}
+});
 
 interface Triangle {
   diagonal: number;
@@ -147,13 +150,18 @@ const triOp: Op<Triangle> = defineOp<Triangle>({
   ],
 });
 
-function triangle(name: string, input: Tensor, options: { diagonal?: number }, upper: number): Tensor {
-  requireTensor(input, name);
-  optionsOf(name, options, 'diagonal');
-  const { diagonal = 0 } = options;
-  if (!Number.isInteger(diagonal)) throw new ArgumentError(`${name}: expected the diagonal to be an integer, got ${shown(diagonal)}`, { op: name, diagonal });
-  if (input.shape.length < 2) throw new ShapeError(`${name}: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: name });
-  return dispatchOne(triOp, [input], { diagonal, upper });
+/** The function, or its twin in place, and the method. */
+function triangle(op: string, upper: number, inPlace: boolean) {
+  const name = inPlace ? `${op}_` : op;
+  const fn = defineFunction(`${name}(input, /, diagonal)`, (input: Tensor, diagonal = 0): Tensor => {
+    requireTensor(input, op);
+    if (!Number.isInteger(diagonal)) throw new ArgumentError(`${op}: expected the diagonal to be an integer, got ${shown(diagonal)}`, { op, diagonal });
+    if (input.shape.length < 2) throw new ShapeError(`${op}: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op });
+    const kept = dispatchOne(triOp, [input], { diagonal, upper });
+    return inPlace ? copyBack(input, kept) : kept;
+  });
+  addMethod(name, methodOf(fn));
+  return fn;
 }
 
 /**
@@ -163,15 +171,29 @@ function triangle(name: string, input: Tensor, options: { diagonal?: number }, u
  * @throws ShapeError for fewer than two dims; ArgumentError for a diagonal that is no integer, options that are none, or what is no tensor
  * @see PyTorch `torch.tril`
  */
-export function tril(input: Tensor, options: { diagonal?: number } = {}): Tensor {
-  requireTensor(input, 'tril');
-  return triangle('tril', input, options, 0);
-}
+export const tril = triangle('tril', 0, false);
+const tril_ = triangle('tril', 0, true);
 
 /** The upper triangle of matrices, zeros elsewhere: elements on and above `diagonal`; else as {@link tril}. @see PyTorch `torch.triu` */
-export function triu(input: Tensor, options: { diagonal?: number } = {}): Tensor {
-  requireTensor(input, 'triu');
-  return triangle('triu', input, options, 1);
+export const triu = triangle('triu', 1, false);
+const triu_ = triangle('triu', 1, true);
+
+const flipDims = defineFunction('flip(input, /, dims)', (input: Tensor, dims: number | readonly number[]): Tensor => {
+  requireTensor(input, 'flip');
+  if (dims === undefined || dims === null) throw new ArgumentError('flip: expected the dims to flip', { op: 'flip' });
+  const list = typeof dims === 'object' && dims.length === 0 ? [] : wrapDims(dims, input.shape.length, 'flip');
+  if (list.length === 0) return input.clone();
+  return list.reduce((t, d) => {
+    const size = t.shape[d] as number;
+    return t.indexSelect(d, alongside(t, arange(size - 1, -1, -1, { dtype: int64, device: t.device })));
+  }, input);
+});
+
+/** The forms of {@link flip}: dims in an array or one by one. */
+interface Flip<Input extends unknown[]> {
+  (...args: [...Input, dims: number | readonly number[]]): Tensor;
+  (...args: [...Input, ...dims: readonly (number | readonly number[])[]]): Tensor;
+  (...args: [...Input, options: { dims: number | readonly number[] }]): Tensor;
 }
 
 /**
@@ -180,17 +202,7 @@ export function triu(input: Tensor, options: { diagonal?: number } = {}): Tensor
  * @throws IndexError for a dim out of range or given twice; ArgumentError for no dims at all, or what is no tensor
  * @see PyTorch `torch.flip`
  */
-export function flip(input: Tensor, ...dims: readonly (number | readonly number[])[]): Tensor {
-  requireTensor(input, 'flip');
-  const given = dims.flat() as number[];
-  if (dims.length === 0) throw new ArgumentError('flip: expected the dims to flip', { op: 'flip' });
-  const list = given.length === 0 ? [] : wrapDims(given, input.shape.length, 'flip');
-  if (list.length === 0) return input.clone();
-  return list.reduce((t, d) => {
-    const size = t.shape[d] as number;
-    return t.indexSelect(d, alongside(t, arange(size - 1, -1, -1, { dtype: int64, device: t.device })));
-  }, input);
-}
+export const flip: Flip<[input: Tensor]> = (input: Tensor, ...dims: readonly unknown[]): Tensor => flipDims(input, (dims.length > 1 ? dims.flat() : dims[0]) as number[]);
 
 /**
  * Elements moved along dims, those that fall off come back at the other end; without `dims` (or with none in the list), along the flattened tensor. Shapes: any, kept.
@@ -200,7 +212,7 @@ export function flip(input: Tensor, ...dims: readonly (number | readonly number[
  * no integer
  * @see PyTorch `torch.roll`
  */
-export function roll(input: Tensor, shifts: number | readonly number[], dims: number | readonly number[] | null = null): Tensor {
+export const roll = defineFunction('roll(input, /, shifts, dims)', (input: Tensor, shifts: number | readonly number[], dims: number | readonly number[] | null = null): Tensor => {
   requireTensor(input, 'roll');
   const by = typeof shifts === 'number' ? [shifts] : shifts;
   checkIntegers('roll', 'shifts', by);
@@ -214,7 +226,7 @@ export function roll(input: Tensor, shifts: number | readonly number[], dims: nu
   if (input.shape.length === 0) return input.clone();
   if (along.length !== by.length) throw new ArgumentError(`roll: ${by.length} shifts for ${along.length} dims`, { op: 'roll', shifts, dims });
   return along.reduce((t, dim, i) => rollDim(t, by[i] as number, dim), input);
-}
+});
 
 function rollDim(input: Tensor, shift: number, dim: number): Tensor {
   const size = input.size(dim);
@@ -230,56 +242,41 @@ function rollDim(input: Tensor, shift: number, dim: number): Tensor {
  * @throws ShapeError for fewer counts than dims; ArgumentError for a count that is negative or no integer
  * @see PyTorch `torch.Tensor.repeat`
  */
-export function repeat(input: Tensor, counts: readonly number[]): Tensor {
+export const repeat = defineFunction('repeat(input, /, repeats)', (input: Tensor, repeats: readonly number[]): Tensor => {
   requireTensor(input, 'repeat');
-  checkSizes(counts, 'repeat');
-  const lead = counts.length - input.shape.length;
-  if (lead < 0) throw new ShapeError(`repeat: ${counts.length} counts for a tensor of ${input.shape.length} dims`, { op: 'repeat' });
+  checkSizes(repeats, 'repeat');
+  const lead = repeats.length - input.shape.length;
+  if (lead < 0) throw new ShapeError(`repeat: ${repeats.length} counts for a tensor of ${input.shape.length} dims`, { op: 'repeat' });
   const shape = [...Array<number>(lead).fill(1), ...input.shape];
   const paired = shape.flatMap((s) => [1, s]);
-  const stretched = shape.flatMap((s, i) => [counts[i] as number, s]);
-  // Never the input's memory, whatever the counts.
-  return copyRowMajor(input.reshape(paired).expand(stretched)).reshape(shape.map((s, i) => s * (counts[i] as number)));
-}
+  const stretched = shape.flatMap((s, i) => [repeats[i] as number, s]);
+  // Never the input's memory, whatever the repeats.
+  return copyRowMajor(input.reshape(paired).expand(stretched)).reshape(shape.map((s, i) => s * (repeats[i] as number)));
+});
 
-for (const [name, upper] of [
-  ['tril', 0],
-  ['triu', 1],
-] as const) {
-  addMethod(name, function (options: { diagonal?: number } = {}) {
-    return triangle(name, this, options, upper);
-  });
-  addMethod(`${name}_`, function (options: { diagonal?: number } = {}) {
-    return copyBack(this, triangle(name, this, options, upper));
-  });
-}
 addMethod('flip', function (...dims: (number | readonly number[])[]) {
   return flip(this, ...dims);
 });
-addMethod('roll', function (shifts: number | readonly number[], dims?: number | readonly number[] | null) {
-  return roll(this, shifts, dims);
-});
-addMethod('repeat', function (...counts: (number | readonly number[])[]) {
-  return repeat(this, Array.isArray(counts[0]) ? (counts[0] as readonly number[]) : (counts as number[]));
+addMethod('roll', methodOf(roll));
+addMethod('repeat', function (...repeats: unknown[]) {
+  return repeat(this, listOrFirst(repeats));
 });
 
 declare module '../core/tensor.js' {
   interface Tensor {
     /** The lower triangle of matrices. The same as {@link tril}. */
-    tril(options?: { diagonal?: number }): Tensor;
+    tril: MethodOf<typeof tril>;
     /** {@link tril} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
-    tril_(options?: { diagonal?: number }): this;
+    tril_: MethodOf<typeof tril_, this>;
     /** The upper triangle of matrices. The same as {@link triu}. */
-    triu(options?: { diagonal?: number }): Tensor;
+    triu: MethodOf<typeof triu>;
     /** {@link triu} in place, with its errors. @throws InPlaceError as {@link Tensor.relu_} */
-    triu_(options?: { diagonal?: number }): this;
+    triu_: MethodOf<typeof triu_, this>;
     /** Elements in reverse order along dims. The same as {@link flip}. */
-    flip(...dims: readonly (number | readonly number[])[]): Tensor;
+    flip: Flip<[]>;
     /** Elements moved along dims, around the end. The same as {@link roll}. */
-    roll(shifts: number | readonly number[], dims?: number | readonly number[] | null): Tensor;
+    roll: MethodOf<typeof roll>;
     /** The tensor repeated along each dim. The same as {@link repeat}. */
-    repeat(counts: readonly number[]): Tensor;
-    /** The tensor repeated along each dim. The same as {@link repeat}. */
-    repeat(...counts: number[]): Tensor;
+    repeat: MethodOf<typeof repeat> & ((...repeats: number[]) => Tensor);
   }
 }

@@ -3,23 +3,13 @@
 import { autocastOperands } from '../core/autocast.js';
 import { int64 } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
-import { checkOneOf, optionsOf } from '../core/options.js';
+import { checkOneOf } from '../core/options.js';
 import { broadcastShapes, type Shape } from '../core/shape.js';
+import { defineFunction, type MethodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
-import {
-  binaryCrossEntropyWithLogits,
-  checkPair,
-  crossEntropy,
-  type LossOptions,
-  type LossReduction,
-  l1Loss,
-  mseLoss,
-  nllLoss,
-  reduceElements,
-  requireSameShape,
-  spread,
-} from './loss.js';
+import { binaryCrossEntropyWithLogits, crossEntropy, l1Loss, mseLoss, nllLoss, spread } from './loss.js';
+import { checkPair, type LossOptions, type LossReduction, reduceElements, requireSameShape } from './loss-checks.js';
 import { requireFloating, requireNumbers, requirePair, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { where } from './where.js';
@@ -43,20 +33,22 @@ defineComposite('binaryCrossEntropyWithLogits', binaryCrossEntropyWithLogits, {
  * reduction, or what is no tensor
  * @see PyTorch `torch.nn.functional.smooth_l1_loss`; Girshick, arXiv:1504.08083
  */
-export function smoothL1Loss(input: Tensor, target: Tensor, options: LossOptions & { beta?: number } = {}): Tensor {
-  const { reduction = 'mean', beta = 1 } = optionsOf('smoothL1Loss', options, 'reduction beta');
-  checkPair('smoothL1Loss', input, target, reduction);
-  const [x, y] = spread(...autocastOperands('float32 on cuda', [input, target] as const));
-  if (beta < 0) throw new ArgumentError(`smoothL1Loss: beta must not be negative, got ${beta}`, { op: 'smoothL1Loss', beta });
-  if (beta === 0) return l1Loss(x, y, { reduction });
-  const difference = x.sub(y);
-  const distance = difference.abs();
-  const far = distance.ge(beta);
-  const near = where(far, 0, difference) // an infinite square would spoil the gradient of what is far
-    .square() // of the difference, whose slope at 0 is 1
-    .mul(0.5 / beta);
-  return reduceElements(where(far, distance.sub(beta / 2), near), reduction);
-}
+export const smoothL1Loss = defineFunction(
+  'smoothL1Loss(input, /, target, *, reduction, beta)',
+  (input: Tensor, target: Tensor, { reduction = 'mean', beta = 1 }: LossOptions & { beta?: number } = {}): Tensor => {
+    checkPair('smoothL1Loss', input, target, reduction);
+    const [x, y] = spread(...autocastOperands('float32 on cuda', [input, target] as const));
+    if (beta < 0) throw new ArgumentError(`smoothL1Loss: beta must not be negative, got ${beta}`, { op: 'smoothL1Loss', beta });
+    if (beta === 0) return l1Loss(x, y, { reduction });
+    const difference = x.sub(y);
+    const distance = difference.abs();
+    const far = distance.ge(beta);
+    const near = where(far, 0, difference) // an infinite square would spoil the gradient of what is far
+      .square() // of the difference, whose slope at 0 is 1
+      .mul(0.5 / beta);
+    return reduceElements(where(far, distance.sub(beta / 2), near), reduction);
+  },
+);
 defineComposite('smoothL1Loss', smoothL1Loss, { method: false, samples: () => [pair(), [...pair(), { beta: 0.5, reduction: 'sum' }]] });
 
 /**
@@ -66,12 +58,11 @@ defineComposite('smoothL1Loss', smoothL1Loss, { method: false, samples: () => [p
  * @throws ArgumentError unless delta is above 0; else as {@link smoothL1Loss}
  * @see PyTorch `torch.nn.functional.huber_loss`
  */
-export function huberLoss(input: Tensor, target: Tensor, options: LossOptions & { delta?: number } = {}): Tensor {
-  const { reduction = 'mean', delta = 1 } = optionsOf('huberLoss', options, 'reduction delta');
+export const huberLoss = defineFunction('huberLoss(input, /, target, reduction, delta)', (input: Tensor, target: Tensor, reduction: LossReduction = 'mean', delta = 1): Tensor => {
   checkPair('huberLoss', input, target, reduction);
   if (!(delta > 0)) throw new ArgumentError(`huberLoss: delta must be above 0, got ${delta}`, { op: 'huberLoss', delta });
   return smoothL1Loss(input, target, { reduction, beta: delta }).mul(delta);
-}
+});
 defineComposite('huberLoss', huberLoss, { method: false, samples: () => [[...pair(), { delta: 0.7 }]] });
 
 /** Options of {@link klDiv}. */
@@ -91,14 +82,16 @@ export interface KlDivOptions {
  * is no tensor
  * @see PyTorch `torch.nn.functional.kl_div`
  */
-export function klDiv(input: Tensor, target: Tensor, options: KlDivOptions = {}): Tensor {
-  const { reduction = 'mean', logTarget = false } = optionsOf('klDiv', options, 'reduction logTarget');
-  checkOneOf('klDiv', 'reduction', reduction, ['none', 'mean', 'sum', 'batchmean']);
-  checkPair('klDiv', input, target, reduction === 'batchmean' ? 'sum' : reduction);
-  const [x, y] = autocastOperands('float32', [input, target] as const);
-  const losses = logTarget ? y.exp().mul(y.sub(x)) : y.xlogy(y).sub(y.mul(x));
-  return reduction === 'batchmean' ? losses.sum().div(x.shape[0] ?? 1) : reduceElements(losses, reduction);
-}
+export const klDiv = defineFunction(
+  'klDiv(input, /, target, *, reduction, logTarget)',
+  (input: Tensor, target: Tensor, { reduction = 'mean', logTarget = false }: KlDivOptions = {}): Tensor => {
+    checkOneOf('klDiv', 'reduction', reduction, ['none', 'mean', 'sum', 'batchmean']);
+    checkPair('klDiv', input, target, reduction === 'batchmean' ? 'sum' : reduction);
+    const [x, y] = autocastOperands('float32', [input, target] as const);
+    const losses = logTarget ? y.exp().mul(y.sub(x)) : y.xlogy(y).sub(y.mul(x));
+    return reduction === 'batchmean' ? losses.sum().div(x.shape[0] ?? 1) : reduceElements(losses, reduction);
+  },
+);
 defineComposite('klDiv', klDiv, {
   method: false,
   samples: () => [
@@ -130,23 +123,25 @@ function boundedLog(t: Tensor): Tensor {
  * unknown reduction, or what is no tensor
  * @see PyTorch `torch.nn.functional.binary_cross_entropy`
  */
-export function binaryCrossEntropy(input: Tensor, target: Tensor, options: BinaryCrossEntropyOptions = {}): Tensor {
-  const { weight = null, reduction = 'mean' } = optionsOf('binaryCrossEntropy', options, 'weight reduction');
-  checkPair('binaryCrossEntropy', input, target, reduction);
-  requireSameShape('binaryCrossEntropy', input, target);
-  for (const t of [input, target]) requireNumbers('binaryCrossEntropy', t);
-  if (weight !== null) requirePair(input, weight, 'binaryCrossEntropy', 'weight');
-  const losses = target
-    .mul(boundedLog(input))
-    .add(
-      target
-        .neg()
-        .add(1)
-        .mul(boundedLog(input.neg().add(1))),
-    )
-    .neg();
-  return reduceElements(weight === null ? losses : losses.mul(weight), reduction);
-}
+export const binaryCrossEntropy = defineFunction(
+  'binaryCrossEntropy(input, /, target, weight, *, reduction)',
+  (input: Tensor, target: Tensor, weight: Tensor | null = null, { reduction = 'mean' }: LossOptions = {}): Tensor => {
+    checkPair('binaryCrossEntropy', input, target, reduction);
+    requireSameShape('binaryCrossEntropy', input, target);
+    for (const t of [input, target]) requireNumbers('binaryCrossEntropy', t);
+    if (weight !== null) requirePair(input, weight, 'binaryCrossEntropy', 'weight');
+    const losses = target
+      .mul(boundedLog(input))
+      .add(
+        target
+          .neg()
+          .add(1)
+          .mul(boundedLog(input.neg().add(1))),
+      )
+      .neg();
+    return reduceElements(weight === null ? losses : losses.mul(weight), reduction);
+  },
+);
 defineComposite('binaryCrossEntropy', binaryCrossEntropy, {
   method: false,
   samples: () => [[sampleTensor([3, 4], { low: 0.1, high: 0.9 }), sampleTensor([3, 4], { low: 0, high: 1, seed: 3 })]],
@@ -166,13 +161,15 @@ export interface MarginOptions extends LossOptions {
  * ArgumentError for an unknown reduction, or inputs that are no tensors
  * @see PyTorch `torch.nn.functional.margin_ranking_loss`
  */
-export function marginRankingLoss(input1: Tensor, input2: Tensor, target: Tensor, options: MarginOptions = {}): Tensor {
-  const { margin = 0, reduction = 'mean' } = optionsOf('marginRankingLoss', options, 'margin reduction');
-  checkPair('marginRankingLoss', input1, input2, reduction, 'input2');
-  requireTensor(target, 'marginRankingLoss', 'target');
-  broadcastShapes(broadcastShapes(input1.shape, input2.shape, 'marginRankingLoss'), target.shape, 'marginRankingLoss');
-  return reduceElements(input1.sub(input2).mul(target).neg().add(margin).clamp({ min: 0 }), reduction);
-}
+export const marginRankingLoss = defineFunction(
+  'marginRankingLoss(input1, /, input2, target, margin, *, reduction)',
+  (input1: Tensor, input2: Tensor, target: Tensor, margin = 0, { reduction = 'mean' }: LossOptions = {}): Tensor => {
+    checkPair('marginRankingLoss', input1, input2, reduction, 'input2');
+    requireTensor(target, 'marginRankingLoss', 'target');
+    broadcastShapes(broadcastShapes(input1.shape, input2.shape, 'marginRankingLoss'), target.shape, 'marginRankingLoss');
+    return reduceElements(input1.sub(input2).mul(target).neg().add(margin).clamp({ min: 0 }), reduction);
+  },
+);
 defineComposite('marginRankingLoss', marginRankingLoss, { method: false, samples: () => [[...pair(), sampleTensor([3, 4], { seed: 5 }).sign().detach()]] });
 
 /**
@@ -183,20 +180,22 @@ defineComposite('marginRankingLoss', marginRankingLoss, { method: false, samples
  * unknown reduction, or inputs that are no tensors
  * @see PyTorch `torch.nn.functional.cosine_embedding_loss`
  */
-export function cosineEmbeddingLoss(input1: Tensor, input2: Tensor, target: Tensor, options: MarginOptions = {}): Tensor {
-  const { margin = 0, reduction = 'mean' } = optionsOf('cosineEmbeddingLoss', options, 'margin reduction');
-  checkPair('cosineEmbeddingLoss', input1, input2, reduction, 'input2');
-  requireTensor(target, 'cosineEmbeddingLoss', 'target');
-  for (const t of [input1, input2]) requireFloating(t, 'cosineEmbeddingLoss');
-  broadcastShapes(broadcastShapes(input1.shape, input2.shape, 'cosineEmbeddingLoss').slice(0, -1), target.shape, 'cosineEmbeddingLoss');
-  const squared = (t: Tensor): Tensor => t.square().sum(-1).add(1e-12); // PyTorch's bound, on the squares
-  const cosine = input1
-    .mul(input2)
-    .sum(-1)
-    .div(squared(input1).mul(squared(input2)).sqrt());
-  const apart = where(target.eq(-1), cosine.sub(margin).clamp({ min: 0 }), 0);
-  return reduceElements(where(target.eq(1), cosine.neg().add(1), apart), reduction);
-}
+export const cosineEmbeddingLoss = defineFunction(
+  'cosineEmbeddingLoss(input1, /, input2, target, margin, *, reduction)',
+  (input1: Tensor, input2: Tensor, target: Tensor, margin = 0, { reduction = 'mean' }: LossOptions = {}): Tensor => {
+    checkPair('cosineEmbeddingLoss', input1, input2, reduction, 'input2');
+    requireTensor(target, 'cosineEmbeddingLoss', 'target');
+    for (const t of [input1, input2]) requireFloating(t, 'cosineEmbeddingLoss');
+    broadcastShapes(broadcastShapes(input1.shape, input2.shape, 'cosineEmbeddingLoss').slice(0, -1), target.shape, 'cosineEmbeddingLoss');
+    const squared = (t: Tensor): Tensor => t.square().sum(-1).add(1e-12); // PyTorch's bound, on the squares
+    const cosine = input1
+      .mul(input2)
+      .sum(-1)
+      .div(squared(input1).mul(squared(input2)).sqrt());
+    const apart = where(target.eq(-1), cosine.sub(margin).clamp({ min: 0 }), 0);
+    return reduceElements(where(target.eq(1), cosine.neg().add(1), apart), reduction);
+  },
+);
 defineComposite('cosineEmbeddingLoss', cosineEmbeddingLoss, { method: false, samples: () => [[...pair(), sampleTensor([3], { seed: 5 }).sign().detach()]] });
 
 /**
@@ -207,27 +206,29 @@ defineComposite('cosineEmbeddingLoss', cosineEmbeddingLoss, { method: false, sam
  * an anchor or positive that is no tensor
  * @see PyTorch `torch.nn.functional.triplet_margin_loss`; Schroff et al., arXiv:1503.03832
  */
-export function tripletMarginLoss(anchor: Tensor, positive: Tensor, negative: Tensor, options: MarginOptions & { p?: number; eps?: number } = {}): Tensor {
-  const { margin = 1, p = 2, eps = 1e-6, reduction = 'mean' } = optionsOf('tripletMarginLoss', options, 'margin p eps reduction');
-  checkPair('tripletMarginLoss', anchor, positive, reduction, 'positive');
-  requirePair(anchor, negative, 'tripletMarginLoss', 'negative');
-  const last = (t: Tensor): Shape => broadcastShapes(anchor.shape, t.shape, 'tripletMarginLoss').slice(0, -1);
-  broadcastShapes(last(positive), last(negative), 'tripletMarginLoss');
-  requireFloating(anchor, 'tripletMarginLoss', 'anchor');
-  const distance = (other: Tensor): Tensor => anchor.sub(other).add(eps).norm(p, -1);
-  return reduceElements(distance(positive).sub(distance(negative)).add(margin).clamp({ min: 0 }), reduction);
-}
+export const tripletMarginLoss = defineFunction(
+  'tripletMarginLoss(anchor, /, positive, negative, margin, p, eps, *, reduction)',
+  (anchor: Tensor, positive: Tensor, negative: Tensor, margin = 1, p = 2, eps = 1e-6, { reduction = 'mean' }: LossOptions = {}): Tensor => {
+    checkPair('tripletMarginLoss', anchor, positive, reduction, 'positive');
+    requirePair(anchor, negative, 'tripletMarginLoss', 'negative');
+    const last = (t: Tensor): Shape => broadcastShapes(anchor.shape, t.shape, 'tripletMarginLoss').slice(0, -1);
+    broadcastShapes(last(positive), last(negative), 'tripletMarginLoss');
+    requireFloating(anchor, 'tripletMarginLoss', 'anchor');
+    const distance = (other: Tensor): Tensor => anchor.sub(other).add(eps).norm(p, -1);
+    return reduceElements(distance(positive).sub(distance(negative)).add(margin).clamp({ min: 0 }), reduction);
+  },
+);
 defineComposite('tripletMarginLoss', tripletMarginLoss, { method: false, samples: () => [[...pair(), sampleTensor([3, 4], { seed: 5 })]] });
 
 declare module '../core/tensor.js' {
   interface Tensor {
     /** Mean of squared differences. The same as {@link mseLoss}. */
-    mseLoss(target: Tensor, options?: LossOptions): Tensor;
+    mseLoss: MethodOf<typeof mseLoss>;
     /** Mean of absolute differences. The same as {@link l1Loss}. */
-    l1Loss(target: Tensor, options?: LossOptions): Tensor;
+    l1Loss: MethodOf<typeof l1Loss>;
     /** Cross entropy of these logits and class indices, or probabilities. The same as {@link crossEntropy}. */
-    crossEntropy(target: Tensor, options?: Parameters<typeof crossEntropy>[2]): Tensor;
+    crossEntropy: MethodOf<typeof crossEntropy>;
     /** Negative log likelihood of these log probabilities and class indices. The same as {@link nllLoss}. */
-    nllLoss(target: Tensor, options?: Parameters<typeof nllLoss>[2]): Tensor;
+    nllLoss: MethodOf<typeof nllLoss>;
   }
 }

@@ -3,16 +3,18 @@
 import { autocastOperands } from '../core/autocast.js';
 import { decomposed, reduced } from '../core/decompose.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
-import { bool, type DType, float16, float32, float64, int64, promoteTypes } from '../core/dtype.js';
-import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
+import { type DType, float16, float32, float64, int64 } from '../core/dtype.js';
+import { DtypeError, ShapeError } from '../core/errors.js';
 import { gradState } from '../core/grad-state.js';
 import { defineOp, type Op, type OutputMeta } from '../core/op.js';
-import { checkProbability, optionsOf, shown } from '../core/options.js';
+import { checkProbability } from '../core/options.js';
 import { broadcastShapes, formatShape, sameShape } from '../core/shape.js';
+import { defineFunction } from '../core/signature.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { softplus } from './activation.js';
 import { oneHot } from './indexing.js';
 import { stack } from './join.js';
+import { checkPair, checkReduction, type LossOptions, type LossReduction, reduceElements, requireSameShape } from './loss-checks.js';
 import { requireFloating, requireNumbers, requirePair, requireTensor } from './operand.js';
 import { parallelOperands } from './parallel-loss.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
@@ -155,9 +157,6 @@ const crossEntropyWithGradient: Op<LossWithGradient> = defineOp<LossWithGradient
     })),
 });
 
-/** How losses of elements become one: kept as they are, averaged, or added. */
-export type LossReduction = 'none' | 'mean' | 'sum';
-
 /** Options of {@link crossEntropy}. */
 export interface CrossEntropyOptions {
   /** A factor for each class, `[C]`; none by default. The mean is divided by the factors of the targets that count. */
@@ -181,27 +180,30 @@ export interface CrossEntropyOptions {
  * possibly not before values are read; ArgumentError for an unknown reduction, smoothing outside [0, 1], or what is no tensor
  * @see PyTorch `torch.nn.functional.cross_entropy`; Szegedy et al., arXiv:1512.00567 for label smoothing
  */
-export function crossEntropy(logits: Tensor, target: Tensor, options: CrossEntropyOptions = {}): Tensor {
-  const { weight = null, ignoreIndex = -100, reduction = 'mean', labelSmoothing = 0 } = optionsOf('crossEntropy', options, 'weight ignoreIndex reduction labelSmoothing');
-  requireTensor(logits, 'crossEntropy');
-  const [input] = autocastOperands('float32 on cuda', [logits] as const);
-  requireTensor(target, 'crossEntropy', 'target');
-  checkReduction('crossEntropy', reduction);
-  checkProbability('crossEntropy', 'labelSmoothing', labelSmoothing);
-  const { target: classes, weight: factors } = parallelOperands('crossEntropy', input, { target, weight });
-  if (target.dtype.isFloatingPoint) return probabilityCrossEntropy(input, target, options);
-  const { rows: inputRows, labels, shape } = toRows('crossEntropy', input, classes, factors);
-  const classWeight = factors === null ? wrapNumber(0, input.dtype, input.device) : factors.to(input.dtype).contiguous();
-  if (reduction !== 'none' && keepsGradient(input, factors)) {
-    const scale = reduction === 'sum' ? wrapNumber(1, input.dtype, input.device) : countOf(labels, factors, ignoreIndex).to(lossDtype(input.dtype)).reciprocal();
-    const rows = dispatch(crossEntropyWithGradient, [inputRows, labels, classWeight, scale], { ignoreIndex, labelSmoothing, givesAway: true })[0] as Tensor;
-    return rows.sum().to(input.dtype);
-  }
-  // The fused gradient is of the logits only: a weight that is learned gets its own by the parts.
-  const run = weight?.requiresGrad === true ? decomposed<CrossEntropy> : dispatch;
-  const rows = run(crossEntropyOp, [inputRows, labels, classWeight], { ignoreIndex, labelSmoothing })[0] as Tensor;
-  return reduceRows(rows, labels, shape, factors, ignoreIndex, reduction).to(input.dtype);
-}
+export const crossEntropy = defineFunction(
+  'crossEntropy(input, /, target, weight, *, ignoreIndex, reduction, labelSmoothing)',
+  (logits: Tensor, target: Tensor, weight: Tensor | null = null, options: Omit<CrossEntropyOptions, 'weight'> = {}): Tensor => {
+    const { ignoreIndex = -100, reduction = 'mean', labelSmoothing = 0 } = options;
+    requireTensor(logits, 'crossEntropy');
+    const [input] = autocastOperands('float32 on cuda', [logits] as const);
+    requireTensor(target, 'crossEntropy', 'target');
+    checkReduction('crossEntropy', reduction);
+    checkProbability('crossEntropy', 'labelSmoothing', labelSmoothing);
+    const { target: classes, weight: factors } = parallelOperands('crossEntropy', input, { target, weight });
+    if (target.dtype.isFloatingPoint) return probabilityCrossEntropy(input, target, { weight, reduction, labelSmoothing });
+    const { rows: inputRows, labels, shape } = toRows('crossEntropy', input, classes, factors);
+    const classWeight = factors === null ? wrapNumber(0, input.dtype, input.device) : factors.to(input.dtype).contiguous();
+    if (reduction !== 'none' && keepsGradient(input, factors)) {
+      const scale = reduction === 'sum' ? wrapNumber(1, input.dtype, input.device) : countOf(labels, factors, ignoreIndex).to(lossDtype(input.dtype)).reciprocal();
+      const rows = dispatch(crossEntropyWithGradient, [inputRows, labels, classWeight, scale], { ignoreIndex, labelSmoothing, givesAway: true })[0] as Tensor;
+      return rows.sum().to(input.dtype);
+    }
+    // The fused gradient is of the logits only: a weight that is learned gets its own by the parts.
+    const run = weight?.requiresGrad === true ? decomposed<CrossEntropy> : dispatch;
+    const rows = run(crossEntropyOp, [inputRows, labels, classWeight], { ignoreIndex, labelSmoothing })[0] as Tensor;
+    return reduceRows(rows, labels, shape, factors, ignoreIndex, reduction).to(input.dtype);
+  },
+);
 
 /**
  * Whether the forward pass writes the gradient. Not in float16, where a gradient that a scaler has not yet made larger is lost; not for logits that ranks
@@ -270,12 +272,6 @@ function probabilityCrossEntropy(input: Tensor, target: Tensor, { weight = null,
   return reduction === 'sum' ? losses.sum() : losses.mean();
 }
 
-/** @throws ArgumentError for an unknown reduction. @internal */
-export function checkReduction(op: string, reduction: LossReduction): void {
-  if (reduction !== 'none' && reduction !== 'mean' && reduction !== 'sum')
-    throw new ArgumentError(`${op}: reduction must be 'none', 'mean' or 'sum', got ${shown(reduction)}`, { op, reduction });
-}
-
 /** Options of {@link nllLoss}. */
 export type NllLossOptions = Omit<CrossEntropyOptions, 'labelSmoothing'>;
 
@@ -286,54 +282,27 @@ export type NllLossOptions = Omit<CrossEntropyOptions, 'labelSmoothing'>;
  * @throws ShapeError, DtypeError, IndexError, ArgumentError as {@link crossEntropy}
  * @see PyTorch `torch.nn.functional.nll_loss`
  */
-export function nllLoss(input: Tensor, target: Tensor, options: NllLossOptions = {}): Tensor {
-  const { weight = null, ignoreIndex = -100, reduction = 'mean' } = optionsOf('nllLoss', options, 'weight ignoreIndex reduction');
-  requireTensor(input, 'nllLoss');
-  requireTensor(target, 'nllLoss', 'target');
-  checkReduction('nllLoss', reduction);
-  const [logp] = autocastOperands('float32 on cuda', [input] as const);
-  const { rows, labels, shape } = toRows('nllLoss', logp, target, weight);
-  const counted = labels.ne(ignoreIndex);
-  const safe = where(counted, labels, 0);
-  const picked = rows.gather(1, safe.unsqueeze(1)).squeeze(1).neg();
-  const weighted = weight === null ? picked : picked.mul(weight.to(rows.dtype).indexSelect(0, safe));
-  return reduceRows(where(counted, weighted, 0), labels, shape, weight, ignoreIndex, reduction);
-}
-
-/** @throws ShapeError unless input and target have one shape. @internal */
-export function requireSameShape(op: string, input: Tensor, target: Tensor): void {
-  if (sameShape(input.shape, target.shape)) return;
-  throw new ShapeError(`${op}: expected a target in the shape of the input, ${formatShape(input.shape)}, got ${formatShape(target.shape)}`, {
-    op,
-    shapes: [input.shape, target.shape],
-  });
-}
-
-/** Checks an input and a target that broadcast. @throws ArgumentError, ShapeError, DtypeError @internal */
-export function checkPair(op: string, input: Tensor, target: Tensor, reduction: LossReduction, argument = 'target'): void {
-  requirePair(input, target, op, argument);
-  checkReduction(op, reduction);
-  const meeting = promoteTypes(input.dtype, target.dtype);
-  if (!meeting.isFloatingPoint && (reduction === 'mean' || meeting === bool))
-    throw new DtypeError(`${op}: expected floating point tensors, got ${input.dtype.name} and ${target.dtype.name}; convert one with .float()`, { op });
-}
+export const nllLoss = defineFunction(
+  'nllLoss(input, /, target, weight, *, ignoreIndex, reduction)',
+  (input: Tensor, target: Tensor, weight: Tensor | null = null, { ignoreIndex = -100, reduction = 'mean' }: Omit<NllLossOptions, 'weight'> = {}): Tensor => {
+    requireTensor(input, 'nllLoss');
+    requireTensor(target, 'nllLoss', 'target');
+    checkReduction('nllLoss', reduction);
+    const [logp] = autocastOperands('float32 on cuda', [input] as const);
+    const { rows, labels, shape } = toRows('nllLoss', logp, target, weight);
+    const counted = labels.ne(ignoreIndex);
+    const safe = where(counted, labels, 0);
+    const picked = rows.gather(1, safe.unsqueeze(1)).squeeze(1).neg();
+    const weighted = weight === null ? picked : picked.mul(weight.to(rows.dtype).indexSelect(0, safe));
+    return reduceRows(where(counted, weighted, 0), labels, shape, weight, ignoreIndex, reduction);
+  },
+);
 
 /** Both in the shape of the loss, so that a tensor without dims has as much say in its dtype as one with dims. @internal */
 export function spread(input: Tensor, target: Tensor): readonly [Tensor, Tensor] {
   if (input.dtype === target.dtype) return [input, target];
   const shape = broadcastShapes(input.shape, target.shape, 'loss');
   return [input.expand(shape), target.expand(shape)];
-}
-
-/** Losses of elements as they are, their sum, or their mean. @internal */
-export function reduceElements(losses: Tensor, reduction: LossReduction): Tensor {
-  return reduction === 'none' ? losses : reduction === 'sum' ? losses.sum() : losses.mean();
-}
-
-/** Options of losses of elements. */
-export interface LossOptions {
-  /** `'mean'` by default, over all elements of the broadcast shape. */
-  reduction?: LossReduction;
 }
 
 /**
@@ -344,24 +313,22 @@ export interface LossOptions {
  * ArgumentError for an unknown reduction, or what is no tensor
  * @see PyTorch `torch.nn.functional.mse_loss`
  */
-export function mseLoss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
-  const { reduction = 'mean' } = optionsOf('mseLoss', options, 'reduction');
+export const mseLoss = defineFunction('mseLoss(input, /, target, *, reduction)', (input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor => {
   checkPair('mseLoss', input, target, reduction);
   const [x, y] = spread(...autocastOperands('float32', [input, target] as const));
   return reduceElements(x.sub(y).square(), reduction);
-}
+});
 
 /**
  * Mean of absolute differences. Shapes, dtypes and errors as {@link mseLoss}. Gradient: both, 0 where they are equal.
  *
  * @see PyTorch `torch.nn.functional.l1_loss`
  */
-export function l1Loss(input: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
-  const { reduction = 'mean' } = optionsOf('l1Loss', options, 'reduction');
+export const l1Loss = defineFunction('l1Loss(input, /, target, *, reduction)', (input: Tensor, target: Tensor, { reduction = 'mean' }: LossOptions = {}): Tensor => {
   checkPair('l1Loss', input, target, reduction);
   const [x, y] = spread(...autocastOperands('float32 on cuda', [input, target] as const));
   return reduceElements(x.sub(y).abs(), reduction);
-}
+});
 
 /** Options of {@link binaryCrossEntropyWithLogits}. */
 export interface LogitsLossOptions extends LossOptions {
@@ -379,19 +346,21 @@ export interface LogitsLossOptions extends LossOptions {
  * unknown reduction, or what is no tensor
  * @see PyTorch `torch.nn.functional.binary_cross_entropy_with_logits`
  */
-export function binaryCrossEntropyWithLogits(logits: Tensor, labels: Tensor, options: LogitsLossOptions = {}): Tensor {
-  const { weight = null, posWeight = null, reduction = 'mean' } = optionsOf('binaryCrossEntropyWithLogits', options, 'weight posWeight reduction');
-  checkPair('binaryCrossEntropyWithLogits', logits, labels, reduction);
-  for (const t of [logits, labels]) requireNumbers('binaryCrossEntropyWithLogits', t);
-  for (const [name, t] of Object.entries({ weight, posWeight })) if (t !== null) requirePair(labels, t, 'binaryCrossEntropyWithLogits', name);
-  requireSameShape('binaryCrossEntropyWithLogits', logits, labels);
-  const [input, target] = autocastOperands('float32', [logits, labels] as const);
-  // (1 - y) x + log(1 + exp(-x)) for x >= 0, else log(1 + exp(x)) - y x: no exponential is large, and the gradient of neither side cancels.
-  const positive = input.ge(0);
-  const logSum = softplus(where(positive, input.neg(), input));
-  const losses =
-    posWeight === null
-      ? positive.to(input.dtype).sub(target).mul(input).add(logSum) // of bytes, 0 - 1 would wrap around
-      : where(positive, target.neg().add(1), target.mul(posWeight).neg()).mul(input).add(posWeight.sub(1).mul(target).add(1).mul(logSum));
-  return reduceElements(weight === null ? losses : losses.mul(weight), reduction);
-}
+export const binaryCrossEntropyWithLogits = defineFunction(
+  'binaryCrossEntropyWithLogits(input, /, target, weight, *, reduction, posWeight)',
+  (logits: Tensor, target: Tensor, weight: Tensor | null = null, { reduction = 'mean', posWeight = null }: Omit<LogitsLossOptions, 'weight'> = {}): Tensor => {
+    checkPair('binaryCrossEntropyWithLogits', logits, target, reduction);
+    for (const t of [logits, target]) requireNumbers('binaryCrossEntropyWithLogits', t);
+    for (const [name, t] of Object.entries({ weight, posWeight })) if (t !== null) requirePair(target, t, 'binaryCrossEntropyWithLogits', name);
+    requireSameShape('binaryCrossEntropyWithLogits', logits, target);
+    const [input, labels] = autocastOperands('float32', [logits, target] as const);
+    // (1 - y) x + log(1 + exp(-x)) for x >= 0, else log(1 + exp(x)) - y x: no exponential is large, and the gradient of neither side cancels.
+    const positive = input.ge(0);
+    const logSum = softplus(where(positive, input.neg(), input));
+    const losses =
+      posWeight === null
+        ? positive.to(input.dtype).sub(labels).mul(input).add(logSum) // of bytes, 0 - 1 would wrap around
+        : where(positive, labels.neg().add(1), labels.mul(posWeight).neg()).mul(input).add(posWeight.sub(1).mul(labels).add(1).mul(logSum));
+    return reduceElements(weight === null ? losses : losses.mul(weight), reduction);
+  },
+);

@@ -5,8 +5,8 @@ import { toOneDevice } from '../core/device.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { DeviceError, DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { optionsOf } from '../core/options.js';
 import { broadcastShapes, broadcastStrides, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { float32PrecisionCode } from './float32-precision.js';
 import { lowerBatch, lowerMatrices } from './matmul-command.js';
@@ -225,8 +225,7 @@ export interface AddProductOptions {
   alpha?: number;
 }
 
-function addProduct(op: string, input: Tensor, a: Tensor, b: Tensor, options: AddProductOptions): Tensor {
-  const { beta = 1, alpha = 1 } = optionsOf(op, options, 'beta alpha');
+function addProduct(op: string, input: Tensor, a: Tensor, b: Tensor, { beta = 1, alpha = 1 }: AddProductOptions): Tensor {
   requireProduct(op, a, b, input);
   const shape = [...batchOf(a.shape), last(a.shape, 2), last(b.shape, 1)];
   if (!sameShape(broadcastShapes(input.shape, shape, op), shape))
@@ -241,12 +240,12 @@ function addProduct(op: string, input: Tensor, a: Tensor, b: Tensor, options: Ad
  * @throws ShapeError for sizes that do not fit, or an input that does not broadcast; DtypeError, DeviceError, ArgumentError as {@link matmul}
  * @see PyTorch `torch.addmm`
  */
-export function addmm(input: Tensor, mat1: Tensor, mat2: Tensor, options: AddProductOptions = {}): Tensor {
+export const addmm = defineFunction('addmm(input, /, mat1, mat2, *, beta, alpha)', (input: Tensor, mat1: Tensor, mat2: Tensor, options: AddProductOptions = {}): Tensor => {
   requireTensor(input, 'addmm');
   requireDims('addmm', mat1, 2, 'mat1');
   requireDims('addmm', mat2, 2, 'mat2');
   return addProduct('addmm', input, mat1, mat2, options);
-}
+});
 
 /**
  * beta * input + alpha * batch1 batch2. Shapes: `[b, m, k]` by `[b, k, n]`, the input broadcast to `[b, m, n]`, the result. Dtypes: all equal,
@@ -255,14 +254,17 @@ export function addmm(input: Tensor, mat1: Tensor, mat2: Tensor, options: AddPro
  * @throws ShapeError, DtypeError, DeviceError, ArgumentError as {@link addmm}
  * @see PyTorch `torch.baddbmm`
  */
-export function baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, options: AddProductOptions = {}): Tensor {
-  requireTensor(input, 'baddbmm');
-  requireDims('baddbmm', batch1, 3, 'batch1');
-  requireDims('baddbmm', batch2, 3, 'batch2');
-  if (batch1.shape[0] !== batch2.shape[0])
-    throw new ShapeError(`baddbmm: expected batches of one size, got shapes ${formatShape(batch1.shape)} and ${formatShape(batch2.shape)}`, { op: 'baddbmm' });
-  return addProduct('baddbmm', input, batch1, batch2, options);
-}
+export const baddbmm = defineFunction(
+  'baddbmm(input, /, batch1, batch2, *, beta, alpha)',
+  (input: Tensor, batch1: Tensor, batch2: Tensor, options: AddProductOptions = {}): Tensor => {
+    requireTensor(input, 'baddbmm');
+    requireDims('baddbmm', batch1, 3, 'batch1');
+    requireDims('baddbmm', batch2, 3, 'batch2');
+    if (batch1.shape[0] !== batch2.shape[0])
+      throw new ShapeError(`baddbmm: expected batches of one size, got shapes ${formatShape(batch1.shape)} and ${formatShape(batch2.shape)}`, { op: 'baddbmm' });
+    return addProduct('baddbmm', input, batch1, batch2, options);
+  },
+);
 
 /** All dims but the last as one; also without elements, where -1 would say nothing. */
 const asRows = (t: Tensor): Tensor => t.reshape([numelOf(t.shape.slice(0, -1)), last(t.shape, 1)]);
@@ -282,7 +284,7 @@ function byVector(input: Tensor, weight: Tensor, bias: Tensor | null): Tensor {
  * @throws ShapeError for sizes that do not fit; DtypeError, DeviceError, ArgumentError as {@link matmul}
  * @see PyTorch `torch.nn.functional.linear`
  */
-export function linear(input: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor {
+export const linear = defineFunction('linear(input, /, weight, bias)', (input: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor => {
   requireTensor(input, 'linear');
   requireTensor(weight, 'linear', 'weight');
   if (bias !== null) requireTensor(bias, 'linear', 'bias');
@@ -299,7 +301,7 @@ export function linear(input: Tensor, weight: Tensor, bias: Tensor | null = null
   if (bias === null) requireProduct('linear', rows, transposed);
   const out = bias === null ? product(rows, transposed) : addProduct('linear', bias, rows, transposed, {});
   return input.shape.length === 2 ? out : out.reshape([...input.shape.slice(0, -1), weight.shape[0] as number]);
-}
+});
 
 /**
  * Sum of products of two vectors. Shapes: `[n]` by `[n]` to `[]`. Dtypes as {@link matmul}. Gradient: both.
@@ -337,14 +339,13 @@ for (const [name, fn] of Object.entries({ matmul, mm, bmm, mv, dot, outer })) {
     return fn(this, other);
   });
 }
-for (const [name, fn] of Object.entries({ addmm, baddbmm })) {
-  addMethod(name, function (a: Tensor, b: Tensor, options?: AddProductOptions) {
-    return fn(this, a, b, options);
-  });
-}
-addMethod('addmm_', function (a: Tensor, b: Tensor, options?: AddProductOptions) {
-  return this.copy_(addmm(this, a, b, options));
-});
+addMethod('addmm', methodOf(addmm));
+addMethod('baddbmm', methodOf(baddbmm));
+const addmm_ = defineFunction(
+  'addmm_(input, /, mat1, mat2, *, beta, alpha)',
+  (input: Tensor, mat1: Tensor, mat2: Tensor, options: AddProductOptions = {}): Tensor => input.copy_(addmm(input, mat1, mat2, options)),
+);
+addMethod('addmm_', methodOf(addmm_));
 
 declare module '../core/tensor.js' {
   interface Tensor {
@@ -361,10 +362,10 @@ declare module '../core/tensor.js' {
     /** All products of the elements of two vectors. The same as {@link outer}. */
     outer(vec2: Tensor): Tensor;
     /** beta * this + alpha * mat1 mat2. The same as {@link addmm}. */
-    addmm(mat1: Tensor, mat2: Tensor, options?: AddProductOptions): Tensor;
+    addmm: MethodOf<typeof addmm>;
     /** {@link addmm} in place, with its errors; this has the shape of the product. @throws InPlaceError as {@link Tensor.relu_} */
-    addmm_(mat1: Tensor, mat2: Tensor, options?: AddProductOptions): this;
+    addmm_: MethodOf<typeof addmm_, this>;
     /** beta * this + alpha * batch1 batch2. The same as {@link baddbmm}. */
-    baddbmm(batch1: Tensor, batch2: Tensor, options?: AddProductOptions): Tensor;
+    baddbmm: MethodOf<typeof baddbmm>;
   }
 }

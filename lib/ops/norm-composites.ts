@@ -1,8 +1,9 @@
 /** Group and batch normalisation, written in other ops. */
 
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { checkNumber, checkSizesOf, optionsOf } from '../core/options.js';
+import { checkFlag, checkNumber, checkSizesOf } from '../core/options.js';
 import { formatShape } from '../core/shape.js';
+import { defineFunction } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { layerNorm } from './norm.js';
@@ -37,55 +38,56 @@ function affine(normal: Tensor, weight: Tensor | null, bias: Tensor | null): Ten
  * ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.group_norm`; Wu and He, arXiv:1803.08494
  */
-export function groupNorm(input: Tensor, numGroups: number, weight: Tensor | null = null, bias: Tensor | null = null, eps = 1e-5): Tensor {
-  requireTensor(input, 'groupNorm');
-  for (const [name, t] of Object.entries({ weight, bias })) requireVector(t, 'groupNorm', name, input);
-  checkSizesOf('groupNorm', { numGroups }, 1);
-  requireFloating(input, 'groupNorm');
-  const [batch, channels] = input.shape as [number, number];
-  if (input.ndim < 2 || !Number.isInteger(numGroups) || numGroups < 1 || channels % numGroups !== 0)
-    throw new ShapeError(`groupNorm: the channels (dim 1) of shape ${formatShape(input.shape)} do not divide into ${numGroups} groups`, { op: 'groupNorm', shape: input.shape });
-  if (input.numel() === numGroups)
-    throw new ShapeError(`groupNorm: expected more than one value for each group, got shape ${formatShape(input.shape)}`, { op: 'groupNorm', shape: input.shape });
-  const width = batch * numGroups === 0 ? 0 : input.numel() / (batch * numGroups);
-  const normal = layerNorm(reshapeIfNeeded(input, [batch, numGroups, width]), [width], null, null, eps);
-  return affine(reshapeIfNeeded(normal, input.shape), weight, bias).to(input.dtype);
-}
+export const groupNorm = defineFunction(
+  'groupNorm(input, /, numGroups, weight, bias, eps)',
+  (input: Tensor, numGroups: number, weight: Tensor | null = null, bias: Tensor | null = null, eps = 1e-5): Tensor => {
+    requireTensor(input, 'groupNorm');
+    for (const [name, t] of Object.entries({ weight, bias })) requireVector(t, 'groupNorm', name, input);
+    checkSizesOf('groupNorm', { numGroups }, 1);
+    requireFloating(input, 'groupNorm');
+    const [batch, channels] = input.shape as [number, number];
+    if (input.ndim < 2 || !Number.isInteger(numGroups) || numGroups < 1 || channels % numGroups !== 0)
+      throw new ShapeError(`groupNorm: the channels (dim 1) of shape ${formatShape(input.shape)} do not divide into ${numGroups} groups`, { op: 'groupNorm', shape: input.shape });
+    if (input.numel() === numGroups)
+      throw new ShapeError(`groupNorm: expected more than one value for each group, got shape ${formatShape(input.shape)}`, { op: 'groupNorm', shape: input.shape });
+    const width = batch * numGroups === 0 ? 0 : input.numel() / (batch * numGroups);
+    const normal = layerNorm(reshapeIfNeeded(input, [batch, numGroups, width]), [width], null, null, eps);
+    return affine(reshapeIfNeeded(normal, input.shape), weight, bias).to(input.dtype);
+  },
+);
 defineComposite('groupNorm', groupNorm, { method: false, samples: () => [[sampleTensor([2, 4, 3]), 2, sampleTensor([4], { seed: 2 }), sampleTensor([4], { seed: 3 })]] });
-
-/** Options of {@link batchNorm}. */
-export interface BatchNormOptions {
-  /** A factor for each channel, `[C]`; none by default. */
-  weight?: Tensor | null;
-  /** Added to each channel, `[C]`; none by default. */
-  bias?: Tensor | null;
-  /** Normalise by the batch's own statistics, and move the running ones towards them. False by default. */
-  training?: boolean;
-  /** The share of the batch in the new running statistics; 0.1 by default. */
-  momentum?: number;
-  /** Added to the variance; 1e-5 by default. */
-  eps?: number;
-}
 
 /**
  * Normalisation of channels over the batch and the dims after them, by running statistics, or in training by the batch's own; the running variance
- * takes the unbiased one. Shapes: input `[N, C, ...]`, kept; the others `[C]`. Dtypes: floating, promoted. Gradient: input, weight, bias.
+ * takes the unbiased one. In `training` (false) the running ones move towards the batch's by the share `momentum`. Shapes: input `[N, C, ...]`, kept; the others `[C]`. Dtypes: floating, promoted. Gradient: input, weight, bias.
  *
  * @throws ArgumentError where running statistics are needed and not there, a batch in training has one value a channel, or input is no tensor;
  * ShapeError for fewer than two dims, and for vectors that do not fit; DtypeError for integers in training
  * @see PyTorch `torch.nn.functional.batch_norm`; Ioffe and Szegedy, arXiv:1502.03167
  */
-export function batchNorm(input: Tensor, runningMean: Tensor | null, runningVar: Tensor | null, options: BatchNormOptions = {}): Tensor {
-  requireTensor(input, 'batchNorm');
-  const { weight = null, bias = null, training = false, momentum = 0.1, eps = 1e-5 } = optionsOf('batchNorm', options, 'weight bias training momentum eps');
-  for (const [name, t] of Object.entries({ runningMean, runningVar, weight, bias })) requireVector(t, 'batchNorm', name, input);
-  checkNumber('batchNorm', 'eps', eps);
-  if (input.ndim < 2) throw new ShapeError(`batchNorm: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: 'batchNorm', shape: input.shape });
-  // In low precision the squares overflow.
-  const x = input.dtype.itemsize < 4 && input.dtype.isFloatingPoint ? input.float() : input;
-  const [mean, variance] = training ? batchStatistics(x, runningMean, runningVar, momentum) : runningStatistics(x, runningMean, runningVar);
-  return affine(x.sub(mean).mul(variance.add(eps).rsqrt()), weight, bias).to(input.dtype);
-}
+export const batchNorm = defineFunction(
+  'batchNorm(input, /, runningMean, runningVar, weight, bias, training, momentum, eps)',
+  (
+    input: Tensor,
+    runningMean: Tensor | null,
+    runningVar: Tensor | null,
+    weight: Tensor | null = null,
+    bias: Tensor | null = null,
+    training = false,
+    momentum = 0.1,
+    eps = 1e-5,
+  ): Tensor => {
+    requireTensor(input, 'batchNorm');
+    checkFlag('batchNorm', 'training', training);
+    for (const [name, t] of Object.entries({ runningMean, runningVar, weight, bias })) requireVector(t, 'batchNorm', name, input);
+    checkNumber('batchNorm', 'eps', eps);
+    if (input.ndim < 2) throw new ShapeError(`batchNorm: expected at least 2 dims, got shape ${formatShape(input.shape)}`, { op: 'batchNorm', shape: input.shape });
+    // In low precision the squares overflow.
+    const x = input.dtype.itemsize < 4 && input.dtype.isFloatingPoint ? input.float() : input;
+    const [mean, variance] = training ? batchStatistics(x, runningMean, runningVar, momentum) : runningStatistics(x, runningMean, runningVar);
+    return affine(x.sub(mean).mul(variance.add(eps).rsqrt()), weight, bias).to(input.dtype);
+  },
+);
 
 function runningStatistics(x: Tensor, mean: Tensor | null, variance: Tensor | null): [Tensor, Tensor] {
   if (mean === null || variance === null) throw new ArgumentError('batchNorm: running statistics are needed outside of training', { op: 'batchNorm' });

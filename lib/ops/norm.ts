@@ -1,4 +1,5 @@
 /** Layer normalisation and RMS normalisation over the last dims. */
+
 import { autocastOperands } from '../core/autocast.js';
 import { dispatch } from '../core/dispatch.js';
 import { type DType, float32, float64 } from '../core/dtype.js';
@@ -6,6 +7,7 @@ import { DtypeError, ShapeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
 import { checkNumber } from '../core/options.js';
 import { checkSizes, formatShape, numelOf, type Shape, sameShape } from '../core/shape.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { requireFloating, requireTensor } from './operand.js';
@@ -234,17 +236,20 @@ export function checkNormalised([first, ...weights]: readonly Tensor[], normaliz
  * weights of another dtype; ArgumentError unless `input` is a tensor
  * @see PyTorch `torch.nn.functional.layer_norm`; Ba et al., arXiv:1607.06450
  */
-export function layerNorm(input: Tensor, normalizedShape: Shape, weight: Tensor | null = null, bias: Tensor | null = null, eps = 1e-5): Tensor {
-  requireTensor(input, 'layerNorm');
-  checkSizes(normalizedShape, 'layerNorm');
-  if (weight !== null) requireTensor(weight, 'layerNorm', 'weight');
-  if (bias !== null) requireTensor(bias, 'layerNorm', 'bias');
-  checkNumber('layerNorm', 'eps', eps);
-  const operands = autocastOperands('float32', [input, optional(weight, input), optional(bias, input)]);
-  checkNormalised(operands, normalizedShape, 'layerNorm');
-  const dense = operands.map((t) => (isAbsent(t) ? t : t.contiguous()));
-  return dispatch(layerNormOp, dense, { width: numelOf(normalizedShape), eps })[0] as Tensor;
-}
+export const layerNorm = defineFunction(
+  'layerNorm(input, /, normalizedShape, weight, bias, eps)',
+  (input: Tensor, normalizedShape: Shape, weight: Tensor | null = null, bias: Tensor | null = null, eps = 1e-5): Tensor => {
+    requireTensor(input, 'layerNorm');
+    checkSizes(normalizedShape, 'layerNorm');
+    if (weight !== null) requireTensor(weight, 'layerNorm', 'weight');
+    if (bias !== null) requireTensor(bias, 'layerNorm', 'bias');
+    checkNumber('layerNorm', 'eps', eps);
+    const operands = autocastOperands('float32', [input, optional(weight, input), optional(bias, input)]);
+    checkNormalised(operands, normalizedShape, 'layerNorm');
+    const dense = operands.map((t) => (isAbsent(t) ? t : t.contiguous()));
+    return dispatch(layerNormOp, dense, { width: numelOf(normalizedShape), eps })[0] as Tensor;
+  },
+);
 
 /** Smallest step above 1 of the types that the kernel computes in: the default eps, as in PyTorch. */
 export const epsilon = { float32: 2 ** -23, float64: 2 ** -52 };
@@ -256,30 +261,29 @@ export const epsilon = { float32: 2 ** -23, float64: 2 ** -52 };
  * @throws ShapeError, DtypeError, ArgumentError as {@link layerNorm}
  * @see PyTorch `torch.nn.functional.rms_norm`; Zhang and Sennrich, arXiv:1910.07467
  */
-export function rmsNorm(input: Tensor, normalizedShape: Shape, weight: Tensor | null = null, eps: number | null = null): Tensor {
-  requireTensor(input, 'rmsNorm');
-  checkSizes(normalizedShape, 'rmsNorm');
-  if (weight !== null) requireTensor(weight, 'rmsNorm', 'weight');
-  if (eps !== null) checkNumber('rmsNorm', 'eps', eps);
-  const operands = autocastOperands('float32', [input, optional(weight, input)]);
-  checkNormalised(operands, normalizedShape, 'rmsNorm');
-  const dense = operands.map((t) => (isAbsent(t) ? t : t.contiguous()));
-  const params = { width: numelOf(normalizedShape), eps: eps ?? (input.dtype === float64 ? epsilon.float64 : epsilon.float32) };
-  return dispatch(rmsNormOp, dense, params)[0] as Tensor;
-}
+export const rmsNorm = defineFunction(
+  'rmsNorm(input, /, normalizedShape, weight, eps)',
+  (input: Tensor, normalizedShape: Shape, weight: Tensor | null = null, eps: number | null = null): Tensor => {
+    requireTensor(input, 'rmsNorm');
+    checkSizes(normalizedShape, 'rmsNorm');
+    if (weight !== null) requireTensor(weight, 'rmsNorm', 'weight');
+    if (eps !== null) checkNumber('rmsNorm', 'eps', eps);
+    const operands = autocastOperands('float32', [input, optional(weight, input)]);
+    checkNormalised(operands, normalizedShape, 'rmsNorm');
+    const dense = operands.map((t) => (isAbsent(t) ? t : t.contiguous()));
+    const params = { width: numelOf(normalizedShape), eps: eps ?? (input.dtype === float64 ? epsilon.float64 : epsilon.float32) };
+    return dispatch(rmsNormOp, dense, params)[0] as Tensor;
+  },
+);
 
-addMethod('layerNorm', function (shape: Shape, weight?: Tensor | null, bias?: Tensor | null, eps?: number) {
-  return layerNorm(this, shape, weight, bias, eps);
-});
-addMethod('rmsNorm', function (shape: Shape, weight?: Tensor | null, eps?: number | null) {
-  return rmsNorm(this, shape, weight, eps);
-});
+addMethod('layerNorm', methodOf(layerNorm));
+addMethod('rmsNorm', methodOf(rmsNorm));
 
 declare module '../core/tensor.js' {
   interface Tensor {
     /** Layer normalisation over the last dims. The same as {@link layerNorm}. */
-    layerNorm(normalizedShape: Shape, weight?: Tensor | null, bias?: Tensor | null, eps?: number): Tensor;
+    layerNorm: MethodOf<typeof layerNorm>;
     /** RMS normalisation over the last dims. The same as {@link rmsNorm}. */
-    rmsNorm(normalizedShape: Shape, weight?: Tensor | null, eps?: number | null): Tensor;
+    rmsNorm: MethodOf<typeof rmsNorm>;
   }
 }

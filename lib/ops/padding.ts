@@ -2,8 +2,9 @@
 
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { checkIntegers, checkOneOf, optionsOf } from '../core/options.js';
+import { checkIntegers, checkOneOf } from '../core/options.js';
 import { formatShape } from '../core/shape.js';
+import { defineFunction } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { cat } from './join.js';
@@ -14,7 +15,7 @@ import { sampleTensor } from './samples.js';
 export type PadMode = 'constant' | 'reflect' | 'replicate' | 'circular';
 
 /**
- * The tensor with elements added (or, for negative counts, taken away) at both ends of its last dims: `padding` lists two counts for the last dim,
+ * The tensor with elements added (or, for negative counts, taken away) at both ends of its last dims: `pad` lists two counts for the last dim,
  * then two for the one before, and so on. A copy, also of nothing added. Options: `mode` (constant), `value` (0) for constant.
  *
  * Shapes: `[..., n]` with `[before, after]` gives `[..., before + n + after]`. Dtypes: all, kept. Gradient: yes.
@@ -24,24 +25,23 @@ export type PadMode = 'constant' | 'reflect' | 'replicate' | 'circular';
  * @throws ShapeError if more is taken away than there is, or all of it by reflect and replicate
  * @see PyTorch `torch.nn.functional.pad`
  */
-export function pad(input: Tensor, padding: readonly number[], options: { mode?: PadMode; value?: number } = {}): Tensor {
+export const pad = defineFunction('pad(input, /, pad, mode, value)', (input: Tensor, pad: readonly number[], mode: PadMode = 'constant', value = 0): Tensor => {
   requireTensor(input, 'pad');
-  const { mode = 'constant', value = 0 } = optionsOf('pad', options, 'mode value');
-  checkIntegers('pad', 'padding', padding);
+  checkIntegers('pad', 'pad', pad);
   checkOneOf('pad', 'mode', mode, ['constant', 'reflect', 'replicate', 'circular']);
-  if (padding.length % 2 !== 0 || padding.length / 2 > input.ndim)
-    throw new ArgumentError(`pad: expected pairs of integers for at most ${input.ndim} dims, got [${padding.join(', ')}]`, { op: 'pad', padding });
+  if (pad.length % 2 !== 0 || pad.length / 2 > input.ndim)
+    throw new ArgumentError(`pad: expected pairs of integers for at most ${input.ndim} dims, got [${pad.join(', ')}]`, { op: 'pad', pad });
   let out = input;
-  for (let i = 0; i < padding.length; i += 2) {
+  for (let i = 0; i < pad.length; i += 2) {
     const dim = input.ndim - 1 - i / 2;
-    const [before, after] = padding.slice(i, i + 2) as [number, number];
+    const [before, after] = pad.slice(i, i + 2) as [number, number];
     if (before === 0 && after === 0) continue;
     if (mode === 'constant') out = padConstant(out, dim, before, after, value);
     else if (mode === 'circular') out = padCircular(out, dim, before, after);
     else out = padFrom(out, dim, before, after, mode);
   }
   return out === input ? input.clone() : out;
-}
+});
 defineComposite('pad', pad, {
   method: false,
   samples: () => [

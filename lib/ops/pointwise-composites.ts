@@ -6,7 +6,8 @@
  */
 import { bfloat16, float16, float32, float64, getDefaultDtype } from '../core/dtype.js';
 import { DtypeError } from '../core/errors.js';
-import { optionsOf } from '../core/options.js';
+import { checkLimit } from '../core/options.js';
+import { defineFunction, type MethodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { softplus } from './activation.js';
 import { isclose } from './comparison.js';
@@ -42,15 +43,15 @@ defineComposite('frac', frac, { inPlace: true, samples: one(0.1, 0.9) });
  * @throws ArgumentError for no tensor
  * @see PyTorch `torch.logit`
  */
-export function logit(input: Tensor, options: { eps?: number | null } = {}): Tensor {
+export const logit = defineFunction('logit(input, /, eps)', (input: Tensor, eps: number | null = null): Tensor => {
   requireTensor(input, 'logit');
-  const { eps = null } = optionsOf('logit', options, 'eps');
+  if (eps !== null) checkLimit('logit', 'eps', eps);
   const given = input.dtype.isFloatingPoint ? input : input.to(getDefaultDtype());
   const x = eps === null ? given : given.clamp({ min: eps, max: 1 - eps });
   const log = x.log().sub(x.neg().log1p());
   if (eps !== null || !x.requiresGrad) return log;
   return log.mul(where(x.ge(0).logicalAnd(x.le(1)), x.detach().newOnes([]), Number.NaN)); // outside, the slopes of the logarithms are numbers
-}
+});
 defineComposite('logit', logit, { inPlace: true, samples: one(0.1, 0.9) });
 
 /** Degrees as radians. Dtypes: floating stay, others give the default one. Gradient: yes. @throws ArgumentError @see PyTorch `torch.deg2rad` */
@@ -67,16 +68,6 @@ export function rad2deg(input: Tensor): Tensor {
 }
 defineComposite('rad2deg', rad2deg, { inPlace: true, samples: one(-2, 2) });
 
-/** Which numbers stand in for those that are not finite. */
-export interface NanToNumOptions {
-  /** For NaN; 0 if not given. */
-  nan?: number;
-  /** For infinity; the largest number of the dtype if not given. */
-  posinf?: number | null;
-  /** For minus infinity; the lowest number of the dtype if not given. */
-  neginf?: number | null;
-}
-
 const largest = new Map([
   [float16, 65504],
   [bfloat16, 2 ** 127 * (2 - 2 ** -7)],
@@ -85,20 +76,19 @@ const largest = new Map([
 ]);
 
 /**
- * NaN and infinities replaced by numbers; integers and bools are copied. Shape and dtype stay. Gradient: yes, 0 where an element was replaced.
+ * NaN and infinities replaced by numbers: `nan` (0), `posinf` (the largest number of the dtype) and `neginf` (the lowest); integers and bools are copied. Shape and dtype stay. Gradient: yes, 0 where an element was replaced.
  *
  * @throws ArgumentError for no tensor
  * @see PyTorch `torch.nan_to_num`
  */
-export function nanToNum(input: Tensor, options: NanToNumOptions = {}): Tensor {
+export const nanToNum = defineFunction('nanToNum(input, /, nan, posinf, neginf)', (input: Tensor, nan = 0, posinf: number | null = null, neginf: number | null = null): Tensor => {
   requireTensor(input, 'nanToNum');
-  const { nan = 0, posinf = null, neginf = null } = optionsOf('nanToNum', options, 'nan posinf neginf');
   const limit = largest.get(input.dtype);
   if (limit === undefined) return input.clone();
   const high = where(input.eq(Number.POSITIVE_INFINITY), posinf ?? limit, input);
   const low = where(input.eq(Number.NEGATIVE_INFINITY), neginf ?? -limit, high);
   return where(input.isnan(), nan, low);
-}
+});
 defineComposite('nanToNum', nanToNum, { inPlace: true, samples: one(-2, 2) });
 
 /**
@@ -212,11 +202,11 @@ defineComposite('fmin', fmin, { samples: two });
  * @throws ArgumentError for null or no tensor; ShapeError, DeviceError for a tensor as bound
  * @see PyTorch `torch.clamp_min`
  */
-export function clampMin(input: Tensor, min: TensorLike): Tensor {
+export const clampMin = defineFunction('clampMin(input, /, min)', (input: Tensor, min: TensorLike): Tensor => {
   requireTensor(input, 'clampMin');
   requirePair(input, operand(min, input.device, 'clampMin'), 'clampMin', 'min');
   return clamp(input, { min });
-}
+});
 defineComposite('clampMin', clampMin, { inPlace: true, samples: () => [[sampleTensor([3, 4]), -0.5]] });
 
 /**
@@ -226,11 +216,11 @@ defineComposite('clampMin', clampMin, { inPlace: true, samples: () => [[sampleTe
  * @throws ArgumentError for null or no tensor; ShapeError, DeviceError for a tensor as bound
  * @see PyTorch `torch.clamp_max`
  */
-export function clampMax(input: Tensor, max: TensorLike): Tensor {
+export const clampMax = defineFunction('clampMax(input, /, max)', (input: Tensor, max: TensorLike): Tensor => {
   requireTensor(input, 'clampMax');
   requirePair(input, operand(max, input.device, 'clampMax'), 'clampMax', 'max');
   return clamp(input, { max });
-}
+});
 defineComposite('clampMax', clampMax, { inPlace: true, samples: () => [[sampleTensor([3, 4]), 0.5]] });
 
 /**
@@ -239,13 +229,12 @@ defineComposite('clampMax', clampMax, { inPlace: true, samples: () => [[sampleTe
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for no tensor
  * @see PyTorch `torch.rsub`
  */
-export function rsub(input: Tensor, other: TensorLike, options: { alpha?: number } = {}): Tensor {
+export const rsub = defineFunction('rsub(input, /, other, *, alpha)', (input: Tensor, other: TensorLike, { alpha = 1 }: { alpha?: number } = {}): Tensor => {
   requireTensor(input, 'rsub');
   const minuend = operand(other, input.device, 'rsub');
   requirePair(input, minuend, 'rsub');
-  const { alpha = 1 } = optionsOf('rsub', options, 'alpha');
   return sub(minuend, input, alpha === 1 ? undefined : { alpha });
-}
+});
 defineComposite('rsub', rsub, { samples: () => [[sampleTensor([3, 4]), 2, { alpha: 3 }]] });
 
 /** The tensor itself. Gradient: yes. @throws DtypeError for bool; ArgumentError for no tensor @see PyTorch `torch.positive` */
@@ -276,11 +265,11 @@ defineComposite('isneginf', isneginf, { samples: one(-2, 2) });
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
  * @see PyTorch `torch.heaviside`
  */
-export function heaviside(input: Tensor, values: Tensor): Tensor {
+export const heaviside = defineFunction('heaviside(input, /, values)', (input: Tensor, values: Tensor): Tensor => {
   requirePair(input, values, 'heaviside', 'values');
   if (input.dtype !== values.dtype) throw new DtypeError(`heaviside: expected equal dtypes, got ${input.dtype.name} and ${values.dtype.name}`, { op: 'heaviside' });
   return where(input.eq(0), values, input.gt(0).to(values.dtype));
-}
+});
 defineComposite('heaviside', heaviside, { inPlace: true, samples: () => [[sampleTensor([3, 4]).detach(), sampleTensor([4], { seed: 3 })]] });
 
 defineComposite('isclose', isclose, { samples: two });
@@ -292,9 +281,9 @@ declare module '../core/tensor.js' {
     /** {@link frac} in place; see {@link Tensor.add_}. */
     frac_(): this;
     /** log(x / (1 - x)); the same as {@link logit}. */
-    logit(options?: { eps?: number | null }): Tensor;
+    logit: MethodOf<typeof logit>;
     /** {@link logit} in place; see {@link Tensor.add_}. */
-    logit_(options?: { eps?: number | null }): this;
+    logit_: MethodOf<typeof logit, this>;
     /** Degrees as radians; the same as {@link deg2rad}. */
     deg2rad(): Tensor;
     /** {@link deg2rad} in place; see {@link Tensor.add_}. */
@@ -304,9 +293,9 @@ declare module '../core/tensor.js' {
     /** {@link rad2deg} in place; see {@link Tensor.add_}. */
     rad2deg_(): this;
     /** NaN and infinities replaced by numbers; the same as {@link nanToNum}. */
-    nanToNum(options?: NanToNumOptions): Tensor;
+    nanToNum: MethodOf<typeof nanToNum>;
     /** {@link nanToNum} in place; see {@link Tensor.add_}. */
-    nanToNum_(options?: NanToNumOptions): this;
+    nanToNum_: MethodOf<typeof nanToNum, this>;
     /** log(exp(this) + exp(other)) without overflow; the same as {@link logaddexp}. */
     logaddexp(other: Tensor): Tensor;
     /** {@link logaddexp} in place; see {@link Tensor.add_}. */
@@ -328,15 +317,15 @@ declare module '../core/tensor.js' {
     /** The smaller of two elements; a number wins over NaN; the same as {@link fmin}. */
     fmin(other: Tensor): Tensor;
     /** Each element, or `min` where it is smaller; the same as {@link clampMin}. */
-    clampMin(min: TensorLike): Tensor;
+    clampMin: MethodOf<typeof clampMin>;
     /** {@link clampMin} in place; see {@link Tensor.add_}. */
-    clampMin_(min: TensorLike): this;
+    clampMin_: MethodOf<typeof clampMin, this>;
     /** Each element, or `max` where it is larger; the same as {@link clampMax}. */
-    clampMax(max: TensorLike): Tensor;
+    clampMax: MethodOf<typeof clampMax>;
     /** {@link clampMax} in place; see {@link Tensor.add_}. */
-    clampMax_(max: TensorLike): this;
+    clampMax_: MethodOf<typeof clampMax, this>;
     /** other - alpha * this; the same as {@link rsub}. */
-    rsub(other: TensorLike, options?: { alpha?: number }): Tensor;
+    rsub: MethodOf<typeof rsub>;
     /** The tensor itself; the same as {@link positive}. */
     positive(): Tensor;
     /** Whether each element is infinity; the same as {@link isposinf}. */
@@ -344,10 +333,10 @@ declare module '../core/tensor.js' {
     /** Whether each element is minus infinity; the same as {@link isneginf}. */
     isneginf(): Tensor;
     /** 0 below 0, 1 above it, `values` at it; the same as {@link heaviside}. */
-    heaviside(values: Tensor): Tensor;
+    heaviside: MethodOf<typeof heaviside>;
     /** {@link heaviside} in place; see {@link Tensor.add_}. */
-    heaviside_(values: Tensor): this;
+    heaviside_: MethodOf<typeof heaviside, this>;
     /** Whether elements are close; the same as {@link isclose}. */
-    isclose(other: Tensor, options?: { rtol?: number; atol?: number; equalNan?: boolean }): Tensor;
+    isclose: MethodOf<typeof isclose>;
   }
 }

@@ -5,11 +5,13 @@
  * `logicalNot` give bool. Gradient: yes where nothing else is said, in floating point only. All throw ArgumentError for what is no tensor. In place,
  * errors are those of `add_`: DtypeError for integers where the result is floating.
  */
+
 import { dispatchOne } from '../core/dispatch.js';
 import { bool } from '../core/dtype.js';
 import { ArgumentError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
-import { optionsOf, shown } from '../core/options.js';
+import { shown } from '../core/options.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS, unaryFunction } from './method.js';
@@ -278,23 +280,21 @@ export interface RoundOptions {
  * @throws ArgumentError for decimals that are no integer, or not 0 where the dtype is not floating; for what is no tensor
  * @see PyTorch `torch.round`
  */
-export function round(input: Tensor, options: RoundOptions = {}): Tensor {
+export const round = defineFunction('round(input, /, *, decimals)', (input: Tensor, { decimals = 0 }: RoundOptions = {}): Tensor => {
   requireTensor(input, 'round');
-  optionsOf('round', options, 'decimals');
-  const { decimals = 0 } = options;
   if (!Number.isInteger(decimals)) throw new ArgumentError(`round: expected decimals to be an integer, got ${shown(decimals)}`, { op: 'round', decimals });
   const whole = (t: Tensor): Tensor => dispatchOne(roundOp, [t], NO_PARAMS);
   if (decimals === 0) return whole(input);
   if (!input.dtype.isFloatingPoint) throw new ArgumentError(`round: ${input.dtype.name} has no decimals`, { op: 'round', decimals });
   const scale = 10 ** Math.abs(decimals);
   return decimals > 0 ? whole(input.mul(scale)).div(scale) : whole(input.div(scale)).mul(scale);
-}
-addMethod('round', function (options?: RoundOptions) {
-  return round(this, options);
 });
-addMethod('round_', function (options?: RoundOptions) {
-  return options === undefined ? dispatchOne(roundOp, [this], NO_PARAMS, this) : this.copy_(round(this, options));
-});
+addMethod('round', methodOf(round));
+const round_ = defineFunction(
+  'round_(input, /, *, decimals)',
+  (input: Tensor, options: RoundOptions = {}): Tensor => (options.decimals === undefined ? dispatchOne(roundOp, [input], NO_PARAMS, input) : input.copy_(round(input, options))),
+);
+addMethod('round_', methodOf(round_));
 /** The integer part, towards zero, in the same dtype. Gradient: 0. @see PyTorch `torch.trunc` */
 export const trunc = unary('trunc', { doc: 'The integer part, towards zero.', expression: 'm::trunc(x)', classes: 'A', vjp: zeroGradient });
 
@@ -373,8 +373,8 @@ declare module '../core/tensor.js' {
     /** {@link floor} in place; see {@link Tensor.add_}. */ floor_(): this;
     /** {@link ceil}: the smallest integer not below each element, in the same dtype. */ ceil(): Tensor;
     /** {@link ceil} in place; see {@link Tensor.add_}. */ ceil_(): this;
-    /** {@link round}: the nearest integer, halves to even. */ round(options?: RoundOptions): Tensor;
-    /** {@link round} in place; see {@link Tensor.add_}. */ round_(options?: RoundOptions): this;
+    /** {@link round}: the nearest integer, halves to even. */ round: MethodOf<typeof round>;
+    /** {@link round} in place; see {@link Tensor.add_}. */ round_: MethodOf<typeof round_, this>;
     /** {@link trunc}: the integer part, towards zero, in the same dtype. */ trunc(): Tensor;
     /** {@link trunc} in place; see {@link Tensor.add_}. */ trunc_(): this;
     /** {@link isnan}: whether each element is NaN, as bool. */ isnan(): Tensor;

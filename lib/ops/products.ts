@@ -2,9 +2,10 @@
 
 import { autocastOperands } from '../core/autocast.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
-import { checkIntegers, checkLimit, optionsOf, unexpected } from '../core/options.js';
+import { checkFlag, checkIntegers, checkLimit, unexpected } from '../core/options.js';
 import { resultType } from '../core/promotion.js';
 import { broadcastShapes, formatShape, wrapDim } from '../core/shape.js';
+import { defineFunction, type MethodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { type AddProductOptions, addmm, baddbmm, bmm, linear, matmul, mv, requireBatches, requireDims, requireProduct } from './matmul.js';
@@ -26,43 +27,49 @@ function addedTo(input: Tensor, product: Tensor, beta: number, alpha: number): T
 }
 
 /** beta * input + alpha * mat vec. Gradient: all. @throws ShapeError */
-export function addmv(input: Tensor, mat: Tensor, vec: Tensor, options: AddProductOptions = {}): Tensor {
-  requireTensor(input, 'addmv');
-  requireTensor(mat, 'addmv', 'mat');
-  requireTensor(vec, 'addmv', 'vec');
-  const { beta = 1, alpha = 1 } = optionsOf('addmv', options, 'beta alpha');
-  requireDims('addmv', mat, 2, 'mat');
-  requireDims('addmv', vec, 1, 'vec');
-  requireProduct('addmv', mat, vec.unsqueeze(1));
-  broadcastShapes(input.shape, mat.shape.slice(0, 1), 'addmv');
-  return addedTo(input, mv(mat, vec), beta, alpha);
-}
+export const addmv = defineFunction(
+  'addmv(input, /, mat, vec, *, beta, alpha)',
+  (input: Tensor, mat: Tensor, vec: Tensor, { beta = 1, alpha = 1 }: AddProductOptions = {}): Tensor => {
+    requireTensor(input, 'addmv');
+    requireTensor(mat, 'addmv', 'mat');
+    requireTensor(vec, 'addmv', 'vec');
+    requireDims('addmv', mat, 2, 'mat');
+    requireDims('addmv', vec, 1, 'vec');
+    requireProduct('addmv', mat, vec.unsqueeze(1));
+    broadcastShapes(input.shape, mat.shape.slice(0, 1), 'addmv');
+    return addedTo(input, mv(mat, vec), beta, alpha);
+  },
+);
 defineComposite('addmv', addmv, { inPlace: true, samples: () => [[sampleTensor([3]), a34(), sampleTensor([4], { seed: 2 }), { beta: 2, alpha: 3 }]] });
 
 /** beta * input + alpha * the outer product of two vectors. Gradient: all. @throws ShapeError */
-export function addr(input: Tensor, vec1: Tensor, vec2: Tensor, options: AddProductOptions = {}): Tensor {
-  requireTensor(input, 'addr');
-  requireTensor(vec1, 'addr', 'vec1');
-  requireTensor(vec2, 'addr', 'vec2');
-  const { beta = 1, alpha = 1 } = optionsOf('addr', options, 'beta alpha');
-  requireDims('addr', vec1, 1, 'vec1');
-  requireDims('addr', vec2, 1, 'vec2');
-  broadcastShapes(input.shape, [vec1.numel(), vec2.numel()], 'addr');
-  return addedTo(input, vec1.outer(vec2), beta, alpha);
-}
+export const addr = defineFunction(
+  'addr(input, /, vec1, vec2, *, beta, alpha)',
+  (input: Tensor, vec1: Tensor, vec2: Tensor, { beta = 1, alpha = 1 }: AddProductOptions = {}): Tensor => {
+    requireTensor(input, 'addr');
+    requireTensor(vec1, 'addr', 'vec1');
+    requireTensor(vec2, 'addr', 'vec2');
+    requireDims('addr', vec1, 1, 'vec1');
+    requireDims('addr', vec2, 1, 'vec2');
+    broadcastShapes(input.shape, [vec1.numel(), vec2.numel()], 'addr');
+    return addedTo(input, vec1.outer(vec2), beta, alpha);
+  },
+);
 defineComposite('addr', addr, { inPlace: true, samples: () => [[a34(), sampleTensor([3], { seed: 2 }), sampleTensor([4], { seed: 3 })]] });
 
 /** beta * input + alpha * the sum of the products of two batches of matrices. Gradient: all. @throws ShapeError */
-export function addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, options: AddProductOptions = {}): Tensor {
-  requireTensor(input, 'addbmm');
-  requireTensor(batch1, 'addbmm', 'batch1');
-  requireTensor(batch2, 'addbmm', 'batch2');
-  const { beta = 1, alpha = 1 } = optionsOf('addbmm', options, 'beta alpha');
-  requireBatches('addbmm', batch1, batch2, ['batch1', 'batch2']);
-  broadcastShapes(input.shape, [batch1.shape[1] as number, batch2.shape[2] as number], 'addbmm');
-  const products = bmm(batch1, batch2);
-  return addedTo(input, products.sum(0, { dtype: products.dtype }), beta, alpha);
-}
+export const addbmm = defineFunction(
+  'addbmm(input, /, batch1, batch2, *, beta, alpha)',
+  (input: Tensor, batch1: Tensor, batch2: Tensor, { beta = 1, alpha = 1 }: AddProductOptions = {}): Tensor => {
+    requireTensor(input, 'addbmm');
+    requireTensor(batch1, 'addbmm', 'batch1');
+    requireTensor(batch2, 'addbmm', 'batch2');
+    requireBatches('addbmm', batch1, batch2, ['batch1', 'batch2']);
+    broadcastShapes(input.shape, [batch1.shape[1] as number, batch2.shape[2] as number], 'addbmm');
+    const products = bmm(batch1, batch2);
+    return addedTo(input, products.sum(0, { dtype: products.dtype }), beta, alpha);
+  },
+);
 defineComposite('addbmm', addbmm, { inPlace: true, samples: () => [[sampleTensor([3, 2]), sampleTensor([2, 3, 4], { seed: 2 }), sampleTensor([2, 4, 2], { seed: 3 })]] });
 
 defineComposite('addmm', addmm, { method: false, samples: () => [[sampleTensor([3, 2]), a34(), sampleTensor([4, 2], { seed: 2 }), { beta: 2 }]] });
@@ -78,11 +85,11 @@ defineComposite('linear', linear, { samples: () => [[a34(), sampleTensor([2, 4],
  *
  * @throws ShapeError if summed sizes differ. @throws ArgumentError
  */
-export function tensordot(input: Tensor, other: Tensor, dims: SummedDims = 2): Tensor {
+export const tensordot = defineFunction('tensordot(input, /, other, dims)', (input: Tensor, other: Tensor, dims: SummedDims = 2): Tensor => {
   requireTensor(input, 'tensordot');
   requireTensor(other, 'tensordot', 'other');
   return sumOverDims('tensordot', input, other, dims);
-}
+});
 defineComposite('tensordot', tensordot, {
   method: false,
   samples: () => [
@@ -152,7 +159,7 @@ export function trace(input: Tensor): Tensor {
 defineComposite('trace', trace, { samples: () => [[a34()]] });
 
 /** The cross product along a dim of size 3 (the first one if none is given). Gradient: both. @throws ShapeError */
-export function cross(input: Tensor, other: Tensor, dim: number | null = null): Tensor {
+export const cross = defineFunction('cross(input, /, other, dim)', (input: Tensor, other: Tensor, dim: number | null = null): Tensor => {
   requirePair(input, other, 'cross');
   requireNumbers('cross', input, other);
   const shape = broadcastShapes(input.shape, other.shape, 'cross');
@@ -163,20 +170,20 @@ export function cross(input: Tensor, other: Tensor, dim: number | null = null): 
     .roll(-1, at)
     .mul(b.roll(-2, at))
     .sub(a.roll(-2, at).mul(b.roll(-1, at)));
-}
+});
 defineComposite('cross', cross, { samples: () => [[sampleTensor([2, 3]), sampleTensor([2, 3], { seed: 2 })]] });
 
 /** The p-norm of the difference. Gradient: both. @throws ShapeError */
-export function dist(input: Tensor, other: Tensor, p = 2): Tensor {
+export const dist = defineFunction('dist(input, /, other, p)', (input: Tensor, other: Tensor, p = 2): Tensor => {
   requirePair(input, other, 'dist');
   requireDistance('dist', input, other);
   checkLimit('dist', 'p', p);
   return input.sub(other).norm(p);
-}
+});
 defineComposite('dist', dist, { samples: () => [[a34(), sampleTensor([4], { seed: 2 })]] });
 
 /** Distances of all pairs of rows: `[..., P, M]` and `[..., R, M]` give `[..., P, R]`. Gradient: both. @throws ShapeError */
-export function cdist(x1: Tensor, x2: Tensor, p = 2): Tensor {
+export const cdist = defineFunction('cdist(x1, /, x2, p)', (x1: Tensor, x2: Tensor, p = 2): Tensor => {
   requireTensor(x1, 'cdist', 'x1');
   requireTensor(x2, 'cdist', 'x2');
   checkLimit('cdist', 'p', p);
@@ -184,7 +191,7 @@ export function cdist(x1: Tensor, x2: Tensor, p = 2): Tensor {
   if (x1.ndim < 2 || x2.ndim < 2 || x1.size(-1) !== x2.size(-1))
     throw new ShapeError(`cdist: expected rows of one size, got shapes ${formatShape(x1.shape)} and ${formatShape(x2.shape)}`, { op: 'cdist' });
   return x1.unsqueeze(-2).sub(x2.unsqueeze(-3)).norm(p, -1);
-}
+});
 defineComposite('cdist', cdist, {
   method: false,
   samples: () => [
@@ -194,14 +201,14 @@ defineComposite('cdist', cdist, {
 });
 
 /** The p-norm of the difference of rows, with `eps` added to it. Gradient: both. @throws ShapeError */
-export function pairwiseDistance(x1: Tensor, x2: Tensor, options: { p?: number; eps?: number; keepdim?: boolean } = {}): Tensor {
+export const pairwiseDistance = defineFunction('pairwiseDistance(x1, /, x2, p, eps, keepdim)', (x1: Tensor, x2: Tensor, p = 2, eps = 1e-6, keepdim = false): Tensor => {
   requireTensor(x1, 'pairwiseDistance', 'x1');
   requirePair(x1, x2, 'pairwiseDistance', 'x2');
   requireDistance('pairwiseDistance', x1, x2);
-  const { p = 2, eps = 1e-6, keepdim = false } = optionsOf('pairwiseDistance', options, 'p eps keepdim');
+  checkFlag('pairwiseDistance', 'keepdim', keepdim);
   checkLimit('pairwiseDistance', 'p', p);
-  return x1.sub(x2).add(eps).norm(p, -1, { keepdim });
-}
+  return x1.sub(x2).add(eps).norm(p, -1, keepdim);
+});
 defineComposite('pairwiseDistance', pairwiseDistance, { method: false, samples: () => [[a34(), sampleTensor([3, 4], { seed: 2 })]] });
 
 /**
@@ -210,10 +217,9 @@ defineComposite('pairwiseDistance', pairwiseDistance, { method: false, samples: 
  *
  * @throws ShapeError if shapes do not broadcast; IndexError for a dim out of range of the common shape; DtypeError unless one is floating
  */
-export function cosineSimilarity(x1: Tensor, x2: Tensor, options: { dim?: number; eps?: number } = {}): Tensor {
+export const cosineSimilarity = defineFunction('cosineSimilarity(x1, /, x2, dim, eps)', (x1: Tensor, x2: Tensor, dim = 1, eps = 1e-8): Tensor => {
   requireTensor(x1, 'cosineSimilarity', 'x1');
   requirePair(x1, x2, 'cosineSimilarity', 'x2');
-  const { dim = 1, eps = 1e-8 } = optionsOf('cosineSimilarity', options, 'dim eps');
   requireDistance('cosineSimilarity', x1, x2);
   const [shape, dtype] = [broadcastShapes(x1.shape, x2.shape, 'cosineSimilarity'), resultType([x1, x2])];
   wrapDim(dim, shape.length, 'cosineSimilarity');
@@ -223,18 +229,17 @@ export function cosineSimilarity(x1: Tensor, x2: Tensor, options: { dim?: number
     .div(length(a))
     .mul(b.div(length(b)))
     .sum(dim);
-}
+});
 defineComposite('cosineSimilarity', cosineSimilarity, { method: false, samples: () => [[a34(), sampleTensor([3, 4], { seed: 2 })]] });
 
 /** Vectors along a dim divided by their p-norm. Gradient: yes. */
-export function normalize(input: Tensor, options: { p?: number; dim?: number; eps?: number } = {}): Tensor {
+export const normalize = defineFunction('normalize(input, /, p, dim, eps)', (input: Tensor, p = 2, dim = 1, eps = 1e-12): Tensor => {
   requireTensor(input, 'normalize');
-  const { p = 2, dim = 1, eps = 1e-12 } = optionsOf('normalize', options, 'p dim eps');
   requireFloating(input, 'normalize');
   wrapDim(dim, input.ndim, 'normalize');
   checkLimit('normalize', 'p', p);
-  return input.div(input.norm(p, dim, { keepdim: true }).clamp({ min: eps }));
-}
+  return input.div(input.norm(p, dim, true).clamp({ min: eps }));
+});
 defineComposite('normalize', normalize, { method: false, samples: () => [[a34()], [a34(), { p: 1, dim: 0 }]] });
 
 /** @throws ShapeError, DtypeError naming all shapes */
@@ -254,7 +259,7 @@ function checkBilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Ten
 }
 
 /** input1^T weight input2 + bias, for each output. Shapes: `[..., i]`, `[..., j]`, weight `[o, i, j]`. Gradient: all. @throws ShapeError */
-export function bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor {
+export const bilinear = defineFunction('bilinear(input1, /, input2, weight, bias)', (input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor => {
   requireTensor(input1, 'bilinear', 'input1');
   requireTensor(input2, 'bilinear', 'input2');
   requireTensor(weight, 'bilinear', 'weight');
@@ -263,23 +268,23 @@ export function bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: T
   const left = tensordot(input1, weight, [[-1], [1]]); // [..., o, j]
   const out = matmul(left, input2.unsqueeze(-1)).squeeze(-1);
   return bias === null ? out : out.add(bias);
-}
+});
 defineComposite('bilinear', bilinear, { method: false, samples: () => [[a34(), sampleTensor([3, 2], { seed: 2 }), sampleTensor([5, 4, 2], { seed: 3 })]] });
 
 declare module '../core/tensor.js' {
   interface Tensor {
     /** beta * this + alpha * mat vec. Gradient: all. @throws ShapeError */
-    addmv(mat: Tensor, vec: Tensor, options?: AddProductOptions): Tensor;
-    addmv_(mat: Tensor, vec: Tensor, options?: AddProductOptions): this;
+    addmv: MethodOf<typeof addmv>;
+    addmv_: MethodOf<typeof addmv, this>;
     /** beta * this + alpha * the outer product of two vectors. Gradient: all. @throws ShapeError */
-    addr(vec1: Tensor, vec2: Tensor, options?: AddProductOptions): Tensor;
-    addr_(vec1: Tensor, vec2: Tensor, options?: AddProductOptions): this;
+    addr: MethodOf<typeof addr>;
+    addr_: MethodOf<typeof addr, this>;
     /** beta * this + alpha * the summed products of two batches. Gradient: all. @throws ShapeError */
-    addbmm(batch1: Tensor, batch2: Tensor, options?: AddProductOptions): Tensor;
-    addbmm_(batch1: Tensor, batch2: Tensor, options?: AddProductOptions): this;
-    baddbmm_(batch1: Tensor, batch2: Tensor, options?: AddProductOptions): this;
+    addbmm: MethodOf<typeof addbmm>;
+    addbmm_: MethodOf<typeof addbmm, this>;
+    baddbmm_: MethodOf<typeof baddbmm, this>;
     /** this weight^T + bias. Gradient: all. @throws ShapeError, DtypeError, DeviceError */
-    linear(weight: Tensor, bias?: Tensor | null): Tensor;
+    linear: MethodOf<typeof linear>;
     /** Sums of products over the last dims. Gradient: both. @throws ShapeError */
     inner(other: Tensor): Tensor;
     /** The Kronecker product. Gradient: both. */
@@ -287,8 +292,8 @@ declare module '../core/tensor.js' {
     /** Sum of the diagonal of a matrix. Gradient: yes. @throws ShapeError */
     trace(): Tensor;
     /** The cross product along a dim of size 3. Gradient: both. @throws ShapeError */
-    cross(other: Tensor, dim?: number | null): Tensor;
+    cross: MethodOf<typeof cross>;
     /** The p-norm of the difference. Gradient: both. @throws ShapeError */
-    dist(other: Tensor, p?: number): Tensor;
+    dist: MethodOf<typeof dist>;
   }
 }

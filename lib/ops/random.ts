@@ -9,12 +9,13 @@ import type { CommandWriter } from '../core/command.js';
 import { type Device, device as deviceOf, getDefaultDevice } from '../core/device.js';
 import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { bool, type DType, type DTypeLike, dtypeOf, float32, float64, getDefaultDtype, int64 } from '../core/dtype.js';
-import { finfo, iinfo } from '../core/dtype-info.js';
+import { iinfo } from '../core/dtype-info.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { checkNumber, checkProbability, optionsOf, shown, unexpected } from '../core/options.js';
+import { checkFlag, checkNumber, checkProbability, optionsOf, shown, unexpected } from '../core/options.js';
 import { drawnTogether, drawPlaceOf, Generator, nextDraw } from '../core/random.js';
 import { broadcastShapes, checkSizes, contiguousStrides, type Shape } from '../core/shape.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { overwritten } from './copy.js';
 import { emptyBeside, TENSOR_OPTIONS, type TensorOptions } from './factories.js';
@@ -23,6 +24,7 @@ import { alongside, requireDtype, requireFloating, requireTensor } from './opera
 import { finish } from './pinned.js';
 import { sampleTensor } from './samples.js';
 import { dropoutRule, type ElementIndex, randomRule } from './sharding/making.js';
+import { sizedFactory } from './sized.js';
 
 interface Draw {
   shape: Shape;
@@ -69,6 +71,9 @@ const normalOp = defineRandom('randomNormal', 'random_normal', 'Normal numbers.'
 const integerOp = defineRandom('randomInteger', 'random_integer', 'Integers in [low, high).', ['low', 'high']);
 const bernoulliOp = defineRandom('randomBernoulli', 'random_bernoulli', 'Ones with a probability, else zeros.', ['probability']);
 
+/** @internal */
+export { bernoulliOp, integerOp, normalOp, uniformOp };
+
 /** Options of random factories. */
 export interface RandomOptions extends TensorOptions {
   /** Where numbers come from; the default generator if not given. */
@@ -77,7 +82,8 @@ export interface RandomOptions extends TensorOptions {
 
 const RANDOM_OPTIONS = `${TENSOR_OPTIONS} generator`;
 
-function draw(op: Op<Draw>, shape: Shape, dtypeLike: DTypeLike, first: number, second: number, options: RandomOptions, name: string, into: Tensor | null = null): Tensor {
+/** Draws into a new tensor, or into one that is there. @internal */
+export function draw(op: Op<Draw>, shape: Shape, dtypeLike: DTypeLike, first: number, second: number, options: RandomOptions, name: string, into: Tensor | null = null): Tensor {
   checkSizes(shape, name);
   optionsOf(name, options, RANDOM_OPTIONS);
   if (options.generator !== undefined && !(options.generator instanceof Generator)) throw unexpected(name, 'generator', 'a Generator', options.generator);
@@ -95,9 +101,11 @@ function draw(op: Op<Draw>, shape: Shape, dtypeLike: DTypeLike, first: number, s
  * @throws ArgumentError for bad sizes; DeviceError for a device that is not there; AutogradError for requiresGrad of integers
  * @see PyTorch `torch.rand`
  */
-export function rand(size: Shape, options: RandomOptions = {}): Tensor {
-  return draw(uniformOp, size, options?.dtype ?? getDefaultDtype(), 0, 1, options, 'rand');
-}
+export const rand = sizedFactory<RandomOptions>(
+  defineFunction('rand(size, *, dtype, device, requiresGrad, pinMemory, generator)', (size: Shape, options: RandomOptions = {}): Tensor => {
+    return draw(uniformOp, size, options.dtype ?? getDefaultDtype(), 0, 1, options, 'rand');
+  }),
+);
 
 /**
  * Normal numbers of mean 0 and standard deviation 1. Shapes: `size`. Dtypes: the default floating one, or `dtype`. Gradient: none.
@@ -105,8 +113,18 @@ export function rand(size: Shape, options: RandomOptions = {}): Tensor {
  * @throws ArgumentError for bad sizes; DeviceError for a device that is not there; AutogradError for requiresGrad of integers
  * @see PyTorch `torch.randn`
  */
-export function randn(size: Shape, options: RandomOptions = {}): Tensor {
-  return draw(normalOp, size, options?.dtype ?? getDefaultDtype(), 0, 1, options, 'randn');
+export const randn = sizedFactory<RandomOptions>(
+  defineFunction('randn(size, *, dtype, device, requiresGrad, pinMemory, generator)', (size: Shape, options: RandomOptions = {}): Tensor => {
+    return draw(normalOp, size, options.dtype ?? getDefaultDtype(), 0, 1, options, 'randn');
+  }),
+);
+
+/** The forms of {@link normal}. */
+interface Normal {
+  (mean: number, std: number, size: Shape, options?: RandomOptions): Tensor;
+  (mean: number, std: number, options: RandomOptions & { size: Shape }): Tensor;
+  (mean: Tensor | number, std: Tensor | number, size?: null, options?: Pick<RandomOptions, 'generator'>): Tensor;
+  (mean: Tensor | number, std: Tensor | number, options: Pick<RandomOptions, 'generator'>): Tensor;
 }
 
 /**
@@ -117,25 +135,38 @@ export function randn(size: Shape, options: RandomOptions = {}): Tensor {
  * @throws ArgumentError for bad sizes and a number below 0 (or NaN) as `std`; ShapeError, DeviceError for tensors that do not meet
  * @see PyTorch `torch.normal`
  */
-export function normal(mean: number, std: number, size: Shape, options?: RandomOptions): Tensor;
-/** {@link normal} of which one is a tensor. */
-export function normal(mean: Tensor | number, std: Tensor | number, size?: null, options?: Pick<RandomOptions, 'generator'>): Tensor;
-export function normal(mean: Tensor | number, std: Tensor | number, size: Shape | null = null, options: RandomOptions = {}): Tensor {
-  optionsOf('normal', options);
-  for (const [name, value] of Object.entries({ mean, std })) if (!(value instanceof Tensor)) checkNumber('normal', name, value);
-  if (typeof std === 'number') requireSpread(std, 'normal');
-  if (typeof mean === 'number' && typeof std === 'number') return draw(normalOp, size ?? [], options.dtype ?? getDefaultDtype(), mean, std, options, 'normal');
-  const [m, s] = [mean, std].map((t) => (t instanceof Tensor ? t.shape : []));
-  const like = (mean instanceof Tensor ? mean : std) as Tensor;
-  const shape = broadcastShapes(m as Shape, s as Shape, 'normal');
-  const noise = drawnTogether(drawPlaceOf(like), () => randn(shape, { ...options, dtype: like.dtype, device: like.device }));
-  return alongside(like, noise).mul(std).add(mean);
-}
+export const normal = defineFunction(
+  'normal(mean, /, std, size, *, dtype, device, requiresGrad, pinMemory, generator)',
+  (mean: Tensor | number, std: Tensor | number, size: Shape | null = null, options: RandomOptions = {}): Tensor => {
+    for (const [name, value] of Object.entries({ mean, std })) if (!(value instanceof Tensor)) checkNumber('normal', name, value);
+    if (typeof std === 'number') requireSpread(std, 'normal');
+    if (typeof mean === 'number' && typeof std === 'number') return draw(normalOp, size ?? [], options.dtype ?? getDefaultDtype(), mean, std, options, 'normal');
+    const [m, s] = [mean, std].map((t) => (t instanceof Tensor ? t.shape : []));
+    const like = (mean instanceof Tensor ? mean : std) as Tensor;
+    const shape = broadcastShapes(m as Shape, s as Shape, 'normal');
+    const noise = drawnTogether(drawPlaceOf(like), () => randn(shape, { ...options, dtype: like.dtype, device: like.device }));
+    return alongside(like, noise).mul(std).add(mean);
+  },
+) as unknown as Normal;
 
-/** @throws ArgumentError */
-function requireSpread(std: number, op: string): void {
+/** @throws ArgumentError @internal */
+export function requireSpread(std: number, op: string): void {
   if (typeof std !== 'number' || !(std >= 0)) throw new ArgumentError(`${op}: expected a standard deviation of 0 or more, got ${shown(std)}`, { op, std });
 }
+
+/** The forms of {@link randint}. */
+interface Randint {
+  (low: number, high: number, size: Shape, options?: RandomOptions): Tensor;
+  (low: number, high: number, options: RandomOptions & { size: Shape }): Tensor;
+  (high: number, size: Shape, options?: RandomOptions): Tensor;
+  (options: RandomOptions & { low?: number; high: number; size: Shape }): Tensor;
+}
+
+const integers = defineFunction(
+  'randint(low, high, size, *, dtype, device, requiresGrad, pinMemory, generator)',
+  (low: number | undefined = 0, high: number | undefined = undefined, size: Shape = [], options: RandomOptions = {}): Tensor =>
+    integersFrom('randint', low, high as number, size, options),
+) as (...args: unknown[]) => Tensor;
 
 /**
  * Integers in [low, high), or in [0, high) without `low`. Shapes: `size`. Dtypes: int64, or `dtype`, also a floating one. Gradient: none.
@@ -143,13 +174,8 @@ function requireSpread(std: number, op: string): void {
  * @throws ArgumentError for bad sizes, bounds that are no integers or not low < high, and an integer dtype that does not hold them; DeviceError
  * @see PyTorch `torch.randint`
  */
-export function randint(low: number, high: number, size: Shape, options?: RandomOptions): Tensor;
-/** {@link randint} from 0. */
-export function randint(high: number, size: Shape, options?: RandomOptions): Tensor;
-export function randint(...args: [number, number, Shape, RandomOptions?] | [number, Shape, RandomOptions?]): Tensor {
-  const [low, high, size, options = {}] = typeof args[1] === 'number' ? (args as [number, number, Shape, RandomOptions?]) : [0, ...(args as [number, Shape, RandomOptions?])];
-  return integersFrom('randint', low, high, size, options);
-}
+export const randint: Randint = (low: unknown, high?: unknown, size?: unknown, options?: unknown): Tensor =>
+  Array.isArray(high) ? integers(0, low, high, size) : integers(low, high, size, options);
 
 function integersFrom(op: string, low: number, high: number, size: Shape, options: RandomOptions, into: Tensor | null = null): Tensor {
   for (const [name, value] of Object.entries({ low, high })) if (!Number.isSafeInteger(value)) throw unexpected(op, name, 'an integer between -2^53 and 2^53', value);
@@ -158,8 +184,8 @@ function integersFrom(op: string, low: number, high: number, size: Shape, option
   return draw(integerOp, size, dtype, low, high, options, op, into);
 }
 
-/** @throws ArgumentError where an integer dtype does not hold all of [low, high) */
-function requireRange(dtype: DType, low: number, high: number, op: string): void {
+/** @throws ArgumentError where an integer dtype does not hold all of [low, high) @internal */
+export function requireRange(dtype: DType, low: number, high: number, op: string): void {
   if (!(low < high)) throw new ArgumentError(`${op}: expected low < high, got ${low} and ${high}`, { op, low, high });
   if (dtype.isFloatingPoint) return;
   const { min, max } = dtype === bool ? { min: 0, max: 1 } : iinfo(dtype);
@@ -172,7 +198,7 @@ function requireRange(dtype: DType, low: number, high: number, op: string): void
  * @throws ArgumentError if `n` is no non-negative integer; DeviceError for a device that is not there; AutogradError for requiresGrad of integers
  * @see PyTorch `torch.randperm`
  */
-export function randperm(n: number, options: RandomOptions = {}): Tensor {
+export const randperm = defineFunction('randperm(n, /, *, dtype, device, requiresGrad, pinMemory, generator)', (n: number, options: RandomOptions = {}): Tensor => {
   optionsOf('randperm', options);
   checkNumber('randperm', 'n', n, { from: 0, whole: true });
   const { dtype: given, requiresGrad, pinMemory, ...rest } = options;
@@ -182,7 +208,7 @@ export function randperm(n: number, options: RandomOptions = {}): Tensor {
     .argsort(0)
     .to(dtype);
   return finish(order, { ...(requiresGrad ? { requiresGrad } : {}), ...(pinMemory ? { pinMemory } : {}) });
-}
+});
 
 function like(op: string, input: Tensor, options: RandomOptions): RandomOptions & { dtype: DType } {
   requireTensor(input, op);
@@ -190,15 +216,15 @@ function like(op: string, input: Tensor, options: RandomOptions): RandomOptions 
   return { device: input.device, ...options, dtype: requireDtype(options.dtype, op) ?? input.dtype };
 }
 /** {@link rand} in the shape, dtype and device of `input`, unless options say others. @see PyTorch `torch.rand_like` */
-export function randLike(input: Tensor, options: RandomOptions = {}): Tensor {
+export const randLike = defineFunction('randLike(input, /, *, dtype, device, requiresGrad, pinMemory, generator)', (input: Tensor, options: RandomOptions = {}): Tensor => {
   const given = like('randLike', input, options);
   return draw(uniformOp, input.shape, given.dtype, 0, 1, given, 'randLike', emptyBeside(input, input.shape, given.dtype));
-}
+});
 /** {@link randn} in the shape, dtype and device of `input`, unless options say others. @see PyTorch `torch.randn_like` */
-export function randnLike(input: Tensor, options: RandomOptions = {}): Tensor {
+export const randnLike = defineFunction('randnLike(input, /, *, dtype, device, requiresGrad, pinMemory, generator)', (input: Tensor, options: RandomOptions = {}): Tensor => {
   const given = like('randnLike', input, options);
   return draw(normalOp, input.shape, given.dtype, 0, 1, given, 'randnLike', emptyBeside(input, input.shape, given.dtype));
-}
+});
 
 /**
  * {@link randint} in [low, high), in the shape, dtype and device of `input`, unless options say others.
@@ -206,10 +232,13 @@ export function randnLike(input: Tensor, options: RandomOptions = {}): Tensor {
  * @throws ArgumentError if the range is empty, or the dtype does not hold it
  * @see PyTorch `torch.randint_like`
  */
-export function randintLike(input: Tensor, low: number, high: number, options: RandomOptions = {}): Tensor {
-  const given = like('randintLike', input, options);
-  return integersFrom('randintLike', low, high, input.shape, given, emptyBeside(input, input.shape, given.dtype));
-}
+export const randintLike = defineFunction(
+  'randintLike(input, /, low, high, *, dtype, device, requiresGrad, pinMemory, generator)',
+  (input: Tensor, low: number, high: number | null = null, options: RandomOptions = {}): Tensor => {
+    const given = like('randintLike', input, options);
+    return integersFrom('randintLike', high === null ? 0 : low, high ?? low, input.shape, given, emptyBeside(input, input.shape, given.dtype));
+  },
+);
 
 /**
  * 1 with the probability that each element gives, else 0. Shape and dtype of the input. Options: `generator`. Gradient: none.
@@ -217,16 +246,15 @@ export function randintLike(input: Tensor, low: number, high: number, options: R
  * @throws ArgumentError for what is no probability, on the CPU, which looks at the values (and blocks); on a GPU nobody waits for them
  * @see PyTorch `torch.bernoulli`
  */
-export function bernoulli(input: Tensor, options: Pick<RandomOptions, 'generator'> = {}): Tensor {
+export const bernoulli = defineFunction('bernoulli(input, /, *, generator)', (input: Tensor, options: Pick<RandomOptions, 'generator'> = {}): Tensor => {
   requireTensor(input, 'bernoulli');
-  optionsOf('bernoulli', options, 'generator');
   requireOnCpu(input, (p) => p.ge(0).logicalAnd(p.le(1)), 'bernoulli: expected probabilities between 0 and 1');
   // In low precision the chances would be multiples of 1/256.
   const dtype = input.dtype === float64 ? float64 : float32;
   return randLike(input, { ...options, dtype })
     .lt(input)
     .to(input.dtype);
-}
+});
 
 /**
  * @throws ArgumentError unless all elements are as they should be. Blocks; tensors of a GPU, of several ranks and of a capture are taken on trust,
@@ -250,33 +278,35 @@ function requireOnCpu(input: Tensor, isRight: (t: Tensor) => Tensor, message: st
  * negative, not finite, all 0, or too few above 0
  * @see PyTorch `torch.multinomial`
  */
-export function multinomial(weights: Tensor, numSamples: number, options: { replacement?: boolean; generator?: Generator } = {}): Tensor {
-  requireTensor(weights, 'multinomial');
-  optionsOf('multinomial', options, 'replacement generator');
-  const { replacement = false, generator } = options;
-  const n = weights.shape[weights.shape.length - 1] ?? 0;
-  checkNumber('multinomial', 'numSamples', numSamples, { whole: true });
-  if (numSamples < 1 || (!replacement && numSamples > n)) throw new ArgumentError(`multinomial: cannot draw ${numSamples} of ${n}`, { op: 'multinomial', numSamples });
-  requireOnCpu(weights, (w) => w.ge(0).logicalAnd(w.isfinite()), 'multinomial: expected weights of 0 or more');
-  requireOnCpu(weights.detach().sum(-1), (total) => total.gt(0), 'multinomial: expected a positive sum of weights');
-  if (!replacement) requireOnCpu(weights.detach().gt(0).sum(-1), (count) => count.ge(numSamples), `multinomial: expected ${numSamples} weights above 0 or replacement`);
-  const drawOptions = generator ? { generator } : {};
-  if (!replacement) {
-    // The largest of exponential races: u^(1/w) ordered as log(u) / w.
-    return randLike(weights, { dtype: getDefaultDtype(), ...drawOptions })
-      .log()
-      .div(weights.float())
-      .topk(numSamples, -1).indices;
-  }
-  const sums = weights.float().cumsum(-1);
-  const points = drawnTogether(drawPlaceOf(weights), () => rand([...weights.shape.slice(0, -1), numSamples], { device: weights.device, ...drawOptions }));
-  const drawn = alongside(weights, points).mul(sums.narrow(-1, n - 1, 1));
-  return sums
-    .unsqueeze(-2)
-    .le(drawn.unsqueeze(-1))
-    .sum(-1)
-    .clamp({ max: n - 1 });
-}
+export const multinomial = defineFunction(
+  'multinomial(weights, /, numSamples, replacement, *, generator)',
+  (weights: Tensor, numSamples: number, replacement = false, { generator }: Pick<RandomOptions, 'generator'> = {}): Tensor => {
+    requireTensor(weights, 'multinomial');
+    checkFlag('multinomial', 'replacement', replacement);
+    const n = weights.shape[weights.shape.length - 1] ?? 0;
+    checkNumber('multinomial', 'numSamples', numSamples, { whole: true });
+    if (numSamples < 1 || (!replacement && numSamples > n)) throw new ArgumentError(`multinomial: cannot draw ${numSamples} of ${n}`, { op: 'multinomial', numSamples });
+    requireOnCpu(weights, (w) => w.ge(0).logicalAnd(w.isfinite()), 'multinomial: expected weights of 0 or more');
+    requireOnCpu(weights.detach().sum(-1), (total) => total.gt(0), 'multinomial: expected a positive sum of weights');
+    if (!replacement) requireOnCpu(weights.detach().gt(0).sum(-1), (count) => count.ge(numSamples), `multinomial: expected ${numSamples} weights above 0 or replacement`);
+    const drawOptions = generator ? { generator } : {};
+    if (!replacement) {
+      // The largest of exponential races: u^(1/w) ordered as log(u) / w.
+      return randLike(weights, { dtype: getDefaultDtype(), ...drawOptions })
+        .log()
+        .div(weights.float())
+        .topk(numSamples, -1).indices;
+    }
+    const sums = weights.float().cumsum(-1);
+    const points = drawnTogether(drawPlaceOf(weights), () => rand([...weights.shape.slice(0, -1), numSamples], { device: weights.device, ...drawOptions }));
+    const drawn = alongside(weights, points).mul(sums.narrow(-1, n - 1, 1));
+    return sums
+      .unsqueeze(-2)
+      .le(drawn.unsqueeze(-1))
+      .sum(-1)
+      .clamp({ max: n - 1 });
+  },
+);
 
 interface Dropout {
   probability: number;
@@ -320,81 +350,29 @@ const dropoutOp: Op<Dropout> = defineOp<Dropout>({
  * @throws ArgumentError unless 0 <= p <= 1, or for no tensor; DtypeError for whole numbers, of which no share is kept
  * @see PyTorch `torch.nn.functional.dropout`; Srivastava et al., JMLR 15 (2014)
  */
-export function dropout(input: Tensor, p = 0.5, training = true, options: { generator?: Generator } = {}): Tensor {
-  requireTensor(input, 'dropout');
-  const { generator } = optionsOf('dropout', options, 'generator');
-  checkProbability('dropout', 'p', p);
-  if (!training || p === 0) return input;
-  requireFloating(input, 'dropout');
-  if (p === 1) return input.mul(0);
-  return dispatch(dropoutOp, [input], { probability: p, ...nextDraw(generator, input) })[0] as Tensor;
-}
+export const dropout = defineFunction(
+  'dropout(input, /, p, training, *, generator)',
+  (input: Tensor, p = 0.5, training = true, { generator }: Pick<RandomOptions, 'generator'> = {}): Tensor => {
+    requireTensor(input, 'dropout');
+    checkProbability('dropout', 'p', p);
+    if (!training || p === 0) return input;
+    requireFloating(input, 'dropout');
+    if (p === 1) return input.mul(0);
+    return dispatch(dropoutOp, [input], { probability: p, ...nextDraw(generator, input) })[0] as Tensor;
+  },
+);
 
-addMethod('uniform_', function (low = 0, high = 1, options: RandomOptions = {}) {
-  for (const [name, value] of Object.entries({ low, high })) checkNumber('uniform_', name, value);
-  if (!(low <= high)) throw new ArgumentError(`uniform_: expected low <= high, got ${low} and ${high}`, { op: 'uniform_', low, high });
-  return draw(uniformOp, this.shape, this.dtype, low, high, options, 'uniform_', this);
-});
-addMethod('normal_', function (mean = 0, std = 1, options: RandomOptions = {}) {
-  checkNumber('normal_', 'mean', mean);
-  requireSpread(std, 'normal_');
-  return draw(normalOp, this.shape, this.dtype, mean, std, options, 'normal_', this);
-});
-addMethod('bernoulli_', function (p = 0.5, options: RandomOptions = {}) {
-  checkProbability('bernoulli_', 'p', p);
-  return draw(bernoulliOp, this.shape, this.dtype, p, 0, options, 'bernoulli_', this);
-});
-addMethod('random_', function (first = 0, second?: number | null, options: RandomOptions = {}) {
-  const [low, high = null] = second === undefined && first !== 0 ? [0, first] : [first, second]; // one number is the bound
-  const most = this.dtype.isFloatingPoint ? 2 / finfo(this.dtype).eps : Math.min(2 ** 53, Number(this.dtype === bool ? 1 : iinfo(this.dtype).max) + 1);
-  checkNumber('random_', 'low', low);
-  if (high !== null) checkNumber('random_', 'high', high);
-  requireRange(this.dtype, low, high ?? most, 'random_');
-  return draw(integerOp, this.shape, this.dtype, low, high ?? most, options, 'random_', this);
-});
-addMethod('exponential_', function (lambd = 1, options: RandomOptions = {}) {
-  checkNumber('exponential_', 'lambd', lambd, { above: 0 });
-  const uniform = randLike(this, options);
-  return this.copy_(uniform.neg().log1p().div(-lambd));
-});
-addMethod('bernoulli', function (options?: Pick<RandomOptions, 'generator'>) {
-  return bernoulli(this, options);
-});
-addMethod('multinomial', function (numSamples: number, options?: { replacement?: boolean; generator?: Generator }) {
-  return multinomial(this, numSamples, options);
-});
-addMethod('dropout', function (p?: number, training?: boolean, options?: { generator?: Generator }) {
-  return dropout(this, p, training, options);
-});
+addMethod('bernoulli', methodOf(bernoulli));
+addMethod('multinomial', methodOf(multinomial));
+addMethod('dropout', methodOf(dropout));
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Fills with uniform numbers in [low, high), by default [0, 1). @throws ArgumentError unless low <= high; InPlaceError as {@link Tensor.add_} */
-    uniform_(low?: number, high?: number, options?: RandomOptions): this;
-    /** Fills with normal numbers of mean 0 and standard deviation 1 if not given. @throws ArgumentError for std below 0; InPlaceError as {@link Tensor.add_} */
-    normal_(mean?: number, std?: number, options?: RandomOptions): this;
-    /** Fills with ones, with probability p (0.5, a number), and zeros. @throws ArgumentError unless 0 <= p <= 1; InPlaceError as {@link Tensor.add_} */
-    bernoulli_(p?: number, options?: RandomOptions): this;
-    /**
-     * Fills with integers in [low, high), from 0; without `high`, up to all that the dtype holds exactly (at most 2^53).
-     *
-     * @throws ArgumentError unless low < high, and an integer dtype holds them; InPlaceError as
-     * {@link Tensor.add_}
-     */
-    random_(low?: number, high?: number | null, options?: RandomOptions): this;
-    /** Fills with integers in [0, high). */
-    random_(high: number): this;
-    /**
-     * Fills with exponentially distributed numbers of rate `lambd` (1), of mean 1 / lambd.
-     *
-     * @throws ArgumentError unless the rate is above 0; InPlaceError as {@link Tensor.add_}
-     */
-    exponential_(lambd?: number, options?: RandomOptions): this;
     /** Ones with the probability that each element gives, else zeros; the same as {@link bernoulli}. */
-    bernoulli(options?: Pick<RandomOptions, 'generator'>): Tensor;
+    bernoulli: MethodOf<typeof bernoulli>;
     /** Indices drawn with the weights of the last dim; the same as {@link multinomial}. */
-    multinomial(numSamples: number, options?: { replacement?: boolean; generator?: Generator }): Tensor;
+    multinomial: MethodOf<typeof multinomial>;
     /** Elements set to 0 with probability p, others scaled by 1 / (1 - p); the same as {@link dropout}. */
-    dropout(p?: number, training?: boolean, options?: { generator?: Generator }): Tensor;
+    dropout: MethodOf<typeof dropout>;
   }
 }

@@ -3,12 +3,14 @@
  *
  * Dtypes: all, kept; joins promote. Gradient: yes, to all tensors. Dims may be negative, from the end; one out of range is an IndexError.
  */
+
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
-import { checkIntegers, checkNumber, checkOneOf, optionsOf } from '../core/options.js';
+import { checkIntegers, checkNumber, checkOneOf } from '../core/options.js';
 import { resultType } from '../core/promotion.js';
 import { broadcastShapes as broadcastPair, checkSizes, formatShape, type Shape, sameShape, wrapDim } from '../core/shape.js';
-import type { Tensor } from '../core/tensor.js';
+import { defineFunction, isOptions, type MethodOf } from '../core/signature.js';
+import { Tensor } from '../core/tensor.js';
 import { waitingFor } from '../core/waiting.js';
 import { addProperty, defineComposite } from './composite.js';
 import { copyRowMajor } from './copy.js';
@@ -51,30 +53,33 @@ defineComposite('tile', tile, {
  * @throws ArgumentError for a negative count; ShapeError if counts and sizes differ; IndexError for the dim, and an outputSize above the sum of counts
  * @see PyTorch `torch.repeat_interleave`
  */
-export function repeatInterleave(input: Tensor, repeats: number | Tensor, dim: number | null = null, options: { outputSize?: number | null } = {}): Tensor {
-  requireTensor(input, 'repeatInterleave');
-  const { outputSize = null } = optionsOf('repeatInterleave', options, 'outputSize');
-  if (dim === null || input.ndim === 0) {
-    if (dim !== null) wrapDim(dim, 0, 'repeatInterleave');
-    return repeatInterleave(input.reshape(-1), repeats, 0, { outputSize });
-  }
-  const at = wrapDim(dim, input.ndim, 'repeatInterleave');
-  const size = input.shape[at] ?? 1;
-  if (typeof repeats === 'number') {
-    if (!Number.isInteger(repeats) || repeats < 0) throw new ArgumentError(`repeatInterleave: expected a count of 0 or more, got ${repeats}`, { op: 'repeatInterleave', repeats });
-    const shape = [...input.shape.slice(0, at + 1), repeats, ...input.shape.slice(at + 1)];
-    return copyRowMajor(input.unsqueeze(at + 1).expand(shape)).reshape(input.shape.map((s, i) => (i === at ? s * repeats : s)));
-  }
-  requireTensor(repeats, 'repeatInterleave', 'repeats');
-  if (repeats.ndim > 1 || (repeats.numel() !== 1 && repeats.numel() !== size)) {
-    throw new ShapeError(`repeatInterleave: ${formatShape(repeats.shape)} counts for ${size} slices`, { op: 'repeatInterleave' });
-  }
-  if (outputSize === null && repeats.numel() > 0 && waitingFor('repeatInterleave', () => repeats.lt(0).any().item()))
-    throw new ArgumentError('repeatInterleave: expected counts of 0 or more, got negative ones', { op: 'repeatInterleave' });
-  const ends = repeats.long().expand([size]).cumsum(0);
-  const total = outputSize ?? (size === 0 ? 0 : Number(waitingFor('repeatInterleave', () => ends.select(0, -1).item())));
-  return input.indexSelect(at, searchsorted(ends, alongside(ends, arange(total, { device: input.device })), { right: true }));
-}
+export const repeatInterleave = defineFunction(
+  'repeatInterleave(input, /, repeats, dim, *, outputSize)',
+  (input: Tensor, repeats: number | Tensor, dim: number | null = null, { outputSize = null }: { outputSize?: number | null } = {}): Tensor => {
+    requireTensor(input, 'repeatInterleave');
+    if (dim === null || input.ndim === 0) {
+      if (dim !== null) wrapDim(dim, 0, 'repeatInterleave');
+      return repeatInterleave(input.reshape(-1), repeats, 0, { outputSize });
+    }
+    const at = wrapDim(dim, input.ndim, 'repeatInterleave');
+    const size = input.shape[at] ?? 1;
+    if (typeof repeats === 'number') {
+      if (!Number.isInteger(repeats) || repeats < 0)
+        throw new ArgumentError(`repeatInterleave: expected a count of 0 or more, got ${repeats}`, { op: 'repeatInterleave', repeats });
+      const shape = [...input.shape.slice(0, at + 1), repeats, ...input.shape.slice(at + 1)];
+      return copyRowMajor(input.unsqueeze(at + 1).expand(shape)).reshape(input.shape.map((s, i) => (i === at ? s * repeats : s)));
+    }
+    requireTensor(repeats, 'repeatInterleave', 'repeats');
+    if (repeats.ndim > 1 || (repeats.numel() !== 1 && repeats.numel() !== size)) {
+      throw new ShapeError(`repeatInterleave: ${formatShape(repeats.shape)} counts for ${size} slices`, { op: 'repeatInterleave' });
+    }
+    if (outputSize === null && repeats.numel() > 0 && waitingFor('repeatInterleave', () => repeats.lt(0).any().item()))
+      throw new ArgumentError('repeatInterleave: expected counts of 0 or more, got negative ones', { op: 'repeatInterleave' });
+    const ends = repeats.long().expand([size]).cumsum(0);
+    const total = outputSize ?? (size === 0 ? 0 : Number(waitingFor('repeatInterleave', () => ends.select(0, -1).item())));
+    return input.indexSelect(at, searchsorted(ends, alongside(ends, arange(total, { device: input.device })), { right: true }));
+  },
+);
 defineComposite('repeatInterleave', repeatInterleave, {
   samples: () => [
     [matrix(), 2],
@@ -90,7 +95,7 @@ defineComposite('repeatInterleave', repeatInterleave, {
  * @throws ArgumentError for two equal dims or no tensor; IndexError for a dim out of range
  * @see PyTorch `torch.rot90`
  */
-export function rot90(input: Tensor, k = 1, dims: readonly [number, number] = [0, 1]): Tensor {
+export const rot90 = defineFunction('rot90(input, /, k, dims)', (input: Tensor, k = 1, dims: readonly [number, number] = [0, 1]): Tensor => {
   requireTensor(input, 'rot90');
   checkNumber('rot90', 'k', k, { whole: true });
   checkIntegers('rot90', 'dims', dims);
@@ -100,7 +105,7 @@ export function rot90(input: Tensor, k = 1, dims: readonly [number, number] = [0
   if (turns === 0) return input.clone();
   if (turns === 2) return flip(input, [a, b]);
   return turns === 1 ? flip(input, b).transpose(a, b) : flip(input, a).transpose(a, b);
-}
+});
 defineComposite('rot90', rot90, { samples: () => [[matrix()], [matrix(), 2], [matrix(), -1, [0, 1]]] });
 
 /** Columns (dim 1) in reverse order, as a copy. Gradient: yes. @throws IndexError for fewer than two dims @see PyTorch `torch.fliplr` */
@@ -152,11 +157,11 @@ export function broadcastTensors(...tensors: readonly Tensor[]): Tensor[] {
 }
 
 /** {@link expand}: sizes of 1 stretched to a shape, as a view. Gradient: yes. @throws ShapeError, ArgumentError @see PyTorch `torch.broadcast_to` */
-export function broadcastTo(input: Tensor, size: Shape): Tensor {
+export const broadcastTo = defineFunction('broadcastTo(input, /, size)', (input: Tensor, size: Shape): Tensor => {
   requireTensor(input, 'broadcastTo');
   checkIntegers('broadcastTo', 'size', size);
   return expand(input, size);
-}
+});
 defineComposite('broadcastTo', broadcastTo, { samples: () => [[sampleTensor([3, 1]), [2, 3, 4]]] });
 
 /** All elements in one dim: a view where possible, else a copy. Gradient: yes. @throws ArgumentError for no tensor @see PyTorch `torch.ravel` */
@@ -197,16 +202,8 @@ export function adjoint(input: Tensor): Tensor {
 }
 defineComposite('adjoint', adjoint, { samples: () => [[matrix()]] });
 
-/**
- * Grids of coordinates from vectors, as views: one for each, in its dtype, all of one shape. `indexing` is `ij` (the first vector varies along dim 0) or
- * `xy` (along dim 1). Shapes: `[m]` and `[n]` give `[m, n]` twice, or with `xy` `[n, m]`. Gradient: all.
- *
- * @throws ShapeError for more than one dim
- * @see PyTorch `torch.meshgrid`
- */
-export function meshgrid(tensors: readonly Tensor[], options: { indexing?: 'ij' | 'xy' } = {}): Tensor[] {
+const meshgridOf = defineFunction('meshgrid(tensors, /, *, indexing)', (tensors: readonly Tensor[], { indexing = 'ij' }: { indexing?: 'ij' | 'xy' } = {}): Tensor[] => {
   requireTensors(tensors, 'meshgrid');
-  const { indexing = 'ij' } = optionsOf('meshgrid', options, 'indexing');
   checkOneOf('meshgrid', 'indexing', indexing, ['ij', 'xy']);
   for (const t of tensors) if (t.ndim > 1) throw new ShapeError(`meshgrid: expected vectors, got shape ${formatShape(t.shape)}`, { op: 'meshgrid' });
   const swap = indexing === 'xy' && tensors.length > 1;
@@ -214,7 +211,28 @@ export function meshgrid(tensors: readonly Tensor[], options: { indexing?: 'ij' 
   const shape = order.map((t) => t.numel());
   const grids = order.map((t, i) => t.reshape(shape.map((s, k) => (k === i ? s : 1))).expand(shape));
   return swap ? [grids[1] as Tensor, grids[0] as Tensor, ...grids.slice(2)] : grids;
+});
+
+/** The forms of {@link meshgrid}: vectors in an array or one by one. */
+interface Meshgrid {
+  (tensors: readonly Tensor[], options?: { indexing?: 'ij' | 'xy' }): Tensor[];
+  (...tensors: Tensor[]): Tensor[];
+  (...tensorsAndOptions: [...tensors: Tensor[], options: { indexing?: 'ij' | 'xy' }]): Tensor[];
 }
+
+/**
+ * Grids of coordinates from vectors, as views: one for each, in its dtype, all of one shape. `indexing` is `ij` (the first vector varies along dim 0) or
+ * `xy` (along dim 1). Shapes: `[m]` and `[n]` give `[m, n]` twice, or with `xy` `[n, m]`. Gradient: all.
+ *
+ * @throws ShapeError for more than one dim
+ * @see PyTorch `torch.meshgrid`
+ */
+export const meshgrid: Meshgrid = (...args: unknown[]): Tensor[] => {
+  const given = args[args.length - 1];
+  const count = isOptions(given) || given === undefined ? args.length - 1 : args.length;
+  const tensors = args[0] instanceof Tensor ? args.slice(0, count) : args[0];
+  return meshgridOf(tensors as Tensor[], (args[0] instanceof Tensor ? args[count] : args[1]) as { indexing?: 'ij' | 'xy' });
+};
 
 /**
  * All combinations of elements of vectors, one row each; of one vector, itself. Shapes: `[m]` and `[n]` give `[m n, 2]`. Dtypes: promoted. Gradient: all.
@@ -227,7 +245,7 @@ export function cartesianProd(...tensors: readonly Tensor[]): Tensor {
   for (const t of tensors) if (t.ndim !== 1) throw new ShapeError(`cartesianProd: expected vectors, got shape ${formatShape(t.shape)}`, { op: 'cartesianProd' });
   if (tensors.length === 1) return tensors[0] as Tensor;
   return stack(
-    meshgrid(tensors).map((g) => g.reshape(-1)),
+    meshgridOf(tensors).map((g) => g.reshape(-1)),
     1,
   );
 }
@@ -277,15 +295,15 @@ declare module '../core/tensor.js' {
     /** The tensor repeated; the same as {@link tile}. */
     tile(...counts: readonly (number | readonly number[])[]): Tensor;
     /** Each element (or slice of `dim`) repeated, next to itself; the same as {@link repeatInterleave}. */
-    repeatInterleave(repeats: number | Tensor, dim?: number | null, options?: { outputSize?: number | null }): Tensor;
+    repeatInterleave: MethodOf<typeof repeatInterleave>;
     /** Quarter turns in the plane of two dims; the same as {@link rot90}. */
-    rot90(k?: number, dims?: readonly [number, number]): Tensor;
+    rot90: MethodOf<typeof rot90>;
     /** Columns in reverse order; the same as {@link fliplr}. */
     fliplr(): Tensor;
     /** Rows in reverse order; the same as {@link flipud}. */
     flipud(): Tensor;
     /** Stretched to a shape, as a view; the same as {@link broadcastTo}. */
-    broadcastTo(size: Shape): Tensor;
+    broadcastTo: MethodOf<typeof broadcastTo>;
     /** All elements in one dim; the same as {@link ravel}. */
     ravel(): Tensor;
     /** In the shape of `other`, as a view. Gradient: yes. @throws ShapeError if {@link Tensor.view} to it is impossible @see PyTorch `torch.Tensor.view_as` */

@@ -5,7 +5,8 @@ import { type DType, int64 } from '../core/dtype.js';
 import { boundOf } from '../core/dtype-info.js';
 import { AutogradError } from '../core/errors.js';
 import { defineOp, type VjpContext } from '../core/op.js';
-import { checkOneOf, optionsOf } from '../core/options.js';
+import { checkFlag, checkOneOf } from '../core/options.js';
+import { defineFunction } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { checkScatter, gather, type Scatter, scatter, scatterForm, scatterReduceOp } from './indexing.js';
@@ -73,31 +74,34 @@ function neutral(reduce: ScatterReduction, dtype: DType): number | bigint {
 }
 
 /**
- * The tensor with the values of `source` combined at `index` along a dim; without `includeSelf` (true), with what was there left out where a value comes.
+ * The tensor with the values of `src` combined at `index` along a dim; without `includeSelf` (true), with what was there left out where a value comes.
  * Means of integers are rounded down.
  *
- * Shapes: `index` has the dims of `input`, at most its sizes but along `dim`; `source` covers it; result as `input`. Dtypes: all, equal; index int64 or
+ * Shapes: `index` has the dims of `input`, at most its sizes but along `dim`; `src` covers it; result as `input`. Dtypes: all, equal; index int64 or
  * int32. Gradient: input and source, shared by ties of amax and amin.
  *
  * @throws ShapeError if index or source do not fit; DtypeError for a source of another dtype, an index that is none, or the mean of bools;
  * IndexError for a dim out of range and, when the values are known, an index outside [0, n)
  * @see PyTorch `torch.scatter_reduce`
  */
-export function scatterReduce(input: Tensor, dim: number, index: Tensor, source: Tensor, reduce: ScatterReduction, options: { includeSelf?: boolean } = {}): Tensor {
-  requireTensor(input, 'scatterReduce');
-  const { includeSelf = true } = optionsOf('scatterReduce', options, 'includeSelf');
-  checkOneOf('scatterReduce', 'reduce', reduce, Object.keys(combine));
-  requireTensor(source, 'scatterReduce', 'source');
-  checkScatter('scatterReduce', input, dim, index, source);
-  const { dtype } = input;
-  if (reduce === 'mean') requireNumbers('scatterReduce', input);
-  const start = includeSelf ? input : scatter(input, dim, index, input.newTensor(neutral(reduce, dtype)).expand(index.shape));
-  const combined = scatter(start, dim, index, source, { reduce: combine[reduce] });
-  if (reduce !== 'mean') return combined;
-  const ones = source.detach().newOnes(index.shape);
-  const counts = input.detach().newFull(input.shape, Number(includeSelf)).scatterAdd(dim, index, ones).clamp({ min: 1 });
-  return dtype.isFloatingPoint ? combined.div(counts) : combined.floorDivide(counts);
-}
+export const scatterReduce = defineFunction(
+  'scatterReduce(input, /, dim, index, src, reduce, *, includeSelf)',
+  (input: Tensor, dim: number, index: Tensor, src: Tensor, reduce: ScatterReduction, { includeSelf = true }: { includeSelf?: boolean } = {}): Tensor => {
+    requireTensor(input, 'scatterReduce');
+    checkFlag('scatterReduce', 'includeSelf', includeSelf);
+    checkOneOf('scatterReduce', 'reduce', reduce, Object.keys(combine));
+    requireTensor(src, 'scatterReduce', 'src');
+    checkScatter('scatterReduce', input, dim, index, src);
+    const { dtype } = input;
+    if (reduce === 'mean') requireNumbers('scatterReduce', input);
+    const start = includeSelf ? input : scatter(input, dim, index, input.newTensor(neutral(reduce, dtype)).expand(index.shape));
+    const combined = scatter(start, dim, index, src, { reduce: combine[reduce] });
+    if (reduce !== 'mean') return combined;
+    const ones = src.detach().newOnes(index.shape);
+    const counts = input.detach().newFull(input.shape, Number(includeSelf)).scatterAdd(dim, index, ones).clamp({ min: 1 });
+    return dtype.isFloatingPoint ? combined.div(counts) : combined.floorDivide(counts);
+  },
+);
 defineComposite('scatterReduce', scatterReduce, {
   inPlace: true,
   samples: () => {

@@ -2,10 +2,12 @@
  * Looking values up: searchsorted, bucketize, isin, unique, bincount, histc. Only the weights of bincount have a gradient. What blocks reads values, on
  * which the size or range of the result depends.
  */
+
 import { float32, int32, int64 } from '../core/dtype.js';
 import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
-import { checkNumber, optionsOf } from '../core/options.js';
+import { checkFlag, checkNumber } from '../core/options.js';
 import { formatShape, sameShape } from '../core/shape.js';
+import { defineFunction, type MethodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { waitingFor } from '../core/waiting.js';
 import { defineComposite } from './composite.js';
@@ -32,43 +34,45 @@ export interface SearchOptions {
  * @throws ShapeError if leading dims differ; DeviceError for two devices; ArgumentError if the sequence is no tensor or has no dims
  * @see PyTorch `torch.searchsorted`
  */
-export function searchsorted(sortedSequence: Tensor, values: Tensor | number, options: SearchOptions = {}): Tensor {
-  requireTensor(sortedSequence, 'searchsorted', 'sortedSequence');
-  const { right = false, outInt32 = false } = optionsOf('searchsorted', options, 'right outInt32');
-  if (sortedSequence.ndim === 0) throw new ShapeError('searchsorted: expected a sequence of at least one dim, got a tensor without dims', { op: 'searchsorted' });
-  if (typeof values === 'number') return searchsorted(sortedSequence, sortedSequence.newFull([], values), { right, outInt32 });
-  requireTensor(values, 'searchsorted', 'values');
-  const vector = sortedSequence.ndim === 1;
-  if (!vector && !sameShape(sortedSequence.shape.slice(0, -1), values.shape.slice(0, -1))) {
-    throw new ShapeError(`searchsorted: the leading dims of ${formatShape(sortedSequence.shape)} and ${formatShape(values.shape)} differ`, { op: 'searchsorted' });
-  }
-  const wanted = vector ? reshapeIfNeeded(values.detach(), [-1]) : values.detach();
-  const sequence = sortedSequence.detach();
-  const size = sequence.shape[sequence.ndim - 1] as number;
-  let low = wanted.newZeros(wanted.shape, { dtype: int64 });
-  let high = wanted.newFull(wanted.shape, size, { dtype: int64 });
-  for (let length = size; length > 0; length = Math.floor(length / 2)) {
-    const middle = low.add(high).floorDivide(2);
-    const at = sequence.gather(-1, middle.clamp({ max: size - 1 }));
-    const open = low.lt(high);
-    const after = (right ? at.gt(wanted) : at.ge(wanted)).logicalNot().logicalAnd(open); // NaN goes to the end
-    low = where(after, middle.add(1), low);
-    high = where(open.logicalAnd(after.logicalNot()), middle, high);
-  }
-  return reshapeIfNeeded(low, values.shape).to(outInt32 ? int32 : int64);
-}
+export const searchsorted = defineFunction(
+  'searchsorted(sortedSequence, /, values, *, outInt32, right)',
+  (sortedSequence: Tensor, values: Tensor | number, { right = false, outInt32 = false }: SearchOptions = {}): Tensor => {
+    requireTensor(sortedSequence, 'searchsorted', 'sortedSequence');
+    if (sortedSequence.ndim === 0) throw new ShapeError('searchsorted: expected a sequence of at least one dim, got a tensor without dims', { op: 'searchsorted' });
+    if (typeof values === 'number') return searchsorted(sortedSequence, sortedSequence.newFull([], values), { right, outInt32 });
+    requireTensor(values, 'searchsorted', 'values');
+    const vector = sortedSequence.ndim === 1;
+    if (!vector && !sameShape(sortedSequence.shape.slice(0, -1), values.shape.slice(0, -1))) {
+      throw new ShapeError(`searchsorted: the leading dims of ${formatShape(sortedSequence.shape)} and ${formatShape(values.shape)} differ`, { op: 'searchsorted' });
+    }
+    const wanted = vector ? reshapeIfNeeded(values.detach(), [-1]) : values.detach();
+    const sequence = sortedSequence.detach();
+    const size = sequence.shape[sequence.ndim - 1] as number;
+    let low = wanted.newZeros(wanted.shape, { dtype: int64 });
+    let high = wanted.newFull(wanted.shape, size, { dtype: int64 });
+    for (let length = size; length > 0; length = Math.floor(length / 2)) {
+      const middle = low.add(high).floorDivide(2);
+      const at = sequence.gather(-1, middle.clamp({ max: size - 1 }));
+      const open = low.lt(high);
+      const after = (right ? at.gt(wanted) : at.ge(wanted)).logicalNot().logicalAnd(open); // NaN goes to the end
+      low = where(after, middle.add(1), low);
+      high = where(open.logicalAnd(after.logicalNot()), middle, high);
+    }
+    return reshapeIfNeeded(low, values.shape).to(outInt32 ? int32 : int64);
+  },
+);
 defineComposite('searchsorted', searchsorted, {
   method: false,
   samples: () => [[sampleTensor([9]).sort().values.detach(), sampleTensor([2, 3], { seed: 8 }).detach()]],
 });
 
 /** The bucket of each element between sorted boundaries: {@link searchsorted}, arguments exchanged, in the input's shape. @see PyTorch `torch.bucketize` */
-export function bucketize(input: Tensor, boundaries: Tensor, options: SearchOptions = {}): Tensor {
+export const bucketize = defineFunction('bucketize(input, /, boundaries, *, outInt32, right)', (input: Tensor, boundaries: Tensor, options: SearchOptions = {}): Tensor => {
   requireTensor(input, 'bucketize');
   requireTensor(boundaries, 'bucketize', 'boundaries');
   if (boundaries.ndim !== 1) throw new ShapeError(`bucketize: expected a vector of boundaries, got shape ${formatShape(boundaries.shape)}`, { op: 'bucketize' });
-  return searchsorted(boundaries, input, optionsOf('bucketize', options));
-}
+  return searchsorted(boundaries, input, options);
+});
 defineComposite('bucketize', bucketize, { method: false, samples: () => [[sampleTensor([2, 3]).detach(), sampleTensor([9]).sort().values.detach()]] });
 
 /**
@@ -78,13 +82,15 @@ defineComposite('bucketize', bucketize, { method: false, samples: () => [[sample
  * @throws ArgumentError if `elements` is no tensor; DeviceError for two devices
  * @see PyTorch `torch.isin`
  */
-export function isin(elements: Tensor, testElements: Tensor | number, options: { assumeUnique?: boolean; invert?: boolean } = {}): Tensor {
-  requireTensor(elements, 'isin', 'elements');
-  const { invert = false } = optionsOf('isin', options, 'assumeUnique invert'); // what is unique is not found faster
-  if (!(testElements instanceof Tensor)) operand(testElements, elements.device, 'isin');
-  const found = testElements instanceof Tensor ? amongSorted(elements, testElements.detach().reshape(-1).sort().values) : elements.eq(testElements);
-  return invert ? found.logicalNot() : found;
-}
+export const isin = defineFunction(
+  'isin(elements, /, testElements, *, assumeUnique, invert)',
+  (elements: Tensor, testElements: Tensor | number, { invert = false }: { assumeUnique?: boolean; invert?: boolean } = {}): Tensor => {
+    requireTensor(elements, 'isin', 'elements');
+    if (!(testElements instanceof Tensor)) operand(testElements, elements.device, 'isin');
+    const found = testElements instanceof Tensor ? amongSorted(elements, testElements.detach().reshape(-1).sort().values) : elements.eq(testElements);
+    return invert ? found.logicalNot() : found;
+  },
+);
 defineComposite('isin', isin, { method: false, samples: () => [[sampleTensor([2, 3]).detach(), sampleTensor([2, 3]).detach()]] });
 
 function amongSorted(elements: Tensor, sorted: Tensor): Tensor {
@@ -106,6 +112,32 @@ export interface UniqueOptions {
 
 /** What {@link uniqueConsecutive} gives beside the values. */
 export type UniqueConsecutiveOptions = Omit<UniqueOptions, 'sorted'>;
+type WithBoth = UniqueOptions & { returnInverse: true; returnCounts: true };
+type WithOne = UniqueOptions & ({ returnInverse: true } | { returnCounts: true });
+/** The forms of {@link unique}, of the function or without an input of the method: how many tensors it gives depends on what is asked for. */
+interface Unique<Input extends unknown[]> {
+  (...args: [...Input, options: WithBoth]): [Tensor, Tensor, Tensor];
+  (...args: [...Input, options: WithOne]): [Tensor, Tensor];
+  (...args: [...Input, sorted: boolean, returnInverse: true, returnCounts: true]): [Tensor, Tensor, Tensor];
+  (...args: [...Input, sorted: boolean, returnInverse: true, returnCounts?: false]): [Tensor, Tensor];
+  (...args: Input): Tensor;
+  (...args: [...Input, sorted?: boolean, returnInverse?: boolean, returnCounts?: boolean]): Tensor | Tensor[];
+  (...args: [...Input, options?: UniqueOptions]): Tensor | Tensor[];
+}
+/** Those of {@link uniqueConsecutive}. */
+interface UniqueConsecutive<Input extends unknown[]> {
+  (...args: [...Input, options: UniqueConsecutiveOptions & { returnInverse: true; returnCounts: true }]): [Tensor, Tensor, Tensor];
+  (...args: [...Input, options: UniqueConsecutiveOptions & ({ returnInverse: true } | { returnCounts: true })]): [Tensor, Tensor];
+  (...args: [...Input, returnInverse: true, returnCounts: true]): [Tensor, Tensor, Tensor];
+  (...args: [...Input, returnInverse: true, returnCounts?: false]): [Tensor, Tensor];
+  (...args: Input): Tensor;
+  (...args: [...Input, returnInverse?: boolean, returnCounts?: boolean]): Tensor | Tensor[];
+  (...args: [...Input, options?: UniqueConsecutiveOptions]): Tensor | Tensor[];
+}
+
+function checkFlags(op: string, flags: Record<string, boolean>): void {
+  for (const [name, value] of Object.entries(flags)) checkFlag(op, name, value);
+}
 
 /**
  * The different values of a tensor in rising order, then (where asked for) the index of each element's value and the counts. Each NaN is its own. Blocks.
@@ -115,21 +147,17 @@ export type UniqueConsecutiveOptions = Omit<UniqueOptions, 'sorted'>;
  * @throws ArgumentError for no tensor
  * @see PyTorch `torch.unique`
  */
-export function unique(input: Tensor): Tensor;
-/** {@link unique} with inverse and counts. */
-export function unique(input: Tensor, options: UniqueOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
-/** {@link unique} with inverse or counts. */
-export function unique(input: Tensor, options: UniqueOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
-/** {@link unique} with options known later. */
-export function unique(input: Tensor, options?: UniqueOptions): Tensor | Tensor[];
-export function unique(input: Tensor, options: UniqueOptions = {}): Tensor | Tensor[] {
-  requireTensor(input, 'unique');
-  const { returnInverse = false, returnCounts = false } = optionsOf('unique', options, 'sorted returnInverse returnCounts');
-  const { values, indices } = input.detach().reshape(-1).sort();
-  const { heads, group } = runs(values);
-  const inverse = reshapeIfNeeded(indices.newZeros(indices.shape).scatter(0, indices, group), input.shape);
-  return assemble(heads, returnInverse ? inverse : null, returnCounts ? group : null);
-}
+export const unique = defineFunction(
+  'unique(input, /, sorted, returnInverse, returnCounts)',
+  (input: Tensor, sorted = true, returnInverse = false, returnCounts = false): Tensor | Tensor[] => {
+    requireTensor(input, 'unique');
+    checkFlags('unique', { sorted, returnInverse, returnCounts });
+    const { values, indices } = input.detach().reshape(-1).sort();
+    const { heads, group } = runs(values);
+    const inverse = reshapeIfNeeded(indices.newZeros(indices.shape).scatter(0, indices, group), input.shape);
+    return assemble(heads, returnInverse ? inverse : null, returnCounts ? group : null);
+  },
+) as unknown as Unique<[input: Tensor]>;
 defineComposite('unique', unique, { readsValues: true, samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 4 }), { returnInverse: true, returnCounts: true }]] });
 
 /**
@@ -138,19 +166,15 @@ defineComposite('unique', unique, { readsValues: true, samples: () => [[sampleTe
  * @throws ArgumentError for no tensor
  * @see PyTorch `torch.unique_consecutive`
  */
-export function uniqueConsecutive(input: Tensor): Tensor;
-/** {@link uniqueConsecutive} with inverse and counts. */
-export function uniqueConsecutive(input: Tensor, options: UniqueConsecutiveOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
-/** {@link uniqueConsecutive} with inverse or counts. */
-export function uniqueConsecutive(input: Tensor, options: UniqueConsecutiveOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
-/** {@link uniqueConsecutive} with options known later. */
-export function uniqueConsecutive(input: Tensor, options?: UniqueConsecutiveOptions): Tensor | Tensor[];
-export function uniqueConsecutive(input: Tensor, options: UniqueConsecutiveOptions = {}): Tensor | Tensor[] {
-  requireTensor(input, 'uniqueConsecutive');
-  const { returnInverse = false, returnCounts = false } = optionsOf('uniqueConsecutive', options, 'returnInverse returnCounts');
-  const { heads, group } = runs(input.detach().reshape(-1));
-  return assemble(heads, returnInverse ? reshapeIfNeeded(group, input.shape) : null, returnCounts ? group : null);
-}
+export const uniqueConsecutive = defineFunction(
+  'uniqueConsecutive(input, /, returnInverse, returnCounts)',
+  (input: Tensor, returnInverse = false, returnCounts = false): Tensor | Tensor[] => {
+    requireTensor(input, 'uniqueConsecutive');
+    checkFlags('uniqueConsecutive', { returnInverse, returnCounts });
+    const { heads, group } = runs(input.detach().reshape(-1));
+    return assemble(heads, returnInverse ? reshapeIfNeeded(group, input.shape) : null, returnCounts ? group : null);
+  },
+) as unknown as UniqueConsecutive<[input: Tensor]>;
 defineComposite('uniqueConsecutive', uniqueConsecutive, { readsValues: true, samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 3 })]] });
 
 /** The first value of each run of equal ones, and the run of each element. */
@@ -179,7 +203,7 @@ function bincountOf(index: Tensor, size: number): Tensor {
  * @throws DtypeError for bools and floats; ShapeError unless it is a vector that the weights cover; ArgumentError for negative numbers or no tensor
  * @see PyTorch `torch.bincount`
  */
-export function bincount(input: Tensor, weights: Tensor | null = null, minlength = 0): Tensor {
+export const bincount = defineFunction('bincount(input, /, weights, minlength)', (input: Tensor, weights: Tensor | null = null, minlength = 0): Tensor => {
   requireTensor(input, 'bincount');
   if (weights !== null) requireTensor(weights, 'bincount', 'weights');
   checkNumber('bincount', 'minlength', minlength, { from: 0, whole: true });
@@ -194,7 +218,7 @@ export function bincount(input: Tensor, weights: Tensor | null = null, minlength
   if (weights === null) return bincountOf(index, size);
   const factors = weights.dtype === float32 ? weights : weights.double();
   return factors.newZeros([size]).scatterAdd(0, index, factors);
-}
+});
 defineComposite('bincount', bincount, { readsValues: true, samples: () => [[sampleTensor([7], { dtype: int64, low: 0, high: 4 }), null, 6]] });
 
 /**
@@ -207,9 +231,8 @@ defineComposite('bincount', bincount, { readsValues: true, samples: () => [[samp
  * a range
  * @see PyTorch `torch.histc`
  */
-export function histc(input: Tensor, bins = 100, options: { min?: number; max?: number } = {}): Tensor {
+export const histc = defineFunction('histc(input, /, bins, min, max)', (input: Tensor, bins = 100, min = 0, max = 0): Tensor => {
   requireTensor(input, 'histc');
-  const { min = 0, max = 0 } = optionsOf('histc', options, 'min max');
   requireFloating(input, 'histc');
   checkNumber('histc', 'bins', bins, { from: 1, whole: true });
   checkNumber('histc', 'min', min);
@@ -226,30 +249,18 @@ export function histc(input: Tensor, bins = 100, options: { min?: number; max?: 
     .clamp({ min: 0, max: bins - 1 })
     .long();
   return x.newZeros([bins]).scatterAdd(0, bin, inside.to(x.dtype));
-}
+});
 defineComposite('histc', histc, { readsValues: true, samples: () => [[sampleTensor([9]).detach(), 4, { min: -1, max: 1 }]] });
 
 declare module '../core/tensor.js' {
   interface Tensor {
     /** The different values in order, and where asked for the inverse indices and counts; the same as {@link unique}. Blocks. */
-    unique(): Tensor;
-    /** {@link unique} with inverse and counts. */
-    unique(options: UniqueOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
-    /** {@link unique} with inverse or counts. */
-    unique(options: UniqueOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
-    /** {@link unique} with options known later. */
-    unique(options?: UniqueOptions): Tensor | Tensor[];
+    unique: Unique<[]>;
     /** The values of runs of equal elements, and where asked for the inverse indices and counts; the same as {@link uniqueConsecutive}. Blocks. */
-    uniqueConsecutive(): Tensor;
-    /** {@link uniqueConsecutive} with inverse and counts. */
-    uniqueConsecutive(options: UniqueConsecutiveOptions & { returnInverse: true; returnCounts: true }): [Tensor, Tensor, Tensor];
-    /** {@link uniqueConsecutive} with inverse or counts. */
-    uniqueConsecutive(options: UniqueConsecutiveOptions & ({ returnInverse: true } | { returnCounts: true })): [Tensor, Tensor];
-    /** {@link uniqueConsecutive} with options known later. */
-    uniqueConsecutive(options?: UniqueConsecutiveOptions): Tensor | Tensor[];
+    uniqueConsecutive: UniqueConsecutive<[]>;
     /** How often each number from 0 on occurs, or the sum of its weights; the same as {@link bincount}. Blocks. */
-    bincount(weights?: Tensor | null, minlength?: number): Tensor;
+    bincount: MethodOf<typeof bincount>;
     /** Counts of elements in equal parts of a range; the same as {@link histc}. */
-    histc(bins?: number, options?: { min?: number; max?: number }): Tensor;
+    histc: MethodOf<typeof histc>;
   }
 }

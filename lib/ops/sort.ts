@@ -6,11 +6,12 @@ import { dispatch, dispatchOne } from '../core/dispatch.js';
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, IndexError } from '../core/errors.js';
 import { defineOp, type Op } from '../core/op.js';
-import { optionsOf, shown } from '../core/options.js';
+import { checkFlag, shown } from '../core/options.js';
 import { formatShape, wrapDim } from '../core/shape.js';
+import { defineFunction, type FunctionOf, type MethodOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
-import { areOptions, requirePair, requireTensor } from './operand.js';
+import { requirePair, requireTensor } from './operand.js';
 import { maximum, minimum } from './pointwise-binary.js';
 import { amax, amin, lowerReduction, type Reduction, reductionSamples } from './reduce.js';
 import { lowerRows } from './rows.js';
@@ -45,19 +46,15 @@ function nothing(op: string, input: Tensor): IndexError {
 }
 
 function argFunction(op: Op<Reduction>) {
-  const fn = (input: Tensor, dim: number | { keepdim?: boolean } | null = null, options: { keepdim?: boolean } = {}): Tensor => {
-    if (areOptions(dim)) return fn(input, null, dim);
+  const fn = defineFunction(`${op.name}(input, /, dim, keepdim)`, (input: Tensor, dim: number | null = null, keepdim = false): Tensor => {
     requireTensor(input, op.name);
-    optionsOf(op.name, options, 'keepdim');
-    const { keepdim = false } = options;
+    checkFlag(op.name, 'keepdim', keepdim);
     const ndim = input.shape.length;
     const dims = dim === null ? input.shape.map((_, i) => i) : ndim === 0 ? [] : [wrapDim(dim, ndim, op.name)];
     if (input.numel() === 0 && dims.some((d) => input.shape[d] === 0)) throw nothing(op.name, input);
     return dispatchOne(op, [input], { dims, keepdim });
-  };
-  addMethod(op.name, function (dim?: number | { keepdim?: boolean } | null, options?: { keepdim?: boolean }) {
-    return fn(this, dim, options);
   });
+  addMethod(op.name, methodOf(fn));
   return fn;
 }
 
@@ -96,28 +93,29 @@ export class ValuesAndIndices {
   }
 }
 
-function extremum(name: 'max' | 'min', whole: typeof amax, arg: typeof argmax, ofTwo: typeof maximum) {
-  function fn(input: Tensor): Tensor;
-  function fn(input: Tensor, other: Tensor): Tensor;
-  function fn(input: Tensor, dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
-  function fn(input: Tensor, dim?: number | Tensor, options: { keepdim?: boolean } = {}): Tensor | ValuesAndIndices {
+type OfAll = FunctionOf<'max(input, /)', (input: Tensor) => Tensor>;
+type OfTwo = FunctionOf<'max(input, /, other)', (input: Tensor, other: Tensor) => Tensor>;
+type Along = FunctionOf<'max(input, /, dim, keepdim)', (input: Tensor, dim: number, keepdim?: boolean) => ValuesAndIndices>;
+
+function extremum(name: 'max' | 'min', whole: typeof amax, arg: typeof argmax, ofTwo: typeof maximum): OfAll & OfTwo & Along {
+  const body = (input: Tensor, dim: number | Tensor | null = null, keepdim = false, { other }: { other?: Tensor } = {}): Tensor | ValuesAndIndices => {
     requireTensor(input, name);
-    const { keepdim = false } = optionsOf(name, options, 'keepdim');
-    if (dim === undefined && input.numel() === 0) throw nothing(name, input);
-    if (dim === undefined) return whole(input);
-    if (dim instanceof Tensor) {
-      requirePair(input, dim, name);
-      return ofTwo(input, dim);
+    checkFlag(name, 'keepdim', keepdim);
+    const second = other ?? dim;
+    if (second === null && input.numel() === 0) throw nothing(name, input);
+    if (second === null) return whole(input);
+    if (second instanceof Tensor) {
+      requirePair(input, second, name);
+      return ofTwo(input, second);
     }
-    if (input.shape[wrapDim(dim, input.shape.length, name)] === 0) throw nothing(name, input);
-    const indices = arg(input, dim, { keepdim: true });
-    const values = input.shape.length === 0 ? input.clone() : input.gather(dim, indices);
-    return keepdim || input.shape.length === 0 ? new ValuesAndIndices(values, indices) : new ValuesAndIndices(values.squeeze(dim), indices.squeeze(dim));
-  }
-  addMethod(name, function (dim?: number, options?: { keepdim?: boolean }) {
-    return dim === undefined ? fn(this) : fn(this, dim, options);
-  });
-  return fn;
+    if (input.shape[wrapDim(second, input.shape.length, name)] === 0) throw nothing(name, input);
+    const indices = arg(input, second, true);
+    const values = input.shape.length === 0 ? input.clone() : input.gather(second, indices);
+    return keepdim || input.shape.length === 0 ? new ValuesAndIndices(values, indices) : new ValuesAndIndices(values.squeeze(second), indices.squeeze(second));
+  };
+  const fn = defineFunction(`${name}(input, /, dim, keepdim, *, other)`, body);
+  addMethod(name, methodOf(fn));
+  return fn as unknown as OfAll & OfTwo & Along;
 }
 
 /**
@@ -195,12 +193,20 @@ const topkOp: Op<TopkParams> = defineOp<TopkParams>({
   samples: () => [{ inputs: [sampleTensor([3, 7])], params: { dim: 1, k: 3, largest: 1 } }],
 });
 
-/** Options of {@link sort} and {@link argsort}. */
-export interface SortOptions {
-  /** From the largest to the smallest; false by default. */
-  descending?: boolean;
+interface StableOption {
   /** Equal elements keep their order: they always do. */
   stable?: boolean;
+}
+
+/** Options of {@link sort} and {@link argsort}. */
+export interface SortOptions extends StableOption {
+  /** From the largest to the smallest; false by default. */
+  descending?: boolean;
+}
+
+function checkOrder(op: string, descending: boolean, stable: boolean): void {
+  checkFlag(op, 'descending', descending);
+  checkFlag(op, 'stable', stable);
 }
 
 /** Options of {@link topk}. */
@@ -218,22 +224,25 @@ export interface TopkOptions {
  * @throws IndexError for a dim out of range; ArgumentError for no tensor or options object
  * @see PyTorch `torch.sort`
  */
-export function sort(input: Tensor, dim: number | SortOptions = -1, options: SortOptions = {}): ValuesAndIndices {
-  if (areOptions(dim)) return sort(input, -1, dim);
-  requireTensor(input, 'sort');
-  optionsOf('sort', options, 'descending stable');
-  const { descending = false } = options;
-  const [values, indices] = dispatch(sortOp, [input], { dim: wrapDim(dim, input.shape.length, 'sort'), descending: Number(descending) });
-  return new ValuesAndIndices(values as Tensor, indices as Tensor);
-}
+export const sort = defineFunction(
+  'sort(input, /, dim, descending, *, stable)',
+  (input: Tensor, dim = -1, descending = false, { stable = true }: StableOption = {}): ValuesAndIndices => {
+    requireTensor(input, 'sort');
+    checkOrder('sort', descending, stable);
+    const [values, indices] = dispatch(sortOp, [input], { dim: wrapDim(dim, input.shape.length, 'sort'), descending: Number(descending) });
+    return new ValuesAndIndices(values as Tensor, indices as Tensor);
+  },
+);
 
 /** The indices of {@link sort}, int64, as the input in shape. Gradient: none. @throws IndexError, ArgumentError as that @see PyTorch `torch.argsort` */
-export function argsort(input: Tensor, dim: number | SortOptions = -1, options: SortOptions = {}): Tensor {
-  if (areOptions(dim)) return argsort(input, -1, dim);
-  requireTensor(input, 'argsort');
-  optionsOf('argsort', options, 'descending stable');
-  return sort(input, wrapDim(dim, input.shape.length, 'argsort'), options).indices;
-}
+export const argsort = defineFunction(
+  'argsort(input, /, dim, descending, *, stable)',
+  (input: Tensor, dim = -1, descending = false, { stable = true }: StableOption = {}): Tensor => {
+    requireTensor(input, 'argsort');
+    checkOrder('argsort', descending, stable);
+    return sort(input, wrapDim(dim, input.shape.length, 'argsort'), descending).indices;
+  },
+);
 
 /**
  * The k largest elements of one dim (the last) in falling order, or the smallest in rising order with `largest: false`, and their indices. NaN counts as
@@ -242,11 +251,10 @@ export function argsort(input: Tensor, dim: number | SortOptions = -1, options: 
  * @throws ArgumentError unless k is an integer from 0 to the size, or for no tensor or options object; IndexError for a dim out of range
  * @see PyTorch `torch.topk`
  */
-export function topk(input: Tensor, k: number, dim: number | TopkOptions = -1, options: TopkOptions = {}): ValuesAndIndices {
-  if (areOptions(dim)) return topk(input, k, -1, dim);
+export const topk = defineFunction('topk(input, /, k, dim, largest, sorted)', (input: Tensor, k: number, dim = -1, largest = true, sorted = true): ValuesAndIndices => {
   requireTensor(input, 'topk');
-  optionsOf('topk', options, 'largest sorted');
-  const { largest = true } = options;
+  checkFlag('topk', 'largest', largest);
+  checkFlag('topk', 'sorted', sorted);
   const at = wrapDim(dim, input.shape.length, 'topk');
   const size = input.shape[at] ?? 1;
   if (!Number.isInteger(k) || k < 0 || k > size)
@@ -254,41 +262,27 @@ export function topk(input: Tensor, k: number, dim: number | TopkOptions = -1, o
   // A tensor without dims gives its element whatever k is, as in PyTorch: there is no dim to hold none.
   const [values, indices] = dispatch(topkOp, [input], { dim: at, k: input.shape.length === 0 ? 1 : k, largest: Number(largest) });
   return new ValuesAndIndices(values as Tensor, indices as Tensor);
-}
+});
 
-addMethod('sort', function (dim?: number | SortOptions, options?: SortOptions) {
-  return sort(this, dim, options);
-});
-addMethod('argsort', function (dim?: number | SortOptions, options?: SortOptions) {
-  return argsort(this, dim, options);
-});
-addMethod('topk', function (k: number, dim?: number | TopkOptions, options?: TopkOptions) {
-  return topk(this, k, dim, options);
-});
+addMethod('sort', methodOf(sort));
+addMethod('argsort', methodOf(argsort));
+addMethod('topk', methodOf(topk));
 
 declare module '../core/tensor.js' {
   interface Tensor {
     /** Index of the largest element, along one dim or of all; the same as {@link argmax}. */
-    argmax(dim?: number | { keepdim?: boolean } | null, options?: { keepdim?: boolean }): Tensor;
+    argmax: MethodOf<typeof argmax>;
     /** Index of the smallest element, along one dim or of all; the same as {@link argmin}. */
-    argmin(dim?: number | { keepdim?: boolean } | null, options?: { keepdim?: boolean }): Tensor;
-    /** The largest element of all; see {@link max}. */
-    max(): Tensor;
-    /** The larger of two, element by element; the same as {@link maximum}. */
-    max(other: Tensor): Tensor;
-    /** The largest along a dim and their indices; see {@link max}. */
-    max(dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
-    /** The smallest element of all; see {@link min}. */
-    min(): Tensor;
-    /** The smaller of two, element by element; the same as {@link minimum}. */
-    min(other: Tensor): Tensor;
-    /** The smallest along a dim and their indices; see {@link min}. */
-    min(dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
+    argmin: MethodOf<typeof argmin>;
+    /** The largest element of all; with another tensor the larger of two, element by element; or along a dim, with their indices; see {@link max}. */
+    max: MethodOf<OfAll> & MethodOf<OfTwo> & MethodOf<Along>;
+    /** The smallest element of all; with another tensor the smaller of two, element by element; or along a dim, with their indices; see {@link min}. */
+    min: MethodOf<OfAll> & MethodOf<OfTwo> & MethodOf<Along>;
     /** Elements of one dim in order, and their indices; the same as {@link sort}. */
-    sort(dim?: number | SortOptions, options?: SortOptions): ValuesAndIndices;
+    sort: MethodOf<typeof sort>;
     /** Indices that would sort one dim; the same as {@link argsort}. */
-    argsort(dim?: number | SortOptions, options?: SortOptions): Tensor;
+    argsort: MethodOf<typeof argsort>;
     /** The k largest elements of one dim in order, and their indices; the same as {@link topk}. */
-    topk(k: number, dim?: number | TopkOptions, options?: TopkOptions): ValuesAndIndices;
+    topk: MethodOf<typeof topk>;
   }
 }

@@ -1,7 +1,9 @@
 /** Parts of a tensor, and tensors of parts: tensorSplit, hsplit, vsplit, hstack, vstack, dstack, columnStack. */
+
 import { ShapeError } from '../core/errors.js';
 import { checkIntegers, checkNumber } from '../core/options.js';
 import { formatShape, wrapDim } from '../core/shape.js';
+import { defineFunction, type MethodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { cat } from './join.js';
@@ -18,9 +20,9 @@ const matrix = () => sampleTensor([3, 4]);
  * @throws ArgumentError for a count that is no positive integer or no tensor; ShapeError, IndexError for a tensor without dims; IndexError for the dim
  * @see PyTorch `torch.tensor_split`
  */
-export function tensorSplit(input: Tensor, sections: number | readonly number[], dim = 0): Tensor[] {
-  return pieces('tensorSplit', input, sections, dim);
-}
+export const tensorSplit = defineFunction('tensorSplit(input, /, indicesOrSections, dim)', (input: Tensor, indicesOrSections: number | readonly number[], dim = 0): Tensor[] => {
+  return pieces('tensorSplit', input, indicesOrSections, dim);
+});
 defineComposite('tensorSplit', tensorSplit, {
   samples: () => [
     [sampleTensor([7, 2]), 3],
@@ -54,19 +56,19 @@ function requireEvenParts(op: string, input: Tensor, sections: number | readonly
 }
 
 /** {@link tensorSplit} along dim 1, or dim 0 of a vector, into equal parts where their number is given. @see PyTorch `torch.hsplit` */
-export function hsplit(input: Tensor, sections: number | readonly number[]): Tensor[] {
+export const hsplit = defineFunction('hsplit(input, /, indicesOrSections)', (input: Tensor, indicesOrSections: number | readonly number[]): Tensor[] => {
   requireTensor(input, 'hsplit');
   const dim = input.ndim === 1 ? 0 : 1;
-  requireEvenParts('hsplit', input, sections, dim, 1);
-  return pieces('hsplit', input, sections, dim);
-}
+  requireEvenParts('hsplit', input, indicesOrSections, dim, 1);
+  return pieces('hsplit', input, indicesOrSections, dim);
+});
 defineComposite('hsplit', hsplit, { samples: () => [[matrix(), 2]] });
 
 /** {@link tensorSplit} along dim 0 of at least two dims, into equal parts where their number is given. @see PyTorch `torch.vsplit` */
-export function vsplit(input: Tensor, sections: number | readonly number[]): Tensor[] {
-  requireEvenParts('vsplit', input, sections, 0, 2);
-  return pieces('vsplit', input, sections, 0);
-}
+export const vsplit = defineFunction('vsplit(input, /, indicesOrSections)', (input: Tensor, indicesOrSections: number | readonly number[]): Tensor[] => {
+  requireEvenParts('vsplit', input, indicesOrSections, 0, 2);
+  return pieces('vsplit', input, indicesOrSections, 0);
+});
 defineComposite('vsplit', vsplit, { samples: () => [[matrix(), [1]]] });
 
 /**
@@ -120,10 +122,10 @@ export function columnStack(tensors: readonly Tensor[]): Tensor {
 declare module '../core/tensor.js' {
   interface Tensor {
     /** Pieces of almost equal size, or cut at indices, as views; the same as {@link tensorSplit}. */
-    tensorSplit(sections: number | readonly number[], dim?: number): Tensor[];
+    tensorSplit: MethodOf<typeof tensorSplit>;
     /** Pieces along dim 1 (0 of a vector), as views; the same as {@link hsplit}. */
-    hsplit(sections: number | readonly number[]): Tensor[];
+    hsplit: MethodOf<typeof hsplit>;
     /** Pieces along dim 0, as views; the same as {@link vsplit}. */
-    vsplit(sections: number | readonly number[]): Tensor[];
+    vsplit: MethodOf<typeof vsplit>;
   }
 }

@@ -1,26 +1,28 @@
 /** A tensor in parts, as views: split, chunk, unbind. */
+
 import { ArgumentError, IndexError, ShapeError } from '../core/errors.js';
 import { shown, unexpected } from '../core/options.js';
 import { checkSizes, formatShape, wrapDim } from '../core/shape.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { requireTensor } from './operand.js';
 import { narrow, select } from './window.js';
 
 /**
- * Pieces of `size` (the last may be smaller), or of the sizes listed, along a dim (0), as views, which may be changed in place (not so in PyTorch where
+ * Pieces of `splitSize` (the last may be smaller), or of the sizes listed, along a dim (0), as views, which may be changed in place (not so in PyTorch where
  * gradients are recorded). Gradient: yes.
  *
  * @throws ShapeError if listed sizes do not add up, or without dims; ArgumentError for a size that is no positive integer (0 is one of an empty dim);
  * IndexError for a dim out of range, or a listed size below 0
  * @see PyTorch `torch.split`
  */
-export function split(input: Tensor, size: number | readonly number[], dim = 0): Tensor[] {
+export const split = defineFunction('split(input, /, splitSize, dim)', (input: Tensor, splitSize: number | readonly number[], dim = 0): Tensor[] => {
   requireTensor(input, 'split');
   if (input.shape.length === 0) throw new ShapeError('split: expected at least one dim, got a tensor without dims', { op: 'split', given: input.shape });
   const at = wrapDim(dim, input.shape.length, 'split');
   const total = input.shape[at] as number;
-  const sizes = typeof size === 'number' ? evenSizes(total, size) : listed(size);
+  const sizes = typeof splitSize === 'number' ? evenSizes(total, splitSize) : listed(splitSize);
   if (sizes.reduce((a, b) => a + b, 0) !== total) {
     throw new ShapeError(`split: sizes ${formatShape(sizes)} do not add up to ${total}, the size of dim ${dim} of ${formatShape(input.shape)}`, { op: 'split', sizes });
   }
@@ -30,7 +32,7 @@ export function split(input: Tensor, size: number | readonly number[], dim = 0):
     start += length;
     return piece;
   });
-}
+});
 
 /** Each is an object: a list of billions would end the process. */
 const MOST_PIECES = 2 ** 22;
@@ -60,7 +62,7 @@ function evenSizes(total: number, size: number): number[] {
  * @throws ArgumentError unless the count is a positive integer; ShapeError without dims; IndexError for a dim out of range
  * @see PyTorch `torch.chunk`
  */
-export function chunk(input: Tensor, chunks: number, dim = 0): Tensor[] {
+export const chunk = defineFunction('chunk(input, /, chunks, dim)', (input: Tensor, chunks: number, dim = 0): Tensor[] => {
   requireTensor(input, 'chunk');
   if (!Number.isInteger(chunks) || chunks < 1) throw new ArgumentError(`chunk: expected a positive count, got ${shown(chunks)}`, { op: 'chunk', chunks });
   if (input.shape.length === 0) throw new ShapeError('chunk: expected at least one dim, got a tensor without dims', { op: 'chunk', given: input.shape });
@@ -68,34 +70,28 @@ export function chunk(input: Tensor, chunks: number, dim = 0): Tensor[] {
   if (total === 0) checkPieces('chunk', chunks); // PyTorch gives as many empty pieces as were asked for
   if (total === 0) return Array.from({ length: chunks }, () => narrow(input, dim, 0, 0));
   return split(input, Math.ceil(total / chunks), dim);
-}
+});
 
 /** The slices along a dim (0), which falls away, as views. Gradient: yes. @throws IndexError for a dim out of range or no dims @see PyTorch `torch.unbind` */
-export function unbind(input: Tensor, dim = 0): Tensor[] {
+export const unbind = defineFunction('unbind(input, /, dim)', (input: Tensor, dim = 0): Tensor[] => {
   requireTensor(input, 'unbind');
   const at = wrapDim(dim, input.shape.length, 'unbind');
   checkPieces('unbind', input.shape[at] ?? 0);
   if (input.shape.length === 0) throw new IndexError('unbind: a tensor without dims has no slices', { op: 'unbind' });
   return Array.from({ length: input.shape[at] as number }, (_, i) => select(input, at, i));
-}
+});
 
-addMethod('split', function (size: number | readonly number[], dim?: number) {
-  return split(this, size, dim);
-});
-addMethod('chunk', function (chunks: number, dim?: number) {
-  return chunk(this, chunks, dim);
-});
-addMethod('unbind', function (dim?: number) {
-  return unbind(this, dim);
-});
+addMethod('split', methodOf(split));
+addMethod('chunk', methodOf(chunk));
+addMethod('unbind', methodOf(unbind));
 
 declare module '../core/tensor.js' {
   interface Tensor {
     /** Pieces along a dim, as views; the same as {@link split}. */
-    split(size: number | readonly number[], dim?: number): Tensor[];
+    split: MethodOf<typeof split>;
     /** At most `chunks` equal pieces, as views; the same as {@link chunk}. */
-    chunk(chunks: number, dim?: number): Tensor[];
+    chunk: MethodOf<typeof chunk>;
     /** The slices along a dim, as views; the same as {@link unbind}. */
-    unbind(dim?: number): Tensor[];
+    unbind: MethodOf<typeof unbind>;
   }
 }

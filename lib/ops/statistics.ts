@@ -6,18 +6,19 @@
  */
 
 import { ArgumentError, IndexError, ShapeError } from '../core/errors.js';
-import { checkNumber, checkOneOf, checkProbability, optionsOf, shown } from '../core/options.js';
+import { checkFlag, checkNumber, checkOneOf, checkProbability, shown } from '../core/options.js';
 import { formatShape, wrapDim, wrapDims } from '../core/shape.js';
+import { defineFunction, type FunctionOf, type MethodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { defineComposite } from './composite.js';
 import { copyRowMajor } from './copy.js';
 import { cat } from './join.js';
-import { areOptions, requireFloating, requireTensor } from './operand.js';
-import type { Dims, ReduceOptions } from './reduce.js';
+import { areOptions, type DtypeOption, requireFloating, requireTensor } from './operand.js';
+import type { Dims } from './reduce.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import { sort, ValuesAndIndices } from './sort.js';
-import { deviation, type VarianceOptions, varMeanAs } from './variance.js';
+import { type CorrectionOption, deviation, varMeanAs } from './variance.js';
 import { where } from './where.js';
 
 const matrix = () => sampleTensor([3, 5]);
@@ -29,10 +30,9 @@ const matrix = () => sampleTensor([3, 5]);
  * @throws ArgumentError unless k is an integer from 1 to the size; IndexError for a dim out of range
  * @see PyTorch `torch.kthvalue`
  */
-export function kthvalue(input: Tensor, k: number, dim: number | { keepdim?: boolean } = -1, options: { keepdim?: boolean } = {}): ValuesAndIndices {
-  if (areOptions(dim)) return kthvalue(input, k, -1, dim);
+export const kthvalue = defineFunction('kthvalue(input, /, k, dim, keepdim)', (input: Tensor, k: number, dim = -1, keepdim = false): ValuesAndIndices => {
   requireTensor(input, 'kthvalue');
-  const { keepdim = false } = optionsOf('kthvalue', options, 'keepdim');
+  checkFlag('kthvalue', 'keepdim', keepdim);
   const at = wrapDim(dim, input.ndim, 'kthvalue');
   const size = input.shape[at] ?? 1;
   if (!Number.isInteger(k) || k < 1 || k > size)
@@ -42,7 +42,7 @@ export function kthvalue(input: Tensor, k: number, dim: number | { keepdim?: boo
   // Copies: views would keep all of the sorted tensor.
   const chosen = (t: Tensor): Tensor => copyRowMajor(keepdim ? t.narrow(at, k - 1, 1) : t.select(at, k - 1));
   return new ValuesAndIndices(chosen(values), chosen(indices));
-}
+});
 defineComposite('kthvalue', kthvalue, {
   samples: () => [
     [matrix(), 2],
@@ -63,17 +63,16 @@ function sharedByTies(input: Tensor, value: Tensor): Tensor {
  * @throws IndexError along a dim over nothing, and over nothing of integers; for a dim out of range
  * @see PyTorch `torch.median`
  */
-export function median(input: Tensor): Tensor;
-/** {@link median} along a dim, with its index. */
-export function median(input: Tensor, dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
-export function median(input: Tensor, dim?: number, options: { keepdim?: boolean } = {}): Tensor | ValuesAndIndices {
+export const median = defineFunction('median(input, /, dim, keepdim)', (input: Tensor, dim: number | null = null, keepdim = false): Tensor | ValuesAndIndices => {
   requireTensor(input, 'median');
-  const { keepdim = false } = optionsOf('median', options, 'keepdim');
-  if (dim === undefined && input.numel() === 0) return ofNothing(input);
-  if (dim === undefined)
+  checkFlag('median', 'keepdim', keepdim);
+  if (dim === null && input.numel() === 0) return ofNothing(input);
+  if (dim === null)
     return input.requiresGrad ? sharedByTies(input, middle(reshapeIfNeeded(input.detach(), [-1]), 0, false).values) : middle(reshapeIfNeeded(input, [-1]), 0, false).values;
   return middle(input, wrapDim(dim, input.ndim, 'median'), keepdim);
-}
+}) as unknown as MedianOfAll & MedianAlong;
+type MedianOfAll = FunctionOf<'median(input, /)', (input: Tensor) => Tensor>;
+type MedianAlong = FunctionOf<'median(input, /, dim, keepdim)', (input: Tensor, dim: number, keepdim?: boolean) => ValuesAndIndices>;
 defineComposite('median', median, { samples: () => [[matrix()], [matrix(), 1], [sampleTensor([4, 2]), 0, { keepdim: true }]] });
 
 /** @throws IndexError unless NaN can stand for the value that is not there */
@@ -85,7 +84,7 @@ function ofNothing(input: Tensor): Tensor {
 function middle(input: Tensor, dim: number, keepdim: boolean): ValuesAndIndices {
   const size = input.ndim === 0 ? 1 : input.size(dim);
   if (size === 0) throw new IndexError(`median: dim ${dim} of shape ${formatShape(input.shape)} holds no elements`, { op: 'median', shape: input.shape });
-  const found = kthvalue(input, Math.floor((size + 1) / 2), dim, { keepdim });
+  const found = kthvalue(input, Math.floor((size + 1) / 2), dim, keepdim);
   if (!input.dtype.isFloatingPoint || input.ndim === 0) return found;
   const spoilt = input.isnan().any(dim, { keepdim });
   const firstNaN = input.detach().argmax(dim, { keepdim: true });
@@ -98,8 +97,6 @@ export type Interpolation = 'linear' | 'lower' | 'higher' | 'midpoint' | 'neares
 
 /** Options of {@link quantile}. */
 export interface QuantileOptions {
-  /** Keep the reduced dim with size 1; false by default. */
-  keepdim?: boolean;
   /** Between two elements; linear by default. */
   interpolation?: Interpolation;
 }
@@ -114,26 +111,28 @@ export interface QuantileOptions {
  * IndexError over nothing, or for a dim out of range
  * @see PyTorch `torch.quantile`
  */
-export function quantile(input: Tensor, q: number | Tensor, dim: number | QuantileOptions | null = null, options: QuantileOptions = {}): Tensor {
-  if (areOptions(dim)) return quantile(input, q, null, dim);
-  requireTensor(input, 'quantile');
-  const { keepdim = false, interpolation = 'linear' } = optionsOf('quantile', options, 'keepdim interpolation');
-  checkOneOf('quantile', 'interpolation', interpolation, ['linear', 'lower', 'higher', 'nearest', 'midpoint']);
-  requireFloating(input, 'quantile');
-  if (!(q instanceof Tensor)) checkProbability('quantile', 'q', q);
-  if (q instanceof Tensor && q.ndim > 1) throw new ShapeError(`quantile: expected a number or a vector of quantiles, got shape ${formatShape(q.shape)}`, { op: 'quantile' });
-  const at = dim === null ? 0 : wrapDim(dim, input.ndim, 'quantile');
-  const rows = dim === null || input.ndim === 0 ? reshapeIfNeeded(input, [-1]) : input;
-  const size = rows.shape[at] as number;
-  if (size === 0) throw new IndexError(`quantile: shape ${formatShape(input.shape)} holds no elements`, { op: 'quantile', shape: input.shape });
-  const sorted = sort(rows, at).values.movedim(at, 0); // [n, ...]
-  const wanted = q instanceof Tensor ? q.to({ dtype: input.dtype, device: input.device }) : input.newTensor(q);
-  const found = between(sorted, reshapeIfNeeded(wanted, [-1]).mul(size - 1), interpolation); // [q, ...]
-  const largest = sorted.select(0, -1);
-  const clean = where(largest.isnan(), largest, found);
-  const kept = !keepdim ? clean : dim === null ? clean.reshape([-1, ...input.shape.map(() => 1)]) : clean.unsqueeze(at + 1);
-  return wanted.ndim === 0 ? kept.select(0, 0) : kept;
-}
+export const quantile = defineFunction(
+  'quantile(input, /, q, dim, keepdim, *, interpolation)',
+  (input: Tensor, q: number | Tensor, dim: number | null = null, keepdim = false, { interpolation = 'linear' }: QuantileOptions = {}): Tensor => {
+    if (areOptions(dim)) return quantile(input, q, null, dim);
+    requireTensor(input, 'quantile');
+    checkOneOf('quantile', 'interpolation', interpolation, ['linear', 'lower', 'higher', 'nearest', 'midpoint']);
+    requireFloating(input, 'quantile');
+    if (!(q instanceof Tensor)) checkProbability('quantile', 'q', q);
+    if (q instanceof Tensor && q.ndim > 1) throw new ShapeError(`quantile: expected a number or a vector of quantiles, got shape ${formatShape(q.shape)}`, { op: 'quantile' });
+    const at = dim === null ? 0 : wrapDim(dim, input.ndim, 'quantile');
+    const rows = dim === null || input.ndim === 0 ? reshapeIfNeeded(input, [-1]) : input;
+    const size = rows.shape[at] as number;
+    if (size === 0) throw new IndexError(`quantile: shape ${formatShape(input.shape)} holds no elements`, { op: 'quantile', shape: input.shape });
+    const sorted = sort(rows, at).values.movedim(at, 0); // [n, ...]
+    const wanted = q instanceof Tensor ? q.to({ dtype: input.dtype, device: input.device }) : input.newTensor(q);
+    const found = between(sorted, reshapeIfNeeded(wanted, [-1]).mul(size - 1), interpolation); // [q, ...]
+    const largest = sorted.select(0, -1);
+    const clean = where(largest.isnan(), largest, found);
+    const kept = !keepdim ? clean : dim === null ? clean.reshape([-1, ...input.shape.map(() => 1)]) : clean.unsqueeze(at + 1);
+    return wanted.ndim === 0 ? kept.select(0, 0) : kept;
+  },
+);
 defineComposite('quantile', quantile, {
   samples: () => [
     [matrix(), 0.3],
@@ -153,12 +152,11 @@ function between(sorted: Tensor, ranks: Tensor, interpolation: Interpolation): T
 }
 
 /** {@link Tensor.sum} over dims that counts NaN as 0; integers and bools give int64. Gradient: yes, 0 at NaN. @throws as that @see PyTorch `torch.nansum` */
-export function nansum(input: Tensor, dim: Dims | ReduceOptions = null, options: ReduceOptions = {}): Tensor {
-  if (areOptions(dim)) return nansum(input, null, dim);
+export const nansum = defineFunction('nansum(input, /, dim, keepdim, *, dtype)', (input: Tensor, dim: Dims = null, keepdim = false, options: DtypeOption = {}): Tensor => {
   requireTensor(input, 'nansum');
   wrapDims(dim, input.ndim, 'nansum');
-  return where(input.isnan(), 0, input).sum(dim, optionsOf('nansum', options));
-}
+  return where(input.isnan(), 0, input).sum(dim, keepdim, options);
+});
 defineComposite('nansum', nansum, { samples: () => [[matrix()], [matrix(), 1]] });
 
 /**
@@ -167,14 +165,13 @@ defineComposite('nansum', nansum, { samples: () => [[matrix()], [matrix(), 1]] }
  * @throws DtypeError for integers and bools; IndexError for a dim out of range or given twice
  * @see PyTorch `torch.nanmean`
  */
-export function nanmean(input: Tensor, dim: Dims | { keepdim?: boolean } = null, options: { keepdim?: boolean } = {}): Tensor {
-  if (areOptions(dim)) return nanmean(input, null, dim);
+export const nanmean = defineFunction('nanmean(input, /, dim, keepdim)', (input: Tensor, dim: Dims = null, keepdim = false): Tensor => {
   requireTensor(input, 'nanmean');
-  const { keepdim = false } = optionsOf('nanmean', options, 'keepdim');
+  checkFlag('nanmean', 'keepdim', keepdim);
   requireFloating(input, 'nanmean');
   wrapDims(dim, input.ndim, 'nanmean');
-  return nansum(input, dim, { keepdim }).div(input.isnan().logicalNot().sum(dim, { keepdim }));
-}
+  return nansum(input, dim, keepdim).div(input.isnan().logicalNot().sum(dim, keepdim));
+});
 defineComposite('nanmean', nanmean, { samples: () => [[matrix()], [matrix(), 0, { keepdim: true }]] });
 
 /**
@@ -183,11 +180,11 @@ defineComposite('nanmean', nanmean, { samples: () => [[matrix()], [matrix(), 0, 
  * @throws IndexError for a dim out of range or given twice; ArgumentError for no tensor
  * @see PyTorch `torch.count_nonzero`
  */
-export function countNonzero(input: Tensor, dim: Dims = null): Tensor {
+export const countNonzero = defineFunction('countNonzero(input, /, dim)', (input: Tensor, dim: Dims = null): Tensor => {
   requireTensor(input, 'countNonzero');
   wrapDims(dim, input.ndim, 'countNonzero');
   return input.ne(0).sum(dim);
-}
+});
 defineComposite('countNonzero', countNonzero, { samples: () => [[matrix().detach(), 1]] });
 
 /**
@@ -196,10 +193,13 @@ defineComposite('countNonzero', countNonzero, { samples: () => [[matrix().detach
  * @throws DtypeError for other than floating dtypes; IndexError for a dim out of range or given twice
  * @see PyTorch `torch.std_mean`
  */
-export function stdMean(input: Tensor, dim: Dims | VarianceOptions = null, options: VarianceOptions = {}): [Tensor, Tensor] {
-  const [variance, mean] = varMeanAs('stdMean', input, dim, options, true);
-  return [deviation(variance).to(input.dtype), mean.to(input.dtype)];
-}
+export const stdMean = defineFunction(
+  'stdMean(input, /, dim, unbiased, keepdim, *, correction)',
+  (input: Tensor, dim: Dims | boolean = null, unbiased: boolean | null = null, keepdim = false, options: CorrectionOption = {}): [Tensor, Tensor] => {
+    const [variance, mean] = varMeanAs('stdMean', input, dim, unbiased, keepdim, options, true);
+    return [deviation(variance).to(input.dtype), mean.to(input.dtype)];
+  },
+);
 defineComposite('stdMean', stdMean, { method: false, samples: () => [[matrix(), 1]] });
 
 /**
@@ -208,23 +208,18 @@ defineComposite('stdMean', stdMean, { method: false, samples: () => [[matrix(), 
  * @throws IndexError over nothing, or for a dim out of range
  * @see PyTorch `torch.aminmax`
  */
-export function aminmax(input: Tensor, options: { dim?: number | null; keepdim?: boolean } = {}): { min: Tensor; max: Tensor } {
-  requireTensor(input, 'aminmax');
-  const { dim = null, keepdim = false } = optionsOf('aminmax', options, 'dim keepdim');
-  if (dim !== null) wrapDim(dim, input.ndim, 'aminmax');
-  if (input.numel() === 0 && (dim === null || input.size(dim) === 0))
-    throw new IndexError(`aminmax: shape ${formatShape(input.shape)} holds no elements to choose from`, { op: 'aminmax', shape: input.shape });
-  return { min: input.amin(dim, { keepdim }), max: input.amax(dim, { keepdim }) };
-}
+export const aminmax = defineFunction(
+  'aminmax(input, /, *, dim, keepdim)',
+  (input: Tensor, { dim = null, keepdim = false }: { dim?: number | null; keepdim?: boolean } = {}): { min: Tensor; max: Tensor } => {
+    requireTensor(input, 'aminmax');
+    checkFlag('aminmax', 'keepdim', keepdim);
+    if (dim !== null) wrapDim(dim, input.ndim, 'aminmax');
+    if (input.numel() === 0 && (dim === null || input.size(dim) === 0))
+      throw new IndexError(`aminmax: shape ${formatShape(input.shape)} holds no elements to choose from`, { op: 'aminmax', shape: input.shape });
+    return { min: input.amin(dim, keepdim), max: input.amax(dim, keepdim) };
+  },
+);
 defineComposite('aminmax', aminmax, { samples: () => [[matrix()], [matrix(), { dim: 1 }]] });
-
-/** Options of {@link diff}. */
-export interface DiffOptions {
-  /** Joined in front along the dim, first. */
-  prepend?: Tensor | null;
-  /** Joined behind along the dim, first. */
-  append?: Tensor | null;
-}
 
 /**
  * Differences of neighbours along a dim (the last), `n` (1) times; of bools, whether they differ. Shapes: `[..., m]` gives `[..., max(m - n, 0)]`. Dtypes: all,
@@ -233,49 +228,49 @@ export interface DiffOptions {
  * @throws ArgumentError unless n is an integer of 0 or more; ShapeError without dims, or for what cannot be joined; IndexError for a dim out of range
  * @see PyTorch `torch.diff`
  */
-export function diff(input: Tensor, n = 1, dim = -1, options: DiffOptions = {}): Tensor {
-  requireTensor(input, 'diff');
-  const { prepend = null, append = null } = optionsOf('diff', options, 'prepend append');
-  checkNumber('diff', 'n', n, { from: 0, whole: true });
-  for (const [name, t] of Object.entries({ prepend, append })) if (t !== null) requireTensor(t, 'diff', name);
-  if (input.ndim === 0) throw new ShapeError('diff: expected at least one dim', { op: 'diff' });
-  wrapDim(dim, input.ndim, 'diff');
-  if (n === 0) return input.clone(); // nothing is joined then, as in PyTorch
-  let x =
-    prepend || append
-      ? cat(
-          [prepend, input, append].filter((t): t is Tensor => t !== null),
-          dim,
-        )
-      : input;
-  for (let i = 0; i < n && x.size(dim) > 0; i++) {
-    const size = x.size(dim);
-    const [later, earlier] = [x.narrow(dim, 1, size - 1), x.narrow(dim, 0, size - 1)];
-    x = x.dtype.category === 0 ? later.logicalXor(earlier) : later.sub(earlier);
-  }
-  return x === input ? input.clone() : x;
-}
+export const diff = defineFunction(
+  'diff(input, /, n, dim, prepend, append)',
+  (input: Tensor, n = 1, dim = -1, prepend: Tensor | null = null, append: Tensor | null = null): Tensor => {
+    requireTensor(input, 'diff');
+    checkNumber('diff', 'n', n, { from: 0, whole: true });
+    for (const [name, t] of Object.entries({ prepend, append })) if (t !== null) requireTensor(t, 'diff', name);
+    if (input.ndim === 0) throw new ShapeError('diff: expected at least one dim', { op: 'diff' });
+    wrapDim(dim, input.ndim, 'diff');
+    if (n === 0) return input.clone(); // nothing is joined then, as in PyTorch
+    let x =
+      prepend || append
+        ? cat(
+            [prepend, input, append].filter((t): t is Tensor => t !== null),
+            dim,
+          )
+        : input;
+    for (let i = 0; i < n && x.size(dim) > 0; i++) {
+      const size = x.size(dim);
+      const [later, earlier] = [x.narrow(dim, 1, size - 1), x.narrow(dim, 0, size - 1)];
+      x = x.dtype.category === 0 ? later.logicalXor(earlier) : later.sub(earlier);
+    }
+    return x === input ? input.clone() : x;
+  },
+);
 defineComposite('diff', diff, { samples: () => [[matrix()], [matrix(), 2, 1], [matrix(), 1, 0, { prepend: sampleTensor([1, 5], { seed: 3 }) }]] });
 
 declare module '../core/tensor.js' {
   interface Tensor {
     /** The k-th smallest element of one dim, and its index; the same as {@link kthvalue}. */
-    kthvalue(k: number, dim?: number | { keepdim?: boolean }, options?: { keepdim?: boolean }): ValuesAndIndices;
+    kthvalue: MethodOf<typeof kthvalue>;
     /** The middle element of all; see {@link median}. */
-    median(): Tensor;
-    /** {@link median} along a dim, with its index. */
-    median(dim: number, options?: { keepdim?: boolean }): ValuesAndIndices;
+    median: MethodOf<MedianOfAll> & MethodOf<MedianAlong>;
     /** Quantiles of all elements or along a dim; the same as {@link quantile}. */
-    quantile(q: number | Tensor, dim?: number | QuantileOptions | null, options?: QuantileOptions): Tensor;
+    quantile: MethodOf<typeof quantile>;
     /** Sum over dims that counts NaN as 0; the same as {@link nansum}. */
-    nansum(dim?: Dims | ReduceOptions, options?: ReduceOptions): Tensor;
+    nansum: MethodOf<typeof nansum>;
     /** Mean over dims of the elements that are not NaN; the same as {@link nanmean}. */
-    nanmean(dim?: Dims | { keepdim?: boolean }, options?: { keepdim?: boolean }): Tensor;
+    nanmean: MethodOf<typeof nanmean>;
     /** How many elements are not 0, over dims; the same as {@link countNonzero}. */
-    countNonzero(dim?: Dims): Tensor;
+    countNonzero: MethodOf<typeof countNonzero>;
     /** The smallest and the largest element, of all or along a dim; the same as {@link aminmax}. */
-    aminmax(options?: { dim?: number | null; keepdim?: boolean }): { min: Tensor; max: Tensor };
+    aminmax: MethodOf<typeof aminmax>;
     /** Differences of neighbours along a dim; the same as {@link diff}. */
-    diff(n?: number, dim?: number, options?: DiffOptions): Tensor;
+    diff: MethodOf<typeof diff>;
   }
 }

@@ -1,13 +1,15 @@
 /** Second moments over dims: var, std, varMean. */
+
 import { reduced } from '../core/decompose.js';
 import { dispatch } from '../core/dispatch.js';
 import { float32 } from '../core/dtype.js';
 import { defineOp, type Op } from '../core/op.js';
-import { optionsOf } from '../core/options.js';
+import { checkFlag } from '../core/options.js';
 import { wrapDims } from '../core/shape.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
-import { areOptions, requireFloating, requireTensor } from './operand.js';
+import { requireFloating, requireTensor } from './operand.js';
 import { type Dims, lowerReduction, type Reduction, reducedShape, reductionSamples, restore } from './reduce.js';
 import { keptDimsRule } from './sharding/reductions.js';
 import { where } from './where.js';
@@ -60,32 +62,48 @@ const varMeanOp: Op<Variance> = defineOp<Variance>({
   samples: reductionSamples<Variance>({ correction: 1, wide: false }),
 });
 
-/** Options of `var` and `std`. */
-export interface VarianceOptions {
-  /** Subtracted from the count: 1, the default, for the sample variance, 0 for the population's. */
+/** An option of `var`, `std` and their like. */
+export interface CorrectionOption {
+  /** Subtracted from the count: 1, the default, for the sample variance, 0 for the population's. The same as `unbiased`, which is true or false. */
   correction?: number;
+}
+
+/** Options of `var` and `std`. */
+export interface VarianceOptions extends CorrectionOption {
   /** As in {@link ReduceOptions}. */ keepdim?: boolean;
 }
 
 /** {@link variance | var} and mean over dims, in one pass. Gradient: yes, of both. @throws DtypeError unless floating @see PyTorch `torch.var_mean` */
-export function varMean(input: Tensor, dim: Dims | VarianceOptions = null, options: VarianceOptions = {}): [Tensor, Tensor] {
-  return varMeanAs('varMean', input, dim, options);
-}
+export const varMean = defineFunction(
+  'varMean(input, /, dim, unbiased, keepdim, *, correction)',
+  (input: Tensor, dim: Dims | boolean = null, unbiased: boolean | null = null, keepdim = false, options: CorrectionOption = {}): [Tensor, Tensor] =>
+    varMeanAs('varMean', input, dim, unbiased, keepdim, options),
+);
 
-/** {@link varMean} for functions of other names; `wide` gives float32 for 16-bit floats. @internal */
-export function varMeanAs(op: string, input: Tensor, dim: Dims | VarianceOptions, options: VarianceOptions, wide = false): [Tensor, Tensor] {
-  if (areOptions(dim)) return varMeanAs(op, input, null, dim, wide);
+/** {@link varMean} for functions of other names. A boolean in the place of dims is `unbiased`, as in PyTorch; `wide` gives float32 for 16-bit floats. @internal */
+export function varMeanAs(
+  op: string,
+  input: Tensor,
+  dim: Dims | boolean,
+  unbiased: boolean | null,
+  keepdim: boolean,
+  { correction = (typeof dim === 'boolean' ? dim : unbiased) === false ? 0 : 1 }: CorrectionOption,
+  wide = false,
+): [Tensor, Tensor] {
   requireTensor(input, op);
-  optionsOf(op, options, 'correction keepdim');
-  const { correction = 1, keepdim = false } = options;
+  checkFlag(op, 'unbiased', unbiased, { orNull: true });
+  checkFlag(op, 'keepdim', keepdim);
   requireFloating(input, op);
-  return dispatch(varMeanOp, [input], { dims: wrapDims(dim, input.shape.length, op), keepdim, correction, wide }) as [Tensor, Tensor];
+  const dims = wrapDims(typeof dim === 'boolean' ? null : dim, input.shape.length, op);
+  return dispatch(varMeanOp, [input], { dims, keepdim, correction, wide }) as [Tensor, Tensor];
 }
 
 /** Variance over dims; NaN of too few. Floating dtypes, kept. Gradient: yes. @throws DtypeError for others @see PyTorch `torch.var` */
-function variance(input: Tensor, dim: Dims | VarianceOptions = null, options: VarianceOptions = {}): Tensor {
-  return varMeanAs('var', input, dim, options)[0];
-}
+const variance = defineFunction(
+  'var(input, /, dim, unbiased, keepdim, *, correction)',
+  (input: Tensor, dim: Dims | boolean = null, unbiased: boolean | null = null, keepdim = false, options: CorrectionOption = {}): Tensor =>
+    varMeanAs('var', input, dim, unbiased, keepdim, options)[0],
+);
 
 export { variance as var };
 
@@ -93,9 +111,11 @@ export { variance as var };
  * Standard deviation over dims: the root of {@link variance | var}, which of 16-bit floats is float32. Floating dtypes, kept. Gradient: yes, 0 where all are
  * equal. @throws DtypeError for others @see PyTorch `torch.std`
  */
-export function std(input: Tensor, dim: Dims | VarianceOptions = null, options: VarianceOptions = {}): Tensor {
-  return deviation(varMeanAs('std', input, dim, options, true)[0]).to(input.dtype);
-}
+export const std = defineFunction(
+  'std(input, /, dim, unbiased, keepdim, *, correction)',
+  (input: Tensor, dim: Dims | boolean = null, unbiased: boolean | null = null, keepdim = false, options: CorrectionOption = {}): Tensor =>
+    deviation(varMeanAs('std', input, dim, unbiased, keepdim, options, true)[0]).to(input.dtype),
+);
 
 /** The root of a variance. Its slope is infinite at 0; the gradient there is 0. @internal */
 export function deviation(variance: Tensor): Tensor {
@@ -105,16 +125,12 @@ export function deviation(variance: Tensor): Tensor {
   return where(constant, 0, where(constant, 1, squared).sqrt());
 }
 
-addMethod('var', function (dim?: Dims | VarianceOptions, options?: VarianceOptions) {
-  return variance(this, dim, options);
-});
-addMethod('std', function (dim?: Dims | VarianceOptions, options?: VarianceOptions) {
-  return std(this, dim, options);
-});
+addMethod('var', methodOf(variance));
+addMethod('std', methodOf(std));
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Variance over dims; the same as {@link variance | var}. */ var(dim?: Dims | VarianceOptions, options?: VarianceOptions): Tensor;
-    /** Standard deviation over dims; the same as {@link std}. */ std(dim?: Dims | VarianceOptions, options?: VarianceOptions): Tensor;
+    /** Variance over dims; the same as {@link variance | var}. */ var: MethodOf<typeof variance>;
+    /** Standard deviation over dims; the same as {@link std}. */ std: MethodOf<typeof std>;
   }
 }

@@ -1,12 +1,14 @@
 /** The p-norm over dims. */
+
 import { reduced } from '../core/decompose.js';
 import { dispatchOne } from '../core/dispatch.js';
 import { defineOp, type Op } from '../core/op.js';
-import { optionsOf, unexpected } from '../core/options.js';
+import { checkFlag, unexpected } from '../core/options.js';
 import { wrapDims } from '../core/shape.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
-import { areOptions, requireFloating, requireTensor } from './operand.js';
+import { requireFloating, requireTensor } from './operand.js';
 import { type Dims, lowerReduction, type Reduction, reducedShape, reductionSamples, restore } from './reduce.js';
 import { normRule } from './sharding/reductions.js';
 import { where } from './where.js';
@@ -77,26 +79,18 @@ function normGradient(g: Tensor, input: Tensor, norm: Tensor, params: Norm): Ten
 }
 
 /** (sum |x|^p)^(1/p) over dims; 0 counts non-zeros, Infinity takes the largest. Gradient: yes. @throws DtypeError unless floating @see PyTorch `torch.norm` */
-export function norm(input: Tensor, p: number | 'fro' | { keepdim?: boolean } = 2, dim: Dims | { keepdim?: boolean } = null, options: { keepdim?: boolean } = {}): Tensor {
-  if (areOptions(p)) return norm(input, 2, null, p);
-  if (areOptions(dim)) return norm(input, p, null, dim);
+export const norm = defineFunction('norm(input, /, p, dim, keepdim)', (input: Tensor, p: number | 'fro' = 2, dim: Dims = null, keepdim = false): Tensor => {
   requireTensor(input, 'norm');
-  optionsOf('norm', options, 'keepdim');
+  checkFlag('norm', 'keepdim', keepdim);
   if (typeof p !== 'number' && p !== 'fro') throw unexpected('norm', 'p', "a number or 'fro'", p);
   requireFloating(input, 'norm');
-  return dispatchOne(normOp, [input], { dims: wrapDims(dim, input.shape.length, 'norm'), keepdim: options.keepdim ?? false, order: p === 'fro' ? 2 : p });
-}
-
-addMethod('norm', function (p?: number | 'fro' | { keepdim?: boolean }, dim?: Dims | { keepdim?: boolean }, options?: { keepdim?: boolean }) {
-  return norm(this, p, dim, options);
+  return dispatchOne(normOp, [input], { dims: wrapDims(dim, input.shape.length, 'norm'), keepdim, order: p === 'fro' ? 2 : p });
 });
+
+addMethod('norm', methodOf(norm));
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** The p-norm over dims; the same as {@link norm}. */ norm(
-      p?: number | 'fro' | { keepdim?: boolean },
-      dim?: Dims | { keepdim?: boolean },
-      options?: { keepdim?: boolean },
-    ): Tensor;
+    /** The p-norm over dims; the same as {@link norm}. */ norm: MethodOf<typeof norm>;
   }
 }

@@ -2,11 +2,13 @@
  * Views: other shapes of the same memory, without copies. A change in place through one is seen in all. Dtypes: all, kept. Gradient: yes, of all but detach.
  * All throw ArgumentError for what is no tensor or dim, FreedError where the memory was freed. Dims may be negative, from the end.
  */
+
 import { dispatchOne } from '../core/dispatch.js';
 import { ArgumentError, ShapeError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
 import { checkIntegers } from '../core/options.js';
 import { broadcastShapes, broadcastStrides, checkSizes, formatShape, inferSize, type Shape, sameShape, viewStrides, wrapDim, wrapDims } from '../core/shape.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineView } from './define-view.js';
 import { addMethod, NO_PARAMS } from './method.js';
@@ -14,6 +16,7 @@ import { requireTensor } from './operand.js';
 import { reshapeIfNeeded } from './reshape-if-needed.js';
 import { sampleTensor } from './samples.js';
 import { expandRule, movedDims, sameDims, squeezeRule, viewRule, viewSizeRule } from './sharding/views.js';
+import { listOrFirst } from './sized.js';
 
 type None = Record<string, never>;
 
@@ -172,20 +175,16 @@ export function detach(input: Tensor): Tensor {
   return dispatchOne(detachOp, [input], NO_PARAMS);
 }
 
-function sizesOf(args: readonly (number | Shape)[]): Shape {
-  return Array.isArray(args[0]) ? (args[0] as Shape) : (args as readonly number[]);
-}
-
 /**
  * Another shape of the same memory; one size may be -1, which is found. Shapes: as many elements, in the same order. Gradient: yes.
  *
  * @throws ShapeError where that needs a copy, for another number of elements or several -1; ArgumentError for a size that is no integer of 0 or more
  * @see PyTorch `torch.Tensor.view`
  */
-export function view(input: Tensor, size: Shape): Tensor {
+export const view = defineFunction('view(input, /, size)', (input: Tensor, size: Shape): Tensor => {
   requireTensor(input, 'view');
   return dispatchOne(viewOp, [input], { size: inferSize(size, input.numel(), 'view') });
-}
+});
 
 /**
  * Another shape of the same elements in row-major order: a view where possible, also of the same shape, else a copy; one size may be -1. Gradient: yes.
@@ -193,13 +192,13 @@ export function view(input: Tensor, size: Shape): Tensor {
  * @throws ShapeError for another number of elements or several -1; ArgumentError for a size that is no integer of 0 or more
  * @see PyTorch `torch.reshape`
  */
-export function reshape(input: Tensor, shape: Shape): Tensor {
+export const reshape = defineFunction('reshape(input, /, shape)', (input: Tensor, shape: Shape): Tensor => {
   requireTensor(input, 'reshape');
   const size = inferSize(shape, input.numel(), 'reshape');
   const fits = sameShape(size, input.shape) || viewStrides(input.shape, input.strides, size) !== null;
   const strided = fits ? input : input.contiguous();
   return dispatchOne(viewOp, [strided], { size });
-}
+});
 
 /**
  * All dims in the order listed, as a view: `[a, b, c]` with `[2, 0, 1]` gives `[c, a, b]`. Gradient: yes.
@@ -207,22 +206,22 @@ export function reshape(input: Tensor, shape: Shape): Tensor {
  * @throws ShapeError unless there are as many dims; IndexError for one out of range or given twice
  * @see PyTorch `torch.permute`
  */
-export function permute(input: Tensor, dims: readonly number[]): Tensor {
+export const permute = defineFunction('permute(input, /, dims)', (input: Tensor, dims: readonly number[]): Tensor => {
   requireTensor(input, 'permute');
   checkIntegers('permute', 'dims', dims);
   if (dims.length !== input.shape.length) {
     throw new ShapeError(`permute: expected ${input.shape.length} dims, got [${dims.join(', ')}]`, { op: 'permute', dims, shape: input.shape });
   }
   return dispatchOne(permuteOp, [input], { dims: dims.length ? wrapDims(dims, input.shape.length, 'permute') : [] });
-}
+});
 
 /** Two dims exchanged, as a view; without dims, a view of all. Gradient: yes. @throws IndexError for a dim out of range @see PyTorch `torch.transpose` */
-export function transpose(input: Tensor, dim0: number, dim1: number): Tensor {
+export const transpose = defineFunction('transpose(input, /, dim0, dim1)', (input: Tensor, dim0: number, dim1: number): Tensor => {
   requireTensor(input, 'transpose');
   const ndim = input.shape.length;
   const pair = { dim0: wrapDim(dim0, ndim, 'transpose'), dim1: wrapDim(dim1, ndim, 'transpose') };
   return ndim === 0 ? view(input, []) : dispatchOne(transposeOp, [input], pair);
-}
+});
 
 /** The transpose of a matrix, as a view: `[m, n]` gives `[n, m]`; of fewer dims a view of all. Gradient: yes. @throws ShapeError for more @see PyTorch `torch.t` */
 export function t(input: Tensor): Tensor {
@@ -237,20 +236,20 @@ export function t(input: Tensor): Tensor {
  * @throws ShapeError where another size differs, or there are fewer; ArgumentError for a size that is no integer of 0 or more
  * @see PyTorch `torch.Tensor.expand`
  */
-export function expand(input: Tensor, size: Shape): Tensor {
+export const expand = defineFunction('expand(input, /, size)', (input: Tensor, size: Shape): Tensor => {
   requireTensor(input, 'expand');
   checkIntegers('expand', 'size', size);
   const lead = size.length - input.shape.length;
   const target = size.map((s, i) => (s === -1 && i >= lead ? (input.shape[i - lead] as number) : s));
   if (target.some((s) => s < 0)) throw new ArgumentError(`expand: bad size ${formatShape(size)}`, { op: 'expand', size });
   return dispatchOne(expandOp, [input], { size: target });
-}
+});
 
 /** A new dim of size 1 at `dim`, from -ndim - 1 to ndim, as a view. Gradient: yes. @throws IndexError for others @see PyTorch `torch.unsqueeze` */
-export function unsqueeze(input: Tensor, dim: number): Tensor {
+export const unsqueeze = defineFunction('unsqueeze(input, /, dim)', (input: Tensor, dim: number): Tensor => {
   requireTensor(input, 'unsqueeze');
   return dispatchOne(unsqueezeOp, [input], { dim: wrapDim(dim, input.shape.length + 1, 'unsqueeze') });
-}
+});
 
 /**
  * Without dims of size 1, as a view; with `dim`, without those of the listed that have it. Gradient: yes.
@@ -258,10 +257,10 @@ export function unsqueeze(input: Tensor, dim: number): Tensor {
  * @throws IndexError for a dim out of range or given twice
  * @see PyTorch `torch.squeeze`
  */
-export function squeeze(input: Tensor, dim?: number | readonly number[]): Tensor {
+export const squeeze = defineFunction('squeeze(input, /, dim)', (input: Tensor, dim: number | readonly number[] | undefined = undefined): Tensor => {
   requireTensor(input, 'squeeze');
   return dispatchOne(squeezeOp, [input], { dims: wrapDims(dim, input.shape.length, 'squeeze') });
-}
+});
 
 /**
  * Dims `startDim` (0) to `endDim` (-1) merged into one: `[a, b, c]` gives `[a b c]`; a view where possible, else a copy. Of no dims, `[1]`; of one dim, the
@@ -270,7 +269,7 @@ export function squeeze(input: Tensor, dim?: number | readonly number[]): Tensor
  * @throws IndexError for a dim out of range; ArgumentError if the end comes before the start
  * @see PyTorch `torch.flatten`
  */
-export function flatten(input: Tensor, startDim = 0, endDim = -1): Tensor {
+export const flatten = defineFunction('flatten(input, /, startDim, endDim)', (input: Tensor, startDim = 0, endDim = -1): Tensor => {
   requireTensor(input, 'flatten');
   const ndim = input.shape.length;
   const start = wrapDim(startDim, ndim, 'flatten');
@@ -280,7 +279,7 @@ export function flatten(input: Tensor, startDim = 0, endDim = -1): Tensor {
   if (start === end) return input; // as PyTorch does
   const merged = input.shape.slice(start, end + 1).reduce((a, b) => a * b, 1);
   return reshape(input, [...input.shape.slice(0, start), merged, ...input.shape.slice(end + 1)]);
-}
+});
 
 /**
  * One dim split into several: `[a, n]` with dim 1 and `[-1, c]` gives `[a, n / c, c]`; one size may be -1. A view where possible. Gradient: yes.
@@ -288,12 +287,12 @@ export function flatten(input: Tensor, startDim = 0, endDim = -1): Tensor {
  * @throws ShapeError if the sizes do not multiply to that of the dim; IndexError for a dim out of range; ArgumentError for a bad size
  * @see PyTorch `torch.unflatten`
  */
-export function unflatten(input: Tensor, dim: number, sizes: Shape): Tensor {
+export const unflatten = defineFunction('unflatten(input, /, dim, sizes)', (input: Tensor, dim: number, sizes: Shape): Tensor => {
   requireTensor(input, 'unflatten');
   const at = wrapDim(dim, input.shape.length, 'unflatten');
   const parts = inferSize(sizes, input.shape[at] as number, 'unflatten');
   return reshape(input, [...input.shape.slice(0, at), ...parts, ...input.shape.slice(at + 1)]);
-}
+});
 
 /**
  * Dims moved to other places, as a view; the others keep their order: `[a, b, c]` from 0 to 2 gives `[b, c, a]`. Gradient: yes.
@@ -301,64 +300,53 @@ export function unflatten(input: Tensor, dim: number, sizes: Shape): Tensor {
  * @throws IndexError for a dim out of range or given twice; ArgumentError if the lists differ in length
  * @see PyTorch `torch.movedim`
  */
-export function movedim(input: Tensor, source: number | readonly number[], destination: number | readonly number[]): Tensor {
-  requireTensor(input, 'movedim');
-  const ndim = input.shape.length;
-  const listed = (dims: number | readonly number[]): number[] => (typeof dims === 'number' ? [wrapDim(dims, ndim, 'movedim')] : wrapDims(dims, ndim, 'movedim'));
-  const [from, to] = [listed(source), listed(destination)];
-  if (from.length !== to.length) throw new ArgumentError(`movedim: ${from.length} dims for ${to.length} places`, { op: 'movedim', source, destination });
-  const rest = input.shape.map((_, i) => i).filter((i) => !from.includes(i));
-  return permute(
-    input,
-    input.shape.map((_, i) => (to.includes(i) ? (from[to.indexOf(i)] as number) : (rest.shift() as number))),
-  );
-}
+export const movedim = defineFunction(
+  'movedim(input, /, source, destination)',
+  (input: Tensor, source: number | readonly number[], destination: number | readonly number[]): Tensor => {
+    requireTensor(input, 'movedim');
+    const ndim = input.shape.length;
+    const listed = (dims: number | readonly number[]): number[] => (typeof dims === 'number' ? [wrapDim(dims, ndim, 'movedim')] : wrapDims(dims, ndim, 'movedim'));
+    const [from, to] = [listed(source), listed(destination)];
+    if (from.length !== to.length) throw new ArgumentError(`movedim: ${from.length} dims for ${to.length} places`, { op: 'movedim', source, destination });
+    const rest = input.shape.map((_, i) => i).filter((i) => !from.includes(i));
+    return permute(
+      input,
+      input.shape.map((_, i) => (to.includes(i) ? (from[to.indexOf(i)] as number) : (rest.shift() as number))),
+    );
+  },
+);
 
 /** {@link expand} to the shape of `other`. Gradient: yes. @throws ShapeError if it does not stretch to that @see PyTorch `torch.Tensor.expand_as` */
-export function expandAs(input: Tensor, other: Tensor): Tensor {
+export const expandAs = defineFunction('expandAs(input, /, other)', (input: Tensor, other: Tensor): Tensor => {
   requireTensor(input, 'expandAs');
   requireTensor(other, 'expandAs', 'other');
   if (!sameShape(broadcastShapes(input.shape, other.shape, 'expandAs'), other.shape))
     throw new ShapeError(`expandAs: shape ${formatShape(input.shape)} does not stretch to ${formatShape(other.shape)}; only sizes of 1 do`, { op: 'expandAs' });
   return expand(input, other.shape);
-}
+});
 
-addMethod('view', function (...size: (number | Shape)[]) {
-  return view(this, sizesOf(size));
+addMethod('view', function (...size: unknown[]) {
+  return view(this, listOrFirst(size));
 });
-addMethod('reshape', function (...size: (number | Shape)[]) {
-  return reshape(this, sizesOf(size));
+addMethod('reshape', function (...shape: unknown[]) {
+  return reshape(this, listOrFirst(shape));
 });
-addMethod('permute', function (...dims: (number | Shape)[]) {
-  return permute(this, sizesOf(dims));
+addMethod('permute', function (...dims: unknown[]) {
+  return permute(this, listOrFirst(dims));
 });
-addMethod('expand', function (...size: (number | Shape)[]) {
-  return expand(this, sizesOf(size));
+addMethod('expand', function (...size: unknown[]) {
+  return expand(this, listOrFirst(size));
 });
-addMethod('expandAs', function (other: Tensor) {
-  return expandAs(this, other);
-});
-addMethod('transpose', function (dim0: number, dim1: number) {
-  return transpose(this, dim0, dim1);
-});
+addMethod('expandAs', methodOf(expandAs));
+addMethod('transpose', methodOf(transpose));
 addMethod('t', function () {
   return t(this);
 });
-addMethod('unsqueeze', function (dim: number) {
-  return unsqueeze(this, dim);
-});
-addMethod('squeeze', function (dim?: number | readonly number[]) {
-  return squeeze(this, dim);
-});
-addMethod('flatten', function (startDim?: number, endDim?: number) {
-  return flatten(this, startDim, endDim);
-});
-addMethod('unflatten', function (dim: number, sizes: Shape) {
-  return unflatten(this, dim, sizes);
-});
-addMethod('movedim', function (source: number | readonly number[], destination: number | readonly number[]) {
-  return movedim(this, source, destination);
-});
+addMethod('unsqueeze', methodOf(unsqueeze));
+addMethod('squeeze', methodOf(squeeze));
+addMethod('flatten', methodOf(flatten));
+addMethod('unflatten', methodOf(unflatten));
+addMethod('movedim', methodOf(movedim));
 addMethod('sumToSize', function (size: Shape) {
   checkSizes(size, 'sumToSize');
   return sumToSize(this, size);
@@ -369,22 +357,18 @@ addMethod('detach', function () {
 
 declare module '../core/tensor.js' {
   interface Tensor {
-    /** Another shape of the same memory; the same as {@link view}. */ view(size: Shape): Tensor;
-    /** {@link view}, listed. */ view(...size: number[]): Tensor;
-    /** Another shape: a view where possible, else a copy; the same as {@link reshape}. */ reshape(size: Shape): Tensor;
-    /** {@link reshape}, listed. */ reshape(...size: number[]): Tensor;
-    /** Dims in another order, as a view; the same as {@link permute}. */ permute(dims: Shape): Tensor;
-    /** {@link permute}, listed. */ permute(...dims: number[]): Tensor;
-    /** Dims of size 1 stretched without copying; the same as {@link expand}. */ expand(size: Shape): Tensor;
-    /** {@link expand}, listed. */ expand(...size: number[]): Tensor;
-    /** Stretched to the shape of `other`; the same as {@link expandAs}. */ expandAs(other: Tensor): Tensor;
-    /** Two dims exchanged, as a view; the same as {@link transpose}. */ transpose(dim0: number, dim1: number): Tensor;
+    /** Another shape of the same memory; the same as {@link view}. */ view: MethodOf<typeof view> & ((...size: number[]) => Tensor);
+    /** Another shape: a view where possible, else a copy; the same as {@link reshape}. */ reshape: MethodOf<typeof reshape> & ((...shape: number[]) => Tensor);
+    /** Dims in another order, as a view; the same as {@link permute}. */ permute: MethodOf<typeof permute> & ((...dims: number[]) => Tensor);
+    /** Dims of size 1 stretched without copying; the same as {@link expand}. */ expand: MethodOf<typeof expand> & ((...size: number[]) => Tensor);
+    /** Stretched to the shape of `other`; the same as {@link expandAs}. */ expandAs: MethodOf<typeof expandAs>;
+    /** Two dims exchanged, as a view; the same as {@link transpose}. */ transpose: MethodOf<typeof transpose>;
     /** The transpose of a matrix, as a view; the same as {@link t}. */ t(): Tensor;
-    /** A new dim of size 1; the same as {@link unsqueeze}. */ unsqueeze(dim: number): Tensor;
-    /** Without dims of size 1; the same as {@link squeeze}. */ squeeze(dim?: number | readonly number[]): Tensor;
-    /** Neighbouring dims merged into one; the same as {@link flatten}. */ flatten(startDim?: number, endDim?: number): Tensor;
-    /** One dim split into several; the same as {@link unflatten}. */ unflatten(dim: number, sizes: Shape): Tensor;
-    /** Dims moved elsewhere; the same as {@link movedim}. */ movedim(source: number | readonly number[], destination: number | readonly number[]): Tensor;
+    /** A new dim of size 1; the same as {@link unsqueeze}. */ unsqueeze: MethodOf<typeof unsqueeze>;
+    /** Without dims of size 1; the same as {@link squeeze}. */ squeeze: MethodOf<typeof squeeze>;
+    /** Neighbouring dims merged into one; the same as {@link flatten}. */ flatten: MethodOf<typeof flatten>;
+    /** One dim split into several; the same as {@link unflatten}. */ unflatten: MethodOf<typeof unflatten>;
+    /** Dims moved elsewhere; the same as {@link movedim}. */ movedim: MethodOf<typeof movedim>;
     /**
      * Summed over the dims that broadcasting from `size` added or stretched: `[2, 3]` to `[3]` or `[1, 3]`; itself of its own size. Gradient: yes.
      *

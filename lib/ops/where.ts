@@ -9,8 +9,8 @@ import { bool, type DType, uint8 } from '../core/dtype.js';
 import { iinfo } from '../core/dtype-info.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import type { Op, Sample } from '../core/op.js';
-import { optionsOf } from '../core/options.js';
 import { broadcastShapes } from '../core/shape.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { holdsIntegers, toInteger } from '../core/values.js';
 import { writeBack } from './composite.js';
@@ -90,13 +90,6 @@ addMethod('where', function (condition: Tensor, other: TensorLike) {
   requireTensor(condition, 'where', 'condition');
   return where(condition, this, other);
 });
-addMethod('maskedFill', function (mask: Tensor, value: TensorLike) {
-  return maskedFill(this, mask, value);
-});
-addMethod('maskedFill_', function (mask: Tensor, value: TensorLike) {
-  return dispatchOne(whereOp, fillOperands('maskedFill_', this, mask, value), NO_PARAMS, this);
-});
-
 /**
  * `input` with `value` where the mask is true. Shapes: all broadcast, also a value with dims, which PyTorch refuses. Dtypes: bool mask; the input's, to which
  * the value is converted. Gradient: input, 0 where filled, and a tensor as value.
@@ -104,10 +97,16 @@ addMethod('maskedFill_', function (mask: Tensor, value: TensorLike) {
  * @throws DtypeError if the mask is not bool; ArgumentError for a number that integers of the dtype do not hold; ShapeError, DeviceError as {@link where}
  * @see PyTorch `torch.Tensor.masked_fill`
  */
-export function maskedFill(input: Tensor, mask: Tensor, value: TensorLike): Tensor {
+export const maskedFill = defineFunction('maskedFill(input, /, mask, value)', (input: Tensor, mask: Tensor, value: TensorLike): Tensor => {
   requireTensor(input, 'maskedFill');
   return dispatchOne(whereOp, fillOperands('maskedFill', input, mask, value), NO_PARAMS).to(input.dtype);
-}
+});
+addMethod('maskedFill', methodOf(maskedFill));
+const maskedFill_ = defineFunction(
+  'maskedFill_(input, /, mask, value)',
+  (input: Tensor, mask: Tensor, value: TensorLike): Tensor => dispatchOne(whereOp, fillOperands('maskedFill_', input, mask, value), NO_PARAMS, input),
+);
+addMethod('maskedFill_', methodOf(maskedFill_));
 
 interface Bounds {
   min: number;
@@ -136,10 +135,9 @@ const clampOp: Op<Bounds> = definePointwise<Bounds>('clamp', 1, {
  * @throws ArgumentError if both are left out, or are neither number nor tensor; ShapeError, DeviceError for tensors that do not meet
  * @see PyTorch `torch.clamp`
  */
-export function clamp(input: Tensor, bounds: { min?: TensorLike | null; max?: TensorLike | null }): Tensor {
-  requireTensor(input, 'clamp');
-  return clampInto(input, bounds, 'clamp', null);
-}
+export const clamp = defineFunction('clamp(input, /, min, max)', (input: Tensor, min: TensorLike | null = null, max: TensorLike | null = null): Tensor => {
+  return clampInto(input, min, max, 'clamp', null);
+});
 
 /** @throws ArgumentError for a bound that the dtype does not hold, as it would wrap */
 function checkHeld(op: string, dtype: DType, limit: number): void {
@@ -154,10 +152,8 @@ function boundedBy(input: Tensor, limit: TensorLike, side: 'maximum' | 'minimum'
   return where(within, input, where(beyond, limit, input.detach()[side](limit instanceof Tensor ? limit.detach() : limit)));
 }
 
-function clampInto(input: Tensor, bounds: { min?: TensorLike | null; max?: TensorLike | null }, op: string, into: Tensor | null): Tensor {
+function clampInto(input: Tensor, min: TensorLike | null, max: TensorLike | null, op: string, into: Tensor | null): Tensor {
   requireTensor(input, op);
-  optionsOf(op, bounds, 'min max');
-  const { min = null, max = null } = bounds;
   if (min === null && max === null) throw new ArgumentError('clamp: expected min, max or both', { op: 'clamp' });
   const integers = !input.dtype.isFloatingPoint;
   const isApart = (limit: TensorLike | null): boolean =>
@@ -183,12 +179,12 @@ function clampBySides(input: Tensor, min: TensorLike | null, max: TensorLike | n
   return into === null ? bounded : writeBack(op, into, bounded);
 }
 
-addMethod('clamp', function (bounds: { min?: TensorLike | null; max?: TensorLike | null }) {
-  return clampInto(this, bounds, 'clamp', null);
-});
-addMethod('clamp_', function (bounds: { min?: TensorLike | null; max?: TensorLike | null }) {
-  return clampInto(this, bounds, 'clamp_', this);
-});
+addMethod('clamp', methodOf(clamp));
+const clamp_ = defineFunction(
+  'clamp_(input, /, min, max)',
+  (input: Tensor, min: TensorLike | null = null, max: TensorLike | null = null): Tensor => clampInto(input, min, max, 'clamp_', input),
+);
+addMethod('clamp_', methodOf(clamp_));
 
 interface Value {
   value: number;
@@ -239,15 +235,25 @@ const lerpOp: Op<None> = definePointwise<None>('lerp', 3, {
   samples: ternarySamples(NO_PARAMS as None),
 });
 
-/** @throws ArgumentError for what is no tensor, and a fraction that a product of integers would cut off */
-function combine(name: string, op: Op<Value>, operands: readonly [Tensor, Tensor, Tensor], options: { value?: number }, into: Tensor | null): Tensor {
-  requireTensor(operands[0], name);
-  requireTensor(operands[1], name, 'tensor1');
-  requireTensor(operands[2], name, 'tensor2');
-  const { value = 1 } = optionsOf(name, options, 'value');
-  if (op === addcmulOp && !Number.isInteger(value) && operands.every((t) => !t.dtype.isFloatingPoint))
-    throw new ArgumentError(`${name}: the value ${value} is no integer, and all operands are. Convert one with .float().`, { op: name, value });
-  return dispatchOne(op, operands, { value }, into);
+interface ValueOption {
+  /** Factor of the product or the quotient; 1 by default. */
+  value?: number;
+}
+
+/** The op's function, and its twin in place. Errors: ArgumentError for what is no tensor, and a fraction that a product of integers would cut off. */
+function combination(op: Op<Value>, inPlace: boolean) {
+  const name = inPlace ? `${op.name}_` : op.name;
+  const fn = defineFunction(`${name}(input, /, tensor1, tensor2, *, value)`, (input: Tensor, tensor1: Tensor, tensor2: Tensor, { value = 1 }: ValueOption = {}): Tensor => {
+    requireTensor(input, name);
+    requireTensor(tensor1, name, 'tensor1');
+    requireTensor(tensor2, name, 'tensor2');
+    const operands = [input, tensor1, tensor2];
+    if (op === addcmulOp && !Number.isInteger(value) && operands.every((t) => !t.dtype.isFloatingPoint))
+      throw new ArgumentError(`${name}: the value ${value} is no integer, and all operands are. Convert one with .float().`, { op: name, value });
+    return dispatchOne(op, operands, { value }, inPlace ? input : null);
+  });
+  addMethod(name, methodOf(fn));
+  return fn;
 }
 
 /**
@@ -256,9 +262,8 @@ function combine(name: string, op: Op<Value>, operands: readonly [Tensor, Tensor
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for a fractional value of integers
  * @see PyTorch `torch.addcmul`
  */
-export function addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, options: { value?: number } = {}): Tensor {
-  return combine('addcmul', addcmulOp, [input, tensor1, tensor2], options, null);
-}
+export const addcmul = combination(addcmulOp, false);
+const addcmul_ = combination(addcmulOp, true);
 
 /**
  * input + value * tensor1 / tensor2, with `value` 1. Shapes: all broadcast. Dtypes: promoted; integers, which PyTorch refuses, give the
@@ -267,9 +272,8 @@ export function addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, options
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices
  * @see PyTorch `torch.addcdiv`
  */
-export function addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, options: { value?: number } = {}): Tensor {
-  return combine('addcdiv', addcdivOp, [input, tensor1, tensor2], options, null);
-}
+export const addcdiv = combination(addcdivOp, false);
+const addcdiv_ = combination(addcdivOp, true);
 
 /**
  * input + weight * (end - input): a number or tensor of weights from 0 (input) to 1 (end), or outside. Shapes: all broadcast. Dtypes: promoted; integers give
@@ -278,54 +282,42 @@ export function addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, options
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError for a weight that is neither tensor nor number
  * @see PyTorch `torch.lerp`
  */
-export function lerp(input: Tensor, end: Tensor, weight: TensorLike): Tensor {
+export const lerp = defineFunction('lerp(input, /, end, weight)', (input: Tensor, end: Tensor, weight: TensorLike): Tensor => {
   requireTensor(input, 'lerp');
   requireTensor(end, 'lerp', 'end');
   return dispatchOne(lerpOp, [input, end, operand(weight, input.device, 'lerp')], NO_PARAMS);
-}
+});
 
-for (const [name, op] of [
-  ['addcmul', addcmulOp],
-  ['addcdiv', addcdivOp],
-] as const) {
-  addMethod(name, function (tensor1: Tensor, tensor2: Tensor, options: { value?: number } = {}) {
-    return combine(name, op, [this, tensor1, tensor2], options, null);
-  });
-  addMethod(`${name}_`, function (tensor1: Tensor, tensor2: Tensor, options: { value?: number } = {}) {
-    return combine(`${name}_`, op, [this, tensor1, tensor2], options, this);
-  });
-}
-addMethod('lerp', function (end: Tensor, weight: TensorLike) {
-  return lerp(this, end, weight);
-});
-addMethod('lerp_', function (end: Tensor, weight: TensorLike) {
+addMethod('lerp', methodOf(lerp));
+const lerp_ = defineFunction('lerp_(input, /, end, weight)', (input: Tensor, end: Tensor, weight: TensorLike): Tensor => {
   requireTensor(end, 'lerp_', 'end');
-  return dispatchOne(lerpOp, [this, end, operand(weight, this.device, 'lerp_')], NO_PARAMS, this);
+  return dispatchOne(lerpOp, [input, end, operand(weight, input.device, 'lerp_')], NO_PARAMS, input);
 });
+addMethod('lerp_', methodOf(lerp_));
 
 declare module '../core/tensor.js' {
   interface Tensor {
     /** This where the condition is not 0, else `other`; the same as {@link where} of (condition, this, other). */
     where(condition: Tensor, other: TensorLike): Tensor;
     /** This with `value` where the mask is true; the same as {@link maskedFill}. */
-    maskedFill(mask: Tensor, value: TensorLike): Tensor;
+    maskedFill: MethodOf<typeof maskedFill>;
     /** {@link maskedFill} in place; the mask must broadcast to this. @throws InPlaceError as {@link Tensor.add_} */
-    maskedFill_(mask: Tensor, value: TensorLike): this;
+    maskedFill_: MethodOf<typeof maskedFill_, this>;
     /** Each element moved into [min, max]; the same as {@link clamp}. */
-    clamp(bounds: { min?: TensorLike | null; max?: TensorLike | null }): Tensor;
+    clamp: MethodOf<typeof clamp>;
     /** {@link clamp} in place; see {@link Tensor.add_}. */
-    clamp_(bounds: { min?: TensorLike | null; max?: TensorLike | null }): this;
+    clamp_: MethodOf<typeof clamp_, this>;
     /** this + value * tensor1 * tensor2; the same as {@link addcmul}. */
-    addcmul(tensor1: Tensor, tensor2: Tensor, options?: { value?: number }): Tensor;
+    addcmul: MethodOf<typeof addcmul>;
     /** {@link addcmul} in place; see {@link Tensor.add_}. */
-    addcmul_(tensor1: Tensor, tensor2: Tensor, options?: { value?: number }): this;
+    addcmul_: MethodOf<typeof addcmul_, this>;
     /** this + value * tensor1 / tensor2; the same as {@link addcdiv}. */
-    addcdiv(tensor1: Tensor, tensor2: Tensor, options?: { value?: number }): Tensor;
+    addcdiv: MethodOf<typeof addcdiv>;
     /** {@link addcdiv} in place; see {@link Tensor.add_}. */
-    addcdiv_(tensor1: Tensor, tensor2: Tensor, options?: { value?: number }): this;
+    addcdiv_: MethodOf<typeof addcdiv_, this>;
     /** this + weight * (end - this); the same as {@link lerp}. */
-    lerp(end: Tensor, weight: TensorLike): Tensor;
+    lerp: MethodOf<typeof lerp>;
     /** {@link lerp} in place; see {@link Tensor.add_}. */
-    lerp_(end: Tensor, weight: TensorLike): this;
+    lerp_: MethodOf<typeof lerp_, this>;
   }
 }

@@ -2,12 +2,14 @@
  * Views of a part: narrow, select, slice, diagonal, unfold, asStrided. Dtypes: all, kept. Gradient: yes, 0 outside of the part. All throw
  * ArgumentError for what is no tensor or dim, IndexError for a dim out of range, FreedError where the memory was freed.
  */
+
 import { dispatchOne } from '../core/dispatch.js';
 import { int64 } from '../core/dtype.js';
 import { ArgumentError, IndexError, ShardingError } from '../core/errors.js';
 import type { Op } from '../core/op.js';
 import { checkIntegers, shown } from '../core/options.js';
 import { checkSizes, formatShape, isContiguousLayout, isNonOverlappingAndDense, type Shape, wrapDim } from '../core/shape.js';
+import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { defineView } from './define-view.js';
 import { addMethod } from './method.js';
@@ -195,7 +197,7 @@ function stridedPositions(size: Shape, stride: Shape, offset: number, like: Tens
  * @throws IndexError if they do not lie inside, or are no integers, or for a dim out of range
  * @see PyTorch `torch.narrow`
  */
-export function narrow(input: Tensor, dim: number, start: number, length: number): Tensor {
+export const narrow = defineFunction('narrow(input, /, dim, start, length)', (input: Tensor, dim: number, start: number, length: number): Tensor => {
   requireTensor(input, 'narrow');
   const at = wrapDim(dim, input.shape.length, 'narrow');
   const size = input.shape[at];
@@ -209,7 +211,7 @@ export function narrow(input: Tensor, dim: number, start: number, length: number
     });
   }
   return dispatchOne(sliceOp, [input], { dim: at, start: first, length, step: 1 });
-}
+});
 
 /**
  * Elements `start` (0) to `end` (the size, not included) of one dim (0) by `step` (1), as a view, with Python's rules for negative and large bounds. The size
@@ -218,23 +220,26 @@ export function narrow(input: Tensor, dim: number, start: number, length: number
  * @throws ArgumentError for bounds that are no integers, or a step that is no positive one; IndexError for a dim out of range
  * @see Python `x[start:end:step]`
  */
-export function slice(input: Tensor, dim = 0, start: number | null = null, end: number | null = null, step = 1): Tensor {
-  requireTensor(input, 'slice');
-  const at = wrapDim(dim, input.shape.length, 'slice');
-  if (input.shape.length === 0) throw new IndexError('slice: a tensor without dims cannot be sliced', { op: 'slice' });
-  if (!Number.isInteger(step) || step < 1) throw new ArgumentError(`slice: step must be a positive integer, got ${shown(step)}`, { op: 'slice', step });
-  const size = input.shape[at] as number;
-  const bound = (value: number | null, missing: number): number => {
-    if (value === null) return missing;
-    // Infinity is a bound like any that is too large; a fraction or NaN is none.
-    if (!Number.isInteger(value) && value !== Number.POSITIVE_INFINITY && value !== Number.NEGATIVE_INFINITY)
-      throw new ArgumentError(`slice: bounds must be integers, got ${shown(value)}`, { op: 'slice', bound: value });
-    return Math.min(size, Math.max(0, value < 0 ? value + size : value));
-  };
-  const first = bound(start, 0);
-  const last = bound(end, size);
-  return dispatchOne(sliceOp, [input], { dim: at, start: first, length: Math.max(0, Math.ceil((last - first) / step)), step });
-}
+export const slice = defineFunction(
+  'slice(input, /, dim, start, end, step)',
+  (input: Tensor, dim = 0, start: number | null = null, end: number | null = null, step = 1): Tensor => {
+    requireTensor(input, 'slice');
+    const at = wrapDim(dim, input.shape.length, 'slice');
+    if (input.shape.length === 0) throw new IndexError('slice: a tensor without dims cannot be sliced', { op: 'slice' });
+    if (!Number.isInteger(step) || step < 1) throw new ArgumentError(`slice: step must be a positive integer, got ${shown(step)}`, { op: 'slice', step });
+    const size = input.shape[at] as number;
+    const bound = (value: number | null, missing: number): number => {
+      if (value === null) return missing;
+      // Infinity is a bound like any that is too large; a fraction or NaN is none.
+      if (!Number.isInteger(value) && value !== Number.POSITIVE_INFINITY && value !== Number.NEGATIVE_INFINITY)
+        throw new ArgumentError(`slice: bounds must be integers, got ${shown(value)}`, { op: 'slice', bound: value });
+      return Math.min(size, Math.max(0, value < 0 ? value + size : value));
+    };
+    const first = bound(start, 0);
+    const last = bound(end, size);
+    return dispatchOne(sliceOp, [input], { dim: at, start: first, length: Math.max(0, Math.ceil((last - first) / step)), step });
+  },
+);
 
 /**
  * One index of one dim, which falls away, as a view; negative: from the end. Gradient: yes.
@@ -242,7 +247,7 @@ export function slice(input: Tensor, dim = 0, start: number | null = null, end: 
  * @throws IndexError for an index or a dim out of range, or no integer
  * @see PyTorch `torch.select`
  */
-export function select(input: Tensor, dim: number, index: number): Tensor {
+export const select = defineFunction('select(input, /, dim, index)', (input: Tensor, dim: number, index: number): Tensor => {
   requireTensor(input, 'select');
   const at = wrapDim(dim, input.shape.length, 'select');
   const size = input.shape[at];
@@ -250,7 +255,7 @@ export function select(input: Tensor, dim: number, index: number): Tensor {
     throw new IndexError(`select: index ${shown(index)} is out of range for dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'select', dim, index });
   }
   return dispatchOne(selectOp, [input], { dim: at, index: index < 0 ? index + size : index });
-}
+});
 
 /**
  * The elements with equal indices in two dims (0 and 1), as a last dim of a view; `offset` (0) above the diagonal, or below if negative. Shapes: `[m, n]` gives
@@ -259,13 +264,13 @@ export function select(input: Tensor, dim: number, index: number): Tensor {
  * @throws IndexError for a dim out of range; ArgumentError for equal dims, or an offset that is no integer
  * @see PyTorch `torch.diagonal`
  */
-export function diagonal(input: Tensor, offset = 0, dim1 = 0, dim2 = 1): Tensor {
+export const diagonal = defineFunction('diagonal(input, /, offset, dim1, dim2)', (input: Tensor, offset = 0, dim1 = 0, dim2 = 1): Tensor => {
   requireTensor(input, 'diagonal');
   if (!Number.isSafeInteger(offset)) throw new ArgumentError(`diagonal: offset must be an integer, got ${shown(offset)}`, { op: 'diagonal', offset });
   const params = { offset, dim1: wrapDim(dim1, input.shape.length, 'diagonal'), dim2: wrapDim(dim2, input.shape.length, 'diagonal') };
   if (params.dim1 === params.dim2) throw new ArgumentError(`diagonal: dims ${dim1} and ${dim2} are the same`, { op: 'diagonal' });
   return dispatchOne(diagonalOp, [input], params);
-}
+});
 
 /**
  * Windows of `size` along a dim, every `step`, as a last dim of a view; they may overlap. Shapes: `[..., n, ...]` gives
@@ -274,15 +279,20 @@ export function diagonal(input: Tensor, offset = 0, dim1 = 0, dim2 = 1): Tensor 
  * @throws ArgumentError unless 0 <= size <= n and step > 0, all integers; IndexError for a dim out of range
  * @see PyTorch `torch.Tensor.unfold`
  */
-export function unfold(input: Tensor, dim: number, size: number, step: number): Tensor {
+export const unfold = defineFunction('unfold(input, /, dimension, size, step)', (input: Tensor, dimension: number, size: number, step: number): Tensor => {
   requireTensor(input, 'unfold');
-  const at = wrapDim(dim, input.shape.length, 'unfold');
+  const at = wrapDim(dimension, input.shape.length, 'unfold');
   const total = input.shape[at] ?? 1;
   if (!Number.isInteger(size) || size < 0 || size > total || !Number.isInteger(step) || step < 1) {
-    throw new ArgumentError(`unfold: windows of ${shown(size)} every ${shown(step)} do not fit dim ${dim} of shape ${formatShape(input.shape)}`, { op: 'unfold', dim, size, step });
+    throw new ArgumentError(`unfold: windows of ${shown(size)} every ${shown(step)} do not fit dim ${dimension} of shape ${formatShape(input.shape)}`, {
+      op: 'unfold',
+      dim: dimension,
+      size,
+      step,
+    });
   }
   return dispatchOne(unfoldOp, [input], { dim: at, size, step });
-}
+});
 
 /** Where windows may reach. A distributed tensor has none of its own, but as long as it is no view its elements lie one after the other wherever it is whole. */
 function bytesOf(input: Tensor): number {
@@ -303,58 +313,49 @@ function bytesOf(input: Tensor): number {
  * overlaps that requires a gradient; FreedError if the memory was freed
  * @see PyTorch `torch.as_strided`
  */
-export function asStrided(input: Tensor, size: Shape, stride: Shape, offset?: number): Tensor {
-  requireTensor(input, 'asStrided');
-  const memory = bytesOf(input);
-  const storageOffset = offset ?? input.storageOffset;
-  checkSizes(size, 'asStrided');
-  checkIntegers('asStrided', 'stride', stride);
-  const fits = stride.length === size.length && stride.every((s) => s >= 0) && Number.isSafeInteger(storageOffset) && storageOffset >= 0;
-  if (!fits || endOf(size, stride, storageOffset) * input.dtype.itemsize > memory) {
-    throw new ArgumentError(`asStrided: size ${formatShape(size)}, stride ${formatShape(stride)}, offset ${shown(storageOffset)} reach outside the storage`, {
-      op: 'asStrided',
-      size,
-      stride,
-    });
-  }
-  if (input.requiresGrad && !isNonOverlappingAndDense(input.shape, input.strides)) {
-    throw new ArgumentError('asStrided: a gradient is only defined for an input without gaps and overlaps; call contiguous() first', { op: 'asStrided' });
-  }
-  return dispatchOne(asStridedOp, [input], { size: [...size], stride: [...stride], storageOffset, from: { strides: input.strides, offset: input.storageOffset } });
-}
+export const asStrided = defineFunction(
+  'asStrided(input, /, size, stride, storageOffset)',
+  (input: Tensor, size: Shape, stride: Shape, storageOffset: number | null = null): Tensor => {
+    requireTensor(input, 'asStrided');
+    const memory = bytesOf(input);
+    const offset = storageOffset ?? input.storageOffset;
+    checkSizes(size, 'asStrided');
+    checkIntegers('asStrided', 'stride', stride);
+    const fits = stride.length === size.length && stride.every((s) => s >= 0) && Number.isSafeInteger(offset) && offset >= 0;
+    if (!fits || endOf(size, stride, offset) * input.dtype.itemsize > memory) {
+      throw new ArgumentError(`asStrided: size ${formatShape(size)}, stride ${formatShape(stride)}, offset ${shown(offset)} reach outside the storage`, {
+        op: 'asStrided',
+        size,
+        stride,
+      });
+    }
+    if (input.requiresGrad && !isNonOverlappingAndDense(input.shape, input.strides)) {
+      throw new ArgumentError('asStrided: a gradient is only defined for an input without gaps and overlaps; call contiguous() first', { op: 'asStrided' });
+    }
+    return dispatchOne(asStridedOp, [input], { size: [...size], stride: [...stride], storageOffset: offset, from: { strides: input.strides, offset: input.storageOffset } });
+  },
+);
 
-addMethod('narrow', function (dim: number, start: number, length: number) {
-  return narrow(this, dim, start, length);
-});
-addMethod('slice', function (dim?: number, start?: number | null, end?: number | null, step?: number) {
-  return slice(this, dim, start, end, step);
-});
-addMethod('select', function (dim: number, index: number) {
-  return select(this, dim, index);
-});
-addMethod('diagonal', function (offset?: number, dim1?: number, dim2?: number) {
-  return diagonal(this, offset, dim1, dim2);
-});
-addMethod('unfold', function (dim: number, size: number, step: number) {
-  return unfold(this, dim, size, step);
-});
-addMethod('asStrided', function (size: Shape, stride: Shape, storageOffset?: number) {
-  return asStrided(this, size, stride, storageOffset);
-});
+addMethod('narrow', methodOf(narrow));
+addMethod('slice', methodOf(slice));
+addMethod('select', methodOf(select));
+addMethod('diagonal', methodOf(diagonal));
+addMethod('unfold', methodOf(unfold));
+addMethod('asStrided', methodOf(asStrided));
 
 declare module '../core/tensor.js' {
   interface Tensor {
     /** `length` elements of one dim from `start`, as a view; the same as {@link narrow}. */
-    narrow(dim: number, start: number, length: number): Tensor;
+    narrow: MethodOf<typeof narrow>;
     /** Elements `start` to `end` of one dim by `step`, as a view; the same as {@link slice}. */
-    slice(dim?: number, start?: number | null, end?: number | null, step?: number): Tensor;
+    slice: MethodOf<typeof slice>;
     /** One index of one dim, which falls away, as a view; the same as {@link select}. */
-    select(dim: number, index: number): Tensor;
+    select: MethodOf<typeof select>;
     /** The diagonal of two dims, as a view; the same as {@link diagonal}. */
-    diagonal(offset?: number, dim1?: number, dim2?: number): Tensor;
+    diagonal: MethodOf<typeof diagonal>;
     /** Windows along a dim, as a view; the same as {@link unfold}. */
-    unfold(dim: number, size: number, step: number): Tensor;
+    unfold: MethodOf<typeof unfold>;
     /** Any window on this storage; the same as {@link asStrided}. */
-    asStrided(size: Shape, stride: Shape, storageOffset?: number): Tensor;
+    asStrided: MethodOf<typeof asStrided>;
   }
 }

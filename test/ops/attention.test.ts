@@ -120,8 +120,8 @@ describe('scaledDotProductAttention', () => {
     });
   }
 
-  it('says what to do with a mask in the place of options', () => {
-    assert.throws(() => sdpa(q, k, v, seen as never), /expected options to be an object such as \{ attnMask: mask \}, got a Tensor/);
+  it('takes a mask by position, as PyTorch does', () => {
+    assert.deepEqual(sdpa(q, k, v, seen).tolist(), sdpa(q, k, v, { attnMask: seen }).tolist());
   });
 
   it('takes no heads at all as grouped heads, and says which heads do not fit', () => {

@@ -65,7 +65,8 @@ describe('dtypes of ops of two operands', () => {
   });
 
   it('of losses count tensors without dims as those with dims', () => {
-    for (const loss of [F.l1Loss, F.mseLoss, F.smoothL1Loss, F.huberLoss]) {
+    const losses: readonly ((input: Tensor, target: Tensor, options: { reduction: 'none' }) => Tensor)[] = [F.l1Loss, F.mseLoss, F.smoothL1Loss, F.huberLoss];
+    for (const loss of losses) {
       assert.equal(loss(vector(float16), scalar(float64), { reduction: 'none' }).dtype, float64);
       assert.equal(loss(scalar(float32), vector(bfloat16), { reduction: 'none' }).dtype, float32);
     }

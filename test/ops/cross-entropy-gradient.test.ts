@@ -1,9 +1,27 @@
 /** Cross entropy that is trained with writes its gradient in the forward pass: what comes of that is the gradient of the two steps, however it is asked for. */
 import assert from 'node:assert/strict';
-import { autograd, bfloat16, crossEntropy, type DType, float16, float32, float64, memory, nn, noGrad, rand, randint, randn, scope, type Tensor, tensor } from '../../lib/index.js';
+import {
+  autograd,
+  bfloat16,
+  type CrossEntropyOptions,
+  crossEntropy,
+  type DType,
+  float16,
+  float32,
+  float64,
+  memory,
+  nn,
+  noGrad,
+  rand,
+  randint,
+  randn,
+  scope,
+  type Tensor,
+  tensor,
+} from '../../lib/index.js';
 
 const [ROWS, CLASSES, IGNORED] = [7, 19, 3];
-type Options = Parameters<typeof crossEntropy>[2];
+type Options = CrossEntropyOptions;
 
 const targets = (): Tensor => randint(0, CLASSES, [ROWS]);
 const leaf = (dtype: DType = float64): Tensor => randn([ROWS, CLASSES]).to(dtype).requiresGrad_();

@@ -1,0 +1,45 @@
+/** What losses have in common: checks of their operands, and how losses of elements become one. */
+import { bool, promoteTypes } from '../core/dtype.js';
+import { ArgumentError, DtypeError, ShapeError } from '../core/errors.js';
+import { shown } from '../core/options.js';
+import { formatShape, sameShape } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+import { requirePair } from './operand.js';
+
+/** How losses of elements become one: kept as they are, averaged, or added. */
+export type LossReduction = 'none' | 'mean' | 'sum';
+
+/** Options of losses of elements. */
+export interface LossOptions {
+  /** `'mean'` by default, over all elements of the broadcast shape. */
+  reduction?: LossReduction;
+}
+
+/** @throws ArgumentError for an unknown reduction. @internal */
+export function checkReduction(op: string, reduction: LossReduction): void {
+  if (reduction !== 'none' && reduction !== 'mean' && reduction !== 'sum')
+    throw new ArgumentError(`${op}: reduction must be 'none', 'mean' or 'sum', got ${shown(reduction)}`, { op, reduction });
+}
+
+/** @throws ShapeError unless input and target have one shape. @internal */
+export function requireSameShape(op: string, input: Tensor, target: Tensor): void {
+  if (sameShape(input.shape, target.shape)) return;
+  throw new ShapeError(`${op}: expected a target in the shape of the input, ${formatShape(input.shape)}, got ${formatShape(target.shape)}`, {
+    op,
+    shapes: [input.shape, target.shape],
+  });
+}
+
+/** Checks an input and a target that broadcast. @throws ArgumentError, ShapeError, DtypeError @internal */
+export function checkPair(op: string, input: Tensor, target: Tensor, reduction: LossReduction, argument = 'target'): void {
+  requirePair(input, target, op, argument);
+  checkReduction(op, reduction);
+  const meeting = promoteTypes(input.dtype, target.dtype);
+  if (!meeting.isFloatingPoint && (reduction === 'mean' || meeting === bool))
+    throw new DtypeError(`${op}: expected floating point tensors, got ${input.dtype.name} and ${target.dtype.name}; convert one with .float()`, { op });
+}
+
+/** Losses of elements as they are, their sum, or their mean. @internal */
+export function reduceElements(losses: Tensor, reduction: LossReduction): Tensor {
+  return reduction === 'none' ? losses : reduction === 'sum' ? losses.sum() : losses.mean();
+}

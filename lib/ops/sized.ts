@@ -1,0 +1,40 @@
+/** Sizes one by one: `zeros(2, 3)` beside `zeros([2, 3])`. */
+import type { Shape } from '../core/shape.js';
+import type { Tensor } from '../core/tensor.js';
+
+/** A factory of tensors of a given size, with options of the type `O`. */
+export interface SizedFactory<O> {
+  (size: Shape, options?: O): Tensor;
+  (...size: number[]): Tensor;
+  (...sizeAndOptions: [...size: number[], options: O]): Tensor;
+  (sizeAndOptions: O & { size: Shape }): Tensor;
+}
+
+/** Takes the sizes of a call one by one, too. `listed` takes them as an array. */
+export function sizedFactory<O>(listed: (size: Shape, options?: O) => Tensor): SizedFactory<O> {
+  const factory = (...args: unknown[]): Tensor => {
+    const [size, options] = typeof args[0] === 'number' ? separate(args) : args;
+    return listed(size as Shape, options as O);
+  };
+  Object.defineProperty(factory, 'name', { value: listed.name, configurable: true });
+  return factory as SizedFactory<O>;
+}
+
+/** The same of a method, whose `listed` takes the tensor first. */
+export function sizedMethod<O>(listed: (input: Tensor, size: Shape, options?: O) => Tensor): (this: Tensor, ...args: unknown[]) => Tensor {
+  return function (...args) {
+    const [size, options] = typeof args[0] === 'number' ? separate(args) : args;
+    return listed(this, size as Shape, options as O);
+  };
+}
+
+/** The sizes in front, and what comes after them. */
+function separate(args: readonly unknown[]): [unknown[], unknown] {
+  const end = args.findIndex((arg) => typeof arg === 'object' || arg === undefined);
+  return end === -1 ? [[...args], undefined] : [args.slice(0, end), args[end]];
+}
+
+/** Sizes or dims that a method was given one by one, or as its first argument: an array, or options that name it. @internal */
+export function listOrFirst(args: readonly unknown[]): readonly number[] {
+  return (typeof args[0] === 'object' ? args[0] : args) as readonly number[];
+}
