@@ -257,12 +257,11 @@ function scatterInto(name: string, input: Tensor, dim: number, index: Tensor, so
   if (!Object.hasOwn(reduceCodes, reduce)) throw unexpected(name, 'reduce', `one of ${Object.keys(reduceCodes).join(', ')}`, reduce);
   requireTensor(input, name);
   requireIndex(index, name);
-  if (input.shape.length + index.shape.length === 1) {
-    const values = typeof source === 'number' ? source : oneDim(source);
-    return asVector(input, into, (row, place) => scatterInto(name, row, dim, oneDim(index), values, reduce, place));
-  }
+  if (typeof source !== 'number') requireTensor(source, name, 'source');
+  const values = typeof source !== 'number' && input.shape.length + index.shape.length > 0 ? oneDim(source) : source;
+  if (input.shape.length + index.shape.length === 1) return asVector(input, into, (row, place) => scatterInto(name, row, dim, oneDim(index), values, reduce, place));
   if (index.numel() === 0 && index.shape.length !== input.shape.length) return into ?? input.clone(); // PyTorch asks no more of an index that names nothing
-  const { operands, at } = scatterOperands(name, input, dim, index, source);
+  const { operands, at } = scatterOperands(name, input, dim, index, values);
   const op = reduce === 'set' || reduce === 'add' ? scatterOp : (scatterReduceOp.op as Op<Scatter>);
   return dispatchOne(op, operands, { dim: at, reduce }, into);
 }

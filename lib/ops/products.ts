@@ -80,15 +80,22 @@ defineComposite('baddbmm', baddbmm, {
 });
 defineComposite('linear', linear, { samples: () => [[a34(), sampleTensor([2, 4], { seed: 2 }), sampleTensor([2], { seed: 3 })]] });
 
+/** Where a dim of size 1 stretches to one of this tensor in a sum of products, this one is summed first. */
+function stretchedSum(t: Tensor, dims: readonly number[], other: Tensor, otherDims: readonly number[]): Tensor {
+  const stretched = dims.filter((d, i) => other.shape[otherDims[i] as number] === 1 && t.shape[d] !== 1);
+  return stretched.length > 0 ? t.sum(stretched, { keepdim: true, dtype: t.dtype }) : t;
+}
+
 /**
- * Sums of products over dims of both: the last `dims` of the first and the first of the second, or two lists of dims. Gradient: both.
+ * Sums of products over dims of both: the last `dims` of the first and the first of the second, or two lists of dims; a size of 1 stretches. Gradient: both.
  *
- * @throws ShapeError if summed sizes differ. @throws ArgumentError
+ * @throws ShapeError if other summed sizes differ. @throws ArgumentError
  */
 export const tensordot = defineFunction('tensordot(input, /, other, dims)', (input: Tensor, other: Tensor, dims: SummedDims = 2): Tensor => {
   requireTensor(input, 'tensordot');
   requireTensor(other, 'tensordot', 'other');
-  return sumOverDims('tensordot', input, other, dims);
+  const [left, right] = summedDims('tensordot', input, other, dims);
+  return sumOverDims('tensordot', stretchedSum(input, left, other, right), stretchedSum(other, right, input, left), [left, right]);
 });
 defineComposite('tensordot', tensordot, {
   method: false,

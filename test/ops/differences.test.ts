@@ -44,7 +44,21 @@ const cases: Record<string, () => void> = {
         .tolist(),
       [2, 1],
     ),
-  'addcdiv divides integers': () => assert.deepEqual(shardwise.addcdiv(whole([1]), whole([1]), whole([2])).tolist(), [1.5]),
+  'integers become floats': () => {
+    assert.deepEqual(shardwise.addcdiv(whole([1]), whole([1]), whole([2])).tolist(), [1.5]);
+    assert.deepEqual(
+      whole([1])
+        .lerp(whole([2]), 0.5)
+        .tolist(),
+      [1.5],
+    );
+    assert.deepEqual(
+      whole([3])
+        .hypot(whole([4]))
+        .tolist(),
+      [5],
+    );
+  },
   'kernels take all dtypes': () => {
     assert.equal(mask().argmax().item(), 0);
     assert.deepEqual(mask().topk(1).values.tolist(), [true]);

@@ -32,6 +32,7 @@ const values: Record<string, [call: () => Tensor | readonly Tensor[], expected: 
   indexAdd_: [() => scalar().indexAdd_(0, index([0]), tensor([7])), 10],
   scatter: [() => scalar().scatter(0, index([0]), 5), 5],
   'scatter of a tensor': [() => scalar().scatter(0, index([0]), tensor([5])), 5],
+  'scatter of a source without dims into a vector': [() => ones([3]).scatter(0, index([1]), tensor(5)), [1, 5, 1]],
   'scatter into a vector by an index without dims': [() => ones([3]).scatter(0, index(1), 5), [1, 5, 1]],
   scatter_: [() => scalar().scatter_(0, index([0]), 5), 5],
   'scatterAdd into a vector by an index without dims': [() => ones([3]).scatterAdd(0, index(1), tensor(5)), [1, 6, 1]],

@@ -1,8 +1,22 @@
 /** Products of matrices at the corners of their shapes. */
 import assert from 'node:assert/strict';
-import { nn, ones, zeros } from '../../lib/index.js';
+import { arange, int32, nn, ones, ShapeError, tensordot, zeros } from '../../lib/index.js';
 
 const { functional: F } = nn;
+
+describe('tensordot', () => {
+  it('stretches summed dims of size 1, as in PyTorch', () => {
+    const x = arange(1, 7, { dtype: int32 }).reshape(2, 3);
+    const column = arange(1, 3, { dtype: int32 }).reshape(1, 2);
+    assert.deepEqual(tensordot(x, column, 1).tolist(), [
+      [6, 12],
+      [15, 30],
+    ]);
+    assert.equal(tensordot(x, column, 1).dtype, int32);
+    assert.deepEqual(tensordot(ones([0]), ones([1]), 1).tolist(), 0);
+    assert.throws(() => tensordot(x, ones([2, 2], { dtype: int32 }), 1), ShapeError);
+  });
+});
 
 describe('products without elements', () => {
   it('are zeros, or nothing, with leading dims as without', () => {
