@@ -2,9 +2,10 @@
 import { noGrad } from '../autograd/grad-mode.js';
 import { float64 } from '../core/dtype.js';
 import { ShapeError } from '../core/errors.js';
-import { checkNumber, checkOneOf, optionsOf, unexpected } from '../core/options.js';
+import { checkNumber, checkOneOf, unexpected } from '../core/options.js';
 import { drawnTogether, drawPlaceOf } from '../core/random.js';
 import { formatShape } from '../core/shape.js';
+import { defineFunction } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { alongside, requireTensor } from '../ops/operand.js';
 import { randn } from '../ops/random.js';
@@ -91,59 +92,50 @@ export const ones_ = (t: Tensor): Tensor => fill('nn.init.ones_', t, 1);
 /** Zeros. */
 export const zeros_ = (t: Tensor): Tensor => fill('nn.init.zeros_', t, 0);
 
-/** Options of Xavier and orthogonal initialisation. */
-export interface GainOptions {
-  /** What values are multiplied by; see {@link calculateGain}. */
-  gain?: number;
-}
-
-function gainOf(op: string, options: GainOptions): number {
-  const { gain = 1 } = optionsOf(op, options, 'gain');
+/** @throws ArgumentError for a gain below 0 */
+function checkGain(op: string, gain: unknown): void {
   checkNumber(op, 'gain', gain, { from: 0 });
-  return gain;
 }
 
-/** @see Glorot and Bengio, AISTATS 2010 */
-export function xavierUniform_(t: Tensor, options: GainOptions = {}): Tensor {
+/** Uniform numbers; `gain` is what values are multiplied by, see {@link calculateGain}. @see Glorot and Bengio, AISTATS 2010 */
+export const xavierUniform_ = defineFunction('xavierUniform_(tensor, /, gain)', (t: Tensor, gain = 1): Tensor => {
   const { fanIn, fanOut } = fans('nn.init.xavierUniform_', t);
-  const gain = gainOf('nn.init.xavierUniform_', options);
+  checkGain('nn.init.xavierUniform_', gain);
   const bound = gain * Math.sqrt(6 / (fanIn + fanOut));
   return uniform_(t, -bound, bound);
-}
+});
 
-/** @see Glorot and Bengio, AISTATS 2010 */
-export function xavierNormal_(t: Tensor, options: GainOptions = {}): Tensor {
+/** Normal numbers; `gain` is what values are multiplied by, see {@link calculateGain}. @see Glorot and Bengio, AISTATS 2010 */
+export const xavierNormal_ = defineFunction('xavierNormal_(tensor, /, gain)', (t: Tensor, gain = 1): Tensor => {
   const { fanIn, fanOut } = fans('nn.init.xavierNormal_', t);
-  return normal_(t, 0, gainOf('nn.init.xavierNormal_', options) * Math.sqrt(2 / (fanIn + fanOut)));
-}
+  checkGain('nn.init.xavierNormal_', gain);
+  return normal_(t, 0, gain * Math.sqrt(2 / (fanIn + fanOut)));
+});
 
-/** Options of Kaiming initialisation. */
-export interface KaimingOptions {
-  /** Slope of the leaky relu that follows. */
-  a?: number;
-  mode?: 'fan_in' | 'fan_out';
-  nonlinearity?: Nonlinearity;
-}
+type FanMode = 'fan_in' | 'fan_out';
 
-function kaimingStd(op: string, t: Tensor, options: KaimingOptions): number {
+function kaimingStd(op: string, t: Tensor, a: number, mode: FanMode, nonlinearity: Nonlinearity): number {
   const { fanIn, fanOut } = fans(op, t);
-  const { a = 0, mode = 'fan_in', nonlinearity = 'leaky_relu' } = optionsOf(op, options, 'a mode nonlinearity');
   checkNumber(op, 'a', a);
   checkOneOf(op, 'mode', mode, ['fan_in', 'fan_out']);
   const fan = mode === 'fan_in' ? fanIn : fanOut;
   return fan === 0 ? 0 : calculateGain(nonlinearity, a) / Math.sqrt(fan);
 }
 
-/** @see He et al., arXiv:1502.01852 */
-export function kaimingUniform_(t: Tensor, options: KaimingOptions = {}): Tensor {
-  const bound = Math.sqrt(3) * kaimingStd('nn.init.kaimingUniform_', t, options);
-  return uniform_(t, -bound, bound);
-}
+/** Uniform numbers; `a` is the slope of the leaky relu that follows. @see He et al., arXiv:1502.01852 */
+export const kaimingUniform_ = defineFunction(
+  'kaimingUniform_(tensor, /, a, mode, nonlinearity)',
+  (t: Tensor, a = 0, mode: FanMode = 'fan_in', nonlinearity: Nonlinearity = 'leaky_relu'): Tensor => {
+    const bound = Math.sqrt(3) * kaimingStd('nn.init.kaimingUniform_', t, a, mode, nonlinearity);
+    return uniform_(t, -bound, bound);
+  },
+);
 
-/** @see He et al., arXiv:1502.01852 */
-export function kaimingNormal_(t: Tensor, options: KaimingOptions = {}): Tensor {
-  return normal_(t, 0, kaimingStd('nn.init.kaimingNormal_', t, options));
-}
+/** Normal numbers; `a` is the slope of the leaky relu that follows. @see He et al., arXiv:1502.01852 */
+export const kaimingNormal_ = defineFunction(
+  'kaimingNormal_(tensor, /, a, mode, nonlinearity)',
+  (t: Tensor, a = 0, mode: FanMode = 'fan_in', nonlinearity: Nonlinearity = 'leaky_relu'): Tensor => normal_(t, 0, kaimingStd('nn.init.kaimingNormal_', t, a, mode, nonlinearity)),
+);
 
 /** The identity matrix. */
 export function eye_(t: Tensor): Tensor {
@@ -162,9 +154,9 @@ export function eye_(t: Tensor): Tensor {
  * @throws ShapeError for fewer than two dims
  * @see Saxe et al., arXiv:1312.6120
  */
-export function orthogonal_(t: Tensor, options: GainOptions = {}): Tensor {
+export const orthogonal_ = defineFunction('orthogonal_(tensor, /, gain)', (t: Tensor, gain = 1): Tensor => {
   requireTensor(t, 'nn.init.orthogonal_', 't');
-  const gain = gainOf('nn.init.orthogonal_', options);
+  checkGain('nn.init.orthogonal_', gain);
   if (t.ndim < 2) throw new ShapeError(`nn.init.orthogonal_: expected at least 2 dims, got shape ${formatShape(t.shape)}`, { shape: t.shape });
   return noGrad(() => {
     const rows = t.size(0);
@@ -174,7 +166,7 @@ export function orthogonal_(t: Tensor, options: GainOptions = {}): Tensor {
     for (let i = 0; i < basis.size(0); i++) orthogonalise(basis, i);
     return t.copy_(alongside(t, (rows <= columns ? basis : basis.t()).mul(gain).reshape(t.shape)));
   });
-}
+});
 
 /** Makes row `i` orthogonal to those before it, and of length 1: Gram-Schmidt, twice for accuracy. */
 function orthogonalise(basis: Tensor, i: number): void {

@@ -1,7 +1,7 @@
 /** Arguments of modules, losses, optimizers and schedules by position, in PyTorch's order, beside the same as options. */
 import assert from 'node:assert/strict';
 import { allDeclarations } from '../../lib/core/signature.js';
-import { ArgumentError, nn, ones, optim, type Tensor, tensor } from '../../lib/index.js';
+import { ArgumentError, manualSeed, nn, ones, optim, type Tensor, tensor, zeros } from '../../lib/index.js';
 
 /** PyTorch 2's parameters, in its order. */
 const inPyTorch: Record<string, string> = {
@@ -80,6 +80,11 @@ const inPyTorch: Record<string, string> = {
   clipGradNorm_: 'parameters, max_norm, norm_type, error_if_nonfinite, foreach',
   clipGradValue_: 'parameters, clip_value, foreach',
   getTotalNorm: 'tensors, norm_type, error_if_nonfinite, foreach',
+  xavierUniform_: 'tensor, gain, generator',
+  xavierNormal_: 'tensor, gain, generator',
+  kaimingUniform_: 'tensor, a, mode, nonlinearity, generator',
+  kaimingNormal_: 'tensor, a, mode, nonlinearity, generator',
+  orthogonal_: 'tensor, gain, generator',
   padSequence: 'sequences, batch_first, padding_value, padding_side',
 };
 /** Calls of modules are declared under the names of the modules. */
@@ -256,11 +261,28 @@ const forms: Record<string, [() => unknown, () => unknown]> = {
     () => clipped((list) => nn.utils.clipGradNorm_(list, 1, 1)),
     () => clipped((list) => nn.utils.clipGradNorm_(list, { maxNorm: 1, normType: 1 })),
   ),
+  xavierUniform_: pair(
+    () => drawn(() => nn.init.xavierUniform_(zeros([2, 3]), 3)),
+    () => drawn(() => nn.init.xavierUniform_(zeros([2, 3]), { gain: 3 })),
+  ),
+  kaimingNormal_: pair(
+    () => drawn(() => nn.init.kaimingNormal_(zeros([2, 3]), 0.5, 'fan_out', 'relu')),
+    () => drawn(() => nn.init.kaimingNormal_(zeros([2, 3]), { a: 0.5, mode: 'fan_out', nonlinearity: 'relu' })),
+  ),
+  orthogonal_: pair(
+    () => drawn(() => nn.init.orthogonal_(zeros([2, 3]), 3)),
+    () => drawn(() => nn.init.orthogonal_(zeros([2, 3]), { gain: 3 })),
+  ),
   padSequence: pair(
     () => nn.utils.rnn.padSequence([ones([1]), ones([2])], true, 7).tolist(),
     () => nn.utils.rnn.padSequence([ones([1]), ones([2])], { batchFirst: true, paddingValue: 7 }).tolist(),
   ),
 };
+
+function drawn(make: () => Tensor): unknown {
+  manualSeed(3);
+  return make().tolist();
+}
 
 function clipped(clip: (list: nn.Parameter[]) => Tensor): unknown {
   const list = p();
