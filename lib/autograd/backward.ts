@@ -1,6 +1,6 @@
 /** The user's doors to the engine: `tensor.backward`, `autograd.grad`, and hooks on tensors. */
 import { ArgumentError, AutogradError, ShapeError } from '../core/errors.js';
-import { checkFlag, checkFunction, optionsOf } from '../core/options.js';
+import { checkFlag, checkFunction } from '../core/options.js';
 import { formatShape, sameShape } from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
@@ -66,10 +66,24 @@ function run(tensors: Tensor | readonly Tensor[], gradTensors: Gradients, retain
 /** Options of {@link grad}. */
 export interface GradOptions {
   gradOutputs?: Tensor | readonly (Tensor | null)[] | null;
-  retainGraph?: boolean;
+  retainGraph?: boolean | null;
   createGraph?: boolean;
   /** Return null for inputs that the outputs do not depend on, instead of throwing. */
   allowUnused?: boolean;
+}
+
+/** {@link grad} in all its forms. With `allowUnused`, some may be null. */
+interface GradFunction {
+  (outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options: GradOptions & { allowUnused: true }): (Tensor | null)[];
+  (outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options?: GradOptions): Tensor[];
+  (
+    outputs: Tensor | readonly Tensor[],
+    inputs: Tensor | readonly Tensor[],
+    gradOutputs?: Gradients,
+    retainGraph?: boolean | null,
+    createGraph?: boolean,
+    options?: Pick<GradOptions, 'allowUnused'>,
+  ): Tensor[];
 }
 
 /**
@@ -77,16 +91,30 @@ export interface GradOptions {
  *
  * @throws AutogradError as {@link backward}, and if an input has no part in the outputs (unless `allowUnused`).
  */
-export function grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options: GradOptions & { allowUnused: true }): (Tensor | null)[];
-export function grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options?: GradOptions): Tensor[];
-export function grad(outputs: Tensor | readonly Tensor[], inputs: Tensor | readonly Tensor[], options: GradOptions = {}): (Tensor | null)[] {
-  captureWatch.unsupported?.('autograd.grad() was called');
-  const {
-    gradOutputs,
+export const grad = defineFunction(
+  'grad(outputs, inputs, /, gradOutputs, retainGraph, createGraph, *, allowUnused)',
+  (
+    outputs: Tensor | readonly Tensor[],
+    inputs: Tensor | readonly Tensor[],
+    gradOutputs: Gradients = null,
+    retainGraph: boolean | null = null,
     createGraph = false,
-    retainGraph = createGraph,
-    allowUnused = false,
-  } = optionsOf('autograd.grad', options, 'gradOutputs createGraph retainGraph allowUnused');
+    { allowUnused = false }: Pick<GradOptions, 'allowUnused'> = {},
+  ): (Tensor | null)[] => gradientsOfInputs(outputs, inputs, gradOutputs, retainGraph, createGraph, allowUnused),
+) as unknown as GradFunction;
+
+function gradientsOfInputs(
+  outputs: Tensor | readonly Tensor[],
+  inputs: Tensor | readonly Tensor[],
+  gradOutputs: Gradients,
+  retain: boolean | null,
+  createGraph: boolean,
+  allowUnused: boolean,
+): (Tensor | null)[] {
+  captureWatch.unsupported?.('autograd.grad() was called');
+  checkFlag('autograd.grad', 'retainGraph', retain, { orNull: true });
+  for (const [name, flag] of Object.entries({ createGraph, allowUnused })) checkFlag('autograd.grad', name, flag);
+  const retainGraph = retain ?? createGraph;
   const roots = asList('autograd.grad', 'outputs', outputs);
   const grads = gradientsOf('autograd.grad', 'a tensor, or an array of one for each output', gradOutputs, roots.length);
   const captures = asList('autograd.grad', 'inputs', inputs).map((t) => requiredEdge(t, 'autograd.grad', 'an input'));

@@ -39,6 +39,18 @@ describe('backward', () => {
     }
   });
 
+  it('autograd.grad takes gradOutputs, retainGraph and createGraph by position, too', () => {
+    const x = tensor([1, 2]).requiresGrad_();
+    const y = x.mul(x);
+    const g = tensor([1, 10]);
+    for (let i = 0; i < 2; i++) assert.deepEqual(autograd.grad(y, x, g, true)[0]?.tolist(), [2, 40]);
+    const [first] = autograd.grad(y, [x], [g], null, true);
+    assert.deepEqual(autograd.grad(first?.sum() as Tensor, x)[0]?.tolist(), [2, 20]);
+    const unused = tensor([1]).requiresGrad_();
+    assert.deepEqual(autograd.grad(x.sum(), [unused], { allowUnused: true }), [null]);
+    assert.throws(() => autograd.grad(x.sum(), x, { unused: true } as never), /grad: there is no option "unused"; options are gradOutputs, retainGraph, createGraph, allowUnused/);
+  });
+
   it('refuses what is no option', () => {
     const x = tensor([1]).requiresGrad_();
     assert.throws(
