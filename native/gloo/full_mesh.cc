@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;
 constexpr int kTickMs = 20;
-// A stranger has so long to show a token, and so many may be about it: then the oldest goes, and if that was a peer it comes again.
+// A stranger has so long to show a token, and beside all peers so many may be about it: then the oldest goes, and if that was a peer it comes again.
 constexpr int64_t kGreetingNs = 2'000 * kMs;
 constexpr size_t kMostStrangers = 64;
 // Before a peer is taken for dead: another may have told why it is gone.
@@ -112,7 +112,7 @@ void FullMesh::go_on(int32_t rank, Peer& other) {
 
 void FullMesh::hear_strangers() {
   for (Socket socket = accept_one(listener_); socket.is_open(); socket = accept_one(listener_)) {
-    if (strangers_.size() == kMostStrangers) strangers_.pop_front();
+    if (strangers_.size() == kMostStrangers + peers_.size()) strangers_.pop_front();
     strangers_.push_back({std::move(socket), comm::now_ns(), {}});
   }
   std::string why;

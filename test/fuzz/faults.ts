@@ -161,11 +161,12 @@ class Ranks {
     return this.hasSaid('error', rank) ? JSON.parse(readFileSync(path.join(this.folder, `error-${rank}`), 'utf8')) : null;
   }
 
-  /** What tsx keeps is not ours. */
+  /** What tsx keeps is not ours. The secret of a store whose keeper was killed goes with the next store of the user. */
   left(): string[] {
     const pids = new Set(this.pids());
+    const isSecretOfKilled = (name: string): boolean => this.trial.victim === 0 && name.startsWith('shardwise-store-');
     const memory = readdirSync('/dev/shm').filter((name) => pids.has(Number(/^shardwise-\d+-(\d+)-/.exec(name)?.[1])));
-    return [...this.running().map((pid) => `process ${pid}`), ...memory, ...readdirSync(this.temporary).filter((name) => !name.startsWith('tsx-'))];
+    return [...this.running().map((pid) => `process ${pid}`), ...memory, ...readdirSync(this.temporary).filter((name) => !name.startsWith('tsx-') && !isSecretOfKilled(name))];
   }
 
   remove(): void {
