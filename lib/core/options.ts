@@ -46,11 +46,25 @@ function described({ from, to, above, below, whole }: NumberRule): string {
   return `a ${whole ? 'whole' : 'finite'} number${both === '' ? '' : ` ${both}`}`;
 }
 
-/** A short form of a value, for messages. */
+const MOST_CHARACTERS = 400;
+const MOST_ELEMENTS = 16;
+/** Also of arrays that hold themselves. */
+const MOST_DEPTH = 4;
+
+/** A short form of a value, for messages, whatever it is. */
 export function shown(value: unknown): string {
+  const text = shownAt(value, 0);
+  return text.length > MOST_CHARACTERS ? `${text.slice(0, MOST_CHARACTERS)}…` : text;
+}
+
+function shownAt(value: unknown, depth: number): string {
   if (typeof value === 'string') return `'${value}'`;
   if (typeof value === 'bigint') return `${value}n`;
-  if (Array.isArray(value)) return `[${value.map(shown).join(', ')}]`;
+  if (Array.isArray(value)) {
+    if (depth === MOST_DEPTH) return '[…]';
+    const elements = value.slice(0, MOST_ELEMENTS).map((each) => shownAt(each, depth + 1));
+    return `[${elements.join(', ')}${value.length > MOST_ELEMENTS ? `, … of ${value.length}` : ''}]`;
+  }
   return typeof value === 'object' && value !== null ? kindOf(value) : typeof value === 'function' ? functionOf(value) : String(value);
 }
 

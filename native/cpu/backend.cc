@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -34,10 +35,16 @@ using Clock = std::chrono::steady_clock;
 
 // SHARDWISE_CPU_MEMORY_LIMIT makes a small machine of a large one, for tests of what happens when memory runs out.
 std::atomic<int64_t> reserved{0};
+const char* given_limit() { return std::getenv("SHARDWISE_CPU_MEMORY_LIMIT"); }
+// -1: what was given is no number of bytes.
 int64_t memory_limit() {
   static const int64_t limit = [] {
-    const char* given = std::getenv("SHARDWISE_CPU_MEMORY_LIMIT");
-    return given ? std::atoll(given) : INT64_MAX;
+    const char* given = given_limit();
+    if (!given || !*given) return INT64_MAX;
+    char* end = nullptr;
+    errno = 0;
+    const long long bytes = std::strtoll(given, &end, 10);
+    return *end || errno || bytes < 0 ? int64_t{-1} : static_cast<int64_t>(bytes);
   }();
   return limit;
 }
@@ -65,7 +72,7 @@ Status device_info(int32_t, DeviceInfo* info, ErrorText*) {
     info->total_bytes = static_cast<int64_t>(memory.totalram) * memory.mem_unit;
     info->free_bytes = static_cast<int64_t>(memory.freeram + memory.bufferram) * memory.mem_unit;
   }
-  if (memory_limit() != INT64_MAX) {
+  if (memory_limit() >= 0 && memory_limit() != INT64_MAX) {
     info->total_bytes = memory_limit();
     info->free_bytes = memory_limit() - reserved.load();
   }
@@ -74,6 +81,10 @@ Status device_info(int32_t, DeviceInfo* info, ErrorText*) {
 }
 
 Status allocate(int32_t, int64_t bytes, void** out, ErrorText* error) {
+  if (memory_limit() < 0) {
+    const char* given = given_limit();
+    return fail(error, Code::Invalid, "SHARDWISE_CPU_MEMORY_LIMIT is '%.100s': expected a whole number of bytes, or nothing", given ? given : "");
+  }
   if (reserved.fetch_add(bytes) + bytes > memory_limit()) {
     reserved.fetch_sub(bytes);
     return fail(error, Code::OutOfMemory, "the limit set by SHARDWISE_CPU_MEMORY_LIMIT is reached");

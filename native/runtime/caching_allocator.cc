@@ -141,7 +141,7 @@ Status CachingAllocator::grow(Pool& from, int64_t bytes, uint32_t id, Block** ou
   if (backend_->asynchronous && bytes >= kSmall && bytes < (int64_t{10} << 20)) segment_bytes = kMiddleSegment;
   void* data = nullptr;
   Status status = backend_->allocate(device_, segment_bytes, &data, error);
-  if (!status.ok()) {
+  if (!status.ok() && status.code != Code::Invalid) {
     // Everything free goes back to the system, then one more try.
     stats_.retries++;
     for (auto& other : pools_) flush_quick(*other);
@@ -149,6 +149,7 @@ Status CachingAllocator::grow(Pool& from, int64_t bytes, uint32_t id, Block** ou
     if (!backend_->asynchronous) Reaper::get().drain();
     status = backend_->allocate(device_, segment_bytes, &data, error);
   }
+  if (status.code == Code::Invalid) return status;
   if (!status.ok()) {
     DeviceInfo info{};
     ErrorText ignored;

@@ -13,9 +13,18 @@ function useOf(plan: GroupPlan): number {
   return labelOf(plan) === WORLD ? 0 : 1;
 }
 
+/** The shared memory of a group, and who uses it. */
+interface LocalRegion {
+  readonly id: number;
+  /** Ranks of the group that have joined it. */
+  readonly joined: Set<number>;
+  /** Memberships that have not ended: a rank has one for each device. */
+  members: number;
+}
+
 /** Groups of ranks that share this process: what one made, the others find here. @internal */
 export class LocalRegions {
-  private readonly regions = new Map<string, number>();
+  private readonly regions = new Map<string, LocalRegion>();
   private readonly worldSize: number;
 
   /** @param worldSize - 0: the group's ranks are not of a world */
@@ -25,21 +34,32 @@ export class LocalRegions {
 
   /** The group's memory for one more of its members. */
   join(plan: GroupPlan): number {
-    return this.find(plan.name, plan.ranks, useOf(plan), labelOf(plan));
+    const region = this.find(plan.name, plan.ranks, useOf(plan), labelOf(plan));
+    region.joined.add(plan.rank);
+    region.members++;
+    return region.id;
+  }
+
+  /** The memory of a group that all of its ranks have left is given back, that of the world with the world. */
+  leave({ name, ranks }: GroupPlan): void {
+    const region = this.regions.get(name);
+    if (region === undefined || --region.members > 0 || region.joined.size < ranks.length || name === WORLD) return;
+    writer.addon.dropRegion(region.id);
+    this.regions.delete(name);
   }
 
   /** Of the group that all ranks are in; 0 for itself, and where there is none. */
   worldOf(plan: GroupPlan): number {
     if (plan.name === WORLD || this.worldSize === 0) return 0;
     const ranks = Array.from({ length: this.worldSize }, (_, rank) => rank);
-    return this.find(WORLD, ranks, 0, WORLD);
+    return this.find(WORLD, ranks, 0, WORLD).id;
   }
 
-  private find(name: string, ranks: readonly number[], use: number, label: string): number {
+  private find(name: string, ranks: readonly number[], use: number, label: string): LocalRegion {
     let region = this.regions.get(name);
     if (region === undefined) {
       writeRanks(ranks);
-      region = nativeCall(() => writer.addon.localRegion(ranks.length, use, label), 'newGroup');
+      region = { id: nativeCall(() => writer.addon.localRegion(ranks.length, use, label), 'newGroup'), joined: new Set(), members: 0 };
       this.regions.set(name, region);
     }
     return region;
@@ -47,7 +67,7 @@ export class LocalRegions {
 
   /** All have joined, or nobody will any more. */
   drop(): void {
-    for (const id of this.regions.values()) writer.addon.dropRegion(id);
+    for (const { id } of this.regions.values()) writer.addon.dropRegion(id);
     this.regions.clear();
   }
 }
@@ -70,7 +90,7 @@ export function localEngines(regions: LocalRegions, timeoutMs: number): EngineFa
     const [region, world] = [regions.join(plan), regions.worldOf(plan)];
     writeRanks(plan.ranks);
     const join = (): number => writer.addon.joinLocal(region, plan.rank, plan.ranks.length, stream, timeoutMs, world);
-    return new NativeEngine('shm', nativeCall(join, 'newGroup'), stream);
+    return new NativeEngine('shm', nativeCall(join, 'newGroup'), stream, () => regions.leave(plan));
   };
 }
 

@@ -52,11 +52,14 @@ export class NativeEngine implements Engine {
   private readonly seat: number | LateMember;
   private joined: number | null = null;
   private left = false;
+  private readonly onLeave: (() => void) | undefined;
 
-  constructor(name: BackendName, member: number | LateMember, stream: number) {
+  /** @param onLeave - called once, when the rank leaves */
+  constructor(name: BackendName, member: number | LateMember, stream: number, onLeave?: () => void) {
     this.name = name;
     this.seat = member;
     this.lane = stream;
+    this.onLeave = onLeave;
   }
 
   /** Its membership in native code. */
@@ -108,6 +111,7 @@ export class NativeEngine implements Engine {
     if (this.left || this.declines('', 0)) return;
     this.left = true;
     writer.addon.leaveGroup(this.member);
+    this.onLeave?.();
   }
 
   private declines(reason: string, place: number): boolean {
