@@ -68,15 +68,15 @@ export function operands(a: TensorLike, b: TensorLike, op: string): [Tensor, Ten
 }
 
 /**
- * A composition of two operands, the first of which may be a number, with the dtypes and the precision of one kernel: both come in their common floating dtype
+ * A composition of two operands, one of which may be a number, with the dtypes and the precision of one kernel: both come in their common floating dtype
  * (16-bit ones in float32), the result is rounded once. Op by op, each step would promote anew.
  */
 export function inFloats(input: Tensor, other: Tensor, compose: (x: Tensor, y: Tensor) => Tensor): Tensor {
   const meeting = resultType([input, other]);
   const dtype = meeting.isFloatingPoint ? meeting : getDefaultDtype();
   const wide = dtype.itemsize === 2 ? float32 : dtype;
-  const x = input.storage === null ? other.detach().newFull([], input.scalarValue, { dtype: wide }) : input.to(wide);
-  return compose(x, other.to(wide)).to(dtype);
+  const widened = (t: Tensor, beside: Tensor): Tensor => (t.storage === null ? beside.detach().newFull([], t.scalarValue, { dtype: wide }) : t.to(wide));
+  return compose(widened(input, other), widened(other, input)).to(dtype);
 }
 
 /** The dtype that an option means; undefined where none was given. @throws DtypeError for what is neither a dtype nor the name of one */

@@ -7,12 +7,13 @@
 import { bfloat16, float16, float32, float64, getDefaultDtype } from '../core/dtype.js';
 import { DtypeError } from '../core/errors.js';
 import { checkLimit } from '../core/options.js';
+import { broadcastShapes } from '../core/shape.js';
 import { defineFunction, type MethodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { softplus } from './activation.js';
 import { isclose } from './comparison.js';
 import { defineComposite } from './composite.js';
-import { inFloats, operand, requireNumbers, requirePair, requireTensor, type TensorLike } from './operand.js';
+import { inFloats, operand, operands, requireNumbers, requirePair, requireTensor, type TensorLike } from './operand.js';
 import { sub } from './pointwise-binary.js';
 import { sampleTensor } from './samples.js';
 import { clamp, where } from './where.js';
@@ -159,11 +160,10 @@ defineComposite('hypot', hypot, { inPlace: true, samples: two });
  * @throws ShapeError if shapes do not broadcast; DeviceError for two devices; ArgumentError if `other` is no tensor
  * @see PyTorch `torch.xlogy`
  */
-export function xlogy(input: TensorLike, other: Tensor): Tensor {
-  requireTensor(other, 'xlogy', 'other');
-  if (input instanceof Tensor) requirePair(input, other, 'xlogy');
-  const given = input instanceof Tensor ? input : operand(input, other.device, 'xlogy');
-  return inFloats(given, other, (x, y) => {
+export function xlogy(input: TensorLike, other: TensorLike): Tensor {
+  const [first, second] = operands(input, other, 'xlogy');
+  broadcastShapes(first.shape, second.shape, 'xlogy');
+  return inFloats(first, second, (x, y) => {
     // Only these logarithms are not finite; 0 times the others is 0 by itself, with the right gradient.
     const zero = y.le(0).logicalOr(y.eq(Number.POSITIVE_INFINITY)).logicalAnd(x.eq(0));
     return where(zero, 0, where(zero, 1, y).log().mul(x));
@@ -309,9 +309,9 @@ declare module '../core/tensor.js' {
     /** {@link hypot} in place; see {@link Tensor.add_}. */
     hypot_(other: Tensor): this;
     /** this * log(other), 0 where this is 0; the same as {@link xlogy}. */
-    xlogy(other: Tensor): Tensor;
+    xlogy(other: TensorLike): Tensor;
     /** {@link xlogy} in place; see {@link Tensor.add_}. */
-    xlogy_(other: Tensor): this;
+    xlogy_(other: TensorLike): this;
     /** The larger of two elements; a number wins over NaN; the same as {@link fmax}. */
     fmax(other: Tensor): Tensor;
     /** The smaller of two elements; a number wins over NaN; the same as {@link fmin}. */

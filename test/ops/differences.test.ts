@@ -1,13 +1,59 @@
 /** What differs from PyTorch on purpose: a case for each row of docs/differences-from-pytorch.md. */
 import assert from 'node:assert/strict';
 import * as shardwise from '../../lib/index.js';
-import { ArgumentError, arange, DtypeError, float32, IndexError, int64, manualSeed, ones, rand, ShapeError, type Tensor, tensor, uint8, zeros } from '../../lib/index.js';
+import {
+  ArgumentError,
+  arange,
+  DtypeError,
+  float32,
+  IndexError,
+  int64,
+  manualSeed,
+  nn,
+  noGrad,
+  ones,
+  rand,
+  ShapeError,
+  type Tensor,
+  tensor,
+  uint8,
+  zeros,
+} from '../../lib/index.js';
 
 const whole = (data: number | number[]): Tensor => tensor(data, { dtype: int64 });
 const mask = (): Tensor => tensor([true, false]);
 const turned = (): Tensor => arange(6, { dtype: float32 }).view(3, 2).t();
 
 const cases: Record<string, () => void> = {
+  'a gradient that is given is never changed': () => {
+    const x = zeros([2, 1], { requiresGrad: true });
+    const given = ones([1, 2]);
+    for (let pass = 0; pass < 2; pass++) x.t().backward(given);
+    assert.deepEqual(given.tolist(), [[1, 1]]);
+  },
+  'requiresGrad of views says whether a gradient flows': () => {
+    const x = zeros([2], { requiresGrad: true });
+    assert.equal(noGrad(() => x.select(0, 0)).requiresGrad, false);
+  },
+  'hooks of a view stay': () => {
+    const x = ones([2], { requiresGrad: true });
+    const view = x.select(0, 0);
+    let calls = 0;
+    view.registerHook(() => void calls++);
+    noGrad(() => x.mul_(2));
+    view.backward();
+    assert.equal(calls, 1);
+  },
+  'the norm of 16-bit gradients is float32': () => {
+    const x = zeros([2], { requiresGrad: true, dtype: 'float16' });
+    x.sum().backward();
+    assert.equal(nn.utils.clipGradNorm_([x], 1).dtype, float32);
+  },
+  'powers of -inf are those of C': () =>
+    assert.deepEqual(
+      [0.5, -0.5].map((p) => tensor(Number.NEGATIVE_INFINITY).pow(p).item()),
+      [Number.POSITIVE_INFINITY, 0],
+    ),
   'numbers make floats': () => assert.equal(tensor([1, 2]).dtype, float32),
   'whole numbers count as integers': () => assert.equal(whole([1]).mul(2).dtype, int64),
   'int64 is read exactly': () => {
