@@ -69,7 +69,7 @@ export function enableGrad<T>(fn: () => T): T {
   return withMode('enableGrad', true, inference, fn);
 }
 
-/** As {@link noGrad}; says that results will never take part in automatic differentiation. */
+/** As {@link noGrad}; says that results will never take part in automatic differentiation. They may, though: docs/differences-from-pytorch.md. */
 export function inferenceMode<T>(fn: () => T): T {
   return withMode('inferenceMode', false, true, fn);
 }
