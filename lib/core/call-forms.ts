@@ -101,11 +101,13 @@ type FormsOf<Names extends string[], Body extends AnyBody> = OptionalForms<
   AllNamed<Names, Body>,
   KeywordOnly<Names>[number]
 >;
-/** One overload for each form: editors show them, and options of another name are found. The last, which `Parameters` sees, has all by position. */
-type Overloads<Forms, Result> = Forms extends [infer First extends unknown[], ...infer Rest] ? Overloads<Rest, Result> & ((...args: First) => Result) : unknown;
+/** One overload for each form: editors show them, and options of another name are found. */
+type Overloads<Forms, Result> = Forms extends [infer First extends unknown[], ...infer Rest] ? ((...args: First) => Result) & Overloads<Rest, Result> : unknown;
+/** The form with all by position comes first, where editors look for what to show, and last, where `Parameters` looks. */
+type Calls<Forms extends unknown[], Result> = Forms extends [infer First, unknown, ...unknown[]] ? Overloads<[...Forms, First], Result> : Overloads<Forms, Result>;
 
 /** A function that is called in every form that its declaration allows. */
-export type FunctionOf<Text extends string, Body extends AnyBody> = Overloads<FormsOf<Listed<Text>, Body>, ReturnType<Body>> & Declared<Listed<Text>, Body>;
+export type FunctionOf<Text extends string, Body extends AnyBody> = Calls<FormsOf<Listed<Text>, Body>, ReturnType<Body>> & Declared<Listed<Text>, Body>;
 
 declare const declaration: unique symbol;
 /** Carries the declaration in the type of a function. */
@@ -115,7 +117,7 @@ interface Declared<Names extends string[], Body extends AnyBody> {
 
 /** The method that belongs to a declared function: without the first parameter, which is the tensor. In-place methods return `this`. */
 export type MethodOf<F, Result = unknown> =
-  F extends Declared<infer Names, infer Body> ? Overloads<FormsOf<WithoutFirst<Names>, BodyWithoutFirst<Body>>, unknown extends Result ? ReturnType<Body> : Result> : never;
+  F extends Declared<infer Names, infer Body> ? Calls<FormsOf<WithoutFirst<Names>, BodyWithoutFirst<Body>>, unknown extends Result ? ReturnType<Body> : Result> : never;
 
 type WithoutFirst<Names extends string[]> = Names extends [string, '/', ...infer Rest extends string[]]
   ? Rest

@@ -1,0 +1,54 @@
+/** What an editor shows of a call: the names of its arguments, and those of its options. */
+import assert from 'node:assert/strict';
+import ts from 'typescript';
+
+const file = 'test/api/edited.ts';
+
+/** An editor on a file of this text, with the place of the `|` in it. */
+function edited(call: string): { service: ts.LanguageService; at: number } {
+  const code = `import { ones } from '../../lib/index.js';\nconst x = ones([2]);\n${call}`;
+  const at = code.indexOf('|');
+  const text = code.replace('|', '');
+  const { options } = ts.getParsedCommandLineOfConfigFile('tsconfig.json', {}, { ...ts.sys, onUnRecoverableConfigFileDiagnostic: () => {} }) as ts.ParsedCommandLine;
+  const host: ts.LanguageServiceHost = {
+    getScriptFileNames: () => [file],
+    getScriptVersion: (name) => (name === file ? call : '1'),
+    getScriptSnapshot: (name) => {
+      const content = name === file ? text : ts.sys.readFile(name);
+      return content === undefined ? undefined : ts.ScriptSnapshot.fromString(content);
+    },
+    getCurrentDirectory: () => process.cwd(),
+    getCompilationSettings: () => options,
+    getDefaultLibFileName: ts.getDefaultLibFilePath,
+    fileExists: (name) => name === file || ts.sys.fileExists(name),
+    readFile: (name) => (name === file ? text : ts.sys.readFile(name)),
+  };
+  return { service: ts.createLanguageService(host, registry), at };
+}
+
+/** Keeps the files of the library from one editor to the next. */
+const registry = ts.createDocumentRegistry();
+
+function optionsOffered(call: string): string[] {
+  const { service, at } = edited(call);
+  return (service.getCompletionsAtPosition(file, at, {})?.entries ?? []).map(({ name }) => name);
+}
+
+function parametersShown(call: string): string[][] {
+  const { service, at } = edited(call);
+  return (service.getSignatureHelpItems(file, at, {})?.items ?? []).map(({ parameters }) => parameters.map(({ name }) => name));
+}
+
+describe('in an editor', function () {
+  this.timeout(180_000); // TypeScript reads the whole library
+
+  it('the arguments of a call have names', () => {
+    assert.deepEqual(parametersShown('x.sum(|'), [['dim', 'keepdim', 'options'], ['dim', 'options'], ['options']]);
+  });
+
+  it('options are offered: those that are not given by position', () => {
+    assert.deepEqual(optionsOffered('x.sum({ | })'), ['dim', 'dtype', 'keepdim']);
+    assert.deepEqual(optionsOffered('x.sum(1, { | })'), ['dtype', 'keepdim']);
+    assert.deepEqual(optionsOffered('x.topk(2, { | })'), ['dim', 'largest', 'sorted']);
+  });
+});
