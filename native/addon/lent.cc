@@ -23,7 +23,7 @@ bool runs_alone(const Stream& stream, const StorageEntry& entry) {
 Status may_wait(const Stream& stream, const std::function<bool()>& alone, ErrorText* error) {
   if (!stream.unbounded()) return kOk;
   // A collective that was awaited is done, and the stream about to see it.
-  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
   while (!alone() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(std::chrono::microseconds(50));
   if (alone()) return kOk;
   return fail(error, Code::Unsupported,

@@ -114,15 +114,22 @@ Status write_staged(Stream& stream, char* to, const View& source, ErrorText* err
   return kOk;
 }
 
-Status write_copied(Stream& stream, char* to, const char* from, int64_t bytes, ErrorText* error) {
+Status write_copied(Stream& stream, char* to, const View& source, ErrorText* error) {
   LentCopy copy;
-  const Status status = copy_lent(from, bytes, &copy, error);
+  const int64_t bytes = source.bytes;
+  const Status status = copy_lent(source.data, bytes, &copy, error);
   if (!status.ok()) return status;
   stream.enqueue([to, copy, bytes](Stream& s) {
     if (s.backend()->asynchronous) copy_in_pieces(s, to, copy.get(), bytes, CopyKind::HostToDevice);
     else copy_now(s, to, copy.get(), bytes, CopyKind::HostToHost);
   });
   return kOk;
+}
+
+// To memory of the stream's device.
+Status write_later(Stream& stream, char* to, const View& source, ErrorText* error) {
+  const bool staged = stream.backend()->asynchronous && source.bytes <= kSmallStaging;
+  return staged ? write_staged(stream, to, source, error) : write_copied(stream, to, source, error);
 }
 
 napi_value write(napi_env env, napi_callback_info info) {
@@ -147,8 +154,7 @@ napi_value write(napi_env env, napi_callback_info info) {
     state.write(*entry, *stream, whole);
     return nullptr;
   }
-  status = backend->asynchronous && source.bytes <= kSmallStaging ? write_staged(*stream, to, source, &error)
-                                                                  : write_copied(*stream, to, source.data, source.bytes, &error);
+  status = write_later(*stream, to, source, &error);
   if (!status.ok()) return fail_call(env, status.code, error.text);
   if (lent) stream->wait(stream->submitted());
   entry->last_sequence = stream->submitted();
@@ -360,14 +366,15 @@ napi_value copy_bytes(napi_env env, napi_callback_info info) {
   const auto alone = [=] { return runs_alone(*stream, *to) && runs_alone(*stream, *from); };
   status = to->adopted ? may_wait(*stream, alone, &error) : kOk;
   if (!status.ok()) return fail_call(env, status.code, error.text);
-  const bool waits = to->adopted || (from->adopted && args[4] > kMostLentCopy && (!stream->unbounded() || alone()));
+  const bool large = args[4] > kMostLentCopy && (!stream->unbounded() || alone());
+  const bool waits = to->adopted || (from->adopted && (large || to->device != stream->device_code()));
   state.touch(*to, *stream);
   state.touch(*from, *stream);
   char* destination = to->data + args[1];
   const char* source = from->data + args[3];
   const int64_t bytes = args[4];
   if (from->adopted && !waits) {
-    status = write_copied(*stream, destination, source, bytes, &error);
+    status = write_later(*stream, destination, {const_cast<char*>(source), bytes}, &error);
     if (!status.ok()) return fail_call(env, status.code, error.text);
   } else {
     stream->enqueue([destination, source, bytes, kind, waits](Stream& s) {

@@ -42,6 +42,7 @@ describe('ranks of one process and tensors over ArrayBuffers', () => {
       const refused = (error: Error): boolean => error instanceof KernelError && /Await that work first/.test(error.message);
       if (rank === 0) assert.throws(() => lent.add_(total), refused); // the other one has yet to call it
       await work;
+      await total.read(); // what waits for the collective has seen that it is done
       lent.add_(ones([COUNT]));
       assert.equal((await lent.read())[COUNT - 1], 1);
     });
