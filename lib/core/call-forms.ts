@@ -101,10 +101,8 @@ type FormsOf<Names extends string[], Body extends AnyBody> = OptionalForms<
   AllNamed<Names, Body>,
   KeywordOnly<Names>[number]
 >;
-/** One overload for each form: editors show them, and options of another name are found. */
-type Overloads<Forms, Result> = Forms extends [infer First extends unknown[], ...infer Rest] ? ((...args: First) => Result) & Overloads<Rest, Result> : unknown;
-/** The form with all by position comes first, where editors look for what to show, and last, where `Parameters` looks. */
-type Calls<Forms extends unknown[], Result> = Forms extends [infer First, unknown, ...unknown[]] ? Overloads<[...Forms, First], Result> : Overloads<Forms, Result>;
+/** One overload for each form: editors show them, and options of another name are found. The last, which `Parameters` sees, has all by position. */
+type Calls<Forms, Result> = Forms extends [infer First extends unknown[], ...infer Rest] ? Calls<Rest, Result> & ((...args: First) => Result) : unknown;
 
 /** A function that is called in every form that its declaration allows. */
 export type FunctionOf<Text extends string, Body extends AnyBody> = Calls<FormsOf<Listed<Text>, Body>, ReturnType<Body>> & Declared<Listed<Text>, Body>;
