@@ -9,7 +9,7 @@ import { DtypeError } from '../core/errors.js';
 import { checkLimit } from '../core/options.js';
 import { broadcastShapes } from '../core/shape.js';
 import { defineFunction, type MethodOf } from '../core/signature.js';
-import { Tensor } from '../core/tensor.js';
+import type { Tensor } from '../core/tensor.js';
 import { softplus } from './activation.js';
 import { isclose } from './comparison.js';
 import { defineComposite } from './composite.js';
