@@ -109,7 +109,7 @@ export type FunctionOf<Text extends string, Body extends AnyBody> = Calls<FormsO
 
 declare const declaration: unique symbol;
 /** Carries the declaration in the type of a function. */
-interface Declared<Names extends string[], Body extends AnyBody> {
+export interface Declared<Names extends string[], Body extends AnyBody> {
   readonly [declaration]?: [Names, Body];
 }
 
