@@ -29,6 +29,12 @@ export class Rng {
     return list[this.int(0, list.length - 1)] as T;
   }
 
+  /** One of the entries, each as likely as its first member says. */
+  weighted<T extends readonly [number, ...unknown[]]>(entries: readonly T[]): T {
+    let left = this.unit() * entries.reduce((sum, [weight]) => sum + weight, 0);
+    return entries.find(([weight]) => (left -= weight) < 0) ?? (entries[0] as T);
+  }
+
   list<T>(length: number, make: (i: number) => T): T[] {
     return Array.from({ length }, (_, i) => make(i));
   }

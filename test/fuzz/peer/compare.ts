@@ -26,6 +26,13 @@ export function difference(ours: Answer, peers: Answer): string | null {
   return null;
 }
 
+/** The first step that only the peer refuses, if none before it is refused only here; what follows cannot be compared. Null if there is none. */
+export function acceptedHere(ours: Answer, peers: Answer): number | null {
+  const onlyIn = (a: readonly number[], b: readonly number[]): number => a.find((step) => !b.includes(step)) ?? Number.POSITIVE_INFINITY;
+  const there = onlyIn(peers.refused, ours.refused);
+  return there < onlyIn(ours.refused, peers.refused) ? there : null;
+}
+
 function ofTensors(own: Description, peers: Description): string | null {
   for (const property of ['dtype', 'shape', 'requiresGrad', 'isLeaf'] as const) {
     if (String(own[property]) !== String(peers[property])) return `${property} ${own[property]}, of the peer ${peers[property]}`;

@@ -59,7 +59,7 @@ const calls: readonly (readonly [weight: number, names: string, kinds: string])[
 
 /** A call on some tensor of the program, or on a gradient that it keeps. */
 export function drawCall(rng: Rng, machine: Machine): Step | null {
-  const [, names, kinds] = pickWeighted(rng);
+  const [, names, kinds] = rng.weighted(calls);
   const name = rng.pick(names.split(' '));
   const onKept = machine.kept.length > 0 && !name.endsWith('_') && rng.chance(0.08);
   const k = onKept ? rng.int(0, machine.kept.length - 1) : 0;
@@ -78,15 +78,6 @@ export function drawCall(rng: Rng, machine: Machine): Step | null {
   // Of what an op keeps for its gradient both sides have other tensors, and views made under noGrad are told apart otherwise: docs/differences-from-pytorch.md.
   const noGrad = name.endsWith('_') && receiver.isLeaf && rng.chance(0.5);
   return { do: 'call', name, args: draw.leading(name, args), ...(options === null ? {} : { options }), ...(noGrad ? { noGrad } : {}) };
-}
-
-function pickWeighted(rng: Rng): (typeof calls)[number] {
-  let left = rng.unit() * calls.reduce((sum, [weight]) => sum + weight, 0);
-  for (const call of calls) {
-    left -= call[0];
-    if (left < 0) return call;
-  }
-  return calls[0] as (typeof calls)[number];
 }
 
 class Arguments {

@@ -34,22 +34,12 @@ export function drawProgram(rng: Rng, seed: number): Drawn {
   try {
     for (let i = 0; i < 3; i++) add(drawTensor(rng));
     const count = rng.int(5, 16);
-    for (let i = 0; i < count; i++) add(weighted(rng)(rng, machine));
+    for (let i = 0; i < count; i++) add(rng.weighted(kinds)[1](rng, machine));
     add(drawBackward(rng, machine));
     return { program, machine };
   } catch (error) {
     return { program, machine, error };
   }
-}
-
-function weighted(rng: Rng): Draw {
-  const total = kinds.reduce((sum, [weight]) => sum + weight, 0);
-  let left = rng.unit() * total;
-  for (const [weight, draw] of kinds) {
-    left -= weight;
-    if (left < 0) return draw;
-  }
-  return drawCall;
 }
 
 const kinds: readonly (readonly [number, Draw])[] = [

@@ -1,10 +1,10 @@
 /** Random programs beside PyTorch: `npm run fuzz -- --peer torch`. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { describeError, Rng } from '../rng.js';
-import { difference } from './compare.js';
+import { acceptedHere, difference } from './compare.js';
 import { drawProgram } from './draw.js';
 import { TorchPeer } from './peer.js';
-import type { Answer, Program } from './program.js';
+import type { Answer, Program, Step } from './program.js';
 import { runHere, shrink } from './shrink.js';
 
 export interface PeerOptions {
@@ -32,13 +32,20 @@ interface Counts {
   differ: number;
   /** Programs that crashed the peer. */
   crashed: number;
+  /** Programs with a step that only the peer refuses, by the step: see docs/differences-from-pytorch.md. */
+  readonly accepted: Map<string, number>;
 }
+
+const noCounts = (): Counts => ({ programs: 0, steps: 0, refused: 0, differ: 0, crashed: 0, accepted: new Map() });
+
+/** What two answers say of a program: `accepted` where only the peer refused a step. */
+type Verdict = { readonly kind: 'alike' | 'accepted' } | { readonly kind: 'differs'; readonly words: string };
 
 /** Runs programs until the time is over. Returns how many differed. */
 export async function fuzzBesidePeer(options: PeerOptions): Promise<number> {
   const peer = await TorchPeer.start(options.python);
   console.log(`beside ${peer.name}, seed ${options.seed}`);
-  const counts = { programs: 0, steps: 0, refused: 0, differ: 0, crashed: 0 };
+  const counts = noCounts();
   const alike: Recorded[] = [];
   const deadline = Date.now() + options.seconds * 1000;
   const most = options.case === undefined ? options.programs : 1;
@@ -51,9 +58,9 @@ export async function fuzzBesidePeer(options: PeerOptions): Promise<number> {
         counts.crashed++;
         continue;
       }
-      const differs = count(drawn.program, drawn.error === undefined ? drawn.machine.answer() : describeError(drawn.error), answer, counts);
-      if (differs === null) alike.push({ program: drawn.program, answer });
-      else console.error(`DIFFERS, case ${index}: ${differs}\n${await shrink(drawn.program, peer)}`);
+      const verdict = count(drawn.program, drawn.error === undefined ? drawn.machine.answer() : describeError(drawn.error), answer, counts);
+      if (verdict.kind === 'alike') alike.push({ program: drawn.program, answer });
+      if (verdict.kind === 'differs') console.error(`DIFFERS, case ${index}: ${verdict.words}\n${await shrink(drawn.program, peer)}`);
     }
   } finally {
     peer.stop();
@@ -71,7 +78,7 @@ export function writePrograms(file: string, seed: number, programs: number): voi
 export function compareAnswers(programs: string, answers: string, record?: string): number {
   const [peer, ...lines] = linesOf(answers) as [{ peer: string }, ...(Answer | null)[]];
   console.log(`beside ${peer.peer}`);
-  const counts = { programs: 0, steps: 0, refused: 0, differ: 0, crashed: 0 };
+  const counts = noCounts();
   const alike: Recorded[] = [];
   for (const [i, program] of (linesOf(programs) as Program[]).entries()) {
     const answer = lines[i] ?? null;
@@ -79,25 +86,35 @@ export function compareAnswers(programs: string, answers: string, record?: strin
       counts.crashed++;
       continue;
     }
-    const differs = count(program, runHere(program), answer, counts);
-    if (differs === null) alike.push({ program, answer });
-    else console.error(`DIFFERS, program ${i}: ${differs}\n${program.steps.map((step, k) => `  ${k}: ${JSON.stringify(step)}`).join('\n')}`);
+    const verdict = count(program, runHere(program), answer, counts);
+    if (verdict.kind === 'alike') alike.push({ program, answer });
+    if (verdict.kind === 'differs') console.error(`DIFFERS, program ${i}: ${verdict.words}\n${program.steps.map((step, k) => `  ${k}: ${JSON.stringify(step)}`).join('\n')}`);
   }
   if (record !== undefined) writeFileSync(record, asLines(alike));
   return summary(counts);
 }
 
-function count(program: Program, ours: Answer | string, answer: Answer, counts: Counts): string | null {
-  const differs = typeof ours === 'string' ? ours : difference(ours, answer);
+function count(program: Program, ours: Answer | string, answer: Answer, counts: Counts): Verdict {
   counts.programs++;
   counts.steps += program.steps.length;
   counts.refused += answer.refused.length;
-  if (differs !== null) counts.differ++;
-  return differs;
+  const accepted = typeof ours === 'string' ? null : acceptedHere(ours, answer);
+  if (accepted !== null) {
+    const step = program.steps[accepted] as Step;
+    const label = step.do === 'call' ? step.name : step.do;
+    counts.accepted.set(label, (counts.accepted.get(label) ?? 0) + 1);
+    return { kind: 'accepted' };
+  }
+  const words = typeof ours === 'string' ? ours : difference(ours, answer);
+  if (words === null) return { kind: 'alike' };
+  counts.differ++;
+  return { kind: 'differs', words };
 }
 
-function summary({ programs, steps, refused, differ, crashed }: Counts): number {
+function summary({ programs, steps, refused, differ, crashed, accepted }: Counts): number {
   console.log(`${programs} programs of ${steps} steps, of which ${refused} are refused by the peer; ${differ} differ, ${crashed} crash the peer`);
+  const sorted = [...accepted].sort(([, a], [, b]) => b - a);
+  if (sorted.length > 0) console.log(`accepted here and refused by the peer: ${sorted.map(([label, times]) => `${label} ${times}`).join(', ')}`);
   return differ;
 }
 
