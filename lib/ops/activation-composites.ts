@@ -240,7 +240,8 @@ export const prelu = defineFunction('prelu(input, /, weight)', (input: Tensor, w
     throw new ShapeError(`prelu: a weight of shape ${formatShape(weight.shape)} does not fit the channels of ${formatShape(input.shape)}`, { op: 'prelu' });
   }
   const spread = n === 1 ? weight.reshape([]) : weight.reshape(input.shape.map((_, i) => (i === channelDim ? n : 1)));
-  return where(input.gt(0), input, input.mul(spread));
+  const positive = input.gt(0);
+  return where(positive, input, where(positive, 0, input).mul(spread)); // an infinite element above 0 is no part of the weight's gradient
 });
 defineComposite('prelu', prelu, {
   samples: () => [

@@ -251,7 +251,9 @@ export const repeat = defineFunction('repeat(input, /, repeats)', (input: Tensor
   const paired = shape.flatMap((s) => [1, s]);
   const stretched = shape.flatMap((s, i) => [repeats[i] as number, s]);
   // Never the input's memory, whatever the repeats.
-  return copyRowMajor(input.reshape(paired).expand(stretched)).reshape(shape.map((s, i) => s * (repeats[i] as number)));
+  const repeated = copyRowMajor(input.reshape(paired).expand(stretched)).reshape(shape.map((s, i) => s * (repeats[i] as number)));
+  repeated.base = null; // nobody else has the copy that it is a view of
+  return repeated;
 });
 
 addMethod('flip', function (...dims: (number | readonly number[])[]) {

@@ -102,13 +102,13 @@ class Machine:
 
     def do_hook(self, step):
         target, returns = self.at(step['on']), step['returns']
-        other = self.at(returns).clone() if isinstance(returns, dict) else None
+        other = self.at(returns) if isinstance(returns, dict) else None
 
         def answer(grad):
             if grad is None:  # of an output that took no part
                 return None
             self.kept.append(grad.clone())
-            return None if returns == 'nothing' else grad * 2 if returns == 'double' else other
+            return None if returns == 'nothing' else grad * 2 if returns == 'double' else other.clone()
 
         if step['at'] == 'tensor':
             target.register_hook(answer)
