@@ -8,7 +8,8 @@ import type { Tensor } from '../core/tensor.js';
 import { addMethod } from './method.js';
 import { bernoulliOp, draw, integerOp, normalOp, type RandomOptions, randLike, requireRange, requireSpread, uniformOp } from './random.js';
 
-const uniform_ = defineFunction(
+/** @internal */
+export const uniform_ = defineFunction(
   'uniform_(input, /, low, high, *, dtype, device, requiresGrad, pinMemory, generator)',
   (input: Tensor, low = 0, high = 1, options: RandomOptions = {}): Tensor => {
     for (const [name, value] of Object.entries({ low, high })) checkNumber('uniform_', name, value);
@@ -18,7 +19,8 @@ const uniform_ = defineFunction(
 );
 addMethod('uniform_', methodOf(uniform_));
 
-const normal_ = defineFunction(
+/** @internal */
+export const normal_ = defineFunction(
   'normal_(input, /, mean, std, *, dtype, device, requiresGrad, pinMemory, generator)',
   (input: Tensor, mean = 0, std = 1, options: RandomOptions = {}): Tensor => {
     checkNumber('normal_', 'mean', mean);
@@ -28,7 +30,8 @@ const normal_ = defineFunction(
 );
 addMethod('normal_', methodOf(normal_));
 
-const bernoulli_ = defineFunction(
+/** @internal */
+export const bernoulli_ = defineFunction(
   'bernoulli_(input, /, p, *, dtype, device, requiresGrad, pinMemory, generator)',
   (input: Tensor, p = 0.5, options: RandomOptions = {}): Tensor => {
     checkProbability('bernoulli_', 'p', p);
@@ -37,7 +40,8 @@ const bernoulli_ = defineFunction(
 );
 addMethod('bernoulli_', methodOf(bernoulli_));
 
-const random_ = defineFunction(
+/** @internal */
+export const random_ = defineFunction(
   'random_(input, /, low, high, *, dtype, device, requiresGrad, pinMemory, generator)',
   (input: Tensor, first = 0, second: number | null | undefined = undefined, options: RandomOptions = {}): Tensor => {
     const [low, high = null] = second === undefined && first !== 0 ? [0, first] : [first, second]; // one number is the bound
@@ -50,7 +54,8 @@ const random_ = defineFunction(
 );
 addMethod('random_', methodOf(random_));
 
-const exponential_ = defineFunction(
+/** @internal */
+export const exponential_ = defineFunction(
   'exponential_(input, /, lambd, *, dtype, device, requiresGrad, pinMemory, generator)',
   (input: Tensor, lambd = 1, options: RandomOptions = {}): Tensor => {
     checkNumber('exponential_', 'lambd', lambd, { above: 0 });
