@@ -151,7 +151,8 @@ export function listOf<T>(op: string, name: string, expected: string, value: Ite
 
 /** @throws ArgumentError unless `value` is an array of whole numbers; their range is checked where it is known */
 export function checkIntegers(op: string, name: string, value: unknown): asserts value is readonly number[] {
-  if (!Array.isArray(value) || !value.every(Number.isSafeInteger)) throw unexpected(op, name, 'an array of whole numbers', value);
+  if (!Array.isArray(value)) throw unexpected(op, name, 'an array of whole numbers', value);
+  for (const each of value) if (!Number.isSafeInteger(each)) throw unexpected(op, name, 'an array of whole numbers', value); // `every` skips holes
 }
 
 /** Defaults with what was given in their place; undefined counts as not given. @throws ArgumentError for a name that is not among the defaults */

@@ -144,12 +144,13 @@ export function wrapDims(dims: number | readonly number[] | null | undefined, nd
   if (typeof dims === 'number') return ndim === 0 ? (wrapDim(dims, 0, op), []) : [wrapDim(dims, ndim, op)];
   if (!Array.isArray(dims)) throw new ArgumentError(`${op}: expected dims to be a number or an array of them, got ${given(dims)}`, { op, dims });
   if (dims.length === 0) return Array.from({ length: ndim }, (_, i) => i);
-  const wrapped = dims.map((d) => wrapDim(d, ndim, op));
-  wrapped.forEach((d, i) => {
-    if (wrapped.indexOf(d) !== i) {
-      throw new IndexError(`${op}: dim ${d} appears more than once in [${dims.join(', ')}]`, { op, dims });
-    }
-  });
+  const wrapped: number[] = [];
+  // Ends at the first that does not fit, which comes after ndim at the latest, however long the list is.
+  for (let i = 0; i < dims.length; i++) {
+    const d = wrapDim(dims[i], ndim, op);
+    if (wrapped.includes(d)) throw new IndexError(`${op}: dim ${d} appears more than once in ${shown(dims)}`, { op, dims });
+    wrapped.push(d);
+  }
   return ndim === 0 ? [] : wrapped;
 }
 
@@ -180,13 +181,14 @@ export function inferSize(shape: Shape, numel: number, op: string): Shape {
   if (!Array.isArray(shape)) throw unexpected(op, 'the shape', 'an array of whole numbers', shape);
   let unknown = -1;
   let known = 1;
-  shape.forEach((size, i) => {
+  for (let i = 0; i < shape.length; i++) {
+    const size: unknown = shape[i];
     if (typeof size !== 'number') throw unexpected(op, 'the shape', 'an array of whole numbers', shape);
     if (size === -1) {
       if (unknown >= 0) throw new ShapeError(`${op}: only one size can be -1, got ${formatShape(shape)}`, { op, shape });
       unknown = i;
     } else known *= size;
-  });
+  }
   if (unknown < 0) {
     checkSizes(shape, op);
     if (known === numel) return shape;

@@ -19,9 +19,16 @@ import { cat, flip, repeat, stack } from './join.js';
 import { alongside, requireTensor, requireTensors } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { searchsorted } from './search.js';
+import { listOrFirst } from './sized.js';
 import { expand, reshape } from './view.js';
 
 const matrix = () => sampleTensor([3, 4]);
+
+const tiled = defineFunction('tile(input, /, dims)', (input: Tensor, dims: readonly number[]): Tensor => {
+  requireTensor(input, 'tile');
+  checkSizes(dims, 'tile');
+  return repeat(input, [...Array<number>(Math.max(0, input.ndim - dims.length)).fill(1), ...dims]);
+});
 
 /**
  * The tensor repeated, a copy; of too few counts the missing ones are 1 in front, of more the tensor gets dims in front. Shapes: `[n]` with 2 gives
@@ -30,12 +37,7 @@ const matrix = () => sampleTensor([3, 4]);
  * @throws ArgumentError for a count that is no non-negative integer, or for no tensor
  * @see PyTorch `torch.tile`
  */
-export function tile(input: Tensor, ...counts: readonly (number | readonly number[])[]): Tensor {
-  requireTensor(input, 'tile');
-  const list = counts.flat() as number[];
-  checkSizes(list, 'tile');
-  return repeat(input, [...Array<number>(Math.max(0, input.ndim - list.length)).fill(1), ...list]);
-}
+export const tile = ((input: Tensor, ...dims: unknown[]): Tensor => tiled(input, listOrFirst(dims))) as typeof tiled & ((input: Tensor, ...dims: number[]) => Tensor);
 defineComposite('tile', tile, {
   samples: () => [
     [matrix(), 2],
@@ -293,7 +295,7 @@ declare module '../core/tensor.js' {
     /** The last two dims exchanged, as a view; the same as {@link adjoint}. */
     adjoint(): Tensor;
     /** The tensor repeated; the same as {@link tile}. */
-    tile(...counts: readonly (number | readonly number[])[]): Tensor;
+    tile: MethodOf<typeof tiled> & ((...dims: number[]) => Tensor);
     /** Each element (or slice of `dim`) repeated, next to itself; the same as {@link repeatInterleave}. */
     repeatInterleave: MethodOf<typeof repeatInterleave>;
     /** Quarter turns in the plane of two dims; the same as {@link rot90}. */
