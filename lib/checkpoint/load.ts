@@ -147,7 +147,7 @@ async function readAt(file: FileHandle, path: string, at: number, length: number
  * @throws CheckpointError for a damaged or hostile file, or what is no regular file
  */
 export async function loadSafetensors(path: string, options: { device?: DeviceName | Device } = {}): Promise<Record<string, Tensor>> {
-  optionsOf('loadSafetensors', options);
+  optionsOf('loadSafetensors', options, 'device');
   const file = await SafetensorsFile.open(path);
   try {
     requireHeap(path, file.size);

@@ -44,7 +44,8 @@ export class DTensor extends Tensor {
    *
    * @throws ShardingError if the part has another shape than the spec says
    */
-  constructor(local: Tensor, spec: DTensorSpec, { requiresGrad = false }: { requiresGrad?: boolean } = {}) {
+  constructor(local: Tensor, spec: DTensorSpec, options: { requiresGrad?: boolean } = {}) {
+    const { requiresGrad = false } = optionsOf('DTensor', options, 'requiresGrad');
     super(spec.shape, spec.tensorMeta.strides, 0, spec.dtype, local.device, local.liveStorage('DTensor'));
     this.sharding = distributed(local, spec).sharding;
     this.versionCounter = local.sharedVersion();

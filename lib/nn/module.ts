@@ -374,7 +374,7 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
 function moduleTarget(target: DTypeLike | DeviceName | Device | ModuleTarget): { dtype?: DType; device?: DeviceName | Device } {
   const given: ModuleTarget | null = dtypeOrDevice(target) ?? (typeof target === 'object' ? (target as ModuleTarget | null) : null);
   if (given === null) throw unexpected('to', 'target', 'a dtype, a device, or an object of both', target);
-  const { dtype, ...place } = given;
+  const { dtype, ...place } = optionsOf('to', given, 'dtype device');
   return { ...place, ...(dtype === undefined ? {} : { dtype: dtypeOf(dtype, 'to') }) };
 }
 

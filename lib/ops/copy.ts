@@ -107,13 +107,15 @@ addMethod('to', function (target: DTypeLike | DeviceName | Device | Tensor | ToO
   return convert(this, requireDtype(dtype, 'to') ?? this.dtype, device === undefined ? this.device : deviceOf(device), copy === true, nonBlocking === true);
 });
 
+const TO_OPTIONS = 'dtype device copy nonBlocking';
+
 function toTarget(target: DTypeLike | DeviceName | Device | Tensor | ToOptions, given: ToOptions = {}): ToOptions {
-  const more = optionsOf('to', given);
+  const more = optionsOf('to', given, TO_OPTIONS);
   if (target instanceof Tensor) return { ...more, dtype: target.dtype, device: target.device };
   const one = dtypeOrDevice(target);
   if (one !== null) return { ...more, ...one };
   if (target === null || typeof target !== 'object') throw unexpected('to', 'target', 'a dtype, a device, a tensor, or an object of both', target);
-  return target as ToOptions;
+  return optionsOf('to', target as ToOptions, TO_OPTIONS);
 }
 
 const casts = { float: float32, double: float64, half: float16, bfloat16, int: int32, long: int64, short: int16, char: int8, byte: uint8, bool } as const;
@@ -134,7 +136,7 @@ addMethod('cpu', function () {
 });
 addMethod('cuda', function (index = 0, options: { nonBlocking?: boolean } = {}) {
   checkNumber('cuda', 'index', index, { from: 0, to: 999, whole: true });
-  return convert(this, this.dtype, deviceOf(`cuda:${index}`), false, optionsOf('cuda', options).nonBlocking === true);
+  return convert(this, this.dtype, deviceOf(`cuda:${index}`), false, optionsOf('cuda', options, 'nonBlocking').nonBlocking === true);
 });
 addMethod('clone', function () {
   return clone(this);
@@ -153,7 +155,7 @@ function sameRun(a: Tensor, b: Tensor): boolean {
 const NO_OPTIONS: { nonBlocking?: boolean } = Object.freeze({});
 
 addMethod('copy_', function (source: TensorLike, options: { nonBlocking?: boolean } = NO_OPTIONS) {
-  const { nonBlocking = false } = options === NO_OPTIONS ? NO_OPTIONS : optionsOf('copy_', options);
+  const { nonBlocking = false } = options === NO_OPTIONS ? NO_OPTIONS : optionsOf('copy_', options, 'nonBlocking');
   const from = operand(source, this.device, 'copy_');
   if (from.storage === null) return this.fill_(from.scalarValue);
   const target = overwritten(this);

@@ -4,18 +4,29 @@ import ts from 'typescript';
 /** Names of options, by function, `Tensor.method` or `new Class`, each with the path of its namespace. */
 export type DeclaredOptions = Map<string, Set<string>>;
 
-/** Of all that an entry point exports: functions, methods of tensors, constructors. */
-export function declaredOptions(entry: string): DeclaredOptions {
+/** Entry points, and what stands before the names of each. */
+const prefixes = { 'lib/index.ts': '', 'lib/distributed.ts': 'distributed.', 'lib/compile/index.ts': 'compile.', 'lib/testing/index.ts': 'testing.' };
+type Entry = keyof typeof prefixes;
+
+/** What has been walked: an inherited method counts once. */
+type Seen = Set<ts.Symbol | ts.Declaration>;
+
+/** Of all that entry points export: functions, constructors, methods of classes by the name of the class that declares them. */
+export function declaredOptions(): DeclaredOptions {
+  const entries = Object.keys(prefixes) as Entry[];
   const { options } = ts.getParsedCommandLineOfConfigFile('tsconfig.json', {}, { ...ts.sys, onUnRecoverableConfigFileDiagnostic: () => {} }) as ts.ParsedCommandLine;
-  const program = ts.createProgram([entry], options);
+  const program = ts.createProgram(entries, options);
   const checker = program.getTypeChecker();
   const found: DeclaredOptions = new Map();
-  const module = checker.getSymbolAtLocation(program.getSourceFile(entry) as ts.SourceFile) as ts.Symbol;
-  walk(checker, module, '', found, new Set());
+  const seen: Seen = new Set();
+  for (const entry of entries) {
+    const module = checker.getSymbolAtLocation(program.getSourceFile(entry) as ts.SourceFile) as ts.Symbol;
+    walk(checker, module, prefixes[entry], found, seen);
+  }
   return found;
 }
 
-function walk(checker: ts.TypeChecker, module: ts.Symbol, path: string, found: DeclaredOptions, seen: Set<ts.Symbol>): void {
+function walk(checker: ts.TypeChecker, module: ts.Symbol, path: string, found: DeclaredOptions, seen: Seen): void {
   if (seen.has(module)) return;
   seen.add(module);
   for (const exported of checker.getExportsOfModule(module)) {
@@ -26,14 +37,29 @@ function walk(checker: ts.TypeChecker, module: ts.Symbol, path: string, found: D
     if (declaration === undefined || symbol.flags & ts.SymbolFlags.ValueModule) continue;
     const type = checker.getTypeOfSymbolAtLocation(symbol, declaration);
     note(checker, name, type.getCallSignatures(), found);
-    if (!(symbol.flags & ts.SymbolFlags.Class)) continue;
-    note(checker, `new ${name}`, type.getConstructSignatures(), found);
-    if (exported.name === 'Tensor') {
-      for (const member of checker.getDeclaredTypeOfSymbol(symbol).getProperties()) {
-        note(checker, `Tensor.${member.name}`, checker.getTypeOfSymbolAtLocation(member, declaration).getCallSignatures(), found);
-      }
-    }
+    if (symbol.flags & ts.SymbolFlags.Class && type.getConstructSignatures().some((made) => made.declaration === undefined || isPublic(made.declaration)))
+      note(checker, `new ${name}`, type.getConstructSignatures(), found);
+    members(checker, type, () => name, found, seen);
+    for (const made of type.getConstructSignatures()) members(checker, made.getReturnType(), (owner) => owner, found, seen);
   }
+}
+
+/** Functions that an object has of this library: of a namespace or class, or of what a class makes. */
+function members(checker: ts.TypeChecker, type: ts.Type, called: (owner: string) => string, found: DeclaredOptions, seen: Seen): void {
+  for (const member of type.getProperties()) {
+    const [declaration] = member.declarations ?? [];
+    if (declaration === undefined || seen.has(declaration) || !isPublic(declaration)) continue;
+    seen.add(declaration);
+    const { parent } = declaration;
+    const owner = (ts.isClassLike(parent) || ts.isInterfaceDeclaration(parent)) && parent.name !== undefined ? parent.name.text : '';
+    note(checker, `${called(owner)}.${member.name}`, checker.getTypeOfSymbolAtLocation(member, declaration).getCallSignatures(), found);
+  }
+}
+
+function isPublic(declaration: ts.Declaration): boolean {
+  if (!declaration.getSourceFile().fileName.includes('/lib/') || declaration.getSourceFile().isDeclarationFile) return false;
+  const hidden = ts.getCombinedModifierFlags(declaration) & (ts.ModifierFlags.Private | ts.ModifierFlags.Protected);
+  return hidden === 0 && !ts.getJSDocTags(declaration).some((tag) => tag.tagName.text === 'internal');
 }
 
 function note(checker: ts.TypeChecker, name: string, signatures: readonly ts.Signature[], found: DeclaredOptions): void {
@@ -41,7 +67,7 @@ function note(checker: ts.TypeChecker, name: string, signatures: readonly ts.Sig
     for (const parameter of signature.getParameters()) {
       const type = checker.getTypeOfSymbol(parameter);
       for (const [label, given] of elements(checker, parameter, type)) {
-        if (!/options$|range$/i.test(label)) continue;
+        if (!/options$|range$|hooks$|^__\d+$/i.test(label)) continue; // the last: an object that is taken apart where it is declared
         for (const option of properties(given)) {
           const names = found.get(name) ?? new Set();
           found.set(name, names.add(option));

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { crc32 } from 'node:zlib';
 import { StoreError } from '../../core/errors.js';
-import { checkNumber, unexpected } from '../../core/options.js';
+import { checkNumber, optionsOf, unexpected } from '../../core/options.js';
 import { checkLength } from './connection.js';
 import { KeyValueTable, OWN_KEYS, type StoreCommand, type StoreReply, waitedTooLong } from './key-value-table.js';
 import { Store } from './store.js';
@@ -59,8 +59,8 @@ export class FileStore extends Store {
    * @param worldSize - How many processes use the store: the last one that closes it removes the file. Null (the default): nobody does.
    * @throws ArgumentError for what is no path, or no size
    */
-  constructor(path: string, worldSize: number | null = null, { timeoutMs }: { timeoutMs?: number } = {}) {
-    super(timeoutMs);
+  constructor(path: string, worldSize: number | null = null, options: { timeoutMs?: number } = {}) {
+    super(optionsOf('FileStore', options, 'timeoutMs').timeoutMs);
     if (typeof path !== 'string' || path === '') throw unexpected('FileStore', 'path', 'the path of a file', path);
     if (worldSize !== null) checkNumber('FileStore', 'worldSize', worldSize, { from: 1, whole: true });
     this.path = path;

@@ -5,7 +5,7 @@ import { nn, ShardingError, type Tensor } from '../../index.js';
 import type { DeviceMesh } from '../../mesh/index.js';
 import { afterForward, beforeForward, placeParameter, replicateRest } from './distribute-module.js';
 import { checkPlacement, inPlacement, intoLayout, localIf, moduleAt, requireFeatures, requireTensor } from './layouts.js';
-import { type ApplyOptions, callable, ParallelStyle } from './parallel-style.js';
+import { APPLY_OPTIONS, type ApplyOptions, callable, ParallelStyle } from './parallel-style.js';
 
 /** Options of {@link ColwiseParallel} and {@link RowwiseParallel}. */
 export interface LinearStyleOptions {
@@ -48,15 +48,16 @@ abstract class LayerStyle extends ParallelStyle {
   /** How a layer of this kind is cut. */
   protected abstract cuts(layer: Layer): Cuts;
 
-  override _apply(module: nn.AnyModule, mesh: DeviceMesh, { path = '', ...options }: ApplyOptions = {}): void {
+  override _apply(module: nn.AnyModule, mesh: DeviceMesh, options: ApplyOptions = {}): void {
     const { op } = this;
+    const { path = '', ...style } = optionsOf(op, options, APPLY_OPTIONS);
     const named = moduleAt(module, path);
     if (!(module instanceof nn.Linear || module instanceof nn.Embedding)) throw unsupported(op, module, named);
     const { parameters, input, given } = this.cuts(module);
     for (const [name, placement] of Object.entries(parameters)) {
-      placeParameter({ op, module, name }, mesh, placement, (t) => distributeTensor(t, mesh, [placement], options));
+      placeParameter({ op, module, name }, mesh, placement, (t) => distributeTensor(t, mesh, [placement], style));
     }
-    replicateRest(module, mesh, options);
+    replicateRest(module, mesh, style);
     const layouts = { given: this.inputLayouts ?? given, desired: input };
     const features = module instanceof nn.Linear ? module.inFeatures : null;
     beforeForward(module, ([first, ...rest]) => {

@@ -14,6 +14,9 @@ export interface ApplyOptions extends StyleOptions {
   path?: string;
 }
 
+/** Names of {@link ApplyOptions}. @internal */
+export const APPLY_OPTIONS = 'path srcDataRank';
+
 /**
  * A way to run one module on the ranks of a mesh. Subclasses say what becomes of its parameters, inputs and outputs.
  *

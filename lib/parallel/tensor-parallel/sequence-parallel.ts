@@ -5,7 +5,7 @@ import type { nn, Tensor } from '../../index.js';
 import type { DeviceMesh } from '../../mesh/index.js';
 import { afterForward, beforeForward, placeParameter } from './distribute-module.js';
 import { inPlacement, intoLayout, localIf, moduleAt, requireTensor } from './layouts.js';
-import { type ApplyOptions, callable, ParallelStyle } from './parallel-style.js';
+import { APPLY_OPTIONS, type ApplyOptions, callable, ParallelStyle } from './parallel-style.js';
 
 /** Options of {@link SequenceParallel}. */
 export interface SequenceParallelOptions {
@@ -31,8 +31,9 @@ class Sequence extends ParallelStyle {
     this.useLocalOutput = useLocalOutput;
   }
 
-  override _apply(module: nn.AnyModule, mesh: DeviceMesh, { path: ownPath = '', ...options }: ApplyOptions = {}): void {
-    const replicate = (t: Tensor): Tensor => distributeTensor(t, mesh, [Replicate()], options);
+  override _apply(module: nn.AnyModule, mesh: DeviceMesh, options: ApplyOptions = {}): void {
+    const { path: ownPath = '', ...style } = optionsOf(OP, options, APPLY_OPTIONS);
+    const replicate = (t: Tensor): Tensor => distributeTensor(t, mesh, [Replicate()], style);
     for (const [path, each] of module.namedModules()) {
       for (const [name] of each.namedParameters('', { recurse: false })) placeParameter({ op: OP, module: each, name }, mesh, Replicate(), replicate);
       for (const [name] of each.namedBuffers(path, { recurse: false })) {

@@ -1,0 +1,86 @@
+/** A call of each public function of one process that has options and no declaration, and values that the options may have. */
+import { add, amp, autograd, compile, compiler, div, library, nn, ones, optim, sub, type Tensor, zeros } from '../../lib/index.js';
+import type { Calls, Options } from './distributed-option-calls.js';
+
+const x = () => ones([2, 2]);
+const leaf = () => ones([2, 2], { requiresGrad: true });
+const square = (t: Tensor) => t.mul(t).sum();
+
+/** Values that an option may have, where its default will not do as a sample. */
+export const values: Record<string, unknown> = {
+  deviceType: 'cpu', dtype: 'bfloat16', enabled: true, cacheEnabled: true, initScale: 2, growthFactor: 2, backoffFactor: 0.5, growthInterval: 2, gradOutputs: [ones([])], gradTensors: [ones([])],
+  retainGraph: true, createGraph: true, allowUnused: true, eps: 1e-6, atol: 1e-3, rtol: 1e-3, raiseException: false, backend: 'eager', fullgraph: false, dynamic: false, mode: 'default', recursive: true,
+  device: 'cpu', copy: true, nonBlocking: false, alpha: 2, roundingMode: 'floor', pinMemory: false, requiresGrad: false, mutatesArgs: [], gain: 2, a: 0.1, nonlinearity: 'relu', persistent: false, recurse: true, removeDuplicate: false, prefix: 'a.', keepVars: true, strict: false, setToNone: false, prepend: true, isCausal: false,
+  averageAttnWeights: false, needWeights: true, attnMask: zeros([3, 3]), keyPaddingMask: zeros([1, 3]), memoryIsCausal: false, tgtIsCausal: false, srcIsCausal: false, mask: zeros([3, 3]),
+  memoryMask: zeros([3, 3]), tgtMask: zeros([3, 3]), srcMask: zeros([3, 3]), memoryKeyPaddingMask: zeros([1, 3]), tgtKeyPaddingMask: zeros([1, 3]), srcKeyPaddingMask: zeros([1, 3]), inputs: [leaf()],
+}; // biome-ignore format: a table
+
+const double = (options: Options) => ({ ...options }) as never;
+const fan = (o: Options) => ('mode' in o ? { mode: 'fan_in' } : o) as Options;
+
+const perceptron = (): nn.Module => new nn.Sequential(new nn.Linear(2, 2)) as never;
+const sequence = () => ones([3, 1, 2]);
+const attention = () => new nn.MultiheadAttention(2, 1);
+const encoderLayer = () => new nn.TransformerEncoderLayer(2, 1, { dimFeedforward: 4 });
+const decoderLayer = () => new nn.TransformerDecoderLayer(2, 1, { dimFeedforward: 4 });
+const transformer = () => new nn.Transformer({ dModel: 2, nhead: 1, numEncoderLayers: 1, numDecoderLayers: 1, dimFeedforward: 4 });
+const encode = (module: (x: Tensor, o: Options) => unknown) => (o: Options) => module(sequence(), o);
+const decode = (module: (x: Tensor, y: Tensor, o: Options) => unknown) => (o: Options) => module(sequence(), sequence(), o);
+const attend = (module: nn.MultiheadAttention) => (o: Options) => module(sequence(), sequence(), sequence(), o);
+
+/** Calls of what is not made by defineFunction, by the name that the types have it under. */
+export const calls: Calls = {
+  'Module.registerBuffer': (o) => perceptron().registerBuffer('count', x(), o),
+  'Module.namedParameters': (o) => [...perceptron().namedParameters('', o)],
+  'Module.parameters': (o) => [...perceptron().parameters(o)],
+  'Module.namedBuffers': (o) => [...perceptron().namedBuffers('', o)],
+  'Module.buffers': (o) => [...perceptron().buffers(o)],
+  'Module.stateDict': (o) => perceptron().stateDict(o),
+  'Module.loadStateDict': (o) => perceptron().loadStateDict(perceptron().stateDict(), o),
+  'Module.zeroGrad': (o) => perceptron().zeroGrad(o),
+  'Module.registerForwardPreHook': (o) => perceptron().registerForwardPreHook(() => undefined, o),
+  'Module.registerForwardHook': (o) => perceptron().registerForwardHook(() => undefined, o),
+  'Module.registerFullBackwardPreHook': (o) => perceptron().registerFullBackwardPreHook(() => undefined, o),
+  'Module.registerFullBackwardHook': (o) => perceptron().registerFullBackwardHook(() => undefined, o),
+  'Module.compile': (o) => perceptron().compile(o),
+  'Optimizer.zeroGrad': (o) => new optim.SGD([leaf()], { lr: 1 }).zeroGrad(o),
+  'MultiheadAttention.forward': attend(attention()),
+  'TransformerEncoderLayer.self_attn': attend(encoderLayer().self_attn),
+  'TransformerDecoderLayer.self_attn': attend(decoderLayer().self_attn),
+  'TransformerDecoderLayer.multihead_attn': attend(decoderLayer().multihead_attn),
+  'TransformerEncoderLayer.forward': encode(encoderLayer()),
+  'TransformerDecoderLayer.forward': decode(decoderLayer()),
+  'TransformerEncoder.forward': encode(new nn.TransformerEncoder(encoderLayer(), 1)),
+  'TransformerDecoder.forward': decode(new nn.TransformerDecoder(decoderLayer(), 1)),
+  'Transformer.encoder': encode(transformer().encoder),
+  'Transformer.decoder': decode(transformer().decoder),
+  'Transformer.forward': decode(transformer()),
+  'nn.Transformer.generateSquareSubsequentMask': (o) => nn.Transformer.generateSquareSubsequentMask(2, o),
+  'amp.autocast': (o) => amp.autocast({ deviceType: 'cpu', ...o } as never, () => 1),
+  'new amp.GradScaler': (o) => new amp.GradScaler(o),
+  'autograd.backward': (o) => autograd.backward([square(leaf())], double(o)),
+  'autograd.grad': (o) => {
+    const input = leaf();
+    return autograd.grad([square(input)], [input], double(o));
+  },
+  'autograd.gradcheck': (o) => autograd.gradcheck(square, [leaf().double().detach().requiresGrad_()], o),
+  'autograd.gradgradcheck': (o) => autograd.gradgradcheck(square, [leaf().double().detach().requiresGrad_()], o),
+  'compile.compile': (o) => compile((t: Tensor) => t.add(1), o)(x()),
+  'compile.disable': (o) => compiler.disable((t: Tensor) => t.add(1), o),
+  compile: (o) => compile((t: Tensor) => t.add(1), o)(x()),
+  'compiler.disable': (o) => compiler.disable((t: Tensor) => t.add(1), o),
+  'Tensor.to': (o) => x().to(o),
+  'Tensor.copy_': (o) => x().copy_(x(), o),
+  'Tensor.newTensor': (o) => x().newTensor([1], o),
+  'library.customOp': (o) => library.customOp(`options::${Object.keys(o)[0]}`, o as never, ((t: Tensor) => t.clone()) as never),
+  'nn.init.xavierUniform_': (o) => nn.init.xavierUniform_(x(), o),
+  'nn.init.xavierNormal_': (o) => nn.init.xavierNormal_(x(), o),
+  'nn.init.orthogonal_': (o) => nn.init.orthogonal_(x(), o),
+  'nn.init.kaimingUniform_': (o) => nn.init.kaimingUniform_(x(), fan(o)),
+  'nn.init.kaimingNormal_': (o) => nn.init.kaimingNormal_(x(), fan(o)),
+  add: (o) => add(x(), x(), o),
+  sub: (o) => sub(x(), x(), o),
+  div: (o) => div(x(), x(), o),
+  ...Object.fromEntries(['add', 'add_', 'sub', 'sub_', 'subtract', 'subtract_'].map((name) => [`Tensor.${name}`, (o: Options) => x()[name as 'add'](x(), o)])),
+  ...Object.fromEntries(['div', 'div_', 'divide', 'divide_', 'trueDivide', 'trueDivide_'].map((name) => [`Tensor.${name}`, (o: Options) => x()[name as 'div'](x(), o)])),
+};
