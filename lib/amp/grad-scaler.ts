@@ -1,10 +1,19 @@
 /** Scaling of the loss, so that small gradients do not vanish in float16. */
 import { noGrad } from '../autograd/grad-mode.js';
+import { type DeviceType, deviceTypes } from '../core/device.js';
 import { float16 } from '../core/dtype.js';
 import { AmpError, ArgumentError } from '../core/errors.js';
-import { checkFlag, checkNumber, optionsOf, unexpected } from '../core/options.js';
+import { checkFlag, checkNumber, checkOneOf, optionsOf, unexpected } from '../core/options.js';
+import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
 import { requireTensor, requireTensors } from '../ops/operand.js';
+
+const scalerArguments = defineArguments(
+  'GradScaler(device, initScale, growthFactor, backoffFactor, growthInterval, enabled)',
+  (device: DeviceType = 'cuda', initScale = 65536, growthFactor = 2, backoffFactor = 0.5, growthInterval = 2000, enabled = true) => {
+    return { device, initScale, growthFactor, backoffFactor, growthInterval, enabled };
+  },
+);
 
 /** What the scaler needs of an optimizer. */
 export interface ScalableOptimizer {
@@ -14,6 +23,8 @@ export interface ScalableOptimizer {
 
 /** Options of {@link GradScaler}. */
 export interface GradScalerOptions {
+  /** The kind of device whose gradients are scaled; scaling is the same on all. */
+  device?: DeviceType;
   /** The first factor. */
   initScale?: number;
   /** The factor is multiplied by this after `growthInterval` good steps. */
@@ -73,14 +84,9 @@ export class GradScaler {
   private readonly stages = new Map<ScalableOptimizer, { stage: Stage; foundInf: boolean }>();
 
   /** @throws ArgumentError for factors on the wrong side of 1 */
-  constructor(options: GradScalerOptions = {}) {
-    const {
-      initScale = 65536,
-      growthFactor = 2,
-      backoffFactor = 0.5,
-      growthInterval = 2000,
-      enabled = true,
-    } = optionsOf('GradScaler', options, 'initScale growthFactor backoffFactor growthInterval enabled');
+  constructor(...args: ArgumentsOf<typeof scalerArguments>) {
+    const { device, initScale, growthFactor, backoffFactor, growthInterval, enabled } = scalerArguments(...args);
+    checkOneOf('GradScaler', 'device', device, deviceTypes);
     checkNumber('GradScaler', 'growthFactor', growthFactor, { above: 1 });
     checkNumber('GradScaler', 'backoffFactor', backoffFactor, { above: 0, below: 1 });
     checkNumber('GradScaler', 'initScale', initScale, { above: 0 });

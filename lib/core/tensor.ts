@@ -7,7 +7,7 @@ import type { DType } from './dtype.js';
 import { AutogradError, ShapeError } from './errors.js';
 import { memoryRoles } from './memory-roles.js';
 import type { DrawPlace } from './mesh-draws.js';
-import { unexpected } from './options.js';
+import { checkFlag, optionsOf, unexpected } from './options.js';
 import type { Placement } from './placement.js';
 import { outliveScope } from './scope.js';
 import { contiguousStrides, isContiguousLayout, numelOf, type Shape, sameShape, wrapDim } from './shape.js';
@@ -174,9 +174,10 @@ export class Tensor {
 
   /** Size of a dim, or all sizes. @throws IndexError if `dim` is out of range. */
   size(): Shape;
-  size(dim: number): number;
-  size(dim?: number): Shape | number {
-    return dim === undefined ? this.shape : (this.shape[wrapDim(dim, this.shape.length, 'size')] as number);
+  size(dim: number | { dim: number }): number;
+  size(dim?: number | { dim: number }): Shape | number {
+    if (dim === undefined) return this.shape;
+    return this.shape[wrapDim(typeof dim === 'object' ? optionsOf('size', dim, 'dim').dim : dim, this.shape.length, 'size')] as number;
   }
 
   /** Stride of a dim in elements, or all strides. @throws IndexError if `dim` is out of range. */
@@ -265,7 +266,8 @@ export class Tensor {
    *
    * @throws AutogradError for a tensor that is not a leaf, or not of a floating point type.
    */
-  requiresGrad_(value = true): this {
+  requiresGrad_(requiresGrad: boolean | { requiresGrad?: boolean } = true): this {
+    const value = typeof requiresGrad === 'boolean' ? requiresGrad : wantsGrad(requiresGrad);
     if (this.gradFn !== null) {
       if (value) return this;
       throw new AutogradError('requiresGrad_: only leaf tensors can stop requiring a gradient; use detach() on a computed one');
@@ -370,3 +372,10 @@ export function wrapNumber(value: number, dtype: DType, device: Device): Tensor 
 }
 
 const SCALAR_SHAPE: Shape = Object.freeze([]);
+
+/** @throws ArgumentError unless the options say it with a boolean */
+function wantsGrad(options: { requiresGrad?: boolean }): boolean {
+  const { requiresGrad = true } = optionsOf('requiresGrad_', options, 'requiresGrad');
+  checkFlag('requiresGrad_', 'requiresGrad', requiresGrad);
+  return requiresGrad;
+}

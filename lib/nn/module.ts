@@ -11,6 +11,7 @@ import { ArgumentError } from '../core/errors.js';
 import { keep } from '../core/keep.js';
 import { memoryRoles } from '../core/memory-roles.js';
 import { checkFunction, checkNumber, optionsOf, unexpected } from '../core/options.js';
+import type { ArgumentsOf } from '../core/signature.js';
 import { swapData } from '../core/swap-data.js';
 import { setGrad, Tensor } from '../core/tensor.js';
 import { dtypeOrDevice } from '../core/to-target.js';
@@ -18,6 +19,7 @@ import { moduleWatch } from '../core/watch.js';
 import { describe, requireTensor } from '../ops/operand.js';
 import { describeModule } from './describe.js';
 import { members, quoted, setMember } from './members.js';
+import { bufferArguments, strictArguments, zeroGradArguments } from './module-arguments.js';
 import {
   addHook,
   type BackwardHook,
@@ -103,8 +105,8 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   abstract forward(...args: Args): Result;
 
   /** Adds a tensor that is part of the state but not trained; with `persistent: false` it is left out of the state dict. */
-  registerBuffer(name: string, tensor: Tensor | null, options: { persistent?: boolean } = {}): void {
-    const { persistent = true } = optionsOf('registerBuffer', options, 'persistent');
+  registerBuffer(...args: ArgumentsOf<typeof bufferArguments>): void {
+    const { name, tensor, persistent } = bufferArguments(...args);
     if (tensor !== null) requireTensor(tensor, 'registerBuffer', quoted(name));
     if (tensor !== null) keep(tensor);
     memoryRoles.mark?.(tensor?.storage ?? null, 'buffer');
@@ -236,9 +238,8 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
    *
    * @throws CheckpointError listing missing and unexpected names (unless `strict` is false) and wrong shapes
    */
-  loadStateDict(state: StateDict | ReadonlyMap<string, Tensor>, options: { strict?: boolean } = {}): LoadResult {
-    const { strict = true } = optionsOf('loadStateDict', options, 'strict');
-    return loadState(this, state, strict);
+  loadStateDict(state: StateDict | ReadonlyMap<string, Tensor>, ...strict: ArgumentsOf<typeof strictArguments>): LoadResult {
+    return loadState(this, state, strictArguments(...strict));
   }
 
   /** Moves and converts all parameters and buffers, in place; only floating ones change dtype. Returns the module. */
@@ -296,8 +297,8 @@ export abstract class Module<Args extends readonly unknown[] = [input: Tensor], 
   }
 
   /** Drops the gradients of all parameters, or sets them to zero. */
-  zeroGrad(options: { setToNone?: boolean } = {}): void {
-    const { setToNone = true } = optionsOf('zeroGrad', options, 'setToNone');
+  zeroGrad(...args: ArgumentsOf<typeof zeroGradArguments>): void {
+    const setToNone = zeroGradArguments(...args);
     for (const parameter of this.parameters()) {
       if (setToNone) setGrad(parameter, null);
       else parameter.gradTensor?.detach().zero_();

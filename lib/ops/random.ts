@@ -17,6 +17,7 @@ import { drawnTogether, drawPlaceOf, Generator, nextDraw } from '../core/random.
 import { broadcastShapes, checkSizes, contiguousStrides, type Shape } from '../core/shape.js';
 import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
+import { overwrite } from './composite.js';
 import { overwritten } from './copy.js';
 import { emptyBeside, TENSOR_OPTIONS, type TensorOptions } from './factories.js';
 import { addMethod } from './method.js';
@@ -343,7 +344,8 @@ const dropoutOp: Op<Dropout> = defineOp<Dropout>({
 });
 
 /**
- * With `training` (true), sets elements to 0 with probability `p` (0.5) and scales the others by 1 / (1 - p); else, or for p = 0, returns the input itself.
+ * With `training` (true), sets elements to 0 with probability `p` (0.5) and scales the others by 1 / (1 - p); else, or for p = 0, returns the input itself. With
+ * `inplace` the result is written into the input.
  *
  * Shape and dtype stay; floating dtypes. Gradient: yes, the same mask and scale.
  *
@@ -351,11 +353,13 @@ const dropoutOp: Op<Dropout> = defineOp<Dropout>({
  * @see PyTorch `torch.nn.functional.dropout`; Srivastava et al., JMLR 15 (2014)
  */
 export const dropout = defineFunction(
-  'dropout(input, /, p, training, *, generator)',
-  (input: Tensor, p = 0.5, training = true, { generator }: Pick<RandomOptions, 'generator'> = {}): Tensor => {
+  'dropout(input, /, p, training, inplace, *, generator)',
+  (input: Tensor, p = 0.5, training = true, inplace = false, { generator }: Pick<RandomOptions, 'generator'> = {}): Tensor => {
     requireTensor(input, 'dropout');
     checkProbability('dropout', 'p', p);
+    checkFlag('dropout', 'inplace', inplace);
     if (!training || p === 0) return input;
+    if (inplace) return overwrite('dropout_', input, (t) => dropout(t, p, true, { generator }));
     requireFloating(input, 'dropout');
     if (p === 1) return input.mul(0);
     return dispatch(dropoutOp, [input], { probability: p, ...nextDraw(generator, input) })[0] as Tensor;

@@ -9,8 +9,9 @@ import { bool, type DType, uint8 } from '../core/dtype.js';
 import { iinfo } from '../core/dtype-info.js';
 import { ArgumentError, DtypeError } from '../core/errors.js';
 import type { Op, Sample } from '../core/op.js';
+import { optionsOf, unexpected } from '../core/options.js';
 import { broadcastShapes } from '../core/shape.js';
-import { defineFunction, type MethodOf, methodOf } from '../core/signature.js';
+import { defineFunction, isOptions, type MethodOf, methodOf } from '../core/signature.js';
 import { Tensor } from '../core/tensor.js';
 import { holdsIntegers, toInteger } from '../core/values.js';
 import { writeBack } from './composite.js';
@@ -54,9 +55,13 @@ const whereOp: Op<None> = definePointwise<None>('where', 3, {
  */
 export function where(condition: Tensor): Tensor[];
 /** {@link where} with both choices. */
-export function where(condition: Tensor, input: TensorLike, other: TensorLike): Tensor;
-export function where(condition: Tensor, input?: TensorLike, other?: TensorLike): Tensor | Tensor[] {
+export function where(condition: Tensor, input: TensorLike, other: TensorLike | { other: TensorLike }): Tensor;
+/** The same by name. */
+export function where(condition: Tensor, options: { input: TensorLike; other: TensorLike }): Tensor;
+export function where(condition: Tensor, input?: TensorLike | WhereOptions, other?: TensorLike | WhereOptions): Tensor | Tensor[] {
   requireTensor(condition, 'where', 'condition');
+  if (isOptions(input)) return choose(condition, optionsOf('where', input as WhereOptions, 'input other'));
+  if (isOptions(other)) return choose(condition, { input: input as TensorLike, ...optionsOf('where', other as WhereOptions, 'other') });
   if (input === undefined && other === undefined) return nonzero(condition, { asTuple: true });
   if (condition.dtype !== bool && condition.dtype !== uint8)
     throw new DtypeError(`where: expected a bool condition, got ${condition.dtype.name}; compare it, such as with .ne(0)`, { op: 'where', dtype: condition.dtype.name });
@@ -86,7 +91,17 @@ function fillOperands(op: string, input: Tensor, mask: Tensor, value: TensorLike
   return [mask, filler, input];
 }
 
-addMethod('where', function (condition: Tensor, other: TensorLike) {
+interface WhereOptions {
+  input?: TensorLike;
+  other?: TensorLike;
+}
+
+function choose(condition: Tensor, { input, other }: WhereOptions): Tensor {
+  if (input === undefined || other === undefined) throw unexpected('where', input === undefined ? 'input' : 'other', 'a tensor or a number', undefined);
+  return where(condition, input, other);
+}
+
+addMethod('where', function (condition: Tensor, other: TensorLike | { other: TensorLike }) {
   requireTensor(condition, 'where', 'condition');
   return where(condition, this, other);
 });
@@ -298,7 +313,7 @@ addMethod('lerp_', methodOf(lerp_));
 declare module '../core/tensor.js' {
   interface Tensor {
     /** This where the condition is not 0, else `other`; the same as {@link where} of (condition, this, other). */
-    where(condition: Tensor, other: TensorLike): Tensor;
+    where(condition: Tensor, other: TensorLike | { other: TensorLike }): Tensor;
     /** This with `value` where the mask is true; the same as {@link maskedFill}. */
     maskedFill: MethodOf<typeof maskedFill>;
     /** {@link maskedFill} in place; the mask must broadcast to this. @throws InPlaceError as {@link Tensor.add_} */

@@ -4,10 +4,16 @@ import type { HookHandle } from '../autograd/node.js';
 import { ArgumentError } from '../core/errors.js';
 import { keep } from '../core/keep.js';
 import { memoryRoles } from '../core/memory-roles.js';
-import { checkFlag, checkFunction, checkNumber, optionsOf, unexpected } from '../core/options.js';
+import { checkFlag, checkFunction, checkNumber, unexpected } from '../core/options.js';
 import { scope } from '../core/scope.js';
+import { type ArgumentsOf, defineArguments } from '../core/signature.js';
 import { setGrad, Tensor } from '../core/tensor.js';
 import { copyState, type EarlierOptimizerStateDict, loadedGroup, readState, type StateNames, savedGroup } from './optimizer-state.js';
+
+const zeroGradArguments = defineArguments('zeroGrad(setToNone)', (setToNone = true): boolean => {
+  checkFlag('zeroGrad', 'setToNone', setToNone);
+  return setToNone;
+});
 
 /** Hyperparameters of a group, beside its parameters. */
 export type Hyperparameters = Record<string, unknown>;
@@ -110,8 +116,8 @@ export abstract class Optimizer<H extends Hyperparameters = Hyperparameters> {
   }
 
   /** Drops all gradients, or sets them to zero. */
-  zeroGrad(options: { setToNone?: boolean } = {}): void {
-    const { setToNone = true } = optionsOf(`${this.constructor.name}.zeroGrad`, options, 'setToNone');
+  zeroGrad(...args: ArgumentsOf<typeof zeroGradArguments>): void {
+    const setToNone = zeroGradArguments(...args);
     for (const group of this.paramGroups) {
       for (const p of group.params) {
         if (setToNone) setGrad(p, null);

@@ -1,5 +1,5 @@
 /** A call of each public function of one process that has options and no declaration, and values that the options may have. */
-import { add, amp, autograd, compile, compiler, div, library, nn, ones, optim, sub, type Tensor, zeros } from '../../lib/index.js';
+import { add, amp, autograd, compile, compiler, div, library, nn, ones, optim, sub, type Tensor, where, zeros } from '../../lib/index.js';
 import type { Calls, Options } from './distributed-option-calls.js';
 
 const x = () => ones([2, 2]);
@@ -10,7 +10,7 @@ const square = (t: Tensor) => t.mul(t).sum();
 export const values: Record<string, unknown> = {
   deviceType: 'cpu', dtype: 'bfloat16', enabled: true, cacheEnabled: true, initScale: 2, growthFactor: 2, backoffFactor: 0.5, growthInterval: 2, gradOutputs: [ones([])], gradTensors: [ones([])],
   retainGraph: true, createGraph: true, allowUnused: true, eps: 1e-6, atol: 1e-3, rtol: 1e-3, raiseException: false, backend: 'eager', fullgraph: false, dynamic: false, mode: 'default', recursive: true,
-  device: 'cpu', copy: true, nonBlocking: false, alpha: 2, roundingMode: 'floor', pinMemory: false, requiresGrad: false, mutatesArgs: [], gain: 2, a: 0.1, nonlinearity: 'relu', persistent: false, recurse: true, removeDuplicate: false, prefix: 'a.', keepVars: true, strict: false, setToNone: false, prepend: true, isCausal: false,
+  device: 'cpu', copy: true, nonBlocking: false, alpha: 2, roundingMode: 'floor', pinMemory: false, requiresGrad: false, mutatesArgs: [], gain: 2, a: 0.1, nonlinearity: 'relu', persistent: false, name: 'count', tensor: x(), input: 1, other: 2, recurse: true, removeDuplicate: false, prefix: 'a.', keepVars: true, strict: false, setToNone: false, prepend: true, isCausal: false,
   averageAttnWeights: false, needWeights: true, attnMask: zeros([3, 3]), keyPaddingMask: zeros([1, 3]), memoryIsCausal: false, tgtIsCausal: false, srcIsCausal: false, mask: zeros([3, 3]),
   memoryMask: zeros([3, 3]), tgtMask: zeros([3, 3]), srcMask: zeros([3, 3]), memoryKeyPaddingMask: zeros([1, 3]), tgtKeyPaddingMask: zeros([1, 3]), srcKeyPaddingMask: zeros([1, 3]), inputs: [leaf()],
 }; // biome-ignore format: a table
@@ -30,7 +30,7 @@ const attend = (module: nn.MultiheadAttention) => (o: Options) => module(sequenc
 
 /** Calls of what is not made by defineFunction, by the name that the types have it under. */
 export const calls: Calls = {
-  'Module.registerBuffer': (o) => perceptron().registerBuffer('count', x(), o),
+  'Module.registerBuffer': (o) => perceptron().registerBuffer({ name: 'count', tensor: x(), ...o }),
   'Module.namedParameters': (o) => [...perceptron().namedParameters('', o)],
   'Module.parameters': (o) => [...perceptron().parameters(o)],
   'Module.namedBuffers': (o) => [...perceptron().namedBuffers('', o)],
@@ -65,6 +65,7 @@ export const calls: Calls = {
   },
   'autograd.gradcheck': (o) => autograd.gradcheck(square, [leaf().double().detach().requiresGrad_()], o),
   'autograd.gradgradcheck': (o) => autograd.gradgradcheck(square, [leaf().double().detach().requiresGrad_()], o),
+  where: (o) => where(x().gt(0), { input: 1, other: 2, ...o }),
   'compile.compile': (o) => compile((t: Tensor) => t.add(1), o)(x()),
   'compile.disable': (o) => compiler.disable((t: Tensor) => t.add(1), o),
   compile: (o) => compile((t: Tensor) => t.add(1), o)(x()),

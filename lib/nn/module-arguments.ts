@@ -1,0 +1,22 @@
+/** What methods of modules and optimizers take by position or by name. */
+import { checkFlag } from '../core/options.js';
+import { defineArguments } from '../core/signature.js';
+import type { Tensor } from '../core/tensor.js';
+
+/** @internal */
+export const bufferArguments = defineArguments('registerBuffer(name, tensor, persistent)', (name: string, tensor: Tensor | null, persistent = true) => {
+  checkFlag('registerBuffer', 'persistent', persistent);
+  return { name, tensor, persistent };
+});
+
+/** What follows the state. @internal */
+export const strictArguments = defineArguments('loadStateDict(strict)', (strict = true): boolean => {
+  checkFlag('loadStateDict', 'strict', strict);
+  return strict;
+});
+
+/** @internal */
+export const zeroGradArguments = defineArguments('zeroGrad(setToNone)', (setToNone = true): boolean => {
+  checkFlag('zeroGrad', 'setToNone', setToNone);
+  return setToNone;
+});
