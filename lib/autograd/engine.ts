@@ -6,7 +6,7 @@ import { setOperandConverter } from '../core/autocast.js';
 import { AutogradError } from '../core/errors.js';
 import { insideBackwardOf, moduleTrace } from '../core/module-trace.js';
 import { checkFunction } from '../core/options.js';
-import { closeScope, openScope, outliveScope, resumeScope, type Scope, suspendScope } from '../core/scope.js';
+import { closeScope, openScope, resumeScope, type Scope, suspendScope } from '../core/scope.js';
 import type { Storage } from '../core/storage.js';
 import { setGrad, type Tensor } from '../core/tensor.js';
 import { AccumulateGrad } from './accumulate-grad.js';
@@ -273,15 +273,8 @@ class BackwardRun {
     this.options.captures?.forEach((edge, i) => {
       if (edge.node !== node) return;
       const grad = grads[edge.outputNr] ?? null;
-      if (grad !== null) this.giveOut(grad);
-      this.captured[i] = grad;
+      this.captured[i] = grad === null ? null : exposeOne(grad);
     });
-  }
-
-  /** The caller's scope frees what it gets, like all that is made there. */
-  private giveOut({ storage }: Tensor): void {
-    if (storage !== null) storage.exposed = true;
-    if (this.scope !== null && storage?.scope === this.scope) outliveScope(storage, this.scope.parent);
   }
 }
 

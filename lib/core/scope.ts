@@ -14,6 +14,13 @@ export class Scope {
     this.parent = parent;
     this.ofBackward = ofBackward;
   }
+
+  /** The program gets a storage of a backward pass: it belongs to the scope that the program has open, or to the collector. */
+  handOut(storage: Storage): void {
+    let owner = this.parent;
+    while (owner?.ofBackward === true) owner = owner.parent;
+    moveTo(storage, owner);
+  }
 }
 
 /** The innermost open scope; read on the hot path, so a plain variable. @internal */

@@ -134,7 +134,7 @@ export class Storage {
   /** @internal user code gets a gradient on it to see, or has given one */
   expose(): void {
     this.exposed = true;
-    if (this.scope?.ofBackward === true) this.escape();
+    if (this.scope?.ofBackward === true) this.scope.handOut(this);
   }
 
   /** @internal */
