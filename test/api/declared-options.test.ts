@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { allDeclarations } from '../../lib/core/signature.js';
 import { launch } from '../../lib/distributed.js';
-import { Tensor, tensor } from '../../lib/index.js';
+import * as shardwise from '../../lib/index.js';
+import { ones, Tensor, tensor } from '../../lib/index.js';
 import { type Calls, callsOfProcess, callsOfRanks, type Options, type Values } from './distributed-option-calls.js';
 import { calls, values } from './option-calls.js';
 import { type DeclaredOptions, declaredOptions } from './option-types.js';
@@ -31,6 +32,15 @@ function declaredNames(name: string, names: Map<string, Set<string>>): Set<strin
   const methods = Tensor.prototype as unknown as Record<string, unknown>;
   const other = [...names.keys()].find((n) => Object.hasOwn(methods, n) && methods[n] === methods[own]);
   return other === undefined ? undefined : names.get(other);
+}
+
+/** What takes a tensor, by its public name. */
+function publicFunction(name: string): ((t: Tensor, options: object) => unknown) | undefined {
+  if (name.startsWith('new ')) return undefined;
+  const [owner, method] = name.split('.');
+  if (owner === 'Tensor') return (t, options) => (t as unknown as Record<string, (options: object) => unknown>)[method as string]?.(options);
+  const found = name.split('.').reduce<unknown>((from, part) => (from as Record<string, unknown> | undefined)?.[part], shardwise);
+  return typeof found === 'function' ? (found as (t: Tensor, options: object) => unknown) : undefined;
 }
 
 /** What refuses an option that the types declare, and what takes one that there is not. */
@@ -73,6 +83,23 @@ describe('the options that the types declare', function () {
       if (has !== undefined) unknown.push(...[...options].filter((option) => !has.has(option)).map((option) => `${name}: ${option}`));
     }
     assert.deepEqual(unknown, []);
+  });
+
+  it('are not refused by the function behind a declaration, which is given a tensor and the option alone', () => {
+    const wrong: string[] = [];
+    for (const [name, options] of declared) {
+      const fn = publicFunction(name);
+      const has = calls[name] === undefined ? declaredNames(name, names) : undefined;
+      if (fn === undefined || has === undefined || ofOtherEntries.test(name)) continue;
+      for (const option of options) {
+        try {
+          fn(ones([2, 2]), { [option]: option in values ? values[option] : 1 });
+        } catch (error) {
+          if (/there is no option/.test((error as Error).message)) wrong.push(`${name}: ${option}: ${(error as Error).message}`);
+        }
+      }
+    }
+    assert.deepEqual(wrong, []);
   });
 
   it('run where there is no declaration', async () => assert.deepEqual(await refusals(declared, calls, values), []));
