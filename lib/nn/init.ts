@@ -39,19 +39,19 @@ function fans(op: string, t: Tensor): { fanIn: number; fanOut: number } {
   return { fanIn: (t.shape[1] as number) * receptive, fanOut: (t.shape[0] as number) * receptive };
 }
 
-/** Uniform numbers in [low, high). @throws ArgumentError unless low <= high */
-export function uniform_(t: Tensor, low = 0, high = 1): Tensor {
+/** Uniform numbers in [a, b). @throws ArgumentError unless a <= b */
+export const uniform_ = defineFunction('uniform_(tensor, /, a, b)', (t: Tensor, a = 0, b = 1): Tensor => {
   requireTensor(t, 'nn.init.uniform_', 't');
-  checkRange('nn.init.uniform_', '[low, high)', low, high);
-  return noGrad(() => t.uniform_(low, high));
-}
+  checkRange('nn.init.uniform_', '[a, b)', a, b);
+  return noGrad(() => t.uniform_(a, b));
+});
 
 /** Normal numbers. @throws ArgumentError for a negative standard deviation */
-export function normal_(t: Tensor, mean = 0, std = 1): Tensor {
+export const normal_ = defineFunction('normal_(tensor, /, mean, std)', (t: Tensor, mean = 0, std = 1): Tensor => {
   requireTensor(t, 'nn.init.normal_', 't');
   checkNormal('nn.init.normal_', mean, std);
   return noGrad(() => t.normal_(mean, std));
-}
+});
 
 function checkNormal(op: string, mean: unknown, std: unknown): void {
   checkNumber(op, 'mean', mean);
@@ -62,25 +62,25 @@ function checkRange(op: string, name: string, low: unknown, high: unknown): void
   if (typeof low !== 'number' || typeof high !== 'number' || !(low <= high)) throw unexpected(op, name, 'a range', [low, high]);
 }
 
-/** Normal numbers, drawn again (by clamping the tails' quantiles) outside [low, high]. */
-export function truncNormal_(t: Tensor, mean = 0, std = 1, low = -2, high = 2): Tensor {
+/** Normal numbers, drawn again (by clamping the tails' quantiles) outside [a, b]. */
+export const truncNormal_ = defineFunction('truncNormal_(tensor, /, mean, std, a, b)', (t: Tensor, mean = 0, std = 1, a = -2, b = 2): Tensor => {
   requireTensor(t, 'nn.init.truncNormal_', 't');
   checkNormal('nn.init.truncNormal_', mean, std);
-  checkRange('nn.init.truncNormal_', '[low, high]', low, high);
+  checkRange('nn.init.truncNormal_', '[a, b]', a, b);
   return noGrad(() => {
     t.normal_(mean, std);
     for (let i = 0; i < 8; i++) {
-      const outside = t.lt(low).logicalOr(t.gt(high));
+      const outside = t.lt(a).logicalOr(t.gt(b));
       t.copy_(t.clone().normal_(mean, std).where(outside, t));
     }
-    return t.clamp_({ min: low, max: high });
+    return t.clamp_({ min: a, max: b });
   });
-}
+});
 
 /** One value everywhere. */
-export function constant_(t: Tensor, value: number): Tensor {
-  return fill('nn.init.constant_', t, value);
-}
+export const constant_ = defineFunction('constant_(tensor, /, val)', (t: Tensor, val: number): Tensor => {
+  return fill('nn.init.constant_', t, val);
+});
 
 function fill(op: string, t: Tensor, value: number): Tensor {
   requireTensor(t, op, 't');

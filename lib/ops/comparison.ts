@@ -9,7 +9,7 @@ import type { Tensor } from '../core/tensor.js';
 import { waitingFor } from '../core/waiting.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS } from './method.js';
-import { operand, operands, requirePair, requireTensor, type TensorLike } from './operand.js';
+import { operand, operands, refuseMore, requirePair, requireTensor, type TensorLike } from './operand.js';
 import { binarySamples, unarySamples } from './samples.js';
 
 type None = Record<string, never>;
@@ -24,10 +24,12 @@ function define(name: string, doc: string, expression: string, spec: Pick<Pointw
     vjp: 'not-differentiable',
     samples: binarySamples(NO_PARAMS as None, samples),
   });
-  addMethod(name, function (other: TensorLike) {
+  addMethod(name, function (other: TensorLike, more?: unknown) {
+    if (more !== undefined) refuseMore(more, name);
     return dispatchOne(op, [this, operand(other, this.device, name)], NO_PARAMS);
   });
-  addMethod(`${name}_`, function (other: TensorLike) {
+  addMethod(`${name}_`, function (other: TensorLike, more?: unknown) {
+    if (more !== undefined) refuseMore(more, `${name}_`);
     return dispatchOne(op, [this, operand(other, this.device, name)], NO_PARAMS, this);
   });
   return (input, other) => dispatchOne(op, operands(input, other, name), NO_PARAMS);

@@ -11,7 +11,7 @@ import { type Tensor, wrapNumber } from '../core/tensor.js';
 import { float32PrecisionCode } from './float32-precision.js';
 import { lowerBatch, lowerMatrices } from './matmul-command.js';
 import { addMethod } from './method.js';
-import { requireTensor } from './operand.js';
+import { refuseMore, requireTensor } from './operand.js';
 import { sampleTensor } from './samples.js';
 import { matmulRule } from './sharding/matmul.js';
 
@@ -335,7 +335,8 @@ export function outer(input: Tensor, vec2: Tensor): Tensor {
 }
 
 for (const [name, fn] of Object.entries({ matmul, mm, bmm, mv, dot, outer })) {
-  addMethod(name, function (other: Tensor) {
+  addMethod(name, function (other: Tensor, more?: unknown) {
+    if (more !== undefined) refuseMore(more, name);
     return fn(this, other);
   });
 }

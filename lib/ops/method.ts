@@ -2,7 +2,7 @@
 import { dispatchOne } from '../core/dispatch.js';
 import type { AnyOp } from '../core/op.js';
 import { Tensor } from '../core/tensor.js';
-import { requireTensor } from './operand.js';
+import { refuseMore, requireTensor } from './operand.js';
 
 /** The params of an op without any; shared, so that a call allocates none. */
 export const NO_PARAMS: Readonly<Record<string, never>> = Object.freeze({});
@@ -17,15 +17,18 @@ export function addMethod(name: string | symbol, method: AnyMethod): void {
 
 /** The function and the methods `name` and (unless its result is of another dtype) `name_` of an op of one tensor without parameters. */
 export function unaryFunction(name: string, op: AnyOp, inPlace = true): (input: Tensor) => Tensor {
-  addMethod(name, function () {
+  addMethod(name, function (more?: unknown) {
+    if (more !== undefined) refuseMore(more, name);
     return dispatchOne(op, [this], NO_PARAMS);
   });
   if (inPlace) {
-    addMethod(`${name}_`, function () {
+    addMethod(`${name}_`, function (more?: unknown) {
+      if (more !== undefined) refuseMore(more, `${name}_`);
       return dispatchOne(op, [this], NO_PARAMS, this);
     });
   }
-  return (input) => {
+  return (input: Tensor, more?: unknown) => {
+    if (more !== undefined) refuseMore(more, name);
     requireTensor(input, name);
     return dispatchOne(op, [input], NO_PARAMS);
   };

@@ -16,6 +16,11 @@ export interface DtypeOption {
 /** What the second operand of a binary op may be. */
 export type TensorLike = Tensor | number | bigint | boolean;
 
+/** Of functions without options, whose further arguments would be dropped without a word. @throws ArgumentError for what is given all the same */
+export function refuseMore(more: unknown, op: string): void {
+  if (more !== undefined) throw new ArgumentError(`${op}: expected no more arguments, got ${describe(more)} as well; it has no options`, { op, given: describe(more) });
+}
+
 /** A tensor as it is; a plain number as an immediate on the device of the other operand. @throws ArgumentError */
 export function operand(value: TensorLike, device: Device, op: string): Tensor {
   if (value instanceof Tensor) return value;

@@ -15,7 +15,7 @@ import { checkOneOf, optionsOf } from '../core/options.js';
 import type { Tensor } from '../core/tensor.js';
 import { definePointwise } from './define-pointwise.js';
 import { addMethod, NO_PARAMS } from './method.js';
-import { describe, operand, operands, type TensorLike } from './operand.js';
+import { describe, operand, operands, refuseMore, type TensorLike } from './operand.js';
 import { binarySamples } from './samples.js';
 import { where } from './where.js';
 
@@ -257,13 +257,18 @@ export function div(input: TensorLike, other: TensorLike, options?: { roundingMo
 }
 
 function binary(name: string, op: Op<None>): (input: TensorLike, other: TensorLike) => Tensor {
-  addMethod(name, function (other: TensorLike) {
+  addMethod(name, function (other: TensorLike, more?: unknown) {
+    if (more !== undefined) refuseMore(more, name);
     return dispatchOne(op, [this, operand(other, this.device, name)], NO_PARAMS);
   });
-  addMethod(`${name}_`, function (other: TensorLike) {
+  addMethod(`${name}_`, function (other: TensorLike, more?: unknown) {
+    if (more !== undefined) refuseMore(more, `${name}_`);
     return dispatchOne(op, [this, operand(other, this.device, name)], NO_PARAMS, this);
   });
-  return (input, other) => dispatchOne(op, operands(input, other, name), NO_PARAMS);
+  return (input: TensorLike, other: TensorLike, more?: unknown) => {
+    if (more !== undefined) refuseMore(more, name);
+    return dispatchOne(op, operands(input, other, name), NO_PARAMS);
+  };
 }
 
 /**

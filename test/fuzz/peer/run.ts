@@ -45,6 +45,7 @@ type Verdict = { readonly kind: 'alike' | 'accepted' } | { readonly kind: 'diffe
 export async function fuzzBesidePeer(options: PeerOptions): Promise<number> {
   const peer = await TorchPeer.start(options.python);
   console.log(`beside ${peer.name}, seed ${options.seed}`);
+  if (peer.name.startsWith('torch 1.')) console.log('differences from PyTorch 2, whose semantics these are, count as well');
   const counts = noCounts();
   const alike: Recorded[] = [];
   const deadline = Date.now() + options.seconds * 1000;
