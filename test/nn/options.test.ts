@@ -149,7 +149,7 @@ describe('options of modules', () => {
   it('initialisation and clipping refuse ranges that are none', () => {
     const p = new nn.Parameter(ones([2, 2]));
     const refusals: [() => unknown, RegExp][] = [
-      [() => nn.init.uniform_(p, 2, 1), /\[low, high\) to be a range, got \[2, 1\]/],
+      [() => nn.init.uniform_(p, 2, 1), /\[a, b\) to be a range, got \[2, 1\]/],
       [() => nn.init.normal_(p, 0, -1), /std to be a finite number from 0, got -1/],
       [() => nn.init.truncNormal_(p, 0, Number.NaN), /std/],
       [() => nn.init.kaimingUniform_(p, { mode: 'fan' as never }), /mode/],
