@@ -223,10 +223,8 @@ function missing({ name, positional, positionalOnly }: Declaration, place: numbe
   return new ArgumentError(`${name}: expected ${argument}; it comes ${place === 0 ? 'first' : `after ${positional[place - 1]}`}${byName}`, { op: name, argument });
 }
 
-/** What stands where only options can: mostly a keyword-only argument without its name. */
+/** What stands where only options can: an argument too many, or a keyword-only one without its name. */
 function tooMany({ name, positional, keywordOnly }: Declaration, given: unknown): ArgumentError {
-  const [first] = keywordOnly;
-  const meant = typeof given === 'object' ? '…' : shown(given);
-  const expected = first === undefined ? `left away after ${positional.join(', ')}` : `an object such as { ${first}: ${meant} }`;
-  return unexpected(name, 'options', expected, given);
+  const names = keywordOnly.length === 0 ? 'there are no options' : `others are options, in an object such as { ${keywordOnly[0]}: … }`;
+  return new ArgumentError(`${name}: expected at most ${positional.join(', ')} by position, got ${shown(given)} as well; ${names}`, { op: name, argument: 'options', value: given });
 }

@@ -214,7 +214,7 @@ export function describeRankFailure(op: string, failure: RankFailure, cause?: un
   const meaning = exitCode === UNSETTLED_AWAIT ? ' (an await at the top of its program never ended)' : '';
   const how = signal !== null ? `was ended by ${signal}` : exitCode !== null ? `ended with exit code ${exitCode}${meaning}` : 'could not be run';
   const exhausted = /\bE[MN]FILE$/.test(message ?? '') ? '. This process may open no more files; raise the limit: ulimit -n' : '';
-  const text = [`${op}: rank ${rank} (process ${pid ?? 'none'}) ${how}${message === null ? '' : `: ${message}`}${exhausted}`];
+  const text = [`${op}: rank ${rank}${pid === undefined ? '' : ` (process ${pid})`} ${how}${message === null ? '' : `: ${message}`}${exhausted}`];
   if (cause === undefined && lastLines.length > 0) text.push('  what it wrote last to stderr:', ...lastLines.map((line) => `    ${line}`));
   return new DistributedError(text.join('\n'), { op, rank, pid, exitCode, signal, stderr: [...lastLines] }, cause === undefined ? undefined : { cause });
 }

@@ -45,7 +45,7 @@ describe('launch with too few descriptors', function () {
       const { name, message, rank, ms } = await launchWith(100, spare, mark);
       assert.match(
         `${name} ${message}`,
-        /^DistributedError .*launch: rank \d+ \(process none\) could not be run: spawn .* EMFILE.*ulimit -n|^StoreError .*(listen EMFILE|ulimit -n)/s,
+        /^DistributedError .*launch: rank \d+ could not be run: spawn .* EMFILE.*ulimit -n|^StoreError .*(listen EMFILE|ulimit -n)/s,
       );
       if (rank !== null) {
         named++;
