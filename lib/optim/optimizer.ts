@@ -191,8 +191,8 @@ export interface StepMode {
   foreach?: boolean | null;
   /** True: all parameters at once; false: as PyTorch, one at a time unless `foreach`. Null, the default, leaves it to `foreach`. */
   fused?: boolean | null;
-  /** Not supported: steps are not recorded. */
-  differentiable?: boolean;
+  /** Only false, which PyTorch's states hold: steps are not recorded. */
+  differentiable?: false;
 }
 
 /** @throws ArgumentError for a step that is to be differentiated, or for both `fused` and `foreach` */
