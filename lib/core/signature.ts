@@ -226,5 +226,9 @@ function missing({ name, positional, positionalOnly }: Declaration, place: numbe
 /** What stands where only options can: an argument too many, or a keyword-only one without its name. */
 function tooMany({ name, positional, keywordOnly }: Declaration, given: unknown): ArgumentError {
   const names = keywordOnly.length === 0 ? 'there are no options' : `others are options, in an object such as { ${keywordOnly[0]}: … }`;
-  return new ArgumentError(`${name}: expected at most ${positional.join(', ')} by position, got ${shown(given)} as well; ${names}`, { op: name, argument: 'options', value: given });
+  return new ArgumentError(`${name}: expected at most ${positional.join(', ')} by position, got ${shown(given)} as well; ${names}`, {
+    op: name,
+    argument: 'options',
+    value: given,
+  });
 }

@@ -62,7 +62,11 @@ describe('a declared function', () => {
     // @ts-expect-error
     ['a name of what has none', () => scale('x', 1, { input: 2 }), /^scale: there is no option "input"/],
     // @ts-expect-error
-    ['an option by position', () => scale('x', 1, 2, true, 'a'), /^scale: expected at most input, factor, offset, negate by position, got 'a' as well; others are options, in an object such as \{ label: … \}$/],
+    [
+      'an option by position',
+      () => scale('x', 1, 2, true, 'a'),
+      /^scale: expected at most input, factor, offset, negate by position, got 'a' as well; others are options, in an object such as \{ label: … \}$/,
+    ],
     // @ts-expect-error
     ['options that are not last', () => scale('x', { factor: 1 }, 2), /^scale: expected options to be the last argument, but 2 comes after them, got an object$/],
     // @ts-expect-error

@@ -43,10 +43,7 @@ describe('launch with too few descriptors', function () {
     for (const spare of [0, 1, 2, 3, 4, 6, 8, 10, 12, 14]) {
       const mark = `few-descriptors-${process.pid}-${spare}`;
       const { name, message, rank, ms } = await launchWith(100, spare, mark);
-      assert.match(
-        `${name} ${message}`,
-        /^DistributedError .*launch: rank \d+ could not be run: spawn .* EMFILE.*ulimit -n|^StoreError .*(listen EMFILE|ulimit -n)/s,
-      );
+      assert.match(`${name} ${message}`, /^DistributedError .*launch: rank \d+ could not be run: spawn .* EMFILE.*ulimit -n|^StoreError .*(listen EMFILE|ulimit -n)/s);
       if (rank !== null) {
         named++;
         assert.ok(rank < 4 && message.includes(`rank ${rank}`), message);
