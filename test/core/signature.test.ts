@@ -61,9 +61,9 @@ describe('a declared function', () => {
     ['a name of what is given by position', () => scale('x', 1, { factor: 2 }), /^scale: factor is given twice, by position \(1\) and as an option \(2\)$/],
     // @ts-expect-error
     ['a name of what has none', () => scale('x', 1, { input: 2 }), /^scale: there is no option "input"/],
-    // @ts-expect-error
     [
       'an option by position',
+      // @ts-expect-error
       () => scale('x', 1, 2, true, 'a'),
       /^scale: expected at most input, factor, offset, negate by position, got 'a' as well; others are options, in an object such as \{ label: … \}$/,
     ],
