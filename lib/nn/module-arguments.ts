@@ -1,4 +1,4 @@
-/** What methods of modules and optimizers take by position or by name. */
+/** What methods of modules take by position or by name. */
 import { checkFlag } from '../core/options.js';
 import { defineArguments } from '../core/signature.js';
 import type { Tensor } from '../core/tensor.js';
@@ -13,10 +13,4 @@ export const bufferArguments = defineArguments('registerBuffer(name, tensor, per
 export const strictArguments = defineArguments('loadStateDict(strict)', (strict = true): boolean => {
   checkFlag('loadStateDict', 'strict', strict);
   return strict;
-});
-
-/** @internal */
-export const zeroGradArguments = defineArguments('zeroGrad(setToNone)', (setToNone = true): boolean => {
-  checkFlag('zeroGrad', 'setToNone', setToNone);
-  return setToNone;
 });

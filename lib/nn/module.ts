@@ -16,10 +16,11 @@ import { swapData } from '../core/swap-data.js';
 import { setGrad, Tensor } from '../core/tensor.js';
 import { dtypeOrDevice } from '../core/to-target.js';
 import { moduleWatch } from '../core/watch.js';
+import { zeroGradArguments } from '../core/zero-grad-arguments.js';
 import { describe, requireTensor } from '../ops/operand.js';
 import { describeModule } from './describe.js';
 import { members, quoted, setMember } from './members.js';
-import { bufferArguments, strictArguments, zeroGradArguments } from './module-arguments.js';
+import { bufferArguments, strictArguments } from './module-arguments.js';
 import {
   addHook,
   type BackwardHook,

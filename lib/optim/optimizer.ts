@@ -6,14 +6,10 @@ import { keep } from '../core/keep.js';
 import { memoryRoles } from '../core/memory-roles.js';
 import { checkFlag, checkFunction, checkNumber, unexpected } from '../core/options.js';
 import { scope } from '../core/scope.js';
-import { type ArgumentsOf, defineArguments } from '../core/signature.js';
+import type { ArgumentsOf } from '../core/signature.js';
 import { setGrad, Tensor } from '../core/tensor.js';
+import { zeroGradArguments } from '../core/zero-grad-arguments.js';
 import { copyState, type EarlierOptimizerStateDict, loadedGroup, readState, type StateNames, savedGroup } from './optimizer-state.js';
-
-const zeroGradArguments = defineArguments('zeroGrad(setToNone)', (setToNone = true): boolean => {
-  checkFlag('zeroGrad', 'setToNone', setToNone);
-  return setToNone;
-});
 
 /** Hyperparameters of a group, beside its parameters. */
 export type Hyperparameters = Record<string, unknown>;
